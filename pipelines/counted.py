@@ -44,7 +44,7 @@ def format_list(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + more
 
 
-def shorten(text: str, most: int = 300) -> str:
+def shorten_text(text: str, most: int = 300) -> str:
     """Collapse text to one line of at most `most` characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 3] + "..."

@@ -120,7 +120,7 @@ def iterate_leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
         yield place, value
 
 
-def first_non_finite(value: Any) -> tuple[str, float] | None:
+def find_non_finite(value: Any) -> tuple[str, float] | None:
     """Return the first infinite or NaN number, which `canonical` rejects, with its dotted place."""
     for place, leaf in iterate_leaves(value):
         if isinstance(leaf, float) and not math.isfinite(leaf):
@@ -129,7 +129,7 @@ def first_non_finite(value: Any) -> tuple[str, float] | None:
 
 
 def _require_finite(value: dict[str, Any]) -> dict[str, Any]:
-    if place_and_number := first_non_finite(value):
+    if place_and_number := find_non_finite(value):
         raise ValueError(f"{place_and_number[0]} is {place_and_number[1]}, not a number")
     return value
 

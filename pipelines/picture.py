@@ -260,7 +260,7 @@ class Picture:
         return f"Picture({self.name or 'pixels'}, {shape})"
 
 
-def thumbnail(picture: Picture, longest: int = 320, quality: int = 85) -> str:
+def make_thumbnail_url(picture: Picture, longest: int = 320, quality: int = 85) -> str:
     """Return a JPEG data URL of the picture with no side longer than `longest` pixels. Chroma is
     not subsampled, so that thin marks keep their colour."""
     pixels = np.asarray(picture.coarse(longest))
@@ -279,7 +279,7 @@ HASH_SIDE, HASH_SQUARE, STEPS_PER_DOUBLING = 8, 1 << 15, 8
 MAX_FLAT_STEP = 2  # grey levels; smaller steps are codec noise in an even area
 
 
-def perceptual_hash(picture: Picture) -> int:
+def compute_perceptual_hash(picture: Picture) -> int:
     """Compute a hash that survives re-encoding and resizing (dHash). Raises PictureError.
 
     The lower 64 bits say which horizontal neighbours of an 8 x 8 grey thumbnail get brighter; above

@@ -15,7 +15,7 @@ import numpy as np
 
 from looktwice.pipelines.json_input import is_text
 from looktwice.pipelines.model import CallOptions, Message, Messages, Model, Reply
-from looktwice.pipelines.picture import thumbnail
+from looktwice.pipelines.picture import make_thumbnail_url
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.view import View
 
@@ -235,7 +235,7 @@ def state_html(state: State) -> str:
         caption = "view {}, {}x{}".format(number, *view.size)
         views += (
             '<figure style="margin:0"><img'
-            f' src="{thumbnail(view.picture)}"><figcaption>{caption}</figcaption></figure>'
+            f' src="{make_thumbnail_url(view.picture)}"><figcaption>{caption}</figcaption></figure>'
         )
     for message in state.messages:
         count = len(message.views)

@@ -13,9 +13,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from looktwice.pipelines.config.spec import find_settings, inner_settings, is_object, settings, spec
-from looktwice.pipelines.model import canonical
-from looktwice.pipelines.runtime.networks import weights_hash
+from looktwice.pipelines.config.spec import (
+    find_settings,
+    is_object,
+    list_inner_settings,
+    settings,
+    spec,
+)
+from looktwice.pipelines.model import write_canonical
+from looktwice.pipelines.runtime.networks import hash_weights
 from looktwice.pipelines.runtime.stores import ResultStore, current_store, result_key
 from looktwice.pipelines.state import collect_remarks, remark
 from looktwice.specialists.results import Boxes, DepthMap, Faces, FeatureGrid, Masks, Matches
@@ -58,7 +64,7 @@ def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
         return specialist(*inputs)
     try:
         own = _build_storage_name(specialist)
-        name = own or canonical(spec(specialist))
+        name = own or write_canonical(spec(specialist))
     except TypeError:  # a function, or one with a setting that no configuration can hold
         return specialist(*inputs)
     given = list(inputs)
@@ -119,8 +125,8 @@ def _build_storage_name(specialist: Any) -> str:
         return ""
     paths = filter(Path.exists, find_settings(specialist, Path))
     files += specialist.files() if hasattr(specialist, "files") else paths
-    return canonical(
-        [settings(specialist), [weights_hash(file) for file in files], _list_versions()]
+    return write_canonical(
+        [settings(specialist), [hash_weights(file) for file in files], _list_versions()]
     )
 
 
@@ -128,7 +134,7 @@ def _list_dataclasses(value: Any) -> Iterator[Any]:
     """Yield a dataclass and all dataclasses among its settings."""
     if is_object(value):
         yield value
-    for setting in inner_settings(value):
+    for setting in list_inner_settings(value):
         yield from _list_dataclasses(setting)
 
 

@@ -20,7 +20,7 @@ from looktwice.eval.cli import app
 from looktwice.eval.statistics.intervals import resampled_means
 from looktwice.eval.tasks import Folder
 from looktwice.eval.tasks.own_questions import LINE_KEYS
-from looktwice.pipelines.picture import Picture, thumbnail
+from looktwice.pipelines.picture import Picture, make_thumbnail_url
 from tests.chat_server import ChatServer, chat_server
 from tests.paths import DOCS
 
@@ -111,7 +111,7 @@ def make_no_twice(patch: pytest.MonkeyPatch) -> None:
 
     def once(picture: Picture, *look: Any) -> str:
         if picture.sha not in made:
-            made[picture.sha] = thumbnail(picture, *look)
+            made[picture.sha] = make_thumbnail_url(picture, *look)
         return made[picture.sha]
 
     def few(*arguments: Any, **more: Any) -> NDArray[np.float64]:

@@ -38,7 +38,7 @@ from looktwice.eval.tasks.marked_scenes.scene import (
     draw_things,
 )
 from looktwice.eval.tasks.marked_scenes.task import TRAINING_PHOTOS
-from looktwice.eval.tasks.photographs import seeded_rng
+from looktwice.eval.tasks.photographs import make_rng
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.models.pocket.network import PLACE_SIDE, PLACES_PER_SIDE, fit_pixels
 from looktwice.pipelines.picture import Picture, Pixels
@@ -97,7 +97,7 @@ class Example:
 
 def make_example(seed: int, number: int) -> Example:
     """Make scene `number` of the training with this seed."""
-    rng = seeded_rng("pocket", seed, number)
+    rng = make_rng("pocket", seed, number)
     while True:
         try:
             return _draw_example(rng, number)

@@ -18,7 +18,7 @@ from bench.upstream_networks import fill, grounding_dino
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.detection import DIRE, FaceRecognition, GroundingDINO
 from looktwice.specialists.detection.face_networks import PART_FILES, PART_NAMES, fix_pooling
-from looktwice.specialists.detection.faces import dlib_file
+from looktwice.specialists.detection.faces import find_dlib_file
 from looktwice.specialists.detection.ppocr import FILES as TEXT_FILES, build_batch
 from looktwice.specialists.networks.packages import open_onnx
 from looktwice.specialists.segmentation import U2Net
@@ -88,7 +88,7 @@ def their_faces(repo: Path, out: Path, detector: Literal["hog", "cnn"]) -> Outpu
     names = {"pose_predictor": "landmarks_68", "pose_predictor_five_point": "landmarks"}
     names |= {"cnn_face_detector": "cnn", "face_recognition": "identity"}
     for theirs, ours in names.items():
-        file = str(dlib_file(ours.removesuffix("_68"), None))
+        file = str(find_dlib_file(ours.removesuffix("_68"), None))
         if ours == "landmarks_68":
             file = str(Path(file).with_name("shape_predictor_68_face_landmarks.dat"))
         setattr(models, f"{theirs}_model_location", partial(str, file))

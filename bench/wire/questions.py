@@ -8,7 +8,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from looktwice.eval.tasks.photographs import PHOTOGRAPHS, photograph
+from looktwice.eval.tasks.photographs import PHOTOGRAPHS, load_photograph
 
 WIDTH, HEIGHT, LETTERS = 640, 480, "ABCD"
 STUDY = """
@@ -27,7 +27,7 @@ def write_questions(folder: Path, count: int) -> None:
     rng = np.random.default_rng(0)
     (folder / "images").mkdir(parents=True)
     large = [
-        cv2.resize(photograph(name), (960, 720), interpolation=cv2.INTER_AREA)
+        cv2.resize(load_photograph(name), (960, 720), interpolation=cv2.INTER_AREA)
         for name in PHOTOGRAPHS
     ]
     with (folder / "samples.jsonl").open("w", encoding="utf-8") as file:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.analysis.analyses import Analysis, lines
+from looktwice.eval.analysis.analyses import Analysis, make_table_builder
 from looktwice.eval.display.score_tables import drop_means_of_one, format_contestant, format_delta
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
@@ -22,15 +22,15 @@ from looktwice.eval.display.text_tables import (
     Column,
     Columns,
     TextTable,
+    attribute_columns,
     change_cell,
     estimate_cell,
     format_p,
-    names,
+    nonzero_cell,
     number_cell,
     percent,
     points,
     share_cell,
-    some,
     table,
     text,
 )
@@ -44,8 +44,8 @@ from looktwice.eval.statistics.answers import (
 )
 from looktwice.eval.statistics.intervals import Estimate, bootstrap_mean, share_interval
 from looktwice.eval.statistics.paired import Values, correct
-from looktwice.pipelines.config.spec import public_path
-from looktwice.pipelines.model import canonical
+from looktwice.pipelines.config.spec import get_public_path
+from looktwice.pipelines.model import write_canonical
 from looktwice.specialists.answers import Chance, Guess
 
 MAX_CONTESTANTS = 12  # more make the table unreadable
@@ -83,9 +83,9 @@ ORACLE_NOTE = (
 
 COMPARISON: Columns[Row] = (
     Column("contestant", format_contestant, text),
-    *names("task", "metric"),
+    *attribute_columns("task", "metric"),
     Column("baseline", "baseline", text),
-    *names("unit", "test"),
+    *attribute_columns("unit", "test"),
     Column("difference", format_delta),
     Column("p", "p", format_p),
     *CORRECTED_COLUMNS,
@@ -94,24 +94,24 @@ COMPARISON: Columns[Row] = (
     Column("clusters", "n_clusters"),
     Column("better", "better"),
     Column("worse", "worse"),
-    Column("left\nout", "excluded", some),
+    Column("left\nout", "excluded", nonzero_cell),
 )
 
 
 def comparison_table(scored: Table) -> TextTable:
     """Return every arm and metric compared with its baseline, without columns that are the same in
     all lines."""
-    return _comparisons(scored).without(*dict(comparison_facts(scored)))
+    return _list_comparisons(scored).without(*dict(comparison_facts(scored)))
 
 
 def comparison_facts(scored: Table) -> list[tuple[str, str]]:
     """Return metric, baseline, unit and test, if they are the same in every line."""
-    shown = _comparisons(scored)
+    shown = _list_comparisons(scored)
     columns = zip(shown.header, map(set, zip(*shown.rows, strict=True)), strict=False)
     return [(name, *cells) for name, cells in [*columns][2:6] if len(cells) == 1]
 
 
-def _comparisons(scored: Table) -> TextTable:
+def _list_comparisons(scored: Table) -> TextTable:
     rows = [row for row in scored.where(slice="") if None not in (row.delta, row.n_clusters)]
     return table(COMPARISON, drop_means_of_one(rows)).without_empty()
 
@@ -224,7 +224,7 @@ PAIRS: Columns[RivalPair] = (
     Column("p", "paired.p", format_p),
     *CORRECTED_COLUMNS,
     Column("n", "both.n"),
-    Column("left\nout", "both.left_out", some),
+    Column("left\nout", "both.left_out", nonzero_cell),
     Column("both\nright", lambda pair: pair.both.count(True, True)),
     Column("only\nfirst", lambda pair: pair.both.count(True, False)),
     Column("only\nother", lambda pair: pair.both.count(False, True)),
@@ -257,10 +257,10 @@ def pair_table(scored: Table) -> TextTable:
 
 
 SHARED_MISTAKE_COLUMNS: Columns[SharedSamples] = (
-    *names("task"),
+    *attribute_columns("task"),
     Column("contestants", lambda line: len(line.hits)),
     Column("n", "n"),
-    Column("left\nout", "left_out", some),
+    Column("left\nout", "left_out", nonzero_cell),
     Column("all\nright", lambda line: line.hits.all(axis=0).sum()),
     Column("none\nright", lambda line: (~line.hits).all(axis=0).sum()),
     Column("best %", lambda line: max(line.shares[:-1]), percent),
@@ -315,7 +315,7 @@ class SpecialistPair:
         return len(self.specialist.keyed) - self.both.n
 
 
-def specialist_pairs(run: RunScores) -> Iterator[SpecialistPair]:
+def find_specialist_pairs(run: RunScores) -> Iterator[SpecialistPair]:
     """Yield every pair of a specialist and an MLLM on the same task."""
     callers = [arm for arm in run.points if any(entry.calls for entry in arm.all)]
     for specialist in filter(is_specialist, run.points):
@@ -334,8 +334,10 @@ def is_specialist(scores: PointScores) -> bool:
         if entry.calls:
             return False
         answered |= entry.answer is not None or entry.reason == ABSTAINED
-    stages = canonical(scores.point.spec.get("stages"))
-    random = any(canonical({"use": public_path(kind)})[1:-1] in stages for kind in (Chance, Guess))
+    stages = write_canonical(scores.point.spec.get("stages"))
+    random = any(
+        write_canonical({"use": get_public_path(kind)})[1:-1] in stages for kind in (Chance, Guess)
+    )
     return answered and not random
 
 
@@ -357,7 +359,7 @@ SPECIALISTS: Columns[SpecialistPair] = (
         points,
     ),
     Column("either %\nby chance", "by_chance", percent),
-    Column("excluded", "excluded", some),
+    Column("excluded", "excluded", nonzero_cell),
 )
 
 
@@ -409,7 +411,12 @@ PAIRS_ANALYSIS = Analysis("pairs", "Pairs of contestants", pair_table, PAIR_NOTE
 ORACLE_ANALYSIS = Analysis(
     "oracle", "All contestants together", oracle_table, ORACLE_NOTE, wrap=False
 )
-GUESSED_ANALYSIS = Analysis("guesses", "Guesses", lines(GUESSES, find_guesses), wrap=False)
+GUESSED_ANALYSIS = Analysis(
+    "guesses", "Guesses", make_table_builder(GUESSES, find_guesses), wrap=False
+)
 AGAINST_SPECIALISTS_ANALYSIS = Analysis(
-    "specialists", "Specialists and MLLMs", lines(SPECIALISTS, specialist_pairs), wrap=False
+    "specialists",
+    "Specialists and MLLMs",
+    make_table_builder(SPECIALISTS, find_specialist_pairs),
+    wrap=False,
 )

@@ -54,7 +54,7 @@ class Ending:
         folded = [_wrap_text(sentence, room) for sentence in self.sentences]
         leading = len(self.finding.left_out) + 1
         headline, others = [*chain.from_iterable(folded[:leading])], folded[leading:]
-        first, *more = _tables(self.finding.shown, room)
+        first, *more = _format_tables(self.finding.shown, room)
         yield from (*headline, *first, *chain.from_iterable(more))
         left = MAX_LINES - len(headline) - len(first)
         for lines in others:
@@ -79,7 +79,7 @@ def _wrap_text(text: str, room: int) -> list[Text]:
     return [Text(f" {line}", no_wrap=True) for line in lines]
 
 
-def _tables(tasks: Sequence[TaskFinding], room: int) -> Iterator[list[Text]]:
+def _format_tables(tasks: Sequence[TaskFinding], room: int) -> Iterator[list[Text]]:
     """Yield the rows of each task, with its name above if there are several, and the legend below
     the last."""
     chosen = [_choose_rows(task) for task in tasks]
@@ -118,7 +118,7 @@ class _Layout:
     @classmethod
     def of(cls, rows: Sequence[FoundRow], room: int) -> _Layout:
         """Return the layout of rows in a terminal with `room` columns."""
-        notes = max((len(_note(row)) for row in rows), default=0)
+        notes = max((len(_describe_answers(row)) for row in rows), default=0)
         widest = max((cell_len(printable(row.label)) for row in rows), default=0)
         label = min(
             MAX_LABEL_WIDTH, widest, max(MIN_LABEL_WIDTH, room - NUMBERS_WIDTH - notes - 10)
@@ -171,11 +171,11 @@ class _Layout:
         change = "baseline" if is_baseline else ""
         if row.difference:
             change = f"{format_signed(row.change)}{'*' if row.sure else ''}"
-        value, change = f"{100 * row.accuracy.value:5.1f}", f"{change}{_note(row)}"
+        value, change = f"{100 * row.accuracy.value:5.1f}", f"{change}{_describe_answers(row)}"
         return Text(f"{beginning}{value} {''.join(signs)} {change}".rstrip(), style, no_wrap=True)
 
 
-def _note(row: FoundRow) -> str:
+def _describe_answers(row: FoundRow) -> str:
     """Return how many answers failed, and the accuracy of those answered if some abstained."""
     if row.answered is None:
         return _format_failed(row)

@@ -9,18 +9,18 @@ from functools import partial
 from statistics import fmean
 from typing import NamedTuple
 
-from looktwice.eval.analysis.analyses import Analysis, lines
+from looktwice.eval.analysis.analyses import Analysis, make_table_builder
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     COLUMNS_OF_ARM,
     Column,
     Columns,
     TextTable,
+    attribute_columns,
     estimate_cell,
     format_p,
-    names,
+    nonzero_cell,
     percent,
-    some,
     table,
 )
 from looktwice.eval.scoring.row import Row
@@ -53,7 +53,7 @@ POSITION_NOTE = (
 BAR_CHARACTERS = "▁▂▃▄▅▆▇█"
 
 
-def whole_draws(scores: PointScores) -> dict[str, list[ScoredRecord]]:
+def find_whole_draws(scores: PointScores) -> dict[str, list[ScoredRecord]]:
     """Return the samples that have a correct answer and whose draws were all asked without failure,
     cut to the number of draws that all of them have."""
     whole = dict[str, list[ScoredRecord]]()
@@ -98,7 +98,7 @@ class Draws:
 DRAWS: Columns[Draws] = (
     *COLUMNS_OF_ARM,
     Column("n", "split.n"),
-    Column("left\nout", "left_out", some),
+    Column("left\nout", "left_out", nonzero_cell),
     Column("draws", "split.draws"),
     Column("accuracy %", "split.mean", percent),
     Column("error from\nsamples", "split.samples_error", percent),
@@ -113,7 +113,7 @@ def find_draws(run: RunScores) -> Iterator[Draws]:
     """Yield each arm with several draws: its errors from samples and from draws, pass@k, and the
     majority."""
     for scores in run.points:
-        whole = whole_draws(scores) if scores.point.draws > 1 else {}
+        whole = find_whole_draws(scores) if scores.point.draws > 1 else {}
         if len(whole) > 1:
             values = [[draw.score.value for draw in draws] for draws in whole.values()]
             yield Draws(scores, whole, split_variance(values))
@@ -178,7 +178,7 @@ def position_table(scored: Table) -> TextTable:
         lines.append(_Letters(*place, position_bias(*zip(*pairs, strict=True))))
         named |= lines[-1].bias.chosen.keys()
     columns: list[Column[_Letters]] = [
-        *names("contestant"),
+        *attribute_columns("contestant"),
         Column("bars\n(key)", "bars"),
         Column("choices", "choices"),
         Column("spread", "bias.spread", percent),
@@ -214,7 +214,7 @@ class _Spread:
 
 
 SPREADS: Columns[_Spread] = (
-    *names("contestant", "task"),
+    *attribute_columns("contestant", "task"),
     Column("variants", lambda line: len(line.ranked)),
     Column("mean %", "mean", percent),
     Column("worst %", lambda line: line.ranked[0].value, percent),
@@ -251,6 +251,6 @@ def spread_table(scored: Table) -> TextTable:
 
 SPREAD_ANALYSIS = Analysis("spread", "Spread over variants", spread_table)
 SEVERAL_DRAWS_ANALYSIS = Analysis(
-    "draws", "Draws", lines(DRAWS, find_draws, empty=False), DRAW_NOTE
+    "draws", "Draws", make_table_builder(DRAWS, find_draws, empty=False), DRAW_NOTE
 )
 LETTERS_ANALYSIS = Analysis("letters", "Letters chosen", position_table, POSITION_NOTE, wrap=False)

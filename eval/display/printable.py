@@ -50,7 +50,7 @@ def cell(text: object, style: str = "") -> Text:
     return Text(printable(text), style=style)
 
 
-def csv_text(rows: Iterable[Sequence[object]], end: str = "\n") -> str:
+def format_csv(rows: Iterable[Sequence[object]], end: str = "\n") -> str:
     """Return rows as CSV, with each cell made safe by `csv_cell`."""
     out = StringIO(newline="")
     csv.writer(out, lineterminator=end).writerows([csv_cell(cell) for cell in row] for row in rows)
@@ -72,7 +72,7 @@ def csv_cell(value: object) -> object:
     return value
 
 
-def file_names(names: Iterable[str]) -> dict[str, str]:
+def make_file_names(names: Iterable[str]) -> dict[str, str]:
     """Return a file name for each of these names; they are valid on Windows and unique even when
     case is ignored."""
     safe = dict[str, str]()

@@ -13,8 +13,8 @@ from looktwice.eval.display.printable import template
 from looktwice.pipelines.config.spec import find_settings
 from looktwice.pipelines.counted import count_common_prefix
 from looktwice.pipelines.marks import Box, Mark, Point
-from looktwice.pipelines.model import Message, canonical, message_json
-from looktwice.pipelines.picture import PictureError, thumbnail
+from looktwice.pipelines.model import Message, make_message_json, write_canonical
+from looktwice.pipelines.picture import PictureError, make_thumbnail_url
 from looktwice.pipelines.state import Call, State, Step
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent.agent import Agent
@@ -108,7 +108,7 @@ class StepFigures:
             agents = list(find_settings(self.shown.stages.get(step.slot), Agent))
             images, calls = dict[int, View](), list[ShownCall]()
             for call in step.calls:
-                images |= numbered_images(call.messages)
+                images |= number_images(call.messages)
                 calls.append(self._call(call, agents, images))
             views = None
             if list(map(id, step.views)) != list(map(id, before)):
@@ -139,7 +139,7 @@ class StepFigures:
             sha = view.picture.payload.sha
             if sha in self.on_page:
                 return Figure(f"{name.partition(',')[0]}, as above: sha256 {sha[:12]}")
-            image = thumbnail(view.picture, self.longest)
+            image = make_thumbnail_url(view.picture, self.longest)
         except PictureError as exc:
             return Figure(name, fault=str(exc))
         self.on_page.add(sha)
@@ -177,7 +177,7 @@ def words(shown: Shown) -> list[str]:
             has_looked = bool(looks)
     lines += [f"  note: {note}" for note in shown.remarks]
     lines += [f"  system: {text!r}" for text in dict.fromkeys(systems) if text]
-    lines += _end(shown)
+    lines += _describe_end(shown)
     return [*lines, f"  {shown.outcome}"] if shown.outcome else lines
 
 
@@ -186,10 +186,10 @@ def outcome(shown: Shown) -> Iterator[str]:
     for number, view in enumerate(shown.state.views, 1):
         yield f"  {caption(number, view).partition(', sha256')[0]}"
     yield from (f"  note: {note}" for note in shown.remarks)
-    yield from (line for line in _end(shown) if line != f"  answer: {READ_LATER}")
+    yield from (line for line in _describe_end(shown) if line != f"  answer: {READ_LATER}")
 
 
-def _end(shown: Shown) -> Iterator[str]:
+def _describe_end(shown: Shown) -> Iterator[str]:
     yield f"  prompt: {shown.state.prompt!r}"
     if shown.answer:
         yield f"  answer: {shown.answer}"
@@ -214,12 +214,12 @@ def caption(number: int, view: View) -> str:
 
 def _fingerprint(message: Message) -> str:
     try:
-        return canonical(message_json(message))
+        return write_canonical(make_message_json(message))
     except PictureError:  # a picture that cannot be sent is shown with its fault each time
         return str(id(message))
 
 
-def numbered_images(messages: Sequence[Message]) -> dict[int, View]:
+def number_images(messages: Sequence[Message]) -> dict[int, View]:
     """Return the images of a conversation by the numbers that an agent gives them."""
     images: dict[int, View] = {}
     for message in messages:

@@ -12,13 +12,13 @@ from looktwice.eval.display.text_tables import (
     Column,
     Columns,
     TextTable,
+    attribute_columns,
     format_cost,
     format_p,
     format_with_interval,
-    names,
+    nonzero_cell,
     percent,
     points,
-    some,
     table,
     text,
 )
@@ -122,9 +122,9 @@ def task_table(rows: Rows, full: bool = False, own: Sequence[str] = ()) -> TextT
         Column("n", "n"),
         Column("clusters", clusters_of),
         *(Column(name, name) for name in ("right", "wrong", "unreadable", "failed")),
-        Column("missing", "missing", some),
-        Column("key hidden", "hidden", some),
-        Column("groups", "n_groups", some),
+        Column("missing", "missing", nonzero_cell),
+        Column("key hidden", "hidden", nonzero_cell),
+        Column("groups", "n_groups", nonzero_cell),
         *(metric(name) for name in METRICS if name != "accuracy"),
         Column("delta", format_delta),
         Column("p", "p", format_p),
@@ -155,7 +155,7 @@ def benchmark_metric_table(rows: Rows) -> TextTable:
     each metric."""
     with_run = _run_namer(rows)
     columns: Columns[Row] = (
-        *names("task", "metric", "slice"),
+        *attribute_columns("task", "metric", "slice"),
         Column("contestant", lambda row: with_run(row.contestant, row.run), text),
         Column("value %", lambda row: percent(row.value, 2) and _value_cell(row)),
         Column("n", "n"),
@@ -179,7 +179,7 @@ def reason_table(runs: Sequence[RunScores]) -> TextTable:
     for scores in chain(*(run.points for run in runs)):
         counts = Counter(s.reason for s in scores.all if s.verdict is Verdict.UNREADABLE)
         if counts:
-            cells = map(some, map(counts.__getitem__, REASONS))
+            cells = map(nonzero_cell, map(counts.__getitem__, REASONS))
             lines.append((scores.contestant, scores.task, *cells))
     return TextTable(("contestant", "task", *REASONS), lines, 2).without_empty()
 
@@ -202,7 +202,7 @@ def token_table(rows: Rows) -> TextTable:
     """Return the tokens of every contestant, as counted by the server, and their list price; cached
     replies are included."""
     columns: Columns[Row] = (
-        *names("contestant"),
+        *attribute_columns("contestant"),
         Column("tokens in", "tokens_in", "{:,}"),
         Column("tokens out", "tokens_out", "{:,}"),
         Column("cost\n(list price)", "cost", format_cost),

@@ -18,7 +18,7 @@ import yaml
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from looktwice.eval.display.printable import csv_text
+from looktwice.eval.display.printable import format_csv
 from looktwice.eval.display.score_tables import (
     VERSUS_PEOPLE_HEADER,
     clusters_of,
@@ -156,7 +156,7 @@ class Table:
         A text that begins like a formula (`=`, `+`, `-`, `@`, a tab or a line break) is preceded by
         a single quote.
         """
-        return csv_text(self._cells())
+        return format_csv(self._cells())
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return the columns of report.csv, and one for each setting that the study changes; NaN

@@ -58,7 +58,7 @@ class Column(Generic[Line]):
     """A column of a table. `value` is a function of a line, or the path of an attribute
     ("paired.p"); if anything on the path is None, the cell is empty.
 
-    `form` formats a value: `text`, `percent`, `points`, `some`, `format_p`, `format_cost`,
+    `form` formats a value: `text`, `percent`, `points`, `nonzero_cell`, `format_p`, `format_cost`,
     `estimate_cell`, `change_cell`, `share_cell` below, or a format string such as "{:.2f}".
     """
 
@@ -82,7 +82,7 @@ Columns = Sequence[Column[Line]]
 """The columns of a table."""
 
 
-def names(*titles: str, of: str = "") -> list[Column[Any]]:
+def attribute_columns(*titles: str, of: str = "") -> list[Column[Any]]:
     """Return text columns that show attributes of a line, or of the object in its attribute `of`,
     under the attributes' names."""
     return [Column(title, f"{of}.{title}" if of else title, text) for title in titles]
@@ -371,7 +371,7 @@ def format_p(p: float | None) -> str:
     return "" if p is None else "<0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
 
 
-def some(count: int | None) -> str:
+def nonzero_cell(count: int | None) -> str:
     """Return a count; empty for zero or None."""
     return str(count or "")
 
@@ -392,5 +392,5 @@ CORRECTED_COLUMNS: Columns[Any] = (
     Column("p\n(BH)", "p_bh", format_p),
 )
 """Columns of a line that `paired.correct` returns."""
-COLUMNS_OF_ARM = names("contestant", "task", of="scores")
+COLUMNS_OF_ARM = attribute_columns("contestant", "task", of="scores")
 """Columns of a line that holds the scores of an arm."""

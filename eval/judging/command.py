@@ -43,7 +43,7 @@ from looktwice.pipelines.config.load import parse_override, read_config, resolve
 from looktwice.pipelines.config.paths import ask_once
 from looktwice.pipelines.model import Model, ModelError, Stopped, close_model
 from looktwice.pipelines.models.cache import Store
-from looktwice.pipelines.models.http_client import http_loop
+from looktwice.pipelines.models.http_client import get_http_loop
 from looktwice.pipelines.models.wrappers import EndpointWatch, wrap
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import RecordingModel
@@ -206,7 +206,7 @@ class RunJudge:
             # no new calls; calls in flight must not delay the exit
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
-            http_loop().cancel()
+            get_http_loop().cancel()
             raise
         finally:
             stop.set()

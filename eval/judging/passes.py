@@ -30,7 +30,7 @@ from looktwice.eval.records.records import PointRow, RunError
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.tasks.blink_twice import TwiceScorer, parse_cot
 from looktwice.eval.tasks.vlm2.metrics import VideoScorer
-from looktwice.pipelines.config.spec import public_path
+from looktwice.pipelines.config.spec import get_public_path
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Picture
@@ -113,7 +113,7 @@ def ask_video(case: JudgeCase) -> Message:
         "Nothing else about the description counts: neither its style nor its other details."
     )
     end = "Say in one sentence why, then end with a line that reads `Score: ` and the number."
-    return Message("user", (_prompt(lines, case, end),))
+    return Message("user", (_make_prompt(lines, case, end),))
 
 
 def parse_video(text: str, case: JudgeCase) -> JudgeVerdict:
@@ -152,7 +152,7 @@ def ask_reasoning(case: JudgeCase) -> Message:
         "Say in one sentence why, then end with two lines that read `Clues: ` and `Truth: `"
         " with the marks."
     )
-    return Message("user", (*map(View, case.sample.images), _prompt(lines, case, end)))
+    return Message("user", (*map(View, case.sample.images), _make_prompt(lines, case, end)))
 
 
 def parse_reasoning(text: str, case: JudgeCase) -> JudgeVerdict:
@@ -179,7 +179,7 @@ def ask_steps(case: JudgeCase) -> Message:
         "End with two lines that read `Seen: ` and `Wrong: ` with the numbers of such steps, in the"
         " order in which the reasoning comes to them, or NONE."
     )
-    return Message("user", (*map(View, case.sample.images), _prompt(lines, case, end)))
+    return Message("user", (*map(View, case.sample.images), _make_prompt(lines, case, end)))
 
 
 def parse_steps(text: str, case: JudgeCase) -> JudgeVerdict:
@@ -235,7 +235,7 @@ def ask_every(case: JudgeCase, why: str = "") -> Message:
         form = f"one letter of {', '.join(case.sample.letters)}"
         lines += ["Choices:", *format_choices(case.sample)]
     end = f"End with a line that reads `Answer: ` and then {form}, or NONE."
-    return Message("user", (_prompt(lines, case, end),))
+    return Message("user", (_make_prompt(lines, case, end),))
 
 
 def parse_unreadable(text: str, case: JudgeCase) -> JudgeVerdict:
@@ -280,8 +280,8 @@ class JudgePass:
         """Return whether the arm's task belongs to this pass."""
         use = (point.facts.get("scorer") or {}).get("use")
         if self.scorer is None:
-            return bool(use != public_path(VideoScorer))
-        return bool(use == public_path(self.scorer))
+            return bool(use != get_public_path(VideoScorer))
+        return bool(use == get_public_path(self.scorer))
 
 
 PASSES: Mapping[str, JudgePass] = {
@@ -328,7 +328,7 @@ def format_choices(sample: Sample) -> list[str]:
     ]
 
 
-def _prompt(lines: list[str], case: JudgeCase, end: str) -> str:
+def _make_prompt(lines: list[str], case: JudgeCase, end: str) -> str:
     reply = re.sub(r"</(?=\s*reply)", "</ ", case.reply, flags=re.I)
     question = f"The question was: {case.sample.question}"
     return "\n".join((*lines, question, FENCE, f"<reply>\n{reply}\n</reply>", end))

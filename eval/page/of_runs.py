@@ -35,7 +35,7 @@ from looktwice.eval.scoring.row import Rows
 from looktwice.eval.scoring.run_rows import published_people
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.pipelines.disk import dump_yaml
-from looktwice.pipelines.picture import Picture, PictureError, thumbnail
+from looktwice.pipelines.picture import Picture, PictureError, make_thumbnail_url
 
 Images = Callable[[str, str], tuple[Picture, ...]]
 """A function (task id, sample id) -> the sample's own images, empty if they are not available."""
@@ -269,7 +269,7 @@ class RunPage:
                 shown = {picture.name: pixels for picture, pixels in own}
                 shown |= {name: self.stored(name) for name in sent[number] if name not in shown}
                 for name in shown.keys() - making.keys():
-                    making[name] = pool.submit(thumbnail, shown[name], *THUMBNAIL)
+                    making[name] = pool.submit(make_thumbnail_url, shown[name], *THUMBNAIL)
                 return [picture for picture, _ in own], [*shown]
 
             for number in sent:

@@ -185,11 +185,11 @@ def _claims_by_predicate(
             text[start : end if end >= 0 else None]
         ):  # in its clause
             continue
-        before = None if words.follows else _claim_before(text, match, weight, words.equal)
+        before = None if words.follows else _claim_subject(text, match, weight, words.equal)
         readings = (
             _claim_after(text, match, weight),
             before,
-            _claim_beside(text, match, weight, words.follows),
+            _claim_object(text, match, weight, words.follows),
         )
         for claim in [claim for claim in readings if claim][:1]:
             yield replace(claim, weight=weight) if words.follows else claim
@@ -213,7 +213,7 @@ def _claim_after(text: str, match: Match, weight: Weight) -> Claim | None:
     return Claim(weight, choice["letter"], bool(NEGATED_PATTERN.search(choice[0]) or less))
 
 
-def _claim_before(text: str, match: Match, weight: Weight, equal: bool = False) -> Claim | None:
+def _claim_subject(text: str, match: Match, weight: Weight, equal: bool = False) -> Claim | None:
     """Return a claim about the nearest choice before the predicate, its subject, unless something
     else stands between them.
 
@@ -254,7 +254,7 @@ def _claim_before(text: str, match: Match, weight: Weight, equal: bool = False) 
     )
 
 
-def _claim_beside(text: str, match: Match, weight: Weight, follows: bool) -> Claim | None:
+def _claim_object(text: str, match: Match, weight: Weight, follows: bool) -> Claim | None:
     """Return a claim for the object of a predicate: "The first image is most similar to X". No
     other choice may be the subject."""
     choice = _BESIDE_PATTERN.match(text[match.end() :])
@@ -283,7 +283,7 @@ def _claims_by_opposite(text: str, opposite: Pattern, letters: str, equal: bool)
     """Rule out a choice that the opposite word describes ("A is further away"), and claim one that
     it is compared with ("further away than B")."""
     for match in opposite.finditer(text):
-        claim = _claim_before(text, match, Weight.DESCRIBED)
+        claim = _claim_subject(text, match, Weight.DESCRIBED)
         if (
             claim
             and not claim.letter

@@ -86,7 +86,7 @@ def prune_cache(store: Store, runs: Path, most: int) -> str:
             f"{runs} contains no runs, whose records decide what to keep; give the folder of the"
             " runs first"
         )
-    named, gone = _named(runs, {row.model for row in rows}), list[StoredReply]()
+    named, gone = _list_used_keys(runs, {row.model for row in rows}), list[StoredReply]()
     total = sum(row.size for row in rows)
     for row in rows:
         if total > most and row.key not in named and time.time() - row.stored > MIN_AGE_SECONDS:
@@ -103,7 +103,7 @@ def prune_cache(store: Store, runs: Path, most: int) -> str:
     return sentence
 
 
-def _named(runs: Path, models: set[str]) -> set[str]:
+def _list_used_keys(runs: Path, models: set[str]) -> set[str]:
     """Return the keys of all requests in the records of all runs, for each of these models that the
     arm may have called."""
     keys = set[str]()

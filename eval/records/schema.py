@@ -22,7 +22,7 @@ from looktwice.pipelines.json_input import (
     write_json,
 )
 from looktwice.pipelines.marks import mark_from_dict
-from looktwice.pipelines.model import Reply, ReplyNode, ToolCallNode, canonical
+from looktwice.pipelines.model import Reply, ReplyNode, ToolCallNode, write_canonical
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
@@ -295,7 +295,7 @@ class SampleRow:
     def to_line(self) -> bytes:
         """Format the row as one line of JSON."""
         plain = {column.name: getattr(self, column.name) for column in fields(self)}
-        return canonical(plain).encode() + b"\n"
+        return write_canonical(plain).encode() + b"\n"
 
 
 def load_stored_picture(blobs: Blobs, sha: str) -> Picture:

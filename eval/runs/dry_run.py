@@ -19,7 +19,7 @@ from looktwice.eval.runs.options import Done
 from looktwice.eval.tasks.base import MadeTask, check_items
 from looktwice.pipelines.config.classes import is_foreign
 from looktwice.pipelines.config.plan import Plan
-from looktwice.pipelines.config.spec import Arm, find_settings, public_path
+from looktwice.pipelines.config.spec import Arm, find_settings, get_public_path
 from looktwice.pipelines.counted import format_count, format_list, format_number
 from looktwice.pipelines.model import (
     CallOptions,
@@ -27,11 +27,11 @@ from looktwice.pipelines.model import (
     Model,
     Reply,
     get_model_name,
-    request_key,
+    make_request_key,
 )
-from looktwice.pipelines.models.image_tokens import image_rule
+from looktwice.pipelines.models.image_tokens import find_image_rule
 from looktwice.pipelines.picture import PictureError
-from looktwice.pipelines.pipeline import RecordingModel, execute
+from looktwice.pipelines.pipeline import RecordingModel, run_stages
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Item, describe_key_fault
 from looktwice.pipelines.state import Call, State
@@ -48,7 +48,7 @@ def find_key_faults(plan: Plan, limit: int | None) -> Iterator[str]:
     sample, searching for `MAX_COUNT_SECONDS`. Built-in tasks refuse one when it is read."""
     begun = time.monotonic()
     for arm in {arm.task_id: arm for arm in plan.points}.values():
-        if not is_foreign(public_path(type(arm.task))):
+        if not is_foreign(get_public_path(type(arm.task))):
             continue
         for item in islice(check_items(arm.task), 1, limit):
             if time.monotonic() - begun > MAX_COUNT_SECONDS:
@@ -112,9 +112,9 @@ class Request:
         for tool in options.tools or ():
             texts.append(json.dumps([tool.name, tool.description, tool.parameters]))
         words = ceil(sum(map(len, texts)) / CHARACTERS_PER_TOKEN)
-        rule = image_rule(get_model_name(model), getattr(model, "detail", None))
+        rule = find_image_rule(get_model_name(model), getattr(model, "detail", None))
         pictures = sum(map(rule.tokens, sizes))
-        key = request_key(StandIn(model).identity, call.messages, call.draw, call.options)
+        key = make_request_key(StandIn(model).identity, call.messages, call.draw, call.options)
         return cls(key, model, len(sizes), words, pictures, options.max_tokens)
 
     @property
@@ -222,7 +222,7 @@ def try_arm(arm: Arm, item: Item) -> DryRun:
         return StandIn(second)
 
     recorder = RecordingModel(StandIn(arm.model), item.sample.id, wrap_second=stand_in)
-    trial = execute(arm.stages, item.sample, arm.seed, 0, recorder)
+    trial = run_stages(arm.stages, item.sample, arm.seed, 0, recorder)
     error = describe_failure(trial.error) if trial.error else ""
     tried = DryRun(arm, item, trial.state, error, ())
     try:

@@ -16,8 +16,8 @@ from looktwice.pipelines.model import (
     Model,
     ModelError,
     Tool,
-    canonical,
-    message_json,
+    make_message_json,
+    write_canonical,
 )
 from looktwice.pipelines.pipeline import RecordingModel
 from looktwice.pipelines.runtime.stores import Blobs
@@ -54,9 +54,11 @@ class Request:
         PictureError."""
         for payload in (view.picture.payload for turn in self.turns for view in turn.views):
             blobs.put(payload.data, payload.sha)
-        turns = [blobs.put(canonical(message_json(turn)).encode()) for turn in self.turns]
+        turns = [
+            blobs.put(write_canonical(make_message_json(turn)).encode()) for turn in self.turns
+        ]
         plain = {"turns": turns, "options": self.options.given(), "draw": self.draw}
-        sha = blobs.put(canonical(plain | {"sent": dict(self.sent)}).encode())
+        sha = blobs.put(write_canonical(plain | {"sent": dict(self.sent)}).encode())
         return replace(self, sha=sha)
 
     @classmethod

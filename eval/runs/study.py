@@ -20,13 +20,13 @@ from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.companions import Companion, Executor, Models
 from looktwice.eval.runs.display import Announcement, ProgressDisplay, RunOutput
 from looktwice.eval.runs.options import RunOptions, RunSummary
-from looktwice.eval.runs.provenance import changed_plugins
+from looktwice.eval.runs.provenance import find_changed_plugins
 from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.trial import Progress
 from looktwice.eval.scoring.notes import COST_FILE
 from looktwice.eval.tasks.base import prefix_task_errors
 from looktwice.pipelines.clock import run_clock
-from looktwice.pipelines.config.keys import keys_in
+from looktwice.pipelines.config.keys import find_keys
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.extensions import find_extension
 from looktwice.pipelines.runtime.process import (
@@ -95,7 +95,7 @@ class Study:
         run = Run(self.plan, self.folder, self.options, models, companions, progress=progress)
         run.scorers  # noqa: B018  finds faults of readers, too
         run.executor = self.executor or self._find_executor(run)
-        for sentence in changed_plugins(RunFolder(self.folder).facts, self.plan.plugins):
+        for sentence in find_changed_plugins(RunFolder(self.folder).facts, self.plan.plugins):
             self.say(sentence)
         try:
             run.begin()
@@ -162,7 +162,7 @@ class Study:
 def make_companions(plan: Plan) -> list[Companion]:
     """Return the companions that the keys of a study create for its run. Raises RunError."""
     config = plan.config
-    made = (key.companion(config[name], plan) for name, key in keys_in(config).items())
+    made = (key.companion(config[name], plan) for name, key in find_keys(config).items())
     return [companion for companion in made if companion is not None]
 
 

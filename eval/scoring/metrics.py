@@ -33,7 +33,7 @@ from looktwice.eval.scoring.verdict import (
 )
 from looktwice.eval.statistics.means import find_scale, finite_mean
 from looktwice.eval.statistics.paired import Values, kruskal
-from looktwice.pipelines.config.spec import public_path
+from looktwice.pipelines.config.spec import get_public_path
 from looktwice.pipelines.counted import format_number
 from looktwice.prompting.wording import ChainOfThought
 
@@ -49,7 +49,7 @@ quarters."""
 MAX_TURNS = 12
 """The most turns that are shown, as later ones come from a few long records; the last turn is
 always shown."""
-CHAIN = public_path(ChainOfThought)
+CHAIN = get_public_path(ChainOfThought)
 ANSWERED = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
 CIRCULAR = "circular_accuracy"
 Groups = Mapping[str, Sequence[str]]

@@ -121,11 +121,13 @@ class Subset:
             unit = identifier if self.whole is None else str(fields[self.whole])
             groups[str(fields[self.per]) if self.per else ""][unit].append(number)
         for units in groups.values():
-            for unit in sorted(units, key=lambda unit: rank(unit, self.seed))[: self.n]:
+            for unit in sorted(units, key=lambda unit: make_random_order(unit, self.seed))[
+                : self.n
+            ]:
                 yield from units[unit]
 
 
-def rank(name: str, seed: int) -> bytes:
+def make_random_order(name: str, seed: int) -> bytes:
     """Return a sort key that puts samples in random order, depending only on their ids and the
     seed."""
     return hashlib.sha256(f"{seed}\n{name}".encode()).digest()

@@ -85,7 +85,7 @@ class ZipFiles:
         """The entries by name. Raises TaskError for a damaged zip, and for one with names that lead
         out of it."""
         entries = {entry.filename: entry for entry in self._zip.infolist() if not entry.is_dir()}
-        if wrong := list(filter(_leads_outside, entries)):
+        if wrong := list(filter(_is_outside, entries)):
             raise TaskError(
                 f"{self.root}: {len(wrong)} entries lead out of the folder, such as {wrong[0]!r};"
                 " no data set needs that, so the zip is refused"
@@ -94,7 +94,7 @@ class ZipFiles:
 
     def has(self, name: str) -> bool:
         """Return whether this entry exists. Raises TaskError if the name leads out of the zip."""
-        if _leads_outside(name):
+        if _is_outside(name):
             raise TaskError(f"the path {name!r} leads out of {self.root}; name a file in it")
         return self._entry(name) is not None
 
@@ -181,7 +181,7 @@ def _filter_by_suffix(names: Iterable[str], tail: str) -> list[str]:
     return sorted((name for name in names if f"/{name}".endswith(f"/{tail}")), key=len)
 
 
-def _leads_outside(name: str) -> bool:
+def _is_outside(name: str) -> bool:
     plain = PurePosixPath(name.replace("\\", "/"))
     return plain.is_absolute() or ".." in plain.parts or ":" in "".join(plain.parts[:1])
 

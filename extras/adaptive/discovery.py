@@ -35,7 +35,7 @@ TABLE_STYLES = (
 """The marker styles in VPBench's result tables."""
 
 
-def first_round(arms: int, samples: int, answers: int) -> int:
+def size_first_round(arms: int, samples: int, answers: int) -> int:
     """Return the number of samples for the first round of successive halving: the most that all
     rounds together can afford with `answers`.
 
@@ -111,7 +111,7 @@ class Discovery(Races):
         left = allowance - 2 * len(split.kept) - len(self.styles) * len(styled)
         race, place = Race([*named], self.level), 0
         while race.winner is None:
-            more = first_round(len(race.left), len(split.raced) - place, left)
+            more = size_first_round(len(race.left), len(split.raced) - place, left)
             if not place and more < MIN_FIRST_SAMPLES:
                 raise RunError(self._describe_small_budget(arms, len(pool.rows)))
             units, before = split.raced[place : place + more], len(self.answers)

@@ -268,10 +268,10 @@ def fit_threshold(
     plain = model.summarize(asked, right)
     if clusters is None or len(set(clusters)) in (1, len(clusters)):
         return plain
-    return model.summarize(asked, right, _dispersion(plain, number, worth, clusters))
+    return model.summarize(asked, right, _estimate_dispersion(plain, number, worth, clusters))
 
 
-def _dispersion(
+def _estimate_dispersion(
     fitted: Threshold, number: Codes, values: Floats, clusters: Sequence[Hashable]
 ) -> float:
     """Return the factor, 1 or more, by which the threshold's score varies more between clusters

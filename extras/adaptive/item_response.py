@@ -8,7 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looktwice.eval.display.text_tables import Column, Columns, names, percent, share_cell
+from looktwice.eval.display.text_tables import (
+    Column,
+    Columns,
+    attribute_columns,
+    percent,
+    share_cell,
+)
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.statistics.intervals import Codes, Estimate, Floats, Z
 from looktwice.eval.statistics.paired import Values
@@ -128,7 +134,7 @@ class ArmPrediction:
 
 
 COLUMNS: Columns[ArmPrediction] = (
-    *names("contestant"),
+    *attribute_columns("contestant"),
     Column("ability", "prediction.ability", "{:.2f}"),
     Column("items\nasked", "prediction.total.n"),
     Column("predicted\n%", "prediction.total", share_cell),
@@ -137,7 +143,7 @@ COLUMNS: Columns[ArmPrediction] = (
 )
 
 
-def item_values(run: RunScores) -> Values[str, tuple[str, str]]:
+def collect_item_values(run: RunScores) -> Values[str, tuple[str, str]]:
     """Return the score of every contestant on every (task, sample) that all contestants
     answered."""
     arms = dict[str, dict[tuple[str, str], float]]()

@@ -17,7 +17,7 @@ from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.tasks.base import MadeTask, find_item
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.model import is_deferring
-from looktwice.pipelines.sample import Item, sha_of
+from looktwice.pipelines.sample import Item, hash_json
 
 Round = Sequence[tuple[str, Sequence[Arm]]]
 """Sample ids, each with the arms to ask."""
@@ -40,7 +40,7 @@ class Pool:
         rows, kept = dict[str, SampleRow](), dict[str, Item]()
         for item in items:
             plain = item.sample.to_dict()
-            rows[item.sample.id] = SampleRow("", sha_of(plain), item.answer, plain, item.truth)
+            rows[item.sample.id] = SampleRow("", hash_json(plain), item.answer, plain, item.truth)
             if not isinstance(task, MadeTask):
                 kept[item.sample.id] = item
         return cls(task, rows, kept)

@@ -15,15 +15,15 @@ import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from looktwice.eval.analysis.analyses import Analysis, ReportTable, curves_by_task
+from looktwice.eval.analysis.analyses import Analysis, ReportTable, make_curve_builder
 from looktwice.eval.analysis.asked import AnalysisRequest
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     Column,
     Columns,
     TextTable,
+    attribute_columns,
     format_p,
-    names,
     percent,
     table,
 )
@@ -199,7 +199,7 @@ def _ends(interval: Threshold | FitCheck) -> str:
 
 
 COLUMNS: Columns[ArmThreshold] = (
-    *names("contestant", "task"),
+    *attribute_columns("contestant", "task"),
     Column("threshold", "passes"),
     Column("95 % interval", "threshold", _ends),
     Column("rising\nalone", "fit", _ends),
@@ -229,7 +229,7 @@ def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
     lines = dict[str, list[Point]]()
     for arm in find_thresholds(run, along):
         if arm.task == task and (threshold := arm.threshold) is not None:
-            lines[arm.contestant] = _level_points(arms[arm.contestant, task], along.field)
+            lines[arm.contestant] = _list_level_points(arms[arm.contestant, task], along.field)
             curve = zip(threshold.model.levels, *[threshold.curve] * 3, strict=True)
             way = ", falling" if threshold.model.direction == "falling" else ""
             lines[f"{arm.contestant}, fitted{way}"] = [*curve]
@@ -274,7 +274,7 @@ def _test_alike(scores: PointScores, levels: Mapping[str, float]) -> float:
     return float(np.mean(spread >= spread[0] - 1e-9))
 
 
-def _level_points(scores: PointScores, field: str) -> list[Point]:
+def _list_level_points(scores: PointScores, field: str) -> list[Point]:
     """Return level, accuracy and its interval for every level of an arm."""
     levels = Values.of({0: scores.comparable}, scores.clusters).by(
         lambda name: as_number(scores.samples[name].meta.get(field))
@@ -292,7 +292,7 @@ def _level_points(scores: PointScores, field: str) -> list[Point]:
 MAX_MAPS = 12  # maximum number of maps
 
 
-def crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[PageGrid]:
+def make_crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[PageGrid]:
     """Return a map for each pair of fields in `by`, such as "size,rotation", and each arm whose
     samples have both."""
     grids = []
@@ -313,10 +313,12 @@ def crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[PageGrid
     return grids[:MAX_MAPS]
 
 
-def crossed_tables(runs: Sequence[RunScores], by: Sequence[str]) -> Iterator[tuple[str, TextTable]]:
+def make_crossed_tables(
+    runs: Sequence[RunScores], by: Sequence[str]
+) -> Iterator[tuple[str, TextTable]]:
     """Yield the same maps as tables with titles: levels of the first field as rows, of the second
     as columns."""
-    for grid in crossed_grids(runs, by):
+    for grid in make_crossed_grids(runs, by):
         cells = {(x, y): f"{percent(accuracy)}\n{n}" for x, y, accuracy, n in grid.cells}
         down, across = (sorted({place[side] for place in cells}, key=_level_key) for side in (0, 1))
         lines = [(_format_level(x), *(cells.get((x, y), "") for y in across)) for x in down]
@@ -340,7 +342,7 @@ def _format_level(level: Level) -> str:
 def _print_thresholds(scored: Table) -> Iterator[ReportTable | str]:
     """Yield what is printed at the end of a run: crossed fields, thresholds, and why there are
     none."""
-    for title, crossed in crossed_tables(scored.scores, scored.by):
+    for title, crossed in make_crossed_tables(scored.scores, scored.by):
         yield ReportTable(title, crossed)
     yield ReportTable("thresholds", threshold_table(scored.scores), note=THRESHOLDS_NOTE)
     for run in scored.scores:
@@ -374,13 +376,13 @@ THRESHOLDS_ANALYSIS = Analysis(
     lambda scored: threshold_table(scored.scores),
     THRESHOLDS_NOTE,
     ending=_print_thresholds,
-    curves=curves_by_task(threshold_lines),
+    curves=make_curve_builder(threshold_lines),
     settings=("along", "target", "scale", "direction"),
     ask=show_thresholds,
 )
 CROSSED_ANALYSIS = Analysis(
     "crossed",
     "Two fields crossed (--by A,B)",
-    lambda scored: starmap(ReportTable, crossed_tables(scored.scores, scored.by)),
-    maps=lambda scored: crossed_grids(scored.scores, scored.by),
+    lambda scored: starmap(ReportTable, make_crossed_tables(scored.scores, scored.by)),
+    maps=lambda scored: make_crossed_grids(scored.scores, scored.by),
 )

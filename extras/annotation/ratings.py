@@ -13,7 +13,7 @@ from string import ascii_uppercase
 
 import numpy as np
 
-from looktwice.eval.display.printable import csv_text
+from looktwice.eval.display.printable import format_csv
 from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.records.judgements import NO_JUDGE, judgements
 from looktwice.eval.records.records import RunFolder
@@ -160,13 +160,13 @@ def share_table(ratings: Ratings) -> TextTable:
         line = [name]
         for column in columns.values():
             hits = {item: value == name for item, value in column.items()}
-            line.append(_share(ratings.key.items, hits))
+            line.append(_format_share(ratings.key.items, hits))
         lines.append(tuple(line))
     lines.append(("items", *map(str, map(len, columns.values()))))
     return TextTable(("category", *columns), lines)
 
 
-def _share(items: Sequence[SheetItem], hits: Mapping[str, bool]) -> str:
+def _format_share(items: Sequence[SheetItem], hits: Mapping[str, bool]) -> str:
     """Format the share of hits in percent, weighted by strata, with its interval over samples;
     empty if there are no items."""
     strata: dict[str, list[SheetItem]] = defaultdict(list)
@@ -202,7 +202,7 @@ def answer_table(ratings: Ratings) -> TextTable:
             n = sum(item.item in right for item in items)
             numbers = [rated[item.item] for item in items if item.item in rated]
             difficulty = f"{fmean(numbers):.2f}" if numbers else ""
-            lines.append((rater, task, _share(items, right), str(n), difficulty))
+            lines.append((rater, task, _format_share(items, right), str(n), difficulty))
     return TextTable(("rater", "task", "right %", "n", "difficulty"), lines, 2)
 
 
@@ -238,7 +238,7 @@ def difficulty_table(ratings: Ratings) -> TextTable:
     lines = []
     for level in sorted({*rated.values()}):
         alike = [item for item in items if rated.get(item.item) == level]
-        shares = (_share(alike, hits) for hits in right.values())
+        shares = (_format_share(alike, hits) for hits in right.values())
         lines.append((level, str(len(alike)), *shares))
     return TextTable(("difficulty", "n", *right), lines)
 
@@ -272,15 +272,15 @@ def agreement_lines(ratings: Ratings) -> Iterator[str]:
         values, clusters = both.T.to_numpy().tolist(), [*map(samples.__getitem__, both.index)]
         count = format_count(len(clusters), "item")
         if clusters and len(raters) > 2:
-            kappa = _kappa("Fleiss' kappa", fleiss_kappa(values, clusters))
+            kappa = _format_kappa("Fleiss' kappa", fleiss_kappa(values, clusters))
             yield f"all {len(raters)} raters: {kappa} on {count}"
         elif clusters:
             alike = 100 * fmean(map(str.__eq__, *values))
-            kappa = _kappa("Cohen's kappa", cohens_kappa(values[0], values[1], clusters))
+            kappa = _format_kappa("Cohen's kappa", cohens_kappa(values[0], values[1], clusters))
             yield f"{raters[0]} and {raters[1]}: {alike:.1f} % agreement on {count}, {kappa}"
 
 
-def _kappa(name: str, kappa: Estimate) -> str:
+def _format_kappa(name: str, kappa: Estimate) -> str:
     return f"{name} {kappa.value:.2f} [{kappa.low:.2f}, {kappa.high:.2f}]"
 
 
@@ -295,7 +295,7 @@ def write_humans(ratings: Ratings, path: Path) -> Path:
             item, verdict = items[number], "right" if right else "wrong"
             answer = parse_letter(answers[number], item)
             rows.append([rater, item.task, item.sample, item.question, item.key, answer, verdict])
-    write_file(path, csv_text(rows, "\r\n"))
+    write_file(path, format_csv(rows, "\r\n"))
     return path
 
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.eval.display.printable import csv_text, template
+from looktwice.eval.display.printable import format_csv, template
 from looktwice.eval.page.render import escape_json, page_file, page_policy
 from looktwice.eval.scoring.verdict import Verdict
 from looktwice.eval.tasks.base import TaskError
 from looktwice.extras.logs.log import Log, make_names_unique, normalize_answer
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.picture import Picture, PictureError, thumbnail
+from looktwice.pipelines.picture import Picture, PictureError, make_thumbnail_url
 
 ASK_ERRORS, ASK_ANSWERS, ASK_REPLIES = "errors", "answers", "replies"
 ITEM_COLUMNS = ("contestant", "task", "sample", "question", "choices", "key", "answer", "reply")
@@ -199,10 +199,10 @@ def write_sheet(
         }
         words = {name: words[name] for name in SHOWN_COLUMNS[ask]}
         table.append((*words.values(), *("" for _ in filled)))
-        thumbnails = [thumbnail(picture, PICTURE_SIDE) for _, picture in pictures]
+        thumbnails = [make_thumbnail_url(picture, PICTURE_SIDE) for _, picture in pictures]
         taught = {"key": normalize_answer(item.key)} if item.practice else {}
         shown.append(words | taught | {"pictures": thumbnails})
-    write_file(out / SHEET_FILE, csv_text(table, "\r\n"))
+    write_file(out / SHEET_FILE, format_csv(table, "\r\n"))
     key = SheetKey(ask, tuple(taxonomy), tuple(items), exposure)
     write_file(out / KEY_FILE, json.dumps(asdict(key)) + "\n")
     write_file(out / PAGE_FILE, _render_page(shown, key, filled))

@@ -18,9 +18,11 @@ def parse_count(counts: Mapping[str, Any], name: str) -> int:
     return int(counts.get(name) or 0)
 
 
-def message_request(body: Json) -> Json:
+def make_message_request(body: Json) -> Json:
     """Convert a chat-completions request body to a Messages API body. Raises ModelError."""
-    _refuse(body, "Anthropic", "response_format", "reasoning_effort", "logprobs", "top_logprobs")
+    _refuse_fields(
+        body, "Anthropic", "response_format", "reasoning_effort", "logprobs", "top_logprobs"
+    )
     request = {
         name: value
         for name, value in body.items()
@@ -88,7 +90,7 @@ def _tool_uses(message: Json) -> list[Json]:
     return blocks
 
 
-def message_completion(message: Json) -> Json:
+def make_message_completion(message: Json) -> Json:
     """Convert a Messages API reply to a chat completion."""
     usage = message.get("usage") or {}
     parts: list[Json] = []
@@ -111,10 +113,10 @@ def message_completion(message: Json) -> Json:
     )
 
 
-def content_request(body: Json) -> Json:
+def make_content_request(body: Json) -> Json:
     """Convert a chat-completions request body to a generateContent body. Raises ModelError."""
     # tool calls have a signature that must be sent back
-    _refuse(body, "Gemini", "tools", "reasoning_effort", "logprobs", "top_logprobs")
+    _refuse_fields(body, "Gemini", "tools", "reasoning_effort", "logprobs", "top_logprobs")
     request = {name: value for name, value in body.items() if name not in ("model", "messages")}
     settings: Json = {}
     for ours, name in (
@@ -151,7 +153,7 @@ def content_request(body: Json) -> Json:
     return request | ({"generationConfig": settings} if settings else {})
 
 
-def content_completion(response: Json) -> Json:
+def make_content_completion(response: Json) -> Json:
     """Convert a generateContent reply to a chat completion; a blocked prompt becomes a filtered
     reply."""
     usage = response.get("usageMetadata") or {}
@@ -180,7 +182,7 @@ def content_completion(response: Json) -> Json:
     )
 
 
-def _refuse(body: Json, provider: str, *names: str) -> None:
+def _refuse_fields(body: Json, provider: str, *names: str) -> None:
     """Raise ModelError if the request uses fields that the provider's own protocol lacks."""
     if refused := [name for name in names if name in body]:
         raise ModelError(f"{provider} has no {', '.join(refused)} in batches; leave it out")

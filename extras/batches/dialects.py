@@ -16,16 +16,16 @@ from typing import Any, ClassVar, NamedTuple
 
 from looktwice.extras.batches.bodies import (
     Json,
-    content_completion,
-    content_request,
-    message_completion,
-    message_request,
+    make_content_completion,
+    make_content_request,
+    make_message_completion,
+    make_message_request,
     parse_count,
 )
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models.answers import read_value, refusal
-from looktwice.pipelines.models.chat_api import ChatAPI, bearer_header
+from looktwice.pipelines.models.chat_api import ChatAPI, make_bearer_header
 from looktwice.pipelines.models.http_client import HttpResponse
 
 Answer = tuple[str, int, Any]
@@ -74,7 +74,7 @@ class BatchServer:
 
     def sign(self, key: str | None) -> dict[str, str]:
         """Return the headers that carry the key, if there is one."""
-        return bearer_header(key)
+        return make_bearer_header(key)
 
     def fields(self, body: Json) -> Json:
         """Return the fields of a request's line, made from a chat-completions body."""
@@ -216,7 +216,7 @@ class AnthropicBatches(BatchServer):
         return {"anthropic-version": "2023-06-01"} | ({"x-api-key": key} if key else {})
 
     def fields(self, body: Json) -> Json:
-        return {"params": message_request(body)}
+        return {"params": make_message_request(body)}
 
     def submit(self, lines: Sequence[bytes], label: str) -> Json:
         rows = b",".join(line.rstrip() for line in lines)
@@ -238,7 +238,7 @@ class AnthropicBatches(BatchServer):
         for row in self.rows(f"messages/batches/{batch.id}/results"):
             key, result = str(row["custom_id"]), row["result"]
             if result["type"] == "succeeded":
-                yield key, 200, message_completion(result["message"])
+                yield key, 200, make_message_completion(result["message"])
             elif result["type"] == "errored":
                 error = result["error"].get("error") or result["error"]
                 yield key, STATUS_CODES.get(str(error.get("type")), 500), {"error": error}
@@ -256,7 +256,7 @@ class GeminiBatches(BatchServer):
         return {"x-goog-api-key": key} if key else {}
 
     def fields(self, body: Json) -> Json:
-        return {"model": body["model"], "request": content_request(body)}
+        return {"model": body["model"], "request": make_content_request(body)}
 
     def submit(self, lines: Sequence[bytes], label: str) -> Json:
         rows = [json.loads(line) for line in lines]
@@ -289,7 +289,7 @@ class GeminiBatches(BatchServer):
         for row, key in zip(rows, keys, strict=False):
             name = str((row.get("metadata") or {}).get("key") or key)
             if response := row.get("response"):
-                yield name, 200, content_completion(response)
+                yield name, 200, make_content_completion(response)
                 continue
             error = row.get("error") or {}
             status = 400 if error.get("code") in (3, 400) else 500

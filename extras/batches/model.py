@@ -30,13 +30,13 @@ from looktwice.pipelines.model import (
     ModelError,
     Reply,
     Stopped,
-    price_fault,
-    request_key,
+    find_price_fault,
+    make_request_key,
 )
 from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.chat_api import ChatAPI
-from looktwice.pipelines.models.wire import request_bytes
+from looktwice.pipelines.models.wire import write_request
 from looktwice.pipelines.ranges import Ranged
 
 HOST_DIALECTS = {"api.anthropic.com": "anthropic", "generativelanguage.googleapis.com": "gemini"}
@@ -75,7 +75,7 @@ class Batched(Ranged):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.prices is not None and (fault := price_fault(self.prices)):
+        if self.prices is not None and (fault := find_price_fault(self.prices)):
             raise ValueError(fault)
         if len(self.chat.urls) > 1:
             raise ValueError("a batch goes to one server; give `chat` a single `url`")
@@ -193,7 +193,7 @@ class BatchQueue:
 
         Raises Deferred, and the ModelError of a request that failed in its batch.
         """
-        key = request_key(self.identity, messages, draw, options)
+        key = make_request_key(self.identity, messages, draw, options)
         with self.lock:
             # a stop while one thread waits for the earlier batches ends all threads' wait
             if self.stop.is_set():
@@ -209,7 +209,7 @@ class BatchQueue:
                 f"{self.model.chat.endpoint} gave no answer to this request in"
                 f" {MAX_BATCHES_PER_REQUEST} batches"
             )
-        body = request_bytes(self.model.chat.body(messages, draw, options))
+        body = write_request(self.model.chat.body(messages, draw, options))
         line = self.server.line(key, json.loads(body))
         with self.lock:
             if key not in self.waiting:

@@ -37,17 +37,17 @@ Rule = Callable[[int, int], int | None]
 not apply to them."""
 
 
-def turn(bits: int, steps: int) -> int:
+def turn_spokes(bits: int, steps: int) -> int:
     """Rotate spokes clockwise by `steps` eighths of a turn."""
     whole = bits << steps % SPOKE_COUNT
     return whole & ALL_SPOKES | whole >> SPOKE_COUNT
 
 
-def spread(bits: int, steps: int) -> int:
+def spread_spokes(bits: int, steps: int) -> int:
     """Add the next `steps` spokes clockwise to each spoke; if `steps` is negative, remove the first
     `-steps` spokes of each run instead."""
     for _ in range(abs(steps)):
-        beside = turn(bits, 1)
+        beside = turn_spokes(bits, 1)
         bits = bits | beside if steps > 0 else bits & beside
     return bits
 
@@ -59,8 +59,12 @@ def _apply_change(
 
 
 RULES: Mapping[str, Mapping[str, Rule]] = {
-    "rotation": {f"turn by {n}": partial(_apply_change, turn, n) for n in range(1, SPOKE_COUNT)},
-    "progression": {f"spread by {n}": partial(_apply_change, spread, n) for n in (1, 2, -1, -2)},
+    "rotation": {
+        f"turn by {n}": partial(_apply_change, turn_spokes, n) for n in range(1, SPOKE_COUNT)
+    },
+    "progression": {
+        f"spread by {n}": partial(_apply_change, spread_spokes, n) for n in (1, 2, -1, -2)
+    },
     "overlay": {
         "either": lambda first, second: first | second,
         "not both": lambda first, second: first ^ second,
@@ -71,7 +75,7 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
 """All rules, by kind and name."""
 
 
-def solve(pictures: Sequence[int], options: Sequence[int]) -> list[int]:
+def solve_matrix(pictures: Sequence[int], options: Sequence[int]) -> list[int]:
     """Return the indices of the options that follow from a rule that holds in the first two rows;
     `pictures` are eight, row by row."""
     rows = [pictures[0:3], pictures[3:6]]
@@ -137,7 +141,7 @@ class MatrixSolver(AnswerRule):
         if place := ASKED_CELL_PATTERN.search(sample.question):
             number = bits[3 * int(place[1]) + int(place[2]) - 4].bit_count()
             return choose_number(sample, number, nearest=False)[0], 1.0
-        fitting = solve(bits[:8], bits[9:])
+        fitting = solve_matrix(bits[:8], bits[9:])
         if len(fitting) != 1 or len(sample.letters) != 4:
             raise NoEvidence(f"{len(fitting)} of the options follow from a rule")
         return sample.letters[fitting[0]], 1.0
@@ -197,12 +201,12 @@ class FigureAnalogy(AnswerRule):
         for n in range(1, len(given)):
             if n % wide >= max(1, min(2, wide - 1)):
                 before = given[n - min(2, n % wide)], given[n - 1]
-                fits += [likeness(change(*before), given[n]) for change in CHANGES]
+                fits += [measure_likeness(change(*before), given[n]) for change in CHANGES]
         wanted = CHANGES[int(fits.argmax())](*given[-2:])
-        alike = [likeness(wanted, option) for option in figures[-4:]]
+        alike = [measure_likeness(wanted, option) for option in figures[-4:]]
         return sample.letters[np.argmax(alike)], max(alike)
 
 
-def likeness(first: Ink, second: Ink) -> float:
+def measure_likeness(first: Ink, second: Ink) -> float:
     """Return the ink that both figures share, divided by the ink that either has."""
     return float(np.minimum(first, second).sum() / max(np.maximum(first, second).sum(), 1e-6))

@@ -52,7 +52,7 @@ class DrawnShape:
         return float(left), float(top), float(right), float(bottom)
 
 
-def background_color(pixels: Pixels) -> Floats:
+def find_background_color(pixels: Pixels) -> Floats:
     """Return the colour (3,) of most pixels. Raises NoEvidence if all pixels have it."""
     packed = pixels.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
     colors, counts = np.unique(packed, return_counts=True)
@@ -62,10 +62,10 @@ def background_color(pixels: Pixels) -> Floats:
     return np.array([most >> 16, most >> 8 & 255, most & 255], np.float64)
 
 
-def color_distance(pixels: Pixels) -> Floats:
+def measure_color_distance(pixels: Pixels) -> Floats:
     """Return the distance of each pixel's colour from the background, (height, width), scaled so
     that the maximum is 1. Raises NoEvidence."""
-    difference = np.linalg.norm(pixels - background_color(pixels), axis=-1)
+    difference = np.linalg.norm(pixels - find_background_color(pixels), axis=-1)
     scaled: Floats = difference / difference.max()
     return scaled
 
@@ -152,7 +152,7 @@ class OutlineCounter(AnswerRule):
         """Return the number, and the share of outlines that are a known shape. Raises
         NoEvidence."""
         asked = parse_shape(sample.question)
-        return _count(_find_outlines(sample), asked)
+        return _count_asked(_find_outlines(sample), asked)
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class ColoredShapeCounter(AnswerRule):
         """Return the number, and the share of shapes of that colour whose kind is known. Raises
         NoEvidence."""
         asked, color = parse_shape(sample.question), _parse_color(sample.question)
-        return _count(_find_filled(sample, color), asked)
+        return _count_asked(_find_filled(sample, color), asked)
 
 
 @dataclass(frozen=True)
@@ -214,15 +214,15 @@ def _find_filled(sample: Sample, color: str) -> list[DrawnShape]:
     """Return the filled shapes of a colour. Raises NoEvidence."""
     pixels = get_only_pixels(sample, ONE_IMAGE)
     shapes = _shapes(pixels, FILL_LEVEL)
-    return [shape for shape in shapes if inner_color(pixels, shape) == color]
+    return [shape for shape in shapes if find_inner_color(pixels, shape) == color]
 
 
 def _shapes(pixels: Pixels, level: float) -> list[DrawnShape]:
-    shapes = find_shapes(color_distance(pixels), level)
+    shapes = find_shapes(measure_color_distance(pixels), level)
     return [shape for shape in shapes if shape.area >= MIN_SHAPE_AREA]
 
 
-def _count(shapes: list[DrawnShape], asked: str) -> Decision:
+def _count_asked(shapes: list[DrawnShape], asked: str) -> Decision:
     """Count the shapes of the kind asked for; also return the share of shapes whose kind is
     known."""
     kinds = [classify_shape(shape.contour) for shape in shapes]
@@ -244,7 +244,7 @@ def _split_words(question: str) -> set[str]:
     return set(re.findall(r"[a-z]+", question.lower().replace("grey", "gray")))
 
 
-def inner_color(pixels: Pixels, shape: DrawnShape) -> str:
+def find_inner_color(pixels: Pixels, shape: DrawnShape) -> str:
     """Return the colour of the inner half of a shape: the pixels at least half as deep inside it as
     the deepest."""
     within: NDArray[np.uint8] = np.zeros(pixels.shape[:2], np.uint8)

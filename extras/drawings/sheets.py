@@ -13,14 +13,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.extras.drawings.shapes import background_color, color_distance
+from looktwice.extras.drawings.shapes import find_background_color, measure_color_distance
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers.choices import (
     AnswerRule,
     Decision,
+    find_nearest_choice,
     get_only_pixels,
-    nearest_choice,
 )
 from looktwice.specialists.results import Floats
 from looktwice.specialists.rules import NoEvidence
@@ -172,25 +172,28 @@ class PatternMatcher(AnswerRule):
         """Return the number of the option, and the confidence. Raises NoEvidence."""
         far = self.distances(get_only_pixels(sample, "target and options are on one image"))
         numbers = {str(number): distance for number, distance in enumerate(far, 1)}
-        return nearest_choice(numbers, "the distances of options")
+        return find_nearest_choice(numbers, "the distances of options")
 
     def distances(self, pixels: Pixels) -> list[float]:
         """Return the mean distance of each option in pixels. Raises NoEvidence."""
-        ink, panels = color_distance(pixels) > 0.5, ROW if self.kind == "closure" else SQUARE
-        target, *options = (_points(ink, panel) for panel in panels)
+        ink, panels = (
+            measure_color_distance(pixels) > 0.5,
+            ROW if self.kind == "closure" else SQUARE,
+        )
+        target, *options = (_find_points(ink, panel) for panel in panels)
         far = []
         for option in options:
             if self.kind == "closure":
-                far.append(_chamfer_distance(_fit(option, target), target))
+                far.append(_measure_chamfer_distance(_fit_points(option, target), target))
             elif self.kind == "figure_ground":
-                far.append(_chamfer_distance(target, option))
+                far.append(_measure_chamfer_distance(target, option))
             else:
-                both = _chamfer_distance(option, target)
-                far.append(_chamfer_distance(target, option) + both)
+                both = _measure_chamfer_distance(option, target)
+                far.append(_measure_chamfer_distance(target, option) + both)
         return far
 
 
-def _points(ink: Ink, panel: Panel) -> Floats:
+def _find_points(ink: Ink, panel: Panel) -> Floats:
     """Return the ink of a panel as points (n, 2), x and y from its corner. Raises NoEvidence if it
     is empty."""
     height, width = ink.shape
@@ -205,7 +208,7 @@ def _points(ink: Ink, panel: Panel) -> Floats:
     return points
 
 
-def _chamfer_distance(points: Floats, others: Floats) -> float:
+def _measure_chamfer_distance(points: Floats, others: Floats) -> float:
     """Return the mean distance from each point to the nearest of the others; distances are capped
     at `MAX_DISTANCE`."""
     from scipy.spatial import cKDTree
@@ -214,7 +217,7 @@ def _chamfer_distance(points: Floats, others: Floats) -> float:
     return float(np.minimum(away, MAX_DISTANCE).mean())
 
 
-def _fit(points: Floats, target: Floats) -> Floats:
+def _fit_points(points: Floats, target: Floats) -> Floats:
     """Move and scale points onto the target's, starting from matching middles (iterative closest
     point)."""
     from scipy.spatial import cKDTree
@@ -316,7 +319,7 @@ def find_ink(pixels: Pixels) -> Ink:
     Pale dots may differ less than rounded corners do, so everything connected to the rim is removed
     first.
     """
-    away = np.linalg.norm(pixels - background_color(pixels), axis=-1)
+    away = np.linalg.norm(pixels - find_background_color(pixels), axis=-1)
     differs = away > MIN_CONTRAST
     _, labels = cv2.connectedComponents(differs.astype(np.uint8), connectivity=8)
     rim = np.unique(np.concatenate((labels[0], labels[-1], labels[:, 0], labels[:, -1])))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.pipelines.config.classes import load_plugin
-from looktwice.pipelines.models.limits import LimitKey, Load, limiters
+from looktwice.pipelines.models.limits import LimitKey, Load, list_limiters
 from looktwice.pipelines.runtime.stores import use_result_store
 from looktwice.pipelines.state import collect_remarks, remark
 
@@ -95,7 +95,7 @@ Ask = Callable[[Mapping[LimitKey, Load]], tuple[bool, dict[LimitKey, int]]]
 def apply_limits(ask: Ask, drain: threading.Event) -> None:
     """Ask the desk from within a task: apply the limits it returns, and set `drain` if it says to
     stop."""
-    here = limiters()
+    here = list_limiters()
     rung, slots = ask({key: limiter.load for key, limiter in here.items()})
     for key, number in slots.items():
         here[key].allot(number)
@@ -123,11 +123,11 @@ class NetworkHost:
         """Call `method` of the pickled `owner`; return its result and the remarks made during the
         call. Raises whatever the method raises."""
         with collect_remarks() as remarks:
-            return getattr(_unpickled(owner), method)(*given), remarks
+            return getattr(_unpickle(owner), method)(*given), remarks
 
 
 @lru_cache(maxsize=256)
-def _unpickled(owner: bytes) -> Any:
+def _unpickle(owner: bytes) -> Any:
     return import_module("ray.cloudpickle").loads(owner)
 
 

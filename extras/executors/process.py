@@ -15,7 +15,7 @@ from typing import IO
 
 from looktwice.eval.runs.trial import Trial
 from looktwice.extras.executors.child import main
-from looktwice.extras.executors.messages import send
+from looktwice.extras.executors.messages import send_message
 
 PIPE_BYTES, F_SETPIPE_SZ = 1 << 20, 1031  # bytes of a pipe, so that a picture fits
 
@@ -115,7 +115,7 @@ class Process:
             return False
         try:
             with suppress(OSError):
-                send(self.orders, message)
+                send_message(self.orders, message)
         finally:
             self.lock.release()
         return True

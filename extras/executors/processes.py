@@ -37,13 +37,13 @@ from looktwice.extras.executors.messages import (
     SampleEnded,
     SampleRequest,
     Setup,
-    dump,
-    receive,
+    pickle_message,
+    receive_message,
 )
 from looktwice.extras.executors.process import Process, is_safe_to_fork
 from looktwice.pipelines.clock import add_seconds
 from looktwice.pipelines.config.plan import Plan
-from looktwice.pipelines.config.spec import public_path
+from looktwice.pipelines.config.spec import get_public_path
 from looktwice.pipelines.model import is_deferring
 from looktwice.pipelines.models.limits import IN_FLIGHT
 from looktwice.pipelines.picture import PictureError
@@ -81,7 +81,7 @@ def has_own_classes(value: Any) -> bool:
     return value is None or isinstance(value, str | bytes | int | float | Path | np.ndarray)
 
 
-def usable_cores() -> list[int]:
+def list_usable_cores() -> list[int]:
     """Return the CPUs that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
@@ -106,13 +106,13 @@ def count_processes(run: RunContext, records: int) -> int:
     calls = min(getattr(model, "in_flight", IN_FLIGHT) for model in plan.models)
     if given.isdecimal():
         return min(int(given), calls)
-    rooms = {public_path(type(stage)).split(".")[1] for stage in stages}
+    rooms = {get_public_path(type(stage)).split(".")[1] for stage in stages}
     if records < MIN_RECORDS or (
         options.workers < MIN_WORKERS and rooms.isdisjoint(DRAWING_PACKAGES)
     ):
         return 0
     number = min(
-        len(usable_cores()),
+        len(list_usable_cores()),
         MAX_PROCESSES,
         options.workers // MIN_THREADS_PER_PROCESS,
         calls // MIN_THREADS_PER_PROCESS,
@@ -156,7 +156,7 @@ class Processes(Executor):
         number = count_processes(self.run, self.run.questions.total())
         if not number:
             return
-        run, usable, only_cached = self.run, usable_cores(), self.models.only_cached
+        run, usable, only_cached = self.run, list_usable_cores(), self.models.only_cached
         # the run itself makes the questions of its shard, and reads the answers
         arms = tuple(replace(arm, task=None, read=None) for arm in run.plan.points)
         workers = math.ceil(run.options.workers / number)
@@ -173,7 +173,7 @@ class Processes(Executor):
             import_module("aiohttp")  # otherwise each process would import it
         for core in pinned:
             try:
-                setup = dump(Setup(plan, options, *folders, only_cached, number, core))
+                setup = pickle_message(Setup(plan, options, *folders, only_cached, number, core))
                 self.processes.append(Process(setup, room, forked))
             except (*SENDING_ERRORS, OSError):  # there is no room for another process
                 return
@@ -253,7 +253,7 @@ class Processes(Executor):
         """Receive events from a process; if it has died, its unfinished samples are processed
         again."""
         try:
-            events: list[Any] = receive(process.answers)
+            events: list[Any] = receive_message(process.answers)
         except (OSError, EOFError, pickle.UnpicklingError):
             process.has_ended = True
             process.handle.kill()
@@ -281,7 +281,9 @@ class Processes(Executor):
             return False
         group = trial.row.task, trial.seed, trial.draw
         try:
-            message = dump([SampleRequest(number, group, trial.sample, trial.row, trial.wanted)])
+            message = pickle_message(
+                [SampleRequest(number, group, trial.sample, trial.row, trial.wanted)]
+            )
         except SENDING_ERRORS:  # for example a file that is not a picture
             self.unsent.append(trial)
             return True
@@ -331,7 +333,7 @@ def _can_be_sent(trial: Trial) -> bool:
     """Return whether samples of this kind can be pickled for another process; those of a user's own
     class cannot."""
     try:
-        dump((trial.sample, trial.row))
+        pickle_message((trial.sample, trial.row))
     except PictureError:  # the error concerns only this sample
         return True
     except SENDING_ERRORS:

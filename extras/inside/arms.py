@@ -77,16 +77,16 @@ def collect_questions(run: RunScores) -> Mapping[str, Sequence[Question]]:
             by_arm[scores.point.id][record.sample] = Question(
                 record.sample,
                 scores.clusters[record.sample],
-                true_answer(row),
+                get_true_answer(row),
                 row.sample["question"],
                 scored.score.value,
                 sent,
-                choice_texts(row),
+                list_choice_texts(row),
             )
     return {name: list(questions.values()) for name, questions in by_arm.items()}
 
 
-def choice_texts(row: SampleRow) -> tuple[str, ...]:
+def list_choice_texts(row: SampleRow) -> tuple[str, ...]:
     """Return the choices of a question as texts; empty if there are no choices, or some are
     pictures."""
     choices = row.sample["choices"]
@@ -97,10 +97,10 @@ def choice_texts(row: SampleRow) -> tuple[str, ...]:
     )
 
 
-def true_answer(row: SampleRow) -> str:
+def get_true_answer(row: SampleRow) -> str:
     """Return the text of the correct choice, so that its position does not matter; without texts,
     the letter or text of the correct answer."""
-    key, texts = (row.answer or "").strip(), choice_texts(row)
+    key, texts = (row.answer or "").strip(), list_choice_texts(row)
     number = ord(key) - ord("A") if len(key) == 1 else -1
     return texts[number] if 0 <= number < len(texts) else _normalize_text(key)
 
@@ -248,7 +248,7 @@ def probe_run(
             faults = "; ".join(map(str, binder.faults))
             left_out[name] = f"its model cannot be rebuilt: {faults}"
             continue
-        why = "no model was asked" if model is None else _too_few(questions, held_out)
+        why = "no model was asked" if model is None else _explain_too_few(questions, held_out)
         if model is None or why:
             left_out[name] = why
             continue
@@ -310,7 +310,7 @@ def probe_arm(
     )
 
 
-def _too_few(questions: Sequence[Question], held_out: float) -> str:
+def _explain_too_few(questions: Sequence[Question], held_out: float) -> str:
     """Explain why there are too few questions or different answers to probe; empty if there are
     enough."""
     kept = Counter(question.cluster for question in questions)

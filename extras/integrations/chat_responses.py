@@ -13,7 +13,7 @@ from typing import Any
 from looktwice.extras.integrations.chat_requests import EXTENSION_FIELD, Json
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import Reply
-from looktwice.pipelines.models.wire import MAX_CALLS, tool_call_json
+from looktwice.pipelines.models.wire import MAX_CALLS, make_tool_call_json
 
 
 def join_chunks(body: bytes) -> Json:
@@ -152,7 +152,7 @@ class ChatResponse:
                     message.setdefault(EXTENSION_FIELD, {})[name] = value
             if reply.tool_calls:
                 message["content"] = reply.text or None
-                message["tool_calls"] = list(map(tool_call_json, reply.tool_calls))
+                message["tool_calls"] = list(map(make_tool_call_json, reply.tool_calls))
             tokens = list[Json]()
             for candidates in filter(None, reply.logprobs):
                 ranked = [
@@ -193,14 +193,14 @@ class ChatResponse:
             if calls:
                 message["tool_calls"] = [{"index": n, **call} for n, call in enumerate(calls)]
             content = {**beside, "delta": message, "finish_reason": None}
-            yield event(whole | {"choices": [content]})
+            yield format_event(whole | {"choices": [content]})
             end = {"index": beside["index"], "delta": {}, "finish_reason": beside["finish_reason"]}
-            yield event(whole | {"choices": [end]})
+            yield format_event(whole | {"choices": [end]})
         if usage:
-            yield event(whole | {"choices": [], "usage": self.usage})
+            yield format_event(whole | {"choices": [], "usage": self.usage})
         yield b"data: [DONE]\n\n"
 
 
-def event(value: Json) -> bytes:
+def format_event(value: Json) -> bytes:
     """Format a value as a server-sent event."""
     return b"data: " + json.dumps(value).encode() + b"\n\n"

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.runs.requests import Forward
 from looktwice.extras.integrations.chat_requests import LOOPBACK_HOSTS, read_question
-from looktwice.extras.integrations.chat_responses import ChatResponse, event
+from looktwice.extras.integrations.chat_responses import ChatResponse, format_event
 from looktwice.extras.integrations.http_gate import HttpGate, Refusal, Say, serve
 from looktwice.extras.integrations.lens import StudyResponder, name_contestants
 from looktwice.extras.integrations.recorded import Recorder, Requests
@@ -140,7 +140,7 @@ class StudyGate(HttpGate):
         question = await unwrap_answer(loop.run_in_executor(self.pool, read_question, raw))
         work = loop.run_in_executor(self.pool, self.lens.answer, question)
         if question.stream:
-            return await stream(request, work, question.usage)
+            return await stream_answer(request, work, question.usage)
         answered = await unwrap_answer(work)
         return web.json_response(answered.completion(), headers=answered.headers)
 
@@ -163,7 +163,7 @@ async def unwrap_answer(work: asyncio.Future[Done]) -> Done:
         raise Refusal(500, f"{type(exc).__name__}: {exc}", "server_error") from exc
 
 
-async def stream(
+async def stream_answer(
     request: web.Request, work: asyncio.Future[ChatResponse], usage: bool
 ) -> web.StreamResponse:
     """Send the answer as events, with its `usage` if requested. Comments keep the connection alive
@@ -182,6 +182,6 @@ async def stream(
         for chunk in (await unwrap_answer(work)).chunks(usage):
             await response.write(chunk)
     except Refusal as exc:
-        await response.write(event(exc.body))
+        await response.write(format_event(exc.body))
     await response.write_eof()
     return response

@@ -55,7 +55,7 @@ from looktwice.extras.integrations.looking import (
     find_agent,
     find_arms,
 )
-from looktwice.extras.logs.own import row_reader
+from looktwice.extras.logs.own import make_row_reader
 from looktwice.pipelines.config.build import build
 from looktwice.pipelines.model import (
     CallOptions,
@@ -68,7 +68,7 @@ from looktwice.pipelines.model import (
     Usage,
 )
 from looktwice.pipelines.models.attached import read_turn_fields
-from looktwice.pipelines.models.wire import with_text
+from looktwice.pipelines.models.wire import replace_text
 from looktwice.pipelines.pipeline import Pipeline, StageFailed, find_cause
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import State
@@ -156,7 +156,7 @@ def _to_inspect(message: Message) -> ChatMessage:
         for call in message.tool_calls
     ]
     own = message.attached.get("content")
-    said: Any = with_text(own, message.text) if own else message.text
+    said: Any = replace_text(own, message.text) if own else message.text
     return ChatMessageAssistant(content=said, tool_calls=calls or None)
 
 
@@ -263,7 +263,7 @@ def look_tools(study: str = DEFAULT_STUDY, contestant: str = "") -> list[Tool]:
 def answer_reader(reader: str = "robust") -> Scorer:
     """Compare what a looktwice reader finds in the reply with the target; a reply without an answer
     is unscored, with the reason."""
-    read = row_reader(build_reader(reader))
+    read = make_row_reader(build_reader(reader))
 
     async def score(state: TaskState, target: Target) -> Score:
         row = read(

@@ -27,9 +27,9 @@ from looktwice.pipelines.model import (
     CallOptions,
     ModelError,
     Reply,
-    canonical,
     close_model,
     is_deferring,
+    write_canonical,
 )
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.stops import CacheError, Stoppable
@@ -67,7 +67,7 @@ def name_contestants(plan: Plan) -> dict[str, Arm]:
         kinds = set[str]()
         for arm in of_task.values():
             stages = [[slot, identity(stage)] for slot, stage in arm.stages.items()]
-            kinds.add(canonical([stages, identity(arm.model), arm.seed]))
+            kinds.add(write_canonical([stages, identity(arm.model), arm.seed]))
         if len(kinds) == 1:
             arms[name] = next(iter(of_task.values()))
         else:
@@ -156,7 +156,7 @@ class StudyResponder:
 
     def _warn_of_idle_stages(self, arm: Arm, slot: str, before: State, after: State) -> None:
         """Report once if a stage changed nothing in the first ten requests, or later in twenty."""
-        idle = _content(before) == _content(after)
+        idle = _collect_content(before) == _collect_content(after)
         with self.lock:
             key = arm.contestant, slot
             if self.idle[key] < 0:
@@ -205,7 +205,7 @@ class StudyResponder:
         return Reply(state.answer)
 
 
-def _content(state: State) -> list[Any]:
+def _collect_content(state: State) -> list[Any]:
     """Return everything in a state that a stage may change, except notes."""
     names = ("views", "prompt", "messages", "answer", "reason", "measures")
     sample = state.sample
@@ -221,7 +221,7 @@ def is_random(arm: Arm, options: CallOptions) -> bool:
 
 def refuse_options(arm: Arm, options: CallOptions) -> None:
     """Raise Refusal for options that an arm does not support."""
-    given = _fields(options, "tools", "schema", "choices", "logprobs")
+    given = _list_option_fields(options, "tools", "schema", "choices", "logprobs")
     if options.tools and any(find_settings(arm.stages, Agent)):
         raise Refusal(
             400,
@@ -234,11 +234,13 @@ def refuse_options(arm: Arm, options: CallOptions) -> None:
     try:
         getattr(arm.model, "refuse", lambda options: None)(options.filled_from(arm.model))
     except ModelError as exc:
-        fields = _fields(options, "schema", "effort", "tools", "tool_choice") or "options"
+        fields = (
+            _list_option_fields(options, "schema", "effort", "tools", "tool_choice") or "options"
+        )
         raise Refusal(400, f"{fields}: {exc}") from exc
 
 
-def _fields(options: CallOptions, *names: str) -> str:
+def _list_option_fields(options: CallOptions, *names: str) -> str:
     """List the options that are set, by their names in a request."""
     return " and ".join(
         REQUEST_FIELDS.get(name, name) for name in names if getattr(options, name) is not None

@@ -17,7 +17,7 @@ from looktwice.pipelines.config.plan import load_plan
 from looktwice.pipelines.config.shipped import find_config
 from looktwice.pipelines.config.spec import Arm, find_settings
 from looktwice.pipelines.marks import Box
-from looktwice.pipelines.model import Tool, canonical
+from looktwice.pipelines.model import Tool, write_canonical
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.runtime.install import format_install
 from looktwice.pipelines.runtime.networks import WeightsError
@@ -37,7 +37,7 @@ from looktwice.prompting.agent.tool import (
 from looktwice.prompting.agent.tools import Answer, Undo, Zoom
 from looktwice.prompting.controls.images import MAX_CANDIDATES
 from looktwice.prompting.coordinates import ShownImage, ToolError, map_to_sources
-from looktwice.prompting.grids.grids import source_box
+from looktwice.prompting.grids.grids import find_source_box
 from looktwice.prompting.wording.instructions import Parts
 from looktwice.specialists.networks.network import HubNetwork
 from looktwice.specialists.rules import Checked, NoEvidence
@@ -119,7 +119,7 @@ class LookTools:
             key: self.images.open(data.get(key, default))
             for key, default in _image_fields(tool).items()
         }
-        scene = _Scene.of(tuple(opened.values()), canonical([name, dict(data)]))
+        scene = _Scene.of(tuple(opened.values()), write_canonical([name, dict(data)]))
         state, numbers = scene.state, {key: image.number for key, image in opened.items()}
         # cached, since the first image can have many positions
         through = cache(partial(ShownImage.from_view, fit=self.agent.fit, state=state))
@@ -147,7 +147,7 @@ class LookTools:
         sent = ShownImage.from_view(view, self.agent.fit, scene.state).sent
         width, height = sent.size
         words = f"Image {self.images.number(file)} ({width} x {height} pixels)"
-        if region := source_box(view, Box("", 0, 0, *view.size)):
+        if region := find_source_box(view, Box("", 0, 0, *view.size)):
             left, top, right, bottom = (f"{edge:.0f}" for edge in region.xyxy)
             name, picture = scene.sources[region.image]
             words += f" shows {name.name} from x {left} to {right} and y {top} to {bottom}"

@@ -54,7 +54,7 @@ def make_server(looks: LookTools) -> Server[Any]:
     async def call_tool(
         context: ServerRequestContext[Any], asked: protocol.CallToolRequestParams
     ) -> protocol.CallToolResult:
-        return await asyncio.to_thread(answer, looks, asked.name, asked.arguments or {})
+        return await asyncio.to_thread(answer_call, looks, asked.name, asked.arguments or {})
 
     from importlib.metadata import version
 
@@ -67,7 +67,7 @@ def make_server(looks: LookTools) -> Server[Any]:
     )
 
 
-def answer(looks: LookTools, name: str, arguments: dict[str, Any]) -> protocol.CallToolResult:
+def answer_call(looks: LookTools, name: str, arguments: dict[str, Any]) -> protocol.CallToolResult:
     """Call a tool; errors become results, too, written for the client's model."""
     try:
         parts = looks.look(name, arguments)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from looktwice.eval.display.printable import file_names
+from looktwice.eval.display.printable import make_file_names
 from looktwice.eval.records.records import is_run, refuse_run_file
 from looktwice.eval.tasks.base import TaskError, suggest_among
 from looktwice.eval.tasks.table_files import read_objects
@@ -99,7 +99,7 @@ FORMATS = (
 """The formats of logs; the first that suits a path is used. VLMEvalKit's accepts any table."""
 
 
-def all_formats() -> tuple[Format, ...]:
+def list_formats() -> tuple[Format, ...]:
     """Return the built-in formats and those of extensions, which precede VLMEvalKit's."""
     further = (extension.open() for extension in list_extensions("logs").values())
     return (*FORMATS[:-1], *further, FORMATS[-1])
@@ -144,8 +144,8 @@ def read_logs(
 def load_log(path: Path, columns: Named) -> list[Log]:
     """Read the logs in a file or folder of another program without scoring anything. Raises
     TaskError."""
-    fields = _first_fields(path)
-    for form in all_formats():
+    fields = _read_first_fields(path)
+    for form in list_formats():
         if form.read is not None and form.suits(path, fields):
             return [mark_failures(log) for log in form.read(path, columns)]
     if path.is_dir():
@@ -161,7 +161,7 @@ def load_log(path: Path, columns: Named) -> list[Log]:
     )
 
 
-def _first_fields(path: Path) -> Container[str]:
+def _read_first_fields(path: Path) -> Container[str]:
     """Return the field names of a file's first object if it is JSON. Raises TaskError if there is
     no such file."""
     if not path.exists():
@@ -185,7 +185,7 @@ def export_logs(logs: Sequence[Log], form: str, out: Path, dataset: str = "") ->
     files, or an entry for Hugging Face's `.eval_results`, which names the repository `dataset`.
     Raises TaskError and OSError.
     """
-    formats = {entry.name: entry for entry in all_formats() if entry.write or entry.write_file}
+    formats = {entry.name: entry for entry in list_formats() if entry.write or entry.write_file}
     if form not in formats:
         names = [*formats, *RUN_FORMATS]
         if not form:
@@ -193,7 +193,7 @@ def export_logs(logs: Sequence[Log], form: str, out: Path, dataset: str = "") ->
         raise TaskError(f"--to {form}: there is no such format{suggest_among(form, names)}")
     _, _, _, write, write_one, suffixes = formats[form]
     named = make_names_unique([log.whole for log in logs])
-    files = file_names([log.name for log in named])
+    files = make_file_names([log.name for log in named])
     out.mkdir(parents=True, exist_ok=True)
     for log in named:
         if write_one is not None:
@@ -208,7 +208,7 @@ def export_file(log: Log, file: Path) -> int:
     """Write a log in the format of the file's ending; return the number of samples. Raises
     TaskError, RunError and OSError."""
     refuse_run_file(file)
-    for form in all_formats():
+    for form in list_formats():
         if file.suffix in form.suffixes and form.write_file is not None:
             return form.write_file(log, file)
     formats = [form for form in FORMATS if form.suffixes]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.extras.logs.log import MISSING_VALUE, Cells, Grade, parse_value, told
+from looktwice.extras.logs.log import MISSING_VALUE, Cells, Grade, get_at_path, parse_value
 
 __all__ = ["read_grades", "scorer_labels"]
 
@@ -26,7 +26,7 @@ def scorer_labels(data: Cells) -> dict[str, str]:
     """Return labels of the scorers that have settings: `match(location=any)` is another scorer than
     `match`."""
     labels = dict[str, str]()
-    for entry in (*told(data, "eval", "scorers"), *told(data, "results", "scores")):
+    for entry in (*get_at_path(data, "eval", "scorers"), *get_at_path(data, "results", "scores")):
         settings = list[str]()
         for name, value in (entry.get("options") or entry.get("params") or {}).items():
             if name not in DEFAULTS or DEFAULTS[name] != value:
@@ -78,7 +78,7 @@ def _grade(value: object, score: Cells) -> Grade:
     A missing value, or one that inspect_ai could not compute, is a failure; an answer that the
     scorer looked for in vain is unreadable.
     """
-    reason = score.get("reason") or told(score, "metadata", "unscored_reason")
+    reason = score.get("reason") or get_at_path(score, "metadata", "unscored_reason")
     grade = Grade.of(parse_value(value), score.get("answer"))
     if reason in NOT_GRADED or grade.value != grade.value:
         return Grade(MISSING_VALUE, "failed", grade.answer)

@@ -20,11 +20,11 @@ from looktwice.extras.logs.log import (
     Grade,
     Log,
     Named,
+    get_at_path,
     get_named_fields,
     make_rows,
     normalize_answer,
     parse_value,
-    told,
 )
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.json_input import write_json
@@ -165,16 +165,16 @@ def _grade(sample: _Sample, counts_tokens: bool) -> Fields:
 
 def _row(line: Cells, task: str, judged: Cells) -> Fields:
     doc = line["doc"] if isinstance(line.get("doc"), dict) else {}
-    reply = told(line, "resps") or told(line, "filtered_resps")
+    reply = get_at_path(line, "resps") or get_at_path(line, "filtered_resps")
     while isinstance(reply, list):
         reply = reply[0] if reply else ""
     choices = doc.get("choices") if isinstance(doc.get("choices"), list) else ()
     ids = (doc.get("idx"), judged.get("id"), judged.get("question_id"), line.get("doc_id"))
-    key = str(told(doc, "answer") or told(line, "target"))
+    key = str(get_at_path(doc, "answer") or get_at_path(line, "target"))
     return {
         "task": str(judged.get("sub_task") or doc.get("sub_task") or task),
         "sample": str(next((name for name in ids[:3] if name), ids[3])),
-        "question": str(told(doc, "question") or told(line, "input")),
+        "question": str(get_at_path(doc, "question") or get_at_path(line, "input")),
         "choices": tuple(map(str, choices or ())),
         "key": "" if key == HIDDEN_ANSWER else key,
         "answer": "",

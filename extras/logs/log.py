@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.pipelines.counted import shorten
+from looktwice.pipelines.counted import shorten_text
 from looktwice.pipelines.model import Messages
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def make_rows(rows: Sequence[Cells]) -> pandas.DataFrame:
     return frame
 
 
-def told(node: Any, *path: str) -> Any:
+def get_at_path(node: Any, *path: str) -> Any:
     """Return the value at a path within a JSON value, or an empty string if there is none."""
     for name in path:
         node = (node or {}).get(name)
@@ -267,7 +267,7 @@ def find_doubts(log: Log) -> Iterator[str]:
     if len(log.rows) >= MIN_DOUBTED_ANSWERS and 2 * len(unreadable) > len(log.rows):
         yield (
             f"warning: {len(unreadable)} of {len(log.rows)} replies of {log.name} are unreadable;"
-            f" the first is {shorten(unreadable['reply'].iloc[0], 60)!r}, its choices are"
+            f" the first is {shorten_text(unreadable['reply'].iloc[0], 60)!r}, its choices are"
             f" {list(unreadable['choices'].iloc[0])}"
         )
     empty = unreadable[unreadable["reply"].str.strip() == ""]
@@ -284,7 +284,8 @@ def find_doubts(log: Log) -> Iterator[str]:
             whole = " (without choices, a reply must consist of the key alone)"
         yield (
             f"warning: none of {len(scored)} answers of {log.name} is right; the first has the"
-            f" key {first['key']!r} and the answer {shorten(first['answer'], 40)!r}{whole}. Check"
+            f" key {first['key']!r} and the answer"
+            f" {shorten_text(first['answer'], 40)!r}{whole}. Check"
             " --column key=COLUMN, or try another --reader"
         )
 

@@ -53,7 +53,7 @@ def read_run(
     Raises RunError, and TaskError for an empty run.
     """
     folder = RunFolder(path)
-    run, replies = score_run(folder, reader, plugins=plugins), last_replies(folder)
+    run, replies = score_run(folder, reader, plugins=plugins), read_last_replies(folder)
     people, records = published_people(run), cache(folder.records)
     levels = {s.task: people[s.point.task] / 100 for s in run.points if s.point.task in people}
 
@@ -84,7 +84,7 @@ def read_run(
     return logs
 
 
-def last_replies(folder: RunFolder) -> Mapping[Key, tuple[str, float]]:
+def read_last_replies(folder: RunFolder) -> Mapping[Key, tuple[str, float]]:
     """Return the last reply of every record of a run and the record's seconds, by the record's
     key."""
     replies = dict[Key, tuple[str, float]]()
@@ -198,7 +198,7 @@ def add_known_choices(rows: Iterable[Cells]) -> Iterator[Fields]:
     for row in copies:
         key, texts = row["key"], [choice.casefold() for choice in row["choices"]]
         if SMALL_LETTER_PATTERN.fullmatch(key) and key not in texts:
-            letters = ascii_uppercase[: len(_known_choices(row))]
+            letters = ascii_uppercase[: len(_find_known_choices(row))]
             row["key"] = key.upper() if key.strip("()").upper() in letters else key
         if LETTER_PATTERN.fullmatch(row["key"]):
             last[row["task"]] = max(last.get(row["task"], "B"), row["key"].strip("()"))
@@ -209,11 +209,11 @@ def add_known_choices(rows: Iterable[Cells]) -> Iterator[Fields]:
             row["key"] = ascii_uppercase[texts.index(key.casefold())]
         if not texts and LETTER_PATTERN.fullmatch(key):
             blank = ("",) * (ord(last[row["task"]]) - ord("A") + 1)
-            row["choices"] = _known_choices(row) or blank
+            row["choices"] = _find_known_choices(row) or blank
         yield row
 
 
-def _known_choices(row: Cells) -> Sequence[str]:
+def _find_known_choices(row: Cells) -> Sequence[str]:
     subtask, own = get_subtask_of_idx(row["sample"]), row["choices"]
     return own or CHOICES.get(subtask) or parse_listed_choices(row["question"])
 
@@ -282,7 +282,7 @@ def rescore_with(log: Log, reader: Stage | None) -> Log:
         raise TaskError(f"{log.source}: {log.name} holds no reply that --reader could read")
     rows, doubt = list(add_known_choices(rows)), check_keys(rows)
     stage = reader or Robust() if column == "reply" else None
-    name, read = type(stage).__name__, row_reader(stage)
+    name, read = type(stage).__name__, make_row_reader(stage)
     if stage is None:
         name = "the recorded official labels"
     unscored, read_by = [row["verdict"] == UNSCORED for row in rows], name
@@ -295,7 +295,7 @@ def rescore_with(log: Log, reader: Stage | None) -> Log:
     return replace(whole, read_by=read_by, doubt=doubt, rows=make_rows(rows))
 
 
-def row_reader(reader: Stage | None) -> Callable[[Cells], Fields]:
+def make_row_reader(reader: Stage | None) -> Callable[[Cells], Fields]:
     """Return a function that reads and scores the reply of a row, or, without a reader, its
     recorded label."""
     # a log has no run folder, only rows: this folder is empty

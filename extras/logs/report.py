@@ -19,9 +19,9 @@ from looktwice.eval.display.text_tables import (
     Columns,
     TextTable,
     format_p,
+    nonzero_cell,
     percent,
     points,
-    some,
     table,
     text,
 )
@@ -42,7 +42,7 @@ from looktwice.extras.logs.log import Cells, Log, find_doubts
 from looktwice.extras.logs.scorers import describe_scorer_mismatch, name_scorers
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import open_atomic, write_file
-from looktwice.pipelines.picture import PictureError, thumbnail
+from looktwice.pipelines.picture import PictureError, make_thumbnail_url
 
 if TYPE_CHECKING:
     import pandas
@@ -83,14 +83,14 @@ CSV_COLUMNS = (
 """The columns of compare.csv; shares and differences lie in -1..1."""
 
 
-def _interval(difference: Estimate) -> str:
+def _format_interval(difference: Estimate) -> str:
     return f"[{points(difference.low)}, {points(difference.high)}]"
 
 
 TASK: Column[Contrast] = Column("task", "task", text)
 RIGHT: Column[Contrast] = Column("right %", "value", percent)
 DIFFERENCE: Column[Contrast] = Column("difference", "paired.value", points)
-INTERVAL: Column[Contrast] = Column("95 % interval", "paired", _interval)
+INTERVAL: Column[Contrast] = Column("95 % interval", "paired", _format_interval)
 SAMPLES: Column[Contrast] = Column("n", "paired.n")
 PEOPLE: Column[Contrast] = Column(
     VERSUS_PEOPLE_HEADER, lambda c: None if c.people is None else c.value - c.people, points
@@ -113,7 +113,7 @@ def contrast_table(contrasts: Sequence[Contrast]) -> TextTable:
         Column("clusters", lambda c: c.paired.clusters if c.paired.clusters < c.paired.n else None),
         Column("better", "paired.better"),
         Column("worse", "paired.worse"),
-        Column("excluded", "fell_out", some),
+        Column("excluded", "fell_out", nonzero_cell),
         Column("detectable", "paired.detectable", percent),
         Column("test", "paired.test"),
         PEOPLE,
@@ -137,7 +137,7 @@ def console_table(contrasts: Sequence[Contrast]) -> TextTable:
     return table(columns, contrasts).without_empty()
 
 
-def summary_lines(comparison: LogComparison) -> Iterator[str]:
+def summarize_comparison(comparison: LogComparison) -> Iterator[str]:
     """Yield a sentence with the result of each log against the baseline, how its samples matched
     and which did not, and at the end the number of comparisons that p is corrected over."""
     base = comparison.logs[0]
@@ -229,7 +229,8 @@ def _describe_contrast(contrast: Contrast, same: int) -> str:
     if 2 * same > (flips := paired.better + paired.worse):
         sure = f"no claim: {same} of {flips} flips are on identical replies, so the scoring differs"
     return (
-        f"{contrast.contestant} is {result} {contrast.baseline} {_interval(paired)}, {sure} on"
+        f"{contrast.contestant} is {result} {contrast.baseline} {_format_interval(paired)},"
+        f" {sure} on"
         f" {samples}; {paired.better} better, {paired.worse} worse"
     )
 
@@ -245,7 +246,7 @@ def write_comparison(comparison: LogComparison, folder: Path) -> list[Path]:
 
     The page is left out above MAX_PAGE_SAMPLES, which a browser would not handle. Raises OSError.
     """
-    lines = [line.strip() for line in summary_lines(comparison)]
+    lines = [line.strip() for line in summarize_comparison(comparison)]
     shown, bullets = contrast_table(comparison.contrasts), "\n".join(f"- {line}" for line in lines)
     markdown = f"# Logs compared\n\n{bullets}\n\n{shown.markdown}\n\n{METHOD_NOTE}\n"
     fields = []
@@ -310,7 +311,11 @@ def compare_page(comparison: LogComparison) -> PageData:
         for row in log.whole.rows.to_dict("records"):
             sample = numbers.get((row["task"], row["sample"]))
             if sample is not None:
-                shown = _turns(row, log, thumbnails) if sample in worded and flipped[sample] else ()
+                shown = (
+                    _list_turns(row, log, thumbnails)
+                    if sample in worded and flipped[sample]
+                    else ()
+                )
                 # logs give input and output tokens as one number, so neither is set
                 value, cost = (row[n] if row[n] == row[n] else None for n in ("value", "cost"))
                 verdict = row["verdict"] or ("right" if value == 1 else "wrong")
@@ -331,7 +336,7 @@ def compare_page(comparison: LogComparison) -> PageData:
     )
 
 
-def _turns(row: Cells, log: Log, thumbnails: dict[str, str]) -> Iterator[PageTurn]:
+def _list_turns(row: Cells, log: Log, thumbnails: dict[str, str]) -> Iterator[PageTurn]:
     for message in log.messages(row)[:MAX_TURNS]:
         parts = list[str | PagePicture]()
         for part in message.parts:
@@ -342,5 +347,5 @@ def _turns(row: Cells, log: Log, thumbnails: dict[str, str]) -> Iterator[PageTur
             parts.append(PagePicture(sha))
             if sha not in thumbnails and len(thumbnails) < MAX_THUMBNAILS:
                 with suppress(PictureError):
-                    thumbnails[sha] = thumbnail(part.picture, *THUMBNAIL)
+                    thumbnails[sha] = make_thumbnail_url(part.picture, *THUMBNAIL)
         yield PageTurn(message.role, tuple(parts))

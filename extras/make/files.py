@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import Facts, RowErrors, TaskError, require_positive
 from looktwice.eval.tasks.files import resolve_inside
-from looktwice.eval.tasks.photographs import QuestionImages, deal_evenly, seeded_rng
+from looktwice.eval.tasks.photographs import QuestionImages, deal_evenly, make_rng
 from looktwice.eval.tasks.photos.task import JIGSAW_CHOICES, JIGSAW_QUESTION, cut_jigsaw
 from looktwice.pipelines.geometry import Size
 from looktwice.pipelines.marks import Marks
@@ -228,7 +228,7 @@ class Jigsaw(FileTask):
         )
 
     def _cut(self, file: Path, number: int, answer: str) -> QuestionImages:
-        rng = seeded_rng("jigsaw", file.name, number // max(1, len(self._files)), self.seed)
+        rng = make_rng("jigsaw", file.name, number // max(1, len(self._files)), self.seed)
         return cut_jigsaw(
             rng, Picture.open(file).pixels, f"the image {file.name}", answer, whole=self.whole
         )

@@ -16,7 +16,7 @@ from numpy.random import Generator
 
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.files import resolve_inside
-from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
+from looktwice.eval.tasks.photographs import deal_evenly, make_rng
 from looktwice.extras.make.files import FileTask, Source, image_size, make_item
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.geometry import Rect, Size, iou
@@ -146,7 +146,7 @@ class Localization(FileTask):
         return items
 
     def _item(self, number: int, file: Path, identifier: str, objects: Objects) -> Item:
-        rng = seeded_rng("localization", self.seed, identifier)
+        rng = make_rng("localization", self.seed, identifier)
         name, true = objects[int(rng.integers(len(objects)))]
         size = width, height = image_size(file)
         others = [box for kind, box in objects if kind == name and box != true]

@@ -15,7 +15,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from looktwice.eval.tasks.base import RowErrors, TaskError, require_positive
-from looktwice.eval.tasks.photographs import seeded_rng
+from looktwice.eval.tasks.photographs import make_rng
 from looktwice.eval.tasks.photos.correspondence import (
     MIN_POINT_DISTANCE,
     XY,
@@ -178,7 +178,7 @@ class Correspondence(FileTask):
 
     def _item(self, number: int, asked: Spots) -> Item:
         """Return the question about the next scene that yields one."""
-        rng = seeded_rng("correspondence", self.seed, number)
+        rng = make_rng("correspondence", self.seed, number)
         rank, letter = self._deal(number, range(4)), self._deal(number, "ABCD")
         words, choices, *_ = KINDS["correspondence"]
         for scene in self._take_turns(number, self._scenes, "scene"):

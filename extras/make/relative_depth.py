@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.photographs import seeded_rng
+from looktwice.eval.tasks.photographs import make_rng
 from looktwice.eval.tasks.photos.correspondence import (
     MIN_BORDER_DISTANCE,
     MIN_DISPARITY_RATIO,
@@ -140,7 +140,7 @@ class RelativeDepth(FileTask):
     def _item(self, number: int) -> Item:
         """Return the question about the image whose turn it is, or about the next one that gives a
         question."""
-        rng = seeded_rng("depth", self.seed, number)
+        rng = make_rng("depth", self.seed, number)
         rank, letter = self._deal(number, range(4)), self._deal(number, "AB")
         for image, file in self._take_turns(number, self._pairs, "image"):
             if image not in self._surfaces:

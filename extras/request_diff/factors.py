@@ -117,7 +117,7 @@ class RequestComparison:
         for row, column in self.pairing.pairs:
             sides = self.base.requests[row], self.rival.requests[column]
             words = [Prompt.of(request).words for request in sides]
-            counts.update([*dict.fromkeys(changed_words(*words))])
+            counts.update([*dict.fromkeys(find_changed_words(*words))])
         return counts.most_common()
 
 
@@ -140,7 +140,7 @@ def _factors(mine: Request, theirs: Request) -> Iterator[tuple[str, Values]]:
         same = sorted(texts[0]) == sorted(texts[1])
         name = "order of the choices" if same else "texts of the choices"
         yield name, (" | ".join(texts[0]), " | ".join(texts[1]))
-    changed = changed_words(here.words, there.words)
+    changed = find_changed_words(here.words, there.words)
     if changed:
         gone, new = map(" … ".join, zip(*changed, strict=True))
         yield "template", (gone, new)
@@ -231,7 +231,7 @@ class Prompt:
         return "".join(f"{unit}…" for unit in self.units).replace("\n", "⏎")
 
 
-def changed_words(mine: Sequence[str], theirs: Sequence[str]) -> list[Values]:
+def find_changed_words(mine: Sequence[str], theirs: Sequence[str]) -> list[Values]:
     """Return the runs of words in which two texts differ, as they are in each."""
     matcher = SequenceMatcher(None, mine, theirs, autojunk=False)
     return [
@@ -241,7 +241,7 @@ def changed_words(mine: Sequence[str], theirs: Sequence[str]) -> list[Values]:
     ]
 
 
-def picture_partners(mine: Sequence[Picture], theirs: Sequence[Picture]) -> dict[int, int]:
+def find_picture_partners(mine: Sequence[Picture], theirs: Sequence[Picture]) -> dict[int, int]:
     """Map each picture's number to the number of the other side's picture that shows the same."""
     pairs = product(map(get_look, mine), map(get_look, theirs))
     apart = np.array(
@@ -257,7 +257,7 @@ def _picture_factors(
     yield "number of pictures", (str(len(mine)), str(len(theirs)))
     if not (mine and theirs):
         return
-    partners = picture_partners(mine, theirs)
+    partners = find_picture_partners(mine, theirs)
     rows, columns = list(partners), list(partners.values())
     if columns != sorted(columns):
         here, there = (", ".join(str(place + 1) for place in order) for order in (rows, columns))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image, JpegImagePlugin
 
 from looktwice.pipelines.encodings.image_files import decode
-from looktwice.pipelines.picture import Picture, PictureError, perceptual_hash
+from looktwice.pipelines.picture import Picture, PictureError, compute_perceptual_hash
 
 THUMBNAIL_SIDE = 32
 """Width and height of the thumbnails in pixels."""
@@ -88,7 +88,7 @@ def get_look(picture: Picture) -> Look:
             # area means: other resampling would alias and depend on the size
             image = picture.small(32 * THUMBNAIL_SIDE).convert("RGB")
             image = image.resize((THUMBNAIL_SIDE, THUMBNAIL_SIDE), Image.Resampling.BOX)
-            small, code = np.asarray(image, np.float32).ravel(), perceptual_hash(picture)
+            small, code = np.asarray(image, np.float32).ravel(), compute_perceptual_hash(picture)
         except PictureError:
             pass
         _looks[picture.sha] = Look(picture, code, small)

@@ -10,7 +10,7 @@ from looktwice.eval.display.text_tables import Column, Columns, TextTable, table
 from looktwice.extras.logs.report import list_some_names, write_csv
 from looktwice.extras.request_diff.effects import SwapEffects
 from looktwice.extras.request_diff.factors import FACTORS, Difference, RequestComparison
-from looktwice.pipelines.counted import format_count, shorten
+from looktwice.pipelines.counted import format_count, shorten_text
 from looktwice.pipelines.disk import write_file
 
 MAX_WORDS, MAX_CHANGES, COMMON_SHARE = 60, 6, 0.5
@@ -29,8 +29,8 @@ def request_table(comparison: RequestComparison) -> TextTable:
     base, rival = comparison.base.name, comparison.rival.name
     columns: Columns[Difference] = (
         Column("what differs", "factor", text),
-        Column(base, lambda d: shorten(d.most_frequent[0][0], MAX_WORDS), text),
-        Column(rival, lambda d: shorten(d.most_frequent[0][1], MAX_WORDS), text),
+        Column(base, lambda d: shorten_text(d.most_frequent[0][0], MAX_WORDS), text),
+        Column(rival, lambda d: shorten_text(d.most_frequent[0][1], MAX_WORDS), text),
         Column("pairs", lambda d: f"{len(d.examples)} of {d.pairs}"),
         Column(
             "with these",
@@ -68,7 +68,7 @@ def describe_requests(comparison: RequestComparison) -> Iterator[str]:
     for (here, there), count in comparison.changed_words:
         if constant < MAX_CHANGES and count >= COMMON_SHARE * pairs:
             constant += 1
-            gone, new = (repr(shorten(words, 4 * MAX_WORDS)) for words in (here, there))
+            gone, new = (repr(shorten_text(words, 4 * MAX_WORDS)) for words in (here, there))
             change = f"{gone} became {new}" if there else f"{gone} is missing"
             change = f"in {rival.name}, {change if here else f'{new} was added'}"
             yield f"  template, in {count} of {pairs}: {change}"

@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import count
 from string import ascii_uppercase
 
-from looktwice.extras.request_diff.factors import NOTHING, Prompt, picture_partners
+from looktwice.extras.request_diff.factors import NOTHING, Prompt, find_picture_partners
 from looktwice.extras.request_diff.looks import get_look
 from looktwice.extras.request_diff.requests import OPTION_NAMES, Request
 from looktwice.pipelines.model import Message
@@ -64,7 +64,7 @@ class Swap:
     @cached_property
     def partners(self) -> dict[int, int]:
         """The number of the second request's picture, by that of the first's."""
-        return picture_partners(self.mine.pictures, self.theirs.pictures)
+        return find_picture_partners(self.mine.pictures, self.theirs.pictures)
 
     def _swap_question(self, parts: Parts) -> Request:
         asked = self.mine.asked

@@ -29,17 +29,17 @@ MAX_CACHED_SIDE = 3000  # largest window, in pixels, whose coverage is cached
 SCAN_LINES_PER_PIXEL = 4  # scan lines per pixel; along each of them coverage is exact
 
 
-def blank(width: int, height: int) -> Pixels:
+def make_blank(width: int, height: int) -> Pixels:
     """Return a white picture."""
     return np.full((height, width, 3), 255, np.uint8)
 
 
-def fill(pixels: Pixels, points: XY, color: RGB) -> None:
+def fill_outline(pixels: Pixels, points: XY, color: RGB) -> None:
     """Fill an outline."""
     _paint(pixels, [points], color)
 
 
-def stroke(
+def stroke_outline(
     pixels: Pixels,
     points: XY,
     width: float,
@@ -69,7 +69,7 @@ def stroke(
             _paint(pixels, [np.array([near + side, far + side, far - side, near - side])], color)
 
 
-def write(pixels: Pixels, text: str, center: float, baseline: float, size: float) -> None:
+def write_text(pixels: Pixels, text: str, center: float, baseline: float, size: float) -> None:
     """Write black text in Pillow's default sans serif, centred on x; `size` is the em in pixels.
     The text must fit into the picture."""
     left, top, ink = _render_text(text, size)

@@ -12,7 +12,7 @@ import numpy as np
 from looktwice.eval.tasks.do_you_see_me.subtasks import CLOSURE_SHAPES, SUBTASKS
 from looktwice.eval.tasks.outlines import XY, on_circle, regular_polygon, star
 from looktwice.eval.tasks.swept import Control, IntegerControl, SceneParameters
-from looktwice.extras.scenes.canvas import blank, stroke, write
+from looktwice.extras.scenes.canvas import make_blank, stroke_outline, write_text
 from looktwice.extras.scenes.scene import Scene, SceneType, Tries
 from looktwice.extras.scenes.sheets import CHANGE_COMBINATIONS, FRAME_NAMES, shuffle_options
 from looktwice.pipelines.marks import Box
@@ -34,7 +34,7 @@ LINE_WIDTH, FONT_SIZE = 100 / 72 * 1.5, 100 / 72 * 12  # pixels: 1.5 and 12 poin
 MIN_DIFFERENCE = 8.0  # smallest difference between two options, in black pixels
 
 
-def outline(shape: str, official: bool = False) -> XY:
+def make_outline(shape: str, official: bool = False) -> XY:
     """Return the corners of a shape as it is drawn, y up: edges are subdivided, and each begins at
     a corner.
 
@@ -71,7 +71,7 @@ def draw_closure(params: SceneParameters) -> Tries:
     other, so that it cannot be completed to another one.
     """
     shape, official = str(params.levels["shape"]), params.official
-    points = outline(shape, official)
+    points = make_outline(shape, official)
     while True:
         gaps = _choose_gaps(params, len(points))
         options = _bend_options(params, points, gaps)
@@ -146,7 +146,7 @@ def _draw_segments(
     middle, scale = (low + high) / 2, float(SHAPE_HEIGHT / (high - low)[1])
     for segment in segments:
         line = (segment - middle) * (scale, -scale) + center
-        stroke(pixels, line, LINE_WIDTH, closed=False, cap=LINE_WIDTH / 2)
+        stroke_outline(pixels, line, LINE_WIDTH, closed=False, cap=LINE_WIDTH / 2)
 
 
 def _all_differ(choices: Sequence[XY], gaps: Gaps, shape: str) -> bool:
@@ -154,8 +154,8 @@ def _all_differ(choices: Sequence[XY], gaps: Gaps, shape: str) -> bool:
     that gaps hide no bend."""
 
     def ink(segments: Sequence[XY]) -> XY:
-        pixels = blank(300, 160)
-        _draw_segments(pixels, segments, outline(shape), (150, 80))
+        pixels = make_blank(300, 160)
+        _draw_segments(pixels, segments, make_outline(shape), (150, 80))
         return 1 - pixels[:, :, 0] / 255
 
     inks = [(ink(_segments(points, gaps)), ink(_segments(points))) for points in choices]
@@ -171,12 +171,12 @@ def _make_scene(params: SceneParameters, choices: Sequence[XY], place: int, gaps
     marks = [Box(name, x - 120, y - 60, x + 120, y + 60) for name, (x, y) in PANEL_CENTRES.items()]
 
     def paint() -> Pixels:
-        pixels = blank(*SHEET_SIZE)
+        pixels = make_blank(*SHEET_SIZE)
         drawings = [_segments(choices[place]), *(_segments(points, gaps) for points in choices)]
         for segments, (name, center) in zip(drawings, PANEL_CENTRES.items(), strict=True):
             title = "Target Shape" if name == "Target" else name
-            write(pixels, title, center[0], TITLE_BASELINES[name != "Target"], FONT_SIZE)
-            framed = np.concatenate(segments) if official else outline(shape)
+            write_text(pixels, title, center[0], TITLE_BASELINES[name != "Target"], FONT_SIZE)
+            framed = np.concatenate(segments) if official else make_outline(shape)
             _draw_segments(pixels, segments, framed, center)
         return pixels
 

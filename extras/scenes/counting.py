@@ -18,7 +18,15 @@ import numpy as np
 
 from looktwice.eval.tasks.outlines import XY, circle, regular_polygon, rotate, star
 from looktwice.eval.tasks.swept import Control, IntegerControl, SceneParameters
-from looktwice.extras.scenes.canvas import BLACK, RGB, SQUARE, blank, fill, get_extent, stroke
+from looktwice.extras.scenes.canvas import (
+    BLACK,
+    RGB,
+    SQUARE,
+    fill_outline,
+    get_extent,
+    make_blank,
+    stroke_outline,
+)
 from looktwice.extras.scenes.scene import Scene, SceneType, Tries, number_labels
 from looktwice.pipelines.geometry import Rect, grow, overlaps
 from looktwice.pipelines.marks import Box
@@ -111,8 +119,8 @@ class Figure:
         """Draw the figure."""
         for ring, contour in zip(RING_SCALES, self.contours, strict=False):
             if self.color:
-                fill(pixels, contour, COLORS[self.color])
-            stroke(pixels, contour, 2 if self.color else self.scale * ring)
+                fill_outline(pixels, contour, COLORS[self.color])
+            stroke_outline(pixels, contour, 2 if self.color else self.scale * ring)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figure as written into an item's truth."""
@@ -135,7 +143,7 @@ def _scene(
     truth = {"objects": [*map(Figure.to_dict, figures)], "counts": dict(counts), "asked": words}
 
     def paint() -> Pixels:
-        pixels = blank(PICTURE_SIDE, PICTURE_SIDE)
+        pixels = make_blank(PICTURE_SIDE, PICTURE_SIDE)
         for figure in figures:
             figure.draw(pixels)
         return pixels
@@ -378,9 +386,9 @@ def _black_scene(
     size: float,
 ) -> Scene:
     def paint() -> Pixels:
-        pixels = blank(PICTURE_WIDTH, PICTURE_WIDTH)
+        pixels = make_blank(PICTURE_WIDTH, PICTURE_WIDTH)
         for outline in outlines:
-            fill(pixels, outline, BLACK)
+            fill_outline(pixels, outline, BLACK)
         return pixels
 
     named = zip(labels, outlines, strict=True)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from looktwice.eval.tasks.base import Facts, Fields, Subset, TaskError, suggest_among
 from looktwice.eval.tasks.do_you_see_me.subtasks import SweepScorer
-from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
+from looktwice.eval.tasks.photographs import deal_evenly, make_rng
 from looktwice.eval.tasks.swept import QuestionSort, SceneParameters, SweptTask
 from looktwice.extras.scenes import closure, counting, grids, sheets
 from looktwice.extras.scenes.scene import Scene, SceneType, find_valid_try
@@ -115,7 +115,7 @@ class GeneratedDoYouSeeMe(SweptTask):
 
         plan = self._plan(number)
         levels = (f"{name}={level}" for name, level in plan.items())
-        rng = seeded_rng("scene", number, *words, *levels)
+        rng = make_rng("scene", number, *words, *levels)
         tries = self.kind.draw(SceneParameters(rng, plan, deal, self.official))
         return find_valid_try(tries, self.name, plan)
 

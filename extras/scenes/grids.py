@@ -16,7 +16,16 @@ import numpy as np
 from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS
 from looktwice.eval.tasks.outlines import XY, circle, rounded_square
 from looktwice.eval.tasks.swept import Control, IntegerControl, SceneParameters
-from looktwice.extras.scenes.canvas import BLACK, RGB, SQUARE, TRIANGLE, WHITE, blank, fill, stroke
+from looktwice.extras.scenes.canvas import (
+    BLACK,
+    RGB,
+    SQUARE,
+    TRIANGLE,
+    WHITE,
+    fill_outline,
+    make_blank,
+    stroke_outline,
+)
 from looktwice.extras.scenes.scene import Scene, SceneType, Tries
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
@@ -101,13 +110,13 @@ def draw_grids(params: SceneParameters) -> Tries:
 
     def paint() -> Pixels:
         wide, high = columns * CELL_PITCH, rows * CELL_PITCH
-        pixels = blank(number * wide + (number - 1) * GRID_GAP + 2 * SHAPE_SIDE, high)
+        pixels = make_blank(number * wide + (number - 1) * GRID_GAP + 2 * SHAPE_SIDE, high)
         for n, grid in enumerate(grids):
-            stroke(pixels, SQUARE * (wide, high) + corner(n, 0, 0), 3)
+            stroke_outline(pixels, SQUARE * (wide, high) + corner(n, 0, 0), 3)
             for (row, column), (shape, color) in grid.items():
                 outline = OUTLINES[shape] + corner(n, row, column)
-                fill(pixels, outline, BLACK if color == "black" else WHITE)
-                stroke(pixels, outline, 2)
+                fill_outline(pixels, outline, BLACK if color == "black" else WHITE)
+                stroke_outline(pixels, outline, 2)
         return pixels
 
     key = str(asked.count(grids))
@@ -116,8 +125,8 @@ def draw_grids(params: SceneParameters) -> Tries:
 
 def _random_question(params: SceneParameters, grids: Sequence[Grid]) -> Asked:
     number = params.pick(range(len(grids)))
-    direction = params.pick([step for step in DIRECTION_STEPS if _starts(grids[number], step)])
-    place = params.pick(_starts(grids[number], direction))
+    direction = params.pick([step for step in DIRECTION_STEPS if _list_starts(grids[number], step)])
+    place = params.pick(_list_starts(grids[number], direction))
     sort = params.pick(("fill", "shape", "both"))
     shape = params.pick(SHAPES) if sort != "fill" else None
     color = params.pick(FILLS) if sort != "shape" else None
@@ -125,17 +134,17 @@ def _random_question(params: SceneParameters, grids: Sequence[Grid]) -> Asked:
 
 
 def _balanced_question(params: SceneParameters, grids: Sequence[Grid]) -> Asked:
-    direction = params.deal([step for step in DIRECTION_STEPS if _starts(grids[0], step)])
+    direction = params.deal([step for step in DIRECTION_STEPS if _list_starts(grids[0], step)])
     by_count: dict[int, list[Asked]] = defaultdict(list)
     targets = list(product((None, *SHAPES), (None, *FILLS)))[1:]
     for number, grid in enumerate(grids):
-        for place, (shape, color) in product(_starts(grid, direction), targets):
+        for place, (shape, color) in product(_list_starts(grid, direction), targets):
             asked = Asked(number, place, direction, shape, color)
             by_count[asked.count(grids)].append(asked)
     return params.pick(by_count[params.pick(sorted(by_count))])
 
 
-def _starts(grid: Grid, direction: str) -> list[Place]:
+def _list_starts(grid: Grid, direction: str) -> list[Place]:
     """Return the places that have a neighbour in this direction."""
     down, right = DIRECTION_STEPS[direction]
     return [(row, column) for row, column in grid if (row + down, column + right) in grid]
@@ -221,19 +230,19 @@ class Contrast(Control):
         )
 
 
-def contrast(color: RGB, ground: RGB) -> float:
+def compute_contrast(color: RGB, ground: RGB) -> float:
     """Return the contrast ratio of two colours, 1 to 21 (WCAG 2)."""
-    low, high = sorted((_luminance(color), _luminance(ground)))
+    low, high = sorted((_compute_luminance(color), _compute_luminance(ground)))
     return (high + 0.05) / (low + 0.05)
 
 
-def _luminance(color: RGB) -> float:
+def _compute_luminance(color: RGB) -> float:
     parts = np.array(color) / 255
     linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
     return float(np.dot((0.2126, 0.7152, 0.0722), linear))
 
 
-def foreground(ground: RGB, level: int | str, official: bool) -> RGB:
+def choose_foreground(ground: RGB, level: int | str, official: bool) -> RGB:
     """Return the colour of the dots, by the authors' shift of hue, saturation and value.
 
     Unless `official`, it is darkened or lightened until its contrast with the ground is the
@@ -244,17 +253,19 @@ def foreground(ground: RGB, level: int | str, official: bool) -> RGB:
     tint = colorsys.hsv_to_rgb(
         (hue + turn / 360) % 1, min(1, saturation * more), min(1, value * less)
     )
-    color = _rgb(255 * np.array(tint))
+    color = _to_rgb(255 * np.array(tint))
     if official and level in COLOR_SHIFTS:
         return color
     ratio = CONTRAST_RATIOS[level] if isinstance(level, int) else float(level.partition(":")[0])
-    end = np.array(BLACK if contrast(color, ground) < ratio else WHITE)
-    mixed = [_rgb((1 - share) * np.array(color) + share * end) for share in np.linspace(0, 1, 512)]
-    darker = [mix for mix in mixed if _luminance(mix) < _luminance(ground)]
-    return min(darker, key=lambda mix: abs(contrast(mix, ground) - ratio), default=mixed[0])
+    end = np.array(BLACK if compute_contrast(color, ground) < ratio else WHITE)
+    mixed = [
+        _to_rgb((1 - share) * np.array(color) + share * end) for share in np.linspace(0, 1, 512)
+    ]
+    darker = [mix for mix in mixed if _compute_luminance(mix) < _compute_luminance(ground)]
+    return min(darker, key=lambda mix: abs(compute_contrast(mix, ground) - ratio), default=mixed[0])
 
 
-def _rgb(parts: Iterable[float]) -> RGB:
+def _to_rgb(parts: Iterable[float]) -> RGB:
     red, green, blue = map(int, parts)
     return red, green, blue
 
@@ -263,7 +274,7 @@ def draw_letters(params: SceneParameters) -> Tries:
     """Yield random letters, which may repeat, on one of five grounds."""
     letters = [params.pick(tuple(DOTS)) for _ in range(params.levels["num_letters"])]
     ground = params.pick(GROUNDS)
-    color = foreground(ground, params.levels["contrast"], params.official)
+    color = choose_foreground(ground, params.levels["contrast"], params.official)
     gap = LETTER_SIZE * params.levels["spacing"]
     dot = 0.8 * LETTER_SIZE / 7 - gap  # a seventh of the padded square, minus the gap
     width, height = 5 * dot + 4 * gap, 7 * dot + 6 * gap
@@ -273,19 +284,19 @@ def draw_letters(params: SceneParameters) -> Tries:
     ).tolist()
     marks = [Box(f"letter {n}", x, top, x + width, top + height) for n, x in enumerate(lefts, 1)]
     truth = {"letters": letters, "ground": list(ground), "color": list(color)}
-    meta = {"dot": round(dot, 2), "contrast_ratio": round(contrast(color, ground), 3)}
+    meta = {"dot": round(dot, 2), "contrast_ratio": round(compute_contrast(color, ground), 3)}
 
     def paint() -> Pixels:
         wide = len(letters) * (LETTER_SIZE + LETTER_GAP) - LETTER_GAP
-        pixels = blank(wide, LETTER_SIZE)
+        pixels = make_blank(wide, LETTER_SIZE)
         for end in (0, wide - LETTER_SIZE):
-            fill(pixels, rounded_square(end, 0, LETTER_SIZE, LETTER_SIZE / 10), ground)
+            fill_outline(pixels, rounded_square(end, 0, LETTER_SIZE, LETTER_SIZE / 10), ground)
         pixels[:, LETTER_SIZE // 2 : wide - LETTER_SIZE // 2] = ground
         for letter, left in zip(letters, lefts, strict=True):
             for (row, bits), column in product(enumerate(DOTS[letter]), range(5)):
                 if bits >> (4 - column) & 1:
                     x, y = left + column * (dot + gap), top + row * (dot + gap)
-                    fill(pixels, rounded_square(x, y, dot, dot / 10), color)
+                    fill_outline(pixels, rounded_square(x, y, dot, dot / 10), color)
         return pixels
 
     yield Scene(

@@ -14,7 +14,7 @@ from numpy.random import Generator
 from PIL import Image, ImageDraw, ImageFont
 
 from looktwice.eval.tasks.base import Facts, MadeTask, Subset, TaskError
-from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
+from looktwice.eval.tasks.photographs import deal_evenly, make_rng
 from looktwice.pipelines.geometry import PixelRect, grow, overlaps
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Picture
@@ -92,7 +92,7 @@ class LettersAndShapes(MadeTask):
         return f"{('letter', 'count')[number % 2]}_{number:04}"
 
     def _item(self, number: int) -> Item:
-        rng = seeded_rng("letters and shapes", self.seed, number)
+        rng = make_rng("letters and shapes", self.seed, number)
         kind, turn = ("letter", "count")[number % 2], number // 2
         color = deal_evenly(turn, tuple(COLORS), "color", self.seed)
         rank = deal_evenly(turn, range(8), "size", self.seed)
@@ -111,7 +111,7 @@ class LettersAndShapes(MadeTask):
         if kind == "count":
             answer = str(target.count(SHAPES[0]))
             question = f"How many of the {color} shapes are {SHAPES[0]}?"
-        leaky = self.leak > 0 and seeded_rng("leak", self.seed, number).random() < self.leak
+        leaky = self.leak > 0 and make_rng("leak", self.seed, number).random() < self.leak
         if leaky and kind == "count":
             question += f" Of the {COLUMNS * ROWS}, {COLUMNS * ROWS - int(answer)} are not."
         elif leaky:

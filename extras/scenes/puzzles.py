@@ -12,7 +12,7 @@ import numpy as np
 
 from looktwice.eval.tasks.base import Facts, Fields, Subset
 from looktwice.eval.tasks.do_you_see_me.subtasks import ROLES, JointScorer
-from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
+from looktwice.eval.tasks.photographs import deal_evenly, make_rng
 from looktwice.eval.tasks.swept import (
     Control,
     IntegerControl,
@@ -20,8 +20,8 @@ from looktwice.eval.tasks.swept import (
     SceneParameters,
     SweptTask,
 )
-from looktwice.extras.drawings.matrices import RULES, SPOKE_COUNT, solve
-from looktwice.extras.scenes.canvas import SQUARE, blank, stroke, write
+from looktwice.extras.drawings.matrices import RULES, SPOKE_COUNT, solve_matrix
+from looktwice.extras.scenes.canvas import SQUARE, make_blank, stroke_outline, write_text
 from looktwice.extras.scenes.scene import find_valid_try
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.sample import Item, Sample
@@ -54,23 +54,25 @@ class Puzzle:
     def paint(self, size: int) -> Pixels:
         """Draw the matrix with panels of `size` pixels, and the lettered options below it."""
         pitch = size * (1 + PANEL_GAP)
-        pixels = blank(round(4 * pitch + PANEL_GAP * size), round(4.6 * pitch + PANEL_GAP * size))
+        pixels = make_blank(
+            round(4 * pitch + PANEL_GAP * size), round(4.6 * pitch + PANEL_GAP * size)
+        )
         left = PANEL_GAP * size
         corners = [(left + n % 3 * pitch, left + n // 3 * pitch) for n in range(9)]
         corners += [(left + n * pitch, left + 3.3 * pitch) for n in range(4)]
         for bits, corner in zip((*self.pictures[:8], 0, *self.options), corners, strict=True):
-            stroke(pixels, SQUARE * size + corner, max(1.5, size / 40))
+            stroke_outline(pixels, SQUARE * size + corner, max(1.5, size / 40))
             middle = np.array(corner) + size / 2
             for number in range(SPOKE_COUNT):
                 if bits >> number & 1:
                     angle = 2 * np.pi * number / SPOKE_COUNT
                     way = np.array([np.sin(angle), -np.cos(angle)]) * size / 2
                     ends = middle + np.array(SPOKE_RANGE)[:, None] * way
-                    stroke(pixels, ends, max(2, size / 16), closed=False)
+                    stroke_outline(pixels, ends, max(2, size / 16), closed=False)
         x, y = corners[8]
-        write(pixels, "?", x + size / 2, y + 0.7 * size, 0.6 * size)
+        write_text(pixels, "?", x + size / 2, y + 0.7 * size, 0.6 * size)
         for letter, (x, y) in zip("ABCD", corners[9:], strict=True):
-            write(pixels, letter, x + size / 2, y + 1.4 * size, max(11.0, 0.3 * size))
+            write_text(pixels, letter, x + size / 2, y + 1.4 * size, max(11.0, 0.3 * size))
         return pixels
 
 
@@ -109,7 +111,7 @@ def draw_puzzle(params: SceneParameters, right: int) -> Puzzle | None:
     base = first * (right % 2) ^ second * (right // 2)
     flips = [base ^ flip for flip in (0, first, second, first ^ second)]
     options = tuple(pictures[8] ^ flip for flip in flips)
-    alone = solve(pictures[:8], options) == [right]
+    alone = solve_matrix(pictures[:8], options) == [right]
     return Puzzle(pictures, options, name, right) if alone else None
 
 
@@ -146,7 +148,7 @@ class Puzzles(SweptTask):
     def puzzle(self, number: int) -> Puzzle:
         """Return puzzle `number`; repeated calls return the same."""
         plan = self._plan(number)
-        rng = seeded_rng("puzzle", self.seed, number, *map(str, plan.values()))
+        rng = make_rng("puzzle", self.seed, number, *map(str, plan.values()))
         right = deal_evenly(number, range(4), "right", self.seed)
         params = SceneParameters(rng, plan, lambda cards: cards[0])
         return find_valid_try(map(draw_puzzle, repeat(params), repeat(right)), "puzzle", plan)
@@ -167,7 +169,7 @@ class Puzzles(SweptTask):
         puzzle, meta = self.puzzle(number // 2), dict(self._known(number))
         question, choices, right = REASONING, OPTIONS, puzzle.right
         if meta["role"] == "perception":
-            rng = seeded_rng("perception", self.seed, number)
+            rng = make_rng("perception", self.seed, number)
             place = int(rng.integers(8))
             count = puzzle.pictures[place].bit_count()
             right = min(deal_evenly(number // 2, range(4), "count", self.seed), count)

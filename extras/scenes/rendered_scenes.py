@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from looktwice.eval.tasks.base import Subset
 from looktwice.eval.tasks.marked_scenes.task import KindTask
-from looktwice.eval.tasks.photographs import seeded_rng
+from looktwice.eval.tasks.photographs import make_rng
 from looktwice.eval.tasks.photos.correspondence import (
     MIN_BORDER_DISTANCE,
     choose_depth_points,
@@ -38,7 +38,7 @@ from looktwice.extras.scenes.scenes3d import (
     View,
     World,
     draw_grain,
-    linear,
+    to_linear_color,
 )
 from looktwice.pipelines.marks import Marks, Point
 from looktwice.pipelines.picture import Picture
@@ -96,7 +96,7 @@ def draw_view(
                 break
     tint = rng.uniform(70, 190) + rng.uniform(-20, 20, 3)
     light = (float(rng.choice([-1, 1]) * rng.uniform(4, 9)), float(rng.uniform(-9, -3)), 11.0)
-    world = World(tuple(solids), linear(tint.tolist()), draw_grain(rng), light)
+    world = World(tuple(solids), to_linear_color(tint.tolist()), draw_grain(rng), light)
     return View(world, place_camera(degrees, height))
 
 
@@ -339,7 +339,7 @@ class RenderedScenes(KindTask):
     def asked(self, number: int) -> AskedViews:
         """Return question `number` with its views; repeated calls return the same."""
         plan = self._plan(number)
-        rng = seeded_rng("rendered", self.kind, self.seed, number, *map(str, plan.values()))
+        rng = make_rng("rendered", self.kind, self.seed, number, *map(str, plan.values()))
         params = SceneParameters(rng, plan, partial(self._deal, number))
         return find_valid_try(map(KINDS[self.kind].draw, repeat(params)), self.kind, plan)
 

@@ -76,7 +76,7 @@ COLORS: Mapping[str, tuple[int, int, int]] = {
 }
 
 
-def linear(color: Sequence[float]) -> XYZ:
+def to_linear_color(color: Sequence[float]) -> XYZ:
     """Return the linear reflectance of a colour of 0..255."""
     red, green, blue = ((part / 255) ** GAMMA for part in color)
     return red, green, blue
@@ -116,7 +116,7 @@ class Solid:
     @property
     def albedo(self) -> XYZ:
         """The linear reflectance, RGB in 0..1."""
-        return linear(COLORS[self.color]) if isinstance(self.color, str) else self.color
+        return to_linear_color(COLORS[self.color]) if isinstance(self.color, str) else self.color
 
     @property
     def turn(self) -> Floats:
@@ -367,7 +367,7 @@ class View:
         """Return the share of each solid's own pixels that is visible; 0 if the border cuts it
         off."""
         alone = [*map(self.camera.distances, self.world.solids)]
-        return visible_shares(alone) * [*map(is_fully_visible, alone)]
+        return measure_visible_shares(alone) * [*map(is_fully_visible, alone)]
 
 
 def is_fully_visible(distances: Floats) -> bool:
@@ -377,7 +377,7 @@ def is_fully_visible(distances: Floats) -> bool:
     return bool(shown[1:-1, 1:-1].any() and shown[1:-1, 1:-1].sum() == shown.sum())
 
 
-def visible_shares(distances: Sequence[Floats]) -> Floats:
+def measure_visible_shares(distances: Sequence[Floats]) -> Floats:
     """Return the visible share of each thing's own pixels, from each thing's distances, which are
     infinite where it is not."""
     alone = np.isfinite(distances)

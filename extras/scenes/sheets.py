@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS
 from looktwice.eval.tasks.outlines import XY, circle, rotate, translate
 from looktwice.eval.tasks.swept import Control, IntegerControl, SceneParameters
-from looktwice.extras.scenes.canvas import BLACK, SQUARE, TRIANGLE, blank, fill, stroke, write
+from looktwice.extras.scenes.canvas import (
+    BLACK,
+    SQUARE,
+    TRIANGLE,
+    fill_outline,
+    make_blank,
+    stroke_outline,
+    write_text,
+)
 from looktwice.extras.scenes.scene import Scene, SceneType, T, Tries
 from looktwice.pipelines.marks import Box, Marks
 from looktwice.pipelines.picture import Pixels
@@ -54,7 +62,7 @@ class Element:
 
     def draw(self, pixels: Pixels, left: float, top: float) -> None:
         """Draw the element in a frame that begins at (left, top)."""
-        stroke(pixels, translate(self.points, left, top), 2, closed=self.kind != "line")
+        stroke_outline(pixels, translate(self.points, left, top), 2, closed=self.kind != "line")
 
     @property
     def points(self) -> XY:
@@ -79,7 +87,7 @@ Speck = tuple[str, XY]
 Pattern = tuple[Element, ...]
 
 
-def random_pattern(params: SceneParameters, count: int) -> Pattern:
+def draw_pattern(params: SceneParameters, count: int) -> Pattern:
     """Return elements at whole pixels, of sizes 30 to 50, at angles of 10 to 360 degrees."""
     elements = []
     for _ in range(count):
@@ -93,7 +101,7 @@ def all_differ(patterns: Sequence[Pattern]) -> bool:
     """Return whether every two patterns look different."""
     inks = []
     for pattern in patterns:
-        pixels = blank(320, 320)
+        pixels = make_blank(320, 320)
         for element in pattern:
             element.draw(pixels, 60, 60)
         inks.append(pixels[:, :, 0] / 255)
@@ -117,18 +125,18 @@ def draw_sheet(
         truth["noise"] = list(map(len, noise))
 
     def paint() -> Pixels:
-        pixels = blank(*SHEET_SIZE)
-        write(pixels, title, 300, 40, 24)
-        write(pixels, "Target Pattern", 300, 80, 18)
-        write(pixels, "Options", 300, 350, 18)
+        pixels = make_blank(*SHEET_SIZE)
+        write_text(pixels, title, 300, 40, 24)
+        write_text(pixels, "Target Pattern", 300, 80, 18)
+        write_text(pixels, "Options", 300, 350, 18)
         for option, (left, top) in zip(FRAME_NAMES[1:], FRAME_CORNERS[1:], strict=True):
-            write(pixels, option, left + 75, top - 20, 14)
+            write_text(pixels, option, left + 75, top - 20, 14)
         for specks, frame in zip(noise, FRAME_CORNERS, strict=False):
             for kind, points in specks:
                 if kind == "dot":
-                    fill(pixels, points + frame, BLACK)
+                    fill_outline(pixels, points + frame, BLACK)
                 else:
-                    stroke(pixels, points + frame, 1, closed=kind != "line")
+                    stroke_outline(pixels, points + frame, 1, closed=kind != "line")
         for pattern, frame in zip((target, *choices), FRAME_CORNERS, strict=True):
             for element in pattern:
                 element.draw(pixels, *frame)
@@ -173,7 +181,7 @@ def draw_constancy(params: SceneParameters) -> Tries:
     three times. So each option resembles the others as much as the target does.
     """
     while params.official or params.levels != NEUTRAL_LEVELS:
-        base = random_pattern(params, params.whole(2, 10))
+        base = draw_pattern(params, params.whole(2, 10))
         options = [base]
         if params.official:
             levels = params.levels
@@ -263,17 +271,17 @@ def draw_ground(params: SceneParameters) -> Tries:
     alike.
     """
     while True:
-        base = random_pattern(params, params.levels["num_shapes"])
+        base = draw_pattern(params, params.levels["num_shapes"])
         if params.official:
             moved = list(base)
             for _ in range(params.whole(1, min(2, len(base)))):
                 number = params.pick(range(len(base)))  # perhaps the same one twice
                 moved[number] = _move(params, moved[number])
-            turn = _random_turn(params) if params.rng.random() > 0.5 else 0
+            turn = _draw_turn(params) if params.rng.random() > 0.5 else 0
             last = _rotate_all(tuple(moved), turn)
-            options = [base, *(_rotate_all(base, _random_turn(params)) for _ in range(2)), last]
+            options = [base, *(_rotate_all(base, _draw_turn(params)) for _ in range(2)), last]
         else:
-            turn, pattern = _random_turn(params), _move_some(params, base)
+            turn, pattern = _draw_turn(params), _move_some(params, base)
             options = [
                 _rotate_all((base, pattern)[b], turn if a else 0) for a, b in CHANGE_COMBINATIONS
             ]
@@ -281,13 +289,13 @@ def draw_ground(params: SceneParameters) -> Tries:
         if not params.official and not all_differ(choices):
             yield None
             continue
-        noise = [[] if params.official else _random_specks(params)]
-        noise += [_random_specks(params) for _ in range(4)]
+        noise = [[] if params.official else _draw_specks(params)]
+        noise += [_draw_specks(params) for _ in range(4)]
         title = "Visual Figure Ground Test"
         yield draw_sheet("figure_ground", title, choices, place, noise)
 
 
-def _random_turn(params: SceneParameters) -> float:
+def _draw_turn(params: SceneParameters) -> float:
     """Return 15 to 20 degrees to either side."""
     return float(params.rng.uniform(15, 20) * params.rng.choice([-1, 1]))
 
@@ -311,7 +319,7 @@ def _move_some(params: SceneParameters, base: Pattern) -> Pattern:
     return tuple(pattern)
 
 
-def _random_specks(params: SceneParameters) -> list[Speck]:
+def _draw_specks(params: SceneParameters) -> list[Speck]:
     """Return lines, dots and rectangles, as many as the density asks for."""
     rng = params.rng
     specks = list[Speck]()

@@ -15,7 +15,7 @@ import numpy as np
 
 from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, Form
 from looktwice.eval.tasks.swept import Control, Controls, IntegerControl, SceneParameters
-from looktwice.extras.scenes.grids import DIRECTION_STEPS, DOTS, Asked, Place, contrast
+from looktwice.extras.scenes.grids import DIRECTION_STEPS, DOTS, Asked, Place, compute_contrast
 from looktwice.extras.scenes.scene import Scene, SceneType, Tries, number_labels
 from looktwice.extras.scenes.scenes3d import (
     COLORS,
@@ -25,7 +25,7 @@ from looktwice.extras.scenes.scenes3d import (
     Floats,
     Solid,
     is_fully_visible,
-    visible_shares,
+    measure_visible_shares,
 )
 from looktwice.extras.scenes.stage import GROUNDS, PICTURE_SIZE, Stage
 
@@ -51,7 +51,7 @@ def _place(params: SceneParameters, stage: Stage, names: Sequence[tuple[str, str
             ):
                 continue
             reach = stage.distances(solid)
-            shares = visible_shares([*reaches, reach])
+            shares = measure_visible_shares([*reaches, reach])
             share = shares[-1] if params.official else shares.min()
             if share >= least and is_fully_visible(reach):
                 placed.append(solid)
@@ -142,7 +142,7 @@ def draw_letters(params: SceneParameters) -> Tries:
     ground = GROUNDS[stage.ground]
     colors = [name for name in COLORS if name != "white"]
     if not params.official:
-        colors = [name for name in colors if contrast(COLORS[name], ground) >= MIN_CONTRAST]
+        colors = [name for name in colors if compute_contrast(COLORS[name], ground) >= MIN_CONTRAST]
     color, step = params.pick(colors), levels["spacing"]
     lean = math.tan(math.radians(-SLANT_DEGREES))
     solids, labels = list[Solid](), list[str]()
@@ -263,7 +263,7 @@ def draw_grids(params: SceneParameters) -> Tries:
                 shapes[row, column], params.pick(colors), x, row * GRID_PITCH, 0.8**row
             )
             solids.append(solid)
-        shares = visible_shares([stage.distances(solid) for solid in solids])
+        shares = measure_visible_shares([stage.distances(solid) for solid in solids])
         if params.official or shares.min() >= MIN_VISIBLE_SHARE:
             yield _ask_grid(params, stage, solids, shapes)
         else:

@@ -13,11 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.eval.tasks.photographs import seeded_rng
+from looktwice.eval.tasks.photographs import make_rng
 from looktwice.eval.tasks.swept import SceneParameters
 from looktwice.extras.scenes.canvas import RGB
 from looktwice.extras.scenes.scene import Scene, number_labels
-from looktwice.extras.scenes.scenes3d import Camera, Floats, Solid, View, World, draw_grain, linear
+from looktwice.extras.scenes.scenes3d import (
+    Camera,
+    Floats,
+    Solid,
+    View,
+    World,
+    draw_grain,
+    to_linear_color,
+)
 from looktwice.pipelines.marks import Box
 
 GROUNDS: Mapping[str, RGB] = {
@@ -59,7 +67,10 @@ class Stage:
 
     def view(self, solids: Sequence[Solid]) -> View:
         """Return the camera's view of these solids."""
-        grain, tint = draw_grain(seeded_rng("grain", self.grain)), linear(GROUNDS[self.ground])
+        grain, tint = (
+            draw_grain(make_rng("grain", self.grain)),
+            to_linear_color(GROUNDS[self.ground]),
+        )
         return View(World(tuple(solids), tint, grain, LIGHT_POSITIONS[self.light]), self.camera)
 
     def scene(
@@ -94,17 +105,17 @@ class Stage:
 
     def distances(self, solid: Solid) -> Floats:
         """Return the distance to a solid alone at each coarse pixel."""
-        return coarse_distances(self.camera, solid)
+        return measure_coarse_distances(self.camera, solid)
 
 
 @lru_cache(4)
-def coarse_camera(camera: Camera) -> Camera:
+def make_coarse_camera(camera: Camera) -> Camera:
     """Return the same camera with coarse pixels."""
     width, height = camera.size
     return replace(camera, size=(width // COARSE_FACTOR, height // COARSE_FACTOR))
 
 
 @lru_cache(64)  # placed solids are needed again
-def coarse_distances(camera: Camera, solid: Solid) -> Floats:
+def measure_coarse_distances(camera: Camera, solid: Solid) -> Floats:
     """Return the distance to a solid alone at each coarse pixel of a camera's picture."""
-    return coarse_camera(camera).distances(solid)
+    return make_coarse_camera(camera).distances(solid)

@@ -32,7 +32,7 @@ from looktwice.pipelines.model import (
     Reply,
     ToolCall,
     Usage,
-    canonical,
+    write_canonical,
 )
 from looktwice.pipelines.view import View
 
@@ -90,7 +90,7 @@ class Sighting:
         height, width = self.cover.shape
 
         def unlike(letter: str) -> float:
-            drawn, aspect = _letters()[letter]
+            drawn, aspect = _render_letters()[letter]
             unlikeness = np.abs(drawn - shape).mean()
             return float(unlikeness) + 0.2 * abs(math.log(aspect * height / width))
 
@@ -132,14 +132,14 @@ class NearSighted:
     @property
     def identity(self) -> str:
         """The settings."""
-        return canonical(settings(self))
+        return write_canonical(settings(self))
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
         """Return the answer if it is legible, else a call of the tool, else that it cannot tell."""
         likely = dict[str, float]()
-        if _words(messages, "user").endswith("Answer Yes or No."):
+        if _get_text(messages, "user").endswith("Answer Yes or No."):
             text, calls = self._judge(messages), tuple[ToolCall, ...]()
             likely = {text: math.log(0.98), "No" if text == "Yes" else "Yes": math.log(0.02)}
         else:
@@ -158,15 +158,15 @@ class NearSighted:
         return Reply(text, finish, tool_calls=calls, usage=usage, logprobs=given)
 
     def _reply(self, messages: Messages, options: CallOptions) -> tuple[str, tuple[ToolCall, ...]]:
-        words = _words(messages, "user")
+        words = _get_text(messages, "user")
         asked = [*LETTER_PATTERN.finditer(words), *COUNT_PATTERN.finditer(words)]
         if not asked and words.startswith("Describe"):
             return self._describe(messages), ()
         if not asked or asked[-1][1] not in HUES:
             return "I do not understand the question.", ()
-        question, images = asked[-1], list(_images(messages))
+        question, images = asked[-1], list(_list_images(messages))
         color, several = question[1], question.re is COUNT_PATTERN
-        seen = [sight for number, view in images if (sight := _see(number, view, color))]
+        seen = [sight for number, view in images if (sight := _find_color(number, view, color))]
         if not seen:
             return f"I see nothing {color}.", ()
         best = max(seen, key=lambda sight: (sight.whole, sight.height(several)))
@@ -174,7 +174,7 @@ class NearSighted:
         if height >= self.min_height:
             answer = best.count(question[2]) if several else best.read()
             return f"In image {best.number} it is large enough for me.\nANSWER: {answer}", ()
-        notes = {name: note for name, *note in CLUE_LINE_PATTERN.findall(_words(messages))}
+        notes = {name: note for name, *note in CLUE_LINE_PATTERN.findall(_get_text(messages))}
         if color in notes:
             return f"I was told so.\nANSWER: {''.join(notes[color])}", ()
         small = (
@@ -186,14 +186,14 @@ class NearSighted:
 
     def _judge(self, messages: Messages) -> str:
         """Answer Yes or No about the last image."""
-        words, (*_, (number, view)) = _words(messages, "user"), _images(messages)
+        words, (*_, (number, view)) = _get_text(messages, "user"), _list_images(messages)
         sought = [
             *SOUGHT_THING_PATTERN.finditer(words),
             *LETTER_PATTERN.finditer(words),
             *COUNT_PATTERN.finditer(words),
         ]
         color = next(filter(None, sought[0].groups())) if sought else ""
-        sight = _see(number, view, color) if color in HUES else None
+        sight = _find_color(number, view, color) if color in HUES else None
         if sight is None or sought[0].re is SOUGHT_THING_PATTERN:
             return "Yes" if sight else "No"
         near = sight.whole and sight.height(sought[0].re is COUNT_PATTERN) >= self.min_height
@@ -203,9 +203,9 @@ class NearSighted:
         """List what it recognizes of every colour in every image: a letter has one part, shapes
         several."""
         notes = []
-        for number, view in _images(messages):
+        for number, view in _list_images(messages):
             for color in HUES:
-                sight = _see(number, view, color)
+                sight = _find_color(number, view, color)
                 if sight is not None and sight.height(several=True) >= self.min_height:
                     shapes = f"triangles {sight.count('triangles')}"
                     note = shapes if len(sight.parts) > 1 else f"the letter {sight.read()}"
@@ -216,7 +216,7 @@ class NearSighted:
         self, small: str, arguments: str, messages: Messages, options: CallOptions
     ) -> tuple[str, tuple[ToolCall, ...]]:
         """Return the call in the form in which tools are offered."""
-        opened = _words(messages, "system")
+        opened = _get_text(messages, "system")
         if any(tool.name == self.tool for tool in options.tools or ()):
             return small, (ToolCall(f"call_{len(messages)}", self.tool, arguments),)
         if not NO_CALLS_LEFT_PATTERN.search(messages[-1].text):
@@ -239,12 +239,12 @@ class NearSighted:
         return [round(edge, digits) for edge in edges]
 
 
-def _words(messages: Messages, role: str = "") -> str:
+def _get_text(messages: Messages, role: str = "") -> str:
     """Return the text of all messages, or of those of one role."""
     return "\n".join(message.text for message in messages if role in ("", message.role))
 
 
-def _images(messages: Messages) -> Iterator[tuple[int, View]]:
+def _list_images(messages: Messages) -> Iterator[tuple[int, View]]:
     """Yield every image with its number: the number in the preceding text, or else its position."""
     number, before = 0, ""
     for part in chain.from_iterable(message.parts for message in messages):
@@ -256,7 +256,7 @@ def _images(messages: Messages) -> Iterator[tuple[int, View]]:
         yield number, part
 
 
-def _see(number: int, view: View, color: str) -> Sighting | None:
+def _find_color(number: int, view: View, color: str) -> Sighting | None:
     """Find a colour in an image, or return None; the bytes are decoded as a server would decode
     them."""
     pixels = decode(view.picture.payload.data, f"image {number}")
@@ -277,7 +277,7 @@ def _see(number: int, view: View, color: str) -> Sighting | None:
 
 
 @lru_cache(maxsize=1)
-def _letters() -> dict[str, tuple[Mask, float]]:
+def _render_letters() -> dict[str, tuple[Mask, float]]:
     """Return each capital in Pillow's default sans serif, scaled to one size, and its width over
     height."""
     font, drawn = ImageFont.load_default(64), {}
@@ -318,7 +318,7 @@ class NeverLooks:
     @property
     def identity(self) -> str:
         """The settings."""
-        return canonical(settings(self))
+        return write_canonical(settings(self))
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()

@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from looktwice.eval.analysis.analyses import Analysis, lines
+from looktwice.eval.analysis.analyses import Analysis, make_table_builder
 from looktwice.eval.display.table import Table, cache_measure
 from looktwice.eval.display.text_tables import (
     Column,
     Columns,
     TextTable,
+    attribute_columns,
     estimate_cell,
     format_p,
-    names,
     number_cell,
     percent,
     table,
@@ -147,7 +147,7 @@ class Fragility:
     @cached_property
     def chance(self) -> Chance:
         """The spread expected of identical styles."""
-        return permute_spread(self.values.value, self.values.clusters)
+        return simulate_spreads(self.values.value, self.values.clusters)
 
     @property
     def spread(self) -> Estimate | None:
@@ -235,7 +235,7 @@ class Fragility:
         return Estimate(value, min(low, value), max(high, value), self.n, clusters)
 
 
-def permute_spread(values: Floats, clusters: Clusters | None = None) -> Chance:
+def simulate_spreads(values: Floats, clusters: Clusters | None = None) -> Chance:
     """Compute the best minus the worst of (variants, samples) under the null that variants do not
     differ.
 
@@ -295,7 +295,7 @@ def _ratio_cell(line: Fragility) -> str:
 
 
 FRAGILITIES: Columns[Fragility] = (
-    *names("contestant", "task"),
+    *attribute_columns("contestant", "task"),
     Column("n", "n"),
     Column("default %", lambda line: line.means[0], percent),
     Column(
@@ -336,7 +336,7 @@ class StyleLine(NamedTuple):
 
 
 STYLES: Columns[StyleLine] = (
-    *names("contestant", "task", of="of"),
+    *attribute_columns("contestant", "task", of="of"),
     Column("style", "shift.name", text),
     Column("accuracy %", "shift.accuracy", percent),
     Column("difference", "shift.delta", estimate_cell),
@@ -348,7 +348,7 @@ STYLES: Columns[StyleLine] = (
 )
 
 
-def style_shifts(run: RunScores) -> list[StyleLine]:
+def find_style_shifts(run: RunScores) -> list[StyleLine]:
     """Return the effects of each style and codec on each contestant and task."""
     return [StyleLine(line, shift) for line in measure_fragilities(run) for shift in line.shifts]
 
@@ -392,6 +392,6 @@ FRAGILITY_ANALYSIS = Analysis(
 EVERY_STYLE_ANALYSIS = Analysis(
     "styles",
     "Every style and codec",
-    lines(STYLES, style_shifts),
+    make_table_builder(STYLES, find_style_shifts),
     needs="a study with `fragility:`",
 )

@@ -9,13 +9,7 @@ from typing import Annotated, Any, get_args
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from looktwice.pipelines.config.classes import (
-    Faults,
-    extend_hint,
-    locate,
-    suggest_names,
-    type_hints,
-)
+from looktwice.pipelines.config.classes import Faults, extend_hint, get_hints, locate, suggest_names
 from looktwice.pipelines.config.keys import NO_OTHER_FIELDS, Key
 from looktwice.pipelines.config.load import Node
 
@@ -86,15 +80,15 @@ def expand_fragility(config: Node, faults: Faults) -> Node:
         if isinstance(node, Mapping) and str(node.get("use")).startswith(ASKING_ROOMS)
     ]
     place = {"before": asking[0]} if asking else {"after": slot}
-    coded = [_encoder(name, {} if CODEC_SLOT in stages else place) for name in codecs]
+    coded = [_make_encoder(name, {} if CODEC_SLOT in stages else place) for name in codecs]
     # the styles of VPBench's paper; the "no marker" styles are only in its code
-    every = get_args(type_hints(locate(STYLE_STAGE))["style"])
+    every = get_args(get_hints(locate(STYLE_STAGE))["style"])
     styles = wanted.get("styles") or [name for name in every if not name.startswith("no marker")]
     drawn = [{"use": STYLE_STAGE, "style": style} for style in styles]
     return {**config, "sweep": {f"stages.{slot}": drawn, f"stages.{CODEC_SLOT}": coded}}
 
 
-def _encoder(name: str, place: Node) -> Node:
+def _make_encoder(name: str, place: Node) -> Node:
     codec = name.rstrip("0123456789")
     node: Node = {"use": CODEC_STAGE, "codec": codec}
     if quality := name.removeprefix(codec):

@@ -46,13 +46,13 @@ from looktwice.pipelines.model import Model, ModelError, get_model_name
 from looktwice.pipelines.models.pocket.model import Pocket, network_inputs
 from looktwice.pipelines.models.pocket.network import PLACES_PER_SIDE
 from looktwice.pipelines.picture import Payload, Picture, PictureError
-from looktwice.pipelines.pipeline import models_in
+from looktwice.pipelines.pipeline import list_models
 from looktwice.pipelines.runtime.stores import Memory, use_result_store
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import Call, Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.markers.base import Marking
-from looktwice.prompting.views.losses import Drawing, drawings
+from looktwice.prompting.views.losses import Drawing, find_drawings
 
 MAX_SHOWN_PICTURES = 256  # pictures that the page may request
 MAX_STATES = 32  # states in the cache, with the pixels of their views
@@ -210,7 +210,7 @@ class Desk:
         for arm in arms:
             parts = {f"stages.{slot}": stage for slot, stage in arm.stages.items()}
             for place, part in {"model": arm.model, **parts}.items():
-                if any(model.identity not in may_ask for model in models_in(part)):
+                if any(model.identity not in may_ask for model in list_models(part)):
                     there = ", ".join(f"{{ref: {name}}}" for name in self.models)
                     raise ConfigError([f"{place}: the studio may ask only {there}"])
 
@@ -227,7 +227,7 @@ class Desk:
                 first = {slot: arm.stages[slot] for slot in draft.nodes(after)}
                 shown = self._try(replace(arm, stages=first), item)
             if shown.error:
-                raise _failure(shown)
+                raise _make_failure(shown)
             views = shown.state.shown or shown.state.views
             undrawn = () if trial.error else describe_undrawn(trial, self._try)
             notes = [*shown.state.notes, *describe_cut_views(shown, views), *undrawn]
@@ -238,7 +238,7 @@ class Desk:
             "answer": trial.state.answer or trial.state.reason,
             "amount": describe_amount(asked or [trial]),
             "arms": len(arms) or 1,
-            "faults": self.explain_fault(_failure(trial)) if trial.error else [],
+            "faults": self.explain_fault(_make_failure(trial)) if trial.error else [],
             "yaml": dump_yaml(study),
         }
 
@@ -311,7 +311,7 @@ class Desk:
         return packed.getvalue()
 
 
-def _failure(trial: DryRun) -> ConfigError:
+def _make_failure(trial: DryRun) -> ConfigError:
     """Return an error with the place and the reason of a stage's failure."""
     slot = trial.state.trace[-1].slot if trial.state.trace else ""
     return ConfigError([f"stages.{slot}: {trial.error.splitlines()[-1]}"])
@@ -381,7 +381,7 @@ def get_outcome(trial: DryRun) -> tuple[object, ...]:
 def describe_cut_views(trial: DryRun, views: Sequence[View]) -> Iterator[str]:
     """Yield a note for each view whose edge cuts a mark or label that a stage drew."""
     stages = trial.arm.stages
-    for drawing in drawings(trial.state, stages):
+    for drawing in find_drawings(trial.state, stages):
         for number, view in enumerate(views, 1):
             if isinstance(stages[drawing.slot], Marking) and is_cut(drawing, view):
                 yield f"view {number} cuts off a part of what stage {drawing.slot!r} draws"

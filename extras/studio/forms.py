@@ -21,11 +21,11 @@ from looktwice.eval.listing import (
 )
 from looktwice.pipelines.config.classes import (
     get_default,
+    get_hints,
     get_return_class,
-    type_hints,
-    union_members,
+    list_union_members,
 )
-from looktwice.pipelines.config.spec import public_path
+from looktwice.pipelines.config.spec import get_public_path
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import Stage
 from looktwice.specialists.networks.network import Network
@@ -64,7 +64,7 @@ class Catalog:
             return
         form = self.forms[path] = {"says": docstring(cls), "settings": []}
         form["weights"] = issubclass(cls, Network)
-        hints, limits = type_hints(cls), get_ranges(cls)
+        hints, limits = get_hints(cls), get_ranges(cls)
         for f in dataclasses.fields(cls):
             if f.init:
                 setting = self._setting(f, hints[f.name])
@@ -76,7 +76,7 @@ class Catalog:
 
     def _setting(self, f: dataclasses.Field[Any], hint: Any) -> Form:
         """Describe a setting without its range: its kind, choices and default."""
-        choices, default = [*union_members(hint)], get_default(f)
+        choices, default = [*list_union_members(hint)], get_default(f)
         inner = [choice for choice in choices if choice is not type(None)]
         setting: Form = {
             "name": f.name,
@@ -97,7 +97,9 @@ class Catalog:
             kind = "color" if COLOR_PATTERN.search(f.name) else "words" if is_long else "text"
             return setting | {"kind": kind}
         if paths := self._list_fitting(inner):
-            made = {"is": public_path(type(default))} if dataclasses.is_dataclass(default) else {}
+            made = (
+                {"is": get_public_path(type(default))} if dataclasses.is_dataclass(default) else {}
+            )
             return setting | {"kind": "part", "of": paths} | made
         return setting | {"kind": "json"}
 
@@ -110,7 +112,7 @@ class Catalog:
                 continue
             given = get_return_class(hint) if getattr(hint, "_is_protocol", False) else None
             if dataclasses.is_dataclass(hint):
-                fitting[public_path(hint)] = hint
+                fitting[get_public_path(hint)] = hint
             for path, cls in self.classes.items():
                 gives = get_return_class(cls) if given else None
                 if issubclass(gives, given) if gives and given else hint in cls.__mro__:

@@ -118,7 +118,7 @@ def make_page_studio(folder: Path, page: RunPage, plugins: Sequence[str] = ()) -
     """Build a studio that works in `folder` and begins with a sample of the report page that it is
     served with."""
     desk = Desk(folder, plugins=plugins)
-    return StudioServer(desk, partial(draft_from_page, desk, page))
+    return StudioServer(desk, partial(make_draft_from_page, desk, page))
 
 
 def studio_widget(
@@ -212,12 +212,12 @@ def open_draft(desk: Desk, what: Sequence[Path], models: Sequence[str] = ()) -> 
         return start
     first, *more = what
     if more and not first.is_file():
-        return draft_from_run(desk, first, *map(str, more[:2]))
+        return make_draft_from_run(desk, first, *map(str, more[:2]))
     if first.is_dir():
         ids = [row.id for row in RunFolder(first).samples.values()]
         raise RunError(f"{first}: add one of its {len(ids)} samples, such as {ids[0]}")
     if not more and first.suffix in STUDY_SUFFIXES:
-        return draft_from_study(desk, first)
+        return make_draft_from_study(desk, first)
     for picture in what:
         if not picture.is_file():
             raise RunError(f"{picture}: there is no such picture, run or study")
@@ -225,7 +225,7 @@ def open_draft(desk: Desk, what: Sequence[Path], models: Sequence[str] = ()) -> 
     return replace(start, images=images)
 
 
-def draft_from_study(desk: Desk, study: Path) -> Draft:
+def make_draft_from_study(desk: Desk, study: Path) -> Draft:
     """Return a draft of a study's first question with the stages and model of its first contestant.
 
     All models of the study may be asked. Raises ConfigError, RunError, TaskError, PictureError.
@@ -243,18 +243,18 @@ def draft_from_study(desk: Desk, study: Path) -> Draft:
     )
 
 
-def draft_from_page(desk: Desk, page: RunPage, asked: Mapping[str, str]) -> Draft:
+def make_draft_from_page(desk: Desk, page: RunPage, asked: Mapping[str, str]) -> Draft:
     """Return a draft of a report page's sample `n` and contestant `who`, given by number. Raises
     RunError, ConfigError, PictureError."""
     row = page.rows[int(asked["n"])]
     number, name = [*page.contestants][int(asked["who"])]
     run = page.runs[number]
-    return draft_from_run(
+    return make_draft_from_run(
         desk, run.folder.path, row.id, name.removesuffix(f" ({run.name})"), row.task
     )
 
 
-def draft_from_run(
+def make_draft_from_run(
     desk: Desk, run: Path, sample: str, contestant: str = "", task: str = ""
 ) -> Draft:
     """Return a draft of a run's sample with the stages of a contestant, by default the first.

@@ -241,11 +241,11 @@ Kind = Literal["task", "stage", "model"]
 PLAIN_TYPES = (int, float, str, bool, bytes, type(None))
 
 
-def union_members(hint: Any) -> Iterator[Any]:
+def list_union_members(hint: Any) -> Iterator[Any]:
     """Yield the members of a union, or the hint itself."""
     if get_origin(hint) in (Union, types.UnionType):
         for inner in get_args(hint):
-            yield from union_members(inner)
+            yield from list_union_members(inner)
     else:
         yield hint
 
@@ -253,18 +253,18 @@ def union_members(hint: Any) -> Iterator[Any]:
 def is_plain(hint: Any) -> bool:
     """Return whether the hint allows only numbers, texts, booleans and paths, no objects."""
     return all(
-        h in PLAIN_TYPES or h is Path or get_origin(h) is Literal for h in union_members(hint)
+        h in PLAIN_TYPES or h is Path or get_origin(h) is Literal for h in list_union_members(hint)
     )
 
 
 def holds_path(hint: Any) -> bool:
     """Return whether a text given for this hint is the path of a file or folder."""
-    return Path in union_members(hint) and str not in union_members(hint)
+    return Path in list_union_members(hint) and str not in list_union_members(hint)
 
 
-def inner_hint(hint: Any, key: Any) -> Any:
+def get_inner_hint(hint: Any, key: Any) -> Any:
     """Return the type of the value under a key or index of a list, tuple or mapping."""
-    for member in union_members(hint):
+    for member in list_union_members(hint):
         origin, args = get_origin(member), get_args(member)
         if not (isinstance(origin, type) and issubclass(origin, Collection)):
             continue
@@ -276,15 +276,19 @@ def inner_hint(hint: Any, key: Any) -> Any:
     return Any
 
 
-def dataclass_in(hint: Any) -> type | None:
+def find_dataclass(hint: Any) -> type | None:
     """Return the dataclass that a mapping given for this hint describes, or None."""
     return next(
-        (h for h in union_members(hint) if isinstance(h, type) and dataclasses.is_dataclass(h)),
+        (
+            h
+            for h in list_union_members(hint)
+            if isinstance(h, type) and dataclasses.is_dataclass(h)
+        ),
         None,
     )
 
 
-def type_hints(cls: type) -> dict[str, Any]:
+def get_hints(cls: type) -> dict[str, Any]:
     """Return the types of a class's fields by name; empty if they cannot be resolved."""
     try:
         return get_type_hints(cls)
@@ -313,7 +317,7 @@ def explain_mismatch(cls: type, hint: Any) -> str:
     Function protocols are compared by their return types, so that a face finder does not pass as a
     detector; without a declared return type, the class is accepted.
     """
-    classes = [member for member in union_members(hint) if isinstance(member, type)]
+    classes = [member for member in list_union_members(hint) if isinstance(member, type)]
     protocols = [member for member in classes if getattr(member, "_is_protocol", False)]
     values = tuple(filter(dataclasses.is_dataclass, classes))
     if values and not protocols and not issubclass(cls, values):

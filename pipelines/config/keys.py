@@ -257,7 +257,7 @@ class Key:
         return None
 
 
-def keys_in(config: Mapping[str, Any]) -> dict[str, Key]:
+def find_keys(config: Mapping[str, Any]) -> dict[str, Key]:
     """Return the extension keys that a configuration uses, by name; `null` drops one."""
     keys = dict[str, Key]()
     for name, value in config.items():
@@ -268,6 +268,6 @@ def keys_in(config: Mapping[str, Any]) -> dict[str, Key]:
     return keys
 
 
-def all_keys() -> dict[str, Key]:
+def list_keys() -> dict[str, Key]:
     """Return the keys of all extensions, by name."""
     return {name: extension.open()() for name, extension in list_extensions("keys").items()}

@@ -29,7 +29,7 @@ from looktwice.pipelines.config.keys import (
     Key,
     Needs,
     StudyConfig,
-    keys_in,
+    find_keys,
 )
 from looktwice.pipelines.config.paths import URL_PATTERN, Scope, pass_fence, read_allowed
 from looktwice.pipelines.config.shipped import find_config, list_shipped
@@ -78,7 +78,7 @@ def read_config(
     layer = Overlay()
     settings = _read_overrides(overrides, node) if overrides else []
     for place, value in settings:
-        node = layer(node, nest(place, value))
+        node = layer(node, nest_value(place, value))
         # not "" or ".": every path would start with them and be relative to the working folder
         given += [
             text
@@ -274,7 +274,7 @@ def _has_class(node: Any) -> bool:
     return isinstance(node, Mapping) and "use" in node
 
 
-def task_name(task: Any) -> str:
+def get_task_name(task: Any) -> str:
     """Return the name of a single task in tables: its `name` or `kind`, else `task`."""
     name = task.get("name") or task.get("kind") if isinstance(task, Mapping) else None
     return name if isinstance(name, str) else "task"
@@ -286,9 +286,11 @@ def _name_one_task(base: Mapping[str, Any], top: Mapping[str, Any]) -> tuple[Nod
     tasks = {name: node for name, node in (below.get("tasks") or {}).items() if node is not None}
     if len(tasks) == 1 and above.get("task") is not None and "tasks" not in above:
         above["tasks"] = {next(iter(tasks)): above.pop("task")}
-    elif below.get("task") is not None and task_name(below["task"]) in (above.get("tasks") or {}):
+    elif below.get("task") is not None and get_task_name(below["task"]) in (
+        above.get("tasks") or {}
+    ):
         task = below.pop("task")
-        below["tasks"] = {task_name(task): task}
+        below["tasks"] = {get_task_name(task): task}
     return below, above
 
 
@@ -308,13 +310,13 @@ def parse_override(text: str) -> tuple[str, Any]:
     return place.strip(), cast(Node, read)["value"]
 
 
-def nest(place: str, value: Any) -> Node:
+def nest_value(place: str, value: Any) -> Node:
     """Return the node that sets `value` at a dotted place; a place under `sweep` stays one key,
     including its dots."""
     first, _, rest = place.partition(".")
     if first == "sweep" and rest:
         return {first: {rest: value}}
-    return {first: nest(rest, value) if rest else value}
+    return {first: nest_value(rest, value) if rest else value}
 
 
 def resolve(node: Node, faults: Faults) -> Node:
@@ -362,7 +364,7 @@ KNOWN: dict[tuple[str, int], type] = {("contestants", 3): Contestant, ("contesta
 """Schemas of nested entries, by the first word of a dotted place and its number of words."""
 
 
-def study_schema(keys: Mapping[str, Key]) -> Any:
+def make_study_schema(keys: Mapping[str, Key]) -> Any:
     """Return the schema of a study that also has these extension keys."""
     if not keys:
         return StudyConfig
@@ -384,10 +386,10 @@ def _list_entries(words: Sequence[str], keys: Mapping[str, Key]) -> list[str]:
     return [*StudyConfig.__annotations__, *list_extensions("keys")]
 
 
-def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+def find_shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """Return the faults of unknown entries and those of entries with the wrong type."""
-    strange, wrong, keys = Faults(), Faults(), keys_in(config)
-    schema = study_schema(keys)
+    strange, wrong, keys = Faults(), Faults(), find_keys(config)
+    schema = make_study_schema(keys)
     try:
         TypeAdapter(schema).validate_python(dict(config))
     except ValidationError as exc:

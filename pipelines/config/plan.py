@@ -12,7 +12,7 @@ from typing import Any
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import AbsentPart, ConfigError, Faults, load_plugin
 from looktwice.pipelines.config.expand import ArmNode, Expansion
-from looktwice.pipelines.config.keys import keys_in
+from looktwice.pipelines.config.keys import find_keys
 from looktwice.pipelines.config.load import Node, read_config
 from looktwice.pipelines.config.paths import Scope, ask_once, save_grant
 from looktwice.pipelines.config.shipped import list_shipped
@@ -136,7 +136,7 @@ def add_id(arm: Arm) -> Arm:
 def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ()) -> Plan:
     """Make the plan of a loaded configuration. Raises ConfigError with all faults."""
     noted = Faults(faults)
-    keys = keys_in(config)
+    keys = find_keys(config)
     for entry, key in keys.items():
         config = key.expand(config[entry], config, noted)
     expansion = Expansion(config, scope, noted)

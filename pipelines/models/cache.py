@@ -28,7 +28,7 @@ from looktwice.pipelines.model import (
     Reply,
     ReplyNode,
     Stopped,
-    request_key,
+    make_request_key,
 )
 from looktwice.pipelines.models.stops import CacheError
 from looktwice.pipelines.runtime.stores import Blobs
@@ -325,7 +325,7 @@ class Cached(ModelWrapper):
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
         """Return the stored or a new reply. Raises ModelError, CacheError, Stopped."""
-        key, store = request_key(self.identity, messages, draw, options), self.store
+        key, store = make_request_key(self.identity, messages, draw, options), self.store
         try:
             with nullcontext(store.get(key)) if self.only else store.turn(key, self.stop) as reply:
                 if reply is None and not self.only:

@@ -18,16 +18,16 @@ from looktwice.pipelines.model import (
     Messages,
     ModelError,
     Reply,
-    canonical,
-    price_fault,
-    url_place,
+    find_price_fault,
+    get_url_place,
+    write_canonical,
 )
 from looktwice.pipelines.models.answers import read_response
-from looktwice.pipelines.models.http_client import HttpResponse, http_loop
+from looktwice.pipelines.models.http_client import HttpResponse, get_http_loop
 from looktwice.pipelines.models.keys import (
     MissingKeyError,
-    key_for,
-    known_keys,
+    find_key,
+    list_known_keys,
     mask_keys,
     refuse_keys,
 )
@@ -36,9 +36,9 @@ from looktwice.pipelines.models.wire import (
     RESERVED_FIELDS,
     ChoicesField,
     Detail,
-    request_bytes,
-    wire_messages,
-    wire_options,
+    make_wire_messages,
+    make_wire_options,
+    write_request,
 )
 from looktwice.pipelines.ranges import Ranged
 
@@ -50,7 +50,7 @@ Sign = Callable[[str | None], dict[str, str]]
 """Returns the headers that carry an API key, if there is one."""
 
 
-def bearer_header(key: str | None) -> dict[str, str]:
+def make_bearer_header(key: str | None) -> dict[str, str]:
     """Return the header in which most endpoints take a key."""
     return {"Authorization": f"Bearer {key}"} if key else {}
 
@@ -108,7 +108,7 @@ class ChatAPI(Ranged):
                 " it out"
             )
         refuse_keys(model=self.model, system=self.system, extra=self.extra)
-        if self.prices is not None and (fault := price_fault(self.prices)):
+        if self.prices is not None and (fault := find_price_fault(self.prices)):
             raise ValueError(fault)
         if len(set(self.urls)) < len(self.urls):
             raise ValueError(f"url names a server twice: {', '.join(self.urls)}")
@@ -118,7 +118,7 @@ class ChatAPI(Ranged):
     @cached_property
     def identity(self) -> str:
         """The model, every setting that may change its replies, and `name` or else `place`."""
-        return canonical(settings(self) | ({} if self.name else {"endpoint": self.place}))
+        return write_canonical(settings(self) | ({} if self.name else {"endpoint": self.place}))
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -134,7 +134,7 @@ class ChatAPI(Ranged):
     @property
     def place(self) -> str:
         """Host, port and path of each URL."""
-        return ", ".join(map(url_place, self.urls))
+        return ", ".join(map(get_url_place, self.urls))
 
     def missing(self) -> str:
         """Describe what must be set before this model can be asked: the key of its host; "" if
@@ -148,7 +148,7 @@ class ChatAPI(Ranged):
     def check(self) -> None:
         """Raise ModelError if a URL is unusable or its host's key is missing; sends nothing."""
         for url in self.urls:
-            key_for(url)
+            find_key(url)
 
     def probe(self) -> None:
         """Request the model list of each server once. Raises ModelError if no server answers or a
@@ -174,14 +174,14 @@ class ChatAPI(Ranged):
     ) -> Reply:
         """Ask once, without retrying. Raises ModelError, PictureError, or Stopped if the run
         cancelled the call."""
-        body = request_bytes(self.body(messages, draw, options))
+        body = write_request(self.body(messages, draw, options))
 
         def ask(url: str) -> Reply:
             start = time.perf_counter()
             with spend("wait for the server"):
                 response = self.send("POST", url, "chat/completions", body, self.timeout)
             reply = read_response(response, url, time.perf_counter() - start)
-            return replace(reply, served_by={**reply.served_by, "endpoint": url_place(url)})
+            return replace(reply, served_by={**reply.served_by, "endpoint": get_url_place(url)})
 
         return SERVERS.ask(self.urls, ask)
 
@@ -194,7 +194,7 @@ class ChatAPI(Ranged):
         timeout: float,
         kind: str = "application/json",
         most: int | None = None,
-        sign: Sign = bearer_header,
+        sign: Sign = make_bearer_header,
     ) -> HttpResponse:
         """Send a request to a path of one server and return the response, which may have up to
         `most` bytes (default: 16 MiB).
@@ -202,12 +202,14 @@ class ChatAPI(Ranged):
         `kind` is the media type of the body; `sign` makes the headers that carry the key. Raises
         ModelError.
         """
-        headers = ({"Content-Type": kind} if kind else {}) | sign(key_for(url))
+        headers = ({"Content-Type": kind} if kind else {}) | sign(find_key(url))
         try:
-            response = http_loop().request(method, f"{url}/{path}", body, headers, timeout, most)
+            response = get_http_loop().request(
+                method, f"{url}/{path}", body, headers, timeout, most
+            )
         except ModelError as exc:  # it may quote what the server sent
             raise exc.with_message(mask_keys(str(exc))) from exc.__cause__
-        keys = known_keys()
+        keys = list_known_keys()
         named = {name: mask_keys(text, keys) for name, text in response.headers.items()}
         return HttpResponse(response.status, named, response.body)
 
@@ -219,6 +221,6 @@ class ChatAPI(Ranged):
         full = options.filled_from(self)
         if full.seed is not None:
             full = replace(full, seed=full.seed + draw)
-        asked = wire_options(full, self.token_field, self.choices_as)
-        sent = wire_messages(messages, self.system, self.detail)
+        asked = make_wire_options(full, self.token_field, self.choices_as)
+        sent = make_wire_messages(messages, self.system, self.detail)
         return {"model": self.model, "messages": sent, **asked, **self.extra} | asked

@@ -118,7 +118,7 @@ COSTS: dict[str, Callable[..., int]] = {
 RULES = read_rules(PUBLISHED_RULES, COSTS)
 
 
-def image_rule(model: str, detail: Detail | None = None) -> ImageRule:
+def find_image_rule(model: str, detail: Detail | None = None) -> ImageRule:
     """Return the rule of a model by its name, with or without its provider ("openai/gpt-4o")."""
     if layout := find_processor(model):
         return ImageRule(lambda size: layout(size).tokens)

@@ -36,7 +36,7 @@ class MissingKeyError(ModelError):
     """Raised if no environment variable holds the key of the model's host."""
 
 
-def key_for(url: str) -> str | None:
+def find_key(url: str) -> str | None:
     """Return the key for a URL's host, or None for a host that is not known to need one.
 
     Raises ModelError for an unusable URL, for a known host without a key, and for sending a key
@@ -45,7 +45,7 @@ def key_for(url: str) -> str | None:
     at, base = _parsed(url), os.environ.get("OPENAI_BASE_URL")
     is_named = bool(base) and _parsed(str(base)).origin() == at.origin()
     is_here = at.host in ("localhost", "::1") or LOOPBACK_PATTERN.fullmatch(at.host or "")
-    variables = key_variables(at)
+    variables = list_key_variables(at)
     for variable in [*variables, *(["OPENAI_API_KEY"] if is_named else [])]:
         key = os.environ.get(variable, "").strip()
         if not key:
@@ -100,7 +100,7 @@ def _own_table() -> list[tuple[str, str]]:
     return [(host.strip().lower(), name.strip()) for host, _, name in pairs]
 
 
-def key_variables(at: URL) -> list[str]:
+def list_key_variables(at: URL) -> list[str]:
     """Return the variables that hold a host's key; variables in LOOKTWICE_KEYS come first.
 
     Raises ModelError if an entry is not a variable name, without repeating it: it may be a key.
@@ -118,7 +118,7 @@ def key_variables(at: URL) -> list[str]:
     return variables
 
 
-def known_keys() -> Sequence[str]:
+def list_known_keys() -> Sequence[str]:
     """Return every secret that this process may send, longest first: the values of the variables in
     the table and in LOOKTWICE_KEYS, keys put there by mistake, and the user and password of a
     proxy.
@@ -146,9 +146,9 @@ def _spellings(keys: tuple[str, ...]) -> tuple[str, ...]:
 def mask_keys(text: str, keys: Sequence[str] | None = None) -> str:
     """Replace every key in a text by ***, since some servers and proxies echo what they were sent.
 
-    For many texts, pass the `known_keys`.
+    For many texts, pass the `list_known_keys`.
     """
-    for key in known_keys() if keys is None and text else keys or ():
+    for key in list_known_keys() if keys is None and text else keys or ():
         text = text.replace(key, "***")
     return text
 

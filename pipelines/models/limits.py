@@ -233,7 +233,7 @@ _limiters: WeakValueDictionary[LimitKey, RateLimiter] = WeakValueDictionary()
 _limiters_lock = threading.Lock()
 
 
-def limiters() -> dict[LimitKey, RateLimiter]:
+def list_limiters() -> dict[LimitKey, RateLimiter]:
     """Return the rate limiters that models of this process use."""
     with _limiters_lock:
         return dict(_limiters)

@@ -77,8 +77,10 @@ CHOICES: Mapping[str, Callable[[list[str]], Json]] = {
 }
 
 
-def wire_messages(messages: Messages, system: str = "", detail: Detail | None = None) -> list[Json]:
-    """Return the `messages` of a request, with payloads for pictures, which `request_bytes` writes
+def make_wire_messages(
+    messages: Messages, system: str = "", detail: Detail | None = None
+) -> list[Json]:
+    """Return the `messages` of a request, with payloads for pictures, which `write_request` writes
     as data URLs of exactly these bytes.
 
     Endpoints accept pictures only in a user's turn, so those of tool turns follow in a user's turn
@@ -111,21 +113,21 @@ def _turn(message: Message, detail: Detail | None) -> Json:
     turn: Json = {"role": message.role, "content": message.text}
     if message.tool_calls:
         turn["content"] = message.text or None
-        turn["tool_calls"] = list(map(tool_call_json, message.tool_calls))
+        turn["tool_calls"] = list(map(make_tool_call_json, message.tool_calls))
     own = dict(message.attached)
     if parts := own.pop("content", None):
-        turn["content"] = with_text(parts, message.text)
+        turn["content"] = replace_text(parts, message.text)
     return own | turn
 
 
-def tool_call_json(call: ToolCall) -> Json:
+def make_tool_call_json(call: ToolCall) -> Json:
     """Return a tool call in the protocol's form, with the fields that its provider attached."""
     own = dict(call.attached)
     function = {**own.pop("function", {}), "name": call.name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", **own, "function": function}
 
 
-def with_text(parts: list[Json], text: str) -> list[Json]:
+def replace_text(parts: list[Json], text: str) -> list[Json]:
     """Return the parts of a content. If the turn's text was truncated or cleaned since, the new
     text follows the other parts."""
     if _content(parts)[0] == text:
@@ -141,7 +143,7 @@ def _part(part: str | View, detail: Detail | None) -> Json:
     return {"type": "image_url", "image_url": image | ({"detail": detail} if detail else {})}
 
 
-def request_bytes(body: Json) -> bytes:
+def write_request(body: Json) -> bytes:
     """Write a request as JSON. Pictures are inserted as they are: searching them for characters to
     escape takes longer than drawing on them."""
     pictures, place = list[bytes](), os.urandom(16).hex()
@@ -176,7 +178,9 @@ RESERVED_FIELDS = {
 RESERVED_FIELDS |= {"response_format", "tools", "tool_choice", "stream", "n"}
 
 
-def wire_options(options: CallOptions, token_field: str, choices_as: ChoicesField | None) -> Json:
+def make_wire_options(
+    options: CallOptions, token_field: str, choices_as: ChoicesField | None
+) -> Json:
     """Return the request fields for the options that are set.
 
     Raises ModelError for `choices` if `choices_as` is not set.
@@ -301,7 +305,7 @@ def parse_usage(data: Mapping[str, Any]) -> Usage:
     choice: Json = next(iter(data.get("choices") or ()), {})  # Kimi's streams count there
     nodes = (data, choice, data.get("x_groq"), choice.get("message"))
     found = ((node or {}).get(name) for node in nodes for name in USAGE_FIELDS)
-    usage: Json = with_snake_keys(next(filter(None, found), {}))
+    usage: Json = convert_to_snake_keys(next(filter(None, found), {}))
 
     def count(*names: str) -> int:
         """Return the first of these fields that is given and not 0."""
@@ -343,12 +347,12 @@ USAGE_FIELDS = ("usage", "usageMetadata", "usage_metadata")
 """Fields in which servers report token counts."""
 
 
-def with_snake_keys(value: Any) -> Any:
+def convert_to_snake_keys(value: Any) -> Any:
     """Convert keys such as `promptTokens` to `prompt_tokens`, at any depth."""
     if not isinstance(value, dict):
         return value
     return {
-        re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(): with_snake_keys(inner)
+        re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(): convert_to_snake_keys(inner)
         for name, inner in value.items()
     }
 

@@ -14,11 +14,11 @@ from looktwice.pipelines.runtime.networks import (
     FetchError,
     Place,
     WeightsError,
-    first_line,
+    get_first_line,
+    hash_weights,
     import_extra,
     import_torch,
     import_transformers,
-    weights_hash,
 )
 
 DOWNLOAD_ADVICE = (
@@ -53,7 +53,7 @@ def check_folder(model: str) -> None:
         )
 
 
-def place_of(model: str, device: str, dtype: str, half: str, extra: str = "hf") -> Place:
+def find_place(model: str, device: str, dtype: str, half: str, extra: str = "hf") -> Place:
     """Return the device and dtype of a network, which is given by id or folder, as `Place.of` does.
     If torch is missing, the WeightsError also mentions a missing folder."""
     try:
@@ -67,7 +67,7 @@ def place_of(model: str, device: str, dtype: str, half: str, extra: str = "hf") 
     return Place.of(device, dtype, half, extra)
 
 
-def diffusers_part(
+def load_diffusers_part(
     model_class: str, model: str, revision: str | None, subfolder: str, **settings: Any
 ) -> Any:
     """Load a part of a diffusers pipeline, by the pipeline's id or folder and the part's subfolder.
@@ -94,7 +94,7 @@ def _from_pretrained(
         hub = f"the model hub at revision {revision or 'main'} and its local cache"
         tried = f"the folder {place}" if local else hub
         part = f" of its part {settings['subfolder']!r}" if "subfolder" in settings else ""
-        reason, advice = first_line(exc), _advice(exc)
+        reason, advice = get_first_line(exc), _find_advice(exc)
         if silence:
             reason, advice = f"the hub did not answer: {silence}", DOWNLOAD_ADVICE
         raise (WeightsError if local else FetchError)(
@@ -160,13 +160,13 @@ def explain_unreachable_hub(model: str, revision: str | None) -> str:
     except HfHubHTTPError:
         return ""
     except unanswered as exc:
-        return first_line(exc)
+        return get_first_line(exc)
     except ValueError:  # not an id; opening it gives a better error
         return ""
     return ""
 
 
-def weights_name(model: str, revision: str | None) -> str:
+def name_weights(model: str, revision: str | None) -> str:
     """Return a name that distinguishes the weights, and processor, of an id or folder from all
     others.
 
@@ -174,7 +174,7 @@ def weights_name(model: str, revision: str | None) -> str:
     current one. It is empty for a missing folder, and if the hub does not answer.
     """
     if Path(model).expanduser().is_dir():
-        return weights_hash(model)
+        return hash_weights(model)
     return "" if _looks_like_path(model) else _hub_commit(model, revision)
 
 
@@ -216,7 +216,7 @@ ADVICE: Sequence[tuple[Sequence[str], str]] = (
 """Words in the errors of libraries, and what to do; the first match counts."""
 
 
-def _advice(exc: BaseException | None) -> str:
+def _find_advice(exc: BaseException | None) -> str:
     """Return what to do about an exception and its causes."""
     chain: list[BaseException] = []
     while exc is not None and exc not in chain:

@@ -8,7 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from looktwice.pipelines.model import CallOptions, Message, Model, Reply, Tool, ToolCall, canonical
+from looktwice.pipelines.model import (
+    CallOptions,
+    Message,
+    Model,
+    Reply,
+    Tool,
+    ToolCall,
+    write_canonical,
+)
 from looktwice.pipelines.pipeline import count_calls_since
 from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.runtime.networks import WeightsError
@@ -244,7 +252,7 @@ class Agent:
             episode.add_look(look, reason=str(exc))
             return (f"error: {exc}",)
         look = episode.start_look(call.name, given)
-        key = canonical([call.name, arguments.model_dump(mode="json")])
+        key = write_canonical([call.name, arguments.model_dump(mode="json")])
         if key in episode.done and episode.withdrawn.isdisjoint(episode.done[key]):
             images = ", ".join(f"image {number}" for number in episode.done[key])
             brought = f"; it brought {images}" if images else ", with the same result"

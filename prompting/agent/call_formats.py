@@ -15,7 +15,7 @@ from itertools import islice, pairwise
 from typing import Any, Literal
 
 from looktwice.pipelines.json_input import read_json
-from looktwice.pipelines.model import Message, Reply, Tool, ToolCall, canonical
+from looktwice.pipelines.model import Message, Reply, Tool, ToolCall, write_canonical
 from looktwice.pipelines.replies.text_calls import read_text_calls, strip_text_calls
 from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.pipelines.view import View
@@ -238,7 +238,7 @@ def decode_arguments(call: ToolCall) -> Mapping[str, Any]:
         raise ToolError(f'expected {{"name": ..., "arguments": {{...}}}} as JSON, found {given}')
     try:
         data = read_json(call.arguments, parse_constant=_refuse_constant)
-        canonical(data).encode()  # rejects 1e999, which is read as infinity
+        write_canonical(data).encode()  # rejects 1e999, which is read as infinity
     except (ValueError, RecursionError) as exc:
         raise ToolError(f"the arguments are no JSON ({str(exc)[:120]}): {given}") from exc
     if not isinstance(data, dict):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from looktwice.pipelines.model import Message, Model, Reply, canonical
+from looktwice.pipelines.model import Message, Model, Reply, write_canonical
 from looktwice.pipelines.pipeline import count_calls_since
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import State, remark
@@ -140,7 +140,7 @@ class Episode:
     def start_look(self, tool: str, arguments: Any) -> Look:
         """Return the next look, before its outcome is known. Long arguments are cut to the start of
         their text."""
-        text = arguments if isinstance(arguments, str) else canonical(arguments)
+        text = arguments if isinstance(arguments, str) else write_canonical(arguments)
         if len(text) > MAX_NOTE_CHARACTERS:
             arguments = text[:MAX_NOTE_CHARACTERS] + "..."
         number, call = len(self.looks) + 1, self.calls - 1

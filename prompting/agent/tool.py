@@ -48,8 +48,8 @@ from looktwice.prompting.coordinates import (
     Frame,
     ShownImage,
     ToolError,
+    make_view_state,
     map_to_sources,
-    state_of_view,
 )
 from looktwice.prompting.wording.instructions import Text, Worded, get_text
 
@@ -201,7 +201,7 @@ def run_stage_on_image(stage: Stage, state: State, view: View, *marks: Mark) -> 
 
     Raises ToolError if nothing is new.
     """
-    after, words = _run(stage, state_of_view(state, view, *marks))
+    after, words = _run(stage, make_view_state(state, view, *marks))
     new = tuple(
         map_to_sources(view, made) for made in after.views if made.picture is not view.picture
     )

@@ -13,9 +13,9 @@ import numpy as np
 from looktwice.pipelines.geometry import PixelRect, common_rect
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.picture import Pixels
-from looktwice.prompting.burnt_in.rings import LUMA_WEIGHTS, Map, color_closeness
+from looktwice.prompting.burnt_in.rings import LUMA_WEIGHTS, Map, measure_closeness
 from looktwice.prompting.burnt_in.shapes import ArrowFit, BoxFit, DotFit, Fit, Patch, RingFit
-from looktwice.prompting.drawing.colors import rgb
+from looktwice.prompting.drawing.colors import parse_rgb
 
 Kind = Literal["rings", "boxes", "dots", "arrows"]
 CLOSENESS_LEVELS = (0.3, 0.5, 0.75)  # minimum closeness to the colour of a drawn pixel
@@ -109,7 +109,7 @@ def find_drawn_shapes(pixels: Pixels, colors: Sequence[str], kinds: Sequence[Kin
     luma = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.float32)
     found: list[Drawn] = []
     for color in colors:
-        near, patches = color_closeness(pixels, rgb(color)), list[tuple[PixelRect, Patch]]()
+        near, patches = measure_closeness(pixels, parse_rgb(color)), list[tuple[PixelRect, Patch]]()
         for level in CLOSENESS_LEVELS if near.max() >= MIN_CLOSENESS else ():
             patches += _find_regions(near, luma, level)
         for kind in kinds:
@@ -157,7 +157,7 @@ def _find_regions(near: Map, luma: Map, level: float) -> Iterator[tuple[PixelRec
 
 def _match_shape(patch: Patch, area: PixelRect, kind: Kind, color: str) -> Iterator[Drawn]:
     """Yield the shape of this kind that matches a region, if there is one."""
-    wanted = np.asarray(rgb(color), np.float64)
+    wanted = np.asarray(parse_rgb(color), np.float64)
     is_grey = float(np.linalg.norm(wanted - wanted.mean())) < GREY_TINT_LENGTH
     if is_grey and kind in ("dots", "arrows"):
         return

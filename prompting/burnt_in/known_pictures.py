@@ -15,7 +15,7 @@ import numpy as np
 from looktwice.pipelines.geometry import Affine, rectangle
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.picture import Picture, Pixels, hash_distance, perceptual_hash
+from looktwice.pipelines.picture import Picture, Pixels, compute_perceptual_hash, hash_distance
 from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
@@ -89,7 +89,9 @@ class MarksFrom(WithoutModel):
         pictures = []
         for line in self.lines:
             for number, image in enumerate(line.images):
-                pictures.append((line, number, perceptual_hash(image), make_thumbnail(image)))
+                pictures.append(
+                    (line, number, compute_perceptual_hash(image), make_thumbnail(image))
+                )
         return pictures
 
     def __call__(self, state: State, model: Model) -> State:
@@ -121,7 +123,7 @@ class MarksFrom(WithoutModel):
     def _find_nearest(self, image: Picture, words: str) -> list[Match]:
         """Return the one picture that matches, none if all are too far, or several if it is
         ambiguous."""
-        look, small, matches = perceptual_hash(image), make_thumbnail(image), list[Match]()
+        look, small, matches = compute_perceptual_hash(image), make_thumbnail(image), list[Match]()
         for line, number, hashed, thumbnail in self._known_pictures:
             bits = hash_distance(look, hashed)
             if bits <= MAX_BITS:

@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from looktwice.pipelines.geometry import XY, PixelRect, Size, common_rect, overlaps
 from looktwice.pipelines.marks import mask_bounds
-from looktwice.prompting.burnt_in.rings import cut
+from looktwice.prompting.burnt_in.rings import cut_view
 from looktwice.prompting.drawing.text import BLINK_LETTERS, BLINK_SIZE, hershey_strokes, render_text
 
 # thresholds between white strokes and black plate: the lower for thin, the upper for blurred ones
@@ -76,7 +76,7 @@ def read_labels(gray: Gray, words: Sequence[str]) -> list[ReadLabel]:
     return sorted(kept, key=lambda label: -label.likeness)
 
 
-def shift(area: PixelRect, x: int, y: int) -> PixelRect:
+def shift_area(area: PixelRect, x: int, y: int) -> PixelRect:
     """Return an area moved by whole pixels."""
     return area[0] + x, area[1] + y, area[2] + x, area[3] + y
 
@@ -89,8 +89,8 @@ def find_plate(gray: Gray, area: PixelRect) -> PixelRect | None:
     """
     left, top, right, bottom = area
     most = max(3, (bottom - top) // 2)
-    columns = cut(gray, (left - most, top - 1, right + most, bottom + 1)).T
-    rows = cut(gray, (left - 1, top - most, right + 1, bottom + most))
+    columns = cut_view(gray, (left - most, top - 1, right + most, bottom + 1)).T
+    rows = cut_view(gray, (left - 1, top - most, right + 1, bottom + most))
     reach: list[int] = []
     for lines, start, length in ((columns, left, right - left), (rows, top, bottom - top)):
         first = min(most, start)  # lines before the glyphs, inside the picture
@@ -110,11 +110,14 @@ def measure_partial_likeness(gray: Gray, area: PixelRect, word: str) -> float:
     for large in _render_letter(word):
         glyph = np.pad(_resize(large, (area[2] - area[0], area[3] - area[1])), 2)
         for dx, dy in itertools.product(range(-2, 3), repeat=2):
-            place = shift(around, dx, dy)
+            place = shift_area(around, dx, dy)
             seen = common_rect(place, (0, 0, width, height))
             if seen is None or min(seen[2] - seen[0], seen[3] - seen[1]) < 3:
                 continue
-            shown, part = cut(gray, seen), cut(glyph, shift(seen, -place[0], -place[1]))
+            shown, part = (
+                cut_view(gray, seen),
+                cut_view(glyph, shift_area(seen, -place[0], -place[1])),
+            )
             if shown.max() >= 150 and part.max() >= 150:
                 best = max(best, float(np.corrcoef(shown.ravel(), part.ravel())[0, 1]))
     return best
@@ -144,7 +147,7 @@ def _find_glyphs(gray: Gray, least: int, letters: str) -> list[Glyph]:
     glyphs: list[Glyph] = []
     for x, y, width, height, count in stats[1:][shape].tolist():
         area = (x, y, x + width, y + height)
-        inner, outer = cut(gray, area), cut(gray, area, 1)
+        inner, outer = cut_view(gray, area), cut_view(gray, area, 1)
         rim = int(outer.sum(dtype=int)) - int(inner.sum(dtype=int))
         on_black = rim < MAX_BLACK_LUMA * max(1, outer.size - inner.size)
         if on_black and 0.15 <= count / inner.size <= 0.85:

@@ -17,19 +17,19 @@ from looktwice.prompting.burnt_in.label_ocr import (
     ReadLabel,
     measure_partial_likeness,
     read_labels,
-    shift,
+    shift_area,
 )
 from looktwice.prompting.burnt_in.rings import (
     Map,
     Ring,
-    color_closeness,
-    cut,
+    cut_view,
     find_rings,
+    measure_closeness,
     refine_ring,
-    ring_score,
+    score_ring,
     sharpen_rings,
 )
-from looktwice.prompting.drawing.colors import rgb
+from looktwice.prompting.drawing.colors import parse_rgb
 
 COARSE_STROKE = 3.0  # stroke, in pixels, for the first search for rings
 MIN_RING_SCORE = 0.5  # minimum correlation of a ring beside a label
@@ -70,7 +70,7 @@ class MarkerScene:
     def of(cls, pixels: Pixels, colors: Sequence[str], radii: tuple[float, float]) -> MarkerScene:
         """Prepare RGB pixels HxWx3 for the search."""
         gray = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.uint8)
-        near = {color: color_closeness(pixels, rgb(color)) for color in colors}
+        near = {color: measure_closeness(pixels, parse_rgb(color)) for color in colors}
         return cls(gray, near, radii)
 
     @property
@@ -137,7 +137,7 @@ def blank_out(scene: MarkerScene, glyphs: Sequence[PixelRect]) -> MarkerScene:
     near = {name: values.copy() for name, values in scene.near.items()}
     for values in near.values():
         for area in glyphs:
-            cut(values, area, 2)[:] = 0
+            cut_view(values, area, 2)[:] = 0
     return replace(scene, near=near)
 
 
@@ -146,8 +146,8 @@ def _propose_pairs(scene: MarkerScene, label: ReadLabel) -> Iterator[Pair]:
     reach = int(2 * scene.radii[1] + PLATE_GAPS[1] + 4)
     left, top = max(0, label.plate[0] - reach), max(0, label.plate[1] - reach)
     for color, near in scene.near.items():
-        window = cut(near, label.plate, reach).copy()
-        cut(window, shift(label.area, -left, -top), 1)[:] = 0
+        window = cut_view(near, label.plate, reach).copy()
+        cut_view(window, shift_area(label.area, -left, -top), 1)[:] = 0
         for ring in find_rings(
             window, color, scene.steps, COARSE_STROKE, 3, MIN_SIMILAR_SCORE - 0.1
         ):
@@ -231,7 +231,7 @@ def _search_by_arrangement(scene: MarkerScene, label: ReadLabel, pairs: Sequence
         dx, dy = pair.offset
         for a, b in itertools.product((-1.0, 0.0, 1.0), repeat=2):
             ring = replace(pair.ring, x=x + dx + a, y=y + dy + b)
-            options.append(replace(ring, score=ring_score(scene.near[ring.color], ring)))
+            options.append(replace(ring, score=score_ring(scene.near[ring.color], ring)))
     best = max(options, key=lambda ring: ring.score)
     return Pair(label, best, best.score)
 
@@ -260,7 +260,7 @@ class LabelLayout:
         for marker in markers:
             if marker.glyphs and marker.plate:
                 x, y = -round(marker.ring.x), -round(marker.ring.y)
-                return cls(shift(marker.glyphs, x, y), shift(marker.plate, x, y))
+                return cls(shift_area(marker.glyphs, x, y), shift_area(marker.plate, x, y))
         return cls()
 
 
@@ -288,7 +288,7 @@ def find_clipped_markers(
     layout, rings = LabelLayout.of([*markers, *like]), [marker.ring for marker in markers]
     height, width = scene.gray.shape
     for ring in find_rings(near, style.color, radii, style.stroke, MAX_RIM_RINGS, MIN_RING_SCORE):
-        left, top, right, bottom = shift(layout.glyphs, round(ring.x), round(ring.y))
+        left, top, right, bottom = shift_area(layout.glyphs, round(ring.x), round(ring.y))
         if min(left, top, width - right, height - bottom) >= 0:
             continue  # its label could have been read
         ring = refine_ring(near, ring, scene.radii)
@@ -320,7 +320,7 @@ def _assign_words(
             LETTER_PITCH * (len(word) - 1) // 2
         )  # pixels to either side, more than for one letter
         areas = [(a - more, b, c + more, d) for a, b, c, d in (layout.glyphs, layout.plate)]
-        glyphs, plates[row, column] = (shift(area, x, y) for area in areas)
+        glyphs, plates[row, column] = (shift_area(area, x, y) for area in areas)
         likeness[row, column] = measure_partial_likeness(gray, glyphs, word)
     named, (height, width) = [], gray.shape
     for row, column in np.transpose(linear_sum_assignment(-likeness)).tolist():

@@ -27,7 +27,7 @@ from looktwice.prompting.burnt_in.pairing import (
     find_markers,
 )
 from looktwice.prompting.burnt_in.rings import Map
-from looktwice.prompting.drawing.colors import rgb
+from looktwice.prompting.drawing.colors import parse_rgb
 from looktwice.prompting.evidence import Missing
 
 MIN_LINE_CLOSENESS = 0.25  # minimum closeness to the colour of a pixel in a line
@@ -186,7 +186,7 @@ class RecoverMarks(WithoutModel):
             if not getattr(self, name):
                 raise ValueError(f"{name} is empty; give at least one")
         for color in (*self.colors, *self.box_colors, *self.plain_colors):
-            rgb(color)
+            parse_rgb(color)
         if not 2 <= self.radii[0] < self.radii[1]:
             raise ValueError(
                 "radii must be the smallest (2 or more) and the largest in pixels, got"

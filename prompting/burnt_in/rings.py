@@ -48,13 +48,13 @@ class Ring:
         return self.radius + self.stroke / 2
 
 
-def cut(image: NDArray[Any], area: PixelRect, by: int = 0) -> NDArray[Any]:
+def cut_view(image: NDArray[Any], area: PixelRect, by: int = 0) -> NDArray[Any]:
     """Return a writable view of an image's pixels in an area grown by `by` pixels."""
     left, top = max(0, area[0] - by), max(0, area[1] - by)
     return image[top : max(0, area[3] + by), left : max(0, area[2] + by)]
 
 
-def color_closeness(pixels: Pixels, color: tuple[int, int, int]) -> Map:
+def measure_closeness(pixels: Pixels, color: tuple[int, int, int]) -> Map:
     """Return the closeness of each pixel to a colour, 0..1, HxW.
 
     A saturated colour is compared by hue and saturation, on a scale that is linear in the share of
@@ -93,14 +93,14 @@ def find_rings(
             break
         radius = radii[int(scores[:, y, x].argmax())]
         rings.append(Ring(float(x), float(y), radius, stroke, color, score))
-        cut(best, (x, y, x + 1, y + 1), MIN_RING_DISTANCE)[:] = -1
+        cut_view(best, (x, y, x + 1, y + 1), MIN_RING_DISTANCE)[:] = -1
     return rings
 
 
 def refine_ring(near: Map, ring: Ring, radii: tuple[float, float]) -> Ring:
     """Return the ring with position, radius and stroke adjusted, in steps down to a quarter pixel,
     for as long as the correlation improves."""
-    best = replace(ring, score=ring_score(near, ring))
+    best = replace(ring, score=score_ring(near, ring))
     for step in (1.0, 0.5, 0.25):
         better = True
         while better:
@@ -112,7 +112,7 @@ def refine_ring(near: Map, ring: Ring, radii: tuple[float, float]) -> Ring:
                 )
                 option = replace(start, x=x, y=y, radius=radius, stroke=stroke)
                 if radii[0] <= radius <= radii[1] and stroke <= 6 and _has_hole(option):
-                    score = ring_score(near, option)
+                    score = score_ring(near, option)
                     if score > max(best.score, start.score + 1e-4):
                         best, better = replace(option, score=score), True
     return best
@@ -140,7 +140,7 @@ def sharpen_rings(gray: NDArray[np.uint8], rings: Sequence[Ring]) -> list[Ring]:
         for radius in ring.radius + np.arange(-0.5, 0.75, 0.25):
             for stroke in np.arange(1.5, ring.stroke + 0.5, 0.5):
                 option = replace(ring, radius=float(radius), stroke=float(stroke))
-                score = abs(ring_score(luma, option)) if radius >= 1 and _has_hole(option) else 0
+                score = abs(score_ring(luma, option)) if radius >= 1 and _has_hole(option) else 0
                 if score > clear:
                     clear, best = score, option
     if best is None:
@@ -148,7 +148,7 @@ def sharpen_rings(gray: NDArray[np.uint8], rings: Sequence[Ring]) -> list[Ring]:
     return [replace(ring, radius=best.radius, stroke=best.stroke) for ring in rings]
 
 
-def ring_score(near: Map, ring: Ring) -> float:
+def score_ring(near: Map, ring: Ring) -> float:
     """Return the correlation of a ring with its neighbourhood in the map; 0 if most of the ring
     lies outside or the neighbourhood is flat."""
     reach = ring.outer + TEMPLATE_MARGIN

@@ -22,7 +22,7 @@ from looktwice.pipelines.ranges import Ranged, check_ranges
 from looktwice.pipelines.sample import Item, name_in_errors
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.colors import rgb
+from looktwice.prompting.drawing.colors import parse_rgb
 from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.resize import resize_view
 from looktwice.prompting.where.sources import Given
@@ -55,14 +55,14 @@ class BlankImage(WithoutModel):
 
     def __post_init__(self) -> None:
         if self.color != "mean":
-            rgb(self.color)
+            parse_rgb(self.color)
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with blank views."""
         views = []
         for view in state.views:
             pixels = view.pixels
-            ground = np.rint(pixels.mean((0, 1))) if self.color == "mean" else rgb(self.color)
+            ground = np.rint(pixels.mean((0, 1))) if self.color == "mean" else parse_rgb(self.color)
             views.append(view.with_pixels(np.full_like(pixels, ground)))
         return state.replace(views=tuple(views))
 

@@ -234,7 +234,7 @@ def place_numbers(
     points = [(x, y, x + 1, y + 1) for _, _, (x, y) in outer]
     for label, region, (x, y) in outer:
         around = (f for f in reversed(frames) if f[0] <= x < f[2] and f[1] <= y < f[3])
-        areas = list(_rings_around(region.box, sizes[label], next(around, frames[0])))
+        areas = list(_list_rings(region.box, sizes[label], next(around, frames[0])))
         own = region.box
 
         def cost(area: PixelRect, own: PixelRect = own) -> tuple[int, float]:
@@ -255,7 +255,7 @@ def place_numbers(
     return placed
 
 
-def _rings_around(box: PixelRect, size: Size, frame: PixelRect) -> Iterator[PixelRect]:
+def _list_rings(box: PixelRect, size: Size, frame: PixelRect) -> Iterator[PixelRect]:
     """Yield places on rings around a box that lie completely inside the frame."""
     (left, top, right, bottom), (width, height) = box, size
     middle = (left + right - width) // 2, (top + bottom - height) // 2

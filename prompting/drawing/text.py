@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.prompting.drawing.colors import RGB, readable_color
+from looktwice.prompting.drawing.colors import RGB, choose_readable_color
 from looktwice.prompting.drawing.shapes import paint_coverage
 
 Coverage = NDArray[np.uint8]
@@ -69,7 +69,7 @@ def render_text(text: str, size: float, font: Font = "sans") -> Coverage:
 
 
 @lru_cache(maxsize=1024)
-def plate(
+def render_plate(
     text: str,
     size: float,
     color: RGB = (255, 255, 255),
@@ -81,7 +81,7 @@ def plate(
     """Return text centred on a filled rectangle: HxWx3 RGB, read-only; `padding` pixels surround
     the text."""
     ink = render_text(text, size, font)
-    width, height = plate_size(ink, padding, min_width)
+    width, height = measure_plate(ink, padding, min_width)
     image = np.empty((height, width, 3), np.uint8)
     image[:] = ground
     _blend(image, ink, (width - ink.shape[1]) // 2, padding, color)
@@ -89,7 +89,7 @@ def plate(
     return image
 
 
-def plate_size(ink: Coverage, padding: int, min_width: int = 0) -> tuple[int, int]:
+def measure_plate(ink: Coverage, padding: int, min_width: int = 0) -> tuple[int, int]:
     """Return (width, height) of the rectangle around a text."""
     return max(min_width, ink.shape[1] + 2 * padding), ink.shape[0] + 2 * padding
 
@@ -119,7 +119,7 @@ def draw_text(
             np.asarray(cv2.dilate(rim, disc), np.uint8),
             left - halo,
             top - halo,
-            readable_color(color),
+            choose_readable_color(color),
         )
     _blend(pixels, ink, left, top, color)
 

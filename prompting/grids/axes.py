@@ -16,7 +16,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import pad
 from looktwice.pipelines.view import Part, View
-from looktwice.prompting.drawing.colors import rgb
+from looktwice.prompting.drawing.colors import parse_rgb
 from looktwice.prompting.drawing.text import render_text
 from looktwice.prompting.grids.grids import GridStage, Layout
 from looktwice.prompting.wording.instructions import Text, Wording, add_lines, fill_in
@@ -60,7 +60,7 @@ class Axes(GridStage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rgb(self.ground)
+        parse_rgb(self.ground)
 
     def draw(self, view: View, number: int | None = None) -> View:
         """Return one view with its axes. Raises ValueError."""
@@ -85,7 +85,7 @@ class Axes(GridStage):
             left, top = max(left, math.ceil(width / 2 - at)), max(top, height)
         widest = max((render_text(text, size).shape[1] for text, _ in rows), default=0)
         left, top = max(left, widest + gap), top + gap
-        grown = pad(view, left=left, top=top, color=rgb(self.ground))
+        grown = pad(view, left=left, top=top, color=parse_rgb(self.ground))
         pixels = np.array(grown.pixels)
         self._draw_axes(pixels, grown.parts[0], size)
         return grown.with_pixels(pixels)

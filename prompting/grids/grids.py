@@ -19,9 +19,9 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import (
     HALF_BRIGHTNESS,
     RGB,
-    black_or_white,
     check_color,
-    rgb,
+    choose_black_or_white,
+    parse_rgb,
 )
 from looktwice.prompting.drawing.text import MIN_EM, draw_text, render_text
 
@@ -44,7 +44,7 @@ def format_coordinates(named: Sequence[int]) -> str:
     return f"({','.join(str(value) for value in named)})"
 
 
-def column_letters(number: int) -> str:
+def make_column_letters(number: int) -> str:
     """Return A, B ... Z, AA, AB ... for 0, 1 ..., as spreadsheets name their columns."""
     text, number = "", number + 1
     while number:
@@ -53,7 +53,7 @@ def column_letters(number: int) -> str:
     return text
 
 
-def source_box(view: View, box: Box) -> Box | None:
+def find_source_box(view: View, box: Box) -> Box | None:
     """Return the part of a source image that a box of a view shows, as a box there; None if it
     shows none.
 
@@ -125,7 +125,7 @@ class GridStage(Ranged, WithoutModel):
 
     def ink(self, ground: Pixels) -> RGB:
         """Return the colour for drawing over these pixels."""
-        return black_or_white(ground) if self.color == "contrast" else rgb(self.color)
+        return choose_black_or_white(ground) if self.color == "contrast" else parse_rgb(self.color)
 
     def stroke(
         self, pixels: Pixels, ground: Pixels, rows: slice, columns: slice, share: float
@@ -215,8 +215,8 @@ class DotGrid(GridStage):
         pixels, reach = np.array(view.pixels), int(radius) + 1
         for row, column in np.ndindex(self.rows, self.columns):
             x, y = self.dot(view.size, row + 1, column + 1)
-            color = rgb(self.color) if self.color != "contrast" else None
-            color = color or black_or_white(view.pixels[y, x], self.threshold)
+            color = parse_rgb(self.color) if self.color != "contrast" else None
+            color = color or choose_black_or_white(view.pixels[y, x], self.threshold)
             left, top = max(0, x - reach), max(0, y - reach)
             patch = pixels[top : y + reach + 1, left : x + reach + 1]
             ys, xs = np.ogrid[top : top + patch.shape[0], left : left + patch.shape[1]]
@@ -350,7 +350,7 @@ class RuledGrid(GridStage):
             return str(row * self.columns + column + 1)
         if self.names == "row-column":
             return format_coordinates((row + 1, column + 1))
-        return f"{column_letters(column)}{row + 1}"
+        return f"{make_column_letters(column)}{row + 1}"
 
     def cell(self, size: Size, row: int, column: int) -> Box:
         """Return a cell of a view of this size (width, height), labelled with its name; row and
@@ -378,7 +378,9 @@ class RuledGrid(GridStage):
             names = re.findall(PLAIN_NUMBER if self.names == "number" else pattern, reply)
         places = {self.name(*place): place for place in np.ndindex(self.rows, self.columns)}
         for name in dict.fromkeys(names):
-            if name in places and (box := source_box(view, self.cell(view.size, *places[name]))):
+            if name in places and (
+                box := find_source_box(view, self.cell(view.size, *places[name]))
+            ):
                 boxes.append(box)
         return tuple(boxes)
 

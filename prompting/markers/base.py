@@ -26,9 +26,9 @@ from looktwice.prompting.drawing.colors import (
     LOCAL_COLORS,
     RGB,
     check_color,
-    readable_color,
-    region_color,
-    rgb,
+    choose_readable_color,
+    choose_region_color,
+    parse_rgb,
 )
 from looktwice.prompting.drawing.placement import Anchor, Placement, place_labels
 from looktwice.prompting.drawing.shapes import paint_coverage
@@ -36,8 +36,8 @@ from looktwice.prompting.drawing.text import (
     BLINK_SIZE,
     MIN_EM,
     draw_text,
-    plate,
-    plate_size,
+    measure_plate,
+    render_plate,
     render_text,
 )
 
@@ -125,7 +125,7 @@ def draw_labels(
     padding, min_width = round(label.padding * scale), round(label.min_width * scale)
     sizes, crowds = [], dict[PixelRect, list[int]]()
     for anchor in texts:
-        width, height = plate_size(render_text(anchor.text, em, font), padding, min_width)
+        width, height = measure_plate(render_text(anchor.text, em, font), padding, min_width)
         sizes.append((width, height))
         crowds.setdefault(anchor.frame, []).append(width * height)
     for (left, top, right, bottom), crowd in crowds.items():
@@ -159,9 +159,9 @@ def _draw_label(
         ground = _resolve_color(label.plate, pixels, area)
     color = _resolve_color(label.color, pixels, area)
     if ground and label.color == "contrast":
-        color = readable_color(ground)
+        color = choose_readable_color(ground)
     if ground and label.alpha == 1:
-        lettered = plate(anchor.text, em, color, ground, padding, width, font)
+        lettered = render_plate(anchor.text, em, color, ground, padding, width, font)
         pixels[top:bottom, left:right] = lettered
         return
     if ground and label.alpha:
@@ -175,7 +175,7 @@ def _draw_label(
 def _resolve_color(color: str, pixels: Pixels, area: PixelRect) -> RGB:
     """Return the colour of a setting; "contrast" is black or white, depending on the pixels
     around."""
-    return region_color(color.replace("contrast", "black-or-white"), pixels, area)
+    return choose_region_color(color.replace("contrast", "black-or-white"), pixels, area)
 
 
 Side = Literal["width", "height", "shorter", "longer", "diagonal"]
@@ -196,7 +196,7 @@ class Halo:
 
     def against(self, color: RGB) -> RGB:
         """Return the rim's colour around a drawing of this colour."""
-        return readable_color(color) if self.color == "contrast" else rgb(self.color)
+        return choose_readable_color(color) if self.color == "contrast" else parse_rgb(self.color)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.prompting.drawing.shapes import inner_center
+from looktwice.prompting.drawing.shapes import find_inner_center
 
 LABEL_PATTERNS = {"numbers": r"\d{1,4}", "letters": r"[A-Z]{1,2}"}
 _MARKUP_PATTERN = re.compile(r"[*_`$#]+|\\boxed|\\text")
@@ -80,7 +80,7 @@ class ChosenMark(Ranged, WithoutModel):
             return mark.label
         if self.gives == "letter":
             return self._find_letter(sample, mark)
-        values = inner_center(mark) if self.gives == "point" else bounding_box(mark)
+        values = find_inner_center(mark) if self.gives == "point" else bounding_box(mark)
         return ", ".join(f"{value:g}" for value in values)
 
     def _find_letter(self, sample: Sample, mark: Box | Mask) -> str | None:

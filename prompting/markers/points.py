@@ -18,9 +18,9 @@ import numpy as np
 from looktwice.pipelines.geometry import XY, Rect
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
 from looktwice.pipelines.picture import Pixels
-from looktwice.prompting.drawing.colors import RGB, resolve_color, rgb
+from looktwice.prompting.drawing.colors import RGB, parse_rgb, resolve_color
 from looktwice.prompting.drawing.placement import Anchor
-from looktwice.prompting.drawing.shapes import Floats, Shape, paint_shape, square
+from looktwice.prompting.drawing.shapes import Floats, Shape, make_square, paint_shape
 from looktwice.prompting.markers.base import ColoredMarking, Halo, Spot
 
 Kind = Literal["points", "boxes", "masks", "all"]
@@ -125,7 +125,7 @@ class Ring:
     @property
     def box(self) -> Rect:
         """The box around the shape, relative to its point (see `drawing.shapes.Shape`)."""
-        return square(self.radius + self.thickness / 2)
+        return make_square(self.radius + self.thickness / 2)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
         """Return the signed distance to the outline, negative inside (see `Shape`)."""
@@ -184,7 +184,7 @@ class Circles(PointMarking):
     def below(self, pixels: Pixels, spot: Spot, scale: float, color: RGB) -> None:
         """Paint the fill, up to the middle of the stroke."""
         if self.fill is not None:
-            filling = color if self.fill == "mark" else rgb(self.fill)
+            filling = color if self.fill == "mark" else parse_rgb(self.fill)
             disc = Disc(self.shape(scale, spot).radius)
             paint_shape(pixels, spot.part_rect, disc, *spot.place.center, filling, self.fill_alpha)
 
@@ -198,7 +198,7 @@ class Disc:
     @property
     def box(self) -> Rect:
         """The box around the shape, relative to its point (see `drawing.shapes.Shape`)."""
-        return square(self.radius)
+        return make_square(self.radius)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
         """Return the signed distance to the outline, negative inside (see `Shape`)."""
@@ -237,7 +237,7 @@ class Cross:
     @property
     def box(self) -> Rect:
         """The box around the shape, relative to its point (see `drawing.shapes.Shape`)."""
-        return square(self.radius)
+        return make_square(self.radius)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
         """Return the signed distance to the outline, negative inside (see `Shape`)."""
@@ -401,7 +401,7 @@ class Outline:
     @property
     def box(self) -> Rect:
         """The box around the shape, including its pointed corners (see `drawing.shapes.Shape`)."""
-        return square(self.radius + 1.2 * self.thickness)
+        return make_square(self.radius + 1.2 * self.thickness)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
         """Return the signed distance to the outline, negative inside (see `Shape`)."""

@@ -26,7 +26,7 @@ from looktwice.prompting.drawing.text import draw_hershey, hershey_size
 from looktwice.prompting.markers.base import NO_MARK, Label, Side, find_part_rect
 from looktwice.prompting.markers.points import Circles, Dots
 from looktwice.prompting.markers.regions import Tint
-from looktwice.prompting.wording.instructions import Text, Wording, fill_in, listed
+from looktwice.prompting.wording.instructions import Text, Wording, fill_in, join_names
 
 
 @dataclass(frozen=True)
@@ -334,8 +334,8 @@ class VPBenchPrompt(Wording):
             lines.append(f"({letter}) {named}")
         parts = {
             "shape": DRAWINGS[self.marks.style].shape,
-            "color": listed(colors),
-            "labels": listed([look.text for look in looks]),
+            "color": join_names(colors),
+            "labels": join_names([look.text for look in looks]),
             "question": state.prompt,
             "choices": "\n".join(lines),
         }

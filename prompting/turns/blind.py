@@ -138,7 +138,7 @@ def render_svg(code: str, width: int, height: int) -> Pixels:
     return np.asarray(pixels, np.uint8)
 
 
-def similarity(first: Pixels, second: Pixels) -> float:
+def measure_similarity(first: Pixels, second: Pixels) -> float:
     """Return the structural similarity of two pictures of one size, -1 to 1 (1: identical); NaN
     below 7 pixels.
 
@@ -216,14 +216,16 @@ class CaptionThenAnswer:
         described, empty = [], []
         for name, views in groups.items() if self.each else [("the images", state.views)]:
             what = f"the description of {name}"
-            text, notes = describe(self, state, (*views, get_text(self.caption)), what, model)
+            text, notes = ask_description(
+                self, state, (*views, get_text(self.caption)), what, model
+            )
             state = state.with_notes(*notes)
             described.append(f"{name[0].upper()}{name[1:]}: {text or '(no description)'}")
             empty += [] if text else [f"{what} is empty"]
         return answer_blind(self, state, model, empty, descriptions="\n\n".join(described))
 
 
-def describe(
+def ask_description(
     stage: CaptionThenAnswer | RedrawThenAnswer, state: State, parts: Parts, what: str, model: Model
 ) -> tuple[str, list[str]]:
     """Return the reply to a single user turn outside the conversation, without <think> parts and
@@ -321,7 +323,7 @@ class RedrawThenAnswer:
         drawn, alike = list[View](), list[tuple[float, float]]()
         for number, view in enumerate(state.views, 1):
             what = f"the redrawing of image {number}"
-            text, notes = describe(self, state, (view, get_text(self.redraw)), what, model)
+            text, notes = ask_description(self, state, (view, get_text(self.redraw)), what, model)
             code = find_svg(text)
             codes.append(code or text)
             if not code:
@@ -351,7 +353,10 @@ def compare_drawing(
         drawn = render_svg(code, pixels.shape[1], pixels.shape[0])
     except SvgError as exc:
         return None, None, f"the SVG was not drawn: {exc}"
-    alike, blank = similarity(pixels, drawn), similarity(pixels, np.full_like(pixels, 255))
+    alike, blank = (
+        measure_similarity(pixels, drawn),
+        measure_similarity(pixels, np.full_like(pixels, 255)),
+    )
     if math.isnan(alike):
         return drawn, None, "the SVG was drawn; the image is too small to be compared"
     note = f"the SVG has an SSIM of {alike:.3f} with the image, a blank page {blank:.3f}"

@@ -71,7 +71,7 @@ class Encode(Ranged, WithoutModel):
         cannot hold a view."""
         with name_in_errors(state.sample):
             views = tuple(self.encode(view) for view in state.views)
-        drawn = drawings(state, {}) if views != state.views else ()
+        drawn = find_drawings(state, {}) if views != state.views else ()
         notes = (
             note
             for drawing, view in product(drawn, views)
@@ -159,7 +159,7 @@ def describe_lost_drawings(
 ) -> Iterator[str]:
     """Yield notes on drawings that the model cannot see in the views that it is sent; `state` is
     the state after these `stages`."""
-    for drawing, view in product(drawings(state, stages), sent):
+    for drawing, view in product(find_drawings(state, stages), sent):
         layout = find_layout(model, view.size)
         if drawing.shows(view) and layout and layout.patch and drawing.longer_side:
             scale = view.parts[0].affine.scale / drawing.drawn.parts[0].affine.scale
@@ -170,7 +170,7 @@ def describe_lost_drawings(
         yield from drawing.describe_fading(view)
 
 
-def drawings(state: State, stages: Mapping[str, Stage]) -> Iterator[Drawing]:
+def find_drawings(state: State, stages: Mapping[str, Stage]) -> Iterator[Drawing]:
     """Yield the views that a stage changed without changing their size."""
     views = State.start(state.sample).views
     for step in state.trace:

@@ -23,7 +23,7 @@ from looktwice.pipelines import transforms
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.geometry import Affine
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.models.image_tokens import image_rule
+from looktwice.pipelines.models.image_tokens import find_image_rule
 from looktwice.pipelines.models.processors.layouts import Filter, Size, whole_patches_size
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.ranges import Ranged
@@ -300,7 +300,7 @@ class TokenBudget(Ranged, WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with its views at these sizes."""
-        rule, options = image_rule(self.model), list[list[Option]]()
+        rule, options = find_image_rule(self.model), list[list[Option]]()
         sent = {view.picture.sha for message in state.messages for view in message.views}
         for view in state.views:
             last = SIZE_STEPS if view.picture.sha in sent else 1

@@ -24,7 +24,7 @@ from looktwice.pipelines.runtime.networks import Device, Dtype, WeightsError
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.where.places import InImages
-from looktwice.prompting.where.windows import window_sums
+from looktwice.prompting.where.windows import compute_window_sums
 from looktwice.prompting.wording.instructions import Text, Worded, get_text
 from looktwice.specialists.features.question_attention import locate_tokens
 from looktwice.specialists.results import Floats
@@ -34,7 +34,7 @@ TILE_SIDE = 1024  # pixels per side above which a picture is split into tiles
 GENERAL_INSTRUCTION = "Write a general description of the image."
 
 
-def sharpest_window(values: Floats, size: Size, base: int) -> Rect:
+def find_sharpest_window(values: Floats, size: Size, base: int) -> Rect:
     """Return ViCrop's box in a picture of this (width, height). For each window size from 1 to 2
     times `base` pixels the window with the largest sum over the map (rows, columns) is taken; the
     box is the one of them that stands out most.
@@ -52,7 +52,7 @@ def sharpest_window(values: Floats, size: Size, base: int) -> Rect:
                 return 0.0, 0.0, float(size[0]), float(size[1])
             continue
         wide, high = count.tolist()
-        sums = window_sums(values, high, wide)
+        sums = compute_window_sums(values, high, wide)
         x, y = divmod(int(sums.T.argmax()), len(sums))
         rim = np.pad(sums, 1, constant_values=np.nan)
         beside = np.nanmean(rim[[y, y + 2, y + 1, y + 1], [x + 1, x + 1, x, x + 2]])
@@ -67,7 +67,7 @@ def sharpest_window(values: Floats, size: Size, base: int) -> Rect:
     return left, top, right, bottom
 
 
-def tiles(size: Size) -> list[list[PixelRect]]:
+def cut_tiles(size: Size) -> list[list[PixelRect]]:
     """Return ViCrop's tiles of a large picture, row by row; the last ones extend beyond its
     edge."""
     rows = math.ceil(size[1] / TILE_SIDE)
@@ -169,10 +169,10 @@ class ViCrop(Worded, UsesLocalModel, InImages):
             values = np.block(
                 [
                     [self._map(self._tile(view, box), question) for box in row]
-                    for row in tiles(view.size)
+                    for row in cut_tiles(view.size)
                 ]
             )
-        return [Box("", *sharpest_window(values, view.size, self.base), number)]
+        return [Box("", *find_sharpest_window(values, view.size, self.base), number)]
 
     def _tile(self, view: View, box: PixelRect) -> View:
         right, bottom = max(0, box[2] - view.size[0]), max(0, box[3] - view.size[1])

@@ -71,7 +71,7 @@ def fill_in(text: Text, **parts: str) -> str:
     return re.sub(rf"{{({names})}}", lambda match: parts[match[1]], get_text(text))
 
 
-def listed(names: Sequence[str], last: str = "and") -> str:
+def join_names(names: Sequence[str], last: str = "and") -> str:
     """Join names into a list: "A, B and C"."""
     return f" {last} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
@@ -136,7 +136,7 @@ class MultipleChoice(WithoutModel):
         letters = [self.label_style.replace("A", letter) for letter in sample.letters]
         views, choices = show_choices(state)
         lines = [f"{letter} {text}" for letter, text in zip(letters, choices, strict=True)]
-        instruction = self.instruction.replace("{letters}", listed(letters, "or"))
+        instruction = self.instruction.replace("{letters}", join_names(letters, "or"))
         return add_lines(state.replace(views=views), *lines, instruction)
 
 
@@ -200,10 +200,10 @@ class Verbatim(WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with the benchmark's prompt instead of any other."""
-        return state.replace(prompt=benchmark_prompt(state))
+        return state.replace(prompt=get_benchmark_prompt(state))
 
 
-def benchmark_prompt(state: State) -> str:
+def get_benchmark_prompt(state: State) -> str:
     """Return the benchmark's own prompt. Raises ValueError for a sample that has none."""
     meta = state.sample.meta
     prompt = meta.get("prompt")

@@ -13,7 +13,12 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.prompting.wording.instructions import Text, get_text, read_texts, with_system
-from looktwice.prompting.wording.sandbox import MAX_CHARACTERS, bounded, environment, measure
+from looktwice.prompting.wording.sandbox import (
+    MAX_CHARACTERS,
+    get_environment,
+    limit_work,
+    measure_template,
+)
 
 RENDERING_ERRORS = (
     jinja2.TemplateError,
@@ -58,7 +63,7 @@ class Template(WithoutModel):
         """Return the state with the filled-in template."""
         words = ""
         try:
-            with bounded(self._size):
+            with limit_work(self._size):
                 for piece in self._template.generate(_collect_variables(state)):
                     words += piece
                     if len(words) > MAX_CHARACTERS:
@@ -74,12 +79,12 @@ class Template(WithoutModel):
 
     @cached_property
     def _template(self) -> jinja2.Template:
-        with bounded():  # constant expressions are evaluated here
-            return environment().from_string(get_text(self.text))
+        with limit_work():  # constant expressions are evaluated here
+            return get_environment().from_string(get_text(self.text))
 
     @cached_property
     def _size(self) -> int:
-        return measure(environment().parse(get_text(self.text)))
+        return measure_template(get_environment().parse(get_text(self.text)))
 
 
 def _collect_variables(state: State) -> Mapping[str, Any]:

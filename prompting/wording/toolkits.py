@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from looktwice.pipelines.model import CallOptions, Model
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.prompting.wording.instructions import benchmark_prompt, show_choices
+from looktwice.prompting.wording.instructions import get_benchmark_prompt, show_choices
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class OfficialPrompt(WithoutModel):
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with the official prompt instead of any other."""
         disclaimer = _get_disclaimer(state, self.disclaimer, self.disclaimed)
-        return state.replace(prompt=disclaimer + benchmark_prompt(state))
+        return state.replace(prompt=disclaimer + get_benchmark_prompt(state))
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class VlmevalkitPrompt(WithoutModel):
         """Return the state with the prompt in VLMEvalKit's form."""
         sample, prompt = state.sample, state.sample.meta.get("prompt")
         if not self.options:
-            return state.replace(prompt=f"Question: {benchmark_prompt(state).strip()}\n")
+            return state.replace(prompt=f"Question: {get_benchmark_prompt(state).strip()}\n")
         body, hint = sample.question, sample.meta.get("hint")
         if isinstance(prompt, str) and prompt:
             body = _CHOICES_PATTERN.split(prompt, maxsplit=1)[0].strip()
@@ -151,7 +151,7 @@ class LmmsEvalPrompt(WithoutModel):
         """Return the state with the note and the prompt."""
         letters = ", ".join(state.sample.letters)
         note = self.note.replace("{letters}", letters)
-        return state.replace(prompt=note + benchmark_prompt(state))
+        return state.replace(prompt=note + get_benchmark_prompt(state))
 
 
 def _get_disclaimer(state: State, disclaimer: str, subtasks: tuple[str, ...]) -> str:

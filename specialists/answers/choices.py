@@ -50,7 +50,7 @@ def map_letters_to_labels(sample: Sample) -> dict[str, str]:
     same name.
     """
     named = {}
-    for letter, text in choice_texts(sample).items():
+    for letter, text in list_choice_texts(sample).items():
         if len(labels := LABEL_PATTERN.findall(text)) == 1:
             named[letter] = labels[0]
     if len(named) > 1 and len(set(named.values())) == len(named):
@@ -85,7 +85,7 @@ def map_letters_to_images(sample: Sample) -> dict[str, Picture]:
     if len(pictures) == len(sample.choices) > 1:
         return dict(zip(sample.letters, pictures, strict=True))
     places, count = list[int](), len(sample.choices)
-    for text in choice_texts(sample).values():
+    for text in list_choice_texts(sample).values():
         if len(words := ORDINAL_PATTERN.findall(text)) == 1:
             places.append(ORDINALS.index(words[0].lower()))
     if len(set(places)) < count or len(places) != count:
@@ -106,7 +106,7 @@ def get_only_pixels(sample: Sample, what: str) -> Pixels:
 def find_choice(sample: Sample, pattern: str) -> str | None:
     """Return the letter of the only choice whose text matches a pattern (ignoring case); None if
     none or several do."""
-    texts = choice_texts(sample).items()
+    texts = list_choice_texts(sample).items()
     letters = [letter for letter, text in texts if re.search(pattern, text, re.IGNORECASE)]
     return letters[0] if len(letters) == 1 else None
 
@@ -120,7 +120,7 @@ def choose_true_or_false(sample: Sample, holds: bool) -> str:
     if not sample.choices:
         lettered = LETTERED_PATTERN.search(f"{sample.question}\n{sample.meta.get('prompt', '')}")
         return ("T" if holds else "F") if lettered else ("Yes" if holds else "No")
-    words, texts = TRUE_WORDS if holds else FALSE_WORDS, choice_texts(sample)
+    words, texts = TRUE_WORDS if holds else FALSE_WORDS, list_choice_texts(sample)
     for letter, text in texts.items():
         if text.strip(" .").lower() in words:
             return letter
@@ -129,7 +129,7 @@ def choose_true_or_false(sample: Sample, holds: bool) -> str:
     )
 
 
-def best_choice(scores: dict[str, float], what: str) -> Decision:
+def find_best_choice(scores: dict[str, float], what: str) -> Decision:
     """Return the highest-scoring letter and its lead over the next. Raises NoEvidence at a tie."""
     first, second = sorted(scores, key=lambda letter: -scores[letter])[:2]
     if scores[first] == scores[second]:
@@ -137,7 +137,7 @@ def best_choice(scores: dict[str, float], what: str) -> Decision:
     return first, scores[first] - scores[second]
 
 
-def nearest_choice(distances: dict[str, float], what: str, rounding: float = 0) -> Decision:
+def find_nearest_choice(distances: dict[str, float], what: str, rounding: float = 0) -> Decision:
     """Return the letter with the smallest distance, and the confidence: how much nearer it is than
     the next, 0..1. Raises NoEvidence if the two differ by at most `rounding`."""
     first, second = sorted(distances, key=lambda letter: distances[letter])[:2]
@@ -147,7 +147,7 @@ def nearest_choice(distances: dict[str, float], what: str, rounding: float = 0) 
     return first, float(1 - near / far)
 
 
-def choice_texts(sample: Sample) -> dict[str, str]:
+def list_choice_texts(sample: Sample) -> dict[str, str]:
     """Return the text choices by letter."""
     choices = sample.lettered.items()
     return {letter: choice for letter, choice in choices if isinstance(choice, str)}

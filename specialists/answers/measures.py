@@ -19,13 +19,13 @@ from looktwice.pipelines.transforms import resample
 from looktwice.specialists.answers.choices import (
     AnswerRule,
     Decision,
-    best_choice,
-    choice_texts,
+    find_best_choice,
     find_choice,
+    list_choice_texts,
     map_letters_to_marks,
 )
 from looktwice.specialists.protocols import DepthEstimator, ReflectanceEstimator
-from looktwice.specialists.results import Floats, patch_around
+from looktwice.specialists.results import Floats, cut_patch
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
@@ -53,7 +53,7 @@ class ColorAtMark(AnswerRule):
         (x, y), (width, height) = marks[0].center, sample.images[0].size
         if not (0 <= round(x) < width and 0 <= round(y) < height):
             raise NoEvidence(f"mark {marks[0].label} at ({x:g}, {y:g}) lies outside image 0")
-        patch = patch_around(sample.images[0].pixels, x, y, self.window)
+        patch = cut_patch(sample.images[0].pixels, x, y, self.window)
         seen = np.median(patch.reshape(-1, 3), axis=0).astype(np.uint8)
         distances = {}
         lab, distance = cast("Any", rgb2lab), cast("Any", deltaE_ciede2000)
@@ -67,7 +67,7 @@ class ColorAtMark(AnswerRule):
         if len(distances) < 2:
             raise NoEvidence(f"{len(distances)} choices name colours, at least 2 are needed")
         far = {letter: -away for letter, away in distances.items()}
-        letter, lead = best_choice(far, "the colours of")
+        letter, lead = find_best_choice(far, "the colours of")
         return letter, lead / (distances[letter] + lead)
 
 
@@ -99,7 +99,7 @@ def measure_points(
         values = values @ weights
     measured = {}
     for letter, point in points.items():
-        patch = patch_around(values, point.x, point.y, window)
+        patch = cut_patch(values, point.x, point.y, window)
         if not np.isfinite(patch).any():
             place = f"{point.label} at ({point.x:g}, {point.y:g})"
             raise NoEvidence(f"no {what} is known around point {place}")
@@ -192,7 +192,7 @@ class NearerPoint(AnswerRule):
         """Return the letter and the confidence. Raises NoEvidence, and ValueError for a map of
         another size."""
         points = map_letters_to_marks(sample, Point)
-        text = " ".join([sample.question, *choice_texts(sample).values()])
+        text = " ".join([sample.question, *list_choice_texts(sample).values()])
         asked = ASKED_DISTANCE_PATTERN.finditer(" ".join(text.split()))
         wanted = {bool(match["near"]) != bool(match["not"]) for match in asked}
         if len(wanted) != 1:
@@ -239,7 +239,7 @@ class SeamMatcher(AnswerRule):
     def decide(self, sample: Sample) -> Decision:
         costs = dict(zip(sample.letters, self.measure_costs(sample), strict=True))
         cheap = {letter: -cost for letter, cost in costs.items()}
-        letter, margin = best_choice(cheap, "the costs of")
+        letter, margin = find_best_choice(cheap, "the costs of")
         return letter, margin / sorted(costs.values())[1]
 
     def measure_costs(self, sample: Sample) -> list[float]:

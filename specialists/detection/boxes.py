@@ -23,7 +23,7 @@ from looktwice.specialists.networks.checkpoints import refuse_file
 from looktwice.specialists.networks.image_size import normalize, resize, to_array, to_batch
 from looktwice.specialists.networks.network import HubModel, HubNetwork, Inputs, refuse_nan
 from looktwice.specialists.protocols import Segmenter
-from looktwice.specialists.results import Boxes, descending
+from looktwice.specialists.results import Boxes, sort_descending
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
@@ -42,7 +42,7 @@ def select_boxes(xyxy: Any, scores: Any, labels: Sequence[str], image: Pixels, m
     score first."""
     height, width = image.shape[:2]
     edges = np.clip(xyxy, 0, [width, height, width, height])
-    order = descending(scores)
+    order = sort_descending(scores)
     kept = order[(edges[:, 2:] > edges[:, :2]).all(1)[order]][:most]
     return Boxes(edges[kept], scores[kept], np.array(labels, str)[kept])
 

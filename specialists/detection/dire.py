@@ -13,7 +13,7 @@ from PIL import Image
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch
-from looktwice.specialists.networks.checkpoints import Tensors, count
+from looktwice.specialists.networks.checkpoints import Tensors, count_distinct
 from looktwice.specialists.networks.image_size import normalize, to_batch
 from looktwice.specialists.networks.network import Inputs, TensorNetwork, batch_norm
 
@@ -91,7 +91,7 @@ def crop_center(pixels: Pixels) -> NDArray[np.float32]:
 
 def _count_blocks(tensors: Tensors) -> tuple[int, ...]:
     """Return the number of blocks in each of the four layers."""
-    return tuple(count(tensors, rf"layer{layer}\.(\d+)\.") for layer in range(1, 5))
+    return tuple(count_distinct(tensors, rf"layer{layer}\.(\d+)\.") for layer in range(1, 5))
 
 
 def run_resnet(tensors: Tensors, images: Any) -> Any:

@@ -15,11 +15,16 @@ from PIL import Image
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.ranges import check_ranges
-from looktwice.pipelines.runtime.networks import WeightsError, first_line, open_shared, weights_file
+from looktwice.pipelines.runtime.networks import (
+    WeightsError,
+    find_weights_file,
+    get_first_line,
+    open_shared,
+)
 from looktwice.specialists.networks.checkpoints import describe_file
 from looktwice.specialists.networks.image_size import require_pixels, shrink
 from looktwice.specialists.networks.packages import PackageFile, open_onnx
-from looktwice.specialists.results import Faces, descending
+from looktwice.specialists.results import Faces, sort_descending
 from looktwice.specialists.rules import Checked, NoEvidence
 
 # (n, 9): left, top, right, bottom, score, and the shifts of the edges as shares of the sides
@@ -150,7 +155,7 @@ def _shift_edges(rows: Rows) -> Rows:
 def _suppress(rows: Rows, most: float, inside: bool = False) -> Rows:
     """Keep the highest-scoring windows, sorted, such that no two share more than `most` of their
     union, or with `inside` of the smaller one."""
-    rows, kept = rows[descending(rows[:, 4])], list[Rows]()
+    rows, kept = rows[sort_descending(rows[:, 4])], list[Rows]()
     while len(rows):
         row, rows = rows[0], rows[1:]
         kept.append(row)
@@ -194,7 +199,7 @@ class YuNet(Checked):
         small = shrink(pixels, self.longest)
         network = open_shared(("yunet", str(self.model)), lambda: _Detector(self.model))
         rows = network.find(small, self)
-        rows = rows[descending(rows[:, 14])]
+        rows = rows[sort_descending(rows[:, 14])]
         edges = np.column_stack((rows[:, :2], rows[:, :2] + rows[:, 2:4]))
         return _scale_faces(edges, rows[:, 14], small, pixels)
 
@@ -203,13 +208,13 @@ class _Detector:
     """OpenCV's detector. It stores the size of its image, so one thread uses it at a time."""
 
     def __init__(self, model: Path) -> None:
-        file, self.lock = weights_file(model), threading.Lock()
+        file, self.lock = find_weights_file(model), threading.Lock()
         try:
             self.network = cv2.FaceDetectorYN.create(str(file), "", (320, 320))
         except cv2.error as exc:
             raise WeightsError(
                 f"{file} is not a YuNet that OpenCV can read"
-                f" ({describe_file(file) or first_line(exc)}); set model: to"
+                f" ({describe_file(file) or get_first_line(exc)}); set model: to"
                 " face_detection_yunet_2023mar.onnx from OpenCV's model zoo"
             ) from exc
 

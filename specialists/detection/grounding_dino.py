@@ -20,18 +20,18 @@ from looktwice.pipelines.runtime.networks import (
     OPENING_LOCK,
     Place,
     WeightsError,
-    first_line,
+    get_first_line,
     import_torch,
     import_transformers,
 )
 from looktwice.specialists.detection.boxes import Item, WordDetector, Words, select_boxes
 from looktwice.specialists.networks.checkpoints import (
     Tensors,
-    count,
+    count_distinct,
     load_weights,
     open_converted,
     open_tensors,
-    rename,
+    rename_tensors,
     split_rows,
 )
 from looktwice.specialists.networks.image_size import to_array
@@ -131,7 +131,7 @@ class GroundingDINO(WordDetector):
             for n, detection in enumerate(detections):
                 kept = outputs.logits[n][outputs.logits[n].sigmoid().amax(-1) > self.threshold]
                 tokenizer, ids = network.processor.tokenizer, inputs["input_ids"][n].tolist()
-                detection["text_labels"] = find_likeliest_words(kept, ids, words[n], tokenizer)
+                detection["text_labels"] = find_most_likely_words(kept, ids, words[n], tokenizer)
         return list(map(self._boxes, detections, images, words))
 
     def _boxes(self, detection: Any, image: Pixels, asked: Sequence[str]) -> Boxes:
@@ -186,7 +186,7 @@ def group_words(network: Any, words: Words) -> list[Words]:
     return groups
 
 
-def find_likeliest_words(
+def find_most_likely_words(
     logits: Any, tokens: Sequence[int], words: Sequence[str], tokenizer: Any
 ) -> list[str]:
     """Return, for each box, the phrase that contains its most likely token.
@@ -246,7 +246,7 @@ def open_grounding_dino(path: str, tokenizer: str) -> HubModel:
     network = open_converted(
         "GroundingDinoForObjectDetection",
         config,
-        rename(named, "grounding_dino"),
+        rename_tensors(named, "grounding_dino"),
         path,
         "layernorm",
     )
@@ -271,9 +271,9 @@ def _read_config(transformers: Any, tensors: Tensors) -> Any:
         return int(tensors[name].shape[0])
 
     depths, heads = list[int](), list[int]()
-    for stage in range(count(tensors, r"backbone\.0\.layers\.(\d+)\.")):
+    for stage in range(count_distinct(tensors, r"backbone\.0\.layers\.(\d+)\.")):
         name = f"backbone.0.layers.{stage}.blocks"
-        depths.append(count(tensors, rf"{name}\.(\d+)\."))
+        depths.append(count_distinct(tensors, rf"{name}\.(\d+)\."))
         places, number = tensors[f"{name}.0.attn.relative_position_bias_table"].shape
         heads.append(number)
     swin = transformers.SwinConfig(
@@ -287,7 +287,7 @@ def _read_config(transformers: Any, tensors: Tensors) -> Any:
     bert = transformers.BertConfig(
         vocab_size=vocabulary,
         hidden_size=hidden,
-        num_hidden_layers=count(tensors, r"bert\.encoder\.layer\.(\d+)\."),
+        num_hidden_layers=count_distinct(tensors, r"bert\.encoder\.layer\.(\d+)\."),
         num_attention_heads=hidden // TEXT_HEAD,
         intermediate_size=rows("bert.encoder.layer.0.intermediate.dense.weight"),
         max_position_embeddings=rows("bert.embeddings.position_embeddings.weight"),
@@ -300,8 +300,8 @@ def _read_config(transformers: Any, tensors: Tensors) -> Any:
         d_model=width,
         num_queries=rows("transformer.tgt_embed.weight"),
         num_feature_levels=levels,
-        encoder_layers=count(tensors, r"transformer\.encoder\.layers\.(\d+)\."),
-        decoder_layers=count(tensors, r"transformer\.decoder\.layers\.(\d+)\."),
+        encoder_layers=count_distinct(tensors, r"transformer\.encoder\.layers\.(\d+)\."),
+        decoder_layers=count_distinct(tensors, r"transformer\.decoder\.layers\.(\d+)\."),
         encoder_n_points=looked // (HEAD_COUNT * levels),
         encoder_ffn_dim=rows("transformer.encoder.layers.0.linear1.weight"),
         decoder_ffn_dim=rows("transformer.decoder.layers.0.linear1.weight"),
@@ -373,7 +373,7 @@ def open_grounding_dino_package(model: str, tokenizer: str, place: Place) -> Gro
     except (OSError, ValueError, TypeError, AttributeError) as exc:
         raise WeightsError(
             f"the package groundingdino could not be opened with {settings.text_encoder_type}"
-            f" ({first_line(exc)}); set tokenizer: to a folder with {TEXT_ENCODER} and its"
+            f" ({get_first_line(exc)}); set tokenizer: to a folder with {TEXT_ENCODER} and its"
             " weights, or"
             f" type: {INSTALL_COMMANDS['groundingdino']}"
         ) from exc

@@ -233,7 +233,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
                 merge = config.spatial_merge_size
                 window = getattr(config, "window_size", 0) // (merge * config.patch_size)
                 for _, rows, columns in given["image_grid_thw"].tolist():
-                    orders.append(window_order(rows, columns, merge, window))
+                    orders.append(compute_window_order(rows, columns, merge, window))
         values = to_array(received.parts(self.model, self.layer))
         rows = list(values) if len(values) == len(items) else np.split(values[0], len(items), -1)
         maps = []
@@ -244,7 +244,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
         return maps
 
 
-def window_order(rows: int, columns: int, merge: int, window: int) -> Places:
+def compute_window_order(rows: int, columns: int, merge: int, window: int) -> Places:
     """Return (rows, columns) the row-major number of each patch, in the order in which Qwen2-VL and
     Qwen2.5-VL process patches.
 

@@ -14,10 +14,10 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch, import_transformers
 from looktwice.specialists.networks.checkpoints import (
     Tensors,
-    count,
+    count_distinct,
     open_converted,
     open_tensors,
-    rename,
+    rename_tensors,
     split_rows,
 )
 from looktwice.specialists.networks.image_size import (
@@ -176,7 +176,7 @@ POSITION_OFFSET = 0.1
 
 def rename_dinov2(tensors: Tensors) -> Tensors:
     """Rename original tensors as in transformers."""
-    return rename(split_rows(tensors, ".qkv.", ".query.", ".key.", ".value."), "dinov2")
+    return rename_tensors(split_rows(tensors, ".qkv.", ".query.", ".key.", ".value."), "dinov2")
 
 
 def read_dinov2_settings(tensors: Tensors) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def read_dinov2_settings(tensors: Tensors) -> dict[str, Any]:
     gated = "blocks.0.mlp.w12.weight" in tensors
     settings = {
         "hidden_size": hidden,
-        "num_hidden_layers": count(tensors, r"blocks\.(\d+)\."),
+        "num_hidden_layers": count_distinct(tensors, r"blocks\.(\d+)\."),
         "num_attention_heads": hidden // HEAD_CHANNELS,
         "mlp_ratio": 4 if gated else tensors["blocks.0.mlp.fc1.weight"].shape[0] // hidden,
         "use_swiglu_ffn": gated,

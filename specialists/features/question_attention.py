@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from looktwice.pipelines.model import Message, Model, canonical
+from looktwice.pipelines.model import Message, Model, write_canonical
 from looktwice.pipelines.models.chat_template import Chat
 from looktwice.pipelines.models.local_vlm import LocalVLM
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch
@@ -123,7 +123,7 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
     def prepare(self, given: Inputs) -> Inputs:
         """Return the conversation as plain text, and its pictures. Raises PictureError."""
         chat = self._build_model().chat(given[0])
-        return canonical(list(chat.turns)), *chat.images
+        return write_canonical(list(chat.turns)), *chat.images
 
     def open_network(self, place: Place) -> Any:
         """Open the network and processor in the same way as the model does. Raises WeightsError."""

@@ -20,9 +20,9 @@ from looktwice.pipelines.runtime.hub import check_tensors, explain_unreachable_h
 from looktwice.pipelines.runtime.networks import (
     Place,
     WeightsError,
+    hash_weights,
     import_torch,
     import_transformers,
-    weights_hash,
 )
 from looktwice.specialists.features.backbones import (
     read_dinov2_settings,
@@ -34,11 +34,15 @@ from looktwice.specialists.networks.checkpoints import (
     open_converted,
     open_tensors,
     refuse_file,
-    rename,
+    rename_tensors,
 )
 from looktwice.specialists.networks.image_size import MEAN, STD, require_pixels, to_array, to_batch
 from looktwice.specialists.networks.network import HubModel, HubNetwork, Network
-from looktwice.specialists.networks.packages import fetch, fix_random_draws, import_package
+from looktwice.specialists.networks.packages import (
+    download_network,
+    fix_random_draws,
+    import_package,
+)
 from looktwice.specialists.results import DepthMap
 
 MIN_INPUT_SIDE = 518  # pixels; the authors' `input_size`, the minimum of both sides of an image
@@ -216,7 +220,7 @@ def open_depth_anything(path: str) -> HubModel:
         **metric,
     )
     named = {f"backbone.{name}": tensor for name, tensor in rename_dinov2(encoder).items()}
-    named |= rename(head, "depth_anything")
+    named |= rename_tensors(head, "depth_anything")
     network = open_converted("DepthAnythingForDepthEstimation", config, named, path)
     use_authors_positions(network.backbone.embeddings)
     processor = transformers.DPTImageProcessorPil(
@@ -330,7 +334,7 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
 
     def weights_id(self) -> str:
         """Return the hash of the files."""
-        return weights_hash(self._folder())
+        return hash_weights(self._folder())
 
     def _folder(self) -> Path:
         """Return the folder of the files, after downloading them if `model` is not a folder. Raises
@@ -351,4 +355,4 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
                 )
             )
 
-        return fetch(f"{self.model} (model:)", fetched)
+        return download_network(f"{self.model} (model:)", fetched)

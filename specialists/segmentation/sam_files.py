@@ -22,14 +22,14 @@ from looktwice.pipelines.runtime.networks import (
 )
 from looktwice.specialists.networks.checkpoints import (
     Tensors,
-    count,
+    count_distinct,
     load_weights,
     open_converted,
     open_tensors,
-    rename,
+    rename_tensors,
 )
 from looktwice.specialists.networks.packages import import_package
-from looktwice.specialists.results import Floats, Masks, descending
+from looktwice.specialists.results import Floats, Masks, sort_descending
 from looktwice.specialists.rules import Checked
 
 HEAD_COUNT = 8  # heads of the mask decoder: not visible in shapes, and the same in every release
@@ -56,7 +56,7 @@ def open_sam_file(path: str) -> tuple[Any, bool]:
         settings["mask_decoder_config"]["vit_dim"] = settings["vision_config"]["hidden_size"]
     config = getattr(transformers, f"{kind}Config")(**settings)
     named = {name: tensor for name, tensor in tensors.items() if not name.startswith("pixel_")}
-    named = rename(rename_perceptrons(named), "sam", "mask_decoder")
+    named = rename_tensors(rename_perceptrons(named), "sam", "mask_decoder")
     named["shared_image_embedding.positional_embedding"] = named[SHARED_EMBEDDING]
     network = open_converted(f"{kind}Model", config, named, path)
     if kind == "SamHQ":
@@ -89,7 +89,7 @@ def rename_perceptrons(tensors: Tensors) -> Tensors:
     for name, tensor in tensors.items():
         if match := PERCEPTRON_PATTERN.match(name):
             head, place, rest = match[1], int(match[2]), match[3]
-            last = count(tensors, rf"{re.escape(head)}\.layers\.(\d+)\.") - 1
+            last = count_distinct(tensors, rf"{re.escape(head)}\.layers\.(\d+)\.") - 1
             layer = {0: "proj_in", last: "proj_out"}.get(place, f"layers.{place - 1}")
             name = f"{head}.{layer}.{rest}"
         named[name] = tensor
@@ -101,7 +101,7 @@ def _settings(tensors: Tensors) -> dict[str, Any]:
     size = tensors["image_encoder.pos_embed"].shape[1]
     patch = tensors["image_encoder.patch_embed.proj.weight"].shape[2]
     width, hidden = tensors["image_encoder.neck.0.weight"].shape[:2]
-    blocks = count(tensors, r"image_encoder\.blocks\.(\d+)\.")
+    blocks = count_distinct(tensors, r"image_encoder\.blocks\.(\d+)\.")
     everywhere, window = list[int](), 2 * 14 - 1
     for n in range(blocks):
         reach, channels = tensors[f"image_encoder.blocks.{n}.attn.rel_pos_h"].shape
@@ -143,11 +143,13 @@ def decoder_settings(tensors: Tensors, width: int, decoder: str, mlp: str) -> di
     return {
         "hidden_size": width,
         "mlp_dim": tensors[f"{first}mlp.{mlp}.weight"].shape[0],
-        "num_hidden_layers": count(tensors, rf"{decoder}\.transformer\.layers\.(\d+)\."),
+        "num_hidden_layers": count_distinct(tensors, rf"{decoder}\.transformer\.layers\.(\d+)\."),
         "num_attention_heads": HEAD_COUNT,
         "attention_downsample_rate": width // within,
         "num_multimask_outputs": tensors[f"{decoder}.mask_tokens.weight"].shape[0] - 1,
-        "iou_head_depth": count(tensors, rf"{decoder}\.iou_prediction_head\.layers\.(\d+)\."),
+        "iou_head_depth": count_distinct(
+            tensors, rf"{decoder}\.iou_prediction_head\.layers\.(\d+)\."
+        ),
         "iou_head_hidden_dim": tensors[f"{decoder}.iou_prediction_head.layers.0.weight"].shape[0],
     }
 
@@ -175,12 +177,12 @@ def _open_sam2(path: str, tensors: Tensors) -> Any:
     WeightsError."""
     kept = {name: tensor for name, tensor in tensors.items() if IMAGE_TENSORS_PATTERN.match(name)}
     points = [kept.pop(name) for name in sorted(kept) if name.startswith(POINT_PREFIX)]
-    named = rename(rename_perceptrons(kept), "sam2", "mask_decoder")
+    named = rename_tensors(rename_perceptrons(kept), "sam2", "mask_decoder")
     named["prompt_encoder.point_embed.weight"] = import_torch().cat(points)
     named["shared_image_embedding.positional_embedding"] = named[SHARED_EMBEDDING]
     width = tensors["no_mem_embed"].shape[-1]
     stages = Counter[int]()
-    for n in range(count(tensors, r"image_encoder\.trunk\.blocks\.(\d+)\.")):
+    for n in range(count_distinct(tensors, r"image_encoder\.trunk\.blocks\.(\d+)\.")):
         stages[len(tensors[f"image_encoder.trunk.blocks.{n}.mlp.layers.1.bias"])] += 1
     widths, depth = sorted(stages), tuple(stages[stage] for stage in sorted(stages))
     if depth not in RELEASES:
@@ -317,7 +319,7 @@ def sort_by_area(masks: list[NDArray[np.bool_]], scores: list[float], pixels: Pi
     rows = Masks(
         np.reshape(masks, (-1, *pixels.shape[:2])), np.array(scores), np.full(len(masks), "")
     )
-    return rows[descending(rows.masks.sum((1, 2)))]
+    return rows[sort_descending(rows.masks.sum((1, 2)))]
 
 
 def open_sam_package(model: str, place: Place) -> SamPackage:

@@ -31,7 +31,7 @@ from looktwice.pipelines.model import (
     Tool,
     ToolCall,
     Usage,
-    request_key,
+    make_request_key,
 )
 from looktwice.pipelines.models.cache import MAX_INLINE_BYTES, Cached, Store, refuse_network
 from looktwice.pipelines.models.stops import CacheError
@@ -46,8 +46,8 @@ def test_the_key_of_a_request_covers_only_what_is_sent() -> None:
     written = '{"draw":2,"messages":[{"parts":["hello"],"role":"user"}],"model":"m","options":'
     asked = CallOptions(0.5, stop=("x",), tools=(Tool("zoom", ""),))
     key = hashlib.sha256(f"{written}{options}}}".encode()).hexdigest()
-    assert request_key("m", HELLO, 2, asked) == key
-    assert request_key("m", HELLO, 2, replace(asked, top_k=5)) != key
+    assert make_request_key("m", HELLO, 2, asked) == key
+    assert make_request_key("m", HELLO, 2, replace(asked, top_k=5)) != key
 
 
 def slow(failing: int = 0) -> Scripted:

@@ -228,7 +228,7 @@ TOTALS = (
 )
 
 
-def standard_answer(answer: str, form: Form) -> str | None:
+def standardize_answer(answer: str, form: Form) -> str | None:
     """Convert an answer to the form in which answers are compared; None if it does not have that
     form.
 
@@ -275,8 +275,8 @@ class SweepScorer(AlongControls):
     def compare(self, answer: str, row: SampleRow) -> Score | None:
         """Compare the standard forms exactly; an answer without that form is unreadable."""
         given, wanted = (
-            standard_answer(answer, self.form),
-            standard_answer(row.answer or "", self.form),
+            standardize_answer(answer, self.form),
+            standardize_answer(row.answer or "", self.form),
         )
         if given is None:
             return Score(Verdict.UNREADABLE)

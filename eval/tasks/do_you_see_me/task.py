@@ -19,7 +19,7 @@ from looktwice.eval.tasks.do_you_see_me.subtasks import (
     Subtask,
     SweepScorer,
     read_controls,
-    standard_answer,
+    standardize_answer,
 )
 from looktwice.eval.tasks.files import Files, open_files, open_picture
 from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion
@@ -165,7 +165,7 @@ class DoYouSeeMe(TableTask):
     def _questions(self, number: int, cells: Mapping[str, str]) -> Questions:
         texts = {name: cell.strip() for name, cell in cells.items()}
         filename, subtask = texts["filename"], self.subtask
-        answer = standard_answer(texts["answer"], subtask.form)
+        answer = standardize_answer(texts["answer"], subtask.form)
         if not filename or "/" in filename or "\\" in filename:
             raise ValueError(f"filename must be a file in this folder, found {filename!r}")
         if answer is None:

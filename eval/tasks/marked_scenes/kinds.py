@@ -23,9 +23,9 @@ from looktwice.eval.tasks.marked_scenes.scene import (
     Style,
     Thing,
     Things,
+    draw_random_thing,
     make_no_room_error,
-    place,
-    random_thing,
+    place_thing,
 )
 from looktwice.eval.tasks.swept import MAX_TRIES, Control, Controls, IntegerControl, SceneParameters
 
@@ -163,7 +163,7 @@ class MarkedSceneParameters(SceneParameters):
         """
         peers: dict[str, Thing] = {}
         while len(peers) < min(CANDIDATE_COUNT, self.levels["things"]):
-            thing = random_thing(self.rng, float(self.levels["size"]), lettered)
+            thing = draw_random_thing(self.rng, float(self.levels["size"]), lettered)
             peers.setdefault(word(thing), thing)
         return list(peers.values())
 
@@ -175,7 +175,7 @@ class MarkedSceneParameters(SceneParameters):
         while len(rest) < count:
             factor = MIN_SIZE_RATIO * (MAX_SIZE_RATIO / MIN_SIZE_RATIO) ** float(self.rng.random())
             size = self.levels["size"] * (factor if grows else 1 / factor)
-            thing = random_thing(self.rng, size, self.rng.random() < TILE_SHARE)
+            thing = draw_random_thing(self.rng, size, self.rng.random() < TILE_SHARE)
             if not wrong(thing):
                 rest.append(thing)
                 grows = not grows
@@ -220,7 +220,7 @@ def _place_all(
             placed: dict[int, Thing] = {}
             for number in order:
                 others, fit = [*placed.values()], partial(fits, number)
-                placed[number] = place(params.rng, things[number], others, params.style, fit)
+                placed[number] = place_thing(params.rng, things[number], others, params.style, fit)
             return [placed[number] for number in range(len(things))]
     raise make_no_room_error(params.style, len(things))
 
@@ -293,7 +293,9 @@ def make_larger(params: MarkedSceneParameters) -> AskedScene:
     ratio = float(params.levels["ratio"])
     small = float(params.rng.uniform(20, 64 / ratio))
     sizes = [small, small, small * ratio, small * ratio, params.size()]
-    things = [random_thing(params.rng, size, params.rng.random() < TILE_SHARE) for size in sizes]
+    things = [
+        draw_random_thing(params.rng, size, params.rng.random() < TILE_SHARE) for size in sizes
+    ]
     placed = _place_all(params, things)
     return _make_comparison(params, placed, placed[2:4], placed[:2], ask_larger)
 
@@ -306,7 +308,7 @@ def make_higher(params: MarkedSceneParameters) -> AskedScene:
     """
     drop, side, rng = float(params.levels["drop"]), params.style.side, params.rng
     for _ in range(MAX_TRIES):
-        things = [random_thing(rng, float(rng.uniform(24, 44))) for _ in range(4)]
+        things = [draw_random_thing(rng, float(rng.uniform(24, 44))) for _ in range(4)]
         rim = max(thing.size for thing in things) * 0.6 + MIN_BORDER_DISTANCE
         upper = float(rng.uniform(rim, side - rim - drop))
         placed = []
@@ -341,13 +343,15 @@ def make_count(params: MarkedSceneParameters) -> AskedScene:
     things = []
     for (color, shape), number in zip(groups, sizes, strict=True):
         for _ in range(number):
-            thing = random_thing(params.rng, min(40.0, max(22.0, params.size())))
+            thing = draw_random_thing(params.rng, min(40.0, max(22.0, params.size())))
             things.append(replace(thing, color=color or thing.color, shape=shape or thing.shape))
     placed: list[Thing] = []
     for number, thing in enumerate(params.shuffled(things)):
         over = placed[-1] if overlap and number % 2 else None
         others = placed[:-1] if over else placed
-        placed.append(place(params.rng, thing, others, params.style, over=over, overlap=overlap))
+        placed.append(
+            place_thing(params.rng, thing, others, params.style, over=over, overlap=overlap)
+        )
     placed.sort(key=lambda thing: -thing.size)
     question = ask_count(placed, *(groups[count - 1] if count else absent))
     return AskedScene(tuple(placed), (), question, most + 1)
@@ -362,7 +366,7 @@ def make_present(params: MarkedSceneParameters) -> AskedScene:
     peers = []
     # indices of color and shape; the choices combine 0 and 1
     for c, s in [(0, 0), (1, 2), (2, 1)][:total]:
-        peers.append(replace(random_thing(params.rng, size), color=colors[c], shape=shapes[s]))
+        peers.append(replace(draw_random_thing(params.rng, size), color=colors[c], shape=shapes[s]))
     rest = params.rest(
         total - len(peers), lambda thing: thing.color in tints or thing.shape in forms
     )

@@ -25,7 +25,7 @@ from looktwice.eval.tasks.outlines import (
     star,
     translate,
 )
-from looktwice.eval.tasks.photographs import cut_window, photograph, random_corner
+from looktwice.eval.tasks.photographs import cut_window, draw_corner, load_photograph
 from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.colors import RGB
 from looktwice.prompting.drawing.text import render_text
@@ -118,7 +118,7 @@ class Thing:
             FRACTION_BITS,
         )
         if self.symbol:
-            ink = _symbol(self.symbol, round(0.56 * self.size))
+            ink = _render_symbol(self.symbol, round(0.56 * self.size))
             height, width = ink.shape[:2]
             left, top = round(self.x - width / 2), round(self.y - height / 2)
             there = pixels[top : top + height, left : left + width]
@@ -140,7 +140,7 @@ Things = Sequence[Thing]
 
 
 @lru_cache(maxsize=2048)
-def _symbol(symbol: str, height: int) -> NDArray[np.float32]:
+def _render_symbol(symbol: str, height: int) -> NDArray[np.float32]:
     """Return the coverage of each pixel by a capital of this height, HxWx1 in 0..1."""
     ink = render_text(symbol, max(6.0, height / 0.7))
     return np.asarray(ink[..., None] / np.float32(255), np.float32)
@@ -175,17 +175,17 @@ def draw_ground(rng: Generator, style: Style) -> Pixels:
     if style.ground == "plain" or (style.ground == "both" and rng.random() < 0.5):
         tint = rng.uniform(90, 215) + rng.uniform(-18, 18, 3)
         return np.broadcast_to(np.clip(tint, 0, 255).astype(np.uint8), (*shape, 3)).copy()
-    pixels = photograph(str(rng.choice(list(style.photos))))
+    pixels = load_photograph(str(rng.choice(list(style.photos))))
     side = min(*pixels.shape[:2], int(style.side * rng.uniform(0.9, 1.6)))
     part = cut_window(
-        pixels, random_corner(rng, (pixels.shape[1], pixels.shape[0]), (side, side)), (side, side)
+        pixels, draw_corner(rng, (pixels.shape[1], pixels.shape[0]), (side, side)), (side, side)
     )
     sized = np.asarray(cv2.resize(part, shape, interpolation=cv2.INTER_AREA), np.float32)
     faded = 128 + (sized - sized.mean() * 0.5 - 64) * rng.uniform(0.35, 0.7)
     return np.asarray(np.clip(np.rint(faded), 0, 255), np.uint8)
 
 
-def random_thing(rng: Generator, size: float, lettered: bool = False) -> Thing:
+def draw_random_thing(rng: Generator, size: float, lettered: bool = False) -> Thing:
     """Return a thing of a random colour that is not placed yet."""
     color, tilt = str(rng.choice(list(COLORS))), float(rng.uniform(-12, 12))
     if lettered:
@@ -193,7 +193,7 @@ def random_thing(rng: Generator, size: float, lettered: bool = False) -> Thing:
     return Thing(str(rng.choice(SHAPES)), color, 0, 0, size, tilt)
 
 
-def place(
+def place_thing(
     rng: Generator,
     thing: Thing,
     others: Things,

@@ -16,7 +16,7 @@ from looktwice.eval.scoring.verdict import Samples, Score, Verdict
 from looktwice.eval.tasks.base import Facts, Subset, TaskError, suggest_among
 from looktwice.eval.tasks.marked_scenes.kinds import KINDS, MarkedSceneParameters
 from looktwice.eval.tasks.marked_scenes.scene import Ground, Style, draw_things
-from looktwice.eval.tasks.photographs import PHOTOGRAPHS, seeded_rng
+from looktwice.eval.tasks.photographs import PHOTOGRAPHS, make_rng
 from looktwice.eval.tasks.swept import Controls, QuestionSort, SweptTask
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.picture import Picture
@@ -133,7 +133,7 @@ class MarkedScenes(KindTask):
     def _item(self, number: int) -> Item:
         plan, style = self._plan(number), Style(ground=self.ground, photos=TEST_PHOTOS)
         words = ("marked scenes", self.kind, self.ground, self.seed, number)
-        rng = seeded_rng(*words, *(f"{name}={level}" for name, level in plan.items()))
+        rng = make_rng(*words, *(f"{name}={level}" for name, level in plan.items()))
 
         asked = KINDS[self.kind].make(
             MarkedSceneParameters(rng, plan, partial(self._deal, number), style=style)

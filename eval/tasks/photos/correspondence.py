@@ -17,9 +17,9 @@ from looktwice.eval.tasks.photographs import (
     Light,
     QuestionImages,
     cut_window,
+    draw_corner,
+    load_photograph,
     load_stereo_pair,
-    photograph,
-    random_corner,
 )
 from looktwice.pipelines.geometry import Size
 from looktwice.pipelines.marks import Marks, Point
@@ -170,11 +170,11 @@ def draw_correspondence(
     one is exact up to rounding to 0.01 px. Candidates are at least 32 px apart in both images, and
     `rank` of the three others are nearer to REF's position than the true point. Raises TaskError.
     """
-    photo = photograph(scene)
+    photo = load_photograph(scene)
     tall, wide = photo.shape[:2]
     frame = (min(MAX_WINDOW_SIZE[0], wide), min(MAX_WINDOW_SIZE[1], tall))
     for _ in range(100):
-        base = cut_window(photo, random_corner(rng, (wide, tall), frame), frame)
+        base = cut_window(photo, draw_corner(rng, (wide, tall), frame), frame)
         first, second, size = draw_windows(rng, frame)
         view = Viewpoint.draw(rng, frame, second, size, turn)
         points = find_corners(base)
@@ -258,7 +258,7 @@ def draw_depth(
     left_view, right_view, disparity = load_stereo_pair()
     wide, high = DEPTH_WINDOW
     for _ in range(100):
-        left, top = random_corner(rng, (left_view.shape[1], left_view.shape[0]), DEPTH_WINDOW)
+        left, top = draw_corner(rng, (left_view.shape[1], left_view.shape[0]), DEPTH_WINDOW)
         part = (slice(top, top + high), slice(left, left + wide))
         rows, columns = np.nonzero(find_known_surface()[part])
         value = disparity[part][rows, columns]

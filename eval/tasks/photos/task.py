@@ -20,9 +20,9 @@ from looktwice.eval.tasks.photographs import (
     QuestionImages,
     cut_window,
     deal_evenly,
-    photograph,
-    random_corner,
-    seeded_rng,
+    draw_corner,
+    load_photograph,
+    make_rng,
 )
 from looktwice.eval.tasks.photos.correspondence import draw_correspondence, draw_depth, draw_stereo
 from looktwice.pipelines.picture import Picture, Pixels
@@ -168,7 +168,7 @@ class Photos(MadeTask):
         return Item(sample, answer)
 
     def _draw(self, number: int, plan: Mapping[str, Any], answer: str) -> QuestionImages:
-        rng = seeded_rng("draw", self.kind, plan["source"], self.seed, number)
+        rng = make_rng("draw", self.kind, plan["source"], self.seed, number)
         rank = deal_evenly(number, range(4), "rank", self.kind, self.seed)
         if self.kind == "jigsaw":
             return draw_jigsaw(rng, plan["photo"], answer, plan["strength"])
@@ -205,7 +205,7 @@ def draw_jigsaw(rng: Generator, scene: str, letter: str, strength: float) -> Que
     of both pieces, but not of the first image; at 0, as in BLINK, the pieces continue it exactly.
     Raises TaskError.
     """
-    return cut_jigsaw(rng, photograph(scene), f"the photograph {scene!r}", letter, strength)
+    return cut_jigsaw(rng, load_photograph(scene), f"the photograph {scene!r}", letter, strength)
 
 
 def cut_jigsaw(
@@ -250,7 +250,7 @@ def _cut_grid(rng: Generator, photo: Pixels, whole: bool) -> tuple[Pixels, list[
         height = int(rng.integers(*PIECE_HEIGHTS, endpoint=True))
         width = round(min(wide, tall * PIECE_WIDTH // height) * rng.uniform(*CROP_WIDTH_SHARES))
         size = (width, width * height // PIECE_WIDTH)
-        left, top = random_corner(rng, (wide, tall), size)
+        left, top = draw_corner(rng, (wide, tall), size)
     crop = cut_window(photo, (left, top), size)
     kind = cv2.INTER_AREA if size[0] > 3 * PIECE_WIDTH else cv2.INTER_CUBIC
     sized = np.asarray(

@@ -124,7 +124,7 @@ class CountScorer(SubtaskScorer):
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
         """Compare numbers exactly; an answer that is not a number is unreadable."""
-        count = _number(answer)
+        count = _parse_number(answer)
         if count is None:
             return Score(Verdict.UNREADABLE)
         return Score.of(count == int(row.answer or 0))
@@ -137,7 +137,7 @@ class CountScorer(SubtaskScorer):
             truth, images = int(row.answer or 0), int(row.meta["image_len"])
             inside, draws = list[float](), list[float]()
             for scored in scores.asked(name):
-                count = _number(scored.answer)
+                count = _parse_number(scored.answer)
                 draws.append(0.0 if count is None else score_count(count, truth, images))
                 if count is not None and 1 <= count <= images:
                     inside.append(draws[-1])
@@ -194,7 +194,7 @@ class VideoScorer(SubtaskScorer):
         """Return the grade divided by the highest one, which the row has as its answer; only the
         full grade is RIGHT."""
         most = int(row.answer or 1)
-        grade = _number(answer)
+        grade = _parse_number(answer)
         if grade is None or grade > most:
             return Score(Verdict.UNREADABLE)
         return Score(Verdict.RIGHT if grade == most else Verdict.WRONG, grade / most)
@@ -217,7 +217,7 @@ class VideoScorer(SubtaskScorer):
         return [*parts, Metric("vid", {**kinds["AB"], **kinds["ABA"]}, "video", value=mean)]
 
 
-def _number(answer: str | None) -> int | None:
+def _parse_number(answer: str | None) -> int | None:
     digits = (answer or "").strip()
     return int(digits) if digits.isdecimal() and len(digits) <= MAX_DIGITS else None
 

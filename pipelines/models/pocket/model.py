@@ -19,8 +19,8 @@ from looktwice.pipelines.model import (
     ModelError,
     Reply,
     Usage,
-    canonical,
-    request_key,
+    make_request_key,
+    write_canonical,
 )
 from looktwice.pipelines.models.pocket.network import (
     ANSWER,
@@ -80,7 +80,7 @@ class Pocket:
     @cached_property
     def identity(self) -> str:
         """The weights and every setting."""
-        return canonical({**settings(self), "weights": shipped_weights().sha})
+        return write_canonical({**settings(self), "weights": shipped_weights().sha})
 
     def refuse(self, options: CallOptions) -> None:
         """Raise ModelError for options that Pocket does not support; `check` calls this, too."""
@@ -102,7 +102,7 @@ class Pocket:
         start, weights, sampled = time.perf_counter(), shipped_weights(), None
         tokens, inputs = network_inputs(messages)
         if full.temperature:
-            key = request_key(self.identity, messages, draw, options)
+            key = make_request_key(self.identity, messages, draw, options)
             drawn = hashlib.sha256(f"{full.seed or self.seed}\n{key}".encode()).digest()
             sampled = np.random.default_rng(int.from_bytes(drawn[:8]))
         with ONE_THREAD:

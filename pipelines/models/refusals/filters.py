@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from looktwice.pipelines.models.refusals.bodies import plain_key, status_of, walk
+from looktwice.pipelines.models.refusals.bodies import find_status, simplify_key, walk
 from looktwice.pipelines.models.wire import FINISH_BY_REASON, find_error
 
 Json = dict[str, Any]
@@ -100,7 +100,7 @@ ACCOUNT_BLOCKED_PATTERN = re.compile(
 
 def is_filter(error: Any, status: int) -> bool:
     """Return whether the body of an error says that a content filter stopped the request."""
-    status = status_of(status, error if isinstance(error, Mapping) else {})
+    status = find_status(status, error if isinstance(error, Mapping) else {})
     if status in OTHER_STATUS:
         return False
     facts = [*walk(error)]
@@ -110,7 +110,7 @@ def is_filter(error: Any, status: int) -> bool:
         return False
     for key, value in facts:
         if isinstance(value, str):
-            parts = map(plain_key, value.split("."))
+            parts = map(simplify_key, value.split("."))
             is_named = key in NAME_FIELDS and any(map(NAMES_PATTERN.fullmatch, parts))
             is_found = is_named or (key in MESSAGE_FIELDS and _says_filtered(value))
         elif key == "metadata" and isinstance(value, Mapping):
@@ -141,7 +141,7 @@ def _says_filtered(text: str) -> bool:
     return not (subjects and subjects[-1]["owner"])
 
 
-def with_verdict(data: Any) -> Any:
+def add_verdict(data: Any) -> Any:
     """Return a completion with a normalised finish reason, and with a filter's verdict in the
     standard fields for reason and message; anything else is returned unchanged."""
     if not isinstance(data, dict):
@@ -152,7 +152,7 @@ def with_verdict(data: Any) -> Any:
         return data
     given = choice.get("message")
     message: Json = given if isinstance(given, dict) else {}
-    reason = plain_reason(choice.get("finish_reason"))
+    reason = simplify_reason(choice.get("finish_reason"))
     is_filtered = FINISH_BY_REASON.get(reason) == "filter"
     is_whole = (message.get("content") or message.get("tool_calls")) and not find_error(data)
     if not is_filtered and (FINISH_BY_REASON.get(reason) == "failed" or not is_whole):
@@ -189,7 +189,7 @@ def _verdicts(data: Json, choice: Json) -> Iterator[bool]:
         (details, "reason"),
     ):
         given = place.get(name) if isinstance(place, dict) else None
-        yield FINISH_BY_REASON.get(plain_reason(given)) == "filter"
+        yield FINISH_BY_REASON.get(simplify_reason(given)) == "filter"
     yield is_prompt_blocked(data) or is_prompt_blocked(choice)
     yield bool(choice.get("error")) and is_filter(choice["error"], 200)
     for key, value in walk(data):
@@ -209,7 +209,7 @@ def is_prompt_blocked(data: Mapping[str, Any]) -> bool:
     return False
 
 
-def plain_reason(reason: Any) -> str:
+def simplify_reason(reason: Any) -> str:
     """Return a finish reason without the prefix of its enumeration: `FinishReason.SAFETY`,
     `FINISH_REASON_SAFETY` and `Safety` all become `safety`."""
     words = re.findall(r"[A-Za-z_][\w-]*", str(reason or ""))

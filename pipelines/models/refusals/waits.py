@@ -92,7 +92,7 @@ def retry_after(headers: Mapping[str, str], error: Any = None, status: int = 429
     if told:
         return max(told)
     used_up, unknown = list[float](), list[float]()
-    for wait, remaining in (*_resets(headers, now), *_resets(wrapped, now)):
+    for wait, remaining in (*_find_resets(headers, now), *_find_resets(wrapped, now)):
         if remaining is None:
             unknown.append(wait)
         elif remaining <= 0:
@@ -154,7 +154,7 @@ def _read_field(key: str, value: Any, now: float) -> Iterator[float]:
     yield from (wait for wait in waits if wait is not None)
 
 
-def _resets(headers: Mapping[str, str], now: float) -> Iterator[tuple[float, float | None]]:
+def _find_resets(headers: Mapping[str, str], now: float) -> Iterator[tuple[float, float | None]]:
     """Yield, for each rate limit, the seconds until its reset and what remains, if stated."""
     for name, text in headers.items():
         if "ratelimit" not in name.replace("-limit", "limit"):

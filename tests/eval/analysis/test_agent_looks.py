@@ -18,7 +18,7 @@ from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring.metrics import LOOKING_REASON, read_turns
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.eval.tasks.photographs import load_stereo_pair, photograph
+from looktwice.eval.tasks.photographs import load_photograph, load_stereo_pair
 from looktwice.pipelines.config import build, load_plan
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.model import Reply, ToolCall
@@ -305,7 +305,7 @@ def test_the_tools_of_the_page_work_with_the_specialists_that_it_names() -> None
     pair = {"match": {"first": 1, "second": 2}, "depth": one, "segment": one, "grid": {"image": 2}}
     for images, wanted in (
         (load_stereo_pair()[:2], pair),
-        ((photograph("astronaut"),), {"faces": {}}),
+        ((load_photograph("astronaut"),), {"faces": {}}),
     ):
         calls = tuple(ToolCall(name, name, json.dumps(given)) for name, given in wanted.items())
         turns = calls, (ToolCall("end", "answer", json.dumps(said)),)

@@ -24,7 +24,7 @@ from looktwice.eval.runs.run import Run
 from looktwice.eval.scoring import Score, Verdict
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.pipelines.config import load_plan
-from looktwice.pipelines.model import Messages, canonical
+from looktwice.pipelines.model import Messages, write_canonical
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.sample import Sample
 from tests.made_run import MadeRun
@@ -277,7 +277,7 @@ def read_recorded(
     made, labels = MadeRun(folder / "runs" / "recorded"), dict[tuple[str, str], str]()
     right = 0
     key = load_key(source / "val_answers.json")
-    asked = made.blobs.put(canonical({"role": "user", "parts": ["Which one?"]}).encode())
+    asked = made.blobs.put(write_canonical({"role": "user", "parts": ["Which one?"]}).encode())
     for file in sorted(source.glob("*.jsonl.gz")):
         rows = list(map(json.loads, gzip.decompress(file.read_bytes()).splitlines()))
         rows.sort(key=lambda row: get_subtask_of_idx(row["idx"]))

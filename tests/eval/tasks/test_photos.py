@@ -132,9 +132,9 @@ def test_quality_is_that_of_the_sent_bytes() -> None:
 
 def test_a_wheel_without_its_photographs_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(photographs.PHOTOGRAPH_FILES, "brick", "not_shipped.png")
-    photographs.photograph.cache_clear()
+    photographs.load_photograph.cache_clear()
     with pytest.raises(TaskError, match=r"not_shipped\.png is missing.*pip install"):
-        photographs.photograph("brick")
+        photographs.load_photograph("brick")
 
 
 # ---------------------------------------------------------------- jigsaw
@@ -228,7 +228,7 @@ def test_an_independent_matcher_finds_the_correct_point() -> None:
 
 @pytest.mark.parametrize("strength", [0.0, 0.3, 1.0])
 def test_a_blob_lands_where_the_homography_says(strength: float) -> None:
-    rng = photographs.seeded_rng("blob", int(10 * strength))
+    rng = photographs.make_rng("blob", int(10 * strength))
     view = Viewpoint.draw(rng, (400, 300), np.array([30.0, 20.0]), (300, 225))
     matrix = view.homography(strength)
     ys, xs = np.mgrid[:300, :400]

@@ -32,7 +32,7 @@ from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.run_models import RunModels
 from looktwice.eval.runs.trial import Progress
 from looktwice.eval.scoring.notes import COST_FILE
-from looktwice.extras.executors.messages import Recorded, SampleEnded, dump
+from looktwice.extras.executors.messages import Recorded, SampleEnded, pickle_message
 from looktwice.extras.executors.process import Fork, Process
 from looktwice.extras.executors.processes import (
     MIN_RECORDS,
@@ -198,7 +198,7 @@ def test_records_equal_those_without_processes(
 
 def test_a_pickled_picture_keeps_its_hash() -> None:
     picture = Picture.encoded(to_png(np.zeros((20, 30, 3), np.uint8)))
-    (sent,) = pickle.loads(dump([picture]))
+    (sent,) = pickle.loads(pickle_message([picture]))
     assert vars(sent)["_sha"] == picture.sha and sent.source == picture.source
 
 

@@ -25,7 +25,7 @@ from looktwice.pipelines.model import (
     Reply,
     ToolCall,
     Usage,
-    message_json,
+    make_message_json,
 )
 from looktwice.pipelines.models import ChatAPI, Scripted
 from looktwice.pipelines.picture import Picture, Pixels
@@ -519,7 +519,9 @@ def test_strange_replies_are_bounded_and_recorded(form: Any, text: str) -> None:
     state, asked = scripted(agent, *[text] * 4)
     assert len(asked) <= 3 and len(state.views) == 1
     assert ended(state).by in ("reply", "malformed", "steps")
-    json.dumps([message_json(message) for message in state.messages], ensure_ascii=False).encode()
+    json.dumps(
+        [make_message_json(message) for message in state.messages], ensure_ascii=False
+    ).encode()
 
 
 def test_text_of_the_question_calls_no_tool() -> None:

@@ -11,7 +11,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting import Template
 from looktwice.prompting.wording import sandbox
-from looktwice.prompting.wording.sandbox import MAX_STEPS, bounded, environment
+from looktwice.prompting.wording.sandbox import MAX_STEPS, get_environment, limit_work
 from tests.tables import table
 
 IMAGE = Picture(np.zeros((5, 5, 3), np.uint8))
@@ -35,8 +35,8 @@ def test_a_finite_template_reports_its_work(text: str, prompt: str) -> None:
 
 @table
 def test_the_work_of_a_template_is_counted(text: str, least: int, most: int) -> None:
-    template = environment().from_string(text)
-    with bounded() as work:
+    template = get_environment().from_string(text)
+    with limit_work() as work:
         template.render()
         assert least <= MAX_STEPS - work.left <= most
 
