@@ -200,7 +200,7 @@ class SharedSamples:
         return bootstrap_mean([*votes], self.values.clusters)
 
     @property
-    def swap(self) -> Estimate:
+    def swap_rate(self) -> Estimate:
         """The probability that two new samples of half the size rank the two contestants in
         opposite orders."""
         first, rival = self.values.value
@@ -231,7 +231,7 @@ PAIRS: Columns[RivalPair] = (
     Column("mistakes\nshared", "both.mistakes"),
     Column("kappa", "both.kappa", number_cell),
     Column("either %\n(oracle)", "both.oracle", estimate_cell),
-    Column("new halves\nswap %", "both.swap", estimate_cell),
+    Column("new halves\nswap %", "both.swap_rate", estimate_cell),
 )
 
 

@@ -28,8 +28,8 @@ from looktwice.pipelines.models.pocket.network import (
 )
 from looktwice.pipelines.runtime.networks import WeightsError, import_torch
 
-Over = Literal["image", "last"]
-PLACES: Mapping[Over, str] = {"image": "image tokens", "last": "last token"}
+Pooling = Literal["image", "last"]
+PLACES: Mapping[Pooling, str] = {"image": "image tokens", "last": "last token"}
 
 
 class Layer(NamedTuple):
@@ -38,12 +38,12 @@ class Layer(NamedTuple):
 
     part: Literal["tower", "projector", "decoder"]
     number: int
-    over: Over = "image"
+    pooling: Pooling = "image"
 
     @property
     def place(self) -> str:
         """The name shared by all layers of its kind."""
-        return f"decoder, {PLACES[self.over]}" if self.part == "decoder" else self.part
+        return f"decoder, {PLACES[self.pooling]}" if self.part == "decoder" else self.part
 
     def __str__(self) -> str:
         if self.part == "projector":

@@ -168,7 +168,7 @@ class ChatResponse:
             }
             yield message, beside
 
-    def _whole(self, kind: str) -> Json:
+    def _make_envelope(self, kind: str) -> Json:
         served = self.replies[0].served_by
         return {
             "id": f"chatcmpl-{self.name}",
@@ -181,23 +181,23 @@ class ChatResponse:
     def completion(self) -> Json:
         """Return the response as a whole."""
         choices = [{**beside, "message": message} for message, beside in self._messages()]
-        return self._whole("chat.completion") | {"choices": choices, "usage": self.usage}
+        return self._make_envelope("chat.completion") | {"choices": choices, "usage": self.usage}
 
     def chunks(self, usage: bool = False) -> Iterator[bytes]:
         """Yield the response as events of a stream: the content, the end, and [DONE]. The `usage`
         is sent only if the client asks for it, because other clients expect a choice in every
         event."""
-        whole = self._whole("chat.completion.chunk")
+        envelope = self._make_envelope("chat.completion.chunk")
         for message, beside in self._messages():
             calls = message.pop("tool_calls", ())
             if calls:
                 message["tool_calls"] = [{"index": n, **call} for n, call in enumerate(calls)]
             content = {**beside, "delta": message, "finish_reason": None}
-            yield format_event(whole | {"choices": [content]})
+            yield format_event(envelope | {"choices": [content]})
             end = {"index": beside["index"], "delta": {}, "finish_reason": beside["finish_reason"]}
-            yield format_event(whole | {"choices": [end]})
+            yield format_event(envelope | {"choices": [end]})
         if usage:
-            yield format_event(whole | {"choices": [], "usage": self.usage})
+            yield format_event(envelope | {"choices": [], "usage": self.usage})
         yield b"data: [DONE]\n\n"
 
 

@@ -38,14 +38,14 @@ __all__ = ["FORMATS", "Format", "export_file", "export_logs", "load_log", "read_
 class Format(NamedTuple):
     """A format in which a program writes its logs.
 
-    `suits` returns whether a path has this format, given the fields of its first object if it is
+    `matches` returns whether a path has this format, given the fields of its first object if it is
     JSON. `read` returns a log for each contestant, using the column names that the user gave.
     `write` writes a log into a folder, for the data set of this name, and yields each file;
     `write_file` writes it into a file with one of the `suffixes` and returns the number of samples.
     """
 
     name: str
-    suits: Callable[[Path, Container[str]], bool] = lambda path, fields: False
+    matches: Callable[[Path, Container[str]], bool] = lambda path, fields: False
     read: Callable[[Path, Named], list[Log]] | None = None
     write: Callable[[Log, Path, str], Iterator[str]] | None = None
     write_file: Callable[[Log, Path], int] | None = None
@@ -96,7 +96,7 @@ FORMATS = (
         suffixes=(".tsv", ".xlsx"),
     ),
 )
-"""The formats of logs; the first that suits a path is used. VLMEvalKit's accepts any table."""
+"""The formats of logs; the first that matches a path is used. VLMEvalKit's accepts any table."""
 
 
 def list_formats() -> tuple[Format, ...]:
@@ -146,7 +146,7 @@ def load_log(path: Path, columns: Named) -> list[Log]:
     TaskError."""
     fields = _read_first_fields(path)
     for form in list_formats():
-        if form.read is not None and form.suits(path, fields):
+        if form.read is not None and form.matches(path, fields):
             return [mark_failures(log) for log in form.read(path, columns)]
     if path.is_dir():
         raise TaskError(

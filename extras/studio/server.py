@@ -22,7 +22,7 @@ from aiohttp import web
 from looktwice.eval.display.printable import template
 from looktwice.eval.page.of_runs import RunPage
 from looktwice.eval.page.render import page_file, page_policy
-from looktwice.eval.page.serving import LocalPage, Shows
+from looktwice.eval.page.serving import LocalPage, ShowFunction
 from looktwice.eval.recorded.show import ShownRun
 from looktwice.eval.records.records import RunError, RunFolder
 from looktwice.eval.tasks.base import check_items
@@ -60,7 +60,7 @@ class StudioServer(LocalPage):
     begin: Callable[[Mapping[str, str]], Draft]
 
     @property
-    def shown(self) -> Mapping[str, Shows]:
+    def shown(self) -> Mapping[str, ShowFunction]:
         """The routes of the page, its start data, and pictures."""
         return {"": self.show_page, "start": self.show_start, "picture/{sha}": self.show_picture}
 

@@ -37,12 +37,12 @@ class Looks:
     `parts` (parts, tokens), one part for each layer, or for each head of one layer.
 
     All tokens of the prompt together receive 1. `pictures` (tokens,) holds the number of each
-    token's picture, `places` (tokens, 4) its place as in `locate_tokens`.
+    token's picture, `token_boxes` (tokens, 4) its place as in `locate_tokens`.
     """
 
     parts: Floats
     pictures: Any
-    places: Floats
+    token_boxes: Floats
 
     @property
     def values(self) -> Floats:
@@ -53,7 +53,7 @@ class Looks:
         """Return the attention that each pixel of a picture receives, at this size, averaged over
         all parts or from one."""
         own, values = self.pictures == picture, self.values if part is None else self.parts[part]
-        return spread_over_pixels(values[own], self.places[own], height, width)
+        return spread_over_pixels(values[own], self.token_boxes[own], height, width)
 
 
 @dataclass(frozen=True)

@@ -203,7 +203,7 @@ def _choose(talk: Conversation, choices: Sequence[str]) -> Reply:
     likely first, summed over its tokens and its end. Raises ModelError for unknown words."""
     likely: dict[str, float] = {}
     for choice in choices:
-        tokens, twin = reply_words(choice), talk.copy()
+        tokens, twin = reply_words(choice), talk.fork()
         if not 0 < len(tokens) <= MAX_REPLY_TOKENS:
             raise ModelError(
                 f"the choice {choice!r} is not a possible reply of Pocket, which has 1 to"

@@ -258,7 +258,7 @@ class Conversation:
         for layer in range(weights.layers):
             x = self._layer(layer, x, first=True)
 
-    def copy(self) -> Conversation:
+    def fork(self) -> Conversation:
         """Return a copy that can be continued independently."""
         twin = copy(self)
         twin._words = list(self._words)
