@@ -56,13 +56,13 @@ BAR_CHARACTERS = "▁▂▃▄▅▆▇█"
 def find_whole_draws(scores: PointScores) -> dict[str, list[ScoredRecord]]:
     """Return the samples that have a correct answer and whose draws were all asked without failure,
     cut to the number of draws that all of them have."""
-    whole = dict[str, list[ScoredRecord]]()
+    complete = dict[str, list[ScoredRecord]]()
     for name in scores.keyed:
         kept = [draw for draw in scores.draws(name) if draw and draw.verdict is not Verdict.FAILED]
         if len(kept) == len(scores.draws(name)):
-            whole[name] = kept
-    least = min(map(len, whole.values()), default=0)
-    return {name: draws[:least] for name, draws in whole.items()}
+            complete[name] = kept
+    least = min(map(len, complete.values()), default=0)
+    return {name: draws[:least] for name, draws in complete.items()}
 
 
 @dataclass(frozen=True)
@@ -70,29 +70,29 @@ class Draws:
     """The draws of an arm on the samples that have all of them."""
 
     scores: PointScores
-    whole: Mapping[str, list[ScoredRecord]]
+    complete: Mapping[str, list[ScoredRecord]]
     split: DrawVariance
 
     @property
     def left_out(self) -> int:
         """The number of samples with a correct answer that lack a draw."""
-        return len(self.scores.keyed) - len(self.whole)
+        return len(self.scores.keyed) - len(self.complete)
 
     @property
     def share_any_right(self) -> Estimate:
         """The share of samples with at least one right draw: pass@k, where k is the number of
         draws."""
-        right = [{d.verdict for d in draws} >= {Verdict.RIGHT} for draws in self.whole.values()]
-        return bootstrap_mean(right, self.scores.clusters_of(self.whole))
+        right = [{d.verdict for d in draws} >= {Verdict.RIGHT} for draws in self.complete.values()]
+        return bootstrap_mean(right, self.scores.clusters_of(self.complete))
 
     @property
     def majority(self) -> Estimate:
         """The accuracy of the most frequent answer of each sample."""
         votes = []
-        for draws in self.whole.values():
+        for draws in self.complete.values():
             answers, worth = zip(*((draw.answer, draw.score.value) for draw in draws), strict=True)
             votes.append(majority_value(answers, worth))
-        return bootstrap_mean(votes, self.scores.clusters_of(self.whole))
+        return bootstrap_mean(votes, self.scores.clusters_of(self.complete))
 
 
 DRAWS: Columns[Draws] = (
@@ -113,10 +113,10 @@ def find_draws(run: RunScores) -> Iterator[Draws]:
     """Yield each arm with several draws: its errors from samples and from draws, pass@k, and the
     majority."""
     for scores in run.points:
-        whole = find_whole_draws(scores) if scores.point.draws > 1 else {}
-        if len(whole) > 1:
-            values = [[draw.score.value for draw in draws] for draws in whole.values()]
-            yield Draws(scores, whole, split_variance(values))
+        complete = find_whole_draws(scores) if scores.point.draws > 1 else {}
+        if len(complete) > 1:
+            values = [[draw.score.value for draw in draws] for draws in complete.values()]
+            yield Draws(scores, complete, split_variance(values))
 
 
 # ---- letters

@@ -2,7 +2,7 @@
 choices.
 
 "(B)", "Option B", "point labeled "B"", "the third image" and "Box B (B)" all become ⟦B⟧. A new way
-to name a choice by its letter goes into `_BY_LETTER`, one to name it by its text into
+to name a choice by its letter goes into `_LETTER_PATTERNS`, one to name it by its text into
 `_make_text_patterns`.
 """
 
@@ -139,7 +139,7 @@ _DECLARED_A_PATTERN = re.compile(
     r"(?:(?i:\w+ly|option|choice|thus|indeed|still|again)\s+)?)A" + _NO_NOUN
 )
 """"I choose A here": after such words "A" is the letter, unless a noun may follow."""
-_BY_LETTER = (
+_LETTER_PATTERNS = (
     re.compile(r"(?<![\w)])[(\[{<]\s*(?:option\s+)?([A-Z])\s*[)\]}>](?!\()"),
     re.compile(rf"(?i:\b{_NOUN}{_LABELED}\s*[:=#\"'(]?\s*)\(?([A-Z])\b[\"')]?(?![\w'])"),
     re.compile(r"(?<![\w)])\(([A-Z])\Z"),  # a reply cut off there
@@ -253,7 +253,7 @@ class MentionTagger:
             text = named.replace(text, tag(letter.lower()))
         if may_contain(text, "A "):
             text = _DECLARED_A_PATTERN.sub(rf"\1{tag('A')}", text)
-        for named_by_letter in _BY_LETTER:
+        for named_by_letter in _LETTER_PATTERNS:
             text = named_by_letter.sub(self._tag_letter, text)
         if text.count("\u27e6") > 1:
             text = _TWO_KINDS_PATTERN.sub(self._prefer_letter, _drop_repeated(text))

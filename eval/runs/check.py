@@ -179,7 +179,7 @@ class PlanCheck:
                 times = used.tokens_in / expected if expected else 1.0
                 if used.tokens_in and not 0.9 < times < 1.1:
                     yield (
-                        f"  estimated for it: {expected:,} tokens in; expect about {times:,.1f}"
+                        f"  the estimate was {expected:,} tokens in, so expect about {times:,.1f}"
                         " times the input tokens and cost given above"
                     )
 

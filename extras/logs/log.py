@@ -147,7 +147,8 @@ class Log:
 
     @cached_property
     def scorers(self) -> Mapping[str, tuple[str, ...]]:
-        """The scorers of each task that graded all of its samples, the one that counts first."""
+        """The scorers that graded all samples of a task, by task; the first of each is the one that
+        counts."""
         by_task = dict[str, tuple[str, ...]]()
         for row in self.units[["task", "scorer", "scores"]].to_dict("records"):
             if grades := row["scores"]:

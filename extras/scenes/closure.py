@@ -63,8 +63,8 @@ def make_outline(shape: str, official: bool = False) -> XY:
 
 
 def draw_closure(params: SceneParameters) -> Tries:
-    """Yield sheets. Official: the target is the plain shape and the only option without bent
-    corners; every panel is scaled to its own height.
+    """Yield sheets. In the official version the target is the plain shape and the only option
+    without bent corners, and every panel is scaled to its own height.
 
     Otherwise the options are the four combinations of two sets of bent corners. Any of them, drawn
     complete, may be the target; no gap hides another, and each option differs visibly from every
@@ -107,8 +107,8 @@ def _bend_corners(params: SceneParameters, points: XY, corners: Sequence[int]) -
 def _bend_options(params: SceneParameters, points: XY, gaps: Gaps) -> list[XY]:
     """Return the four options; empty if too few corners are visible.
 
-    Official: the shape, and three versions with bent corners. Otherwise the shape with neither,
-    one, the other, and both of two sets of bent corners, all of them at a drawn edge.
+    In the official version, the shape and three versions with bent corners. Otherwise the shape
+    with neither, one, the other, and both of two sets of bent corners, all of them at a drawn edge.
     """
     number, count = int(params.levels["edges_distorted"]), len(points)
     cut, short = set(gaps[0]), set(gaps[1])

@@ -245,8 +245,9 @@ FIGURE_MARGIN = 4
 
 
 def draw_colors(params: SceneParameters) -> Tries:
-    """Yield scenes. Official: whatever finds room, and a question about a pair that is present;
-    sizes depend on a number of figures that is drawn separately from the figures themselves.
+    """Yield scenes. In the official version figures are placed as long as there is room, the
+    question is about a pair that is present, and sizes depend on a number that is drawn separately
+    from the figures.
 
     Otherwise the answer is balanced: every number from 0 to `max_instances` is the answer equally
     often, independently of the drawing.

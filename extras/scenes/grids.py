@@ -81,7 +81,8 @@ class Asked(NamedTuple):
 
 
 def draw_grids(params: SceneParameters) -> Tries:
-    """Yield a scene. Official: a random question; two in five have the answer 0.
+    """Yield a scene. In the official version the question is random, and two in five have the
+    answer 0.
 
     Otherwise the answer is drawn first, among those that these grids allow, and then a question
     with this answer.

@@ -173,8 +173,8 @@ Change = Callable[[int, Element, int], Element]
 
 
 def draw_constancy(params: SceneParameters) -> Tries:
-    """Yield sheets. Official: the target itself and three copies with all changes, which differ
-    from each other only by the jitter.
+    """Yield sheets. In the official version the options are the target itself and three copies with
+    all changes, which differ from each other only by the jitter.
 
     Otherwise the changes that the levels ask for are split into two groups, and the options are
     their four combinations, any of which may be the target. A single change is applied zero to
@@ -263,8 +263,8 @@ MIN_SHIFT = 20.0  # smallest shift of a moved element, in pixels
 
 
 def draw_ground(params: SceneParameters) -> Tries:
-    """Yield sheets. Official: noise only on the options; two wrong ones are rotated targets, the
-    third is moved, rotated or both.
+    """Yield sheets. In the official version there is noise only on the options; two wrong ones are
+    rotated targets, the third is moved, rotated or both.
 
     Otherwise there is noise on the target too. The options are the four combinations of rotating
     all elements and moving one or two; any of them may be the target, and no two options look

@@ -63,9 +63,9 @@ def _place(params: SceneParameters, stage: Stage, names: Sequence[tuple[str, str
 def draw_counted(colored: bool, params: SceneParameters) -> Tries:
     """Yield scenes in which one shape is counted, or one shape of one colour.
 
-    Official: one ground and light for all, whatever finds room, and a question about what is
-    present. Otherwise the answer is balanced: every number from 1 to `max_instances`, for a colour
-    from 0.
+    In the official version, one ground and light for all, as many solids as find room, and a
+    question about what is present. Otherwise the answer is balanced: every number from 1 to
+    `max_instances`, for a colour from 0.
     """
     levels, most = params.levels, params.levels["max_instances"]
     key = 0 if params.official else params.deal(range(0 if colored else 1, most + 1))
@@ -135,8 +135,8 @@ LEVEL_CAMERA = Camera((0.0, -8.5, 5.5), (0.0, 0.3, 1.5), PICTURE_SIZE)
 
 
 def draw_letters(params: SceneParameters) -> Tries:
-    """Yield random letters of 7 x 5 dots, which may repeat. Official: in any of eight colours on
-    any ground; otherwise in a colour that contrasts with the ground."""
+    """Yield random letters of 7 x 5 dots, which may repeat. In the official version they have any
+    of eight colours on any ground; otherwise their colour contrasts with the ground."""
     levels, stage = params.levels, Stage.draw(params, LEVEL_CAMERA)
     letters = [params.pick(tuple(DOTS)) for _ in range(levels["num_letters"])]
     ground = GROUNDS[stage.ground]
@@ -175,8 +175,8 @@ MIN_CHANGED_SHARE = 0.02  # least share of a tilted solid's coarse pixels that c
 def draw_constancy(params: SceneParameters) -> Tries:
     """Yield two groups of the same solids; the right group may be tilted.
 
-    Official: always tilted. Otherwise half of them are; no solid is a sphere, whose rotation is
-    invisible, and every tilted solid's outline changes.
+    In the official version it is always tilted. Otherwise half of them are; no solid is a sphere,
+    whose rotation is invisible, and every tilted solid's outline changes.
     """
     levels = params.levels
     same = False if params.official else params.deal((True, False))
@@ -248,9 +248,9 @@ COUNTING_NOTE = (
 def draw_grids(params: SceneParameters) -> Tries:
     """Yield a grid of solids in rows that recede from the camera.
 
-    Official: rows and columns count from 0; column 0 is on the right, but keys count as if it were
-    on the left; the question is random. Otherwise columns count from the left as seen; the answer
-    is drawn first, among those that the grid allows, and no solid is hidden.
+    In the official version, rows and columns count from 0; column 0 is on the right, but keys count
+    as if it were on the left; the question is random. Otherwise columns count from the left as
+    seen; the answer is drawn first, among those that the grid allows, and no solid is hidden.
     """
     rows, columns = params.levels["max_row"] + 1, params.levels["max_column"] + 1
     side, colors = -1 if params.official else 1, [name for name in COLORS if name != "white"]
@@ -316,7 +316,7 @@ CONSTANCY_QUESTION = (
     IntegerControl("num_shapes", (1, 2, 3, 4), 1, 4),
     Control("rotation", (5, 7.5, 10, 12.5, 15), 1, 45),
 )
-GRIDS = (
+GRID_CONTROLS = (
     IntegerControl("max_row", (1, 2, 3, 4), 1, 4),
     IntegerControl("max_column", (1, 2, 3, 4), 1, 4),
 )
@@ -342,7 +342,7 @@ SOLID_SCENES: dict[str, SceneType] = {
             HIDDEN_NOTE,
         ),
         _kind("form_constancy", "yes_no", draw_constancy, CONSTANCY_QUESTION),
-        _kind("visual_spatial", "integer", draw_grids, GRIDS),
+        _kind("visual_spatial", "integer", draw_grids, GRID_CONTROLS),
     )
 }
 """The subtasks, by their names in the task."""

@@ -187,7 +187,8 @@ def _read(path: Path) -> Node:
 
 @dataclass
 class Overlay:
-    """Lays one node over another; notes in `faults`, with its place, what does not fit.
+    """Lays one node over another, and notes everything that does not fit in `faults`, with its
+    place.
 
     A node with another `use` is replaced, one with the same `use` (or none) is merged, and `null`
     drops it. A slot added to stages goes where `before:` or `after:` puts it; without these, a

@@ -216,7 +216,7 @@ class Dots(PointMarking):
 
     @property
     def open(self) -> bool:
-        """Return whether the pixel under the point must stay free of labels; it need not if the
+        """Return whether the pixel under the point must stay free of labels, which is not so if the
         label is inside."""
         return self.lettering.placement != "inside"
 
