@@ -134,7 +134,7 @@ class SharedSamples:
     task: str = ""
 
     @classmethod
-    def of(cls, sides: Mapping[str, Sequence[PointScores]], task: str = "") -> SharedSamples:
+    def from_arms(cls, sides: Mapping[str, Sequence[PointScores]], task: str = "") -> SharedSamples:
         """Return the comparison of contestants, given the arms of each by name."""
         values: dict[str, dict[Question, float]] = {name: {} for name in sides}
         firsts, clusters = dict[tuple[str, Question], Any](), dict[Question, str]()
@@ -250,7 +250,7 @@ def pair_table(scored: Table) -> TextTable:
     contestants than a table can hold."""
     arms, pairs = _collect_arms(scored), list[RivalPair]()
     for first, rival in combinations(arms, 2) if len(arms) <= MAX_CONTESTANTS else ():
-        both = SharedSamples.of({first: arms[first], rival: arms[rival]})
+        both = SharedSamples.from_arms({first: arms[first], rival: arms[rival]})
         if paired := both.values.compare_arms(first, rival):
             pairs.append(RivalPair(both, paired))
     return table(PAIRS, correct(pairs, lambda pair: pair.paired.p, lambda _: "")).without_empty()
@@ -280,7 +280,7 @@ def oracle_table(scored: Table) -> TextTable:
     lines = []
     for task in (*tasks, *([""] if len(tasks) > 1 else [])):
         arms = _collect_arms(scored, task)
-        together = SharedSamples.of(arms, task or "all tasks")
+        together = SharedSamples.from_arms(arms, task or "all tasks")
         if len(arms) > 2 and together.n:
             lines.append(together)
     return table(SHARED_MISTAKE_COLUMNS, lines).without_empty()
@@ -321,7 +321,7 @@ def find_specialist_pairs(run: RunScores) -> Iterator[SpecialistPair]:
     for specialist in filter(is_specialist, run.points):
         for mllm in callers:
             if mllm.point.task_id == specialist.point.task_id:
-                both = SharedSamples.of({"specialist": [specialist], "mllm": [mllm]})
+                both = SharedSamples.from_arms({"specialist": [specialist], "mllm": [mllm]})
                 if both.n:
                     yield SpecialistPair(specialist, mllm, both)
 

@@ -91,7 +91,7 @@ def _format_tables(tasks: Sequence[TaskFinding], room: int) -> Iterator[list[Tex
             tasks, chosen = tasks[:number], chosen[:number]
             break
     left_out += sum(map(len, (task.rows for task in tasks))) - sum(map(len, chosen))
-    layout = _Layout.of([row for rows in chosen for row in rows], room)
+    layout = _Layout.from_rows([row for rows in chosen for row in rows], room)
     for number, (task, rows) in enumerate(zip(tasks, chosen, strict=True)):
         lines = [Text(f" {printable(task.task)}", DIM_STYLE, no_wrap=True)] if many else []
         lines += [layout.row(row, task.chance) for row in rows]
@@ -116,7 +116,7 @@ class _Layout:
     bar: int
 
     @classmethod
-    def of(cls, rows: Sequence[FoundRow], room: int) -> _Layout:
+    def from_rows(cls, rows: Sequence[FoundRow], room: int) -> _Layout:
         """Return the layout of rows in a terminal with `room` columns."""
         notes = max((len(_describe_answers(row)) for row in rows), default=0)
         widest = max((cell_len(printable(row.label)) for row in rows), default=0)

@@ -2,7 +2,7 @@
 take back or correct what precedes them ("Correction: B").
 
 The patterns match tagged texts (see `mentions`). A new way to name a runner-up goes into
-`_RUNNER_UP`, a new phrase of correction into `_CORRECTS_PATTERN`.
+`_RUNNER_UP_PHRASE`, a new phrase of correction into `_CORRECTS_PATTERN`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _NOUN = (
 )
 _ORDINAL = r"(?:second|third|fourth|fifth|2nd|3rd|4th|5th|next)"
 _BEST = r"(?:best|closest|likeliest|nearest|most (?:likely|probable|plausible))"
-_OTHER = (
+_OTHER_ADJECTIVES = (
     r"(?:alternat(?:iv)?e|back-?up|fall-?back|secondary|less likely|less probable|another"
     r"|opposite|tempting|random|naive"
     r"|(?:an)?other (?:possible|plausible|likely|potential|strong|good|close)|least likely"
     r"|least probable|(?:only|closest|nearest|main) (?:other|alternative|rival|competitor))"
 )
-_RUNNER_UP = (
+_RUNNER_UP_PHRASE = (
     rf"(?:{_ORDINAL}[ -]{_BEST}(?: {_NOUN})?|{_ORDINAL}[ -](?:likely |good )?{_NOUN}"
-    rf"|{_ORDINAL}(?=:)|{_OTHER} {_NOUN}"
+    rf"|{_ORDINAL}(?=:)|{_OTHER_ADJECTIVES} {_NOUN}"
     rf"|runners?[ -]up|alternatives?|alternatively|fall-?back|back-?up|least likely|less likely"
     rf"|worst(?: {_NOUN})?"
     r"|(?:closest|nearest|main|strongest|only) (?:alternative|rival|competitor|contender))"
@@ -36,12 +36,12 @@ _RUNNER_UP = (
 _COPULA = r"(?:is|are|was|were|would be|might be|may be|could be|will be|comes?)"
 _NOT_FIRST = r"(?<!\bthe only )(?<!\bbest )(?<!\bcorrect )(?<!\bright )(?<!\bno )(?<!\bis the )"
 _PICKING_VERBS = r"(?:choose|pick|select|go (?:with|for)|opt for|vote for|say|answer|think(?: of)?)"
-_OTHERS = (
+_OTHER_PEOPLE = (
     r"(?:others|people|someone|somebody|anyone|many|some|humans?|viewers?"
     r"|an? (?:\w+ )?(?:person|viewer|reader|observer|human|guesser)|one who \w+|those who \w+)"
 )
 _RIVALS_PATTERN = pattern(
-    rf"{_NOT_FIRST}\b{_RUNNER_UP}(?:\s+{_COPULA}\b|\s*[:=\u2013-]"
+    rf"{_NOT_FIRST}\b{_RUNNER_UP_PHRASE}(?:\s+{_COPULA}\b|\s*[:=\u2013-]"
     rf"|,\s+(?:i|we)(?:'d| would| might| could) {_PICKING_VERBS}\b)"
     rf"{CLAUSE_CHARACTER}{{0,20}}?{_TAGS}",
     rf"\bif i had (?:to (?:choose|pick|name) )?(?:another|an? (?:second|third|other))\b"
@@ -50,13 +50,13 @@ _RIVALS_PATTERN = pattern(
     r"|i am (?:wrong|mistaken)|i'm"
     rf" (?:wrong|mistaken)){PHRASE_CHARACTER}{{0,20}},?\s+{CLAUSE_CHARACTER}{{0,40}}?{_TAGS}",
     rf"(?:^|(?<=[.;,]\s))otherwise,?\s+{CLAUSE_CHARACTER}{{0,40}}?{_TAGS}",
-    rf"\b{_OTHERS} (?:\w+ )?(?:would|might|may|could|will)(?: \w+)? {_PICKING_VERBS}\b"
+    rf"\b{_OTHER_PEOPLE} (?:\w+ )?(?:would|might|may|could|will)(?: \w+)? {_PICKING_VERBS}\b"
     rf"{CLAUSE_CHARACTER}{{0,30}}?{_TAGS}",
     r"\b(?:you|one) (?:might|may|could) (?:\w+"
     rf" )?(?:{_PICKING_VERBS}|believe)\b{CLAUSE_CHARACTER}{{0,30}}?{_TAGS}",
     rf"\bat first (?:glance|sight)\b{CLAUSE_CHARACTER}{{0,40}}?{_TAGS}",
-    rf"\bwith {_TAGS} (?:as|being) (?:the|my|a|an) (?:close )?{_RUNNER_UP}",
-    rf"{_TAGS}(?: {_COPULA}|,| as) (?:the |my |a |an )?(?:close )?{_RUNNER_UP}\b"
+    rf"\bwith {_TAGS} (?:as|being) (?:the|my|a|an) (?:close )?{_RUNNER_UP_PHRASE}",
+    rf"{_TAGS}(?: {_COPULA}|,| as) (?:the |my |a |an )?(?:close )?{_RUNNER_UP_PHRASE}\b"
     rf"(?!(?:\s+\w+)?(?:\s+{_COPULA}\b|\s*:))",
     rf"\bfollowed by {_TAGS}",
 )
@@ -88,7 +88,7 @@ _BAD_WORDS = (
     "|plausible|common|obvious|not the"
 )
 _RIVAL_ANSWER_PATTERN = pattern(
-    rf"{_NOT_FIRST}\b(?:(?:my|the|an?)\s)?{_RUNNER_UP}(?:\s+{_COPULA}\b|\s*[:=\u2013-])[^.;\n]*[.;]?",
+    rf"{_NOT_FIRST}\b(?:(?:my|the|an?)\s)?{_RUNNER_UP_PHRASE}(?:\s+{_COPULA}\b|\s*[:=\u2013-])[^.;\n]*[.;]?",
     rf"\b(?:an?|the) {_WRONG_WORDS} {_NOUN}(?:\s+{_COPULA}\b|\s*[:=])[^.;\n]*[.;]?",
 )
 

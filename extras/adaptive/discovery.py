@@ -105,7 +105,7 @@ class Discovery(Races):
         baseline. Raises RunError if the budget is too small."""
         named, allowance = label_arms(arms), self.count(arms, len(pool.rows))
         kept = min(self.held_out, allowance / 8 / max(1, len(pool.rows)))
-        split, styled = Split.of(pool, self.seed, kept), list[str]()
+        split, styled = Split.from_pool(pool, self.seed, kept), list[str]()
         if self.styles and any(map(find_marker_slots, arms)):
             styled = split.kept[: allowance // 4 // len(self.styles)]
         left = allowance - 2 * len(split.kept) - len(self.styles) * len(styled)

@@ -91,7 +91,7 @@ def make_steering(config: Mapping[str, Any]) -> Steering | None:
                 f"choose.styles must be [] or two or more of {', '.join(DRAWINGS)}, got {styles}"
             )
         return Discovery(**choose)
-    along = Along.of(config)
+    along = Along.from_config(config)
     if along is None:
         raise RunError(
             "a staircase needs a field of the questions; set one, such as thresholds.along=size"
@@ -102,7 +102,7 @@ def make_steering(config: Mapping[str, Any]) -> Steering | None:
 def warn_of_levels(plan: Plan, first: int) -> Iterator[str]:
     """Yield a warning if none of the `first` samples of each task has numbers in the field of
     `thresholds`."""
-    if (along := Along.of(plan.config)) is None:
+    if (along := Along.from_config(plan.config)) is None:
         return
     metas = list[Mapping[str, Any]]()
     for task in {arm.task_id: arm.task for arm in plan.points}.values():

@@ -186,7 +186,7 @@ class Split:
     clusters: Mapping[str, str]
 
     @classmethod
-    def of(cls, pool: Pool, seed: int, held_out: float) -> Split:
+    def from_pool(cls, pool: Pool, seed: int, held_out: float) -> Split:
         """Split the pool with this share held out; no unit is divided."""
         clusters = dict[str, str]()
         for name, row in pool.rows.items():
@@ -234,7 +234,7 @@ class Races(Steering):
     def rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
         """Yield the next samples for the remaining arms and, at the end, the held-out samples for
         the winner and its rival."""
-        field, split = label_arms(arms), Split.of(pool, self.seed, self.held_out)
+        field, split = label_arms(arms), Split.from_pool(pool, self.seed, self.held_out)
         race = Race([*field], self.level)
         yield from self.run_heats(race, field, split.raced)
         yield from self.confirm(race, field, split)

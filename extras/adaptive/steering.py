@@ -34,7 +34,7 @@ class Pool:
     items: dict[str, Item]
 
     @classmethod
-    def of(cls, task: Any, items: Iterator[Item]) -> Pool:
+    def from_task(cls, task: Any, items: Iterator[Item]) -> Pool:
         """Collect all items of a task. Pictures of generated questions are not kept, since they can
         be generated again."""
         rows, kept = dict[str, SampleRow](), dict[str, Item]()
@@ -117,7 +117,7 @@ class Steering(Companion, ABC):
         self, arms: Sequence[Arm], items: Iterator[Item]
     ) -> Iterator[tuple[Item, Sequence[Arm]]]:
         """Yield the questions round by round, each round after the answers of the previous one."""
-        pool, recorded = Pool.of(arms[0].task, items), self._known_answers(arms)
+        pool, recorded = Pool.from_task(arms[0].task, items), self._known_answers(arms)
         for wanted in self.rounds(arms, pool):
             for sample, asked in wanted:
                 new = list[Arm]()

@@ -91,7 +91,7 @@ class Along(NamedTuple):
     direction: Direction | None = None
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> Along | None:
+    def from_config(cls, config: Mapping[str, Any]) -> Along | None:
         """Read the entry `thresholds` of a configuration; None if it names no field."""
         entry = config.get("thresholds") or {}
         field = entry.get("along")
@@ -174,7 +174,7 @@ def find_thresholds(run: RunScores, along: Along | None = None) -> list[ArmThres
     run's configuration. Answers of a staircase are fitted in its own direction unless `along` names
     one. If an arm's answers do not decide the direction, that of the task's other arms is used if
     they agree."""
-    study = Along.of(run.config)
+    study = Along.from_config(run.config)
     wanted = along or study
     chosen: Mapping[str, Any] = run.config.get("choose") or {}
     if chosen.get("by") == "staircase" and wanted and study and study.field == wanted.field:
@@ -222,7 +222,7 @@ def threshold_table(runs: Sequence[RunScores], along: Along | None = None) -> Te
 def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
     """Return a chart of a task: the answers of each contestant with their intervals, and the fitted
     function."""
-    along = Along.of(run.config)
+    along = Along.from_config(run.config)
     arms = {(scores.contestant, scores.task): scores for scores in run.points}
     if along is None:
         return []
@@ -346,7 +346,7 @@ def _print_thresholds(scored: Table) -> Iterator[ReportTable | str]:
         yield ReportTable(title, crossed)
     yield ReportTable("thresholds", threshold_table(scored.scores), note=THRESHOLDS_NOTE)
     for run in scored.scores:
-        if along := Along.of(run.config):
+        if along := Along.from_config(run.config):
             rows = (row.meta for row in run.folder.samples.values())
             if lacking := describe_missing_levels(rows, along.field):
                 yield f"no thresholds: {lacking}"
@@ -362,7 +362,7 @@ def show_thresholds(asked: AnalysisRequest) -> None:
         fault = exc.errors()[0]
         place = fault["loc"][0]
         raise RunError(f"{place}: {fault['msg'].lower()}, found {fault['input']!r}") from exc
-    shown = threshold_table(asked.scored.scores, Along.of({"thresholds": asked.settings}))
+    shown = threshold_table(asked.scored.scores, Along.from_config({"thresholds": asked.settings}))
     if not shown.rows:
         samples = [row for scores in asked.scored.scores for row in scores.folder.samples.values()]
         lacking = describe_missing_levels((row.meta for row in samples), along)

@@ -119,7 +119,7 @@ class LookTools:
             key: self.images.open(data.get(key, default))
             for key, default in _image_fields(tool).items()
         }
-        scene = _Scene.of(tuple(opened.values()), write_canonical([name, dict(data)]))
+        scene = _Scene.from_images(tuple(opened.values()), write_canonical([name, dict(data)]))
         state, numbers = scene.state, {key: image.number for key, image in opened.items()}
         # cached, since the first image can have many positions
         through = cache(partial(ShownImage.from_view, fit=self.agent.fit, state=state))
@@ -173,7 +173,7 @@ class _Scene:
     claims: Mapping[int, View]
 
     @classmethod
-    def of(cls, opened: Sequence[OpenedImage], request: str) -> _Scene:
+    def from_images(cls, opened: Sequence[OpenedImage], request: str) -> _Scene:
         """Build the scene of one call; random choices depend on `request` and on the pixels."""
         images = tuple({image.number: image for image in opened}.values())
         sources = dict[Path, Picture]()

@@ -79,7 +79,7 @@ def _grade(value: object, score: Cells) -> Grade:
     scorer looked for in vain is unreadable.
     """
     reason = score.get("reason") or get_at_path(score, "metadata", "unscored_reason")
-    grade = Grade.of(parse_value(value), score.get("answer"))
+    grade = Grade.from_value(parse_value(value), score.get("answer"))
     if reason in NOT_GRADED or grade.value != grade.value:
         return Grade(MISSING_VALUE, "failed", grade.answer)
     if value == "N" or (reason in UNANSWERED_REASONS and not grade.value):

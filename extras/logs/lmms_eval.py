@@ -221,9 +221,9 @@ def _read_grade(record: Cells, line: Cells) -> Grade | None:
         answer = ""
     for name in CORRECT_FIELDS:
         if (value := parse_value(record.get(name))) == value:
-            return Grade.of(value, answer)
+            return Grade.from_value(value, answer)
     if key is not None:
-        return Grade.of(float(normalize_answer(parsed) == normalize_answer(key)), answer)
+        return Grade.from_value(float(normalize_answer(parsed) == normalize_answer(key)), answer)
     return None
 
 

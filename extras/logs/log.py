@@ -75,7 +75,7 @@ class Grade(NamedTuple):
     answer: str = ""
 
     @classmethod
-    def of(cls, value: float, answer: str | None) -> Grade:
+    def from_value(cls, value: float, answer: str | None) -> Grade:
         """Return the grade of a value.
 
         A value of 0 with an empty answer is unreadable: the scorer found none. None means that the

@@ -116,7 +116,7 @@ class RequestComparison:
         counts = Counter[Values]()
         for row, column in self.pairing.pairs:
             sides = self.base.requests[row], self.rival.requests[column]
-            words = [Prompt.of(request).words for request in sides]
+            words = [Prompt.from_request(request).words for request in sides]
             counts.update([*dict.fromkeys(find_changed_words(*words))])
         return counts.most_common()
 
@@ -130,7 +130,7 @@ def compare_requests(base: Requests, rival: Requests) -> RequestComparison:
 def _factors(mine: Request, theirs: Request) -> Iterator[tuple[str, Values]]:
     """Yield the factors of two requests that ask the same, with their values on either side."""
     yield from _picture_factors(mine.pictures, theirs.pictures)
-    here, there = Prompt.of(mine), Prompt.of(theirs)
+    here, there = Prompt.from_request(mine), Prompt.from_request(theirs)
     for factor in ("place of pictures", "system words", "earlier turns"):
         name = factor.replace(" ", "_")
         yield factor, (getattr(here, name), getattr(there, name))
@@ -163,7 +163,7 @@ class Prompt:
     place_of_pictures: str
 
     @classmethod
-    def of(cls, request: Request) -> Prompt:
+    def from_request(cls, request: Request) -> Prompt:
         """Split a request into its parts."""
         asked = request.asked
         text = "\n".join(part.strip("\n") for part in asked.parts if isinstance(part, str))

@@ -59,7 +59,7 @@ class Swap:
     @cached_property
     def prompts(self) -> tuple[Prompt, Prompt]:
         """The text parts of both requests."""
-        return Prompt.of(self.mine), Prompt.of(self.theirs)
+        return Prompt.from_request(self.mine), Prompt.from_request(self.theirs)
 
     @cached_property
     def partners(self) -> dict[int, int]:

@@ -169,7 +169,7 @@ class _Swaps:
     swap: Estimate
 
     @classmethod
-    def of(
+    def from_values(
         cls, sides: Sequence[Sequence[Mapping[Question, float]]], clusters: Mapping[Question, str]
     ) -> _Swaps | None:
         """Build the swaps from the two contestants' values by setting, on the samples common to all
@@ -238,7 +238,12 @@ def find_orders(run: RunScores) -> Iterator[OrderLine]:
             clusters |= {(arm.point.task_id, n): cluster for n, cluster in arm.clusters.items()}
         settings = [[_collect_values(side[setting]) for setting in shared] for side in pair]
         drawn = [_collect_values_by_draw(arms) if is_drawn else [] for arms in start]
-        line = OrderLine(first, rival, _Swaps.of(settings, clusters), _Swaps.of(drawn, clusters))
+        line = OrderLine(
+            first,
+            rival,
+            _Swaps.from_values(settings, clusters),
+            _Swaps.from_values(drawn, clusters),
+        )
         if line.settings or line.draws:
             yield line
 

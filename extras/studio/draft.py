@@ -80,7 +80,7 @@ class Draft:
     sweep: dict[str, list[Any]] = field(default_factory=dict)
 
     @classmethod
-    def of(
+    def from_item(
         cls, item: Item, stages: Mapping[str, Stage], keep: Callable[[Picture], str], **more: Any
     ) -> Draft:
         """Build a draft from an item and stages; `keep` saves a picture and returns its name."""
@@ -173,10 +173,11 @@ class Draft:
 
 
 def make_example(keep: Callable[[Picture], str]) -> Draft:
-    """Return a question on a marked picture that Pocket can answer; `keep` is as in `Draft.of`."""
+    """Return a question on a marked picture that Pocket can answer; `keep` is as in
+    `Draft.from_item`."""
     item = next(iter(MarkedScenes(kind="shape")))
     choose: dict[str, Stage] = {"multiple_choice": MultipleChoice()}
-    return Draft.of(item, {"mark": Circles(radius=28), **choose, "ask": Ask()}, keep)
+    return Draft.from_item(item, {"mark": Circles(radius=28), **choose, "ask": Ask()}, keep)
 
 
 def to_page_mark(mark: Mark) -> Node:

@@ -145,7 +145,7 @@ def studio_widget(
         sample = Sample("studio", Draft().question, (image,))
     folder = tempfile.TemporaryDirectory(prefix="looktwice-studio-", ignore_cleanup_errors=True)
     desk, item = Desk(Path(folder.name).resolve(), {**models}), Item(sample, None)
-    draft = Draft.of(item, stages or {}, desk.save_picture, model=next(iter(models)))
+    draft = Draft.from_item(item, stages or {}, desk.save_picture, model=next(iter(models)))
     start = desk.start(draft if stages else replace(draft, stages=FIRST_SLOTS))
     traits = {
         "_esm": widget_script(),
@@ -238,7 +238,7 @@ def make_draft_from_study(desk: Desk, study: Path) -> Draft:
     if item is None:
         raise RunError(f"{study}: its task {arm.task_name!r} has no questions")
     model = names.get(id(arm.model), POCKET_NAME)
-    return Draft.of(
+    return Draft.from_item(
         item, arm.stages, desk.save_picture, model=model, draws=arm.draws, seed=arm.seed
     )
 
@@ -274,4 +274,4 @@ def make_draft_from_run(
     asked: Node = {"seed": point.seed, "draws": point.draws}
     if node := point.spec.get("model"):
         asked["model"] = desk.allow_model(Binder.for_run(run).make(node, "model"))
-    return Draft.of(item, shown.stages(point), desk.save_picture, **asked)
+    return Draft.from_item(item, shown.stages(point), desk.save_picture, **asked)

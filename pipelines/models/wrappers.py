@@ -240,7 +240,7 @@ class UsageCount:
     seconds: float = 0.0
 
     @classmethod
-    def of(cls, reply: Reply) -> UsageCount:
+    def from_reply(cls, reply: Reply) -> UsageCount:
         """Return the count of one reply."""
         return cls(calls=1, seconds=reply.seconds, **vars(reply.usage))
 
@@ -300,9 +300,9 @@ class Metered(ModelWrapper):
             if reason := reply.served_by.get("finish_reason"):
                 self.summary.unknown.add((place, reason))
             if not reply.cached:
-                self.summary.paid = self.summary.paid.plus(UsageCount.of(reply))
+                self.summary.paid = self.summary.paid.plus(UsageCount.from_reply(reply))
                 return reply
-            self.summary.cached = self.summary.cached.plus(UsageCount.of(reply))
+            self.summary.cached = self.summary.cached.plus(UsageCount.from_reply(reply))
             if place not in self.place.split(", "):
                 self.summary.elsewhere[place] += 1
         return reply

@@ -54,8 +54,8 @@ def check_folder(model: str) -> None:
 
 
 def find_place(model: str, device: str, dtype: str, half: str, extra: str = "hf") -> Place:
-    """Return the device and dtype of a network, which is given by id or folder, as `Place.of` does.
-    If torch is missing, the WeightsError also mentions a missing folder."""
+    """Return the device and dtype of a network, which is given by id or folder, as `Place.resolve`
+    does. If torch is missing, the WeightsError also mentions a missing folder."""
     try:
         import_torch(extra)
     except WeightsError as exc:
@@ -64,7 +64,7 @@ def find_place(model: str, device: str, dtype: str, half: str, extra: str = "hf"
         raise WeightsError(
             f"{exc}; there is no folder {model!r} here, so it would be an id of the hub"
         ) from exc
-    return Place.of(device, dtype, half, extra)
+    return Place.resolve(device, dtype, half, extra)
 
 
 def load_diffusers_part(

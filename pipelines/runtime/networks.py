@@ -53,7 +53,7 @@ class Place:
     dtype: str
 
     @classmethod
-    def of(cls, device: str, dtype: str, half: str = "float16", extra: str = "torch") -> Place:
+    def resolve(cls, device: str, dtype: str, half: str = "float16", extra: str = "torch") -> Place:
         """Resolve "auto": the device is CUDA, else MPS, else CPU; the precision is `half` on CUDA,
         else float32. `extra` is the looktwice extra that installs torch and what else is needed.
 

@@ -67,7 +67,9 @@ class MarkerScene:
     radii: tuple[float, float]
 
     @classmethod
-    def of(cls, pixels: Pixels, colors: Sequence[str], radii: tuple[float, float]) -> MarkerScene:
+    def from_pixels(
+        cls, pixels: Pixels, colors: Sequence[str], radii: tuple[float, float]
+    ) -> MarkerScene:
         """Prepare RGB pixels HxWx3 for the search."""
         gray = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.uint8)
         near = {color: measure_closeness(pixels, parse_rgb(color)) for color in colors}
@@ -255,7 +257,7 @@ class LabelLayout:
     plate: PixelRect = (-7, -LABEL_HEIGHT - 2, 7, -LABEL_HEIGHT + 13)
 
     @classmethod
-    def of(cls, markers: Sequence[Marker]) -> LabelLayout:
+    def from_markers(cls, markers: Sequence[Marker]) -> LabelLayout:
         """Return the layout of the first marker whose label was read."""
         for marker in markers:
             if marker.glyphs and marker.plate:
@@ -285,7 +287,7 @@ def find_clipped_markers(
         [style.radius] if pattern else [EXPECTED_RADIUS - 1, EXPECTED_RADIUS, EXPECTED_RADIUS + 1]
     )
     near = blank_out(scene, [m.glyphs for m in markers if m.glyphs]).near[style.color]
-    layout, rings = LabelLayout.of([*markers, *like]), [marker.ring for marker in markers]
+    layout, rings = LabelLayout.from_markers([*markers, *like]), [marker.ring for marker in markers]
     height, width = scene.gray.shape
     for ring in find_rings(near, style.color, radii, style.stroke, MAX_RIM_RINGS, MIN_RING_SCORE):
         left, top, right, bottom = shift_area(layout.glyphs, round(ring.x), round(ring.y))

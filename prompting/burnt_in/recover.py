@@ -236,7 +236,10 @@ class RecoverMarks(WithoutModel):
 
     def _find_rings(self, sample: Sample, words: Sequence[str]) -> Iterator[Recovered]:
         """Yield the point of each word that was found, with the appearance of its ring."""
-        scenes = [MarkerScene.of(image.pixels, self.colors, self.radii) for image in sample.images]
+        scenes = [
+            MarkerScene.from_pixels(image.pixels, self.colors, self.radii)
+            for image in sample.images
+        ]
         best: dict[str, tuple[int, Marker]] = {}
 
         def keep_best(image: int, markers: Sequence[Marker]) -> None:
@@ -270,7 +273,7 @@ class RecoverMarks(WithoutModel):
         """Yield the rectangles of each image, one of each colour, with their labels and appearance.
         A rectangle without a label beside it may get the one that is left."""
         for number, image in enumerate(sample.images):
-            scene = MarkerScene.of(image.pixels, self.box_colors, self.radii)
+            scene = MarkerScene.from_pixels(image.pixels, self.box_colors, self.radii)
             outlines = [
                 box for color, near in scene.near.items() for box in find_rectangles(near, color)
             ]

@@ -122,7 +122,7 @@ def read_line(folder: Path, line: Pixels) -> tuple[Floats, tuple[str, ...]]:
 
 def _open_part(kind: str, folder: Path) -> OpenedPart:
     def open_() -> OpenedPart:
-        place = Place.of("auto", "float32")
+        place = Place.resolve("auto", "float32")
         network = (
             load_from_hub(kind, str(folder), None, use_safetensors=True).to(place.device).eval()
         )

@@ -133,7 +133,7 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
 
     def place(self) -> Place:
         """Return the device and precision of the model that answers."""
-        return Place.of(self.device, self.dtype, half="bfloat16", extra="hf")
+        return Place.resolve(self.device, self.dtype, half="bfloat16", extra="hf")
 
     def forward(self, network: Any, place: Place, items: Sequence[Inputs]) -> list[Looks]:
         """Return the attention of the words of each conversation. Raises NoEvidence if no picture

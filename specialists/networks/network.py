@@ -176,7 +176,7 @@ class Network(Checked, ABC, Generic[Item, Result]):
     def place(self) -> Place:
         """Return the device and precision of this network on this machine. Raises WeightsError."""
         half = "float16" if self.half_is_safe else "float32"
-        return Place.of(self.device, self.dtype, half, self.extra)
+        return Place.resolve(self.device, self.dtype, half, self.extra)
 
     def network(self) -> Any:
         """Return the opened network, shared with equal wrappers. Raises WeightsError."""

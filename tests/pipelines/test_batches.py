@@ -456,10 +456,10 @@ def test_missing_weights_and_devices_are_named(tmp_path: Path) -> None:
         load_from_hub("AutoModel", "./nowhere", None)
     with pytest.raises(WeightsError, match=r"AutoModel .* folder"):
         load_from_hub("AutoModel", str(tmp_path), None)
-    assert Place.of("cpu", "auto") == Place("cpu", "float32")
+    assert Place.resolve("cpu", "auto") == Place("cpu", "float32")
     missing = "mps" if torch.cuda.is_available() else "cuda"
     with pytest.raises(WeightsError, match=f"'{missing}'"):
-        Place.of(missing, "auto")
+        Place.resolve(missing, "auto")
 
 
 @table

@@ -66,5 +66,5 @@ def test_a_question_in_two_variants_is_one_cluster(made: MadeRun) -> None:
         for task_id in ("id-t", "id-u"):
             made.answers(made.point(name, "t", task_id=task_id), ["A", "B"])
     points = score_run(made.write()).points
-    both = SharedSamples.of({"one": points[:2], "two": points[2:]})
+    both = SharedSamples.from_arms({"one": points[:2], "two": points[2:]})
     assert both.n == 4 and len(set(both.values.clusters)) == 2

@@ -122,7 +122,7 @@ def test_a_pass_over_every_reply_replaces_the_reader(run: Path) -> None:
     first, *_, last = run_judge(
         run, make_knowing_judge(TRUTH), "solomon+mine", "every", wording=MINE
     )
-    assert "every: 6 of 6 replies judged, 1 of them" in first
+    assert "every: 6 of 6 replies judged, 1 of which" in first
     assert "and the reader: 3 of 5 the same (60.0 %), kappa 0.286" in last and "annotate" in last
     (row,) = score_table(run).where(metric="accuracy", task="pick", contestant="one").rows
     assert (row.right, row.wrong, row.unreadable) == (4, 1, 1)

@@ -163,7 +163,7 @@ def test_a_lasso_becomes_a_mask_of_its_interior(desk: Desk, tmp_path: Path) -> N
     (item,) = Folder(tmp_path / "packed" / "studio")
     (mark,) = item.sample.marks
     assert isinstance(mark, Mask) and mark.pixels.sum() == 20 * 10 and mark.pixels[10, 10]
-    again = Draft.of(item, {}, desk.save_picture)
+    again = Draft.from_item(item, {}, desk.save_picture)
     assert len(again.marks[0]["outline"]) == 4
     assert again.row([(80, 60)])["marks"] == [mark.to_dict()]
 
