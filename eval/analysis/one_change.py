@@ -99,14 +99,14 @@ class OneChange:
     def accuracies(self) -> Mapping[str, Row]:
         """The row of accuracy of each arm, by the id of its point; those of levels by name and
         task."""
-        return self._rows_of("accuracy")
+        return self._make_rows("accuracy")
 
     @cached_property
     def answered_rows(self) -> Mapping[str, Row]:
         """The rows of the accuracy of what was answered, by the same keys."""
-        return self._rows_of("accuracy_answered")
+        return self._make_rows("accuracy_answered")
 
-    def _rows_of(self, metric: str) -> Mapping[str, Row]:
+    def _make_rows(self, metric: str) -> Mapping[str, Row]:
         rows = self.scored.where(run=self.run.name, metric=metric, slice="")
         return {row.point or f"{row.contestant} {row.task}": row for row in rows}
 

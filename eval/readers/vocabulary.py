@@ -152,7 +152,7 @@ DENIALS = (
     "false",
     "wrong",
 )
-"""Phrases that mean no at the beginning of a reply, as AGREED means yes."""
+"""Phrases that mean no at the beginning of a reply, as AGREEMENTS means yes."""
 LEFT = (
     "left(?:wards?)?",
     "left-?hand side",

@@ -68,7 +68,7 @@ class _Network:
         return getattr(self.processor, "tokenizer", self.processor)
 
     @property
-    def ends(self) -> set[int]:
+    def end_tokens(self) -> set[int]:
         """The tokens that end a reply."""
         ends = self.model.generation_config.eos_token_id
         return {self.tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])}
@@ -92,7 +92,9 @@ class _Network:
         )
         counts, replies = inputs["attention_mask"].sum(1).tolist(), list[Reply]()
         for row, tokens in enumerate(output.sequences[:, inputs["input_ids"].shape[1] :].tolist()):
-            end = next((n for n, token in enumerate(tokens) if token in self.ends), len(tokens))
+            end = next(
+                (n for n, token in enumerate(tokens) if token in self.end_tokens), len(tokens)
+            )
             tokens = tokens[: end + 1]  # what follows is padding
             likely: list[Mapping[str, float]] = []
             for scores in output.scores[: len(tokens)] if options.logprobs else ():
@@ -114,7 +116,7 @@ class _Network:
         whole = self.tokenizer.decode(tokens, skip_special_tokens=True)
         stops = [whole.index(stop) for stop in options.stop or () if stop in whole]
         text, reasoning, calls = reply_text(whole[: min(stops, default=None)], bool(options.tools))
-        is_over = bool(stops) or not self.ends.isdisjoint(tokens[-1:])
+        is_over = bool(stops) or not self.end_tokens.isdisjoint(tokens[-1:])
         finish: Finish = "tool" if calls else "stop" if is_over else "length"
         usage = Usage(tokens_in, len(tokens))
         thought = {"reasoning_content": reasoning} if reasoning else {}

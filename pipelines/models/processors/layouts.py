@@ -198,7 +198,7 @@ def bounded(size: Size, shortest: int, longest: int, tokens: int, patch: int) ->
     return Layout(whole, whole, tokens, patch, filter="bilinear")
 
 
-def tiles_by_proportions(size: Size, tile: int, most: int, tokens: int, patch: int) -> Layout:
+def tile_by_aspect_ratio(size: Size, tile: int, most: int, tokens: int, patch: int) -> Layout:
     """Stretch to the grid of at most `most` tiles with the most similar aspect ratio, and add the
     whole picture."""
     ratio, best, nearest = size[0] / size[1], (1, 1), float("inf")
@@ -309,7 +309,7 @@ GRIDS_BY_SIX: tuple[Grid, ...] = tuple(
 KINDS: dict[str, Callable[..., Layout]] = {
     "tiles_of_five": partial(tiles_of_list, grids=ANY_RESOLUTION),
     "tiles_by_six": partial(tiles_of_list, grids=GRIDS_BY_SIX),
-    "tiles_by_proportions": tiles_by_proportions,
+    "tile_by_aspect_ratio": tile_by_aspect_ratio,
     "tiles_on_longest": tiles_on_longest,
     "tiles_on_canvas": tiles_on_canvas,
     "whole_patches": whole_patches,
@@ -334,7 +334,7 @@ ernie-4\.5-vl                             whole_patches patch=28 least=3_136 mos
 paddleocr-vl                              whole_patches patch=28 least=147_456 most=2_359_296 grow=2
 pixtral-12b                               keep_size patch=16 longest=1024
 mistral-small-3\.[1-9]|mistral-large-4    keep_size patch=28 longest=1540
-internvl                                  tiles_by_proportions tile=448 most=12 tokens=256 patch=28
+internvl                                  tile_by_aspect_ratio tile=448 most=12 tokens=256 patch=28
 idefics3                                  tiles_on_longest longest=1456 tile=364 tokens=169 patch=28
 smolvlm2?-(256|500)m                      tiles_on_longest longest=2048 tile=512 tokens=64 patch=64
 idefics2                                  bounded shortest=378 longest=980 tokens=64 patch=14

@@ -104,7 +104,8 @@ def retry_after(headers: Mapping[str, str], error: Any = None, status: int = 429
 
 def read_seconds(text: Any, now: float, scale: float = 1.0) -> float | None:
     """Parse the seconds that a text states: a number of `scale` seconds, an epoch in seconds to
-    nanoseconds, a duration such as 1m2.5s, or a date. Returns None for anything else or absurd."""
+    nanoseconds, a duration such as 1m2.5s, or a date. Returns None for any other text and for an
+    absurd number."""
     text = str(text).strip().strip('"')
     if NUMBER_PATTERN.fullmatch(text):
         number = float(text)
