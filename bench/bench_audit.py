@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.extras.studies.blindness import select_beyond_taste
-from looktwice.extras.studies.tastes import STRENGTH, BlindQuestion, find_tastes
+from looktwice.extras.studies.tastes import KNOWN_RIGHT_SHARE, BlindQuestion, find_tastes
 
 DRAWS = (6, 10, 20)
 TYPES = ("What color is it?", "Which color comes next?", "Name the color of the thing, please.")
@@ -62,7 +62,9 @@ class BlindModel:
             if knows := rng.random() < leaks:
                 leaky.add(str(number))
             answers = self._draws(rng, words, taste, by_letter, draws, firm)
-            answers = [key if knows and rng.random() < STRENGTH else answer for answer in answers]
+            answers = [
+                key if knows and rng.random() < KNOWN_RIGHT_SHARE else answer for answer in answers
+            ]
             counts = Counter(answers)
             text = f"{TYPES[kind]} No. {number}" if self.unique else TYPES[kind]
             questions.append(
@@ -140,7 +142,8 @@ def table(times: int) -> Iterator[str]:
     """Yield a line for each model and number of choices: the three shares in percent, by number of
     draws."""
     yield (
-        f"{times} simulated models each; leaks in a tenth of the questions, right in {STRENGTH:.0%}"
+        f"{times} simulated models each; leaks in a tenth of the questions, right in"
+        f" {KNOWN_RIGHT_SHARE:.0%}"
         " of the draws."
     )
     yield (

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.extras.adaptive.discovery import Discovery, first_round
+from looktwice.extras.adaptive.discovery import Discovery, size_first_round
 from looktwice.extras.adaptive.steering import Pool
 from looktwice.prompting.markers import Circles
 
@@ -111,7 +111,7 @@ def halving(values: np.ndarray, answers: int) -> int:
     """Return the winner of successive halving that may use all of these answers."""
     left, place, sums = np.arange(values.shape[1]), 0, np.zeros(values.shape[1])
     while len(left) > 1:
-        more = first_round(len(left), len(values) - place, answers)
+        more = size_first_round(len(left), len(values) - place, answers)
         sums[left] += values[place : place + more][:, left].sum(axis=0)
         answers, place = answers - more * len(left), place + more
         best = np.argsort(-sums[left], kind="stable")[: (len(left) + 1) // 2]

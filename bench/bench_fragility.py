@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from looktwice.eval.statistics.paired import holm
-from looktwice.extras.studies.fragility import RESAMPLES, Fragility
+from looktwice.extras.studies.fragility import RESAMPLE_COUNT, Fragility
 
 
 def draw_study(
@@ -22,7 +22,7 @@ def draw_study(
     n: int = 300,
     size: int = 1,
     one_way: bool = False,
-    resamples: int = RESAMPLES,
+    resamples: int = RESAMPLE_COUNT,
 ) -> Fragility:
     """Simulate the draws of n samples under several styles, in clusters of `size` samples with
     equal difficulty.

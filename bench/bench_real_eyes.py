@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from looktwice.eval import MarkedScenes
-from looktwice.eval.tasks.photographs import seeded_rng
+from looktwice.eval.tasks.photographs import make_rng
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.detection import PPOCR, MaskBoxes
@@ -33,7 +33,7 @@ def written(
 ) -> tuple[Pixels, dict[tuple[float, float], str]]:
     """Write words below each other on a picture of 640 x 480 pixels; return it with the words'
     centres."""
-    rng = seeded_rng("words", number, height)
+    rng = make_rng("words", number, height)
     canvas = Image.fromarray(ground).resize((640, 480))
     draw, font, words = ImageDraw.Draw(canvas), ImageFont.load_default(height), {}
     for row, word in enumerate(rng.choice(vocabulary(), WORDS, replace=False)):

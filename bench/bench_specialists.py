@@ -16,6 +16,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from PIL import Image
 from skimage import data
 from skimage.segmentation import felzenszwalb, slic
 
@@ -46,8 +47,8 @@ def pairs() -> Iterator[tuple[str, Pair]]:
     motorcycle = data.stereo_motorcycle()[:2]  # type: ignore[no-untyped-call]
     found = {"motorcycle": tuple(np.asarray(view, np.uint8) for view in motorcycle)}
     for name, files in FILES.items() if (DATA / "pairs").is_dir() else ():
-        pixels = [cv2.imread(str(DATA / "pairs" / file)) for file in files]
-        found[name] = tuple(cv2.cvtColor(view, cv2.COLOR_BGR2RGB) for view in pixels)
+        pixels = [np.asarray(Image.open(DATA / "pairs" / file).convert("RGB")) for file in files]
+        found[name] = tuple(pixels)
     for name, (one, two) in found.items():
         yield name, (one, two)
         yield f"{name}, {WIDTH} pixels", (resize(one), resize(two))

@@ -311,7 +311,7 @@ def shared_errors() -> Iterator[str]:
         points.append(PointScores(point, samples, answers, contestant=file, task="BLINK"))
     first, *others = points
     for other in others:
-        both = SharedSamples.of({arm.contestant: [arm] for arm in (first, other)})
+        both = SharedSamples.from_arms({arm.contestant: [arm] for arm in (first, other)})
         shared, each = both.mistakes.split("\nof ")
         names = f"{first.contestant} and {other.contestant}"
         yield f"App. C.2 on val: {names} make {each} mistakes, {shared} in common"

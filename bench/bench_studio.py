@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from looktwice.eval.tasks.photographs import photograph
+from looktwice.eval.tasks.photographs import load_photograph
 from tests.browser import CHROMIUM, Browser, open_browser
 from tests.extras.studio.opened import OpenStudio, opened_studio
 
@@ -66,7 +66,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def test_from_a_move_to_its_picture(browser: Browser, tmp_path: Path, name: str) -> None:
     """Print median and p95, for the whole latency and for the stages alone."""
     stages, place, values = CASES[name]
-    image = Image.fromarray(photograph("astronaut")).resize((1024, 768))
+    image = Image.fromarray(load_photograph("astronaut")).resize((1024, 768))
     image.save(file := tmp_path / "photo.jpg", quality=92)
     with opened_studio(browser, tmp_path / "desk", [file]) as studio:
         studio.settle()

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.eval.tasks import Facts
-from looktwice.eval.tasks.photographs import seeded_rng
+from looktwice.eval.tasks.photographs import make_rng
 from looktwice.extras.scenes import LettersAndShapes, NearSighted
 from looktwice.extras.scenes.toy_models import Sighting
 from looktwice.pipelines.geometry import Rect
 from looktwice.pipelines.marks import bounding_box
-from looktwice.pipelines.model import CallOptions, Message, Messages, Reply, Usage, canonical
+from looktwice.pipelines.model import CallOptions, Message, Messages, Reply, Usage, write_canonical
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.view import View
@@ -121,7 +121,7 @@ def things(pixels: Pixels) -> list[Thing]:
 def moved(value: str, sides: Any, draw: int) -> NDArray[np.float64]:
     """Return a random error of up to `sides` in either direction, determined by `value` and the
     draw."""
-    return np.asarray(seeded_rng("off", draw, value).uniform(-1, 1, 2) * sides)
+    return np.asarray(make_rng("off", draw, value).uniform(-1, 1, 2) * sides)
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Distracted:
     @property
     def identity(self) -> str:
         """The settings."""
-        return canonical({"off": self.off})
+        return write_canonical({"off": self.off})
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
@@ -176,7 +176,9 @@ class Boxing:
     @property
     def identity(self) -> str:
         """The settings."""
-        return canonical({"reader": self.reader.identity, "off": self.off, "shrink": self.shrink})
+        return write_canonical(
+            {"reader": self.reader.identity, "off": self.off, "shrink": self.shrink}
+        )
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()

@@ -21,7 +21,7 @@ import yaml
 from PIL import Image
 from rich.console import Console
 
-from looktwice.eval.analysis.analyses import analysis
+from looktwice.eval.analysis.analyses import get_analysis
 from looktwice.eval.display.table import score_table
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.pipelines.config import Plan, load_plan
@@ -328,7 +328,7 @@ def table() -> str:
             ),
         )
         outcome = Study(kept, Path(out), RunOptions(workers=2), console=Console(quiet=True))()
-        found = analysis("looks").tables(score_table(outcome.folder))[0].table.markdown
+        found = get_analysis("looks").tables(score_table(outcome.folder))[0].table.markdown
     lines = found.splitlines()
     return "\n".join(
         line for line in lines if not re.match(r"\| (placebo|oracle) .*steps=[12]", line)

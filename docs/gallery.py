@@ -21,7 +21,7 @@ from PIL import Image
 
 from looktwice.eval.tasks import MarkedScenes, MarkQuestions
 from looktwice.eval.tasks.marked_scenes.kinds import KINDS as MARKED
-from looktwice.eval.tasks.photographs import photograph
+from looktwice.eval.tasks.photographs import load_photograph
 from looktwice.extras.drawings.matrices import RULES
 from looktwice.extras.scenes import LettersAndShapes, Puzzles, RenderedScenes
 from looktwice.extras.scenes.rendered_scenes import KINDS as RENDERED
@@ -120,7 +120,7 @@ def _entry(row: Mapping[str, Any]) -> Entry:
 @cache
 def _photo(name: str, width: int, height: int) -> Pixels:
     return np.asarray(
-        cv2.resize(photograph(name), (width, height), interpolation=cv2.INTER_AREA), np.uint8
+        cv2.resize(load_photograph(name), (width, height), interpolation=cv2.INTER_AREA), np.uint8
     )
 
 

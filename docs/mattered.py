@@ -20,8 +20,8 @@ import numpy as np
 from rich.console import Console
 
 from looktwice.eval import MarkedScenes, evaluate
-from looktwice.eval.analysis.analyses import analysis
-from looktwice.eval.analysis.looking.contribution import certificate_page, certificates
+from looktwice.eval.analysis.analyses import get_analysis
+from looktwice.eval.analysis.looking.contribution import certificate_page, find_certificates
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
@@ -33,7 +33,7 @@ from looktwice.extras.studies.blindness import (
     audit_page,
     blind_items_csv,
     find_audits,
-    needs_no_image,
+    find_imageless_items,
 )
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import Messages, Reply, Usage
@@ -133,7 +133,7 @@ AUDIT = """
 
 The arms have no image, a blank or another one, shuffled patches, a description, the choices alone
 or the question alone.
-`audit` writes audit.md, needs_no_image.csv and clean.yaml, the samples that remain.
+`audit` writes audit.md, find_imageless_items.csv and clean.yaml, the samples that remain.
 `include: [STUDY.yaml, clean.yaml]` asks only these, and `looktwice score RUN --only clean.yaml`
 scores only these.
 
@@ -204,7 +204,9 @@ def turns(out: Path) -> str:
     stages = {"choose": MultipleChoice(), "again": Reperceive(turns=2)}
     task = MarkedScenes("larger", n=18)
     table = evaluate(task, {"again": Pipeline(stages)}, Scripted(flip), out=out / "flip")
-    changed, stopping = (analysis(name).tables(table)[0].table for name in ("turns", "stopping"))
+    changed, stopping = (
+        get_analysis(name).tables(table)[0].table for name in ("turns", "stopping")
+    )
     return changed.markdown + "\n" + STOP + stopping.markdown + "\n"
 
 
@@ -217,7 +219,7 @@ def run(name: str, out: Path, *overrides: str) -> RunScores:
 
 def certificate(scores: RunScores, kept: str = "[^#]") -> str:
     """Return the page of a run with the lines that begin with `kept`, a regular expression."""
-    page = certificate_page(scores, certificates(scores))
+    page = certificate_page(scores, find_certificates(scores))
     lines = [line for line in page.splitlines() if not line or re.match(kept, line)]
     return fill(re.sub(r"\n{3,}", "\n\n", "\n".join(lines).strip()))
 
@@ -227,7 +229,7 @@ def audit(scores: RunScores) -> str:
     audited = find_audits(scores)
     listed = {
         row["sample"]
-        for row in csv.DictReader(blind_items_csv(needs_no_image(audited)).splitlines())
+        for row in csv.DictReader(blind_items_csv(find_imageless_items(audited)).splitlines())
     }
     lines = map(
         json.loads, (scores.folder.path / "samples.jsonl").read_text(encoding="utf-8").splitlines()
@@ -270,7 +272,7 @@ def looks(out: Path) -> str:
     }
     task = GeneratedDoYouSeeMe("joint_shape_color", n=108, marks="asked")
     evaluate(task, {"small": Pipeline(stages)}, Scripted(count_small), out=out / "looks")
-    (measured,) = analysis("measured").tables(score_table(out / "looks"))
+    (measured,) = get_analysis("measured").tables(score_table(out / "looks"))
     return LOOKS + measured.table.markdown + "\n"
 
 

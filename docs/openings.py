@@ -26,7 +26,7 @@ from looktwice.eval.runs import Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.intervals import bootstrap_mean
 from looktwice.eval.tasks import MarkedScenes
-from looktwice.extras.inside.arms import ORDER, probe_run
+from looktwice.extras.inside.arms import PLACE_ORDER, probe_run
 from looktwice.pipelines import Pipeline, Pocket, State
 from looktwice.pipelines.config import load_plan
 from looktwice.prompting import Ask, Circles, MultipleChoice
@@ -83,7 +83,7 @@ def layers(folder: Path) -> str:
     """What a probe reads in each layer of Pocket, beside what Pocket says, as the page draws it."""
     run = make_study(folder, "probes", STUDY % (600, 24))
     (arm,) = probe_run(score_run(RunFolder(run))).arms
-    layers = sorted(arm.layers, key=lambda probe: ORDER.index(probe.layer.place))
+    layers = sorted(arm.layers, key=lambda probe: PLACE_ORDER.index(probe.layer.place))
     shown = {"read by a probe": [probe.right for probe in layers]}
     shown["the model's answer"] = [arm.answered] * len(layers)
     lines = {}

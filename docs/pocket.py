@@ -22,7 +22,7 @@ from looktwice.eval import Results
 from looktwice.eval.display.text_tables import format_signed
 from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines import Pipeline, Pocket, Sample, State
-from looktwice.pipelines.models.pocket.network import FILE, shipped_weights
+from looktwice.pipelines.models.pocket.network import WEIGHTS_FILE, shipped_weights
 from looktwice.pipelines.state import Stage
 from looktwice.prompting import Ask, Circles
 from looktwice.prompting.controls import OracleCrop
@@ -245,7 +245,7 @@ def _blind(figures: Figures) -> Iterator[str]:
 def page(figures: Figures) -> str:
     """The card."""
     weights = shipped_weights()
-    file = HERE.parent / "pipelines/models/pocket" / FILE
+    file = HERE.parent / "pipelines/models/pocket" / WEIGHTS_FILE
     head = HEAD.format(
         numbers=weights.count,
         size=file.stat().st_size / 1e6,

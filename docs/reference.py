@@ -23,8 +23,8 @@ from looktwice.eval.cli import ALLOW_OPTIONS, commands
 from looktwice.eval.commands import options
 from looktwice.eval.listing import describe_type_hint, find_bases, format_settings
 from looktwice.pipelines.config import keys as entries
-from looktwice.pipelines.config.keys import all_keys
-from looktwice.pipelines.config.load import study_schema
+from looktwice.pipelines.config.keys import list_keys
+from looktwice.pipelines.config.load import make_study_schema
 from looktwice.pipelines.extensions import list_own_classes
 from looktwice.pipelines.model import Model
 
@@ -285,10 +285,14 @@ TITLES = {
 
 def study_mappings() -> Iterator[tuple[str, Any, str]]:
     """The title, the type and the words of each mapping that a study may hold."""
-    keys = all_keys()
+    keys = list_keys()
     for name, title in TITLES.items():
         entry = getattr(entries, name)
-        yield title, study_schema(keys) if name == "StudyConfig" else entry, entry.__doc__ or ""
+        yield (
+            title,
+            make_study_schema(keys) if name == "StudyConfig" else entry,
+            entry.__doc__ or "",
+        )
     for name, key in keys.items():
         if hasattr(key.schema, "__annotations__"):
             yield f"`{name}:`", key.schema, key.schema.__doc__ or ""

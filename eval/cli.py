@@ -17,7 +17,12 @@ from typer.core import TyperGroup
 
 from looktwice.eval.commands.options import guard_command, say
 from looktwice.pipelines.extensions import Extension, find_extension, list_extensions
-from looktwice.pipelines.runtime.process import ENDING, interrupt_code, raise_interrupt, share_heaps
+from looktwice.pipelines.runtime.process import (
+    ENDING_SIGNALS,
+    interrupt_code,
+    raise_interrupt,
+    share_heaps,
+)
 
 __all__ = ["app", "commands", "main"]
 
@@ -26,47 +31,58 @@ GC_THRESHOLD = 50_000
 """Allocations between two garbage collections (Python's default is 700): scoring a table of 20,000
 records takes a sixth less CPU time."""
 
-ROOM = "looktwice.eval.commands"
+COMMANDS_PACKAGE = "looktwice.eval.commands"
 ALLOW_OPTIONS = ("--allow",)
 """Options that a command needs if it reads studies or runs."""
 FIRST_COMMANDS = ("init", "check", "run", "view", "score", "compare", "studio", "list")
 """The commands of the first section of `looktwice --help`, in this order."""
 COMMANDS: Mapping[str, Extension] = {
-    "init": Extension(f"{ROOM}.studies:init", "Write a commented study to begin with."),
+    "init": Extension(f"{COMMANDS_PACKAGE}.studies:init", "Write a commented study to begin with."),
     "check": Extension(
-        f"{ROOM}.studies:check",
+        f"{COMMANDS_PACKAGE}.studies:check",
         "Print all errors, then try one sample of each task.",
         ALLOW_OPTIONS,
     ),
     "run": Extension(
-        f"{ROOM}.studies:run", "Run a configuration and write its report.", ALLOW_OPTIONS
+        f"{COMMANDS_PACKAGE}.studies:run",
+        "Run a configuration and write its report.",
+        ALLOW_OPTIONS,
     ),
-    "view": Extension(f"{ROOM}.runs:view", "Show runs side by side in a browser.", ALLOW_OPTIONS),
+    "view": Extension(
+        f"{COMMANDS_PACKAGE}.runs:view", "Show runs side by side in a browser.", ALLOW_OPTIONS
+    ),
     "score": Extension(
-        f"{ROOM}.runs:score",
+        f"{COMMANDS_PACKAGE}.runs:score",
         "Read and score runs, or recorded replies; no model is called.",
         ALLOW_OPTIONS,
     ),
     "list": Extension(
-        f"{ROOM}.studies:list_names",
+        f"{COMMANDS_PACKAGE}.studies:list_names",
         "List configurations to start with, and what a configuration may use.",
     ),
     "analyse": Extension(
-        f"{ROOM}.analyses:analyse",
+        f"{COMMANDS_PACKAGE}.analyses:analyse",
         "Run one analysis of finished runs; no model is called.",
         ALLOW_OPTIONS,
     ),
     "judge": Extension(
-        f"{ROOM}.runs:judge", "Let a model grade replies that no rule can read.", ALLOW_OPTIONS
+        f"{COMMANDS_PACKAGE}.runs:judge",
+        "Let a model grade replies that no rule can read.",
+        ALLOW_OPTIONS,
     ),
     "merge": Extension(
-        f"{ROOM}.runs:merge", "Merge the shards of a run into one run folder.", ALLOW_OPTIONS
+        f"{COMMANDS_PACKAGE}.runs:merge",
+        "Merge the shards of a run into one run folder.",
+        ALLOW_OPTIONS,
     ),
     "replay": Extension(
-        f"{ROOM}.runs:replay", "Repeat a run with its recorded replies and compare.", ALLOW_OPTIONS
+        f"{COMMANDS_PACKAGE}.runs:replay",
+        "Repeat a run with its recorded replies and compare.",
+        ALLOW_OPTIONS,
     ),
     "cache": Extension(
-        f"{ROOM}.runs:reply_cache", "Show what the reply cache holds, by model, or prune it."
+        f"{COMMANDS_PACKAGE}.runs:reply_cache",
+        "Show what the reply cache holds, by model, or prune it.",
     ),
 }
 """The commands of the core; extensions add the others."""
@@ -132,8 +148,11 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if not find_command(args[0]) and not ctx.resilient_parsing:  # not during shell completion
+            from looktwice.pipelines.config.classes import extend_hint
+
             near = suggest_spelling(args[0], [*self.list_commands(ctx), "--help", "--version"])
-            ctx.fail(f"there is no command {args[0]!r}{near}; `looktwice --help` lists them")
+            there = extend_hint(near, "`looktwice --help` lists them")
+            ctx.fail(f"there is no command {args[0]!r}{there}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -221,7 +240,7 @@ def secure_streams() -> None:
 def install_stop_handlers() -> None:
     """Handle a scheduler's signals and a closed terminal as Ctrl-C; the exit code tells which it
     was."""
-    for name in ENDING:
+    for name in ENDING_SIGNALS:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores it
             signal.signal(number, raise_interrupt)

@@ -22,15 +22,16 @@ from typing_extensions import is_typeddict
 from looktwice.eval.readers.reader import Reader, is_own_reader
 from looktwice.pipelines.config.classes import (
     ConfigError,
-    dataclass_in,
+    extend_hint,
+    find_dataclass,
     get_default,
+    get_hints,
     get_kind,
     suggest_names,
-    type_hints,
 )
 from looktwice.pipelines.config.foreign_names import FOREIGN_NAMES
 from looktwice.pipelines.config.shipped import list_shipped
-from looktwice.pipelines.config.spec import public_path
+from looktwice.pipelines.config.spec import get_public_path
 from looktwice.pipelines.extensions import list_own_classes
 from looktwice.pipelines.model import Model
 
@@ -143,9 +144,8 @@ def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
         if fitting:
             return
         hint = suggest_names(name, [*KIND_DESCRIPTIONS, *short.values(), "Scorer"])
-        raise ConfigError(
-            [f"list {name}: no such kind or class{hint}; there are {', '.join(KIND_DESCRIPTIONS)}"]
-        )
+        there = extend_hint(hint, f"there are {', '.join(KIND_DESCRIPTIONS)}")
+        raise ConfigError([f"list {name}: no such kind or class{there}"])
     for path in fitting:
         for text in describe_class(classes[path]):
             yield f"{text}\n"
@@ -223,7 +223,7 @@ def find_classes(kind: str, plugins: Sequence[str]) -> dict[str, type]:
             if not isinstance(cls, type) or not dataclasses.is_dataclass(cls):
                 continue
             if cls.__module__.startswith(module.__name__) and not name.startswith("_"):
-                classes[public_path(cls)] = cls
+                classes[get_public_path(cls)] = cls
     begins = tuple(f"{place}." for place in ROOMS[kind])
     own = {
         path: extension for path, extension in list_own_classes().items() if path.startswith(begins)
@@ -238,7 +238,7 @@ def get_listed_kind(cls: type) -> str | None:
     if made == "task":
         return "tasks"
     if made == "model":
-        return None if Model in type_hints(cls).values() else "models"
+        return None if Model in get_hints(cls).values() else "models"
     if made is None:
         return None
     takes = inspect.signature(cls.__call__).parameters
@@ -246,7 +246,7 @@ def get_listed_kind(cls: type) -> str | None:
         return "readers"
     if "arguments" in takes:
         return "tools"
-    folder = public_path(cls).partition(".")[0]
+    folder = get_public_path(cls).partition(".")[0]
     if folder != "specialists" and {"state", "model"} <= takes.keys():
         return "stages"
     # a crop's style is only a setting of a stage
@@ -266,7 +266,7 @@ def copy_config(name: str, out: Path | None) -> Path:
     if config is None:
         hint = suggest_names(name, configs) or "; see `looktwice list configs`"
         if name.endswith(".yaml"):
-            hint += f"; to name the new file, type --out {name}"
+            hint = extend_hint(hint, f"to name the new file, type --out {name}")
         raise ConfigError([f"{name}: no shipped configuration of this name{hint}"])
     target = out or Path(config.name)
     if target.exists():
@@ -305,7 +305,9 @@ def format_settings(path: str, cls: type) -> str:
             lines.append(f"{f.name}: |{'' if value.endswith(chr(10)) else '-'}  # {words}")
             lines += [f"  {line}".rstrip() for line in value.splitlines()]
         else:
-            lines.append(f"{f.name}: {flow(simplify_default(value, hints[f.name]))}  # {words}")
+            lines.append(
+                f"{f.name}: {format_flow_yaml(simplify_default(value, hints[f.name]))}  # {words}"
+            )
     return "\n".join(lines)
 
 
@@ -313,7 +315,7 @@ def simplify_default(value: Any, hint: Any = None) -> Any:
     """Convert a default to plain values: an object becomes its class and the settings that differ
     from their defaults."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        kept = {} if dataclass_in(hint) is type(value) else {"use": public_path(type(value))}
+        kept = {} if find_dataclass(hint) is type(value) else {"use": get_public_path(type(value))}
         for f in dataclasses.fields(value):
             if f.init and (inner := getattr(value, f.name)) != get_default(f):
                 kept[f.name] = simplify_default(inner)
@@ -325,7 +327,7 @@ def simplify_default(value: Any, hint: Any = None) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def flow(value: Any) -> str:
+def format_flow_yaml(value: Any) -> str:
     """Format a value as one line of YAML."""
     text = yaml.safe_dump(
         value, default_flow_style=True, sort_keys=False, width=float("inf"), allow_unicode=True
@@ -339,7 +341,7 @@ def describe_type_hint(hint: Any) -> str:
     if origin in (Annotated, NotRequired):
         return describe_type_hint(args[0])
     if origin is Literal:
-        return " | ".join(flow(arg) for arg in args)
+        return " | ".join(format_flow_yaml(arg) for arg in args)
     if origin in (Union, UnionType):
         return " or ".join(dict.fromkeys(describe_type_hint(arg) for arg in args))
     if origin is tuple and args[-1] is not Ellipsis:

@@ -26,10 +26,10 @@ from looktwice.pipelines.state import State
 
 __all__ = ["OfficialLabel", "RecordedQuestions"]
 
-_POINTS = tuple(f"Point {letter}" for letter in "ABCD")
-_LATER = ("the second image", "the third image")
+_POINT_CHOICES = tuple(f"Point {letter}" for letter in "ABCD")
+_LATER_IMAGE_CHOICES = ("the second image", "the third image")
 CHOICES: Mapping[str, tuple[str, ...]] = {
-    "Art_Style": _LATER,
+    "Art_Style": _LATER_IMAGE_CHOICES,
     "Counting": ("", "", "", ""),
     "Forensic_Detection": (
         "the first image",
@@ -37,20 +37,20 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
         "the third image",
         "the fourth image",
     ),
-    "Functional_Correspondence": _POINTS,
+    "Functional_Correspondence": _POINT_CHOICES,
     "IQ_Test": tuple(f"picture {letter}" for letter in "ABCD"),
-    "Jigsaw": _LATER,
+    "Jigsaw": _LATER_IMAGE_CHOICES,
     "Multi-view_Reasoning": ("left", "right"),
     "Object_Localization": ("Box A", "Box B"),
     "Relative_Depth": ("A is closer", "B is closer"),
     "Relative_Reflectance": ("A is darker", "B is darker", "About the same"),
-    "Semantic_Correspondence": _POINTS,
+    "Semantic_Correspondence": _POINT_CHOICES,
     "Spatial_Relation": ("yes", "no"),
-    "Visual_Correspondence": _POINTS,
-    "Visual_Similarity": _LATER,
+    "Visual_Correspondence": _POINT_CHOICES,
+    "Visual_Similarity": _LATER_IMAGE_CHOICES,
 }
 """BLINK's choices by subtask; those of Counting differ between questions and are empty here."""
-HIDDEN = "hidden"
+HIDDEN_ANSWER = "hidden"
 """The correct answer of a question in the test split, whose answers are not public."""
 
 

@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.analysis.analyses import ReportTable, analyses_of
-from looktwice.eval.analysis.finding import Finding, TaskFinding, changes, find
+from looktwice.eval.analysis.analyses import ReportTable, find_analyses
+from looktwice.eval.analysis.finding import Finding, TaskFinding, change_table, find
 from looktwice.eval.analysis.one_change import OneChange
 from looktwice.eval.display.score_tables import overview_table, sort_rows, task_table
 from looktwice.eval.display.table import Table, score_table
@@ -62,7 +62,7 @@ def write_report(
     texts = {"report.csv": scored.csv, "report.md": report.markdown}
     if may_stay and _are_up_to_date(folder, texts):
         return page
-    if effects := _effects(scored):
+    if effects := _format_effects(scored):
         texts["effects.csv"] = effects
     else:  # a file of an earlier plan would be mistaken for this one's
         (folder / "effects.csv").unlink(missing_ok=True)
@@ -74,7 +74,7 @@ def write_report(
     return page
 
 
-def _effects(scored: Table) -> str:
+def _format_effects(scored: Table) -> str:
     """Return the effect of each change as CSV, empty if the runs have no sweep and no `each`."""
     if not any(run.config.get("sweep") or run.config.get("each") for run in scored.scores):
         return ""
@@ -110,12 +110,12 @@ def render_report_page(report: Report, page: RunPage, *, served: bool = False) -
     data = page.data(scored.rows, whole=not served, first=first)
     lines = [*data.lines]
     grids = [*data.grids]
-    for part in analyses_of(scored):
+    for part in find_analyses(scored):
         lines += part.curves(scored)
         grids += part.maps(scored)
     data = replace(
         data,
-        contestants=_short_labels(scored, page),
+        contestants=_shorten_labels(scored, page),
         notes=[*scored.notes, f"Read with: {report.readers}", *report.agreement],
         lines=lines,
         finding=[_locate_rows(task, page) for task in finding.tasks if task.rows],
@@ -130,7 +130,7 @@ def render_report_page(report: Report, page: RunPage, *, served: bool = False) -
     )
 
 
-def _short_labels(scored: Table, page: RunPage) -> list[PageContestant]:
+def _shorten_labels(scored: Table, page: RunPage) -> list[PageContestant]:
     """Return the page's contestants, named as in the finding: "radius 9" instead of
     "marked [mark.radius=9]"."""
     labels = dict[tuple[int, str], str]()
@@ -222,7 +222,7 @@ class Report:
                 shown = task_table(sort_rows(of_task))
                 tables.append(ReportTable(title, shown, facts=facts))
         return tables + [
-            part for analysis in analyses_of(self.scored) for part in analysis.tables(self.scored)
+            part for analysis in find_analyses(self.scored) for part in analysis.tables(self.scored)
         ]
 
     @property
@@ -267,15 +267,15 @@ class Report:
         title = ", ".join(run.name for run in self.scored.scores)
         parts = [f"# Report: {escape_markdown(title)}", _bullets(self.finding.sentences)]
         for task in self.finding.shown:
-            parts += [f"**{escape_markdown(task.caption)}**", changes(task).markdown]
+            parts += [f"**{escape_markdown(task.caption)}**", change_table(task).markdown]
         parts += ["## How it was read", f"Read with: {escape_markdown(self.readers)}"]
         parts.append(_bullets(self.scored.notes))
         for part in self.tables:
-            parts += [f"## {escape_markdown(part.title)}", _facts(part.facts), part.note]
+            parts += [f"## {escape_markdown(part.title)}", _list_facts(part.facts), part.note]
             parts.append(part.table.markdown)
         parts.append(_bullets(self.agreement))
         if self.left_out:
-            parts += ["## Left out", _facts(self.left_out)]
+            parts += ["## Left out", _list_facts(self.left_out)]
         parts += ["## Method", "\n".join(f"- {line}" for line in self.method)]
         return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -295,7 +295,7 @@ def _describe_data(variants: Sequence[PointScores]) -> tuple[tuple[str, str], ..
     return tuple(described)
 
 
-def _facts(pairs: Sequence[tuple[str, str]]) -> str:
+def _list_facts(pairs: Sequence[tuple[str, str]]) -> str:
     return "\n".join(
         f"- {escape_markdown(name)}: {escape_markdown(value)}" for name, value in pairs
     )

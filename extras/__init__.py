@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from looktwice.pipelines.extensions import Extension
 
 GATED_OPTIONS = ("--allow",)
-FRAGILITY = ("key:fragility",)
+FRAGILITY_TRAITS = ("key:fragility",)
 
 
 def _make_entry(place: str, help: str = "", needs: tuple[str, ...] = ()) -> Extension:
@@ -60,16 +60,16 @@ KEYS = {
 ANALYSES = {
     "gap": _make_entry("studies.gap:FACTORS_ANALYSIS", "Why the numbers differ", ("key:gap",)),
     "fragility": _make_entry(
-        "studies.fragility:FRAGILITY_ANALYSIS", "Fragility under marker styles", FRAGILITY
+        "studies.fragility:FRAGILITY_ANALYSIS", "Fragility under marker styles", FRAGILITY_TRAITS
     ),
     "flips": _make_entry(
-        "studies.ranks:FLIPS_ANALYSIS", "Changes of the lead under other styles", FRAGILITY
+        "studies.ranks:FLIPS_ANALYSIS", "Changes of the lead under other styles", FRAGILITY_TRAITS
     ),
     "ranks": _make_entry(
-        "studies.ranks:RANK_MOVES_ANALYSIS", "Ranks under other styles", FRAGILITY
+        "studies.ranks:RANK_MOVES_ANALYSIS", "Ranks under other styles", FRAGILITY_TRAITS
     ),
     "styles": _make_entry(
-        "studies.fragility:EVERY_STYLE_ANALYSIS", "Every style and codec", FRAGILITY
+        "studies.fragility:EVERY_STYLE_ANALYSIS", "Every style and codec", FRAGILITY_TRAITS
     ),
     "order": _make_entry(
         "studies.ranks:ORDER_ANALYSIS", "Stability of the order", ("key:sweep|key:each|draws",)

@@ -44,7 +44,7 @@ def format_list(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + more
 
 
-def shorten(text: str, most: int = 300) -> str:
+def shorten_text(text: str, most: int = 300) -> str:
     """Collapse text to one line of at most `most` characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 3] + "..."
@@ -57,8 +57,8 @@ def count_common_prefix(turns: Sequence[str], earlier: Sequence[str]) -> int:
 
 
 def format_number(value: float, digits: int = 3, sign: str = "") -> str:
-    """Return a number with so many significant digits, in scientific notation only if it is huge or
-    tiny."""
+    """Format a number with `digits` significant digits, in scientific notation only if it is huge
+    or tiny."""
     rounded = float(f"{value:.{digits}g}")
     if not 1e-9 < abs(rounded) < 1e12:
         return f"{rounded:{sign}.{digits}g}"

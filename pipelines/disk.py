@@ -25,7 +25,7 @@ __all__: list[str] = []
 MAX_DEPTH = 50
 MAX_ALIASED = 1_000_000
 NESTING_ERROR = f"nested more than {MAX_DEPTH} levels deep, at line {{}}"
-BINARY = "tag:yaml.org,2002:binary"
+BINARY_TAG = "tag:yaml.org,2002:binary"
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -68,7 +68,8 @@ def read_file(path: Path) -> bytes:
 
 
 def read_lines(file: BinaryIO | BufferedIOBase) -> Iterator[bytes]:
-    """Yield the lines of an open file; ValueError for one longer than `MAX_LINE_BYTES`."""
+    """Yield the lines of an open file. Raises ValueError for a line longer than
+    `MAX_LINE_BYTES`."""
     " `MAX_LINE_BYTES`."
     while line := file.readline(MAX_LINE_BYTES):
         if len(line) == MAX_LINE_BYTES:
@@ -185,7 +186,7 @@ def check_yaml(text: str) -> None:
             anchor, before = inside.pop()
             sizes[anchor] = values + repeated - before
         elif isinstance(event, yaml.ScalarEvent):
-            if event.tag == BINARY:
+            if event.tag == BINARY_TAG:
                 raise ValueError(
                     f"!!binary is not supported, at line {line}; write the text itself"
                 )

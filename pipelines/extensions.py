@@ -23,7 +23,7 @@ __all__ = ["Extension"]
 Group = Literal["commands", "keys", "analyses", "executors", "logs", "parts", "classes", "passes"]
 GROUPS: tuple[Group, ...] = get_args(Group)
 ENTRY_POINTS = "looktwice.extensions"
-OWN = "looktwice.extras"
+OWN_PACKAGE = "looktwice.extras"
 
 
 class ExtensionError(Exception):
@@ -87,9 +87,9 @@ def get_public_name(module: str, name: str) -> str:
 
 @cache
 def _load_own() -> Table:
-    if find_spec(OWN) is None:
+    if find_spec(OWN_PACKAGE) is None:
         return {}
-    table: Table = import_module(OWN).EXTENSIONS
+    table: Table = import_module(OWN_PACKAGE).EXTENSIONS
     return table
 
 

@@ -120,7 +120,7 @@ def iterate_leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
         yield place, value
 
 
-def first_non_finite(value: Any) -> tuple[str, float] | None:
+def find_non_finite(value: Any) -> tuple[str, float] | None:
     """Return the first infinite or NaN number, which `canonical` rejects, with its dotted place."""
     for place, leaf in iterate_leaves(value):
         if isinstance(leaf, float) and not math.isfinite(leaf):
@@ -129,7 +129,7 @@ def first_non_finite(value: Any) -> tuple[str, float] | None:
 
 
 def _require_finite(value: dict[str, Any]) -> dict[str, Any]:
-    if place_and_number := first_non_finite(value):
+    if place_and_number := find_non_finite(value):
         raise ValueError(f"{place_and_number[0]} is {place_and_number[1]}, not a number")
     return value
 
@@ -160,8 +160,8 @@ def is_text(value: object) -> bool:
     return isinstance(value, str) and repair_text(value) == value
 
 
-CLOSED = ConfigDict(extra="forbid", strict=True)
-OPEN = ConfigDict(extra="allow", strict=True)
+NO_OTHER_FIELDS = ConfigDict(extra="forbid", strict=True)
+KEEP_OTHER_FIELDS = ConfigDict(extra="allow", strict=True)
 MAX_WHOLE = 2**53  # larger numbers count nothing in this program, and sums may overflow
 Whole = Annotated[int, Field(gt=-MAX_WHOLE, lt=MAX_WHOLE)]
 Number = Whole | float
@@ -178,7 +178,7 @@ EXPECTED_TYPES = {
     "dataclass_type": "a mapping",
     "extra_forbidden": "a field that this version knows",
 }
-BRANCHES = {"constrained-int", "int", "float", "str", "PictureNode"}
+UNION_BRANCHES = {"constrained-int", "int", "float", "str", "PictureNode"}
 """Names that pydantic inserts into a place for the members of a union."""
 
 
@@ -224,17 +224,19 @@ def _describe_fault(exc: ValidationError) -> str:
 
 def _place(loc: Sequence[int | str]) -> str:
     parts = (
-        f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc if part not in BRANCHES
+        f"[{part}]" if isinstance(part, int) else f".{part}"
+        for part in loc
+        if part not in UNION_BRANCHES
     )
     return "".join(parts).removeprefix(".")[:200] or "it"
 
 
-UNREADABLE = (ValueError, SyntaxError, MemoryError, RecursionError, TypeError)
-QUOTED = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
-SPACED_TEXTS = re.compile(rf"\[\s*(?:(?:{QUOTED})\s+)+(?:{QUOTED})\s*\]")
-PLAIN = r"(?:-?[\d.]+(?:e[+-]?\d+)?|True|False|nan)"
-SPACED_VALUES = re.compile(rf"\[\s*(?:{PLAIN}\s+)+{PLAIN}\s*\]")
-NAMES = {"nan": None, "NaN": None, "null": None, "true": True, "false": False}
+LITERAL_ERRORS = (ValueError, SyntaxError, MemoryError, RecursionError, TypeError)
+QUOTED_TEXT = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+SPACED_TEXTS_PATTERN = re.compile(rf"\[\s*(?:(?:{QUOTED_TEXT})\s+)+(?:{QUOTED_TEXT})\s*\]")
+PLAIN_VALUE = r"(?:-?[\d.]+(?:e[+-]?\d+)?|True|False|nan)"
+SPACED_VALUES_PATTERN = re.compile(rf"\[\s*(?:{PLAIN_VALUE}\s+)+{PLAIN_VALUE}\s*\]")
+NAMED_VALUES = {"nan": None, "NaN": None, "null": None, "true": True, "false": False}
 
 
 def read_literal(text: str) -> Any:
@@ -242,14 +244,14 @@ def read_literal(text: str) -> Any:
     text = text.strip()
     inner = re.fullmatch(r"(?:np\.|numpy\.)?array\((\[.*\])(?:,\s*dtype=[^()]*)?\)", text, re.S)
     text = inner[1] if inner else text
-    if SPACED_TEXTS.fullmatch(text):  # Python would join adjacent texts
-        return [ast.literal_eval(quoted) for quoted in re.findall(QUOTED, text)]
-    if SPACED_VALUES.fullmatch(text):  # numpy prints 1.0 as "1."
+    if SPACED_TEXTS_PATTERN.fullmatch(text):  # Python would join adjacent texts
+        return [ast.literal_eval(quoted) for quoted in re.findall(QUOTED_TEXT, text)]
+    if SPACED_VALUES_PATTERN.fullmatch(text):  # numpy prints 1.0 as "1."
         return [value.removesuffix(".") for value in text.strip("[] \n").split()]
     for parse in (read_json, _evaluate):
         try:
             return parse(text)
-        except UNREADABLE:
+        except LITERAL_ERRORS:
             continue
     return None
 
@@ -268,8 +270,8 @@ def _value(node: ast.expr) -> Any:
         case ast.Dict(keys, values) if None not in keys:
             pairs = zip(keys, values, strict=True)
             return {_value(key): _value(value) for key, value in pairs if key}
-        case ast.Name(name) if name in NAMES:
-            return NAMES[name]
+        case ast.Name(name) if name in NAMED_VALUES:
+            return NAMED_VALUES[name]
         case ast.Call(ast.Attribute(ast.Name("np" | "numpy")), [first, *_]):
             return _value(first)
         case ast.Call(ast.Name("array"), [first, *_]):

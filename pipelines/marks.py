@@ -25,8 +25,8 @@ from looktwice.pipelines.geometry import (
 
 __all__ = ["Box", "Mark", "Mask", "Point"]
 
-LARGEST = 2**28  # pixels of a mask; a larger size is an error in the file
-NEAR, FAR = np.ones((3, 3), np.uint8), np.ones((7, 7), np.uint8)
+MAX_MASK_PIXELS = 2**28  # pixels of a mask; a larger size is an error in the file
+NEAR_KERNEL, FAR_KERNEL = np.ones((3, 3), np.uint8), np.ones((7, 7), np.uint8)
 """Neighbourhoods of 1 pixel, and of the 3 by which a thin part may be shorter in a view."""
 DOWNSAMPLING_PARTS = (
     16  # parts of a view's pixel, to which a mask that shrinks further is downsampled first
@@ -166,12 +166,12 @@ def _find_lost_parts(
     there = (columns >= 0) & (rows >= 0) & (columns < seen.shape[1]) & (rows < seen.shape[0])
     fallen = np.zeros(seen.shape, bool)
     fallen[rows[there], columns[there]] = True
-    away = fallen & ~_dilate(seen, FAR)
+    away = fallen & ~_dilate(seen, FAR_KERNEL)
     if not away.any():
         return away
-    _, parts = cv2.connectedComponents((fallen & ~_dilate(seen, NEAR)).astype(np.uint8))
+    _, parts = cv2.connectedComponents((fallen & ~_dilate(seen, NEAR_KERNEL)).astype(np.uint8))
     lost = (parts > 0) & np.isin(parts, parts[away])
-    return fallen & _dilate(lost, NEAR)
+    return fallen & _dilate(lost, NEAR_KERNEL)
 
 
 def _downsample(pixels: NDArray[np.bool_], step: int) -> NDArray[np.bool_]:
@@ -226,10 +226,11 @@ def _decode_runs(size: Any, counts: Any) -> NDArray[np.bool_]:
     lengths = [int(count) for count in counts] if isinstance(counts, list) else []
     sides = [int(side) for side in size] if isinstance(size, list) else []
     area = math.prod(sides) if len(sides) == 2 else 0
-    if not 0 < area <= LARGEST or min(lengths, default=-1) < 0 or sum(lengths) != area:
+    if not 0 < area <= MAX_MASK_PIXELS or min(lengths, default=-1) < 0 or sum(lengths) != area:
         raise ValueError(
             "a mask needs its size as [height, width] and counts of 0 or more that add up to that"
-            f" many pixels (at most {LARGEST}), found size {size} and {len(lengths)} counts of"
+            f" many pixels (at most {MAX_MASK_PIXELS}), found size {size} and {len(lengths)} counts"
+            " of"
             f" {sum(lengths)} pixels"
         )
     return np.repeat(np.arange(len(lengths)) % 2 == 1, lengths).reshape(sides)

@@ -14,7 +14,7 @@ from typing import Any, Literal, NotRequired, Protocol
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from looktwice.pipelines.json_input import CLOSED, Finite, Number, Whole
+from looktwice.pipelines.json_input import NO_OTHER_FIELDS, Finite, Number, Whole
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.view import View
 
@@ -147,7 +147,7 @@ class Usage:
     cached_tokens: int = 0
 
 
-def price_fault(prices: Any) -> str:
+def find_price_fault(prices: Any) -> str:
     """Describe what is wrong with the list prices of a model; "" if nothing is."""
     if not isinstance(prices, Mapping):
         return f"prices must be a mapping with `in` and `out`, found {prices!r:.100}"
@@ -236,7 +236,7 @@ class Reply:
         return Message("assistant", (self.text,), self.tool_calls, attached=self.attached)
 
 
-@with_config(CLOSED)
+@with_config(NO_OTHER_FIELDS)
 class ToolCallNode(TypedDict):
     """A `ToolCall` as files hold it."""
 
@@ -246,7 +246,7 @@ class ToolCallNode(TypedDict):
     attached: NotRequired[Finite]
 
 
-@with_config(CLOSED)
+@with_config(NO_OTHER_FIELDS)
 class ReplyNode(TypedDict):
     """The schema of `Reply.to_dict`, which a file's content must match."""
 
@@ -390,7 +390,7 @@ def is_deferring(model: Any) -> bool:
     return hasattr(model if isinstance(model, type) else type(model), "open_queue")
 
 
-def message_json(message: Message) -> dict[str, Any]:
+def make_message_json(message: Message) -> dict[str, Any]:
     """Return a message as plain JSON values, with each picture as the sha256 of its exact bytes."""
     parts = [
         part if isinstance(part, str) else {"picture": part.picture.payload.sha}
@@ -406,14 +406,14 @@ def message_json(message: Message) -> dict[str, Any]:
     return plain
 
 
-def request_key(identity: str, messages: Messages, draw: int, options: CallOptions) -> str:
+def make_request_key(identity: str, messages: Messages, draw: int, options: CallOptions) -> str:
     """Return the cache key of a request: the sha256 of everything that decides its reply."""
-    plain = [message_json(message) for message in messages]
+    plain = [make_message_json(message) for message in messages]
     request = {"model": identity, "messages": plain, "draw": draw, "options": options.given()}
-    return hashlib.sha256(canonical(request).encode()).hexdigest()
+    return hashlib.sha256(write_canonical(request).encode()).hexdigest()
 
 
-def canonical(value: Any) -> str:
+def write_canonical(value: Any) -> str:
     """Write JSON with sorted keys and no spaces; rejects NaN and values that are not plain JSON."""
     return _CANONICAL.encode(value)
 
@@ -428,6 +428,6 @@ def get_model_name(model: Any) -> str:
     return str(getattr(model, "model", "") or type(model).__name__)
 
 
-def url_place(url: str) -> str:
+def get_url_place(url: str) -> str:
     """Return host, port and path of a URL."""
     return url.partition("://")[2] or url

@@ -23,7 +23,7 @@ from pybase64 import b64encode
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.encodings.image_files import (
-    BROKEN,
+    DECODING_ERRORS,
     Header,
     PictureError as PictureError,
     decode,
@@ -34,7 +34,7 @@ from looktwice.pipelines.encodings.image_files import (
 )
 
 __all__ = ["Picture", "Pixels"]
-JPEG, MAX_READABLE = "image/jpeg", 100_000
+JPEG_TYPE, MAX_READABLE = "image/jpeg", 100_000
 PART = 3 << 15  # bytes; a multiple of 3, so that the parts of a base64 text join without padding
 
 _readable: set[str] = set()
@@ -271,7 +271,9 @@ class Picture:
         """Apply `shrink` to the picture, before decoding if possible, and return the result."""
         if self._fetch is not None and self._pixels is None and not self._header.changed:
             image = open_image(self.source, self.name)
-            with suppress(*BROKEN):  # a damaged file gets the error of its full decode below
+            with suppress(
+                *DECODING_ERRORS
+            ):  # a damaged file gets the error of its full decode below
                 shrink(image)
                 image.load()  # `shrink` leaves a small image undecoded
                 return image
@@ -319,7 +321,7 @@ class Picture:
         try:
             image.draft("L", (1, 1))
             image.load()
-        except BROKEN:
+        except DECODING_ERRORS:
             decode(self.source, self.name)
         if len(_readable) < MAX_READABLE:
             _readable.add(self.sha)
@@ -346,7 +348,7 @@ class Picture:
         return f"Picture({self.name or 'pixels'}, {shape})"
 
 
-def thumbnail(picture: Picture, longest: int = 320, quality: int = 85) -> str:
+def make_thumbnail_url(picture: Picture, longest: int = 320, quality: int = 85) -> str:
     """Return a JPEG data URL of the picture with no side longer than `longest` pixels. Chroma is
     not subsampled, so that thin marks keep their colour."""
     import cv2
@@ -359,15 +361,15 @@ def thumbnail(picture: Picture, longest: int = 320, quality: int = 85) -> str:
         how = cv2.INTER_LINEAR if scale > 0.5 else cv2.INTER_AREA
         pixels = cv2.resize(pixels, (width, height), interpolation=how)
     buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "JPEG", quality=quality, subsampling=0)
-    return Payload(buffer.getvalue(), JPEG, "", "").data_url
+    Image.fromarray(pixels).save(buffer, "JPEG_TYPE", quality=quality, subsampling=0)
+    return Payload(buffer.getvalue(), JPEG_TYPE, "", "").data_url
 
 
-HASH_SIDE, SQUARE, PER_DOUBLING = 8, 1 << 15, 8
-FLAT = 2  # grey levels; smaller steps are codec noise in an even area
+HASH_SIDE, HASH_SQUARE, STEPS_PER_DOUBLING = 8, 1 << 15, 8
+MAX_FLAT_STEP = 2  # grey levels; smaller steps are codec noise in an even area
 
 
-def perceptual_hash(picture: Picture) -> int:
+def compute_perceptual_hash(picture: Picture) -> int:
     """Compute a hash that survives re-encoding and resizing (dHash). Raises PictureError.
 
     The lower 64 bits say which horizontal neighbours of an 8 x 8 grey thumbnail get brighter; above
@@ -375,9 +377,9 @@ def perceptual_hash(picture: Picture) -> int:
     """
     grey = picture.small(32 * HASH_SIDE).convert("L")
     levels = np.asarray(grey.resize((HASH_SIDE + 1, HASH_SIDE), Image.Resampling.BOX), np.int16)
-    brighter = np.packbits(np.diff(levels, axis=1) > FLAT).tobytes()
+    brighter = np.packbits(np.diff(levels, axis=1) > MAX_FLAT_STEP).tobytes()
     width, height = picture.size
-    aspect = SQUARE + round(PER_DOUBLING * math.log2(width / height))
+    aspect = HASH_SQUARE + round(STEPS_PER_DOUBLING * math.log2(width / height))
     return aspect << HASH_SIDE**2 | int.from_bytes(brighter)
 
 

@@ -20,7 +20,7 @@ from looktwice.pipelines.model import (
     Reply,
     ReplyNode,
     Stopped,
-    canonical,
+    write_canonical,
 )
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.sample import Sample
@@ -103,13 +103,13 @@ class RecordingModel:
 
         try:
             reply = model(sent, draw, options)
-            if fault := reply_fault(reply):
+            if fault := find_reply_fault(reply):
                 raise TypeError(
                     f"the model {model.identity:.80} returned a reply that cannot be recorded:"
                     f" {fault}"
                 )
         except Exception as exc:
-            record(None, describe(exc))
+            record(None, describe_exception(exc))
             raise
         record(reply)
         if reply.calls_left_out:
@@ -144,13 +144,13 @@ class SecondModel(ModelWrapper):
         return self.recorder.ask(self.model, messages, draw, options)
 
 
-PLAIN = (str, int, float, type, RecordingModel, SecondModel)
+PLAIN_TYPES = (str, int, float, type, RecordingModel, SecondModel)
 
 
-def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
+def replace_models(thing: Any, change: Callable[[Model], Model]) -> Any:
     """Return the stage with `change` applied to every model in its settings, at any depth; the same
     object if it has none."""
-    if thing is None or isinstance(thing, PLAIN):
+    if thing is None or isinstance(thing, PLAIN_TYPES):
         return thing
     # a model is callable and its `identity` is a text; a stage may have a setting of that name
     if callable(thing) and isinstance(getattr(thing, "identity", None), str):
@@ -169,7 +169,7 @@ def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
     return thing
 
 
-def models_in(thing: Any) -> list[Model]:
+def list_models(thing: Any) -> list[Model]:
     """Return every model in the settings of stages, at any depth, including duplicates."""
     models: list[Model] = []
 
@@ -177,22 +177,22 @@ def models_in(thing: Any) -> list[Model]:
         models.append(model)
         return model
 
-    with_models(thing, collect)
+    replace_models(thing, collect)
     return models
 
 
 def _change_models(things: Mapping[Any, Any], change: Callable[[Model], Model]) -> dict[Any, Any]:
     """Return the entries whose models `change` replaced."""
-    made = {key: with_models(holder, change) for key, holder in things.items()}
+    made = {key: replace_models(holder, change) for key, holder in things.items()}
     return {key: holder for key, holder in made.items() if holder is not things[key]}
 
 
-def reply_fault(reply: object) -> str:
-    """Describe what in a model's reply no record can hold; "" for a Reply of plain values."""
+def find_reply_fault(reply: object) -> str:
+    """Describe why a model's reply cannot be recorded; "" for a Reply of plain values."""
     if not isinstance(reply, Reply):
         return f"it is {type(reply).__name__}, not a Reply"
     try:
-        text = canonical(reply.to_dict())
+        text = write_canonical(reply.to_dict())
         if not is_text(text):
             return "one of its texts holds a lone surrogate"
         read_as(ReplyNode, text)
@@ -217,9 +217,9 @@ class StageFailed(Exception):
         self.slot, self.state = slot, state
 
 
-def describe(exc: BaseException) -> str:
-    """Return class name and message of an exception as text that can be recorded, even if making
-    the message fails."""
+def describe_exception(exc: BaseException) -> str:
+    """Return class name and message of an exception as text that can be recorded, even if the
+    exception fails to format its message."""
     try:
         text = repair_text(str(exc))
     except Exception as inner:
@@ -233,7 +233,7 @@ def find_cause(failed: StageFailed) -> BaseException:
     return find_cause(cause) if isinstance(cause, StageFailed) and cause is not failed else cause
 
 
-def step(
+def run_stage(
     slot: str, stage: Stage, state: State, recorder: RecordingModel, holds_model: bool = True
 ) -> State:
     """Run one stage and add a step to the trace. Raises StageFailed from the stage's own exception.
@@ -254,7 +254,7 @@ def step(
 
     with collect_remarks() as remarks:
         try:
-            proxied = with_models(stage, recorder.record_second) if holds_model else stage
+            proxied = replace_models(stage, recorder.record_second) if holds_model else stage
             after = proxied(state, recorder)
         except (KeyboardInterrupt, Stopped):
             raise
@@ -283,7 +283,7 @@ def explain_stage_fault(stage: object) -> str:
 class Pipeline:
     """Named stages, called in order. A slot that holds None is skipped.
 
-    For notebooks, `check` and `replay`; a run calls `step` for each stage itself, because arms
+    For notebooks, `check` and `replay`; a run calls `run_stage` for each stage itself, because arms
     share their first stages (`eval.runs.trial`).
     """
 
@@ -310,7 +310,7 @@ class Pipeline:
             recorder = RecordingModel(model or NoModel(), state.sample.id)
         for slot, stage in self.stages.items():
             if stage is not None and not state.ended:
-                state = step(slot, stage, state, recorder)
+                state = run_stage(slot, stage, state, recorder)
         return state
 
 
@@ -321,7 +321,7 @@ class Outcome(NamedTuple):
     error: BaseException | None = None
 
 
-def execute(
+def run_stages(
     stages: Mapping[str, Stage | None],
     sample: Sample,
     seed: int,

@@ -12,12 +12,12 @@ from typing import Any
 
 from looktwice.pipelines.json_input import is_text
 from looktwice.pipelines.marks import Box, Mark, Point
-from looktwice.pipelines.model import canonical
+from looktwice.pipelines.model import write_canonical
 from looktwice.pipelines.picture import Picture, PictureError
 
 __all__ = ["Item", "Sample"]
 
-PLACED = "placed"
+PLACED_FIELD = "placed"
 """The field of `meta` that marks a question whose text shows the places of its images as `<image
 1>`, `<image 2>` ..."""
 
@@ -53,7 +53,7 @@ class Sample:
     @property
     def bare_question(self) -> str:
         """The question without its image placeholders."""
-        places = r"<image \d+>" if self.meta.get(PLACED) else r"\Z"
+        places = r"<image \d+>" if self.meta.get(PLACED_FIELD) else r"\Z"
         return re.sub(places, "\n", self.question).strip()
 
     def on(self, image: int) -> tuple[Mark, ...]:
@@ -73,12 +73,12 @@ class Sample:
     @property
     def sha(self) -> str:
         """The sha256 of everything that is asked; it changes with any image, wording or mark."""
-        return sha_of(self.to_dict())
+        return hash_json(self.to_dict())
 
 
-def sha_of(plain: Mapping[str, Any]) -> str:
+def hash_json(plain: Mapping[str, Any]) -> str:
     """Return the sha256 of plain JSON values."""
-    return hashlib.sha256(canonical(plain).encode()).hexdigest()
+    return hashlib.sha256(write_canonical(plain).encode()).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +107,7 @@ def describe_item_fault(item: object) -> str:
         return f"sample {sample.id}: its answer must be a text, or None if hidden, found {key}"
     for name, plain in (("meta", sample.meta), ("truth", item.truth)):
         try:
-            fault = "" if is_text(canonical(dict(plain))) else "holds a lone surrogate"
+            fault = "" if is_text(write_canonical(dict(plain))) else "holds a lone surrogate"
         except (TypeError, ValueError, RecursionError) as exc:
             fault = f"must hold plain JSON values only: {exc}"
         if fault:

@@ -16,7 +16,7 @@ import numpy as np
 from looktwice.pipelines.counted import format_times
 from looktwice.pipelines.json_input import is_text
 from looktwice.pipelines.model import CallOptions, Message, Messages, Model, Reply
-from looktwice.pipelines.picture import thumbnail
+from looktwice.pipelines.picture import make_thumbnail_url
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.view import View
 
@@ -238,7 +238,7 @@ def state_html(state: State) -> str:
         caption = f"view {number}{format_times(view.seconds)}, {view.size[0]}x{view.size[1]}"
         views += (
             '<figure style="margin:0"><img'
-            f' src="{thumbnail(view.picture)}"><figcaption>{caption}</figcaption></figure>'
+            f' src="{make_thumbnail_url(view.picture)}"><figcaption>{caption}</figcaption></figure>'
         )
     for message in state.messages:
         count = len(message.views)

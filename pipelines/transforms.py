@@ -69,7 +69,8 @@ def crop(view: View, x0: float, y0: float, x1: float, y1: float) -> View:
     right, bottom = min(width, math.ceil(x1)), min(height, math.ceil(y1))
     if right <= left or bottom <= top:
         raise ValueError(
-            f"the crop ({x0}, {y0}, {x1}, {y1}) misses the picture of {width} x {height} pixels"
+            f"the crop ({x0}, {y0}, {x1}, {y1}) lies outside the picture of {width} x"
+            f" {height} pixels"
         )
     return view.transform(Picture(view.pixels[top:bottom, left:right]), Affine.shift(-left, -top))
 
@@ -143,7 +144,7 @@ def paste(canvas: View, placed: Sequence[tuple[View, int, int]]) -> View:
         if left < 0 or top < 0 or left + width > frame_width or top + height > frame_height:
             raise ValueError(
                 f"a view of {width} x {height} pixels at ({left}, {top}) "
-                f"leaves the canvas of {frame_width} x {frame_height}"
+                f"extends beyond the canvas of {frame_width} x {frame_height}"
             )
         pixels[top : top + height, left : left + width] = view.pixels
         affine = Affine.shift(left, top)

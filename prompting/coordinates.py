@@ -14,7 +14,7 @@ from looktwice.pipelines.marks import Box, Mark
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
-from looktwice.prompting.grids.grids import source_box
+from looktwice.prompting.grids.grids import find_source_box
 
 __all__ = ["ToolError"]
 
@@ -24,7 +24,7 @@ UNITS: dict[Frame, str] = {
     "0-1": "shares of the image's width and height, from 0 to 1",
     "0-1000": "thousandths of the image's width and height, from 0 to 1000",
 }
-FARTHEST = 1e9  # pixels; larger numbers are rejected before they can overflow
+MAX_COORDINATE = 1e9  # pixels; larger numbers are rejected before they can overflow
 MIN_INSIDE_SHARE = 0.25  # minimum share of a box inside its image; less suggests another unit
 MAX_FRAME_EXCESS = (
     1.1  # times the largest coordinate of a normalised frame; more suggests another unit
@@ -55,7 +55,7 @@ class ShownImage:
         resize."""
         if fit is None:
             return cls(view, view)
-        views = fit(state_of_view(state, view), NO_MODEL).views
+        views = fit(make_view_state(state, view), NO_MODEL).views
         if len(views) != 1 or len(views[0].parts) != 1:
             raise ValueError(
                 f"fit: {type(fit).__name__} made {len(views)} views of one; use a stage that only"
@@ -76,7 +76,7 @@ class ShownImage:
         width, height = self.sent.size
         scaled = self._convert_to_pixels(numbers, frame)
         where = f"{name}, which is {width} x {height} pixels; give {UNITS[frame]}"
-        if max(map(abs, scaled)) > FARTHEST:
+        if max(map(abs, scaled)) > MAX_COORDINATE:
             raise ToolError(f"{_format_numbers(numbers)} lies outside {where}")
         if other := _guess_frame(numbers, frame):
             kind = "point" if len(numbers) == 2 else "box"
@@ -153,7 +153,7 @@ def _area(box: Sequence[float]) -> float:
     return (right - left) * (bottom - top)
 
 
-def state_of_view(state: State, view: View, *marks: Mark) -> State:
+def make_view_state(state: State, view: View, *marks: Mark) -> State:
     """Return a state whose sample has this view as its only image, and these marks in the view's
     pixels."""
     sample = replace(state.sample, images=(view.picture,), choices=(), marks=marks)
@@ -185,7 +185,7 @@ def find_new_regions(views: Sequence[View], first: int) -> tuple[tuple[float, ..
     regions: list[tuple[float, ...]] = []
     new: list[tuple[float, ...]] = []
     for view in views:
-        seen = source_box(view, Box("", 0, 0, *view.size))
+        seen = find_source_box(view, Box("", 0, 0, *view.size))
         region = () if seen is None else (seen.image, *(round(edge, 2) for edge in seen.xyxy))
         alike = (r for r in regions if r and region and np.abs(np.subtract(r, region)).max() <= 1)
         new.append(() if any(alike) else region)

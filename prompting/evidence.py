@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from looktwice.pipelines.geometry import Affine, bounds, contains, warp
 from looktwice.pipelines.state import KEPT_NOTE, State
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.shapes import pixel_area
+from looktwice.prompting.drawing.shapes import find_pixel_area
 from looktwice.specialists.rules import NoEvidence
 
 __all__: list[str] = []
@@ -33,7 +33,7 @@ def collect(
     sample lacks.
     """
     results, lacking = {}, {}
-    for number in shown_sources(state, images):
+    for number in list_shown_sources(state, images):
         try:
             results[number] = look(number)
         except NoEvidence as exc:
@@ -41,7 +41,7 @@ def collect(
     return results, lacking
 
 
-def shown_sources(state: State, images: Sequence[int] | None) -> list[int]:
+def list_shown_sources(state: State, images: Sequence[int] | None) -> list[int]:
     """Return the numbers, from 0, of the source images that views show, restricted to `images` if
     given.
 
@@ -112,7 +112,7 @@ def project(view: View, maps: Mapping[int, NDArray[np.float64]]) -> NDArray[np.f
     width, height = view.size
     field = np.full((height, width), np.nan)
     for part in view.parts:
-        left, top, right, bottom = pixel_area(bounds(part.clip), 0, (0, 0, width, height))
+        left, top, right, bottom = find_pixel_area(bounds(part.clip), 0, (0, 0, width, height))
         window = field[top:bottom, left:right]
         ys, xs = np.indices(window.shape)
         seen = contains(part.clip, xs + left + 0.5, ys + top + 0.5)

@@ -223,17 +223,17 @@ class DepthMap:
         """Return the known values (k,) in the window x window pixels around a point in pixel
         centres; k may be
         0."""
-        patch = patch_around(self.nearness, x, y, window)
+        patch = cut_patch(self.nearness, x, y, window)
         values: Floats = patch[~np.isnan(patch)]
         return values
 
 
-def descending(values: NDArray[Any]) -> NDArray[np.int64]:
+def sort_descending(values: NDArray[Any]) -> NDArray[np.int64]:
     """Return the indices that sort values (n,) in descending order; the sort is stable."""
     return np.argsort(-values, kind="stable")
 
 
-def patch_around(values: NDArray[Any], x: float, y: float, window: int) -> NDArray[Any]:
+def cut_patch(values: NDArray[Any], x: float, y: float, window: int) -> NDArray[Any]:
     """Return the window x window pixels around a point in pixel centres."""
     column, row, half = round(x), round(y), window // 2
     return values[max(0, row - half) : row + half + 1, max(0, column - half) : column + half + 1]

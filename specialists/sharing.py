@@ -13,9 +13,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from looktwice.pipelines.config.spec import find_settings, inner_settings, is_object, settings, spec
-from looktwice.pipelines.model import canonical
-from looktwice.pipelines.runtime.networks import weights_hash
+from looktwice.pipelines.config.spec import (
+    find_settings,
+    is_object,
+    list_inner_settings,
+    settings,
+    spec,
+)
+from looktwice.pipelines.model import write_canonical
+from looktwice.pipelines.runtime.networks import hash_weights
 from looktwice.pipelines.runtime.stores import ResultStore, current_store, result_key
 from looktwice.pipelines.state import collect_remarks, remark
 from looktwice.specialists.results import Boxes, DepthMap, Faces, FeatureGrid, Masks, Matches
@@ -23,8 +29,8 @@ from looktwice.specialists.results import Boxes, DepthMap, Faces, FeatureGrid, M
 __all__ = ["look_once"]
 
 MIN_STORED_SECONDS = 0.02  # seconds; computing cheaper results again is faster than reading them
-WRITING = 5e-8  # seconds to compress and write a byte
-LIBRARIES = ("looktwice", "numpy", "opencv-python-headless", "scikit-image", "dlib")
+SECONDS_PER_BYTE = 5e-8  # seconds to compress and write a byte
+RESULT_LIBRARIES = ("looktwice", "numpy", "opencv-python-headless", "scikit-image", "dlib")
 Result = TypeVar("Result")
 
 
@@ -36,8 +42,8 @@ class Plain:
     values: Any
 
 
-INPUTS = (np.ndarray, str, list, tuple, type(None), Boxes)
-KINDS = (Boxes, DepthMap, Faces, FeatureGrid, Masks, Matches, Plain)
+INPUT_TYPES = (np.ndarray, str, list, tuple, type(None), Boxes)
+STORED_CLASSES = (Boxes, DepthMap, Faces, FeatureGrid, Masks, Matches, Plain)
 
 
 def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
@@ -54,11 +60,11 @@ def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
     Raises whatever the specialist raises.
     """
     store = current_store()
-    if store is None or not all(isinstance(given, INPUTS) for given in inputs):
+    if store is None or not all(isinstance(given, INPUT_TYPES) for given in inputs):
         return specialist(*inputs)
     try:
         own = _build_storage_name(specialist)
-        name = own or canonical(spec(specialist))
+        name = own or write_canonical(spec(specialist))
     except TypeError:  # a function, or one with a setting that no configuration can hold
         return specialist(*inputs)
     given = list(inputs)
@@ -75,7 +81,7 @@ def _run_or_load(
 ) -> tuple[Result, int | None]:
     """Load or compute a result. Return it with its size in bytes, or None instead of the size if
     others could modify it."""
-    whole: Any = None if store is None else store.get(key, *KINDS)
+    whole: Any = None if store is None else store.get(key, *STORED_CLASSES)
     if whole is None:
         start = time.perf_counter()
         with collect_remarks() as remarks:
@@ -84,12 +90,12 @@ def _run_or_load(
         for sentence in remarks:
             remark(sentence)
         whole = Plain(result) if isinstance(result, np.ndarray | float | int) else result
-        if not isinstance(whole, KINDS):
+        if not isinstance(whole, STORED_CLASSES):
             return result, None
         if (
             store is not None
             and not remarks
-            and seconds > MIN_STORED_SECONDS + _count_bytes(whole) * WRITING
+            and seconds > MIN_STORED_SECONDS + _count_bytes(whole) * SECONDS_PER_BYTE
         ):
             store.put(key, whole)
     shared = whole.values if isinstance(whole, Plain) else whole
@@ -119,8 +125,8 @@ def _build_storage_name(specialist: Any) -> str:
         return ""
     paths = filter(Path.exists, find_settings(specialist, Path))
     files += specialist.files() if hasattr(specialist, "files") else paths
-    return canonical(
-        [settings(specialist), [weights_hash(file) for file in files], _list_versions()]
+    return write_canonical(
+        [settings(specialist), [hash_weights(file) for file in files], _list_versions()]
     )
 
 
@@ -128,11 +134,15 @@ def _list_dataclasses(value: Any) -> Iterator[Any]:
     """Yield a dataclass and all dataclasses among its settings."""
     if is_object(value):
         yield value
-    for setting in inner_settings(value):
+    for setting in list_inner_settings(value):
         yield from _list_dataclasses(setting)
 
 
 @cache
 def _list_versions() -> list[str]:
     """Return the versions of the libraries that affect specialists without networks."""
-    return [distribution.version for name in LIBRARIES for distribution in distributions(name=name)]
+    return [
+        distribution.version
+        for name in RESULT_LIBRARIES
+        for distribution in distributions(name=name)
+    ]

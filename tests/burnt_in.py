@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 from numpy.random import Generator
 
-from looktwice.eval.tasks.photographs import PHOTOGRAPHS, photograph
+from looktwice.eval.tasks.photographs import PHOTOGRAPHS, load_photograph
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
@@ -50,7 +50,7 @@ def make_picture(seed: int, marked: bool = True) -> BurntIn:
 def _crop_photograph(rng: Generator) -> tuple[str, Pixels]:
     """Crop a window of random size from a photograph."""
     name = str(rng.choice(PHOTOGRAPHS))
-    pixels = photograph(name)
+    pixels = load_photograph(name)
     share = rng.uniform(0.6, 1)
     height, width = (int(share * side) for side in pixels.shape[:2])
     top = int(rng.integers(pixels.shape[0] - height + 1))

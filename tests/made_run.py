@@ -8,13 +8,13 @@ from typing import Any
 
 import yaml
 
-from looktwice.eval.analysis.analyses import analysis
+from looktwice.eval.analysis.analyses import get_analysis
 from looktwice.eval.display.table import make_table
 from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.records import Record, RunFolder
 from looktwice.eval.records.records import PointRow, SampleRow
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.pipelines.model import canonical
+from looktwice.pipelines.model import write_canonical
 from looktwice.pipelines.runtime.stores import Blobs
 
 ROBUST = {"use": "eval.readers.Robust"}
@@ -86,7 +86,7 @@ class MadeRun:
 
     def reply(self, point: str, sample: str, text: str, draw: int = 0, **reply: Any) -> None:
         """Add a record of one call with this reply, and store its message in the blobs."""
-        sha = self.blobs.put(canonical({"role": "user", "parts": ["Which one?"]}).encode())
+        sha = self.blobs.put(write_canonical({"role": "user", "parts": ["Which one?"]}).encode())
         call = {"messages": [sha], "draw": draw, "reply": {"text": text, **reply}}
         self.record(point, sample, draw=draw, calls=(call,))
 
@@ -95,7 +95,7 @@ class MadeRun:
         self.path.mkdir(parents=True, exist_ok=True)
         rows = json.loads(json.dumps([asdict(point) for point in self.points]))
         (self.path / "points.yaml").write_text(yaml.safe_dump(rows), encoding="utf-8")
-        lines = "".join(canonical(asdict(row)) + "\n" for row in self.samples)
+        lines = "".join(write_canonical(asdict(row)) + "\n" for row in self.samples)
         (self.path / "samples.jsonl").write_text(lines, encoding="utf-8")
         records = "".join(record.to_line() for record in self.records)
         (self.path / "records.jsonl").write_text(records, encoding="utf-8")
@@ -108,7 +108,7 @@ class MadeRun:
 
 def analyse(name: str, *runs: RunScores) -> TextTable:
     """Return the table of an analysis of scored runs; it is empty if there is nothing to report."""
-    tables = analysis(name).tables(make_table(runs))
+    tables = get_analysis(name).tables(make_table(runs))
     return tables[0].table if tables else TextTable((), [])
 
 

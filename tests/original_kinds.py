@@ -81,7 +81,7 @@ def write_kinds(folder: Path) -> dict[str, Path]:
     """Write a small file of each kind in `NAMED`."""
     import torch
 
-    from looktwice.specialists.features.backbones import FILE, PACKAGE
+    from looktwice.specialists.features.backbones import WEIGHTS_FILE, WEIGHTS_PACKAGE
 
     files = {kind: write_file(kind, folder) for kind in OPENED}
     files |= {
@@ -92,7 +92,7 @@ def write_kinds(folder: Path) -> dict[str, Path]:
         "xfeat": find_package_file(*XFEAT, "xfeat.pt"),
         "lighterglue": find_package_file(*XFEAT, "xfeat-lighterglue.pt"),
         "dire": tiny("dire", folder / "lsun_adm.pth"),
-        "efficientnet": find_package_file(*PACKAGE, *FILE),
+        "efficientnet": find_package_file(*WEIGHTS_PACKAGE, *WEIGHTS_FILE),
         "yunet": yunet(folder / "face_detection_yunet_2023mar.onnx"),
         "dlib": find_package_file(*DLIB),
     }

@@ -19,8 +19,8 @@ from looktwice.eval import RunFolder
 from looktwice.eval.cli import app
 from looktwice.eval.statistics.intervals import resampled_means
 from looktwice.eval.tasks import Folder
-from looktwice.eval.tasks.own_questions import KEYS
-from looktwice.pipelines.picture import Picture, thumbnail
+from looktwice.eval.tasks.own_questions import LINE_KEYS
+from looktwice.pipelines.picture import Picture, make_thumbnail_url
 from tests.chat_server import ChatServer, chat_server
 from tests.paths import DOCS
 
@@ -111,7 +111,7 @@ def make_no_twice(patch: pytest.MonkeyPatch) -> None:
 
     def once(picture: Picture, *look: Any) -> str:
         if picture.sha not in made:
-            made[picture.sha] = thumbnail(picture, *look)
+            made[picture.sha] = make_thumbnail_url(picture, *look)
         return made[picture.sha]
 
     def few(*arguments: Any, **more: Any) -> NDArray[np.float64]:
@@ -170,7 +170,7 @@ def check_frames(names: dict[str, Any]) -> None:
 def test_the_example_row_with_every_field_is_a_valid_question(tmp_path: Path) -> None:
     (shown,) = [block for block in blocks() if block.language == "json"]
     line = json.loads(shown.text)
-    assert set(KEYS) - line.keys() == {"images", "video"}
+    assert set(LINE_KEYS) - line.keys() == {"images", "video"}
     Image.new("RGB", (320, 240)).save(tmp_path / line["image"])
     (tmp_path / "samples.jsonl").write_text(json.dumps(line))
     (item,) = Folder(tmp_path)
@@ -179,8 +179,8 @@ def test_the_example_row_with_every_field_is_a_valid_question(tmp_path: Path) ->
 
 def test_the_table_of_fields_lists_every_field() -> None:
     page = (DOCS / "guide.md").read_text(encoding="utf-8")
-    named = {key for key in KEYS if f"| `{key}` |" in page or f"`{key}` is a list" in page}
-    assert named == {*KEYS}
+    named = {key for key in LINE_KEYS if f"| `{key}` |" in page or f"`{key}` is a list" in page}
+    assert named == {*LINE_KEYS}
 
 
 def test_a_quoted_line_that_is_not_printed_is_noticed() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from looktwice.pipelines.config.classes import ConfigError, load_plugin, locate
-from looktwice.pipelines.config.spec import asks_model, identity, public_path, spec
+from looktwice.pipelines.config.spec import asks_model, get_public_path, identity, spec
 from looktwice.pipelines.extensions import list_own_classes
 from tests.chat_server import chat_server
 from tests.optional import needs_extras
@@ -71,7 +71,7 @@ def test_classes_that_moved_to_extensions_keep_their_paths() -> None:
 def test_a_class_has_one_path_which_is_its_yaml_name_and_its_identity() -> None:
     classes = {path: cls for path in CLASSES if isinstance(cls := locate_public(path), type)}
     assert len(classes) > 300
-    assert {path: public_path(cls) for path, cls in classes.items()} == {p: p for p in classes}
+    assert {path: get_public_path(cls) for path, cls in classes.items()} == {p: p for p in classes}
     assert [path for path, cls in classes.items() if locate(path) is not cls] == []
 
 

@@ -16,8 +16,13 @@ import pytest
 import yaml
 
 from looktwice.pipelines.config import build, keys as entries
-from looktwice.pipelines.config.classes import dataclass_in, get_kind, load_plugin, union_members
-from looktwice.pipelines.config.load import shape_faults
+from looktwice.pipelines.config.classes import (
+    find_dataclass,
+    get_kind,
+    list_union_members,
+    load_plugin,
+)
+from looktwice.pipelines.config.load import find_shape_faults
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.extensions import list_own_classes
 from looktwice.pipelines.state import State
@@ -151,8 +156,8 @@ def read_docstrings(cls: type) -> str:
 
 def is_explained_by_type(hint: Any) -> bool:
     """Return whether the type of a setting is a class with its own docstring."""
-    return dataclass_in(hint) is not None or any(
-        getattr(each, "_is_protocol", False) for each in union_members(hint)
+    return find_dataclass(hint) is not None or any(
+        getattr(each, "_is_protocol", False) for each in list_union_members(hint)
     )
 
 
@@ -195,7 +200,7 @@ def test_every_key_has_a_description_and_a_matching_example() -> None:
             assert meaning.endswith(".") and f"- **`{key}`**" in PAGES["reference/study.md"]
             node = yaml.safe_load(example)
             assert list(node) == [key]
-            assert shape_faults(WRAPPED[title](node)) == ([], []), (title, key)
+            assert find_shape_faults(WRAPPED[title](node)) == ([], []), (title, key)
 
 
 def test_a_key_without_a_description_is_noticed() -> None:

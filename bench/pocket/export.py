@@ -56,7 +56,9 @@ def export(network: Network, file: Path) -> None:
 def main() -> None:
     folder = Path(sys.argv[1])
     file = (
-        Path(sys.argv[2]) if len(sys.argv) > 2 else Path(shipped.__file__).with_name(shipped.FILE)
+        Path(sys.argv[2])
+        if len(sys.argv) > 2
+        else Path(shipped.__file__).with_name(shipped.WEIGHTS_FILE)
     )
     network = Network()
     network.load_state_dict(torch.load(folder / "state.pt", weights_only=True)["network"])

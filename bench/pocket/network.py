@@ -13,14 +13,14 @@ from torch.nn import functional
 from bench.pocket.scenes import SIZES
 from looktwice.eval.tasks.marked_scenes.scene import COLORS, SHAPES, SYMBOLS
 from looktwice.pipelines.models.pocket.network import (
-    CELLS,
-    CLASSES,
-    HEADS,
+    CLASS_COUNTS,
+    HEAD_COUNT,
     LINE,
-    LINES,
-    LONGEST,
-    REPLY,
-    VIEWS,
+    MAX_LINES,
+    MAX_REPLY_TOKENS,
+    MAX_TEXT_TOKENS,
+    MAX_VIEWS,
+    PLACES_PER_SIDE,
     VOCABULARY,
     WORD_NUMBERS,
 )
@@ -127,14 +127,14 @@ class Layer(nn.Module):  # type: ignore[misc]  # torch is not followed
 def _attention(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
     """Return attention weights, with an additive mask; on a CPU this is faster than torch's own for
     heads this narrow."""
-    scores = (query * (WIDTH // HEADS) ** -0.5) @ key.transpose(-1, -2)
+    scores = (query * (WIDTH // HEAD_COUNT) ** -0.5) @ key.transpose(-1, -2)
     return (scores if mask is None else scores + mask).softmax(-1)
 
 
 def _split(x: Tensor, parts: int) -> Any:
     """Split (n, long, parts * WIDTH) into `parts` of (n, HEADS, long, WIDTH / HEADS)."""
     n, long, _ = x.shape
-    return x.view(n, long, parts, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
+    return x.view(n, long, parts, HEAD_COUNT, WIDTH // HEAD_COUNT).permute(2, 0, 3, 1, 4)
 
 
 def _join(x: Tensor) -> Tensor:
@@ -191,9 +191,9 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not followed
     def __init__(self) -> None:
         super().__init__()
         self.encoder = Encoder()
-        steps = (torch.arange(CELLS) + 0.5) / CELLS
+        steps = (torch.arange(PLACES_PER_SIDE) + 0.5) / PLACES_PER_SIDE
         self.rows, self.columns = nn.Parameter(_waves(steps)), nn.Parameter(_waves(steps))
-        self.view, self.sinks = _drawn(VIEWS), _drawn(SINKS)
+        self.view, self.sinks = _drawn(MAX_VIEWS), _drawn(SINKS)
         self.before_seen, self.before_views = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
         nn.init.constant_(self.before_seen.weight, SPREAD)
         self.embed = nn.Embedding(len(VOCABULARY), WIDTH)
@@ -203,13 +203,13 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not followed
             self.embed.weight[numbers] = 0.5 * self.embed.weight[numbers] + _waves(
                 torch.arange(101) / 100
             )
-        self.order, self.line = _drawn(LONGEST + REPLY), _drawn(LINES)
+        self.order, self.line = _drawn(MAX_TEXT_TOKENS + MAX_REPLY_TOKENS), _drawn(MAX_LINES)
         self.layers = nn.ModuleList(Layer(looks) for looks in LOOKS)
         self.before_end = nn.LayerNorm(WIDTH)
-        self.look = nn.Linear(WIDTH, sum(CLASSES))
+        self.look = nn.Linear(WIDTH, sum(CLASS_COUNTS))
         self.right = nn.Linear(WIDTH, 1)
         self.register_buffer("class_words", torch.tensor(_class_words()), persistent=False)
-        self.other_classes = _drawn(sum(CLASSES))
+        self.other_classes = _drawn(sum(CLASS_COUNTS))
 
     def meanings(self) -> Tensor:
         """Return the vector that each class adds to a place (classes, WIDTH): the embedding of its
@@ -227,14 +227,22 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not followed
             pixels = views.flatten(0, 1).permute(0, 3, 1, 2).float() / 127.5 - 1
             seen = self.encoder(pixels.contiguous(memory_format=torch.channels_last))
             classes = self.look(seen)
-        shares = torch.cat([part.softmax(-1) for part in classes.split(CLASSES, -1)], -1)
-        where = (self.rows[:, None] + self.columns[None]).view(1, CELLS * CELLS, WIDTH)
+        shares = torch.cat([part.softmax(-1) for part in classes.split(CLASS_COUNTS, -1)], -1)
+        where = (self.rows[:, None] + self.columns[None]).view(
+            1, PLACES_PER_SIDE * PLACES_PER_SIDE, WIDTH
+        )
         named = (self.before_seen(seen) + shares @ self.meanings()).view(
-            n, count, CELLS * CELLS, WIDTH
+            n, count, PLACES_PER_SIDE * PLACES_PER_SIDE, WIDTH
         )
         x = named + where + self.view[:count, None]
         x = torch.cat([x.flatten(1, 2), self.sinks.expand(n, -1, -1)], 1)
-        there = torch.cat([shown.repeat_interleave(CELLS * CELLS, 1), shown.new_ones(n, SINKS)], 1)
+        there = torch.cat(
+            [
+                shown.repeat_interleave(PLACES_PER_SIDE * PLACES_PER_SIDE, 1),
+                shown.new_ones(n, SINKS),
+            ],
+            1,
+        )
         return self.before_views(x), there, classes
 
     def forward(self, batch: Batch, learn_to_look: bool = True) -> tuple[Tensor, Tensor]:
@@ -273,10 +281,13 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not followed
         _, questions, long = tokens.shape
         tokens = tokens.flatten(0, 1)
         order = torch.cat(
-            [torch.arange(LONGEST - read, LONGEST), LONGEST + torch.arange(long - read)]
+            [
+                torch.arange(MAX_TEXT_TOKENS - read, MAX_TEXT_TOKENS),
+                MAX_TEXT_TOKENS + torch.arange(long - read),
+            ]
         )
         ends = (tokens[:, :read] == LINE).flip(1).cumsum(1).flip(1)
-        lines = functional.pad(ends + 1, (0, long - read)).clamp(max=LINES - 1)
+        lines = functional.pad(ends + 1, (0, long - read)).clamp(max=MAX_LINES - 1)
         x = self.embed(tokens) + self.order[order.to(tokens.device)] + self.line[lines]
         visible = (tokens != 0)[:, None, None].expand(-1, -1, long, -1)
         later = torch.ones(long, long, dtype=torch.bool, device=tokens.device).tril()
@@ -294,7 +305,7 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not followed
         seen = seen[batch.shown.flatten()]
         there = (grids[..., 0] > 0).float()
         total = seen.new_zeros(())
-        for number, part in enumerate(seen.split(CLASSES, -1)):
+        for number, part in enumerate(seen.split(CLASS_COUNTS, -1)):
             wanted = grids[..., number]
             each = functional.cross_entropy(part.flatten(0, 1), wanted.flatten(), reduction="none")
             weight = (

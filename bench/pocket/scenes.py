@@ -38,9 +38,9 @@ from looktwice.eval.tasks.marked_scenes.scene import (
     draw_things,
 )
 from looktwice.eval.tasks.marked_scenes.task import TRAINING_PHOTOS
-from looktwice.eval.tasks.photographs import seeded_rng
+from looktwice.eval.tasks.photographs import make_rng
 from looktwice.pipelines.marks import Box, Mark, Point
-from looktwice.pipelines.models.pocket.network import CELLS, STEP, fit_pixels
+from looktwice.pipelines.models.pocket.network import PLACE_SIDE, PLACES_PER_SIDE, fit_pixels
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
@@ -97,7 +97,7 @@ class Example:
 
 def make_example(seed: int, number: int) -> Example:
     """Make scene `number` of the training with this seed."""
-    rng = seeded_rng("pocket", seed, number)
+    rng = make_rng("pocket", seed, number)
     while True:
         try:
             return _draw_example(rng, number)
@@ -203,23 +203,23 @@ def _grid(
 ) -> Grid:
     """Return the content of each place: of the things whose middle half covers the place, the one
     drawn last."""
-    grid = np.zeros((CELLS, CELLS, 6), np.uint8)
+    grid = np.zeros((PLACES_PER_SIDE, PLACES_PER_SIDE, 6), np.uint8)
     affine = view.parts[0].affine
-    places = (np.arange(CELLS) + 0.5) * STEP
+    places = (np.arange(PLACES_PER_SIDE) + 0.5) * PLACE_SIDE
     for number, thing in enumerate(things):
         x, y = (float(v) for v in affine((thing.x - 0.5, thing.y - 0.5)))
         far = float(affine((thing.x + thing.size / 4 - 0.5, thing.y - 0.5))[0])
         x, y, reach = (
             (x + 0.5) * scale + corner[0],
             (y + 0.5) * scale + corner[1],
-            max(STEP / 2, (far - x) * scale),
+            max(PLACE_SIDE / 2, (far - x) * scale),
         )
         there = (np.abs(places - y) <= reach)[:, None] & (np.abs(places - x) <= reach)[None]
         height = 4 * (far * scale + corner[0] + 0.5 * scale - x)
         size = 1 + min(SIZES - 1, max(0, int(np.log(height / SMALLEST) / np.log(FACTOR))))
         grid[there] = *_classes(thing, number, marked), size, 0
-        row, column = int(y // STEP), int(x // STEP)
-        if 0 <= row < CELLS and 0 <= column < CELLS:
+        row, column = int(y // PLACE_SIDE), int(x // PLACE_SIDE)
+        if 0 <= row < PLACES_PER_SIDE and 0 <= column < PLACES_PER_SIDE:
             grid[row, column, 5] = 1
     return grid
 

@@ -27,14 +27,14 @@ from bench.pocket.store import SHARD, read_shard, write_shard
 from bench.pocket.wording import write_prompt
 from looktwice.pipelines.models.pocket.network import (
     ANSWER,
-    CELLS,
-    CLASSES,
+    CLASS_COUNTS,
+    INPUT_SIDE,
     LETTERS,
     LINE,
-    LONGEST,
+    MAX_REPLY_TOKENS,
+    MAX_TEXT_TOKENS,
     PAD,
-    REPLY,
-    SIDE,
+    PLACES_PER_SIDE,
     WORD_NUMBERS,
     read_words,
     reply_words,
@@ -68,8 +68,10 @@ def make_batch(
     Of the questions without choices, `counting` of `counting` + 2 ask for a number.
     """
     count = max(len(example.inputs) for example in examples)
-    views = np.full((len(examples), count, SIDE, SIDE, 3), 128, np.uint8)
-    grids = np.zeros((len(examples), count, CELLS, CELLS, len(CLASSES)), np.uint8)
+    views = np.full((len(examples), count, INPUT_SIDE, INPUT_SIDE, 3), 128, np.uint8)
+    grids = np.zeros(
+        (len(examples), count, PLACES_PER_SIDE, PLACES_PER_SIDE, len(CLASS_COUNTS)), np.uint8
+    )
     shown = np.zeros((len(examples), count), bool)
     texts: dict[bool, list[Text]] = {True: [], False: []}
     for number, example in enumerate(examples):
@@ -91,7 +93,7 @@ def make_batch(
                     )
                 )
     words_of = tuple(
-        _words(each, grids[0].size // len(CLASSES) + SINKS) for each in texts.values() if each
+        _words(each, grids[0].size // len(CLASS_COUNTS) + SINKS) for each in texts.values() if each
     )
     return Batch(
         torch.from_numpy(views), torch.from_numpy(shown), torch.from_numpy(grids), words_of
@@ -115,7 +117,7 @@ def _words(texts: Sequence[Text], places: int) -> Words:
             for pointer in text.pointers
         ]
         shares += [pointer.shares for pointer in text.pointers]
-    assert read <= LONGEST and long - read <= REPLY
+    assert read <= MAX_TEXT_TOKENS and long - read <= MAX_REPLY_TOKENS
     tensors = [torch.from_numpy(part.reshape(-1, each, long)) for part in (tokens, targets, right)]
     looks = np.array(at, np.int64).reshape(-1, 3), np.array(shares, np.float32).reshape(-1, places)
     return Words(tensors[0], read, *tensors[1:], *map(torch.from_numpy, looks))

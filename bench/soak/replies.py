@@ -16,7 +16,7 @@ from bench.soak.hostile_server import Answer, Json, completion, hostile_server, 
 from bench.soak.scene import Finding, faults, finding, keys_in, looktwice, write_study
 from looktwice.eval.readers.reader import map_readers
 from looktwice.eval.records import RunFolder
-from looktwice.pipelines.model import canonical
+from looktwice.pipelines.model import write_canonical
 
 LENGTH = 100_000
 RUNS = (
@@ -201,7 +201,7 @@ def run_replies(
     order = itertools.count()
 
     def answer(body: Json, before: int) -> Answer:
-        text = canonical(body["messages"])
+        text = write_canonical(body["messages"])
         number = re.search(r"number (\d+)\?", text)
         fresh = number and not any(message["role"] == "assistant" for message in body["messages"])
         said = first[int(number[1])] if number and fresh else completion("(A)")

@@ -17,8 +17,8 @@ from bench.upstream.row import Outputs, Row, photo, save, sort_rows
 from bench.upstream_networks import fill, grounding_dino
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.detection import DIRE, FaceRecognition, GroundingDINO
-from looktwice.specialists.detection.face_networks import FILES, PARTS, fix_pooling
-from looktwice.specialists.detection.faces import dlib_file
+from looktwice.specialists.detection.face_networks import PART_FILES, PART_NAMES, fix_pooling
+from looktwice.specialists.detection.faces import find_dlib_file
 from looktwice.specialists.detection.ppocr import FILES as TEXT_FILES, build_batch
 from looktwice.specialists.networks.packages import open_onnx
 from looktwice.specialists.segmentation import U2Net
@@ -88,7 +88,7 @@ def their_faces(repo: Path, out: Path, detector: Literal["hog", "cnn"]) -> Outpu
     names = {"pose_predictor": "landmarks_68", "pose_predictor_five_point": "landmarks"}
     names |= {"cnn_face_detector": "cnn", "face_recognition": "identity"}
     for theirs, ours in names.items():
-        file = str(dlib_file(ours.removesuffix("_68"), None))
+        file = str(find_dlib_file(ours.removesuffix("_68"), None))
         if ours == "landmarks_68":
             file = str(Path(file).with_name("shape_predictor_68_face_landmarks.dat"))
         setattr(models, f"{theirs}_model_location", partial(str, file))
@@ -156,7 +156,7 @@ def face_inputs() -> dict[str, Any]:
 def their_mtcnn(repo: Path, out: Path) -> Outputs:
     told = {
         part: run_onnx(file.path(None), face_inputs()[part])
-        for part, file in zip(PARTS, FILES, strict=True)
+        for part, file in zip(PART_NAMES, PART_FILES, strict=True)
     }
     return {f"{part} {each.shape[-1]}": each for part, outputs in told.items() for each in outputs}
 
@@ -164,7 +164,7 @@ def their_mtcnn(repo: Path, out: Path) -> Outputs:
 def our_mtcnn(out: Path) -> Outputs:
     told = {
         part: open_onnx(file.path(None), fix_pooling).run(face_inputs()[part])
-        for part, file in zip(PARTS, FILES, strict=True)
+        for part, file in zip(PART_NAMES, PART_FILES, strict=True)
     }
     return {f"{part} {each.shape[-1]}": each for part, outputs in told.items() for each in outputs}
 

@@ -15,7 +15,7 @@ from bench.upstream.row import Outputs, Row, alias, photo, save
 from bench.upstream_networks import dinov2, dinov2_registers
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.features import DIFT, DINOv2, EfficientNet
-from looktwice.specialists.features.dift import noise_seed
+from looktwice.specialists.features.dift import make_noise_seed
 from looktwice.specialists.networks.image_size import MEAN, STD
 from tests.tiny import tiny
 
@@ -91,7 +91,7 @@ def their_dift(repo: Path, out: Path) -> Outputs:
         **parts, safety_checker=None, feature_extractor=None, requires_safety_checker=False
     )
     seed = torch.Generator().manual_seed(
-        noise_seed(photo(), 0)
+        make_noise_seed(photo(), 0)
     )  # their noise changes with every call
     drawn, noise = torch.randn((2, DRAWS, 4, 16, 16), generator=seed)
     sampling: Any = import_module("diffusers.models.autoencoders.vae")

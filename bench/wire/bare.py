@@ -29,7 +29,7 @@ import numpy as np
 
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import CallOptions, Messages, Reply
-from looktwice.pipelines.models.wire import request_bytes
+from looktwice.pipelines.models.wire import write_request
 from looktwice.pipelines.pipeline import Pipeline
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
@@ -59,7 +59,7 @@ class Listener:
     ) -> Reply:
         """Store the body."""
         body = self.chat.body(messages, draw, options)
-        self.found.append(request_bytes(body))
+        self.found.append(write_request(body))
         return Reply("(A)")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from looktwice.eval.tasks.photographs import PHOTOGRAPHS, photograph
+from looktwice.eval.tasks.photographs import PHOTOGRAPHS, load_photograph
 
 SIZE, LETTERS = (640, 480), "ABCD"
 STUDY = """
@@ -29,7 +29,8 @@ def write_questions(folder: Path, count: int, size: tuple[int, int] = SIZE) -> N
     whole = width * 3 // 2, height * 3 // 2
     (folder / "images").mkdir(parents=True)
     large = [
-        cv2.resize(photograph(name), whole, interpolation=cv2.INTER_AREA) for name in PHOTOGRAPHS
+        cv2.resize(load_photograph(name), whole, interpolation=cv2.INTER_AREA)
+        for name in PHOTOGRAPHS
     ]
     with (folder / "samples.jsonl").open("w", encoding="utf-8") as file:
         for number in range(count):

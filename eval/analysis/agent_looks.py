@@ -15,9 +15,16 @@ from itertools import pairwise
 from statistics import fmean
 from typing import NamedTuple
 
-from looktwice.eval.analysis.analyses import Analysis, lines
+from looktwice.eval.analysis.analyses import Analysis, make_table_builder
 from looktwice.eval.display.table import cache_measure
-from looktwice.eval.display.text_tables import Column, Columns, names, percent, some, text
+from looktwice.eval.display.text_tables import (
+    Column,
+    Columns,
+    attribute_columns,
+    nonzero_cell,
+    percent,
+    text,
+)
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.scoring.labels import baselines
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
@@ -106,7 +113,7 @@ def summarize_looks(run: RunScores) -> list[LookSummary]:
     """Return the looks of every arm of a run that has an agent."""
     episodes = defaultdict[str, list[AgentRecord]](list)
     for scores, record in run.records(holding='"ended {'):  # an agent's last note
-        if (episode := agent_record(scores, record)) is not None:
+        if (episode := make_agent_record(scores, record)) is not None:
             episodes[scores.point.id].append(episode)
     compared = baselines(run)
     return [
@@ -116,7 +123,7 @@ def summarize_looks(run: RunScores) -> list[LookSummary]:
     ]
 
 
-def agent_record(scores: PointScores, record: Record) -> AgentRecord | None:
+def make_agent_record(scores: PointScores, record: Record) -> AgentRecord | None:
     """Return a record in which an agent finished its episode; None for any other record."""
     end, row = read_end(record.notes), scores.samples.get(record.sample)
     final = scores.result_of(record)
@@ -135,23 +142,23 @@ def agent_record(scores: PointScores, record: Record) -> AgentRecord | None:
         tokens.append(usage.tokens_in + usage.tokens_out if usage else 0)
     first_tokens = sum(tokens[: 1 + next(iter(asked.values()), len(tokens))])
     read = (v if v in (Verdict.RIGHT, Verdict.WRONG) else None for v in (*verdicts, final.verdict))
-    overlaps = tuple(_overlaps(looks, _targets(record, row)))
+    overlaps = tuple(_measure_overlaps(looks, _find_targets(record, row)))
     value = final.score.value
     return AgentRecord(looks, end, tuple(read), value, sum(tokens), first_tokens, overlaps)
 
 
-def _counts(counts: Counter[str]) -> str:
+def _count_looks(counts: Counter[str]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.most_common())
 
 
 NOT_RUN = ("refused", "failed", "repeated", "bound")
 LOOKS: Columns[LookSummary] = (
-    *names("contestant", "task"),
-    Column("tools", lambda arm: _counts(arm.tools), text),
-    Column("ended by", lambda arm: _counts(arm.ended_by), text),
+    *attribute_columns("contestant", "task"),
+    Column("tools", lambda arm: _count_looks(arm.tools), text),
+    Column("ended by", lambda arm: _count_looks(arm.ended_by), text),
     Column("n", "n"),
     Column("looks\nper sample", "looks", "{:.2f}"),
-    Column("not run", lambda arm: sum(map(arm.outcomes.__getitem__, NOT_RUN)), some),
+    Column("not run", lambda arm: sum(map(arm.outcomes.__getitem__, NOT_RUN)), nonzero_cell),
     Column("IoU of zoom\nwith mark", "iou", "{:.2f}"),
     Column("mark shown\n%", "covered", percent),
     Column("first\nanswer %", "first_accuracy", percent),
@@ -175,7 +182,7 @@ class TurnLine(NamedTuple):
 
 
 TURNS: Columns[TurnLine] = (
-    *names("contestant", "task", of="arm"),
+    *attribute_columns("contestant", "task", of="arm"),
     Column("turns\nwith looks", "turn.turns"),
     Column("n", "turn.n"),
     Column("accuracy %", "turn.accuracy", percent),
@@ -209,7 +216,7 @@ def _summarize(
     spent = whole.tokens - fmean(record.first_tokens for record in records)
     gained = whole.accuracy - first
     if baseline is not None:
-        spent, gained = _spent_and_gained(scores, baseline)
+        spent, gained = _compare_cost_and_accuracy(scores, baseline)
     return LookSummary(
         contestant=scores.contestant,
         task=scores.task,
@@ -231,7 +238,7 @@ def _summarize(
     )
 
 
-def _spent_and_gained(scores: PointScores, baseline: PointScores) -> tuple[float, float]:
+def _compare_cost_and_accuracy(scores: PointScores, baseline: PointScores) -> tuple[float, float]:
     """Return the additional tokens per sample and the additional accuracy over the baseline, on the
     samples that both answered."""
     both = [n for n in scores.samples if scores.scored.get(n) and baseline.scored.get(n)]
@@ -246,7 +253,7 @@ def _spent_and_gained(scores: PointScores, baseline: PointScores) -> tuple[float
     return (means[0][0] - means[1][0], means[0][1] - means[1][1]) if means else (0.0, 0.0)
 
 
-def _targets(record: Record, row: SampleRow) -> list[Mark]:
+def _find_targets(record: Record, row: SampleRow) -> list[Mark]:
     """Return the relevant regions: the target that the sample's meta field names, otherwise all its
     boxes and masks."""
     from looktwice.prompting.controls import OracleCrop  # imports all drawing code
@@ -263,7 +270,7 @@ def _targets(record: Record, row: SampleRow) -> list[Mark]:
     return [m for m in marks if isinstance(m, Box | Mask) and label in ("", m.label)]
 
 
-def _overlaps(looks: Sequence[Look], targets: Sequence[Mark]) -> Iterator[Overlap]:
+def _measure_overlaps(looks: Sequence[Look], targets: Sequence[Mark]) -> Iterator[Overlap]:
     """Yield, for each region that a look showed for the first time, its best intersection over
     union with a target in its image, and the share of that target that it covers."""
     boxes = [(mark.image, bounding_box(mark)) for mark in targets if isinstance(mark, Box | Mask)]
@@ -282,8 +289,11 @@ def _overlaps(looks: Sequence[Look], targets: Sequence[Mark]) -> Iterator[Overla
 LOOKS_CHANGED_ANALYSIS = Analysis(
     "looks",
     "What an agent's looks changed",
-    lines(LOOKS, summarize_looks, empty=False, same="task"),
+    make_table_builder(LOOKS, summarize_looks, empty=False, same="task"),
 )
 LOOK_TURNS_ANALYSIS = Analysis(
-    "look_turns", "Accuracy by turns with looks", lines(TURNS, turn_counts, same="task"), wrap=False
+    "look_turns",
+    "Accuracy by turns with looks",
+    make_table_builder(TURNS, turn_counts, same="task"),
+    wrap=False,
 )

@@ -2,8 +2,8 @@
 or FURTHER, or in an extension.
 
 The report shows all analyses that have a result, `looktwice analyse RUN NAME` shows one, and so
-does Python: `analysis("pairs").tables(score_table(run))[0].table.markdown`. An analysis is imported
-only if the runs have what it needs, as `find_traits` determines.
+does Python: `get_analysis("pairs").tables(score_table(run))[0].table.markdown`. An analysis is
+imported only if the runs have what it needs, as `find_traits` determines.
 """
 
 from __future__ import annotations
@@ -103,15 +103,16 @@ class Analysis:
         return [ReportTable(self.title, shown, self.wrap, note, tuple(facts))]
 
 
-def lines(
+def make_table_builder(
     columns: Columns[Line],
     measure: Callable[[RunScores], Iterable[Line]],
     *,
     empty: bool = True,
     same: str = "",
 ) -> Callable[[Table], TextTable]:
-    """Return a function that makes a table of the lines that `measure` finds in each run: without
-    empty columns unless `empty`, and without the column `same` if it is the same in every line."""
+    """Return a function that makes a table with a line for each result of `measure` on each run.
+    Empty columns are left out unless `empty`, and so is the column `same` if all its values are
+    equal."""
 
     def find(scored: Table) -> TextTable:
         shown = table(columns, [line for run in scored.scores for line in measure(run)])
@@ -124,7 +125,7 @@ def lines(
 AGENT, MEASURED = "room:prompting.agent", "measured"
 
 
-def curves_by_task(*draws: Callable[[RunScores, str], Iterable[PageLines]]) -> Any:
+def make_curve_builder(*draws: Callable[[RunScores, str], Iterable[PageLines]]) -> Any:
     """Return a function that draws each of these for every run and task."""
 
     def draw_all(scored: Table) -> Iterator[PageLines]:
@@ -189,7 +190,7 @@ FURTHER_ANALYSES = {
 }
 
 
-def all_analyses() -> dict[str, Extension]:
+def list_analyses() -> dict[str, Extension]:
     """Return every analysis by name, in the order of the report."""
     return FIRST_ANALYSES | list_extensions("analyses") | FURTHER_ANALYSES
 
@@ -231,7 +232,7 @@ def _classes(node: object) -> Iterator[str]:
         yield from _classes(inner)
 
 
-def analyses_of(scored: Table) -> Iterator[Analysis]:
+def find_analyses(scored: Table) -> Iterator[Analysis]:
     """Yield the analyses that may have results for these runs, in the order of the report: their
     needs are among the traits of the runs, or are "file:PATTERN", a file of a run folder."""
     traits = find_traits(scored)
@@ -242,14 +243,14 @@ def analyses_of(scored: Table) -> Iterator[Analysis]:
             return any(any(run.folder.path.glob(pattern)) for run in scored.scores)
         return need in traits
 
-    for extension in all_analyses().values():
+    for extension in list_analyses().values():
         if extension.meets_needs(is_there):
             yield extension.open()
 
 
-def analysis(name: str) -> Analysis:
+def get_analysis(name: str) -> Analysis:
     """Return the analysis of this name. Raises RunError with the available names."""
-    named = all_analyses()
+    named = list_analyses()
     if name not in named:
         hint = suggest_names(name, named) or f"; the analyses are: {', '.join(named)}"
         raise RunError(f"no analysis is named {name!r}{hint}")

@@ -10,7 +10,7 @@ from itertools import combinations
 from statistics import fmean
 from typing import NamedTuple
 
-from looktwice.eval.analysis.analyses import Analysis, lines
+from looktwice.eval.analysis.analyses import Analysis, make_table_builder
 from looktwice.eval.analysis.one_change import is_specialist
 from looktwice.eval.analysis.shared_samples import ContestantMatrix, SharedSamples
 from looktwice.eval.display.score_tables import drop_means_of_one, format_contestant, format_delta
@@ -21,15 +21,15 @@ from looktwice.eval.display.text_tables import (
     Column,
     Columns,
     TextTable,
+    attribute_columns,
     change_cell,
     estimate_cell,
     format_p,
-    names,
+    nonzero_cell,
     number_cell,
     percent,
     points,
     share_cell,
-    some,
     table,
     text,
 )
@@ -71,9 +71,9 @@ ORACLE_NOTE = (
 
 COMPARISON: Columns[Row] = (
     Column("contestant", format_contestant, text),
-    *names("task", "metric"),
+    *attribute_columns("task", "metric"),
     Column("baseline", "baseline", text),
-    *names("unit", "test"),
+    *attribute_columns("unit", "test"),
     Column("difference", format_delta),
     Column("p", "p", format_p),
     *CORRECTED_COLUMNS,
@@ -82,24 +82,24 @@ COMPARISON: Columns[Row] = (
     Column("clusters", "n_clusters"),
     Column("better", "better"),
     Column("worse", "worse"),
-    Column("left\nout", "excluded", some),
+    Column("left\nout", "excluded", nonzero_cell),
 )
 
 
 def comparison_table(scored: Table) -> TextTable:
     """Return every arm and metric compared with its baseline, without columns that are the same in
     all lines."""
-    return _comparisons(scored).without(*dict(comparison_facts(scored)))
+    return _list_comparisons(scored).without(*dict(comparison_facts(scored)))
 
 
 def comparison_facts(scored: Table) -> list[tuple[str, str]]:
     """Return metric, baseline, unit and test, if they are the same in every line."""
-    shown = _comparisons(scored)
+    shown = _list_comparisons(scored)
     columns = zip(shown.header, map(set, zip(*shown.rows, strict=True)), strict=False)
     return [(name, *cells) for name, cells in [*columns][2:6] if len(cells) == 1]
 
 
-def _comparisons(scored: Table) -> TextTable:
+def _list_comparisons(scored: Table) -> TextTable:
     rows = [row for row in scored.where(slice="") if None not in (row.delta, row.n_clusters)]
     return table(COMPARISON, drop_means_of_one(rows)).without_empty()
 
@@ -121,7 +121,7 @@ PAIRS: Columns[RivalPair] = (
     Column("p", "paired.p", format_p),
     *CORRECTED_COLUMNS,
     Column("n", "both.n"),
-    Column("left\nout", "both.left_out", some),
+    Column("left\nout", "both.left_out", nonzero_cell),
     Column("both\nright", lambda pair: pair.both.count(True, True)),
     Column("only\nfirst", lambda pair: pair.both.count(True, False)),
     Column("only\nother", lambda pair: pair.both.count(False, True)),
@@ -146,7 +146,7 @@ def pair_table(scored: Table) -> TextTable:
     """Return a line for each pair of contestants; only for a single run, and for no more
     contestants than a table can hold."""
     arms, pairs = _collect_arms(scored), list[RivalPair]()
-    matrix = ContestantMatrix.of(arms if len(arms) <= MAX_CONTESTANTS else {})
+    matrix = ContestantMatrix.from_arms(arms if len(arms) <= MAX_CONTESTANTS else {})
     for first, rival in combinations(matrix.names, 2):
         both = matrix.compare([first, rival])
         if paired := both.values.compare_arms(first, rival):
@@ -155,10 +155,10 @@ def pair_table(scored: Table) -> TextTable:
 
 
 SHARED_MISTAKE_COLUMNS: Columns[SharedSamples] = (
-    *names("task"),
+    *attribute_columns("task"),
     Column("contestants", lambda line: len(line.hits)),
     Column("n", "n"),
-    Column("left\nout", "left_out", some),
+    Column("left\nout", "left_out", nonzero_cell),
     Column("all\nright", lambda line: line.hits.all(axis=0).sum()),
     Column("none\nright", lambda line: (~line.hits).all(axis=0).sum()),
     Column("best %", lambda line: max(line.shares[:-1]), percent),
@@ -178,7 +178,7 @@ def oracle_table(scored: Table) -> TextTable:
     lines = []
     for task in (*tasks, *([""] if len(tasks) > 1 else [])):
         arms = _collect_arms(scored, task)
-        together = SharedSamples.of(arms, task or "all tasks")
+        together = SharedSamples.from_arms(arms, task or "all tasks")
         if len(arms) > 2 and together.n:
             lines.append(together)
     return table(SHARED_MISTAKE_COLUMNS, lines).without_empty()
@@ -213,13 +213,13 @@ class SpecialistPair:
         return len(self.specialist.keyed) - self.both.n
 
 
-def specialist_pairs(run: RunScores) -> Iterator[SpecialistPair]:
+def find_specialist_pairs(run: RunScores) -> Iterator[SpecialistPair]:
     """Yield every pair of a specialist and an MLLM on the same task."""
     callers = [arm for arm in run.points if arm.columns["calls"].any()]
     for specialist in filter(is_specialist, run.points):
         for mllm in callers:
             if mllm.point.task_id == specialist.point.task_id:
-                both = SharedSamples.of({"specialist": [specialist], "mllm": [mllm]})
+                both = SharedSamples.from_arms({"specialist": [specialist], "mllm": [mllm]})
                 if both.n:
                     yield SpecialistPair(specialist, mllm, both)
 
@@ -242,7 +242,7 @@ SPECIALISTS: Columns[SpecialistPair] = (
         points,
     ),
     Column("either %\nby chance", "by_chance", percent),
-    Column("excluded", "excluded", some),
+    Column("excluded", "excluded", nonzero_cell),
 )
 
 
@@ -294,7 +294,12 @@ PAIRS_ANALYSIS = Analysis("pairs", "Pairs of contestants", pair_table, PAIR_NOTE
 ORACLE_ANALYSIS = Analysis(
     "oracle", "All contestants together", oracle_table, ORACLE_NOTE, wrap=False
 )
-GUESSED_ANALYSIS = Analysis("guesses", "Guesses", lines(GUESSES, find_guesses), wrap=False)
+GUESSED_ANALYSIS = Analysis(
+    "guesses", "Guesses", make_table_builder(GUESSES, find_guesses), wrap=False
+)
 AGAINST_SPECIALISTS_ANALYSIS = Analysis(
-    "specialists", "Specialists and MLLMs", lines(SPECIALISTS, specialist_pairs), wrap=False
+    "specialists",
+    "Specialists and MLLMs",
+    make_table_builder(SPECIALISTS, find_specialist_pairs),
+    wrap=False,
 )

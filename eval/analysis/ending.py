@@ -20,10 +20,18 @@ from looktwice.eval.display.text_tables import format_signed
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
 
-ROWS, LINES, MORE = 10, 18, 24  # most rows of a task, lines, and lines of further tasks
-LABEL, LEAST, BAR = 24, 9, 48  # characters: most and least of a label, most of a bar
+MAX_TASK_ROWS, MAX_LINES, MAX_FURTHER_LINES = (
+    10,
+    18,
+    24,
+)  # most rows of a task, lines, and lines of further tasks
+MAX_LABEL_WIDTH, MIN_LABEL_WIDTH, MAX_BAR_WIDTH = (
+    24,
+    9,
+    48,
+)  # characters: most and least of a label, most of a bar
 NUMBERS_WIDTH = 22  # characters for number and difference
-BETTER, WORSE, BASELINE, LESS = "bright_blue", "dark_orange", "bold", "dim"
+BETTER_STYLE, WORSE_STYLE, BASELINE_STYLE, DIM_STYLE = "bright_blue", "dark_orange", "bold", "dim"
 
 
 class Ending:
@@ -46,9 +54,9 @@ class Ending:
         folded = [_wrap_text(sentence, room) for sentence in self.sentences]
         leading = len(self.finding.left_out) + 1
         headline, others = [*chain.from_iterable(folded[:leading])], folded[leading:]
-        first, *more = _tables(self.finding.shown, room)
+        first, *more = _format_tables(self.finding.shown, room)
         yield from (*headline, *first, *chain.from_iterable(more))
-        left = LINES - len(headline) - len(first)
+        left = MAX_LINES - len(headline) - len(first)
         for lines in others:
             if len(lines) <= left:
                 yield from lines
@@ -71,30 +79,30 @@ def _wrap_text(text: str, room: int) -> list[Text]:
     return [Text(f" {line}", no_wrap=True) for line in lines]
 
 
-def _tables(tasks: Sequence[TaskFinding], room: int) -> Iterator[list[Text]]:
+def _format_tables(tasks: Sequence[TaskFinding], room: int) -> Iterator[list[Text]]:
     """Yield the rows of each task, with its name above if there are several, and the legend below
     the last."""
     chosen = [_choose_rows(task) for task in tasks]
     many, left_out = len(tasks) > 1, 0
     lengths = [len(rows) + many for rows in chosen]
     for number in range(1, len(tasks)):
-        if sum(lengths[1 : number + 1]) > MORE:
+        if sum(lengths[1 : number + 1]) > MAX_FURTHER_LINES:
             left_out += sum(len(task.rows) for task in tasks[number:])
             tasks, chosen = tasks[:number], chosen[:number]
             break
     left_out += sum(map(len, (task.rows for task in tasks))) - sum(map(len, chosen))
-    layout = _Layout.of([row for rows in chosen for row in rows], room)
+    layout = _Layout.from_rows([row for rows in chosen for row in rows], room)
     for number, (task, rows) in enumerate(zip(tasks, chosen, strict=True)):
-        lines = [Text(f" {printable(task.task)}", LESS, no_wrap=True)] if many else []
+        lines = [Text(f" {printable(task.task)}", DIM_STYLE, no_wrap=True)] if many else []
         lines += [layout.row(row, task.chance) for row in rows]
         if number == len(tasks) - 1 and (signs := layout.signs(tasks, left_out)):
-            lines.append(Text(f" {signs}", LESS, no_wrap=True))
+            lines.append(Text(f" {signs}", DIM_STYLE, no_wrap=True))
         yield lines
 
 
 def _choose_rows(task: TaskFinding) -> Sequence[FoundRow]:
     """Return the rows of a task; if there are more than ten, the significant ones first."""
-    wanted = sorted(task.rows, key=lambda row: (not row.is_baseline, not row.sure))[:ROWS]
+    wanted = sorted(task.rows, key=lambda row: (not row.is_baseline, not row.sure))[:MAX_TASK_ROWS]
     return [row for row in task.rows if row in wanted]
 
 
@@ -108,12 +116,16 @@ class _Layout:
     bar: int
 
     @classmethod
-    def of(cls, rows: Sequence[FoundRow], room: int) -> _Layout:
+    def from_rows(cls, rows: Sequence[FoundRow], room: int) -> _Layout:
         """Return the layout of rows in a terminal with `room` columns."""
-        notes = max((len(_note(row)) for row in rows), default=0)
+        notes = max((len(_describe_answers(row)) for row in rows), default=0)
         widest = max((cell_len(printable(row.label)) for row in rows), default=0)
-        label = min(LABEL, widest, max(LEAST, room - NUMBERS_WIDTH - notes - 10))
-        return cls(rows, room, label, max(10, min(BAR, room - label - NUMBERS_WIDTH - notes)))
+        label = min(
+            MAX_LABEL_WIDTH, widest, max(MIN_LABEL_WIDTH, room - NUMBERS_WIDTH - notes - 10)
+        )
+        return cls(
+            rows, room, label, max(10, min(MAX_BAR_WIDTH, room - label - NUMBERS_WIDTH - notes))
+        )
 
     @property
     def compares(self) -> bool:
@@ -126,7 +138,7 @@ class _Layout:
         if self.compares:
             signs.append("* significant at 5 % (Holm)")
         if any(map(_format_failed, self.rows)):
-            signs.append("failed: 0 in the %, not in differences")
+            signs.append("failed: score 0, excluded from differences")
         levels = sorted({round(100 * task.chance) for task in tasks if task.chance is not None})
         if levels:
             ends = dict.fromkeys((levels[0], levels[-1]))
@@ -142,8 +154,8 @@ class _Layout:
         full = printable(row.label)
         short = full if cell_len(full) <= self.label else f"{set_cell_size(full, self.label - 1)}…"
         is_baseline = row.is_baseline and self.compares
-        sign, style = ("▸", BASELINE) if is_baseline else (" ", "")
-        style = (BETTER if row.change > 0 else WORSE) if row.sure else style
+        sign, style = ("▸", BASELINE_STYLE) if is_baseline else (" ", "")
+        style = (BETTER_STYLE if row.change > 0 else WORSE_STYLE) if row.sure else style
         beginning = f" {sign} {set_cell_size(short, self.label)}  "
         if row.accuracy is None:
             why = f"all failed: {printable(row.failure)}" if row.failure else "no score"
@@ -159,11 +171,11 @@ class _Layout:
         change = "baseline" if is_baseline else ""
         if row.difference:
             change = f"{format_signed(row.change)}{'*' if row.sure else ''}"
-        value, change = f"{100 * row.accuracy.value:5.1f}", f"{change}{_note(row)}"
+        value, change = f"{100 * row.accuracy.value:5.1f}", f"{change}{_describe_answers(row)}"
         return Text(f"{beginning}{value} {''.join(signs)} {change}".rstrip(), style, no_wrap=True)
 
 
-def _note(row: FoundRow) -> str:
+def _describe_answers(row: FoundRow) -> str:
     """Return how many answers failed, and the accuracy of those answered if some abstained."""
     if row.answered is None:
         return _format_failed(row)

@@ -15,16 +15,16 @@ import numpy as np
 
 from looktwice.eval.analysis.analyses import Analysis
 from looktwice.eval.analysis.shared_samples import Question
-from looktwice.eval.display.printable import csv_text
+from looktwice.eval.display.printable import format_csv
 from looktwice.eval.display.table import Table, cache_measure
 from looktwice.eval.display.text_tables import (
     CORRECTED_COLUMNS,
     Column,
     Columns,
     TextTable,
+    attribute_columns,
     change_cell,
     format_p,
-    names,
     table,
 )
 from looktwice.eval.scoring.labels import ALL_TASKS
@@ -40,18 +40,19 @@ from looktwice.eval.statistics.paired import (
     mean_difference,
 )
 from looktwice.pipelines.config.classes import flatten_changes, is_within
-from looktwice.pipelines.model import canonical
+from looktwice.pipelines.model import write_canonical
 
 UNCHANGED = "unchanged"
 UNCHANGED_LEVEL = "as it is"
 FACTOR_SEPARATOR = " x "  # separates two factors
-MEAN = (
+MEAN_NOTE = (
     "in percentage points with its 95 % interval, over the samples that all of these arms have and"
     " none failed"
 )
 SWEEP_NOTE = (
     "sweep: the effect of a level is its mean difference from the factor's first level (`against`),"
-    f" {MEAN}, and over the combinations of the other factors that were run with both. The effect"
+    f" {MEAN_NOTE}, and over the combinations of the other factors that were run with both. The"
+    " effect"
     " of two factors (`a x b`) is their interaction: what both changes together do beyond the sum"
     " of what each does alone. p is corrected by Holm and by Benjamini and Hochberg over these"
     " lines on single tasks, and separately over those on all tasks. If two factors interact"
@@ -60,9 +61,9 @@ SWEEP_NOTE = (
 )
 EACH_NOTE = (
     f"each: the effect of a change is its mean difference from the same contestant {UNCHANGED},"
-    f" {MEAN}"
+    f" {MEAN_NOTE}"
 )
-BOTH = ", and over the combinations of the sweep that were run with and without it"
+COMBINATIONS_NOTE = ", and over the combinations of the sweep that were run with and without it"
 EFFECT_COLUMNS = (
     *("run", "contestant", "task", "factor", "level", "against", "effect", "low", "high"),
     *("p", "n", "p_holm", "p_bh", "clusters"),
@@ -108,7 +109,7 @@ class LevelEffect:
 
 
 @cache_measure
-def sweep_effects(run: RunScores) -> list[LevelEffect]:
+def find_sweep_effects(run: RunScores) -> list[LevelEffect]:
     """Return the effects of every change of `each`, and of every level of a sweep that has several
     factors or is combined with `each`.
 
@@ -125,9 +126,11 @@ def sweep_effects(run: RunScores) -> list[LevelEffect]:
         factors.append((_join_places(" + ", change), partial(_weigh_change, change)))
     arms = defaultdict[str, dict[tuple[str, str], PointScores]](dict)
     for scores in run.points if factors else ():
-        setting = scores.point.task, canonical(scores.point.changes)
+        setting = scores.point.task, write_canonical(scores.point.changes)
         arms[scores.point.contestant].setdefault(setting, scores)
-    lines = [e for who, own in arms.items() for e in _effects(who, [*own.values()], sweep, factors)]
+    lines = [
+        e for who, own in arms.items() for e in _find_effects(who, [*own.values()], sweep, factors)
+    ]
     return correct(lines, lambda line: line.effect.p, lambda line: line.task == ALL_TASKS)
 
 
@@ -135,7 +138,7 @@ def _join_places(separator: str, places: Iterable[str]) -> str:
     return separator.join(place.removeprefix("stages.") for place in places)
 
 
-def _effects(
+def _find_effects(
     who: str, arms: Sequence[PointScores], sweep: Sweep, factors: Sequence[tuple[str, Weigh]]
 ) -> Iterator[LevelEffect]:
     """Yield the effects factor by factor: on each task that has it, then on all of them as one set
@@ -148,7 +151,7 @@ def _effects(
         clusters |= {(task, sample): cluster for sample, cluster in arm.clusters.items()}
         values[number] = {(task, sample): value for sample, value in arm.comparable.items()}
     matrix = Values.of(values, clusters)
-    cells = [_cell(sweep, arm.point.changes) for arm in arms]
+    cells = [_get_cell(sweep, arm.point.changes) for arm in arms]
     for factor, weigh in factors:
         gaps = defaultdict[Levels, list[tuple[Floats, Clusters]]](list)
         for task, numbers in tasks.items():
@@ -160,23 +163,27 @@ def _effects(
                 if shared and shared.units:
                     moved = shared.value[rows].T @ weights[:, used].T
                     gaps[levels].append((moved, shared.clusters))
-                    yield LevelEffect(who, task, factor, *levels, *_measure(gaps[levels][-1:]))
+                    yield LevelEffect(
+                        who, task, factor, *levels, *_measure_effect(gaps[levels][-1:])
+                    )
         for levels, measured in gaps.items():
             if len(measured) > 1:
-                yield LevelEffect(who, ALL_TASKS, factor, *levels, *_measure(measured))
+                yield LevelEffect(who, ALL_TASKS, factor, *levels, *_measure_effect(measured))
 
 
-SIDES = (-1, 0, -1, 0), (0, 1, 0, 1), (-1, -1, 0, 0), (0, 0, 1, 1)
+CORNER_SIGNS = (-1, 0, -1, 0), (0, 1, 0, 1), (-1, -1, 0, 0), (0, 0, 1, 1)
 """The signs with which the four corners of an interaction enter each of its parts."""
 
 
-def _measure(tasks: Sequence[tuple[Floats, Clusters]]) -> tuple[Estimate, tuple[Estimate, ...]]:
+def _measure_effect(
+    tasks: Sequence[tuple[Floats, Clusters]],
+) -> tuple[Estimate, tuple[Estimate, ...]]:
     """Return the effect over some tasks, given (samples, corners) and clusters of each, and its
     parts."""
     corners, clusters = map(np.concatenate, zip(*tasks, strict=True))
     strata = np.repeat(np.arange(len(tasks)), [len(of_task) for _, of_task in tasks])
     effect = mean_difference(corners.sum(axis=1).round(12) + 0.0, clusters, strata)
-    sides = SIDES if corners.shape[1] == len(SIDES) and effect.p < ALPHA else ()
+    sides = CORNER_SIGNS if corners.shape[1] == len(CORNER_SIGNS) and effect.p < ALPHA else ()
     parts = ((corners @ signs).round(12) + 0.0 for signs in sides)
     return effect, tuple(mean_difference(part, clusters, strata) for part in parts)
 
@@ -214,16 +221,16 @@ def _weigh_change(
     for number, places in enumerate(made):
         if most == 0 or len(places) < most or cells[number] is not None:
             continue
-        rest = _without(changes[number], places)
+        rest = _drop_changes(changes[number], places)
         for start, before in enumerate(changes):
-            if cells[start] is not None and _without(before, places) == rest:
+            if cells[start] is not None and _drop_changes(before, places) == rest:
                 weights[[number, start]] += 1, -1
                 pairs += 1
-    level = " + ".join(map(partial(_level, ""), change.values()))
+    level = " + ".join(map(partial(_get_level, ""), change.values()))
     return {(level, UNCHANGED): weights[None] / max(1, pairs)}
 
 
-def _cell(sweep: Sweep, changes: Changes) -> Cell | None:
+def _get_cell(sweep: Sweep, changes: Changes) -> Cell | None:
     """Return the level of every factor of the arm with these changes; None if the sweep did not
     make it."""
     levels: dict[str, list[str]] = {factor: [] for factor in sweep}
@@ -232,30 +239,32 @@ def _cell(sweep: Sweep, changes: Changes) -> Cell | None:
         if not owners:
             return None
         factor = max(owners, key=len)
-        levels[factor].append(_level(place[len(factor) + 1 :], value))
+        levels[factor].append(_get_level(place[len(factor) + 1 :], value))
     cell = tuple(", ".join(parts) or UNCHANGED_LEVEL for parts in levels.values())
     for level, (factor, values) in zip(cell, sweep.items(), strict=True):
         names = [UNCHANGED_LEVEL]
         for value in values:
             parts = flatten_changes({factor: value}).items()
-            names.append(", ".join(_level(place[len(factor) + 1 :], part) for place, part in parts))
+            names.append(
+                ", ".join(_get_level(place[len(factor) + 1 :], part) for place, part in parts)
+            )
         if level not in names:
             return None
     return cell
 
 
-def _level(name: str, value: Any) -> str:
+def _get_level(name: str, value: Any) -> str:
     shown = "none" if value is None else str(value)
     return f"{name}={shown}" if name else shown
 
 
-def _without(changes: Changes, places: Sequence[str]) -> dict[str, Any]:
+def _drop_changes(changes: Changes, places: Sequence[str]) -> dict[str, Any]:
     """Return the changes that are not at or below these places."""
     return {k: v for k, v in changes.items() if not any(is_within(k, place) for place in places)}
 
 
 EFFECTS: Columns[LevelEffect] = (
-    *names("contestant", "task", "factor", "level", "against", "where"),
+    *attribute_columns("contestant", "task", "factor", "level", "against", "where"),
     Column("effect", "effect", change_cell),
     Column("p", lambda line: None if line.where else line.effect.p, format_p),
     *CORRECTED_COLUMNS,
@@ -271,19 +280,19 @@ def sweep_table(scored: Table, whole: bool = True) -> TextTable:
     tasks if there are several; single tasks too if an effect differs between them or two factors
     interact on one.
     """
-    lines = [line for run in scored.scores for line in _describe_levels(sweep_effects(run))]
+    lines = [line for run in scored.scores for line in _describe_levels(find_sweep_effects(run))]
     by_task = _single_tasks(lines)
     short = []
     for line in lines:
         is_weak = FACTOR_SEPARATOR in line.factor and line.effect.p >= ALPHA
-        is_part = line.task != ALL_TASKS and by_task.get(_effect_of(line)) is False
+        is_part = line.task != ALL_TASKS and by_task.get(_measure_levels(line)) is False
         short += [] if is_part or is_weak else [line]
     shown = table(EFFECTS, lines if whole else short)
     shown = shown if any(line.where for line in lines) else shown.without("where")
     return shown if whole else shown.without("p\n(BH)").without_empty()
 
 
-def _effect_of(line: LevelEffect) -> tuple[str, str, str]:
+def _measure_levels(line: LevelEffect) -> tuple[str, str, str]:
     return line.contestant, line.factor, line.level
 
 
@@ -293,8 +302,8 @@ def _single_tasks(lines: Sequence[LevelEffect]) -> Mapping[tuple[str, str, str],
     given in parts."""
     tasks = defaultdict[tuple[str, str, str], list[LevelEffect]](list)
     for line in lines:
-        tasks[_effect_of(line)].append(line)
-    pooled = {_effect_of(line) for line in lines if line.task == ALL_TASKS}
+        tasks[_measure_levels(line)].append(line)
+    pooled = {_measure_levels(line) for line in lines if line.task == ALL_TASKS}
     shown = dict[tuple[str, str, str], bool]()
     for place in pooled:
         single = [line for line in tasks[place] if line.task != ALL_TASKS]
@@ -328,9 +337,11 @@ def effect_note(scored: Table) -> str:
     """Explain those effects of `sweep:` and `each:` that the table contains."""
     notes = list[str]()
     for run in scored.scores:
-        kinds = {line.against == UNCHANGED for line in sweep_effects(run)}
+        kinds = {line.against == UNCHANGED for line in find_sweep_effects(run)}
         notes += [SWEEP_NOTE] if False in kinds else []
-        notes += [f"{EACH_NOTE}{BOTH if False in kinds else ''}."] if True in kinds else []
+        notes += (
+            [f"{EACH_NOTE}{COMBINATIONS_NOTE if False in kinds else ''}."] if True in kinds else []
+        )
     return "\n".join(dict.fromkeys(notes))
 
 
@@ -338,12 +349,12 @@ def effects_csv(scored: Table) -> str:
     """Return the effects as shares in -1..1, with a header and a line each."""
     rows: list[Sequence[object]] = [EFFECT_COLUMNS]
     for run in scored.scores:
-        for line in sweep_effects(run):
+        for line in find_sweep_effects(run):
             cells = {"run": run.name, **vars(line.effect), **vars(line)}
             cells["effect"] = line.effect.value
             values = [cells[name] for name in EFFECT_COLUMNS]
             rows.append([f"{v:.6g}" if isinstance(v, float) else v for v in values])
-    return csv_text(rows)
+    return format_csv(rows)
 
 
 EFFECTS_ANALYSIS = Analysis(

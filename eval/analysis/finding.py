@@ -19,7 +19,7 @@ from html import escape
 from random import Random
 from typing import Any
 
-from looktwice.eval.analysis.analyses import analyses_of
+from looktwice.eval.analysis.analyses import find_analyses
 from looktwice.eval.analysis.one_change import FoundRow, OneChange, TaskArms
 from looktwice.eval.display.table import Table, judge_lines
 from looktwice.eval.display.text_tables import (
@@ -44,8 +44,10 @@ from looktwice.eval.verdicts.columns import Words
 from looktwice.pipelines.counted import format_count
 
 MAX_CHANGES = 4  # significant changes that a sentence lists
-TASKS = 3  # tasks with all their sentences; for others, only significant changes are counted
-FLIPS, SEED = 4, 0
+MAX_DETAILED_TASKS = (
+    3  # tasks with all their sentences; for others, only significant changes are counted
+)
+MAX_FLIPS, SEED = 4, 0
 SHOWN_NOTE_PREFIXES = (
     *("warning", "unfinished", "asked in part", "also shown", "not shown", "failed", "refused"),
     *("changed nothing", "changed little", "found nothing"),
@@ -115,11 +117,13 @@ class Finding:
         """All sentences: which contestants and tasks were left out, the findings of the first
         tasks, the number of significant changes on other tasks, then the notes."""
         lines = list(self.left_out)
-        for task in self.tasks[:TASKS]:
+        for task in self.tasks[:MAX_DETAILED_TASKS]:
             lines += task.sentences
-        changes = [row for task in self.tasks[TASKS:] for row in task.rows if row.difference]
+        changes = [
+            row for task in self.tasks[MAX_DETAILED_TASKS:] for row in task.rows if row.difference
+        ]
         if changes:
-            more = format_count(len(self.tasks) - TASKS, "more task")
+            more = format_count(len(self.tasks) - MAX_DETAILED_TASKS, "more task")
             sure = sum(row.sure for row in changes)
             verb = "is" if sure == 1 else "are"
             lines.append(
@@ -149,17 +153,17 @@ class Finding:
         return self.tasks[0].rows if self.tasks else ()
 
     def __str__(self) -> str:
-        tables = [f"{task.task}:\n{changes(task)}" for task in self._tables]
+        tables = [f"{task.task}:\n{change_table(task)}" for task in self._tables]
         return "\n".join((*self.sentences, *tables))
 
     def _repr_html_(self) -> str:
         sentences = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.sentences)
-        tables = (f"<p>{escape(task.task)}</p>{changes(task).html}" for task in self._tables)
+        tables = (f"<p>{escape(task.task)}</p>{change_table(task).html}" for task in self._tables)
         return f"<ul>{sentences}</ul>{''.join(tables)}"
 
     @property
     def _tables(self) -> Sequence[TaskFinding]:
-        return self.tasks[: max(TASKS, len(self.shown))]
+        return self.tasks[: max(MAX_DETAILED_TASKS, len(self.shown))]
 
     @property
     def claims(self) -> bool:
@@ -174,15 +178,15 @@ def find(scored: Table) -> Finding:
     notes = list[str]()
     for run in scored.scores:
         if run.folder.facts.get("chosen_by"):  # its arms share no samples
-            notes += [said for part in analyses_of(scored) for said in part.sentences(run)]
+            notes += [said for part in find_analyses(scored) for said in part.sentences(run)]
             continue
         study = OneChange(scored, run)
         for task in study.tables:
-            sentences = tuple(_sentences(study, task))
+            sentences = tuple(_write_sentences(study, task))
             about = run.name, task.task, task.rows, sentences, task.name
             tasks.append(TaskFinding(*about, task.chance, task.is_one_change))
         if not chosen:
-            chosen, evidence = _flips(study)
+            chosen, evidence = _choose_flips(study)
     tasks.sort(key=lambda task: (task.task != ALL_TASKS, -task.spread))
     left_out = [
         f"Left out: {line}."
@@ -235,7 +239,7 @@ def _count_levels(scored: Table) -> Iterator[str]:
         )
 
 
-def _flips(study: OneChange) -> tuple[tuple[Flip, ...], str]:
+def _choose_flips(study: OneChange) -> tuple[tuple[Flip, ...], str]:
     """Return samples that the largest significant change flips in its direction, and how they were
     chosen."""
     sure = [
@@ -251,7 +255,7 @@ def _flips(study: OneChange) -> tuple[tuple[Flip, ...], str]:
     shared = [name for name in base.comparable if name in arm.comparable]
     moved = [s for s in shared if sign * (arm.comparable[s] - base.comparable[s]) > 1e-9]
     flips = []
-    for name in Random(SEED).sample(moved, min(FLIPS, len(moved))):
+    for name in Random(SEED).sample(moved, min(MAX_FLIPS, len(moved))):
         before, after = (draw.answer if (draw := a.first(name)) else None for a in (base, arm))
         flips.append(Flip(name, base.point.id, arm.point.id, before, after, sign > 0))
     verb = "gains" if sign > 0 else "loses"
@@ -274,7 +278,7 @@ CHANGES: Columns[FoundRow] = (
 )
 
 
-def changes(task: TaskFinding) -> TextTable:
+def change_table(task: TaskFinding) -> TextTable:
     """Return the rows of a task as a table; an arm whose answers all failed has no number."""
     shown = table(CHANGES, task.rows)
     header = shown.header if task.is_one_change else ("contestant", *shown.header[1:])
@@ -285,7 +289,7 @@ def changes(task: TaskFinding) -> TextTable:
 # ---- sentences
 
 
-def _sentences(study: OneChange, task: TaskArms) -> Iterator[str]:
+def _write_sentences(study: OneChange, task: TaskArms) -> Iterator[str]:
     """Yield the headline, the number of significant changes, interactions, abstentions, and arms
     whose answers all failed."""
     rows, level = task.rows, ""
@@ -295,41 +299,43 @@ def _sentences(study: OneChange, task: TaskArms) -> Iterator[str]:
         level += f"; people reach {100 * task.people:.0f} %"
     own = next((row for row in rows if row.is_baseline), None)
     if own is not None:
-        yield _headline(task, own, level)
-        yield from _count(task)
+        yield _describe_headline(task, own, level)
+        yield from _describe_counts(task)
     else:
         shares = list[str]()  # nothing was compared: list the best contestants
         for row in rows:
             if row.accuracy:
-                shares.append(f"{row.label} {_share(row.accuracy)}")
+                shares.append(f"{row.label} {_format_share(row.accuracy)}")
         best = ", ".join(shares[:MAX_CHANGES]) or "no contestant has a score"
         yield f"Accuracy on {task.title}: {best}{level}."
     if any(row.sure for table in study.tables for row in table.rows):
-        yield from _interactions(study, task)
-    yield from _abstentions(task)
+        yield from _describe_interactions(study, task)
+    yield from _describe_abstentions(task)
     for row in rows:
         if row.failure and not row.is_baseline:
             yield f"{row.label}: every answer failed: {row.failure}."
 
 
-def _abstentions(task: TaskArms) -> Iterator[str]:
+def _describe_abstentions(task: TaskArms) -> Iterator[str]:
     """Yield how often each contestant abstained, and its accuracy on the rest."""
     for row in task.rows:
         if row.abstained:
             share = f"{100 * row.abstained:.0f} %"
-            answered = row.answered and f" and is right on {_share(row.answered)} of the rest"
+            answered = (
+                row.answered and f" and is right on {_format_share(row.answered)} of the rest"
+            )
             yield f"{row.label} abstained on {share} of {task.title}{answered or ''}."
 
 
-def _interactions(study: OneChange, task: TaskArms) -> Iterator[str]:
+def _describe_interactions(study: OneChange, task: TaskArms) -> Iterator[str]:
     """Yield a sentence for the largest significant interaction of every two factors, with the
     effect of the first change at both levels of the second, and the other factors over which it is
     averaged."""
-    from looktwice.eval.analysis.factors import FACTOR_SEPARATOR, LevelEffect, sweep_effects
+    from looktwice.eval.analysis.factors import FACTOR_SEPARATOR, LevelEffect, find_sweep_effects
 
     largest, factors, base = dict[str, LevelEffect](), dict[str, str](), task.base.point
     place = base.contestant, base.task if task.task != ALL_TASKS else ALL_TASKS
-    for line in sweep_effects(study.run):
+    for line in find_sweep_effects(study.run):
         is_here = (line.contestant, line.task) == place
         if is_here and FACTOR_SEPARATOR not in line.factor:
             factors[line.factor] = study.short(f"stages.{line.factor}")
@@ -345,30 +351,30 @@ def _interactions(study: OneChange, task: TaskArms) -> Iterator[str]:
         others = " and ".join(name for name in factors.values() if name not in names)
         over = f" averaged over {others}," if others else ""
         yield (
-            f"{names[0].capitalize()} and {names[1]} interact ({whole_points(line.effect)}):"
+            f"{names[0].capitalize()} and {names[1]} interact ({format_whole_points(line.effect)}):"
             f"{over} {first} changes accuracy by {parts[0]} with {against}, by {parts[1]} with"
             f" {second}."
         )
 
 
-def whole_points(estimate: Estimate) -> str:
+def format_whole_points(estimate: Estimate) -> str:
     """Return a difference in whole percentage points with its interval: "+48 points [35, 58]"."""
     low, high = (format_signed(end, 0).removeprefix("+") for end in (estimate.low, estimate.high))
     return f"{format_signed(estimate.value, 0)} points [{low}, {high}]"
 
 
-def _share(estimate: Estimate) -> str:
+def _format_share(estimate: Estimate) -> str:
     low, high = 100 * estimate.low, 100 * estimate.high
     return f"{100 * estimate.value:.0f} % [{low:.0f}, {high:.0f}]"
 
 
-def _headline(task: TaskArms, own: FoundRow, level: str) -> str:
+def _describe_headline(task: TaskArms, own: FoundRow, level: str) -> str:
     """Describe the baseline compared with the arm without the swept stage, or with chance."""
     beginning, without = f"On {task.title}, {task.name}", task.without
     if own.accuracy is None:
         why = f"every answer failed: {own.failure}" if own.failure else "no answer has a score"
         return f"{beginning}: {why}."
-    share, n = _share(own.accuracy), own.accuracy.n
+    share, n = _format_share(own.accuracy), own.accuracy.n
     level = f" ({own.failed} of them failed and score 0){level}" if own.failed else level
     if without is None or without.accuracy is None or without.difference is None:
         return f"{beginning} is right on {share} of {format_count(n, 'sample')}{level}."
@@ -384,7 +390,7 @@ def _headline(task: TaskArms, own: FoundRow, level: str) -> str:
     return f"{beginning} {verb} {model} from {lacking} right ({without.label}) to {share}."
 
 
-def _count(task: TaskArms) -> Iterator[str]:
+def _describe_counts(task: TaskArms) -> Iterator[str]:
     """Describe how many arms are significantly better or worse, and the largest differences."""
     compared = [row for row in task.rows if row.difference is not None]
     noun = "variants" if task.is_one_change else "contestants"
@@ -395,7 +401,7 @@ def _count(task: TaskArms) -> Iterator[str]:
     if many == 1 and first.difference:
         kind = "better" if first.change > 0 else "worse"
         verb = f"is significantly {kind} than" if sure else "does not differ significantly from"
-        yield f"{first.label} {verb} the baseline: {whole_points(first.difference)}."
+        yield f"{first.label} {verb} the baseline: {format_whole_points(first.difference)}."
     elif not sure:
         least = format_p(min(1.0 if row.p_holm is None else row.p_holm for row in compared))
         yield (

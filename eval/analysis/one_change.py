@@ -19,8 +19,8 @@ from looktwice.eval.scoring.verdict import ABSTAINED, PointScores, RunScores
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import ALPHA
 from looktwice.pipelines.config.classes import flatten_changes, is_within
-from looktwice.pipelines.config.spec import public_path
-from looktwice.pipelines.model import canonical
+from looktwice.pipelines.config.spec import get_public_path
+from looktwice.pipelines.model import write_canonical
 from looktwice.specialists.answers import Chance, Guess
 
 
@@ -248,7 +248,7 @@ class OneChange:
         for place in places:
             name, value = self.short(place), get_setting(arm.point, place)
             is_none = place in arm.point.changes and arm.point.changes[place] is None
-            text = _shorten(name, str(value), str(get_setting(base.point, place)))
+            text = _shorten_value(name, str(value), str(get_setting(base.point, place)))
             parts.append(f"no {name}" if is_none else text)
         return ", ".join(parts)
 
@@ -268,7 +268,7 @@ class OneChange:
     def row(self, arm: PointScores, base: PointScores, label: str, place: str) -> FoundRow:
         """Return an arm compared with the baseline, from its row of accuracy at this place."""
         scored, difference = self.accuracies[place], None
-        accuracy, abstained = _share_of(scored), self.abstained(arm, scored)
+        accuracy, abstained = _make_share(scored), self.abstained(arm, scored)
         is_compared = self.rivals[arm.point.id] is base and accuracy is not None
         compared = scored.compared or 0
         if is_compared and scored.delta is not None and scored.p is not None:
@@ -296,7 +296,7 @@ class OneChange:
             arm is base and base.point.baseline,
             scored.failure,
             scored.failed or 0,
-            _share_of(self.answered_rows.get(place)) if abstained else None,
+            _make_share(self.answered_rows.get(place)) if abstained else None,
             abstained,
         )
 
@@ -321,12 +321,12 @@ class OneChange:
         """Return the arm that lacks a stage whose settings are swept, and otherwise equals the
         baseline."""
         swept = {place.split(".")[1] for places in self.factors for place in places if "." in place}
-        own = _stages(base)
+        own = _get_stages(base)
         rests = [{s: own[s] for s in own if s != slot} for slot in swept & own.keys()]
-        return next((row for arm, row in lines if _stages(arm) in rests), None)
+        return next((row for arm, row in lines if _get_stages(arm) in rests), None)
 
 
-def _shorten(name: str, value: str, given: str) -> str:
+def _shorten_value(name: str, value: str, given: str) -> str:
     """Return a value after its name; for a stage of the class `given`, only its settings: "radius
     3" for VPBenchStyle(style=radius 3)."""
     cls, _, settings = value.removesuffix(")").partition("(")
@@ -338,7 +338,7 @@ def _shorten(name: str, value: str, given: str) -> str:
     return only if cls.lower().endswith(field) else f"{name} {field} {only}"
 
 
-def _share_of(row: Row | None) -> Estimate | None:
+def _make_share(row: Row | None) -> Estimate | None:
     """Return the value of a row with its interval, or None if it has no value."""
     if row is None or row.value is None:
         return None
@@ -351,7 +351,9 @@ def _count_changes(base: PointScores, arm: PointScores) -> int:
     not matter. If it is unknown how an arm was built, return 2."""
     if arm is not base and not (arm.point.spec and base.point.spec):
         return 2
-    own, given = (Counter(canonical(node) for node in _stages(one).values()) for one in (arm, base))
+    own, given = (
+        Counter(write_canonical(node) for node in _get_stages(one).values()) for one in (arm, base)
+    )
     stages = max((own - given).total(), (given - own).total())
     return stages + (arm.point.spec.get("model") != base.point.spec.get("model"))
 
@@ -363,8 +365,10 @@ def is_specialist(scores: PointScores) -> bool:
         return False
     given = scores.columns.count_words()
     answered = any(words.answer is not None or words.reason == ABSTAINED for words in given)
-    stages = canonical(scores.point.spec.get("stages"))
-    random = any(canonical({"use": public_path(kind)})[1:-1] in stages for kind in (Chance, Guess))
+    stages = write_canonical(scores.point.spec.get("stages"))
+    random = any(
+        write_canonical({"use": get_public_path(kind)})[1:-1] in stages for kind in (Chance, Guess)
+    )
     return answered and not random
 
 
@@ -372,11 +376,17 @@ def _is_guess(arm: PointScores) -> bool:
     """Return whether an arm only answers at random: it made no call, and no specialist answered,
     not even one that guesses when it abstains."""
     is_silent = not arm.failure and not arm.columns["calls"].any()
-    rules = (canonical(node.get("use")) for node in _stages(arm).values() if "use" in node)
-    return is_silent and not is_specialist(arm) and canonical(public_path(Guess)) not in rules
+    rules = (
+        write_canonical(node.get("use")) for node in _get_stages(arm).values() if "use" in node
+    )
+    return (
+        is_silent
+        and not is_specialist(arm)
+        and write_canonical(get_public_path(Guess)) not in rules
+    )
 
 
-def _stages(arm: PointScores) -> dict[str, Any]:
+def _get_stages(arm: PointScores) -> dict[str, Any]:
     """Return the stages of an arm by slot."""
     stages = arm.point.spec.get("stages") or {}
     return {slot: node for slot, node in stages.items() if node is not None}

@@ -49,9 +49,9 @@ class SharedSamples:
     task: str = ""
 
     @classmethod
-    def of(cls, sides: Mapping[str, Sequence[PointScores]], task: str = "") -> SharedSamples:
+    def from_arms(cls, sides: Mapping[str, Sequence[PointScores]], task: str = "") -> SharedSamples:
         """Return the comparison of contestants, given the arms of each by name."""
-        return ContestantMatrix.of(sides).compare([*sides], task)
+        return ContestantMatrix.from_arms(sides).compare([*sides], task)
 
     @property
     def n(self) -> int:
@@ -125,7 +125,7 @@ class ContestantMatrix:
     orders: Sequence[Codes]
 
     @classmethod
-    def of(cls, sides: Mapping[str, Sequence[PointScores]]) -> ContestantMatrix:
+    def from_arms(cls, sides: Mapping[str, Sequence[PointScores]]) -> ContestantMatrix:
         """Return the matrix of contestants, given the arms of each by name."""
         places, clusters = dict[Question, int](), list[str]()
         firsts, orders = list[dict[int, tuple[float, ScoredRecord]]](), list[Codes]()

@@ -9,18 +9,18 @@ from functools import partial
 from statistics import fmean
 from typing import NamedTuple
 
-from looktwice.eval.analysis.analyses import Analysis, lines
+from looktwice.eval.analysis.analyses import Analysis, make_table_builder
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     COLUMNS_OF_ARM,
     Column,
     Columns,
     TextTable,
+    attribute_columns,
     estimate_cell,
     format_p,
-    names,
+    nonzero_cell,
     percent,
-    some,
     table,
 )
 from looktwice.eval.scoring.row import Row
@@ -50,19 +50,19 @@ POSITION_NOTE = (
 )
 
 
-BARS = "▁▂▃▄▅▆▇█"
+BAR_CHARACTERS = "▁▂▃▄▅▆▇█"
 
 
-def whole_draws(scores: PointScores) -> dict[str, list[ScoredRecord]]:
+def find_whole_draws(scores: PointScores) -> dict[str, list[ScoredRecord]]:
     """Return the samples that have a correct answer and whose draws were all asked without failure,
     cut to the number of draws that all of them have."""
-    whole = dict[str, list[ScoredRecord]]()
+    complete = dict[str, list[ScoredRecord]]()
     for name in scores.keyed:
         kept = [draw for draw in scores.draws(name) if draw and draw.verdict is not Verdict.FAILED]
         if len(kept) == len(scores.draws(name)):
-            whole[name] = kept
-    least = min(map(len, whole.values()), default=0)
-    return {name: draws[:least] for name, draws in whole.items()}
+            complete[name] = kept
+    least = min(map(len, complete.values()), default=0)
+    return {name: draws[:least] for name, draws in complete.items()}
 
 
 @dataclass(frozen=True)
@@ -70,35 +70,35 @@ class Draws:
     """The draws of an arm on the samples that have all of them."""
 
     scores: PointScores
-    whole: Mapping[str, list[ScoredRecord]]
+    complete: Mapping[str, list[ScoredRecord]]
     split: DrawVariance
 
     @property
     def left_out(self) -> int:
         """The number of samples with a correct answer that lack a draw."""
-        return len(self.scores.keyed) - len(self.whole)
+        return len(self.scores.keyed) - len(self.complete)
 
     @property
     def share_any_right(self) -> Estimate:
         """The share of samples with at least one right draw: pass@k, where k is the number of
         draws."""
-        right = [{d.verdict for d in draws} >= {Verdict.RIGHT} for draws in self.whole.values()]
-        return bootstrap_mean(right, self.scores.clusters_of(self.whole))
+        right = [{d.verdict for d in draws} >= {Verdict.RIGHT} for draws in self.complete.values()]
+        return bootstrap_mean(right, self.scores.clusters_of(self.complete))
 
     @property
     def majority(self) -> Estimate:
         """The accuracy of the most frequent answer of each sample."""
         votes = []
-        for draws in self.whole.values():
+        for draws in self.complete.values():
             answers, worth = zip(*((draw.answer, draw.score.value) for draw in draws), strict=True)
             votes.append(majority_value(answers, worth))
-        return bootstrap_mean(votes, self.scores.clusters_of(self.whole))
+        return bootstrap_mean(votes, self.scores.clusters_of(self.complete))
 
 
 DRAWS: Columns[Draws] = (
     *COLUMNS_OF_ARM,
     Column("n", "split.n"),
-    Column("left\nout", "left_out", some),
+    Column("left\nout", "left_out", nonzero_cell),
     Column("draws", "split.draws"),
     Column("accuracy %", "split.mean", percent),
     Column("error from\nsamples", "split.samples_error", percent),
@@ -113,10 +113,10 @@ def find_draws(run: RunScores) -> Iterator[Draws]:
     """Yield each arm with several draws: its errors from samples and from draws, pass@k, and the
     majority."""
     for scores in run.points:
-        whole = whole_draws(scores) if scores.point.draws > 1 else {}
-        if len(whole) > 1:
-            values = [[draw.score.value for draw in draws] for draws in whole.values()]
-            yield Draws(scores, whole, split_variance(values))
+        complete = find_whole_draws(scores) if scores.point.draws > 1 else {}
+        if len(complete) > 1:
+            values = [[draw.score.value for draw in draws] for draws in complete.values()]
+            yield Draws(scores, complete, split_variance(values))
 
 
 # ---- letters
@@ -158,7 +158,7 @@ class _Letters(NamedTuple):
         most = max(share for side in sides for share in side.values())
         letters = sorted({letter for side in sides for letter in side})
         heights = ([round(7 * side.get(letter, 0) / most) for letter in letters] for side in sides)
-        return "\n".join("".join(map(BARS.__getitem__, row)) for row in heights)
+        return "\n".join("".join(map(BAR_CHARACTERS.__getitem__, row)) for row in heights)
 
 
 def position_table(scored: Table) -> TextTable:
@@ -178,7 +178,7 @@ def position_table(scored: Table) -> TextTable:
         lines.append(_Letters(*place, position_bias(*zip(*pairs, strict=True))))
         named |= lines[-1].bias.chosen.keys()
     columns: list[Column[_Letters]] = [
-        *names("contestant"),
+        *attribute_columns("contestant"),
         Column("bars\n(key)", "bars"),
         Column("choices", "choices"),
         Column("spread", "bias.spread", percent),
@@ -214,7 +214,7 @@ class _Spread:
 
 
 SPREADS: Columns[_Spread] = (
-    *names("contestant", "task"),
+    *attribute_columns("contestant", "task"),
     Column("variants", lambda line: len(line.ranked)),
     Column("mean %", "mean", percent),
     Column("worst %", lambda line: line.ranked[0].value, percent),
@@ -251,6 +251,6 @@ def spread_table(scored: Table) -> TextTable:
 
 SPREAD_ANALYSIS = Analysis("spread", "Spread over variants", spread_table)
 SEVERAL_DRAWS_ANALYSIS = Analysis(
-    "draws", "Draws", lines(DRAWS, find_draws, empty=False), DRAW_NOTE
+    "draws", "Draws", make_table_builder(DRAWS, find_draws, empty=False), DRAW_NOTE
 )
 LETTERS_ANALYSIS = Analysis("letters", "Letters chosen", position_table, POSITION_NOTE, wrap=False)

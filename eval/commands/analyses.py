@@ -45,11 +45,11 @@ def analyse(
     Any table of the report by name, what a tool contributes (certify), which samples need no image
     (audit), where a model loses the answer (probe), or thresholds along a field.
     """
-    from looktwice.eval.analysis.analyses import all_analyses, analysis
+    from looktwice.eval.analysis.analyses import get_analysis, list_analyses
     from looktwice.eval.analysis.asked import AnalysisRequest
     from looktwice.eval.display.table import score_table
 
-    titles = {name: extension.help for name, extension in all_analyses().items()}
+    titles = {name: extension.help for name, extension in list_analyses().items()}
     if listed or not words:
         for name, title in titles.items():
             say(f"{name:{max(map(len, titles))}}  {title}")
@@ -64,7 +64,7 @@ def analyse(
             " `looktwice analyse --list` lists the analyses"
         )
     (name,) = names
-    finding: Any = analysis(name)
+    finding: Any = get_analysis(name)
     if unknown := settings.keys() - set(finding.settings):
         settable = ", ".join(finding.settings) or "none"
         refuse(f"{name} has no setting {', '.join(sorted(unknown))}; its settings: {settable}")

@@ -25,7 +25,7 @@ def complete_config(incomplete: str) -> list[str]:
     configurations."""
     from looktwice.pipelines.config.shipped import list_shipped
 
-    names = [*_paths(incomplete, (".yaml", ".yml")), *list_shipped()]
+    names = [*_list_paths(incomplete, (".yaml", ".yml")), *list_shipped()]
     return [name for name in names if name.startswith(incomplete)]
 
 
@@ -39,7 +39,7 @@ def complete_setting(ctx: Context, incomplete: str) -> list[str]:
         node = load(find_config(ctx.params.get("config") or ""))
     except ConfigError:
         return []
-    return [f"{place}=" for place in _places(node) if place.startswith(incomplete)]
+    return [f"{place}=" for place in _list_places(node) if place.startswith(incomplete)]
 
 
 def complete_name(incomplete: str) -> list[str]:
@@ -54,10 +54,10 @@ def complete_run(incomplete: str) -> list[str]:
     """Return the run folders that begin with the typed text: those in `runs`, and folders that may
     contain others."""
     runs = [str(path.parent) for path in sorted(Path("runs").glob("*/points.yaml"))]
-    return [*(run for run in runs if run.startswith(incomplete)), *_paths(incomplete, ())]
+    return [*(run for run in runs if run.startswith(incomplete)), *_list_paths(incomplete, ())]
 
 
-def _paths(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
+def _list_paths(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
     folder = incomplete.rpartition("/")[0]
     for path in sorted(Path(folder or ("/" if incomplete[:1] == "/" else ".")).glob("*")):
         name = f"{folder}/{path.name}" if folder or incomplete[:1] == "/" else path.name
@@ -68,14 +68,14 @@ def _paths(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
                 yield name
 
 
-def _places(node: Any, place: str = "") -> Iterator[str]:
+def _list_places(node: Any, place: str = "") -> Iterator[str]:
     """Yield the dotted places of a configuration that do not hold a mapping."""
     if not isinstance(node, Mapping):
         yield place
         return
     for key, value in node.items():
         if key != "use":
-            yield from _places(value, f"{place}.{key}" if place else str(key))
+            yield from _list_places(value, f"{place}.{key}" if place else str(key))
 
 
 NONE: list[str] = []
@@ -89,6 +89,12 @@ Overrides = Annotated[
         metavar="[KEY=VALUE]...",
         help="Settings by dotted path, such as task.n=8.",
         autocompletion=complete_setting,
+    ),
+]
+JudgeOverrides = Annotated[
+    list[str],
+    Argument(
+        metavar="[KEY=VALUE]...", help="Settings of the judge, such as models.judge.temperature=0."
     ),
 ]
 Plugins = Annotated[
@@ -220,7 +226,7 @@ def print_table(scored: Any, kind: str = "short") -> None:
     sweep or single change. Then print what further analyses add at the end of a run."""
     from rich.console import Console
 
-    from looktwice.eval.analysis.analyses import analyses_of
+    from looktwice.eval.analysis.analyses import find_analyses
     from looktwice.eval.analysis.finding import find
     from looktwice.eval.display.table import console_table
 
@@ -242,7 +248,7 @@ def print_table(scored: Any, kind: str = "short") -> None:
         from looktwice.eval.analysis.ending import Ending
 
         Console().print(Ending(finding))
-    for part in analyses_of(scored):
+    for part in find_analyses(scored):
         _print_ending(part, scored)
 
 
@@ -280,7 +286,7 @@ def say(text: object, fault: bool = False) -> None:
 
     lines, stream = printable(text), sys.stderr if fault else sys.stdout
     if stream.isatty():
-        lines = "\n".join(map(_fold, lines.splitlines()))
+        lines = "\n".join(map(_wrap_line, lines.splitlines()))
         if fault and "NO_COLOR" not in os.environ:
             lines = style(lines, fg="red")
     echo(lines, err=fault)
@@ -295,7 +301,7 @@ def announce(opened: bool, address: str) -> None:
         webbrowser.open(address)
 
 
-def _fold(line: str) -> str:
+def _wrap_line(line: str) -> str:
     """Wrap a line to the width of the terminal; continuation lines are indented one step more."""
     width, words = shutil.get_terminal_size().columns, line.lstrip(" ")
     indent = " " * (len(line) - len(words))
@@ -374,14 +380,14 @@ def _describe_error(exc: Exception, places: Mapping[str, Path | None]) -> str:
     from looktwice.pipelines.extensions import ExtensionError
     from looktwice.pipelines.models.stops import CacheError
     from looktwice.pipelines.picture import PictureError
-    from looktwice.pipelines.pipeline import describe
+    from looktwice.pipelines.pipeline import describe_exception
 
     if isinstance(
         exc, ConfigError | RunError | TaskError | CacheError | PictureError | ExtensionError
     ):
         return str(exc)
     if place := find_plugin_frame(exc):
-        return f"{place} raised {describe(exc)}"
+        return f"{place} raised {describe_exception(exc)}"
     if not isinstance(exc, OSError):
         return ""
     if exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):

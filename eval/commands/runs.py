@@ -15,11 +15,11 @@ from looktwice.eval.commands.options import (
     CacheOfRun,
     Columns,
     Judged,
+    JudgeOverrides,
     Only,
     OnlyCached,
     Opened,
     OutCache,
-    Overrides,
     Plugins,
     Port,
     Reader,
@@ -143,7 +143,7 @@ def _score(
 
 def judge(
     run: RunPath,
-    overrides: Overrides = NONE,
+    overrides: JudgeOverrides = NONE,
     model: Annotated[str, Option("--model", help="The judge: a name under `models:`.")] = "",
     config: Annotated[
         Path | None, Option(help="The configuration with `models:` (default: the run's).")

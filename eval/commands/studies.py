@@ -73,12 +73,25 @@ def load_study(config: Path, *how: Sequence[str]) -> Any:
         if place.split(".")[0] in ("model", "models") and not (plan.models or plan.left_out):
             say(f"{place}: no contestant of this study calls a model, so it has no effect")
     if not plan.points:
-        refuse(
-            "no contestant is left to run: install or download what the lines above name, or set"
-            " its"
-            " path"
-        )
+        advice = "install or download what the lines above name, or set its path"
+        given = dict(zip(places, how[0], strict=True)) if places else {}
+        if data := given.get("data"):
+            usual = _describe_usual_data(config)
+            advice = f"{data} must name the folder that holds the files above{usual}"
+        refuse(f"no contestant is left to run: {advice}")
     return plan
+
+
+def _describe_usual_data(config: Path) -> str:
+    """Return the folders that a configuration names without `data=`, as the end of a sentence."""
+    from looktwice.pipelines.config.load import load
+    from looktwice.pipelines.config.shipped import find_config
+
+    node = load(find_config(config))
+    tasks = [node.get("task"), *(node.get("tasks") or {}).values()]
+    paths = [str(task.get("path") or "") for task in tasks if isinstance(task, dict)]
+    usual = [path for path in dict.fromkeys(paths) if path and not path.startswith("${")]
+    return f" (in the study: {', '.join(usual)})" if usual else ""
 
 
 def _print_left_out(plan: Any) -> None:

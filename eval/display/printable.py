@@ -17,17 +17,17 @@ from looktwice.pipelines.models.keys import mask_keys
 if TYPE_CHECKING:
     from rich.text import Text
 
-_CONTROL = re.compile(
+_CONTROL_PATTERN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
-UNSAFE_CHARACTERS = re.compile(
+UNSAFE_CHARACTERS_PATTERN = re.compile(
     r'[<>:"/\\|?*\x00-\x1f\x7f\u200e\u200f\u2028-\u202e\u2066-\u2069]|[. ]+$'
 )
-DEVICE = re.compile(r"^((?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$))", re.I)
+DEVICE_PATTERN = re.compile(r"^((?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$))", re.I)
 LONGEST_NAME = 120  # bytes of a file name, before the part that makes it unique
 
-_FORMULA = re.compile("(^|[;\t\n])(?=[=+@\t\n\uff0b\uff0d\uff1d\uff20-])")
+_FORMULA_PATTERN = re.compile("(^|[;\t\n])(?=[=+@\t\n\uff0b\uff0d\uff1d\uff20-])")
 
 
 def printable(text: object) -> str:
@@ -38,7 +38,7 @@ def printable(text: object) -> str:
     appear where it is not. Keys are masked because an error in a configuration quotes the setting
     into which somebody may have put one.
     """
-    return _CONTROL.sub(
+    return _CONTROL_PATTERN.sub(
         lambda found: found[0].encode("unicode_escape").decode(), mask_keys(str(text))
     )
 
@@ -50,7 +50,7 @@ def cell(text: object, style: str = "") -> Text:
     return Text(printable(text), style=style)
 
 
-def csv_text(rows: Iterable[Sequence[object]], end: str = "\n") -> str:
+def format_csv(rows: Iterable[Sequence[object]], end: str = "\n") -> str:
     """Return rows as CSV, with each cell made safe by `csv_cell`."""
     out = StringIO(newline="")
     csv.writer(out, lineterminator=end).writerows([csv_cell(cell) for cell in row] for row in rows)
@@ -68,16 +68,18 @@ def csv_cell(value: object) -> object:
     try:
         float(value)
     except ValueError:
-        return _FORMULA.sub(r"\1'", printable(value))
+        return _FORMULA_PATTERN.sub(r"\1'", printable(value))
     return value
 
 
-def file_names(names: Iterable[str]) -> dict[str, str]:
+def make_file_names(names: Iterable[str]) -> dict[str, str]:
     """Return a file name for each of these names; they are valid on Windows and unique even when
     case is ignored."""
     safe = dict[str, str]()
     for name in names:
-        text = DEVICE.sub(r"_\1", UNSAFE_CHARACTERS.sub("_", name)).encode(errors="replace")
+        text = DEVICE_PATTERN.sub(r"_\1", UNSAFE_CHARACTERS_PATTERN.sub("_", name)).encode(
+            errors="replace"
+        )
         safe[name] = text[:LONGEST_NAME].decode(errors="ignore").rstrip(". ")
     times = Counter(text.casefold() for text in safe.values())
     return {

@@ -87,21 +87,21 @@ class Display:
         self._bar.update(self._task, total=self.total)
 
     def words(self, width: int = 1000) -> str:
-        """Return the state of the run in at most `width` characters; less urgent parts are
-        shortened, then left out."""
+        """Return the state of the run in at most `width` characters; less important parts are
+        shortened first, then left out."""
         spent, rate = self.spent(), f"{self._rate():.1f}/s" if self.done else ""
         names, letters = list[str](), list[str]()
         for name in VERDICTS:
             if number := self.verdicts[name]:
                 names.append(f"{name} {number}")
-                letters.append(f"{name[0]}{_short(number)}")
+                letters.append(f"{name[0]}{_shorten_number(number)}")
         done = f"{self.done}/{self.total}" if self.total else "nothing new to ask"
         left = self._time()
         verdicts, short = " ".join(names), " ".join(letters)
         cost = "" if spent.cost is None else f"cost {format_cost(spent.cost)}"
         tokens = fewer = ""
         if any(spent[:2]):
-            read, written = map(_short, spent[:2])
+            read, written = map(_shorten_number, spent[:2])
             tokens, fewer = f"tokens {read} in {written} out", f"{read}+{written} tok"
         line = ""
         for gap, *parts in (
@@ -121,8 +121,12 @@ class Display:
 
     def _time(self) -> str:
         if self.done < self.total:
-            return f"{_clock((self.total - self.done) / self._rate())} left" if self.done else ""
-        return f"took {_clock(time.monotonic() - self.started)}"
+            return (
+                f"{_format_duration((self.total - self.done) / self._rate())} left"
+                if self.done
+                else ""
+            )
+        return f"took {_format_duration(time.monotonic() - self.started)}"
 
     def _line(self) -> None:
         if not self.json_lines:
@@ -152,14 +156,14 @@ class _Words(ProgressColumn):
         return Text(self.display.words(self.display.console.width - SPINNER_WIDTH), no_wrap=True)
 
 
-def _short(number: int) -> str:
+def _shorten_number(number: int) -> str:
     for unit, least, size in (("M", 1e6, 1e6), ("k", 1e4, 1e3)):
         if number >= least:
             return f"{number / size:.1f}{unit}"
     return str(number)
 
 
-def _clock(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, left = divmod(minutes, 60)
     return f"{hours}:{left:02d}:{rest:02d}" if hours else f"{left}:{rest:02d}"

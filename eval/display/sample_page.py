@@ -13,8 +13,8 @@ from looktwice.eval.display.printable import template
 from looktwice.pipelines.config.spec import find_settings
 from looktwice.pipelines.counted import count_common_prefix, format_times
 from looktwice.pipelines.marks import Box, Mark, Point
-from looktwice.pipelines.model import Message, canonical, message_json
-from looktwice.pipelines.picture import PictureError, thumbnail
+from looktwice.pipelines.model import Message, make_message_json, write_canonical
+from looktwice.pipelines.picture import PictureError, make_thumbnail_url
 from looktwice.pipelines.state import Call, State, Step
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent.agent import Agent
@@ -24,10 +24,10 @@ from looktwice.prompting.coordinates import ShownImage, ToolError
 from looktwice.prompting.markers.points import Circles
 from looktwice.prompting.markers.regions import Rectangles
 
-IMAGE = re.compile(r"Image (\d+)(?: \(.*\))?:")
-RED = "#e02020"
-LATER = "read at scoring"
-LONGEST = 420  # pixels of a side of a picture
+IMAGE_LABEL_PATTERN = re.compile(r"Image (\d+)(?: \(.*\))?:")
+MARK_COLOR = "#e02020"
+READ_LATER = "read at scoring"
+MAX_PICTURE_SIDE = 420  # pixels of a side of a picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class Shown:
         if state.answer is not None:
             return state.letters.get(state.answer, state.answer)
         is_read_later = state.reply and not self.outcome and not self.error
-        return state.reason or (LATER if is_read_later else "")
+        return state.reason or (READ_LATER if is_read_later else "")
 
 
 class Figure(NamedTuple):
@@ -108,7 +108,7 @@ class StepFigures:
             agents = list(find_settings(self.shown.stages.get(step.slot), Agent))
             images, calls = dict[int, View](), list[ShownCall]()
             for call in step.calls:
-                images |= numbered_images(call.messages)
+                images |= number_images(call.messages)
                 calls.append(self._call(call, agents, images))
             views = None
             if list(map(id, step.views)) != list(map(id, before)):
@@ -142,7 +142,7 @@ class StepFigures:
             sha = view.picture.payload.sha
             if sha in self.on_page:
                 return Figure(f"{name.partition(',')[0]}, as above: sha256 {sha[:12]}")
-            image = thumbnail(view.picture, self.longest)
+            image = make_thumbnail_url(view.picture, self.longest)
         except PictureError as exc:
             return Figure(name, fault=str(exc))
         self.on_page.add(sha)
@@ -154,7 +154,7 @@ def page(
 ) -> str:
     """Return a self-contained HTML page with a section for each arm; `studio` is the command that
     opens it in the studio."""
-    sections = [(arm, StepFigures(arm, LONGEST)) for arm in shown]
+    sections = [(arm, StepFigures(arm, MAX_PICTURE_SIDE)) for arm in shown]
     html = template("sample.html.j2")
     head = {"title": title, "question": question, "key": key, "studio": studio}
     return str(html.render(**head, sections=sections))
@@ -180,7 +180,7 @@ def words(shown: Shown) -> list[str]:
             has_looked = bool(looks)
     lines += [f"  note: {note}" for note in shown.remarks]
     lines += [f"  system: {text!r}" for text in dict.fromkeys(systems) if text]
-    lines += _end(shown)
+    lines += _describe_end(shown)
     return [*lines, f"  {shown.outcome}"] if shown.outcome else lines
 
 
@@ -189,10 +189,10 @@ def outcome(shown: Shown) -> Iterator[str]:
     for number, view in enumerate(shown.state.views, 1):
         yield f"  {caption(number, view).partition(', sha256')[0]}"
     yield from (f"  note: {note}" for note in shown.remarks)
-    yield from (line for line in _end(shown) if line != f"  answer: {LATER}")
+    yield from (line for line in _describe_end(shown) if line != f"  answer: {READ_LATER}")
 
 
-def _end(shown: Shown) -> Iterator[str]:
+def _describe_end(shown: Shown) -> Iterator[str]:
     yield f"  prompt: {shown.state.prompt!r}"
     if shown.answer:
         yield f"  answer: {shown.answer}"
@@ -218,17 +218,17 @@ def caption(number: int, view: View) -> str:
 
 def _fingerprint(message: Message) -> str:
     try:
-        return canonical(message_json(message))
+        return write_canonical(make_message_json(message))
     except PictureError:  # a picture that cannot be sent is shown with its fault each time
         return str(id(message))
 
 
-def numbered_images(messages: Sequence[Message]) -> dict[int, View]:
+def number_images(messages: Sequence[Message]) -> dict[int, View]:
     """Return the images of a conversation by the numbers that an agent gives them."""
     images: dict[int, View] = {}
     for message in messages:
         for before, part in zip(message.parts, message.parts[1:], strict=False):
-            name = IMAGE.fullmatch(before) if isinstance(before, str) else None
+            name = IMAGE_LABEL_PATTERN.fullmatch(before) if isinstance(before, str) else None
             if name and isinstance(part, View):
                 images[int(name[1])] = part
     return images
@@ -252,5 +252,5 @@ def draw_look(look: Look, agents: Sequence[Agent], images: Mapping[int, View]) -
             return None
         x, y, *corner = place
         marks.append(Box("", x, y, corner[0], corner[1]) if corner else Point("", x, y))
-    drawn = Rectangles(color=RED).draw(View.of(view.picture), marks)
-    return Circles(color=RED).draw(drawn, marks) if marks else None
+    drawn = Rectangles(color=MARK_COLOR).draw(View.of(view.picture), marks)
+    return Circles(color=MARK_COLOR).draw(drawn, marks) if marks else None

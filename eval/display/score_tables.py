@@ -14,13 +14,13 @@ from looktwice.eval.display.text_tables import (
     Column,
     Columns,
     TextTable,
+    attribute_columns,
     format_cost,
     format_p,
     format_with_interval,
-    names,
+    nonzero_cell,
     percent,
     points,
-    some,
     table,
     text,
 )
@@ -30,7 +30,7 @@ from looktwice.eval.scoring.run_rows import is_benchmark_metric
 from looktwice.eval.scoring.unreadable import REASONS
 from looktwice.eval.scoring.verdict import RunScores, Verdict
 
-FAILURES = 12  # the most that a table lists
+MAX_FAILURES = 12  # the most that a table lists
 VERSUS_PEOPLE_HEADER = "vs\npeople"
 """The header of the column that `compare_to_people` fills."""
 
@@ -124,9 +124,9 @@ def task_table(rows: Rows, full: bool = False, own: Sequence[str] = ()) -> TextT
         Column("n", "n"),
         Column("clusters", clusters_of),
         *(Column(name, name) for name in ("right", "wrong", "unreadable", "failed")),
-        Column("missing", "missing", some),
-        Column("key hidden", "hidden", some),
-        Column("groups", "n_groups", some),
+        Column("missing", "missing", nonzero_cell),
+        Column("key hidden", "hidden", nonzero_cell),
+        Column("groups", "n_groups", nonzero_cell),
         *(metric(name) for name in METRICS if name != "accuracy"),
         Column("delta", format_delta),
         Column("p", "p", format_p),
@@ -157,7 +157,7 @@ def benchmark_metric_table(rows: Rows) -> TextTable:
     each metric."""
     with_run = _run_namer(rows)
     columns: Columns[Row] = (
-        *names("task", "metric", "slice"),
+        *attribute_columns("task", "metric", "slice"),
         Column("contestant", lambda row: with_run(row.contestant, row.run), text),
         Column("value %", lambda row: percent(row.value, 2) and _value_cell(row)),
         Column("n", "n"),
@@ -183,7 +183,7 @@ def reason_table(runs: Sequence[RunScores]) -> TextTable:
         for words, number in scores.count_words(Verdict.UNREADABLE).items():
             counts[words.reason] += number
         if counts:
-            cells = map(some, map(counts.__getitem__, REASONS))
+            cells = map(nonzero_cell, map(counts.__getitem__, REASONS))
             lines.append((scores.contestant, scores.task, *cells))
     return TextTable(("contestant", "task", *REASONS), lines, 2).without_empty()
 
@@ -197,7 +197,7 @@ def failure_table(runs: Sequence[RunScores]) -> TextTable:
             entry = scores.columns.record(row)
             error = (entry.detail.strip().splitlines() or ["no message"])[0][:200]
             samples[scores.contestant, scores.task, error].append(entry.sample)
-    frequent = sorted(samples.items(), key=lambda failure: -len(failure[1]))[:FAILURES]
+    frequent = sorted(samples.items(), key=lambda failure: -len(failure[1]))[:MAX_FAILURES]
     lines = [(*arm, failed[0], str(len(failed))) for arm, failed in frequent]
     return TextTable(("contestant", "task", "error", "for example", "samples"), lines, 4)
 
@@ -206,7 +206,7 @@ def token_table(rows: Rows) -> TextTable:
     """Return the tokens of every contestant, as counted by the server, and their list price; cached
     replies are included."""
     columns: Columns[Row] = (
-        *names("contestant"),
+        *attribute_columns("contestant"),
         Column("tokens in", "tokens_in", "{:,}"),
         Column("tokens out", "tokens_out", "{:,}"),
         Column("cost\n(list price)", "cost", format_cost),

@@ -18,7 +18,7 @@ import yaml
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from looktwice.eval.display.printable import csv_text
+from looktwice.eval.display.printable import format_csv
 from looktwice.eval.display.score_tables import (
     VERSUS_PEOPLE_HEADER,
     clusters_of,
@@ -55,7 +55,7 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.counted import format_count, format_list
-from looktwice.pipelines.json_input import OPEN
+from looktwice.pipelines.json_input import KEEP_OTHER_FIELDS
 from looktwice.pipelines.state import Stage
 
 if TYPE_CHECKING:
@@ -67,21 +67,21 @@ MAX_REASON_LENGTH = 160  # characters of a reason
 MAX_NAMED_ARMS = 3  # arms that a line names
 
 
-@with_config(OPEN)
+@with_config(KEEP_OTHER_FIELDS)
 class IdsNode(TypedDict):
     """The samples of a subset."""
 
     ids: list[str]
 
 
-@with_config(OPEN)
+@with_config(KEEP_OTHER_FIELDS)
 class ChosenNode(TypedDict):
     """A task with a subset."""
 
     subset: IdsNode
 
 
-@with_config(OPEN)
+@with_config(KEEP_OTHER_FIELDS)
 class FragmentNode(TypedDict, total=False):
     """A fragment of a configuration that names subsets."""
 
@@ -157,7 +157,7 @@ class Table:
         A text that begins like a formula (`=`, `+`, `-`, `@`, a tab or a line break) is preceded by
         a single quote.
         """
-        return csv_text(self._cells())
+        return format_csv(self._cells())
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return the columns of report.csv, and one for each setting that the study changes; NaN

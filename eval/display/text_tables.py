@@ -37,12 +37,15 @@ if TYPE_CHECKING:
 
 Line = TypeVar("Line")
 
-SIGNS = re.compile(r"[\\|*`\[\]!]|~(?=~)|(?<!\w)_|_(?!\w)|\A(?:[-+#](?=\s)|\d+(?=[.)]\s))")
+SIGNS_PATTERN = re.compile(r"[\\|*`\[\]!]|~(?=~)|(?<!\w)_|_(?!\w)|\A(?:[-+#](?=\s)|\d+(?=[.)]\s))")
 """Characters with a meaning in Markdown: anywhere, or at the beginning of a line."""
 
-ADDRESS = re.compile(r"\b(https?|ftp|www)([:.])", re.I)
+ADDRESS_PATTERN = re.compile(r"\b(https?|ftp|www)([:.])", re.I)
 WORD_ENDS = r"\n|(?<=\S) "  # not within an indent
-NARROW, NUMBERS = 12, 36  # least width of a text, and of the numbers beside texts, in characters
+MIN_TEXT_WIDTH, MIN_NUMBERS_WIDTH = (
+    12,
+    36,
+)  # least width of a text, and of the numbers beside texts, in characters
 
 
 def text(value: object) -> str:
@@ -55,7 +58,7 @@ class Column(Generic[Line]):
     """A column of a table. `value` is a function of a line, or the path of an attribute
     ("paired.p"); if anything on the path is None, the cell is empty.
 
-    `form` formats a value: `text`, `percent`, `points`, `some`, `format_p`, `format_cost`,
+    `form` formats a value: `text`, `percent`, `points`, `nonzero_cell`, `format_p`, `format_cost`,
     `estimate_cell`, `change_cell`, `share_cell` below, or a format string such as "{:.2f}".
     """
 
@@ -79,9 +82,9 @@ Columns = Sequence[Column[Line]]
 """The columns of a table."""
 
 
-def names(*titles: str, of: str = "") -> list[Column[Any]]:
-    """Return text columns titled by the attributes of a line, or of the object in its attribute
-    `of`."""
+def attribute_columns(*titles: str, of: str = "") -> list[Column[Any]]:
+    """Return text columns that show attributes of a line, or of the object in its attribute `of`,
+    under the attributes' names."""
     return [Column(title, f"{of}.{title}" if of else title, text) for title in titles]
 
 
@@ -217,7 +220,9 @@ class ConsoleTable:
         if sum(widths) + 2 > room:  # fold texts
             spare = room - 2 - sum(widths[texts:])
             most = max(
-                NARROW, (spare if spare >= NARROW * texts else room - NUMBERS) // max(texts, 1)
+                MIN_TEXT_WIDTH,
+                (spare if spare >= MIN_TEXT_WIDTH * texts else room - MIN_NUMBERS_WIDTH)
+                // max(texts, 1),
             )
             shorter = [
                 min(width, most) if number < texts or _has_words(groups, number) else width
@@ -366,7 +371,7 @@ def format_p(p: float | None) -> str:
     return "" if p is None else "<0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
 
 
-def some(count: int | None) -> str:
+def nonzero_cell(count: int | None) -> str:
     """Return a count; empty for zero or None."""
     return str(count or "")
 
@@ -377,8 +382,8 @@ def escape_markdown(cell: str) -> str:
 
     URLs do not become links, so that nothing in a report leads to another site.
     """
-    plain = SIGNS.sub(r"\\\g<0>", escape(printable(cell), quote=False))
-    plain = ADDRESS.sub(r"\1<!-- -->\2", plain)
+    plain = SIGNS_PATTERN.sub(r"\\\g<0>", escape(printable(cell), quote=False))
+    plain = ADDRESS_PATTERN.sub(r"\1<!-- -->\2", plain)
     return "<br>".join(plain.split("\n"))
 
 
@@ -387,5 +392,5 @@ CORRECTED_COLUMNS: Columns[Any] = (
     Column("p\n(BH)", "p_bh", format_p),
 )
 """Columns of a line that `paired.correct` returns."""
-COLUMNS_OF_ARM = names("contestant", "task", of="scores")
+COLUMNS_OF_ARM = attribute_columns("contestant", "task", of="scores")
 """Columns of a line that holds the scores of an arm."""

@@ -38,19 +38,19 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.unreadable import explain_missing_reply
 from looktwice.eval.scoring.verdict import PointScores
 from looktwice.pipelines.config.build import Binder
-from looktwice.pipelines.config.classes import ConfigError, suggest_names
+from looktwice.pipelines.config.classes import ConfigError, extend_hint, suggest_names
 from looktwice.pipelines.config.load import parse_override, read_config, resolve
 from looktwice.pipelines.config.paths import ask_once
 from looktwice.pipelines.model import Model, ModelError, Stopped, close_model
 from looktwice.pipelines.models.cache import Store
-from looktwice.pipelines.models.http_client import http_loop
+from looktwice.pipelines.models.http_client import get_http_loop
 from looktwice.pipelines.models.wrappers import EndpointWatch, wrap
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import RecordingModel
 from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.pipelines.state import Stage
 
-_BATCH = 2048  # replies that are queued at a time
+_QUEUED_REPLIES = 2048  # replies that are queued at a time
 
 
 @dataclass(frozen=True)
@@ -186,8 +186,8 @@ class RunJudge:
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="looktwice-judge")
         try:
             with display:
-                for start in range(0, len(jobs), _BATCH):
-                    batch = jobs[start : start + _BATCH]
+                for start in range(0, len(jobs), _QUEUED_REPLIES):
+                    batch = jobs[start : start + _QUEUED_REPLIES]
                     for asked in as_completed(
                         [pool.submit(self._ask, model, job) for job in batch]
                     ):
@@ -206,7 +206,7 @@ class RunJudge:
             # no new calls; calls in flight must not delay the exit
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
-            http_loop().cancel()
+            get_http_loop().cancel()
             raise
         finally:
             stop.set()
@@ -306,11 +306,13 @@ def build_judge_model(
     models = {key: value for key, value in (node.get("models") or {}).items() if value is not None}
     if name not in models:
         unknown = f"--model {name}: there is no such model under"
+        advice = (
+            f"add one with 'models.{name or 'judge'}={{use: pipelines.models.ChatAPI, model:"
+            " ...}', or give --config FILE"
+        )
         faults.append(
             f"{unknown if name else 'name a judge with --model, one of'} `models:`"
-            f" ({', '.join(models) or 'none'}){suggest_names(name, models)}; add one with"
-            f" 'models.{name or 'judge'}={{use: pipelines.models.ChatAPI, model: ...}}', or give"
-            " --config FILE"
+            f" ({', '.join(models) or 'none'}){extend_hint(suggest_names(name, models), advice)}"
         )
         raise ConfigError(faults)
     binder = Binder(scope, models, faults)

@@ -30,7 +30,7 @@ from looktwice.eval.records.records import PointRow, RunError
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.tasks.blink_twice import TwiceScorer, parse_cot
 from looktwice.eval.tasks.vlm2.metrics import VideoScorer
-from looktwice.pipelines.config.spec import public_path
+from looktwice.pipelines.config.spec import get_public_path
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.extensions import list_extensions
 from looktwice.pipelines.model import Message
@@ -44,7 +44,7 @@ FENCE = (
 )
 
 
-ANSWER_LINE = re.compile(
+ANSWER_LINE_PATTERN = re.compile(
     r"(?:^|[.!?]\s)[^\w\n]*(?:(?:the|my|final) )*Answer\W{0,4}:[ \t]*(\S.*)$", re.I | re.M
 )
 
@@ -114,7 +114,7 @@ def ask_video(case: JudgeCase) -> Message:
         "Nothing else about the description counts: neither its style nor its other details."
     )
     end = "Say in one sentence why, then end with a line that reads `Score: ` and the number."
-    return Message("user", (_prompt(lines, case, end),))
+    return Message("user", (_make_prompt(lines, case, end),))
 
 
 def parse_video(text: str, case: JudgeCase) -> JudgeVerdict:
@@ -153,7 +153,7 @@ def ask_reasoning(case: JudgeCase) -> Message:
         "Say in one sentence why, then end with two lines that read `Clues: ` and `Truth: `"
         " with the marks."
     )
-    return Message("user", (*map(View, case.sample.images), _prompt(lines, case, end)))
+    return Message("user", (*map(View, case.sample.images), _make_prompt(lines, case, end)))
 
 
 def parse_reasoning(text: str, case: JudgeCase) -> JudgeVerdict:
@@ -180,7 +180,7 @@ def ask_steps(case: JudgeCase) -> Message:
         "End with two lines that read `Seen: ` and `Wrong: ` with the numbers of such steps, in the"
         " order in which the reasoning comes to them, or NONE."
     )
-    return Message("user", (*map(View, case.sample.images), _prompt(lines, case, end)))
+    return Message("user", (*map(View, case.sample.images), _make_prompt(lines, case, end)))
 
 
 def parse_steps(text: str, case: JudgeCase) -> JudgeVerdict:
@@ -236,13 +236,13 @@ def ask_every(case: JudgeCase, why: str = "") -> Message:
         form = f"one letter of {', '.join(case.sample.letters)}"
         lines += ["Choices:", *format_choices(case.sample)]
     end = f"End with a line that reads `Answer: ` and then {form}, or NONE."
-    return Message("user", (_prompt(lines, case, end),))
+    return Message("user", (_make_prompt(lines, case, end),))
 
 
 def parse_unreadable(text: str, case: JudgeCase) -> JudgeVerdict:
     """Parse the text after the last "Answer:": a letter of the choices, an answer of the requested
     kind, or NONE."""
-    answers = ANSWER_LINE.findall(text)
+    answers = ANSWER_LINE_PATTERN.findall(text)
     if not answers:
         return JudgeVerdict(reason="no answer line in the judge's words")
     line = answers[-1].strip(" \t`*\"'.")
@@ -281,8 +281,8 @@ class JudgePass:
         """Return whether the arm's task belongs to this pass."""
         use = (point.facts.get("scorer") or {}).get("use")
         if self.scorer is None:
-            return bool(use != public_path(VideoScorer))
-        return bool(use == public_path(self.scorer))
+            return bool(use != get_public_path(VideoScorer))
+        return bool(use == get_public_path(self.scorer))
 
 
 PASSES: Mapping[str, JudgePass] = {
@@ -335,7 +335,7 @@ def format_choices(sample: Sample) -> list[str]:
     ]
 
 
-def _prompt(lines: list[str], case: JudgeCase, end: str) -> str:
+def _make_prompt(lines: list[str], case: JudgeCase, end: str) -> str:
     reply = re.sub(r"</(?=\s*reply)", "</ ", case.reply, flags=re.I)
     question = f"The question was: {case.sample.question}"
     return "\n".join((*lines, question, FENCE, f"<reply>\n{reply}\n</reply>", end))
@@ -347,7 +347,7 @@ def _answer_kind(sample: Sample) -> str:
 
 # ---- prompts of users
 
-FIELD = re.compile(r"\{([a-z]+)\}")
+FIELD_PATTERN = re.compile(r"\{([a-z]+)\}")
 FIELDS = ("question", "reply", "answer", "choices", "clues", "truth", "steps", "key")
 
 
@@ -370,7 +370,7 @@ class Wording:
             text = read_file(path).decode()
         except (OSError, ValueError) as exc:
             raise RunError(f"--prompt {path}: {exc}") from exc
-        named = FIELD.findall(text)
+        named = FIELD_PATTERN.findall(text)
         if unknown := [name for name in named if name not in FIELDS]:
             raise RunError(f"--prompt {path}: {{{unknown[0]}}} is not one of {', '.join(FIELDS)}")
         if not {"reply", "answer"} & {*named}:
@@ -388,7 +388,7 @@ class Wording:
             values = {"question": sample.question, "reply": case.reply, "key": case.key}
             values["answer"] = case.scored.answer or "None"
             values |= {"choices": "\n".join(format_choices(sample)), **case.solution}
-            text = FIELD.sub(lambda field: values.get(field[1], ""), self.text)
+            text = FIELD_PATTERN.sub(lambda field: values.get(field[1], ""), self.text)
             return Message("user", (*judging.ask(case).views, text))
 
         def parse(text: str, case: JudgeCase) -> JudgeVerdict:

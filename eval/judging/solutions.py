@@ -20,7 +20,7 @@ from looktwice.eval.tasks.blink_twice import BlinkTwice
 from looktwice.eval.tasks.cells import as_list, as_text
 from looktwice.eval.tasks.table_task import guess_column
 from looktwice.pipelines.config.build import Binder
-from looktwice.pipelines.config.classes import suggest_names
+from looktwice.pipelines.config.classes import extend_hint, suggest_names
 
 COLUMN_NAMES: Mapping[str, str] = {
     "clues": "detailed_visual_clues visual_clues detailed_clues clues visual_cues detailed_cues",
@@ -95,10 +95,8 @@ class AnnotatedSolutions:
             chosen[name] = column.split(",") if name == "steps" else [column]
             if lacking := [part for part in chosen[name] if part not in available]:
                 column = lacking[0]
-                near = suggest_names(column, available)
-                problem = f"there is no column {column!r}{near}" if column else "none found"
-                raise TaskError(
-                    f"{name}: {problem}; the columns are {', '.join(available)}. Add --column"
-                    f" {name}=COLUMN"
-                )
+                problem = f"there is no column {column!r}" if column else "none found"
+                near = suggest_names(column, available) if column else ""
+                there = extend_hint(near, f"the columns are {', '.join(available)}")
+                raise TaskError(f"{name}: {problem}{there}. Add --column {name}=COLUMN")
         return chosen

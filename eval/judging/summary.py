@@ -9,7 +9,14 @@ from itertools import combinations
 from operator import attrgetter
 from statistics import fmean
 
-from looktwice.eval.display.text_tables import Column, Columns, TextTable, names, table, text
+from looktwice.eval.display.text_tables import (
+    Column,
+    Columns,
+    TextTable,
+    attribute_columns,
+    table,
+    text,
+)
 from looktwice.eval.records.judgements import Judgement
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.statistics.answers import cohens_kappa
@@ -56,7 +63,7 @@ def describe_judgements(lines: Sequence[Judgement], judge: str) -> Iterator[str]
         judged = format_count(len(arm.lines), "reply", "replies")
         parts = [f"{arm.count('given')} of {judged} judged"]
         if none := arm.count("none"):
-            parts[0] += f", {none} of them as choosing nothing"
+            parts[0] += f", {none} of which choose nothing"
         reasons = Counter(line.reason for line in arm.lines if line.reason)
         for reason, count in reasons.most_common(3):
             parts.append(f"{count} without a verdict ({reason})")
@@ -119,9 +126,9 @@ def judge_table(runs: Sequence[RunScores]) -> TextTable:
             label = f"{judge} (counts)" if judge == run.judged.counting.get(kind) else judge
             arms.append(JudgedArm(label, kind, *labels.get(point, (point, "")), lines))
     columns: Columns[JudgedArm] = (
-        *names("judge"),
+        *attribute_columns("judge"),
         Column("pass", "kind", text),
-        *names("contestant", "task"),
+        *attribute_columns("contestant", "task"),
         Column("judged", lambda arm: arm.count("given")),
         Column("chose\nnothing", lambda arm: arm.count("none")),
         Column("no\nverdict", lambda arm: arm.count("reason")),

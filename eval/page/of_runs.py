@@ -37,7 +37,7 @@ from looktwice.eval.scoring.run_rows import published_people
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Scorer, Verdict
 from looktwice.pipelines.disk import dump_yaml
 from looktwice.pipelines.extensions import find_extension
-from looktwice.pipelines.picture import Picture, PictureError, thumbnail
+from looktwice.pipelines.picture import Picture, PictureError, make_thumbnail_url
 
 Images = Callable[[str, str], tuple[Picture, ...]]
 """A function (task id, sample id) -> the sample's own images, empty if they are not available."""
@@ -289,7 +289,7 @@ class RunPage:
                 shown = {picture.name: pixels for picture, pixels in own}
                 shown |= {name: self.stored(name) for name in sent[number] if name not in shown}
                 for name in shown.keys() - making.keys():
-                    making[name] = pool.submit(thumbnail, shown[name], *THUMBNAIL)
+                    making[name] = pool.submit(make_thumbnail_url, shown[name], *THUMBNAIL)
                 return [picture for picture, _ in own], [*shown]
 
             for number in sent:

@@ -17,7 +17,7 @@ from typing import Any
 from looktwice.eval.display.printable import template
 from looktwice.eval.page.data import SPENT, PageAnswer, PageData, PagePicture
 from looktwice.eval.page.pairs import PageNumbers
-from looktwice.pipelines.models.keys import known_keys, mask_keys
+from looktwice.pipelines.models.keys import list_known_keys, mask_keys
 
 __all__ = ["render_page"]
 
@@ -160,7 +160,7 @@ class Texts:
     @property
     def masked(self) -> Iterator[str]:
         """The texts in the order of their numbers."""
-        keys = known_keys()
+        keys = list_known_keys()
         return (mask_keys(text, keys) for text in self.numbers)
 
 

@@ -36,12 +36,12 @@ HEADERS = {
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 MAX_BYTES = 32 << 20  # the most that a page may send
-Shows = Callable[[web.Request], web.Response]
+ShowFunction = Callable[[web.Request], web.Response]
 StagePage = Callable[[Path, str, str], str]
 """A function (run folder, task id, sample id) -> a page with the views after every stage."""
 
 
-async def run_in_thread(show: Shows, request: web.Request) -> web.Response:
+async def run_in_thread(show: ShowFunction, request: web.Request) -> web.Response:
     """Return a response that is made in a thread, outside the event loop."""
     return await asyncio.to_thread(show, request)
 
@@ -55,7 +55,7 @@ class LocalPage(ABC):
 
     @property
     @abstractmethod
-    def shown(self) -> Mapping[str, Shows]:
+    def shown(self) -> Mapping[str, ShowFunction]:
         """The functions that answer requests, by path after the token; they run outside the event
         loop."""
 
@@ -100,7 +100,7 @@ class PageServer(LocalPage):
     stages: StagePage
 
     @property
-    def shown(self) -> Mapping[str, Shows]:
+    def shown(self) -> Mapping[str, ShowFunction]:
         """The page and what it fetches."""
         return {
             "": self.show_page,

@@ -2,14 +2,14 @@
 take back or correct what precedes them ("Correction: B").
 
 The patterns match tagged texts (see `mentions`). A new way to name a runner-up goes into
-`_RUNNER_UP`, a new phrase of correction into `_CORRECTS`.
+`_RUNNER_UP_PHRASE`, a new phrase of correction into `_CORRECTS_PATTERN`.
 """
 
 from __future__ import annotations
 
 import re
 
-from looktwice.eval.readers.phrases import GAP, NEAR
+from looktwice.eval.readers.phrases import CLAUSE_CHARACTER, PHRASE_CHARACTER
 from looktwice.eval.readers.vocabulary import Pattern, pattern
 
 _TAG = "\u27e6[A-Z]\u27e7"
@@ -20,42 +20,44 @@ _NOUN = (
 )
 _ORDINAL = r"(?:second|third|fourth|fifth|2nd|3rd|4th|5th|next)"
 _BEST = r"(?:best|closest|likeliest|nearest|most (?:likely|probable|plausible))"
-_OTHER = (
+_OTHER_ADJECTIVES = (
     r"(?:alternat(?:iv)?e|back-?up|fall-?back|secondary|less likely|less probable|another"
     r"|opposite|tempting|random|naive"
     r"|(?:an)?other (?:possible|plausible|likely|potential|strong|good|close)|least likely"
     r"|least probable|(?:only|closest|nearest|main) (?:other|alternative|rival|competitor))"
 )
-_RUNNER_UP = (
+_RUNNER_UP_PHRASE = (
     rf"(?:{_ORDINAL}[ -]{_BEST}(?: {_NOUN})?|{_ORDINAL}[ -](?:likely |good )?{_NOUN}"
-    rf"|{_ORDINAL}(?=:)|{_OTHER} {_NOUN}"
+    rf"|{_ORDINAL}(?=:)|{_OTHER_ADJECTIVES} {_NOUN}"
     rf"|runners?[ -]up|alternatives?|alternatively|fall-?back|back-?up|least likely|less likely"
     rf"|worst(?: {_NOUN})?"
     r"|(?:closest|nearest|main|strongest|only) (?:alternative|rival|competitor|contender))"
 )
-_IS = r"(?:is|are|was|were|would be|might be|may be|could be|will be|comes?)"
-_FIRST = r"(?<!\bthe only )(?<!\bbest )(?<!\bcorrect )(?<!\bright )(?<!\bno )(?<!\bis the )"
-_PICKS = r"(?:choose|pick|select|go (?:with|for)|opt for|vote for|say|answer|think(?: of)?)"
-_OTHERS = (
+_COPULA = r"(?:is|are|was|were|would be|might be|may be|could be|will be|comes?)"
+_NOT_FIRST = r"(?<!\bthe only )(?<!\bbest )(?<!\bcorrect )(?<!\bright )(?<!\bno )(?<!\bis the )"
+_PICKING_VERBS = r"(?:choose|pick|select|go (?:with|for)|opt for|vote for|say|answer|think(?: of)?)"
+_OTHER_PEOPLE = (
     r"(?:others|people|someone|somebody|anyone|many|some|humans?|viewers?"
     r"|an? (?:\w+ )?(?:person|viewer|reader|observer|human|guesser)|one who \w+|those who \w+)"
 )
-_RIVALS = pattern(
-    rf"{_FIRST}\b{_RUNNER_UP}(?:\s+{_IS}\b|\s*[:=\u2013-]"
-    rf"|,\s+(?:i|we)(?:'d| would| might| could) {_PICKS}\b)"
-    rf"{GAP}{{0,20}}?{_TAGS}",
+_RIVALS_PATTERN = pattern(
+    rf"{_NOT_FIRST}\b{_RUNNER_UP_PHRASE}(?:\s+{_COPULA}\b|\s*[:=\u2013-]"
+    rf"|,\s+(?:i|we)(?:'d| would| might| could) {_PICKING_VERBS}\b)"
+    rf"{CLAUSE_CHARACTER}{{0,20}}?{_TAGS}",
     rf"\bif i had (?:to (?:choose|pick|name) )?(?:another|an? (?:second|third|other))\b"
-    rf"{GAP}{{0,40}}?{_TAGS}",
+    rf"{CLAUSE_CHARACTER}{{0,40}}?{_TAGS}",
     rf"\bif (?:not {_TAG}|(?:that|this|it) is (?:wrong|not (?:right|correct|it)|incorrect)"
-    rf"|i am (?:wrong|mistaken)|i'm (?:wrong|mistaken)){NEAR}{{0,20}},?\s+{GAP}{{0,40}}?{_TAGS}",
-    rf"(?:^|(?<=[.;,]\s))otherwise,?\s+{GAP}{{0,40}}?{_TAGS}",
-    rf"\b{_OTHERS} (?:\w+ )?(?:would|might|may|could|will)(?: \w+)? {_PICKS}\b"
-    rf"{GAP}{{0,30}}?{_TAGS}",
-    rf"\b(?:you|one) (?:might|may|could) (?:\w+ )?(?:{_PICKS}|believe)\b{GAP}{{0,30}}?{_TAGS}",
-    rf"\bat first (?:glance|sight)\b{GAP}{{0,40}}?{_TAGS}",
-    rf"\bwith {_TAGS} (?:as|being) (?:the|my|a|an) (?:close )?{_RUNNER_UP}",
-    rf"{_TAGS}(?: {_IS}|,| as) (?:the |my |a |an )?(?:close )?{_RUNNER_UP}\b"
-    rf"(?!(?:\s+\w+)?(?:\s+{_IS}\b|\s*:))",
+    r"|i am (?:wrong|mistaken)|i'm"
+    rf" (?:wrong|mistaken)){PHRASE_CHARACTER}{{0,20}},?\s+{CLAUSE_CHARACTER}{{0,40}}?{_TAGS}",
+    rf"(?:^|(?<=[.;,]\s))otherwise,?\s+{CLAUSE_CHARACTER}{{0,40}}?{_TAGS}",
+    rf"\b{_OTHER_PEOPLE} (?:\w+ )?(?:would|might|may|could|will)(?: \w+)? {_PICKING_VERBS}\b"
+    rf"{CLAUSE_CHARACTER}{{0,30}}?{_TAGS}",
+    r"\b(?:you|one) (?:might|may|could) (?:\w+"
+    rf" )?(?:{_PICKING_VERBS}|believe)\b{CLAUSE_CHARACTER}{{0,30}}?{_TAGS}",
+    rf"\bat first (?:glance|sight)\b{CLAUSE_CHARACTER}{{0,40}}?{_TAGS}",
+    rf"\bwith {_TAGS} (?:as|being) (?:the|my|a|an) (?:close )?{_RUNNER_UP_PHRASE}",
+    rf"{_TAGS}(?: {_COPULA}|,| as) (?:the |my |a |an )?(?:close )?{_RUNNER_UP_PHRASE}\b"
+    rf"(?!(?:\s+\w+)?(?:\s+{_COPULA}\b|\s*:))",
     rf"\bfollowed by {_TAGS}",
 )
 """"Second choice: X" and similar phrases, up to and including the choices that they name."""
@@ -64,29 +66,30 @@ _RIVAL_WORDS = (
     "|another|other|opposite|tempting|random|naive|closest|nearest|main|strongest|only|if |would"
     "|might|may|could|will|at first|followed"
 )
-"""Every match of `_RIVALS` contains one of these words, as do those of `_BAD_ANSWER` (`_BAD_WORDS`)
-and `_CORRECTS` (`_CORRECTING`): searching for plain words first saves time."""
-_BAD = (
+"""Every match of `_RIVALS_PATTERN` contains one of these words, as do those of
+`_BAD_ANSWER_PATTERN` (`_BAD_WORDS`) and `_CORRECTS_PATTERN` (`_CORRECTING`): searching for plain
+words first saves time."""
+_WRONG_WORDS = (
     r"(?:wrong|incorrect|false|invalid|mistaken|bad|poor|unlikely"
     r"|(?:tempting|plausible|common|obvious) but \w+)"
 )
-_BAD_ANSWER = pattern(
-    rf"\b(?:an?|the|any|my|one|some)? ?(?:\w+ )?{_BAD} (?:{_NOUN})(?: here)?"
-    rf"(?:\s+{_IS}\b|\s*[:=\u2013-])(?:(?! not ){GAP}){{0,20}}?({_TAGS})",
-    rf"\b(?:a mistake|an error|wrong|incorrect|tempting|easy) to {_PICKS}"
-    rf"{GAP}{{0,20}}?({_TAGS})",
+_BAD_ANSWER_PATTERN = pattern(
+    rf"\b(?:an?|the|any|my|one|some)? ?(?:\w+ )?{_WRONG_WORDS} (?:{_NOUN})(?: here)?"
+    rf"(?:\s+{_COPULA}\b|\s*[:=\u2013-])(?:(?! not ){CLAUSE_CHARACTER}){{0,20}}?({_TAGS})",
+    rf"\b(?:a mistake|an error|wrong|incorrect|tempting|easy) to {_PICKING_VERBS}"
+    rf"{CLAUSE_CHARACTER}{{0,20}}?({_TAGS})",
     rf"(?:^|(?<=[.;\n]\s)|(?<=\n))(?:wrong|incorrect|not the (?:\w+ )?answer)\s*:"
-    rf"{GAP}{{0,20}}?({_TAGS})",
-    rf"\bdistractors?(?:\s+{_IS}\b|\s*[:=]){GAP}{{0,20}}?({_TAGS})",
+    rf"{CLAUSE_CHARACTER}{{0,20}}?({_TAGS})",
+    rf"\bdistractors?(?:\s+{_COPULA}\b|\s*[:=]){CLAUSE_CHARACTER}{{0,20}}?({_TAGS})",
 )
 """"A wrong answer would be X"."""
 _BAD_WORDS = (
     "wrong|incorrect|false|invalid|mistake|bad|poor|unlikely|distractor|error|tempt|easy"
     "|plausible|common|obvious|not the"
 )
-_RIVAL_ANSWER = pattern(
-    rf"{_FIRST}\b(?:(?:my|the|an?)\s)?{_RUNNER_UP}(?:\s+{_IS}\b|\s*[:=\u2013-])[^.;\n]*[.;]?",
-    rf"\b(?:an?|the) {_BAD} {_NOUN}(?:\s+{_IS}\b|\s*[:=])[^.;\n]*[.;]?",
+_RIVAL_ANSWER_PATTERN = pattern(
+    rf"{_NOT_FIRST}\b(?:(?:my|the|an?)\s)?{_RUNNER_UP_PHRASE}(?:\s+{_COPULA}\b|\s*[:=\u2013-])[^.;\n]*[.;]?",
+    rf"\b(?:an?|the) {_WRONG_WORDS} {_NOUN}(?:\s+{_COPULA}\b|\s*[:=])[^.;\n]*[.;]?",
 )
 
 
@@ -94,34 +97,36 @@ def strip_rivals(text: str) -> str:
     """Return a tagged text without the words that name second choices."""
     if not _holds_any(text, _RIVAL_WORDS):
         return text
-    return re.sub(r"\(\W*\)|\[\W*\]", "", _RIVALS.sub("", text))
+    return re.sub(r"\(\W*\)|\[\W*\]", "", _RIVALS_PATTERN.sub("", text))
 
 
 def strip_rival_answers(text: str) -> str:
     """Return an untagged text without the clauses that name second or wrong answers."""
-    return _RIVAL_ANSWER.sub(" ", text)
+    return _RIVAL_ANSWER_PATTERN.sub(" ", text)
 
 
 def mark_wrong_answers(text: str) -> str:
     """Return a tagged text in which "a wrong answer would be X" reads "X is wrong"."""
     if not _holds_any(text, _BAD_WORDS):
         return text
-    return _BAD_ANSWER.sub(lambda bad: f". {bad[bad.lastindex or 0]} is wrong", text)
+    return _BAD_ANSWER_PATTERN.sub(lambda bad: f". {bad[bad.lastindex or 0]} is wrong", text)
 
 
-_TAKES_BACK = pattern(
+_TAKES_BACK_PATTERN = pattern(
     r"(?:^|[.,!?;\u2026-]\s*)(?:(?:but|no|oh|hmm|yes)\b,? )?wait\b(?=\s*[,.!:\u2026\u2014-])",
     r"[.,\u2026-]\s*(?:but )?actually,?\s+(?=\u27e6|(?:yes|no)\b)",
     r"(?<![\w-])(?:hold on|looking (?:again|closer|more closely)|on second thoughts?|scratch"
     r" that)\b",
 )
-_BEGINS = r"(?:^|(?<=[.,!?;:)\u2026\u2014\u27e7-]\s)|(?<=[\n(\[]) ?)(?:oh,? |ah,? |but |no,? )?"
+_CLAUSE_START = (
+    r"(?:^|(?<=[.,!?;:)\u2026\u2014\u27e7-]\s)|(?<=[\n(\[]) ?)(?:oh,? |ah,? |but |no,? )?"
+)
 _GOES_ON = r"(?=\s*[,.;:!\u2026\u2014-]|\s+(?:it|the|i|that|sorry)\b)"
-_CORRECTS = pattern(
-    rf"{_BEGINS}(?:a |final |self-)?(?:correct(?:ions?|ed)|edit(?:ed)?|updated?|errat(?:um|a)"
+_CORRECTS_PATTERN = pattern(
+    rf"{_CLAUSE_START}(?:a |final |self-)?(?:correct(?:ions?|ed)|edit(?:ed)?|updated?|errat(?:um|a)"
     r"|revis(?:ion|ed)|amendment|typo)(?:\s*[:!\u2014]|\s[\u2013-]\s)",
     r"\b(?:corrected|revised|updated|amended)(?= (?:final )?(?:answer|choice|count)\b)",
-    rf"{_BEGINS}(?:w?h?o+ps(?:ie)?(?:,? sorry)?|(?:my )?(?:bad|mistake|error|apologies)"
+    rf"{_CLAUSE_START}(?:w?h?o+ps(?:ie)?(?:,? sorry)?|(?:my )?(?:bad|mistake|error|apologies)"
     r"|excuse me|wait,? no|(?:i'm |i am |so )?sorry|pardon(?: me)?|i stand corrected)"
     rf"{_GOES_ON}",
     r"(?<!if )(?<!first )(?<!which )(?<!that )(?<!because )\bi (?:just )?(?:misread|misspoke"
@@ -157,7 +162,7 @@ _CORRECTING = (
 def find_second_thoughts(text: str) -> str:
     """Return the text after the last phrase that retracts what precedes it ("No, wait. Looking
     again, "), or ""."""
-    return _get_tail(text, _TAKES_BACK)
+    return _get_tail(text, _TAKES_BACK_PATTERN)
 
 
 def find_correction(text: str) -> str:
@@ -166,7 +171,7 @@ def find_correction(text: str) -> str:
     Such phrases also begin other remarks ("Sorry, B is hidden."), so only a declared answer counts
     after them.
     """
-    return _get_tail(text, _CORRECTS) if _holds_any(text, _CORRECTING) else ""
+    return _get_tail(text, _CORRECTS_PATTERN) if _holds_any(text, _CORRECTING) else ""
 
 
 def _holds_any(text: str, words: str) -> bool:

@@ -12,7 +12,14 @@ from itertools import chain
 
 from looktwice.eval.readers import phrases
 from looktwice.eval.readers.mentions import TAG, find_tagged_letters
-from looktwice.eval.readers.phrases import CHOICE, COPULA, GAP, NEAR, NEGATED, NOT
+from looktwice.eval.readers.phrases import (
+    CHOICE_TAG,
+    CLAUSE_CHARACTER,
+    COPULA,
+    NEGATED_PATTERN,
+    NEGATION_PATTERN,
+    PHRASE_CHARACTER,
+)
 from looktwice.eval.readers.vocabulary import (
     AnswerWords,
     Match,
@@ -22,23 +29,27 @@ from looktwice.eval.readers.vocabulary import (
     pattern,
 )
 
-_OPEN_COLON = pattern(
+_OPEN_COLON_PATTERN = pattern(
     r"(:|\b(?:is|be))\s*\n\s*(?![^\n]*\n\s*[^\w\n\u27e6]{0,9}(?:option |choice )?\u27e6)"
 )
-_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+(?!\))|\n+")
-_BETWEEN = pattern(rf"\bbetween\s+{TAG}[^.]*$")
-_AFTER = pattern(rf"{GAP}{{0,110}}?{COPULA}{CHOICE}")
-_BESIDE = pattern(
-    rf"\s*(?:{NEAR}{{0,30}}?\b(?:to|with|as|by|of|in|for)\b|is|:)?\s*{NEAR}{{0,25}}?{CHOICE}"
+_SENTENCE_END_PATTERN = re.compile(r"(?<=[.!?;])\s+(?!\))|\n+")
+_BETWEEN_PATTERN = pattern(rf"\bbetween\s+{TAG}[^.]*$")
+_AFTER_PATTERN = pattern(rf"{CLAUSE_CHARACTER}{{0,110}}?{COPULA}{CHOICE_TAG}")
+_BESIDE_PATTERN = pattern(
+    rf"\s*(?:{PHRASE_CHARACTER}{{0,30}}?\b(?:to|with|as|by|of|in|for)\b|is|:)?\s*{PHRASE_CHARACTER}{{0,25}}?{CHOICE_TAG}"
 )
-_COMPARED = pattern(r"\b(?:than|from|compared)\b")
-_BEFORE_BEST = pattern(r"\b(?:least|less|not)\s+(?:the\s+)?$")
-_THAN = pattern(rf"{NEAR}{{0,40}}?\bthan {NEAR}{{0,40}}?{TAG}")
-_TAGS_JOINED = pattern(rf"(?:{TAG}(?:\s|,|and\b|or\b|&|the\b)*){{2,}}{NEAR}{{0,40}}$")
-_PREDICATE_OF_TAG = pattern(r"\u27e7 (?:is|was|looks|seems|appears)(?: \w+ly)? (?:the )?$")
-_SHORT = 60  # characters between a predicate and the choice that it describes
-_FAR = 220  # characters between a subject and its predicate
-_LONGEST = 4000  # characters of a sentence; the time to search one grows with their square
+_COMPARED_PATTERN = pattern(r"\b(?:than|from|compared)\b")
+_BEFORE_BEST_PATTERN = pattern(r"\b(?:least|less|not)\s+(?:the\s+)?$")
+_THAN_PATTERN = pattern(rf"{PHRASE_CHARACTER}{{0,40}}?\bthan {PHRASE_CHARACTER}{{0,40}}?{TAG}")
+_TAGS_JOINED_PATTERN = pattern(
+    rf"(?:{TAG}(?:\s|,|and\b|or\b|&|the\b)*){{2,}}{PHRASE_CHARACTER}{{0,40}}$"
+)
+_PREDICATE_OF_TAG_PATTERN = pattern(r"\u27e7 (?:is|was|looks|seems|appears)(?: \w+ly)? (?:the )?$")
+_MAX_NEAR_DISTANCE = 60  # characters between a predicate and the choice that it describes
+_MAX_SUBJECT_DISTANCE = 220  # characters between a subject and its predicate
+_MAX_SENTENCE_LENGTH = (
+    4000  # characters of a sentence; the time to search one grows with their square
+)
 
 
 class Weight(IntEnum):
@@ -79,8 +90,12 @@ def split_sentences(text: str) -> Texts:
     characters.
     """
     if "\n" in text:
-        text = _OPEN_COLON.sub(r"\1 ", text)
-    return tuple(part.strip()[-_LONGEST:] for part in _SENTENCE_END.split(text) if part.strip())
+        text = _OPEN_COLON_PATTERN.sub(r"\1 ", text)
+    return tuple(
+        part.strip()[-_MAX_SENTENCE_LENGTH:]
+        for part in _SENTENCE_END_PATTERN.split(text)
+        if part.strip()
+    )
 
 
 @lru_cache(maxsize=16384)  # many replies share sentences once their choices are tagged
@@ -90,11 +105,13 @@ def find_claims(sentence: str, letters: str, subtask: str) -> tuple[Claim, ...]:
 
 
 def _collect_sentence_claims(sentence: str, letters: str, words: AnswerWords) -> Claims:
-    forced = bool(phrases.FORCED_CHOICE.search(sentence))
-    text = sentence if forced else phrases.SUBORDINATE.sub("", sentence)
-    if phrases.NO_SINGLE_CHOICE.search(text) and not forced:
+    forced = bool(phrases.FORCED_CHOICE_PATTERN.search(sentence))
+    text = sentence if forced else phrases.SUBORDINATE_PATTERN.sub("", sentence)
+    if phrases.NO_SINGLE_CHOICE_PATTERN.search(text) and not forced:
         yield Claim(Weight.PREFERRED, "")
-    if not find_tagged_letters(text) or (phrases.UNDECIDED_SENTENCE.search(text) and not forced):
+    if not find_tagged_letters(text) or (
+        phrases.UNDECIDED_SENTENCE_PATTERN.search(text) and not forced
+    ):
         return
     yield from _claims_by_predicate(text, words.strong, Weight.PREFERRED, words)
     yield from _claims_by_comparison(text, words.strong, letters, words.equal)
@@ -105,27 +122,36 @@ def _collect_sentence_claims(sentence: str, letters: str, words: AnswerWords) ->
     if words.claimed:
         yield from _claims_by_phrase(text, words.claimed, Weight.PREFERRED)
     if words.equal:
-        yield from _claims_by_phrase(text, phrases.EQUAL, Weight.STATED)
-    for wording in (*phrases.DECLARATIONS, phrases.CHOOSE, phrases.SAY, phrases.PREFERENCE):
+        yield from _claims_by_phrase(text, phrases.EQUALITY_PATTERN, Weight.STATED)
+    for wording in (
+        *phrases.DECLARATIONS,
+        phrases.CHOOSING_PATTERN,
+        phrases.WOULD_SAY_PATTERN,
+        phrases.PREFERENCE_PATTERN,
+    ):
         yield from _claims_by_phrase(text, wording, Weight.DECLARED)
-    yield from _claims_by_phrase(text, phrases.MARKED, Weight.MARKED)
+    yield from _claims_by_phrase(text, phrases.MARKED_PATTERN, Weight.MARKED)
     settled = chain.from_iterable(wording.finditer(text) for wording in phrases.CONTRASTED_CHOICES)
     yield from (Claim(Weight.DECLARED, match["letter"]) for match in settled)
-    for match in phrases.WRONG_CHOICE.finditer(text):
+    for match in phrases.WRONG_CHOICE_PATTERN.finditer(text):
         yield from (
             Claim(Weight.NAMED, letter, against=True) for letter in find_tagged_letters(match[0])
         )
     mentioned = set(find_tagged_letters(text)) & set(letters)
-    if phrases.CONCLUSION.search(text) and len(mentioned) == 1 and not NEGATED.search(text):
+    if (
+        phrases.CONCLUSION_PATTERN.search(text)
+        and len(mentioned) == 1
+        and not NEGATED_PATTERN.search(text)
+    ):
         yield Claim(Weight.CONCLUDED, mentioned.pop())
 
 
 def _claims_by_phrase(text: str, wording: Pattern, weight: Weight) -> Claims:
     for match in wording.finditer(text):
         phrase, first = match[0].replace("not only", ""), match.start("letter") - 1 == match.start()
-        if first and phrases.LINK_BREAKERS.search(phrase):
+        if first and phrases.LINK_BREAKERS_PATTERN.search(phrase):
             continue
-        joined = phrases.FIRST_OF_PAIR.search(text[: match.start()]) if first else None
+        joined = phrases.FIRST_OF_PAIR_PATTERN.search(text[: match.start()]) if first else None
         several = (joined is not None and joined[1] != match["letter"]) or _names_another(
             text, match.end("letter") + 1, match["letter"]
         )
@@ -135,15 +161,15 @@ def _claims_by_phrase(text: str, wording: Pattern, weight: Weight) -> Claims:
             yield Claim(weight, "")
         else:
             against = (
-                NOT.search(phrase)
-                or phrases.LESS.search(phrase)
-                or phrases.TRAILING_NEGATION.match(text[match.end() :])
+                NEGATION_PATTERN.search(phrase)
+                or phrases.LEAST_LIKELY_PATTERN.search(phrase)
+                or phrases.TRAILING_NEGATION_PATTERN.match(text[match.end() :])
             )
             yield Claim(weight, match["letter"], bool(against))
 
 
 def _names_another(text: str, end: int, letter: str) -> bool:
-    neighbour = phrases.SECOND_CHOICE.match(text[end:])
+    neighbour = phrases.SECOND_CHOICE_PATTERN.match(text[end:])
     return bool(neighbour and neighbour[1] != letter)
 
 
@@ -155,37 +181,39 @@ def _claims_by_predicate(
     for match in predicate.finditer(text):
         start = max(text.rfind(sign, 0, match.start()) for sign in ",;:") + 1
         end = text.find(",", match.end())
-        if phrases.ILLUSION.search(text[start : end if end >= 0 else None]):  # in its clause
+        if phrases.ILLUSION_PATTERN.search(
+            text[start : end if end >= 0 else None]
+        ):  # in its clause
             continue
-        before = None if words.follows else _claim_before(text, match, weight, words.equal)
+        before = None if words.follows else _claim_subject(text, match, weight, words.equal)
         readings = (
             _claim_after(text, match, weight),
             before,
-            _claim_beside(text, match, weight, words.follows),
+            _claim_object(text, match, weight, words.follows),
         )
         for claim in [claim for claim in readings if claim][:1]:
             yield replace(claim, weight=weight) if words.follows else claim
 
 
 def _claim_after(text: str, match: Match, weight: Weight) -> Claim | None:
-    choice = _AFTER.match(text[match.end() :])
+    choice = _AFTER_PATTERN.match(text[match.end() :])
     if not choice or re.search(r"\bthan\b", choice[0], re.I):
         return None
-    if choice[0].startswith(":") and _PREDICATE_OF_TAG.search(text[: match.start()]):
+    if choice[0].startswith(":") and _PREDICATE_OF_TAG_PATTERN.search(text[: match.start()]):
         return None  # "B is correct: A is too large"
-    less = _BEFORE_BEST.search(text[: match.start()])
+    less = _BEFORE_BEST_PATTERN.search(text[: match.start()])
     if (
         weight is Weight.PREFERRED
-        and len(choice[0]) <= _SHORT
+        and len(choice[0]) <= _MAX_NEAR_DISTANCE
         and phrases.begins_main_clause(text[: match.start()])
     ):
         weight = Weight.STATED
     if _names_another(text, match.end() + choice.end(), choice["letter"]):
         return Claim(weight, "")
-    return Claim(weight, choice["letter"], bool(NEGATED.search(choice[0]) or less))
+    return Claim(weight, choice["letter"], bool(NEGATED_PATTERN.search(choice[0]) or less))
 
 
-def _claim_before(text: str, match: Match, weight: Weight, equal: bool = False) -> Claim | None:
+def _claim_subject(text: str, match: Match, weight: Weight, equal: bool = False) -> Claim | None:
     """Return a claim about the nearest choice before the predicate, its subject, unless something
     else stands between them.
 
@@ -198,42 +226,56 @@ def _claim_before(text: str, match: Match, weight: Weight, equal: bool = False) 
     subject = mentions[-1]
     between, before = text[subject.end() : match.start()], text[: subject.start()]
     if (
-        len(between) > _FAR
-        or phrases.OBJECT.search(before)
-        or phrases.LINK_BREAKERS.search(between)
+        len(between) > _MAX_SUBJECT_DISTANCE
+        or phrases.COMPARED_WITH_PATTERN.search(before)
+        or phrases.LINK_BREAKERS_PATTERN.search(between)
     ):
         return None
-    joined = phrases.FIRST_OF_PAIR.search(before)
-    if joined and joined[1] != subject[1] and not phrases.OBJECT.search(before[: joined.start()]):
-        return None if NEGATED.search(between) or _BETWEEN.search(before) else Claim(weight, "")
-    plain = phrases.DIRECT.fullmatch(between) and not (equal and phrases.LOOKS.search(between))
+    joined = phrases.FIRST_OF_PAIR_PATTERN.search(before)
+    if (
+        joined
+        and joined[1] != subject[1]
+        and not phrases.COMPARED_WITH_PATTERN.search(before[: joined.start()])
+    ):
+        return (
+            None
+            if NEGATED_PATTERN.search(between) or _BETWEEN_PATTERN.search(before)
+            else Claim(weight, "")
+        )
+    plain = phrases.DIRECT_LINK_PATTERN.fullmatch(between) and not (
+        equal and phrases.APPEARANCE_PATTERN.search(between)
+    )
     if weight is Weight.PREFERRED and plain and phrases.begins_main_clause(before):
         weight = Weight.STATED
-    return Claim(weight, subject[1], bool(NEGATED.search(between) or phrases.LESS.search(between)))
+    return Claim(
+        weight,
+        subject[1],
+        bool(NEGATED_PATTERN.search(between) or phrases.LEAST_LIKELY_PATTERN.search(between)),
+    )
 
 
-def _claim_beside(text: str, match: Match, weight: Weight, follows: bool) -> Claim | None:
+def _claim_object(text: str, match: Match, weight: Weight, follows: bool) -> Claim | None:
     """Return a claim for the object of a predicate: "The first image is most similar to X". No
     other choice may be the subject."""
-    choice = _BESIDE.match(text[match.end() :])
+    choice = _BESIDE_PATTERN.match(text[match.end() :])
     if (
         not choice
         or (find_tagged_letters(text[: match.start()]) and not follows)
-        or _COMPARED.search(choice[0])
+        or _COMPARED_PATTERN.search(choice[0])
     ):
         return None
     end = match.end() + choice.end()
     if _names_another(text, end, choice["letter"]):
         return Claim(weight, "")
-    return Claim(weight, choice["letter"], bool(NEGATED.search(text[:end])))
+    return Claim(weight, choice["letter"], bool(NEGATED_PATTERN.search(text[:end])))
 
 
 def _claims_by_comparison(text: str, predicate: Pattern, letters: str, equal: bool) -> Claims:
     """Rule out a choice that something unnamed is "darker than", and the choice that both are the
     same."""
     for match in predicate.finditer(text):
-        before, than = text[: match.start()], _THAN.match(text[match.end() :])
-        if than and not find_tagged_letters(before) and not NEGATED.search(before):
+        before, than = text[: match.start()], _THAN_PATTERN.match(text[match.end() :])
+        if than and not find_tagged_letters(before) and not NEGATED_PATTERN.search(before):
             yield from _rule_out(than[1] + letters[-1] * equal)
 
 
@@ -241,11 +283,15 @@ def _claims_by_opposite(text: str, opposite: Pattern, letters: str, equal: bool)
     """Rule out a choice that the opposite word describes ("A is further away"), and claim one that
     it is compared with ("further away than B")."""
     for match in opposite.finditer(text):
-        claim = _claim_before(text, match, Weight.DESCRIBED)
-        if claim and not claim.letter and (joined := _TAGS_JOINED.search(text[: match.start()])):
+        claim = _claim_subject(text, match, Weight.DESCRIBED)
+        if (
+            claim
+            and not claim.letter
+            and (joined := _TAGS_JOINED_PATTERN.search(text[: match.start()]))
+        ):
             yield from _rule_out(filter(letters.__contains__, find_tagged_letters(joined[0])))
         if (
-            (than := _THAN.match(text[match.end() :]))
+            (than := _THAN_PATTERN.match(text[match.end() :]))
             and than[1] in letters
             and not (claim and claim.against)
         ):

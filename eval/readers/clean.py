@@ -21,29 +21,31 @@ from looktwice.eval.readers.vocabulary import (
 )
 from looktwice.pipelines.replies.thoughts import cut_at_turn_end, drop_beginning, strip_thoughts
 
-_TOKENS = pattern(
+_TOKENS_PATTERN = pattern(
     r"</?s>|<\|[\w"
     r" ]+\|>|<\uff5c[^>]+\uff5c>|<(?:eos|bos|pad|unk|end_of_turn|start_of_turn)>|\[/?INST\]"
 )
-_TAGGED = re.compile(r"<(answer|final_answer|choice|option)>((?:(?!<\1>).)*?)</\1>", re.S | re.I)
-_LEFT_OPEN = pattern(r"<(?:answer|final_answer)>\s*(?=[^<>\n]{1,80}\Z)")
-_STRUCK = re.compile(r"~~(?=\S)[^~\n]+~~(?=[^~]*\w)")
-_ESCAPED_LETTER = re.compile(r"&lt;\s*([A-Za-z])\s*&gt;")
-_HTML = pattern(r"</?(?:em|strong|br|li|ul|ol|code|img|h[1-6])\s*/?>")
-_LETTER_TAG = re.compile(r"<(/?)([bip])\s*/?>(?P<before_word>(?=[ \t]*\w))?", re.I)
-_LINK = re.compile(r"!?[\[(][^\]\n()]*[\])]\(https?://[^)\s]*\)|https?://\S+")
-_TEX = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mathit|operatorname)\s*\{([^{}]*)\}")
-_BOXED = re.compile(r"\\f?boxed\s*\{([^{}]*)\}")
-_MATHS = re.compile(r"(?<![\\$])(\${1,2})(?=[^\s$])([^$\n]*)(?<=[^\s\\])\1(?!\d)")
-_MARKS = re.compile(
+_TAGGED_PATTERN = re.compile(
+    r"<(answer|final_answer|choice|option)>((?:(?!<\1>).)*?)</\1>", re.S | re.I
+)
+_LEFT_OPEN_PATTERN = pattern(r"<(?:answer|final_answer)>\s*(?=[^<>\n]{1,80}\Z)")
+_STRUCK_PATTERN = re.compile(r"~~(?=\S)[^~\n]+~~(?=[^~]*\w)")
+_ESCAPED_LETTER_PATTERN = re.compile(r"&lt;\s*([A-Za-z])\s*&gt;")
+_HTML_PATTERN = pattern(r"</?(?:em|strong|br|li|ul|ol|code|img|h[1-6])\s*/?>")
+_LETTER_TAG_PATTERN = re.compile(r"<(/?)([bip])\s*/?>(?P<before_word>(?=[ \t]*\w))?", re.I)
+_LINK_PATTERN = re.compile(r"!?[\[(][^\]\n()]*[\])]\(https?://[^)\s]*\)|https?://\S+")
+_TEX_PATTERN = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mathit|operatorname)\s*\{([^{}]*)\}")
+_BOXED_PATTERN = re.compile(r"\\f?boxed\s*\{([^{}]*)\}")
+_MATHS_PATTERN = re.compile(r"(?<![\\$])(\${1,2})(?=[^\s$])([^$\n]*)(?<=[^\s\\])\1(?!\d)")
+_MARKS_PATTERN = re.compile(
     r"\*+|`+|~~|(?m:^\s{0,3}#{1,6}\s+)|(?m:^\s{0,99}>\s)|\$+(?!\d)|\\[()\[\]]|\\(?=[_*#&%$])"
     r"|(?<!\w)_+|_+(?!\w)"
 )
-_ANY_MARK = re.compile(r"[*`~#>$\\_]")  # a quick test whether there is anything to remove
-_HEAD, _TAIL = 2_000, 8_000  # characters
-_SPACE = re.compile(r"\s(?:(?<! )\s*|\s+)")  # but not a single space
+_ANY_MARK_PATTERN = re.compile(r"[*`~#>$\\_]")  # a quick test whether there is anything to remove
+_HEAD_LENGTH, _TAIL_LENGTH = 2_000, 8_000  # characters
+_SPACE_PATTERN = re.compile(r"\s(?:(?<! )\s*|\s+)")  # but not a single space
 # a rule of dashes, or a model that repeats one character endlessly
-_RUN = re.compile(r"(([^\w\s])\2{19})\2+")
+_RUN_PATTERN = re.compile(r"(([^\w\s])\2{19})\2+")
 _QUOTES = str.maketrans(
     {
         "\u2010": "-",
@@ -74,28 +76,30 @@ def clean_text(reply: str) -> str:
     r"""Return the text of a reply up to the end of its turn, without thoughts, tokens, Markdown and
     TeX, with ASCII punctuation; \boxed{B} becomes "Answer: B"."""
     text = cut_at_turn_end(drop_beginning(strip_thoughts(reply)))
-    if len(text) > _HEAD + _TAIL:  # the time of rules may grow with the square of the length
-        text = f"{text[:_HEAD]}\n{text[-_TAIL:]}"  # a reply states its answer there
-    text = _TOKENS.sub(" ", text).translate(_PUNCTUATION)
+    if (
+        len(text) > _HEAD_LENGTH + _TAIL_LENGTH
+    ):  # the time of rules may grow with the square of the length
+        text = f"{text[:_HEAD_LENGTH]}\n{text[-_TAIL_LENGTH:]}"  # a reply states its answer there
+    text = _TOKENS_PATTERN.sub(" ", text).translate(_PUNCTUATION)
     if not text.isascii():
         from looktwice.eval.readers.look_alikes import to_latin
 
         text = to_latin(unicodedata.normalize("NFKC", text)).translate(_QUOTES)
-    text = _LEFT_OPEN.sub(r"\nAnswer: ", _TAGGED.sub(r"\nAnswer: \2\n", text))
+    text = _LEFT_OPEN_PATTERN.sub(r"\nAnswer: ", _TAGGED_PATTERN.sub(r"\nAnswer: \2\n", text))
     if "~~" in text:
-        text = _STRUCK.sub("", text)
+        text = _STRUCK_PATTERN.sub("", text)
     if "http" in text:
-        text = _LINK.sub(" ", text)
-    text = _HTML.sub(" ", text)
+        text = _LINK_PATTERN.sub(" ", text)
+    text = _HTML_PATTERN.sub(" ", text)
     if "<" in text or "&lt;" in text:
-        text = _strip_letter_tags(_ESCAPED_LETTER.sub(r"<\1>", text))
+        text = _strip_letter_tags(_ESCAPED_LETTER_PATTERN.sub(r"<\1>", text))
     if "\\" in text:
-        text = _BOXED.sub(r"\nAnswer: \1\n", _TEX.sub(r"\1", text))
-    if _ANY_MARK.search(text):
-        text = _MARKS.sub("", _MATHS.sub(r"\2", text))
-    text = _RUN.sub(r"\1", text)
+        text = _BOXED_PATTERN.sub(r"\nAnswer: \1\n", _TEX_PATTERN.sub(r"\1", text))
+    if _ANY_MARK_PATTERN.search(text):
+        text = _MARKS_PATTERN.sub("", _MATHS_PATTERN.sub(r"\2", text))
+    text = _RUN_PATTERN.sub(r"\1", text)
     # replace a run of white space by one space, line break or empty line
-    return _SPACE.sub(lambda run: "\n" * min(run[0].count("\n"), 2) or " ", text).strip()
+    return _SPACE_PATTERN.sub(lambda run: "\n" * min(run[0].count("\n"), 2) or " ", text).strip()
 
 
 def _strip_letter_tags(text: str) -> str:
@@ -108,14 +112,14 @@ def _strip_letter_tags(text: str) -> str:
             return " "
         return f"({tag[2]})"
 
-    return _LETTER_TAG.sub(keep_letter, text)
+    return _LETTER_TAG_PATTERN.sub(keep_letter, text)
 
 
-_QUESTION = pattern(
+_QUESTION_PATTERN = pattern(
     r"\A(?:q(?:uestion)?\s*[:.]\s*)?[^?\n]{3,300}\?\s+(?:a(?:nswer)?\s*:\s*)?(?=[\w(])"
 )
 _HEADING = r"\A(?:[^\n]{0,99}\b(?:choices|options)\b[^\w\n]*\s)?\W*"
-_BETWEEN_CHOICES = pattern(
+_BETWEEN_CHOICES_PATTERN = pattern(
     r"(?m)(?:^|(?<=[.!?]\s))(?:between|(?:out )?of|comparing|looking"
     r" at|considering)\b[^,.:;\n]{0,60}?\b(?:and|or)\b"
     r"[^,.:;\n]{0,40}, (?=\w)"
@@ -125,7 +129,7 @@ _BETWEEN_CHOICES = pattern(
 def strip_echo(text: str, choices: Texts) -> str:
     """Return a cleaned reply without what it repeats of the question: its text, the choices,
     "Between A and B, "."""
-    if question := _QUESTION.match(text):
+    if question := _QUESTION_PATTERN.match(text):
         text = text[question.end() :]
     if (
         len(choices) > 1
@@ -133,7 +137,7 @@ def strip_echo(text: str, choices: Texts) -> str:
         and all(may_contain(text, longest_word(choice)) for choice in choices)
     ):
         text = text[echo.end() :] if (echo := _choices_pattern(choices).match(text)) else text
-    return _BETWEEN_CHOICES.sub("", text)
+    return _BETWEEN_CHOICES_PATTERN.sub("", text)
 
 
 @lru_cache(maxsize=4096)
@@ -146,7 +150,7 @@ def _choices_pattern(choices: Texts) -> Pattern:
     return pattern(_HEADING + r"[\s,;.]+".join(items) + r"(?!\w)[\s,;.]*")
 
 
-_MARKERS = {
+_LANGUAGE_MARKERS = {
     "de": (
         "auf dem den im mit von man hier zwei drei vier fünf sechs sieben neun zehn nur ist sind"
         " nicht kein keine keinen keiner und näher dunkler heller punkt bild antwort daher somit"
@@ -165,10 +169,10 @@ _MARKERS = {
     ),
 }
 """Words that identify a language; an English reply does not consist of them."""
-_LANGUAGES = {language: frozenset(words.split()) for language, words in _MARKERS.items()}
-_ENGLISH = pattern(r"\b(?:the|is|are|of|and|to|this|that|than|it|with)\b")
-_ASIAN = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
-_KANA = re.compile("[\u3040-\u30ff]")
+_LANGUAGES = {language: frozenset(words.split()) for language, words in _LANGUAGE_MARKERS.items()}
+_ENGLISH_PATTERN = pattern(r"\b(?:the|is|are|of|and|to|this|that|than|it|with)\b")
+_ASIAN_PATTERN = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
+_KANA_PATTERN = re.compile("[\u3040-\u30ff]")
 
 
 def translate_to_english(text: str, choices: Texts = ()) -> tuple[str, Texts]:
@@ -179,8 +183,8 @@ def translate_to_english(text: str, choices: Texts = ()) -> tuple[str, Texts]:
     """
     if _is_english(text):
         return text, choices
-    if _ASIAN.search(text):
-        language = "ja" if _KANA.search(text) else "zh"
+    if _ASIAN_PATTERN.search(text):
+        language = "ja" if _KANA_PATTERN.search(text) else "zh"
     else:
         words, counts = re.findall(r"[\w']+", text.casefold()), dict[str, int]()
         for name, telling in _LANGUAGES.items():
@@ -193,7 +197,7 @@ def translate_to_english(text: str, choices: Texts = ()) -> tuple[str, Texts]:
 
 @lru_cache(maxsize=8192)
 def _is_english(text: str) -> bool:
-    return _ENGLISH.search(text) is not None
+    return _ENGLISH_PATTERN.search(text) is not None
 
 
 def _translate(text: str, language: str) -> str:

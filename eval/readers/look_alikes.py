@@ -24,7 +24,7 @@ _ALPHABETS = (
     ("\ua4ee\ua4d0\ua4da\ua4d3\ua4f0\ua4dd\ua4d6\ua4e7", "ABCDEFGH"),  # Lisu
     ("\u1d00\u0299\u1d04\u1d05\u1d07\ua730\u0262\u029c", "ABCDEFGH"),  # small capitals
 )
-_LATIN = str.maketrans(
+_LATIN_LETTERS = str.maketrans(
     {sign: letter for pair in _ALPHABETS for sign, letter in zip(*pair, strict=True)}
 )
 _SIGNS = str.maketrans(
@@ -36,33 +36,36 @@ _SIGNS = str.maketrans(
     | {0xFE0F: None}
 )
 _FLAG_LETTER = "[\U0001f1e6-\U0001f1ff]"
-_LONE_FLAG_LETTER = re.compile(f"(?<!{_FLAG_LETTER}){_FLAG_LETTER}(?!{_FLAG_LETTER})")
-_ANY_SIGN = re.compile("[\U0001f150-\U0001f1ff]")
-_ALIKE = f"[{''.join(map(chr, _LATIN))}]"
-_ANY_ALIKE = re.compile(_ALIKE)
-_ALONE = re.compile(rf"(?<![\w'-]){_ALIKE}(?![\w'-])")
-_FOREIGN_WORD = re.compile("[\u0370-\u04ff]{2,}")  # Greek or Cyrillic
+_LONE_FLAG_LETTER_PATTERN = re.compile(f"(?<!{_FLAG_LETTER}){_FLAG_LETTER}(?!{_FLAG_LETTER})")
+_ANY_SIGN_PATTERN = re.compile("[\U0001f150-\U0001f1ff]")
+_LOOK_ALIKES = f"[{''.join(map(chr, _LATIN_LETTERS))}]"
+_ANY_ALIKE_PATTERN = re.compile(_LOOK_ALIKES)
+_ALONE_PATTERN = re.compile(rf"(?<![\w'-]){_LOOK_ALIKES}(?![\w'-])")
+_FOREIGN_WORD_PATTERN = re.compile("[\u0370-\u04ff]{2,}")  # Greek or Cyrillic
 _NAMES_CHOICE = (  # the second line is Russian, the third Greek
     r"(?:is|be|answer|option|choice|point|box"
     r"|\u043e\u0442\u0432\u0435\u0442\w*|\u0432\u0430\u0440\u0438\u0430\u043d\u0442\w*"
     r"|\u03b1\u03c0\u03ac\u03bd\u03c4\u03b7\u03c3\u03b7|\u03b5\u03af\u03bd\u03b1\u03b9)"
 )
-_GIVEN = re.compile(  # in a text of that language: in brackets, or as the answer
-    rf"[(\[{{<]\s*{_ALIKE}\s*[)\]}}>]"
-    rf"|^[ \t]*{_ALIKE}(?=\)|[^\w\n]*$)"
-    rf"|(?:[:=]|\b{_NAMES_CHOICE})\s{{0,3}}[\"'(]?{_ALIKE}(?=[\"')]?\s?(?:[.,;:!]|$))",
+_GIVEN_PATTERN = re.compile(  # in a text of that language: in brackets, or as the answer
+    rf"[(\[{{<]\s*{_LOOK_ALIKES}\s*[)\]}}>]"
+    rf"|^[ \t]*{_LOOK_ALIKES}(?=\)|[^\w\n]*$)"
+    rf"|(?:[:=]|\b{_NAMES_CHOICE})\s{{0,3}}[\"'(]?{_LOOK_ALIKES}(?=[\"')]?\s?(?:[.,;:!]|$))",
     re.I | re.M,
 )
 
 
 def to_latin(text: str) -> str:
     """Return an NFKC text in which look-alikes that stand for a Latin letter are replaced by it."""
-    if _ANY_SIGN.search(text):
+    if _ANY_SIGN_PATTERN.search(text):
         text = text.translate(_SIGNS)
-        text = _LONE_FLAG_LETTER.sub(lambda flag: chr(ord(flag[0]) - 0x1F1E6 + ord("A")), text)
-    if not _ANY_ALIKE.search(text):
+        text = _LONE_FLAG_LETTER_PATTERN.sub(
+            lambda flag: chr(ord(flag[0]) - 0x1F1E6 + ord("A")), text
+        )
+    if not _ANY_ALIKE_PATTERN.search(text):
         return text
-    lone = _GIVEN if _FOREIGN_WORD.search(text) else _ALONE
+    lone = _GIVEN_PATTERN if _FOREIGN_WORD_PATTERN.search(text) else _ALONE_PATTERN
     return lone.sub(
-        lambda match: _ALONE.sub(lambda sign: sign[0].translate(_LATIN), match[0]), text
+        lambda match: _ALONE_PATTERN.sub(lambda sign: sign[0].translate(_LATIN_LETTERS), match[0]),
+        text,
     )

@@ -2,7 +2,7 @@
 choices.
 
 "(B)", "Option B", "point labeled "B"", "the third image" and "Box B (B)" all become ⟦B⟧. A new way
-to name a choice by its letter goes into `_BY_LETTER`, one to name it by its text into
+to name a choice by its letter goes into `_LETTER_PATTERNS`, one to name it by its text into
 `_make_text_patterns`.
 """
 
@@ -17,7 +17,7 @@ from string import ascii_uppercase
 
 from looktwice.eval.readers.vocabulary import (
     AGREEMENTS,
-    ALSO_ASCII,
+    ALSO_ASCII_PATTERN,
     DENIALS,
     FOREIGN_ORDINALS,
     LEFT,
@@ -37,18 +37,18 @@ from looktwice.eval.readers.vocabulary import (
 
 TAG = "\u27e6([A-Z])\u27e7"
 """The pattern of a tag; its group is the letter of the choice."""
-ONLY_CHOICES = pattern(rf"\W*(?:(?:the |is |it is |it's )*{TAG})+\W*")
-LISTED = pattern(
+ONLY_CHOICES_PATTERN = pattern(rf"\W*(?:(?:the |is |it is |it's )*{TAG})+\W*")
+LISTED_PATTERN = pattern(
     rf"[^\w\u2705\u2713\u2714\u2611]*(?:{TAG}(?:[^\w\u2705\u2713\u2714\u2611=]|\b(?:and|or)\b)*)+"
 )
-"""`ONLY_CHOICES` is a tagged text that consists of one choice, this one that consists of several.
-"""
+"""`ONLY_CHOICES_PATTERN` is a tagged text that consists of one choice, this one that consists of
+several."""
 _ORDINAL = "|".join(ORDINALS)
-_STARTS_ORDINAL = pattern(rf"(?:the\s+)?(?:{_ORDINAL})\b")
+_STARTS_ORDINAL_PATTERN = pattern(rf"(?:the\s+)?(?:{_ORDINAL})\b")
 _CHINESE = "\u96f6\u4e00\u4e8c\u4e09\u56db\u4e94\u516d"  # digits from 0
 # this many letters beyond the choices are tagged, too, as choices that do not exist; others are
 # words
-_BEYOND = 3
+_EXTRA_LETTERS = 3
 _IMAGE = (
     r"(?:images?|pictures?|photos?|photographs?|paintings?|artworks?|illustrations?|drawings?"
     r"|shots?|ones?)"
@@ -59,7 +59,7 @@ _NOUN = (
     r"|figures?|shapes?|regions?|candidates?|rectangles?|answers?|locations?|patterns?"
     r"|diagrams?|squares?|cubes?)"
 )
-_NUMBERED = pattern(
+_NUMBERED_PATTERN = pattern(
     rf"\b(?:option|choice)\s*(?:number\s*|no\.?\s*|#\s*)?(?P<number>[1-9])\b(?!\s*[./]\d)"
     r"(?!\s*[:=]\s*[\"'(]*[A-H]\b[^\w\n]*(?:\n|$))"  # "choice 2: A" names A
     rf"|(?<=\bis )(?:number|no\.?)\s*(?P<placed>[1-9])\b"
@@ -67,24 +67,24 @@ _NUMBERED = pattern(
     r"(?!(?:\s+(?:is|would be|might be|could be)|\s*[:=])\s*(?:(?:option|choice|point)\s+)?"
     r"[\"'(]*[A-H]\b)"  # "second choice: A" names A
 )
-_ORDINAL_CHOICE = re.compile(rf"(?:the\s+)?({_ORDINAL})\s+{_IMAGE}")
+_ORDINAL_CHOICE_PATTERN = re.compile(rf"(?:the\s+)?({_ORDINAL})\s+{_IMAGE}")
 _DIGITS, _PREDICATE = re.compile(r"[\d.,]+"), re.compile(r"[a-z] is \w+")
 _LABEL, _ARTICLE = re.compile(rf"{_NOUN}\s+[a-z]|[a-z]"), re.compile(r"^(?:the|an?)\s+(?=\w\w)")
-_ONE_OF_A_KIND = re.compile(
-    "|".join(kind.pattern for kind in (_ORDINAL_CHOICE, _DIGITS, _PREDICATE, _LABEL))
+_ONE_OF_A_KIND_PATTERN = re.compile(
+    "|".join(kind.pattern for kind in (_ORDINAL_CHOICE_PATTERN, _DIGITS, _PREDICATE, _LABEL))
 )
 _NUMERALS, _ALIKE = {*NUMBERS, *NUMBERS.values()}, ("about the same", "the same", "same", "equal")
-_SPECIAL = {"", "yes", "no", "left", "right", *_NUMERALS, *_ALIKE}
+_SPECIAL_TEXTS = {"", "yes", "no", "left", "right", *_NUMERALS, *_ALIKE}
 _NO_JUDGEMENT = r"(?!\s*(?:answer|choice|option|hand)\b)"  # "the right answer" is no direction
-_TO = r"(?:\s+side)?\s+to\s+(?:the\s+)?"
-_ORDINALS_JOINED = pattern(
+_DIRECTION_PHRASE = r"(?:\s+side)?\s+to\s+(?:the\s+)?"
+_ORDINALS_JOINED_PATTERN = pattern(
     rf"\b((?:{_ORDINAL})(?:\s*(?:,|and/or|and|or|nor|&)+\s*(?:the\s+)?(?:{_ORDINAL}))+)"
     rf"(?:\s+{_IMAGE}\b\s*|(?=\s*(?:[.;\n]|$)))"
 )
 # "but the third"
-_OTHER_ORDINAL = pattern(rf"\b(?:but|rather) the (?:{_ORDINAL})(?=\W*(?:$|[.;\n]))")
-_PLURAL = pattern(rf"^{_IMAGE}\s+")
-_NUMBERS_JOINED = pattern(
+_OTHER_ORDINAL_PATTERN = pattern(rf"\b(?:but|rather) the (?:{_ORDINAL})(?=\W*(?:$|[.;\n]))")
+_PLURAL_PATTERN = pattern(rf"^{_IMAGE}\s+")
+_NUMBERS_JOINED_PATTERN = pattern(
     rf"\b{_IMAGE}\s+[1-6](?:\s*(?:,\s*and|,|and|or|nor|&)\s*[1-6]\b(?!\s*[./]\d))+"
 )
 _MARKED = r"(?:circled|annotated|labell?ed|marked|lettered|designated|denoted|named|called)"
@@ -93,7 +93,7 @@ _LABELED = (
     rf"|by))?(?:\s+the)?"
     r"(?:\s+(?:letter|label|point|option))?)?"
 )
-_VERB = (
+_VERBS = (
     r"(?=\s*(?:[.,;:!?)\]\"'/&=-]|\(\w|$|\n)|\s+(?:is|are|was|has|have|appears?|seems?|looks?"
     r"|and|or|nor|in|on|at|because"
     r"|since|as|with|corresponds?|match(?:es)?|would|could|should|does|do|more|most|being|to"
@@ -106,7 +106,7 @@ _VERB = (
 _LATIN = (  # letters that form words; those of Asian scripts do not
     r"A-Za-z0-9_\u00c0-\u024f"
 )
-_ALONE = (
+_LETTER_ALONE = (
     rf"(?<![{_LATIN}'(+=*/^|\u27e6-])({{}})(?![{_LATIN}(+=*/^|\u27e7-]|'(?!s\b))"
     r"(?!\s*[+=*/^\u00d7\u2229\u222a])"
 )
@@ -124,14 +124,14 @@ _NO_NOUN = (  # words that cannot follow an article, so that an "A" before them 
     rf" way|{_SURE_LETTER})"
     r"(?=\s*(?:[.,;:!)]|$|because\b|since\b|as\b|and\b)))(?![\w-]))"
 )
-_ACTS = (  # predicates of a choice that are not nouns
+_VERBAL_PREDICATES = (  # predicates of a choice that are not nouns
     r"(?=\s+(?:wins|works(?! of)|makes|holds|contains|depicts|displays|represents|satisfies"
     r"|completes|belongs|remains|resembles|follows|continues"
     r"|it (?:is|was|has to|must|should|will)|here|after all|this time"
     r"|(?:then|now|again|instead|too|overall|anyway|though)(?=\W*?(?:$|[.!?,;\n])))(?![\w-])"
     r"|\s*[\u2013\u2014\u2190-\u21ff\u2600-\u27bf\U0001f300-\U0001faff])"
 )
-_DECLARED_A = re.compile(
+_DECLARED_A_PATTERN = re.compile(
     r"(\b(?i:choos(?:e|es|ing)|chose|pick(?:s|ed|ing)?|select(?:s|ed|ing)?"
     r"|(?:go|going|went) (?:with|for)|opt(?:ed|ing)? for|votes? for|voted? for|settled? (?:on|for)"
     r"|sa(?:y|id)|(?:must|should|would|could|has to|have to|will|can) be"
@@ -139,7 +139,7 @@ _DECLARED_A = re.compile(
     r"(?:(?i:\w+ly|option|choice|thus|indeed|still|again)\s+)?)A" + _NO_NOUN
 )
 """"I choose A here": after such words "A" is the letter, unless a noun may follow."""
-_BY_LETTER = (
+_LETTER_PATTERNS = (
     re.compile(r"(?<![\w)])[(\[{<]\s*(?:option\s+)?([A-Z])\s*[)\]}>](?!\()"),
     re.compile(rf"(?i:\b{_NOUN}{_LABELED}\s*[:=#\"'(]?\s*)\(?([A-Z])\b[\"')]?(?![\w'])"),
     re.compile(r"(?<![\w)])\(([A-Z])\Z"),  # a reply cut off there
@@ -154,15 +154,17 @@ _BY_LETTER = (
     re.compile(r"(?m:^\s*[-\u2022]?\s*)([A-Z])[).:](?=\s|$)"),
     re.compile(r"(?<![\w.'(+=*/-])([B-H])\)"),
     re.compile(r"\A([A-H])(?= \()"),
-    re.compile(_ALONE.format("[B-H]")),
-    re.compile(_ALONE.format("A") + f"(?:{_VERB}|{_ACTS})"),  # otherwise it is the article
+    re.compile(_LETTER_ALONE.format("[B-H]")),
+    re.compile(
+        _LETTER_ALONE.format("A") + f"(?:{_VERBS}|{_VERBAL_PREDICATES})"
+    ),  # otherwise it is the article
 )
-_ANSWER = pattern(r"ans(?:wers?)?\b\.?(?:\s*(?:is\b|[:=]))?\s*|choice\s*[:=]\s*")
+_ANSWER_PATTERN = pattern(r"ans(?:wers?)?\b\.?(?:\s*(?:is\b|[:=]))?\s*|choice\s*[:=]\s*")
 _NOT_AFTER_NO = (
     r"(?<!\bno(?=\s+(?:idea|clue|doubt|information|way|images?|pictures?|photos?|question|answer"
     r"|choice)\b))"
 )
-_SAME = pattern(
+_SAME_PATTERN = pattern(
     r"\b(?:little to )?no (?:\w+ ){0,2}differences?(?= (?:in|between)\b| ?[.,:;])"
     r"|\A\W*(?:same|similar)(?: colou?rs?)?\W*\Z"
     r"|\A\W*no difference\W*\Z|\bsimilar (?:surface )?(?:colou?rs|shades|tones)\b"
@@ -174,10 +176,10 @@ _SAME = pattern(
     r" same|equal|identical)\b"
     r"(?! (?:image|point|wall|surface(?! colou?r)|material|object|type|piece|part|area))"
 )
-_BESIDE = r"((?:[\s:,.=()\"'-]|\bthe\b|\bis\b(?=\s*\())*)"
-_REPEATED = pattern(rf"(?m)(^\W{{0,99}})?\u27e6([A-Z])\u27e7{_BESIDE}(?=\u27e6\2\u27e7)")
-_ANY_TAG = re.compile("\u27e6([A-Za-z])\u27e7")
-_TWO_KINDS = re.compile(rf"\u27e6([A-Za-z])\u27e7{_BESIDE}\u27e6([A-Za-z])\u27e7")
+_SEPARATOR = r"((?:[\s:,.=()\"'-]|\bthe\b|\bis\b(?=\s*\())*)"
+_REPEATED_PATTERN = pattern(rf"(?m)(^\W{{0,99}})?\u27e6([A-Z])\u27e7{_SEPARATOR}(?=\u27e6\2\u27e7)")
+_ANY_TAG_PATTERN = re.compile("\u27e6([A-Za-z])\u27e7")
+_TWO_KINDS_PATTERN = re.compile(rf"\u27e6([A-Za-z])\u27e7{_SEPARATOR}\u27e6([A-Za-z])\u27e7")
 
 
 def tag(letter: str) -> str:
@@ -235,29 +237,32 @@ class MentionTagger:
         with the others.
         """
         if self.ordinal:
-            text = _OTHER_ORDINAL.sub(r"\g<0> image", text)
-            text = _ORDINALS_JOINED.sub(
+            text = _OTHER_ORDINAL_PATTERN.sub(r"\g<0> image", text)
+            text = _ORDINALS_JOINED_PATTERN.sub(
                 lambda chain: re.sub(rf"\b({_ORDINAL})\b", r"\1 image", chain[1]) + " ", text
             )
-            text = _NUMBERS_JOINED.sub(
-                lambda chain: re.sub(r"\b([1-6])\b", r"image \1", _PLURAL.sub("", chain[0])), text
+            text = _NUMBERS_JOINED_PATTERN.sub(
+                lambda chain: re.sub(
+                    r"\b([1-6])\b", r"image \1", _PLURAL_PATTERN.sub("", chain[0])
+                ),
+                text,
             )
         if self.numbered:
-            text = _NUMBERED.sub(self._tag_number, text)
+            text = _NUMBERED_PATTERN.sub(self._tag_number, text)
         for letter, named in self.texts:
             text = named.replace(text, tag(letter.lower()))
         if may_contain(text, "A "):
-            text = _DECLARED_A.sub(rf"\1{tag('A')}", text)
-        for named_by_letter in _BY_LETTER:
+            text = _DECLARED_A_PATTERN.sub(rf"\1{tag('A')}", text)
+        for named_by_letter in _LETTER_PATTERNS:
             text = named_by_letter.sub(self._tag_letter, text)
         if text.count("\u27e6") > 1:
-            text = _TWO_KINDS.sub(self._prefer_letter, _drop_repeated(text))
+            text = _TWO_KINDS_PATTERN.sub(self._prefer_letter, _drop_repeated(text))
             text = _drop_repeated(text)
         return re.sub(r"(?<=\u27e6)[a-z](?=\u27e7)", lambda match: match[0].upper(), text)
 
     def _tag_letter(self, match: Match) -> str:
-        is_choice = ord(match[1].upper()) < ord("A") + len(self.letters) + _BEYOND
-        before = _ANSWER.match(match[0])  # "Answer:" declares what follows and is kept
+        is_choice = ord(match[1].upper()) < ord("A") + len(self.letters) + _EXTRA_LETTERS
+        before = _ANSWER_PATTERN.match(match[0])  # "Answer:" declares what follows and is kept
         return (before[0] if before else "") + tag(match[1].upper()) if is_choice else match[0]
 
     def _tag_number(self, match: Match) -> str:
@@ -284,8 +289,8 @@ def _drop_repeated(text: str) -> str:
         stopped = (lead is None or letter.islower()) and re.search(r"\.\s", between)
         return match[0] if "\n" in between or stopped else lead or ""
 
-    letters = [letter.upper() for letter in _ANY_TAG.findall(text)]
-    return _REPEATED.sub(keep_parted, text) if any(map(eq, letters, letters[1:])) else text
+    letters = [letter.upper() for letter in _ANY_TAG_PATTERN.findall(text)]
+    return _REPEATED_PATTERN.sub(keep_parted, text) if any(map(eq, letters, letters[1:])) else text
 
 
 def filter_nameable(choices: Sequence[str], text: str) -> Texts:
@@ -293,7 +298,7 @@ def filter_nameable(choices: Sequence[str], text: str) -> Texts:
     does not change how the reply is read."""
     choices = tuple(choices)
     words = _find_required_words(choices)
-    if words is None or ALSO_ASCII.search(text):
+    if words is None or ALSO_ASCII_PATTERN.search(text):
         return choices
     small = text.lower()
     return tuple(
@@ -308,7 +313,7 @@ def _find_required_words(choices: Texts) -> Texts | None:
 
     None if the choices are ordinals, because the tagger adds words.
     """
-    if any(map(_STARTS_ORDINAL.match, choices)):
+    if any(map(_STARTS_ORDINAL_PATTERN.match, choices)):
         return None
     words = [longest_word(_strip_article(_fold(choice))) for choice in choices]
     return tuple([word if word.isascii() else "" for word in words])
@@ -321,7 +326,7 @@ def _fold(text: str) -> str:
 def _strip_article(folded: str) -> str:
     """Return the text that names a choice, without its article; empty if the choice has patterns of
     its own."""
-    if folded in _SPECIAL or _ONE_OF_A_KIND.fullmatch(folded):
+    if folded in _SPECIAL_TEXTS or _ONE_OF_A_KIND_PATTERN.fullmatch(folded):
         return ""
     return _ARTICLE.sub("", folded)
 
@@ -332,7 +337,7 @@ def get_tagger(choices: Texts) -> MentionTagger:
     pairs = zip(ascii_uppercase, choices, strict=False)
     patterns = [(letter, named) for letter, text in pairs for named in _make_text_patterns(text)]
     patterns.sort(key=lambda pair: -len(pair[1].source))
-    ordinal = any(map(_STARTS_ORDINAL.match, choices))
+    ordinal = any(map(_STARTS_ORDINAL_PATTERN.match, choices))
     if ordinal:
         patterns.append((ascii_uppercase[len(choices) - 1], TextPattern(rf"\bthe last {_IMAGE}\b")))
     numbered = not any(
@@ -344,7 +349,7 @@ def get_tagger(choices: Texts) -> MentionTagger:
 def _make_text_patterns(text: str) -> Iterator[TextPattern]:
     """Yield the patterns by which a reply may name a choice by this text."""
     folded = _fold(text)
-    ordinal = _ORDINAL_CHOICE.fullmatch(folded)
+    ordinal = _ORDINAL_CHOICE_PATTERN.fullmatch(folded)
     if bare := _strip_article(folded):
         source = rf"(?<!\w)(?:(?:the|an?)\s+)?{re.escape(bare)}(?!\w)".replace(r"\ ", r"\s+")
         if re.search("[\u3040-\ud7af]", bare):  # Asian scripts have no spaces between words
@@ -360,8 +365,13 @@ def _make_text_patterns(text: str) -> Iterator[TextPattern]:
         )
     elif folded in ("left", "right"):
         here, there = (LEFT, RIGHT) if folded == "left" else (RIGHT, LEFT)
-        way = rf"(?:(?<=[a-z] )(?:from\s+)?(?:the\s+)?{any_word(there)}{_TO}(?={any_word(here)}))?"
-        yield TextPattern(rf"{way}{any_word(here)}(?!{_TO}{any_word(there)}){_NO_JUDGEMENT}")
+        way = (
+            r"(?:(?<=[a-z]"
+            rf" )(?:from\s+)?(?:the\s+)?{any_word(there)}{_DIRECTION_PHRASE}(?={any_word(here)}))?"
+        )
+        yield TextPattern(
+            rf"{way}{any_word(here)}(?!{_DIRECTION_PHRASE}{any_word(there)}){_NO_JUDGEMENT}"
+        )
     elif folded in _NUMERALS or _DIGITS.fullmatch(folded):
         yield from _make_number_patterns(NUMBERS.get(folded, folded))
     elif _PREDICATE.fullmatch(folded):  # otherwise it is a predicate of its subject
@@ -370,7 +380,7 @@ def _make_text_patterns(text: str) -> Iterator[TextPattern]:
             re.I | re.M,
         )
     elif folded in _ALIKE:
-        yield TextPattern(_SAME.pattern)
+        yield TextPattern(_SAME_PATTERN.pattern)
 
 
 def _make_number_patterns(digits: str) -> Iterator[TextPattern]:

@@ -17,19 +17,19 @@ _SCALES = {"hundred": 100, "dozen": 12, "dozens": 12, "thousand": 1000, "million
 _WORD = "|".join(word for word in NUMBERS if word.isascii() and word.isalpha())
 _TENS = "|".join(word for word in NUMBERS if word.endswith("ty"))
 _SCALE = "hundred|thousand|million"
-_HALVES = pattern(rf"(?<![\w-])(?:\d+|{_WORD}|an?) and a half(?:[ -](?:dozen|{_SCALE}))?\b")
-_HALF_DOZEN = pattern(r"\b(?:a )?half[ -](?:a[ -])?dozen\b")
-_SCALE_ALONE = pattern(rf"\A\W*(?:dozen|{_SCALE})\W*\Z")
-_COMPOSED = pattern(
+_HALVES_PATTERN = pattern(rf"(?<![\w-])(?:\d+|{_WORD}|an?) and a half(?:[ -](?:dozen|{_SCALE}))?\b")
+_HALF_DOZEN_PATTERN = pattern(r"\b(?:a )?half[ -](?:a[ -])?dozen\b")
+_SCALE_ALONE_PATTERN = pattern(rf"\A\W*(?:dozen|{_SCALE})\W*\Z")
+_COMPOSED_PATTERN = pattern(
     rf"(?<![\w.,-])(?<!half )(?:an?|\d[\d,]{{0,11}}|{_WORD})[\s-]+(?:{_SCALE}|dozen)\b"
     rf"(?:(?:\s+and\s+|[\s-]+)(?:{_WORD}|{_SCALE})(?!\w))*",
     rf"(?<![\w-])(?:{_WORD})[\s-]+dozens\b",
     rf"(?<![\w-])(?:{_TENS})[\s-](?:{'|'.join(NUMBER_WORDS[1:10])})(?![\w-])",
 )
-_SEPARATED = re.compile(r"(?<![\w.,'])\d{1,3}(?:([,'])\d{3})(?:\1\d{3})*(?![\w]|[.,']\d)")
-_PERCENT = pattern(r"(?<![\w.,])\d+(?:[.,]\d+)?\s?(?:%|percent\b|per cent\b)")
-_ANY_NUMBER = pattern(rf"\d|(?<![\w-])(?:{_WORD})(?![\w-])")
-COUNTED_THINGS = pattern(
+_SEPARATED_PATTERN = re.compile(r"(?<![\w.,'])\d{1,3}(?:([,'])\d{3})(?:\1\d{3})*(?![\w]|[.,']\d)")
+_PERCENT_PATTERN = pattern(r"(?<![\w.,])\d+(?:[.,]\d+)?\s?(?:%|percent\b|per cent\b)")
+_ANY_NUMBER_PATTERN = pattern(rf"\d|(?<![\w-])(?:{_WORD})(?![\w-])")
+COUNTED_THINGS_PATTERN = pattern(
     r"\bhow many"
     r" ((?:[\w-]+\s+){0,4}?[\w-]+)(?=\s+(?:is|are|do|does|did|can|were|was|in|on)\b|\W*\Z)"
 )
@@ -39,11 +39,13 @@ _PLACE = (
     r"images?|pictures?|photos?|frames?|rows?|columns?|lines?|steps?|panels?|views?|figures?|pages?"
     r"|parts?|groups?|items?"
 )
-_LIST_NUMBER = re.compile(
+_LIST_NUMBER_PATTERN = re.compile(
     r"(?m)(?P<line>^[ \t>\u2022*-]{0,9})?(?:(?<=\s)|(?<=[>\u2022*-])|^)"
     r"(?P<open>[(\[#]?)(?P<number>\d{1,2})(?P<close>[.):\]/]|\s?[\u2013-](?=\s+[^\W\d]))(?:\s+|(?=[^\W\d]))(?=(?P<next>\S))"
 )
-_CANNOT = pattern(r"\b(?:can ?not|can't|unable|unclear|sorry|impossible|not sure|maybe|answer)\b")
+_CANNOT_PATTERN = pattern(
+    r"\b(?:can ?not|can't|unable|unclear|sorry|impossible|not sure|maybe|answer)\b"
+)
 
 
 def parse_number_words(words: Iterable[str]) -> int:
@@ -66,12 +68,12 @@ def parse_number_words(words: Iterable[str]) -> int:
 @lru_cache(maxsize=8192)  # replies and choices are repeated
 def write_in_digits(text: str) -> str:
     """Return a text with compound number words, and numbers with separators, as digits."""
-    text = _HALVES.sub(lambda half: "0.5", text)
-    text = _HALF_DOZEN.sub("6", text)
-    if alone := _SCALE_ALONE.match(text):
+    text = _HALVES_PATTERN.sub(lambda half: "0.5", text)
+    text = _HALF_DOZEN_PATTERN.sub("6", text)
+    if alone := _SCALE_ALONE_PATTERN.match(text):
         text = f"a {alone[0].strip()}"
-    text = _COMPOSED.sub(_compose, text)
-    return _SEPARATED.sub(lambda number: re.sub(r"\D", "", number[0]), text)
+    text = _COMPOSED_PATTERN.sub(_compose, text)
+    return _SEPARATED_PATTERN.sub(lambda number: re.sub(r"\D", "", number[0]), text)
 
 
 @lru_cache(maxsize=8192)
@@ -94,21 +96,21 @@ def normalize_counts(text: str, question: str = "") -> str:
     text = _strip_list_numbers(_count_pairs(write_in_digits(text), question))
     for strip in (_strip_percents, _strip_places):
         left = strip(text, question)
-        text = left if _ANY_NUMBER.search(left) else text
+        text = left if _ANY_NUMBER_PATTERN.search(left) else text
     return text
 
 
 def count_listed(text: str) -> int:
     """Return the length of a numbered list in a reply without other numbers, or 0."""
     runs = list(_list_numbers(text))
-    if len(runs) < 2 or _CANNOT.search(text):
+    if len(runs) < 2 or _CANNOT_PATTERN.search(text):
         return 0
-    return 0 if _ANY_NUMBER.search(_strip_list_numbers(text)) else len(runs)
+    return 0 if _ANY_NUMBER_PATTERN.search(_strip_list_numbers(text)) else len(runs)
 
 
 def _count_pairs(text: str, question: str) -> str:
     text = re.sub(r"\A\W*(?:just |only |exactly )?an? (?:couple|pair)\W*\Z", "2", text, flags=re.I)
-    if not (asked := COUNTED_THINGS.search(question)):
+    if not (asked := COUNTED_THINGS_PATTERN.search(question)):
         return text
     noun = get_stem(asked[1].split()[-1])
     pair = rf"\ba (?:couple|pair(?! of (?:\w+ )?(?:{_ONE_PAIR}))) of (?=(?:\w+ ){{0,2}}{noun})"
@@ -122,7 +124,7 @@ def get_stem(noun: str) -> str:
 
 def _strip_list_numbers(text: str) -> str:
     starts = {number.start("number"): number for number in _list_numbers(text)}
-    return _LIST_NUMBER.sub(
+    return _LIST_NUMBER_PATTERN.sub(
         lambda number: "\n- " if number.start("number") in starts else number[0], text
     )
 
@@ -130,7 +132,7 @@ def _strip_list_numbers(text: str) -> str:
 def _list_numbers(text: str) -> Iterator[Match]:
     """Yield the numbers of lists that count from 1 up, at line starts or within a line."""
     run = list[Match]()
-    for number in _LIST_NUMBER.finditer(text):
+    for number in _LIST_NUMBER_PATTERN.finditer(text):
         value = int(number["number"])
         if value == 1 and _may_begin(text, number):
             yield from run if len(run) > 1 else ()
@@ -149,13 +151,13 @@ def _may_begin(text: str, number: Match) -> bool:
 
 
 def _strip_percents(text: str, question: str) -> str:
-    return _PERCENT.sub(" ", text)
+    return _PERCENT_PATTERN.sub(" ", text)
 
 
 def _strip_places(text: str, question: str) -> str:
     """Remove numbers of places, and numbers that enumerate the things asked for: "cup 1: red, cup
     2: blue"."""
-    if not (asked := COUNTED_THINGS.search(question)):
+    if not (asked := COUNTED_THINGS_PATTERN.search(question)):
         return text
     text = re.sub(rf"\b({_PLACE})\s+#?\d{{1,2}}\b(?!\s*[./]\d)", r"\1", text, flags=re.I)
     numbered = rf"\b({get_stem(asked[1].split()[-1])}\w{{0,3}})\s+#?(\d{{1,2}})\b"

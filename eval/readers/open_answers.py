@@ -9,7 +9,12 @@ from functools import partial
 
 from looktwice.eval.readers.asides import find_correction, find_second_thoughts, strip_rival_answers
 from looktwice.eval.readers.clean import clean_text, translate_to_english
-from looktwice.eval.readers.numerals import COUNTED_THINGS, count_listed, get_stem, normalize_counts
+from looktwice.eval.readers.numerals import (
+    COUNTED_THINGS_PATTERN,
+    count_listed,
+    get_stem,
+    normalize_counts,
+)
 from looktwice.eval.readers.reader import Reading
 from looktwice.eval.readers.vocabulary import (
     AGREEMENTS,
@@ -23,7 +28,7 @@ from looktwice.eval.readers.vocabulary import (
     pattern,
 )
 
-_ASKS = {
+_KIND_QUESTIONS = {
     "true_false": (
         r"\bT or F\b|\btrue or false\b|\bT/F\b|\btrue/false\b|['\"]T['\"]\s*(?:or|/)\s*['\"]F['\"]"
     ),
@@ -38,12 +43,12 @@ _ASKS = {
     "yes_no asked": r"^\W*(?:is|are|was|were|does|do|did|has|have|can|could|will)\b[^?]*\?\s*$",
 }
 _FEW_WORDS = 6  # longest answer in words whose second choice is dropped
-_NAMES = {
+_ANSWER_NAMES = {
     "letter_disambiguation": "letters",
     "shape_discrimination": "integer",
     "joint_shape_color": "integer",
 }
-_CLAIM = (
+_CLAIM_PHRASE = (
     r"(?:answer|choice|option|response|verdict|result|total|count|sum|conclusion|antwort"
     r"|r[e\u00e9]ponse|respuesta)"
 )
@@ -52,18 +57,20 @@ _LINK = (
     r" be|of|=|:)\s*){0,2}[\s\"'(:]*(?:option|about|exactly|that)?"
     r"\s*[\"'(]*"
 )
-_BE = r"\b(?:is|are|was|were)\s+(?:clearly |indeed |therefore |also )?"
-_NOT = r"(?P<not>\b(?:not|never|isn't|aren't|wasn't|weren't)\s+)?"
-_ISNT = r"\b(?=(?:isn't|aren't|wasn't|weren't)\s)"
-_DOUBTED = pattern(
+_COPULA = r"\b(?:is|are|was|were)\s+(?:clearly |indeed |therefore |also )?"
+_NEGATION = r"(?P<not>\b(?:not|never|isn't|aren't|wasn't|weren't)\s+)?"
+_NEGATED_COPULA = r"\b(?=(?:isn't|aren't|wasn't|weren't)\s)"
+_DOUBTED_PATTERN = pattern(
     r"\b(?:(?:don't|do not|doesn't|does"
     r" not|can't|cannot|couldn't)\s+(?:\w+\s+)?(?:think|believe|say|agree|appear|seem)"
     r"|not the case)\b[^.!?;\n]*$"
 )
-_EXISTS = re.compile(r"\s+(?!because\b|since\b|as\b|and\b|but\b)\w")
-_DIGITS = re.compile(r"(?<![A-Za-z\d_.,])-?\d+(?:,\d{3})*(?:\.0+)?(?![A-Za-z\d_]|[.,]\d)")
-_WORDS = pattern(rf"(?<![\w-])(?:{'|'.join(sorted(NUMBERS, key=len, reverse=True))})(?![\w-])")
-_ABSENT = pattern(
+_EXISTS_PATTERN = re.compile(r"\s+(?!because\b|since\b|as\b|and\b|but\b)\w")
+_DIGITS_PATTERN = re.compile(r"(?<![A-Za-z\d_.,])-?\d+(?:,\d{3})*(?:\.0+)?(?![A-Za-z\d_]|[.,]\d)")
+_WORDS_PATTERN = pattern(
+    rf"(?<![\w-])(?:{'|'.join(sorted(NUMBERS, key=len, reverse=True))})(?![\w-])"
+)
+_ABSENT_PATTERN = pattern(
     r"\b(?:there (?:is|are) no|(?:don't|do not|cannot|can't) see any)\b(?!"
     r" (?:way|clear|enough|information))"
     r"|\bno \w+(?: \w+)? (?:is|are|can be) (?:visible|seen|shown|present)\b"
@@ -71,22 +78,22 @@ _ABSENT = pattern(
     r"|\A\W*(?:none|no (?!(?:idea|clue|answer|image|picture|way)\b)\w+)\W*\Z"
 )
 _ARTICLES = {"the", "of", "these", "those", "different", "total", "distinct"}
-_BETWEEN = r"(?:(?!(?:and|or|but|of|the|is|are|no|not|in|on|with|next|than)\b)[^\W\d][\w-]*\s+)"
-_JOINED_SCRIPT = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
-_JOINT = r"(?:[\s,\-&]|\band\b)+"
+_ADJECTIVES = r"(?:(?!(?:and|or|but|of|the|is|are|no|not|in|on|with|next|than)\b)[^\W\d][\w-]*\s+)"
+_JOINED_SCRIPT_PATTERN = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
+_LETTER_SEPARATOR = r"(?:[\s,\-&]|\band\b)+"
 _QUOTED = r"(?![A-Za-z]|'[a-z])"
-_RUN = re.compile(
-    rf"(?<![A-Za-z])(?<![A-Za-z]')(?:[A-Z]{{2,}}|[A-Z](?:{_JOINT}[A-Z]{_QUOTED})+"
+_RUN_PATTERN = re.compile(
+    rf"(?<![A-Za-z])(?<![A-Za-z]')(?:[A-Z]{{2,}}|[A-Z](?:{_LETTER_SEPARATOR}[A-Z]{_QUOTED})+"
     rf"|[A-Z](?!\s+[a-z])){_QUOTED}"
 )
-_EACH = re.compile(r"(?m)(?::|^\s*\d+[.)])\s*([A-Z])\W*$")
+_EACH_PATTERN = re.compile(r"(?m)(?::|^\s*\d+[.)])\s*([A-Z])\W*$")
 
 
 def get_question_kind(question: str, subtask: str = "") -> str:
     """Return which of KINDS a question asks for, by its subtask's name or its own words; "text" if
     neither tells."""
-    asked = (kind for kind, asks in _ASKS.items() if re.search(asks, question, re.I))
-    return _NAMES.get(subtask) or next(asked, "text").removesuffix(" asked")
+    asked = (kind for kind, asks in _KIND_QUESTIONS.items() if re.search(asks, question, re.I))
+    return _ANSWER_NAMES.get(subtask) or next(asked, "text").removesuffix(" asked")
 
 
 def read_open(reply: str, kind: str, question: str = "") -> Reading:
@@ -126,7 +133,7 @@ def _read_correction(tail: str, kind: str, question: str) -> Reading:
         return KINDS[kind](first, question)
     if kind == "integer":
         return _read_declared_integer(normalize_counts(tail, question), question)
-    if kind != "text" and re.search(rf"\b{_CLAIM}\b", tail, re.I):
+    if kind != "text" and re.search(rf"\b{_CLAIM_PHRASE}\b", tail, re.I):
         return KINDS[kind](tail, question)
     return Reading(None)
 
@@ -144,18 +151,18 @@ def find_asked_number(text: str, question: str) -> str | None:
     If the largest is the sum of the others ("five boats: two blue boats and three red boats"), it
     counts.
     """
-    if not (asked := COUNTED_THINGS.search(question)):
+    if not (asked := COUNTED_THINGS_PATTERN.search(question)):
         return None
     *adjectives, noun = [word for word in asked[1].split() if word.casefold() not in _ARTICLES]
-    number = rf"({_DIGITS.pattern}|{_WORDS.pattern})"
-    if _JOINED_SCRIPT.search(noun):
+    number = rf"({_DIGITS_PATTERN.pattern}|{_WORDS_PATTERN.pattern})"
+    if _JOINED_SCRIPT_PATTERN.search(noun):
         words = re.escape(noun)
         counted = rf"{number}\s*[^\s\d,.]{{0,4}}{words}"
         absent = rf"\bno [^,.]{{0,9}}{words}"
     else:
-        words = rf"\s+{_BETWEEN}{{0,3}}?".join((*map(re.escape, adjectives), get_stem(noun)))
-        counted = rf"{number}\s+{_BETWEEN}{{0,3}}?{words}"
-        absent = rf"\b(?:{_NONE})\s+{_BETWEEN}{{0,2}}?{words}"
+        words = rf"\s+{_ADJECTIVES}{{0,3}}?".join((*map(re.escape, adjectives), get_stem(noun)))
+        counted = rf"{number}\s+{_ADJECTIVES}{{0,3}}?{words}"
+        absent = rf"\b(?:{_NONE})\s+{_ADJECTIVES}{{0,2}}?{words}"
     counts = sorted(int(_digits(count)) for count in re.findall(counted, text, re.I))
     if counts:
         whole = len(set(counts)) == 1 or 2 * counts[-1] == sum(counts)
@@ -163,8 +170,8 @@ def find_asked_number(text: str, question: str) -> str | None:
     if re.search(absent, text, re.I):
         return "0"
     single = (
-        rf"\b(?:there(?: is|'s)|see) an? {_BETWEEN}?{words}\b|\b(?:a single|only an?)"
-        rf" {_BETWEEN}?{words}\b"
+        rf"\b(?:there(?: is|'s)|see) an? {_ADJECTIVES}?{words}\b|\b(?:a single|only an?)"
+        rf" {_ADJECTIVES}?{words}\b"
     )
     return "1" if re.search(single, text, re.I) else None
 
@@ -177,15 +184,17 @@ def _read_two_words(words: Mapping[str, str], text: str, question: str) -> Readi
     both = rf"(?P<word>{words_of_both})"
     # "yes or no" is not an answer
     text = re.sub(rf"(?:{words_of_both})\s*(?:or|/)\s*(?:{words_of_both})", " ", text, flags=re.I)
-    declaring = rf"(?:{_CLAIM}{_LINK}|{_BE}|{_ISNT}|\b(?:it|that)'s ){_NOT}{both}"
-    answer = re.search(rf"[:;]\s*{_NOT}{both}\W*\Z", text, re.I)
+    declaring = (
+        rf"(?:{_CLAIM_PHRASE}{_LINK}|{_COPULA}|{_NEGATED_COPULA}|\b(?:it|that)'s ){_NEGATION}{both}"
+    )
+    answer = re.search(rf"[:;]\s*{_NEGATION}{both}\W*\Z", text, re.I)
     for match in re.finditer(declaring, text, re.I):
-        if match["word"].casefold() != "no" or not _EXISTS.match(text[match.end() :]):
+        if match["word"].casefold() != "no" or not _EXISTS_PATTERN.match(text[match.end() :]):
             answer = match
-    answer = answer or re.match(rf"\W*{_NOT}{both}", text, re.I)
+    answer = answer or re.match(rf"\W*{_NEGATION}{both}", text, re.I)
     if answer:
         is_first = bool(re.fullmatch(words[first], answer["word"], re.I))
-        against = bool(answer["not"]) != bool(_DOUBTED.search(text[: answer.start("word")]))
+        against = bool(answer["not"]) != bool(_DOUBTED_PATTERN.search(text[: answer.start("word")]))
         return Reading(first if is_first != against else second)
     named = [name for name, word in words.items() if re.search(word, text, re.I)]
     if len(named) == 1:
@@ -203,14 +212,14 @@ def _read_yes_no(text: str, question: str) -> Reading:
 
 
 def _read_declared_integer(text: str, question: str) -> Reading:
-    number = rf"(?:{_DIGITS.pattern}|{_WORDS.pattern})"
+    number = rf"(?:{_DIGITS_PATTERN.pattern}|{_WORDS_PATTERN.pattern})"
     total = (
         rf"\+\s*\d+\s*=\s*({number})|({number})\s+(?:\w+\s+){{0,3}}?(?:in total|in"
         r" all|altogether)\b"
         rf"|\bbut only ({number})|\bso ({number})\W*$"
     )
     for claims in (
-        rf"\b{_CLAIM}{_LINK}({number})|{total}",
+        rf"\b{_CLAIM_PHRASE}{_LINK}({number})|{total}",
         rf"\bthere (?:is|are|was|were){_LINK}({number})",
     ):
         if marked := list(re.finditer(claims, text, re.I)):
@@ -236,11 +245,18 @@ def _read_integer(text: str, question: str) -> Reading:
             return Reading(numbers[0])
     if whole:
         return Reading(None, "unread: it names several numbers")
-    return Reading("0") if _ABSENT.search(text) else Reading(None, "unread: it names no number")
+    return (
+        Reading("0")
+        if _ABSENT_PATTERN.search(text)
+        else Reading(None, "unread: it names no number")
+    )
 
 
 def _numbers(text: str) -> list[str]:
-    return [_digits(number) for number in (*_DIGITS.findall(text), *_WORDS.findall(text))]
+    return [
+        _digits(number)
+        for number in (*_DIGITS_PATTERN.findall(text), *_WORDS_PATTERN.findall(text))
+    ]
 
 
 def _digits(word: str) -> str:
@@ -250,11 +266,11 @@ def _digits(word: str) -> str:
 def _read_letters(text: str, question: str) -> Reading:
     """Read the capitals after the last declaration, otherwise the longest run of capitals if no
     other run is as long."""
-    if len(listed := _EACH.findall(text)) > 1 and len(listed) == len(text.splitlines()):
+    if len(listed := _EACH_PATTERN.findall(text)) > 1 and len(listed) == len(text.splitlines()):
         return Reading("".join(listed))
     after = re.split(r"\b(?:are|is|read|reads|spell|say)\b|:", text)[-1]
     for part in (after, text):
-        runs = {re.sub(r"[^A-Z]", "", run) for run in _RUN.findall(part)}
+        runs = {re.sub(r"[^A-Z]", "", run) for run in _RUN_PATTERN.findall(part)}
         longest, *others = sorted(runs, key=len, reverse=True) or [""]
         if longest and (not others or len(longest) > len(others[0])):
             return Reading(longest)
@@ -265,9 +281,9 @@ def _read_letters(text: str, question: str) -> Reading:
     return Reading(None, "unread: it names no letters, or several words of them")
 
 
-JSON_ANSWER = pattern(r'"(?:my|final)?_?answer"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?)')
+JSON_ANSWER_PATTERN = pattern(r'"(?:my|final)?_?answer"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?)')
 """An answer in JSON, including its quotation marks."""
-_DECLARED = pattern(
+_DECLARED_PATTERN = pattern(
     r"(?m)(?:^|(?<=[.!?;:,]\s))[^\w\n]*(?:\u7b54\u6848|\u56de\u7b54|\u7b54\u3048|\u6b63\u89e3)"
     r"\s*[:\u662f\u4e3a\u306f]\s*(?=(?P<asian>[^\n.]+?)(?:\u3067\u3059)?\s*(?:\.|$))",
     r"(?:^|(?<=[.!?;:,]\s))[^\w\n]*(?:(?:so|therefore|thus|hence|and|but),?\s+)?"
@@ -278,7 +294,7 @@ _DECLARED = pattern(
     r"(?:\s+(?:is|was|would be|must be|should be)\b\s*:?|\s*[:=]|\s+[\u2013\u2014-](?=\s)|(?=\n))"
     r"\s*(?=(?P<text>\S[^\n]*))",
 )
-_REMARK = pattern(  # after a declared answer
+_REMARK_PATTERN = pattern(  # after a declared answer
     r"[.!?;]\s+(?=(?:the|this|that|it|i|there|in|my|we|you|both|these|those|as|at|on|because|since"
     r"|second|next|alternat\w+|runner|an?|correction|other|if|another)\b)"
     r"|\s*\((?:confidence\b|\d+(?:\.\d+)?\s?%)|,\s+(?:not|rather than|instead of|because|since)\b"
@@ -289,13 +305,13 @@ _REMARK = pattern(  # after a declared answer
 def find_text(text: str) -> str:
     """Return the answer that a cleaned reply declares last ("Answer: red"), otherwise its whole
     text."""
-    *_, given = (None, *JSON_ANSWER.finditer(text))
+    *_, given = (None, *JSON_ANSWER_PATTERN.finditer(text))
     if given is not None:
         return given[1].strip('"')
-    *_, declared = (None, *_DECLARED.finditer(text))
+    *_, declared = (None, *_DECLARED_PATTERN.finditer(text))
     if declared is None:
         return text
-    answer = _REMARK.split(declared["text"] or declared["asian"], maxsplit=1)[0].strip()
+    answer = _REMARK_PATTERN.split(declared["text"] or declared["asian"], maxsplit=1)[0].strip()
     return find_text(answer) if answer and len(answer) < len(text) else text
 
 

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 
 from looktwice.pipelines.config.build import build
 from looktwice.pipelines.config.classes import ConfigError, is_foreign, suggest_names
-from looktwice.pipelines.config.spec import public_path
+from looktwice.pipelines.config.spec import get_public_path
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models.keys import mask_keys
 from looktwice.pipelines.replies.thoughts import (
@@ -131,13 +131,13 @@ def _find_parts(reply: str, part: str) -> tuple[str, str, str]:
     return words, beside_calls, beside_calls if part == "turn" else cut_at_new_turn(beside_calls)
 
 
-SIGNS_OF_CALLS = re.compile(r"[<{\[`]|&lt;|\w\(|action|function", re.I)
+SIGNS_OF_CALLS_PATTERN = re.compile(r"[<{\[`]|&lt;|\w\(|action|function", re.I)
 """Every tool call that a server left in the text contains one of these."""
 
 
 def _strip_calls(words: str) -> str:
     """Return the text without the tool calls in it."""
-    if not SIGNS_OF_CALLS.search(words):
+    if not SIGNS_OF_CALLS_PATTERN.search(words):
         return words
     from looktwice.pipelines.replies.text_calls import strip_text_calls
 
@@ -185,7 +185,9 @@ def build_reader(name: str, plugins: Sequence[str] = ()) -> Stage:
         names = sorted(map_readers())
         near = suggest_names(_to_snake_case(name), names)
         classes = (cls for module in plugins for cls in vars(import_module(module)).values())
-        own = [public_path(cls) for cls in classes if isinstance(cls, type) and is_own_reader(cls)]
+        own = [
+            get_public_path(cls) for cls in classes if isinstance(cls, type) and is_own_reader(cls)
+        ]
         there = ", ".join(names) + (f", and in your plugin: {', '.join(own)}" if own else "")
         raise ConfigError([f"reader: there is no reader {name!r}{near or '.'} There are {there}"])
     reader: Stage = build({"use": path}, place="reader", plugins=plugins)
@@ -198,7 +200,7 @@ def is_own_reader(cls: type) -> bool:
     # a plugin's reader need not inherit `Reader`: its code reads `reply` and calls no model
     names = getattr(vars(cls).get("__call__"), "__code__", is_own_reader.__code__).co_names
     is_reader = issubclass(cls, Reader) or ("reply" in names and "model" not in names)
-    return is_reader and is_foreign(public_path(cls))
+    return is_reader and is_foreign(get_public_path(cls))
 
 
 def map_readers() -> dict[str, str]:

@@ -30,8 +30,8 @@ from typing import ClassVar, Literal
 
 from looktwice.eval.readers.clean import clean_text, strip_echo, translate_to_english
 from looktwice.eval.readers.mentions import (
-    LISTED,
-    ONLY_CHOICES,
+    LISTED_PATTERN,
+    ONLY_CHOICES_PATTERN,
     filter_nameable,
     find_tagged_letters,
     get_tagger,
@@ -84,8 +84,8 @@ class Robust(Reader):
         return read_without_choices(state.reply, self.kind, sample.question, subtask)
 
 
-_BARE_LETTER = pattern(r"[\W_]*([a-z])[\W_]*")
-_WRONG_IS_ASKED = pattern(
+_BARE_LETTER_PATTERN = pattern(r"[\W_]*([a-z])[\W_]*")
+_WRONG_IS_ASKED_PATTERN = pattern(
     r"\b(?:wrong|incorrect|false|invalid|mistaken|bad|poor|unlikely|not|distractors?)\b|n't\b"
 )
 
@@ -122,7 +122,7 @@ def read_choice(
 
 @lru_cache(maxsize=8192)
 def _is_wrong_asked(question: str) -> bool:
-    return _WRONG_IS_ASKED.search(question) is not None
+    return _WRONG_IS_ASKED_PATTERN.search(question) is not None
 
 
 _clean_text = lru_cache(maxsize=8192)(clean_text)  # models repeat the same reply
@@ -139,11 +139,11 @@ def _read_choice(
     text = strip_echo(text, choices)
     tagged = tagger(text)
     mentioned = set(find_tagged_letters(tagged))
-    if not text or (len(mentioned) > 1 and LISTED.fullmatch(tagged)):
+    if not text or (len(mentioned) > 1 and LISTED_PATTERN.fullmatch(tagged)):
         return Reading.from_letter("", letters)
-    if len(mentioned) == 1 and ONLY_CHOICES.fullmatch(tagged):
+    if len(mentioned) == 1 and ONLY_CHOICES_PATTERN.fullmatch(tagged):
         return Reading.from_letter(mentioned.pop(), letters)
-    if bare := _BARE_LETTER.fullmatch(text):
+    if bare := _BARE_LETTER_PATTERN.fullmatch(text):
         return Reading.from_letter(bare[1].upper(), letters)
     from looktwice.eval.readers.prose import (  # most replies are a letter alone
         AskedQuestion,

@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 
 from looktwice.eval.readers.clean import clean_text
 from looktwice.eval.readers.numerals import MAX_COUNT, parse_number_words
-from looktwice.eval.readers.open_answers import JSON_ANSWER
+from looktwice.eval.readers.open_answers import JSON_ANSWER_PATTERN
 from looktwice.eval.readers.reader import Reader, Reading, choice_texts, get_subtask
 from looktwice.eval.readers.robust import read_choice
 from looktwice.eval.readers.vocabulary import NUMBERS, pattern
@@ -44,7 +44,7 @@ class Strict(Reader):
         return Reading.from_answer(None)
 
 
-_MARKER = pattern(
+_MARKER_PATTERN = pattern(
     r"(?m)(?:\bMY[_ ]ANSWER\b|\bFinal Answer\b|^[^\w\n]*Answer\b)(?:\s+is\b)?\s*[:=]?\s*(\S.*)"
 )
 
@@ -64,8 +64,8 @@ class Marked(Reader):
     def read(self, state: State) -> Reading:
         text = clean_text(state.reply)
         marked: list[str] = [
-            value.strip('"') for value in JSON_ANSWER.findall(text)
-        ] or _MARKER.findall(text)
+            value.strip('"') for value in JSON_ANSWER_PATTERN.findall(text)
+        ] or _MARKER_PATTERN.findall(text)
         if not marked:
             return Reading(None, "unread: it marks no answer")
         answer = marked[-1].strip(" \t.").strip("\"'")
@@ -126,10 +126,10 @@ _REFUSALS = (
     "I'm sorry, but without the image provided",
     "Cannot determine the answer",
 )
-_FAILURE = "Failed to obtain answer via API"
+_FAILURE_TEXT = "Failed to obtain answer via API"
 _PUNCTUATION = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))
-_CLAIM = pattern(r"answer\s+is\s+\**([A-D])")  # no word end: "the answer is difficult" is D
-_LAST = 4  # words among which VLMEvalKit looks for the letter
+_CLAIM_PATTERN = pattern(r"answer\s+is\s+\**([A-D])")  # no word end: "the answer is difficult" is D
+_MAX_WORDS = 4  # words among which VLMEvalKit looks for the letter
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Vlmevalkit(Reader):
     def read(self, state: State) -> Reading:
         reply, choices = state.reply, choice_texts(state)
         letters = ascii_uppercase[: len(choices)]
-        found = None if _FAILURE in reply else self._letter(reply, letters)
+        found = None if _FAILURE_TEXT in reply else self._letter(reply, letters)
         if found is None:
             found = self._by_text(reply, dict(zip(letters, choices, strict=False)))
         return Reading.from_answer(found)
@@ -169,10 +169,10 @@ class Vlmevalkit(Reader):
         mentioned = [*filter(words.__contains__, letters)]
         if any(refusal in reply for refusal in _REFUSALS) or (not mentioned and "Z" in words):
             return ""
-        nearest = 0 if self.form == "2024-02" else len(words) - _LAST
+        nearest = 0 if self.form == "2024-02" else len(words) - _MAX_WORDS
         if len(mentioned) == 1 and words.index(mentioned[0]) >= nearest:
             return mentioned[0]
-        claim = _CLAIM.search(reply) if self.form == "2026-06" else None
+        claim = _CLAIM_PATTERN.search(reply) if self.form == "2026-06" else None
         return claim[1].upper() if claim and claim[1].upper() in letters else None
 
     def _by_text(self, reply: str, choices: Mapping[str, str]) -> str | None:
@@ -184,7 +184,7 @@ class Vlmevalkit(Reader):
         return named[0] if len(named) == 1 else None
 
 
-_FIRST_LETTER = pattern(r"[(\s]*([A-Z])[).\s]*")
+_FIRST_LETTER_PATTERN = pattern(r"[(\s]*([A-Z])[).\s]*")
 
 
 @dataclass(frozen=True)
@@ -199,12 +199,12 @@ class LmmsEval(Reader):
     part: ClassVar[Literal["answer", "turn", "reply"]] = "turn"
 
     def read(self, state: State) -> Reading:
-        letter = _FIRST_LETTER.match(state.reply.strip())
+        letter = _FIRST_LETTER_PATTERN.match(state.reply.strip())
         return Reading.from_answer(letter[1].upper() if letter else None)
 
 
-_COUNTING = [word for word in NUMBERS if word.isascii() and word.isalpha() and word != "zero"]
-_NUMBER_WORDS = pattern(rf"\b({'|'.join((*_COUNTING, 'hundred', 'thousand'))})\b")
+_COUNTING_WORDS = [word for word in NUMBERS if word.isascii() and word.isalpha() and word != "zero"]
+_NUMBER_WORDS_PATTERN = pattern(rf"\b({'|'.join((*_COUNTING_WORDS, 'hundred', 'thousand'))})\b")
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ class Vlm2(Reader):
         if form == "vlmevalkit" and subtask.startswith("GC-"):
             form = "true_false"
         elif form in ("official", "vlmevalkit"):
-            form = _FORMS.get(subtask.rpartition("-")[2], "")
+            form = _ANSWER_FORMS.get(subtask.rpartition("-")[2], "")
         if not form:
             raise ValueError(
                 f"{state.sample.id}: {subtask or 'no subtask'!r} is not a subtask of VLM2-Bench; "
@@ -256,7 +256,9 @@ def _read_reply(reply: str, form: str) -> str:
         case "count":
             # digits may be of any length
             numbers = [digits.lstrip("0") or "0" for digits in re.findall(r"\d+", text)]
-            value = parse_number_words([word.lower() for word in _NUMBER_WORDS.findall(text)])
+            value = parse_number_words(
+                [word.lower() for word in _NUMBER_WORDS_PATTERN.findall(text)]
+            )
             numbers += [str(value)] if value else []
             return numbers[0] if len(numbers) == 1 and value <= MAX_COUNT else ""
         case "grouping":
@@ -265,7 +267,7 @@ def _read_reply(reply: str, form: str) -> str:
     return text
 
 
-_FORMS = {
+_ANSWER_FORMS = {
     "Mat": "exact",
     "Trk": "exact",
     "Cpr": "true_false",

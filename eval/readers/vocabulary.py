@@ -127,10 +127,12 @@ FALSE = (
     "誤り",
     "거짓",
 )
-_THAT = "(?:that|it|this|(?:the|this|that) (?:statement|description|claim|relation))(?:'s| is)"
+_CLAIM_SUBJECT = (
+    "(?:that|it|this|(?:the|this|that) (?:statement|description|claim|relation))(?:'s| is)"
+)
 AGREEMENTS = (
     "i (?:think|believe|would say) so",
-    f"{_THAT} (?:right|correct|true)",
+    f"{_CLAIM_SUBJECT} (?:right|correct|true)",
     "it is",
     "correct",
     "true",
@@ -145,12 +147,12 @@ DENIALS = (
     "it(?: is|'s) not",
     "it isn't",
     "by no means",
-    f"{_THAT} (?:wrong|incorrect|false|untrue|not (?:right|correct|true|so|the case))",
+    f"{_CLAIM_SUBJECT} (?:wrong|incorrect|false|untrue|not (?:right|correct|true|so|the case))",
     "incorrect",
     "false",
     "wrong",
 )
-"""Phrases that mean no at the beginning of a reply, as AGREED means yes."""
+"""Phrases that mean no at the beginning of a reply, as AGREEMENTS means yes."""
 LEFT = (
     "left(?:wards?)?",
     "left-?hand side",
@@ -179,7 +181,7 @@ RIGHT = (
     "右",
     "오른쪽",
 )
-REFUSED = re.compile(
+REFUSED_PATTERN = re.compile(
     r"\b(?:sorry|apologi[sz]e|unable|as an ai|just an ai|i'm an ai)\b|"
     r"\b(?:cannot|can't|can not|won't|not able to|unable to|don't|do not|couldn't)\s+(?:\w+ly\s+)?"
     r"(?:assist|help|answer|provide|comply|view|see(?! an?y?\b)|access|process|"
@@ -213,10 +215,14 @@ def longest_word(text: str) -> str:
 
 def may_contain(text: str, word: str) -> bool:
     """Return whether a text may contain a word in any case; True if only a pattern can tell."""
-    return not word.isascii() or word.lower() in text.lower() or ALSO_ASCII.search(text) is not None
+    return (
+        not word.isascii()
+        or word.lower() in text.lower()
+        or ALSO_ASCII_PATTERN.search(text) is not None
+    )
 
 
-ALSO_ASCII = re.compile("[\u0130\u0131\u017f\u212a]")
+ALSO_ASCII_PATTERN = re.compile("[\u0130\u0131\u017f\u212a]")
 """Non-ASCII letters that a case-insensitive pattern matches with i, s and k."""
 
 
@@ -239,7 +245,7 @@ class AnswerWords:
     claimed: Pattern | None = None
 
 
-_FIT = (
+_FITTING_WORDS = (
     "likely|probable|appropriate|suitable|plausible|logical|accurate|similar|precise|fitting"
     "|consistent|closely"
     "|reasonable|accurately|compatible|aligned|correct|precisely|appropriately|effectively"
@@ -247,20 +253,20 @@ _FIT = (
     "|visually|tightly|authentic|realistic|natural|candid|genuine|convincing|photorealistic"
     "|lifelike|believable"
 )
-_BEST = (
-    rf"\b(?:most|more)\s+(?:\w+ly\s+)?(?:{_FIT})\b",
+_BEST_WORDS = (
+    rf"\b(?:most|more)\s+(?:\w+ly\s+)?(?:{_FITTING_WORDS})\b",
     r"\b(?:best|better|correct(?:ly)?|closest(?! (?:alternative|rival|second)))\b",
     r"\bright (?:answer|choice|one|match)\b",
     r"\bhighest (?:likelihood|probability|chance)\b",
 )
-_VIEWER = (
+_VIEWER_WORDS = (
     r"(?! to\b(?! the (?:camera|viewer|lens|photographer|front|foreground|observer)| us\b| me\b|"
     r" you\b))"
 )
 _POINT = "(?:the )?\u27e6"
-_MOVES = "mov|rotat|pann?|shift|orbit|turn|circl|travel|swe|going|goes|motion|direction"
-_CORRESPONDENCE = AnswerWords(
-    pattern(r"\bcorrespond(?:s|ing)?\b", r"\bmatch(?:es|ing)?\b", *_BEST),
+_MOTION_STEMS = "mov|rotat|pann?|shift|orbit|turn|circl|travel|swe|going|goes|motion|direction"
+_CORRESPONDENCE_WORDS = AnswerWords(
+    pattern(r"\bcorrespond(?:s|ing)?\b", r"\bmatch(?:es|ing)?\b", *_BEST_WORDS),
     pattern(
         r"\bsame (?:\w+"
         r" )?(?:point|location|position|spot|part|place|feature|corner|area|function)\b",
@@ -275,7 +281,7 @@ _CORRESPONDENCE = AnswerWords(
 _SUBTASKS: Mapping[str, AnswerWords] = {
     "Relative_Depth": AnswerWords(
         pattern(
-            rf"\b(?:closer|closest|nearer|nearest)\b{_VIEWER}",
+            rf"\b(?:closer|closest|nearer|nearest)\b{_VIEWER_WORDS}",
             r"\b(?:less|shorter|smaller|lower|shortest|smallest) (?:depth|distance)\b",
             r"\b(?:depth|distance) is (?:less|smaller|shorter)\b",
             r"(?<=\u27e7 is )(?:less|smaller|shorter) than the (?:depth|distance)\b",
@@ -301,7 +307,7 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
     ),
     "Object_Localization": AnswerWords(
         pattern(
-            *_BEST,
+            *_BEST_WORDS,
             r"\b(?:more|most)\s+(?:\w+\s+)?(?:accurate|precise|tight|close)\w*",
             r"\b(?:tighter|closer(?! to))\b",
         ),
@@ -333,7 +339,7 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
     ),
     "Jigsaw": AnswerWords(
         pattern(
-            *_BEST,
+            *_BEST_WORDS,
             r"\b(?:is|be) (?:the|likely the|probably the) missing"
             r" (?:part|piece|section|portion|corner)",
             r"\bshould be placed\b",
@@ -344,17 +350,17 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
         ),
     ),
     "Visual_Similarity": AnswerWords(
-        pattern(*_BEST, r"\bclosely resembles\b", r"\bcloser (?:to|match|in)\b"),
+        pattern(*_BEST_WORDS, r"\bclosely resembles\b", r"\bcloser (?:to|match|in)\b"),
         pattern(r"\b(?:similar|resembl\w+|matches|alike|same)\b"),
     ),
     "Forensic_Detection": AnswerWords(
-        pattern(*_BEST, r"\bthe real (?:photo\w*|image|one)\b"),
+        pattern(*_BEST_WORDS, r"\bthe real (?:photo\w*|image|one)\b"),
         pattern(r"\b(?:real|genuine|authentic|actual|likely)\b"),
         pattern(r"\b(?:(?:ai|computer)[- ])?generated\b|\b(?:synthetic|fake)\b"),
     ),
     "IQ_Test": AnswerWords(
         pattern(
-            *_BEST,
+            *_BEST_WORDS,
             r"\bfollows? the (?:same )?(?:pattern|rule|sequence)",
             r"\bcan be (?:folded|obtained|formed)\b|\bcomplet\w+ the\b|\b(?:should|would) be (?:the"
             r" )?next\b",
@@ -364,7 +370,7 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
     ),
     "Multi-view_Reasoning": AnswerWords(
         pattern(
-            rf"\bcamera\b(?:(?!\bobject|\bscene\b)[^.\u27e6]){{0,90}}?\b(?:{_MOVES})\w*\b",
+            rf"\bcamera\b(?:(?!\bobject|\bscene\b)[^.\u27e6]){{0,90}}?\b(?:{_MOTION_STEMS})\w*\b",
             r"\b(?:moving|movement|direction)\b(?=[^.\u27e6]{0,60}\u27e6)",
         ),
         follows=True,
@@ -384,19 +390,19 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
             r" all|altogether)\b"
         ),
     ),
-    "Functional_Correspondence": _CORRESPONDENCE,
-    "Semantic_Correspondence": _CORRESPONDENCE,
-    "Visual_Correspondence": _CORRESPONDENCE,
+    "Functional_Correspondence": _CORRESPONDENCE_WORDS,
+    "Semantic_Correspondence": _CORRESPONDENCE_WORDS,
+    "Visual_Correspondence": _CORRESPONDENCE_WORDS,
 }
-_GENERAL = AnswerWords(pattern(*_BEST))
+_GENERAL_WORDS = AnswerWords(pattern(*_BEST_WORDS))
 
 
 def get_answer_words(subtask: str) -> AnswerWords:
     """Return the words of a BLINK subtask, named with spaces or underscores; general words for
     others."""
-    return _SUBTASKS.get(subtask.replace(" ", "_"), _GENERAL)
+    return _SUBTASKS.get(subtask.replace(" ", "_"), _GENERAL_WORDS)
 
 
 def has_words(subtask: str) -> bool:
     """Return whether a subtask has its own answer words."""
-    return get_answer_words(subtask) is not _GENERAL
+    return get_answer_words(subtask) is not _GENERAL_WORDS

@@ -18,9 +18,9 @@ from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.runtime.stores import SHA256
 
 # fields of a point that may differ between shards, because no answer depends on them
-DESCRIPTIONS = ("changes", "facts")
+DESCRIPTIVE_FIELDS = ("changes", "facts")
 ADVICE = "merge shards of one configuration and one data set"
-COUNTS = ("records", "failed", "tokens_in", "tokens_out")
+COUNT_FIELDS = ("records", "failed", "tokens_in", "tokens_out")
 
 
 class MergeResult(NamedTuple):
@@ -160,7 +160,7 @@ def _combine_facts(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], list[str]
     if all("planned" in shard for shard in shards):
         whole["planned"] = dict(sum((Counter(shard["planned"]) for shard in shards), Counter()))
     whole["shards"] = shards
-    for name in COUNTS:
+    for name in COUNT_FIELDS:
         whole[name] = sum(shard[name] for shard in shards)
     return whole, missing
 
@@ -184,7 +184,7 @@ def _describe_shard(run: RunFolder) -> dict[str, Any]:
     shard |= {name: run.facts.get(name) for name in ("shard", "started", "finished")}
     if "planned" in run.facts:
         shard["planned"] = run.facts["planned"]
-    counts = Counter(dict.fromkeys(COUNTS, 0))
+    counts = Counter(dict.fromkeys(COUNT_FIELDS, 0))
     for record in run.records().values():
         counts["records"] += 1
         counts["failed"] += bool(record.error)
@@ -206,7 +206,7 @@ def _refuse_other_runs(first: RunFolder, others: Sequence[RunFolder]) -> None:
             raise RunError(f"{problem}: only one of them has {where}; {ADVICE}")
         for name, point in mine.items():
             for setting, value in vars(point).items():
-                if value != getattr(theirs[name], setting) and setting not in DESCRIPTIONS:
+                if value != getattr(theirs[name], setting) and setting not in DESCRIPTIVE_FIELDS:
                     where = f"{point.contestant} on {point.task}"
                     raise RunError(f"{problem}: {setting} of {where} differs; {ADVICE}")
 

@@ -38,11 +38,11 @@ from looktwice.pipelines.model import (
     Messages,
     ModelError,
     Reply,
-    canonical,
-    message_json,
+    make_message_json,
+    write_canonical,
 )
 from looktwice.pipelines.models.cache import Store
-from looktwice.pipelines.pipeline import RecordingModel, execute
+from looktwice.pipelines.pipeline import RecordingModel, run_stages
 from looktwice.pipelines.runtime.stores import use_result_store
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State
@@ -55,10 +55,10 @@ TASK_NOT_BUILT = "the task cannot be built again"
 def request_digest(
     messages: Sequence[Mapping[str, Any]], draw: int, options: Mapping[str, Any], **model: str
 ) -> str:
-    """Return the sha256 of a request in the form of `message_json` and `CallOptions.given`; with
-    `model`, its key in the cache."""
+    """Return the sha256 of a request in the form of `make_message_json` and `CallOptions.given`;
+    with `model`, its key in the cache."""
     whole = {"messages": list(messages), "draw": draw, "options": dict(options), **model}
-    return hashlib.sha256(canonical(whole).encode()).hexdigest()
+    return hashlib.sha256(write_canonical(whole).encode()).hexdigest()
 
 
 class RecordedReplies:
@@ -77,7 +77,7 @@ class RecordedReplies:
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
         """Return the next recorded answer to this request."""
-        sent = [message_json(message) for message in messages]
+        sent = [make_message_json(message) for message in messages]
         digest = request_digest(sent, draw, options.given())
         recorded = self.answers.get(digest, ())
         with self.lock:
@@ -146,10 +146,10 @@ class RecordedRun:
         )
         stages, request = self.stages(point), Request.of_record(self.folder, record)
         if request is None:
-            trial = execute(stages, sample, point.seed, record.draw, recorder)
+            trial = run_stages(stages, sample, point.seed, record.draw, recorder)
         else:
             asked = request.stages(stages), sample, point.seed, request.draw, recorder
-            trial = execute(*asked, request.begin)
+            trial = run_stages(*asked, request.begin)
             trial = trial._replace(state=trial.state.replace(draw=record.draw))
         return trial.state, describe_failure(trial.error) if trial.error else ""
 
@@ -239,7 +239,7 @@ class Replay(RecordedRun):
         row, sample = self.folder.samples_by_task[point.task_id][record.sample], item.sample
         now = SampleRow(row.task, sample.sha, item.answer, sample.to_dict(), item.truth)
         for name, old in asdict(row).items():
-            if canonical(old) != canonical(getattr(now, name)):
+            if write_canonical(old) != write_canonical(getattr(now, name)):
                 return f"samples.jsonl: {name} differs from the task's"
         for sha in record.pictures:
             if not self._is_intact(sha):
@@ -286,7 +286,9 @@ def _find_differing_field(
     arm: Any = point  # a record contains only the id of its arm
     again = make_record(arm, sample, record.sample_sha, state, HashOnlyBlobs(Path()), error)
     old, new = json.loads(record.to_line()), json.loads(again.to_line())
-    differing = (n for n in old if n != "timings" and canonical(old[n]) != canonical(new[n]))
+    differing = (
+        n for n in old if n != "timings" and write_canonical(old[n]) != write_canonical(new[n])
+    )
     return next(differing, "")
 
 

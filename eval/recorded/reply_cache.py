@@ -18,7 +18,7 @@ from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.models.cache import Store, StoredReply
 
 MIN_AGE_SECONDS = 3600.0  # seconds within which a reply may not be in a record yet
-UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
+SIZE_UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 
 def inspect_cache(folder: Path, runs: Path, prune: str | None) -> Iterator[str]:
@@ -54,7 +54,7 @@ def parse_size(text: str) -> int:
     size = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)b?\s*", text, re.IGNORECASE)
     if not size:
         raise RunError(f"a size must be a number with a unit, such as 500MB or 2GB; found {text!r}")
-    return int(float(size[1]) * UNITS[size[2].lower()])
+    return int(float(size[1]) * SIZE_UNITS[size[2].lower()])
 
 
 def describe_cache(store: Store) -> Iterator[str]:
@@ -86,7 +86,7 @@ def prune_cache(store: Store, runs: Path, most: int) -> str:
             f"{runs} contains no runs, whose records decide what to keep; give the folder of the"
             " runs first"
         )
-    named, gone = _named(runs, {row.model for row in rows}), list[StoredReply]()
+    named, gone = _list_used_keys(runs, {row.model for row in rows}), list[StoredReply]()
     total = sum(row.size for row in rows)
     for row in rows:
         if total > most and row.key not in named and time.time() - row.stored > MIN_AGE_SECONDS:
@@ -103,7 +103,7 @@ def prune_cache(store: Store, runs: Path, most: int) -> str:
     return sentence
 
 
-def _named(runs: Path, models: set[str]) -> set[str]:
+def _list_used_keys(runs: Path, models: set[str]) -> set[str]:
     """Return the keys of all requests in the records of all runs, for each of these models that the
     arm may have called."""
     keys = set[str]()

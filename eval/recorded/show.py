@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from looktwice.eval.display.printable import file_names
+from looktwice.eval.display.printable import make_file_names
 from looktwice.eval.display.sample_page import Shown, page, words
 from looktwice.eval.readers.reader import get_reader_name
 from looktwice.eval.recorded.replay import RecordedRun
@@ -33,7 +33,7 @@ def show_sample(shown: ShownRun, sample: str, out: Path | None = None) -> Iterat
     not be read. Raises RunError.
     """
     folder, faults, run = shown.folder, shown.binder.faults, shown.folder.path
-    ids = file_names(row.id for row in folder.samples.values())
+    ids = make_file_names(row.id for row in folder.samples.values())
     rows = shown.rows(sample)
     if out is not None:
         refuse_run_file(out)
@@ -44,7 +44,7 @@ def show_sample(shown: ShownRun, sample: str, out: Path | None = None) -> Iterat
         path = whole
         if len(rows) > 1:  # the name must differ from those of the run's other samples
             name = f"{whole.stem} {tasks.get(row.task, row.task)}"
-            path = whole.with_name(f"{file_names([name])[name]}{whole.suffix}")
+            path = whole.with_name(f"{make_file_names([name])[name]}{whole.suffix}")
         sections = shown.arms(row)
         write_file(path, sample_html(run, row, sections))
         yield f"{sample}: {row.sample['question']}  (correct answer: {row.answer})"

@@ -13,7 +13,14 @@ from typing import Annotated
 from looktwice.eval.records.schema import Draw, Record, RunError
 from looktwice.eval.records.writer import cut_torn_tail
 from looktwice.pipelines.disk import append_file
-from looktwice.pipelines.json_input import CLOSED, CheckedAs, Number, Whole, read_as, write_json
+from looktwice.pipelines.json_input import (
+    NO_OTHER_FIELDS,
+    CheckedAs,
+    Number,
+    Whole,
+    read_as,
+    write_json,
+)
 
 VERSION = 1
 DESCRIPTION_PASS = "vid"
@@ -53,7 +60,7 @@ class Judgement:
     tokens are those of the judge's call.
     """
 
-    __pydantic_config__ = CLOSED
+    __pydantic_config__ = NO_OTHER_FIELDS
     kind: str
     point: str
     sample: str

@@ -28,7 +28,13 @@ from looktwice.eval.records.schema import (
     load_stored_picture,
 )
 from looktwice.pipelines.disk import LOADER, check_yaml, open_file, read_file, read_lines
-from looktwice.pipelines.json_input import CLOSED, OPEN, Number, Whole, read_as
+from looktwice.pipelines.json_input import (
+    KEEP_OTHER_FIELDS,
+    NO_OTHER_FIELDS,
+    Number,
+    Whole,
+    read_as,
+)
 from looktwice.pipelines.model import Message, Role, ToolCall
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.view import View
@@ -42,7 +48,7 @@ LARGE_BYTES = 1 << 19
 RUN_FILES = ("points.yaml", "samples.jsonl", "records.jsonl", "judged.jsonl", "run.yaml")
 
 
-@with_config(OPEN)
+@with_config(KEEP_OTHER_FIELDS)
 class PublishedNode(TypedDict, total=False):
     """A published result in a configuration."""
 
@@ -52,7 +58,7 @@ class PublishedNode(TypedDict, total=False):
     n: dict[str, Whole] | None
 
 
-@with_config(OPEN)
+@with_config(KEEP_OTHER_FIELDS)
 class ConfigNode(TypedDict, total=False):
     """The part of a run's configuration that score and report read."""
 
@@ -66,7 +72,7 @@ class ConfigNode(TypedDict, total=False):
     published: dict[str, PublishedNode] | None
 
 
-@with_config(CLOSED)
+@with_config(NO_OTHER_FIELDS)
 class PluginNode(TypedDict):
     """A plugin of a run."""
 
@@ -78,7 +84,7 @@ class PluginNode(TypedDict):
 Pair = Annotated[list[Whole], Field(min_length=2, max_length=2)]
 
 
-@with_config(OPEN)
+@with_config(KEEP_OTHER_FIELDS)
 class ShardNode(TypedDict):
     """A shard of a merged run."""
 
@@ -92,7 +98,7 @@ class ShardNode(TypedDict):
     shard: NotRequired[Pair | None]
 
 
-@with_config(OPEN)
+@with_config(KEEP_OTHER_FIELDS)
 class FactsNode(TypedDict, total=False):
     """The contents of run.yaml."""
 

@@ -12,8 +12,8 @@ from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from looktwice.pipelines.json_input import (
-    CLOSED,
-    OPEN,
+    KEEP_OTHER_FIELDS,
+    NO_OTHER_FIELDS,
     CheckedAs,
     Finite,
     Number,
@@ -22,7 +22,7 @@ from looktwice.pipelines.json_input import (
     write_json,
 )
 from looktwice.pipelines.marks import mark_from_dict
-from looktwice.pipelines.model import Reply, ReplyNode, ToolCallNode, canonical
+from looktwice.pipelines.model import Reply, ReplyNode, ToolCallNode, write_canonical
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
@@ -45,7 +45,7 @@ class RunError(ValueError):
     type."""
 
 
-@with_config(CLOSED)
+@with_config(NO_OTHER_FIELDS)
 class PictureNode(TypedDict):
     """A choice that is a picture, named by its sha256."""
 
@@ -55,7 +55,7 @@ class PictureNode(TypedDict):
 Choice = str | PictureNode
 
 
-@with_config(CLOSED)
+@with_config(NO_OTHER_FIELDS)
 class MarkNode(TypedDict, total=False):
     """A mark as its class's `to_dict` writes it; a number that JSON cannot represent is null."""
 
@@ -71,7 +71,7 @@ class MarkNode(TypedDict, total=False):
     counts: list[Whole]
 
 
-@with_config(CLOSED)
+@with_config(NO_OTHER_FIELDS)
 class CallNode(TypedDict):
     """A call: its messages by the sha256 of their JSON, and the reply or the error."""
 
@@ -92,7 +92,7 @@ class KeyNode(TypedDict):
     draw: NotRequired[Draw]
 
 
-@with_config(OPEN)
+@with_config(KEEP_OTHER_FIELDS)
 class CallTimeNode(TypedDict, total=False):
     """The seconds of a call, and whether its reply was a cache hit."""
 
@@ -100,7 +100,7 @@ class CallTimeNode(TypedDict, total=False):
     cached: bool
 
 
-@with_config(OPEN)
+@with_config(KEEP_OTHER_FIELDS)
 class TimingsNode(TypedDict, total=False):
     """Seconds: the total, by stage and by call."""
 
@@ -109,7 +109,7 @@ class TimingsNode(TypedDict, total=False):
     calls: list[CallTimeNode]
 
 
-@with_config(OPEN)
+@with_config(KEEP_OTHER_FIELDS)
 class SentNode(TypedDict):
     """A picture that was sent."""
 
@@ -122,7 +122,7 @@ class SentNode(TypedDict):
     seconds: NotRequired[list[Number]]
 
 
-@with_config(CLOSED)
+@with_config(NO_OTHER_FIELDS)
 class MessageNode(TypedDict):
     """A message as `message_json` writes it."""
 
@@ -133,7 +133,7 @@ class MessageNode(TypedDict):
     attached: NotRequired[Finite]
 
 
-@with_config(CLOSED)
+@with_config(NO_OTHER_FIELDS)
 class QuestionNode(TypedDict):
     """A sample with texts and the hashes of its images, as `Sample.to_dict` writes it."""
 
@@ -164,7 +164,7 @@ class Record:
     and whether it was a cache hit.
     """
 
-    __pydantic_config__ = CLOSED
+    __pydantic_config__ = NO_OTHER_FIELDS
     point: str
     sample: str
     sample_sha: str
@@ -244,7 +244,7 @@ class SampleRow:
     """A line of samples.jsonl: a sample's texts, marks and hashes, and its correct answer and
     truth, which only scoring reads."""
 
-    __pydantic_config__ = CLOSED
+    __pydantic_config__ = NO_OTHER_FIELDS
     task: str
     sha: str
     answer: str | None
@@ -297,7 +297,7 @@ class SampleRow:
     def to_line(self) -> bytes:
         """Format the row as one line of JSON."""
         plain = {column.name: getattr(self, column.name) for column in fields(self)}
-        return canonical(plain).encode() + b"\n"
+        return write_canonical(plain).encode() + b"\n"
 
 
 def load_stored_picture(blobs: Blobs, sha: str) -> Picture:
@@ -312,14 +312,14 @@ def load_stored_picture(blobs: Blobs, sha: str) -> Picture:
     return Picture.lazy(fetch, f"picture {sha[:12]}")
 
 
-@with_config(OPEN)
+@with_config(KEEP_OTHER_FIELDS)
 class ClassNode(TypedDict, total=False):
     """The settings of a class."""
 
     use: str
 
 
-@with_config(OPEN)
+@with_config(KEEP_OTHER_FIELDS)
 class SpecNode(TypedDict, total=False):
     """The spec from which an arm was built."""
 
@@ -327,7 +327,7 @@ class SpecNode(TypedDict, total=False):
     task: Any
 
 
-@with_config(OPEN)
+@with_config(KEEP_OTHER_FIELDS)
 class TaskFactsNode(TypedDict, total=False):
     """The facts of a task."""
 
@@ -350,7 +350,7 @@ class PointRow:
     is empty, or the id of the point whose records this one reads with another reader.
     """
 
-    __pydantic_config__ = CLOSED
+    __pydantic_config__ = NO_OTHER_FIELDS
     id: str
     contestant: str
     task: str

@@ -28,10 +28,10 @@ from looktwice.pipelines.config.classes import find_plugin_frame, suggest_names
 from looktwice.pipelines.config.spec import Arm, spec
 from looktwice.pipelines.disk import MAX_LINE_BYTES, append_file, dump_yaml, write_file
 from looktwice.pipelines.json_input import map_texts, read_json, repair_text, write_json
-from looktwice.pipelines.model import Reply, canonical, message_json
-from looktwice.pipelines.models.keys import known_keys, mask_keys, refuse_keys
+from looktwice.pipelines.model import Reply, make_message_json, write_canonical
+from looktwice.pipelines.models.keys import list_known_keys, mask_keys, refuse_keys
 from looktwice.pipelines.picture import PictureError
-from looktwice.pipelines.pipeline import describe
+from looktwice.pipelines.pipeline import describe_exception
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Call, State
@@ -85,7 +85,7 @@ class RunWriter:
     def record(self, record: Record) -> Record:
         """Queue one record, whose blobs must already be stored, and return what is written: secret
         keys are masked, and a record too large to be read becomes a failure."""
-        text, keys = record.to_line(), known_keys()
+        text, keys = record.to_line(), list_known_keys()
         if any(key in text for key in keys):  # from a model or stage with its own client
             plain = read_json(text, most=None)
             for name in ("answer", "reason", "error", "calls", "notes"):
@@ -250,7 +250,7 @@ def make_point_rows(plan: Plan) -> list[PointRow]:
 def describe_failure(exc: BaseException) -> str:
     """Format the traceback of a stage's exception without secret keys: its last line first, so that
     tables can show one line, with the place in a plugin's code that raised it."""
-    text, place = describe(exc), find_plugin_frame(exc)
+    text, place = describe_exception(exc), find_plugin_frame(exc)
     if place:
         first, *more = text.split("\n", 1)
         text = "\n".join([f"{first}, in {place}{_suggest_fix(exc, text)}", *more])
@@ -278,7 +278,9 @@ def describe_reply(reply: Reply) -> dict[str, Any]:
 
 def _describe_call(call: Call, blobs: Blobs) -> dict[str, Any]:
     try:
-        shas = [blobs.put(canonical(message_json(turn)).encode()) for turn in call.messages]
+        shas = [
+            blobs.put(write_canonical(make_message_json(turn)).encode()) for turn in call.messages
+        ]
     except PictureError:  # an unencodable picture made this call fail; its error says so
         shas = []
     more = {

@@ -26,7 +26,7 @@ from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values
 from looktwice.pipelines.config.classes import suggest_names
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.picture import Picture, PictureError, thumbnail
+from looktwice.pipelines.picture import Picture, PictureError, make_thumbnail_url
 from looktwice.pipelines.state import Stage
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Side:
         """The data URL of each picture, or the reason why there is none."""
         for picture in self.pictures:
             try:
-                yield thumbnail(picture, LONGEST), ""
+                yield make_thumbnail_url(picture, LONGEST), ""
             except (PictureError, OSError) as exc:
                 yield "", str(exc)
 

@@ -11,12 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice, pairwise
 from pathlib import Path
 
-from looktwice.eval.display.printable import file_names
+from looktwice.eval.display.printable import make_file_names
 from looktwice.eval.display.sample_page import Shown, outcome, page, words
 from looktwice.eval.records.records import Record
 from looktwice.eval.records.writer import describe_failure, make_point_rows, make_record
 from looktwice.eval.runs.dry_run import (
-    CHARACTERS,
+    CHARACTERS_PER_TOKEN,
     DryRun,
     HashOnlyBlobs,
     StandIn,
@@ -32,23 +32,23 @@ from looktwice.eval.scoring.record_scorer import estimate_price, price_lines
 from looktwice.eval.tasks.base import MadeTask, check_items, count_items, prefix_task_errors
 from looktwice.eval.tasks.own_questions import Folder
 from looktwice.pipelines.config.classes import ConfigError
-from looktwice.pipelines.config.keys import keys_in
+from looktwice.pipelines.config.keys import find_keys
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm, describe_missing_answer, find_settings, spec
-from looktwice.pipelines.counted import format_count, format_number, shorten
+from looktwice.pipelines.counted import format_count, format_number, shorten_text
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import ModelError, close_model, get_model_name
-from looktwice.pipelines.models.image_tokens import image_rule
+from looktwice.pipelines.models.image_tokens import find_image_rule
 from looktwice.pipelines.models.keys import MissingKeyError
 from looktwice.pipelines.models.offline import Replay
 from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.pipeline import RecordingModel, StageFailed, step
+from looktwice.pipelines.pipeline import RecordingModel, StageFailed, run_stage
 from looktwice.pipelines.sample import Item, describe_key_fault
 from looktwice.prompting.agent.agent import Agent
 
 SAMPLES_AT_ONCE = 16  # samples whose images are in memory at a time
 MAX_TRIED_SAMPLES = 8  # samples of a task to try, if arms send the same request for the first one
-SECONDS = 5.0  # no further sample is tried after this time
+MAX_TRIAL_SECONDS = 5.0  # no further sample is tried after this time
 
 
 def check(
@@ -85,7 +85,7 @@ def check(
         yield from tried.write_pages(out)
     yield from tried.requests(whole)
     yield from tried.warn_of_marks()
-    for name, key in keys_in(plan.config).items():
+    for name, key in find_keys(plan.config).items():
         yield from key.warn(plan.config[name], plan, MAX_TRIED_SAMPLES)
     yield from warn_of_placeholders(tried.trials, limit)
     if whole:
@@ -172,14 +172,14 @@ class PlanCheck:
                 used, prices = reply.usage, getattr(chat, "prices", None)
                 cost = f", cost {format_number(estimate_price(used, prices), 2)}" if prices else ""
                 yield (
-                    f"asked {name} once: {shorten(reply.text, 60)!r} after {reply.seconds:.1f}"
+                    f"asked {name} once: {shorten_text(reply.text, 60)!r} after {reply.seconds:.1f}"
                     f" s, {used.tokens_in:,} tokens in, {used.tokens_out:,} out{cost}"
                 )
                 expected = request.word_tokens + request.picture_tokens
                 times = used.tokens_in / expected if expected else 1.0
                 if used.tokens_in and not 0.9 < times < 1.1:
                     yield (
-                        f"  estimated for it: {expected:,} tokens in; expect about {times:,.1f}"
+                        f"  the estimate was {expected:,} tokens in, so expect about {times:,.1f}"
                         " times the input tokens and cost given above"
                     )
 
@@ -225,7 +225,7 @@ class PlanCheck:
             item, (_, task) = trials[0].item, self.names[trials[0].arm.id]
             sample = item.sample
             name = sample.id if ids[sample.id] == 1 else f"{sample.id} {task}"
-            path = out / f"{file_names([name])[name]}.html"
+            path = out / f"{make_file_names([name])[name]}.html"
             shown = [self._get_shown(trial) for trial in trials]
             write_file(path, page(sample.id, sample.question, item.answer, shown))
             yield f"views: {path}"
@@ -253,7 +253,8 @@ class PlanCheck:
             yield f"  total: {whole}"
             yield "  estimated from the first sample of each task, with (A) as every reply"
             yield (
-                f"  {CHARACTERS} characters of text count as a token; a request that several arms"
+                f"  {CHARACTERS_PER_TOKEN} characters of text count as a token; a request"
+                " that several arms"
                 " share counts once"
             )
         else:
@@ -273,7 +274,7 @@ class PlanCheck:
             sent = [r for r in trial.requests if not isinstance(r.model, Replay)]
             recorded |= {arm.contestant: None} if len(sent) < len(trial.requests) else {}
             pictured = {get_model_name(request.model) for request in sent if request.pictures}
-            rough |= {name for name in pictured if not image_rule(name).published}
+            rough |= {name for name in pictured if not find_image_rule(name).published}
             failed |= {arm.contestant: None} if trial.error else {}
             for agent in find_settings(arm.stages, Agent):
                 calls = 1 + agent.bounds.steps * (2 if agent.probe else 1)
@@ -352,7 +353,7 @@ class PlanCheck:
 
         Arms whose first request differs from every other arm's are not tried on further samples.
         """
-        firsts = [(trial.arm, _dry_record(trial)) for trial in self.trials]
+        firsts = [(trial.arm, _make_dry_record(trial)) for trial in self.trials]
         records = {arm.id: [first] for arm, first in firsts}
         sent = Counter((arm.task_id, first.request) for arm, first in firsts)
         doubtful = defaultdict[str, list[Arm]](list)
@@ -362,10 +363,10 @@ class PlanCheck:
         begun = time.monotonic()
         for task_id, alike in doubtful.items():
             for item in islice(check_items(self.tasks[task_id]), 1, MAX_TRIED_SAMPLES):
-                if time.monotonic() - begun > SECONDS:
+                if time.monotonic() - begun > MAX_TRIAL_SECONDS:
                     break
                 for arm in alike:
-                    records[arm.id].append(_dry_record(try_arm(arm, item)))
+                    records[arm.id].append(_make_dry_record(try_arm(arm, item)))
         sent_by_arm = []
         for trial, row in zip(self.trials, self.rows, strict=True):
             rival, slots = find_baseline(row, self.rows), list(trial.arm.stages)
@@ -416,7 +417,7 @@ def _find_warnings(trial: DryRun) -> Iterator[str]:
     if trial.calls and trial.state.answer is None and not trial.error:
         try:
             recorder = RecordingModel(StandIn(arm.model), trial.item.sample.id)
-            read = step("read", arm.read, trial.state, recorder).answer
+            read = run_stage("read", arm.read, trial.state, recorder).answer
         except StageFailed as exc:
             yield f"the reader fails on the reply '(A)': {describe_failure(exc.__cause__ or exc)}"
         else:
@@ -438,6 +439,6 @@ def _find_warnings(trial: DryRun) -> Iterator[str]:
         yield f"{arm.draws} draws at temperature 0 are separate calls that will mostly agree"
 
 
-def _dry_record(trial: DryRun) -> Record:
+def _make_dry_record(trial: DryRun) -> Record:
     sample, blobs = trial.item.sample, HashOnlyBlobs(Path())
     return make_record(trial.arm, sample, sample.sha, trial.state, blobs, trial.error)

@@ -14,7 +14,7 @@ Task = Callable[[], bool]
 
 @dataclass(eq=False)
 class Crew:
-    """A pool in which `workers` threads work at a time.
+    """A thread pool in which at most `workers` threads run at the same time.
 
     While a thread sleeps, for example before a retry, another may work instead, up to twice
     `workers` threads in all. With a single worker, everything happens in order. `on_error` receives

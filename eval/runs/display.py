@@ -18,7 +18,7 @@ from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.pipelines.clock import Clock
 from looktwice.pipelines.config.spec import Arm
 
-SLOWEST = 3  # samples that are named at the end
+MAX_NAMED_SAMPLES = 3  # samples that are named at the end
 Slow = tuple[float, str, str]
 """Seconds over all stages, the sample's id, and the contestant."""
 
@@ -92,7 +92,7 @@ class ProgressDisplay(Companion):
         """Show the verdict of a record."""
         slow = record.timings.get("total", 0.0), record.sample, arm.contestant
         with self.lock:
-            self.slowest[:] = heapq.nlargest(SLOWEST, [*self.slowest, slow])
+            self.slowest[:] = heapq.nlargest(MAX_NAMED_SAMPLES, [*self.slowest, slow])
         self.shown.add(scored.verdict.value)
 
     def skip(self, number: int) -> None:

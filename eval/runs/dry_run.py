@@ -19,7 +19,7 @@ from looktwice.eval.runs.options import Done
 from looktwice.eval.tasks.base import MadeTask, check_items
 from looktwice.pipelines.config.classes import is_foreign
 from looktwice.pipelines.config.plan import Plan
-from looktwice.pipelines.config.spec import Arm, find_settings, public_path
+from looktwice.pipelines.config.spec import Arm, find_settings, get_public_path
 from looktwice.pipelines.counted import format_count, format_list, format_number
 from looktwice.pipelines.model import (
     CallOptions,
@@ -27,31 +27,31 @@ from looktwice.pipelines.model import (
     Model,
     Reply,
     get_model_name,
-    request_key,
+    make_request_key,
 )
-from looktwice.pipelines.models.image_tokens import image_rule
+from looktwice.pipelines.models.image_tokens import find_image_rule
 from looktwice.pipelines.picture import PictureError
-from looktwice.pipelines.pipeline import RecordingModel, execute
+from looktwice.pipelines.pipeline import RecordingModel, run_stages
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Item, describe_key_fault
 from looktwice.pipelines.state import Call, State
 from looktwice.prompting.turns.image_places import find_placeholder
 
-CHARACTERS = 4  # per token of text, roughly
-SECONDS = 2.0  # spent on counting requests, or on checking correct answers, roughly
-AGENT = "looktwice.prompting.agent.agent", "Agent"
+CHARACTERS_PER_TOKEN = 4  # per token of text, roughly
+MAX_COUNT_SECONDS = 2.0  # spent on counting requests, or on checking correct answers, roughly
+AGENT_CLASS = "looktwice.prompting.agent.agent", "Agent"
 NOTHING_DONE: Done = {}
 
 
 def find_key_faults(plan: Plan, limit: int | None) -> Iterator[str]:
     """Yield, for each plugin task, the first sample with invalid ground truth after its first
-    sample, searching for `SECONDS`. Built-in tasks refuse one when it is read."""
+    sample, searching for `MAX_COUNT_SECONDS`. Built-in tasks refuse one when it is read."""
     begun = time.monotonic()
     for arm in {arm.task_id: arm for arm in plan.points}.values():
-        if not is_foreign(public_path(type(arm.task))):
+        if not is_foreign(get_public_path(type(arm.task))):
             continue
         for item in islice(check_items(arm.task), 1, limit):
-            if time.monotonic() - begun > SECONDS:
+            if time.monotonic() - begun > MAX_COUNT_SECONDS:
                 break
             if wrong := describe_key_fault(item.answer, len(item.sample.choices)):
                 yield f"{arm.task_name}, sample {item.sample.id}: {wrong}; --all lists all"
@@ -111,10 +111,10 @@ class Request:
             sizes += [view.size for view in turn.views]
         for tool in options.tools or ():
             texts.append(json.dumps([tool.name, tool.description, tool.parameters]))
-        words = ceil(sum(map(len, texts)) / CHARACTERS)
-        rule = image_rule(get_model_name(model), getattr(model, "detail", None))
+        words = ceil(sum(map(len, texts)) / CHARACTERS_PER_TOKEN)
+        rule = find_image_rule(get_model_name(model), getattr(model, "detail", None))
         pictures = sum(map(rule.tokens, sizes))
-        key = request_key(StandIn(model).identity, call.messages, call.draw, call.options)
+        key = make_request_key(StandIn(model).identity, call.messages, call.draw, call.options)
         return cls(key, model, len(sizes), words, pictures, options.max_tokens)
 
     @property
@@ -163,7 +163,7 @@ class DryRun:
             return
         for slot, stage in self.arm.stages.items():
             verifies = _contains_instance(stage, "looktwice.prompting.turns.repeat", "Verify")
-            later = verifies or _contains_instance(stage, *AGENT)
+            later = verifies or _contains_instance(stage, *AGENT_CLASS)
             if later and not _contains_instance(stage, *budget):
                 fit = "; give it a TokenBudget as its `fit`" if verifies else ""
                 yield (
@@ -184,7 +184,7 @@ class DryRun:
 
 def warn_of_placeholders(trials: Sequence[DryRun], limit: int | None) -> Iterator[str]:
     """Warn of each task whose questions mark the places of images with placeholders, and name the
-    arms that send these as text. Searches for `SECONDS`."""
+    arms that send these as text. Searches for `MAX_COUNT_SECONDS`."""
     tasks, begun = defaultdict[str, list[DryRun]](list), time.monotonic()
     for trial in trials:
         if not isinstance(trial.arm.task, MadeTask):
@@ -192,7 +192,7 @@ def warn_of_placeholders(trials: Sequence[DryRun], limit: int | None) -> Iterato
     for alike in tasks.values():
         first = alike[0].arm
         for item in islice(check_items(first.task), limit):
-            if time.monotonic() - begun > SECONDS:
+            if time.monotonic() - begun > MAX_COUNT_SECONDS:
                 return
             sample = item.sample
             asked = (sample.question, *sample.choices, sample.meta.get("prompt"))
@@ -222,7 +222,7 @@ def try_arm(arm: Arm, item: Item) -> DryRun:
         return StandIn(second)
 
     recorder = RecordingModel(StandIn(arm.model), item.sample.id, wrap_second=stand_in)
-    trial = execute(arm.stages, item.sample, arm.seed, 0, recorder)
+    trial = run_stages(arm.stages, item.sample, arm.seed, 0, recorder)
     error = describe_failure(trial.error) if trial.error else ""
     tried = DryRun(arm, item, trial.state, error, ())
     try:
@@ -277,7 +277,7 @@ def count_requests(
     asked: dict[tuple[str, str], tuple[int, set[tuple[str, int]], Request]] = {}
     looks = False
     for trial in trials:
-        looks = looks or _contains_instance(trial.arm.stages, *AGENT)
+        looks = looks or _contains_instance(trial.arm.stages, *AGENT_CLASS)
         task = trial.arm.task_id
         for request in trial.requests:
             most, answered, _ = asked.get((task, request.key), (0, set(), request))
@@ -314,8 +314,8 @@ def announce_requests(
     asked.
 
     Requests that are `done` are excluded; some of the rest may be among the `cached` replies. Arms
-    with networks, and those not tried within `SECONDS`, are only counted as arms, so that the run
-    can begin.
+    with networks, and those not tried within `MAX_COUNT_SECONDS`, are only counted as arms, so that
+    the run can begin.
     """
     asking = list[Arm]()
     for arm in plan.points:
@@ -327,7 +327,7 @@ def announce_requests(
     trials, items, begun = list[DryRun](), dict[str, Item](), time.monotonic()
     for arm in asking:
         slow = _contains_instance(arm.stages, "looktwice.specialists.networks.network", "Network")
-        if not slow and time.monotonic() - begun < SECONDS:
+        if not slow and time.monotonic() - begun < MAX_COUNT_SECONDS:
             items[arm.task_id] = items.get(arm.task_id) or next(check_items(arm.task))
             trials.append(try_arm(arm, items[arm.task_id]))
     left, amount = len(asking) - len(trials), count_requests(trials, samples, done)

@@ -8,7 +8,7 @@ from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.display.printable import file_names
+from looktwice.eval.display.printable import make_file_names
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import RunError
@@ -17,7 +17,7 @@ from looktwice.eval.runs.study import Study
 from looktwice.eval.tasks.base import Task
 from looktwice.pipelines.config.classes import flatten_changes, suggest_names
 from looktwice.pipelines.config.plan import Plan, add_id
-from looktwice.pipelines.config.spec import Arm, asks_model, digest, public_path, spec
+from looktwice.pipelines.config.spec import Arm, asks_model, digest, get_public_path, spec
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.pipeline import Pipeline, explain_stage_fault
 from looktwice.pipelines.state import Stage
@@ -70,9 +70,9 @@ def evaluate(
                         f" {twin.task_name!r}; remove one of them"
                     )
                 arms[arm.id] = arm
-    own = file_names(["+".join(tasks)])["+".join(tasks)]
+    own = make_file_names(["+".join(tasks)])["+".join(tasks)]
     folder = Path("runs", f"{own}-{digest([*arms])[:8]}") if out is None else Path(out)
-    levels = {f"stages.{p}": [*map(_plain, values)] for p, values in sweep.items()}
+    levels = {f"stages.{p}": [*map(_simplify_level, values)] for p, values in sweep.items()}
     config = {"sweep": levels} if levels else {}
     plan = Plan(folder.name, tuple(arms.values()), config=config)
     outcome = Study(plan, folder.parent, options)()
@@ -85,7 +85,7 @@ def evaluate(
     return score_table([folder], plan=plan)
 
 
-def _plain(level: Any) -> Any:
+def _simplify_level(level: Any) -> Any:
     """Return a level of a sweep as a configuration would write it."""
     return spec(level) if is_dataclass(level) else level
 
@@ -100,7 +100,7 @@ def _collect_sweeps(
         for place, level in zip(own, levels, strict=True):
             slot, *path = place.split(".")
             changed[slot] = _with_setting(changed[slot], path, level, place)
-            changes[f"stages.{place}"] = _plain(level)
+            changes[f"stages.{place}"] = _simplify_level(level)
         yield (
             flatten_changes(changes),
             {s: stage for s, stage in changed.items() if stage is not None},
@@ -130,10 +130,14 @@ def _check_stages(
     """Return the stages of each contestant. Raises TypeError for an invalid task, contestant, model
     or reader, and ValueError for invalid draws."""
     for task in tasks.values():
-        _require("task", task, "facts", "a task such as Folder('questions'), or a mapping of tasks")
-    _require("contestants", contestants, "items", "a mapping such as {'plain': Pipeline(...)}")
+        _require_member(
+            "task", task, "facts", "a task such as Folder('questions'), or a mapping of tasks"
+        )
+    _require_member(
+        "contestants", contestants, "items", "a mapping such as {'plain': Pipeline(...)}"
+    )
     if model is not None:
-        _require("model", model, "identity", "a model such as ChatAPI(...)")
+        _require_member("model", model, "identity", "a model such as ChatAPI(...)")
     if reader is not None and (fault := explain_stage_fault(reader)):
         raise TypeError(f"reader {fault}")
     if not isinstance(draws, int) or draws < 1:
@@ -145,7 +149,7 @@ def _check_stages(
         given = contestant.stages if isinstance(contestant, Pipeline) else {"answer": contestant}
         pipelines[name] = {slot: stage for slot, stage in given.items() if stage is not None}
         for slot, stage in pipelines[name].items() if model is None else ():
-            if _lacks_model(stage):
+            if _needs_model(stage):
                 raise TypeError(
                     f"contestants[{name!r}]: its stage {slot!r} calls a model, but none is given;"
                     " pass one, as in evaluate(task, contestants, ChatAPI(...))"
@@ -153,15 +157,15 @@ def _check_stages(
     return pipelines
 
 
-def _lacks_model(stage: Any) -> bool:
+def _needs_model(stage: Any) -> bool:
     """Return whether a stage of `prompting` needs a model and holds none itself; False for other
     stages, where it is unknown."""
-    if not asks_model(stage) or not public_path(type(stage)).startswith("prompting."):
+    if not asks_model(stage) or not get_public_path(type(stage)).startswith("prompting."):
         return False
     return not any(hasattr(getattr(stage, setting.name), "identity") for setting in fields(stage))
 
 
-def _require(name: str, given: object, member: str, wanted: str) -> None:
+def _require_member(name: str, given: object, member: str, wanted: str) -> None:
     """Raise TypeError unless an argument has the member that identifies its kind."""
     if isinstance(given, type):
         raise TypeError(f"{name} is the class {given.__name__}; write {given.__name__}(...)")

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.ranges import Ranged
 
-WORKERS = 16
+DEFAULT_WORKERS = 16
 
 Done = Mapping[str, set[tuple[str, int]]]
 """The (sample, draw) pairs of each arm, by arm id, that have a record already."""
@@ -26,7 +26,7 @@ class RunOptions(Ranged):
     `max_requests` is the number of requests that this command may send.
     """
 
-    workers: int = WORKERS
+    workers: int = DEFAULT_WORKERS
     limit: int | None = None
     shard: tuple[int, int] = (1, 1)
     keep_failed: bool = False
@@ -40,10 +40,10 @@ def default_workers(models: Iterable[Any]) -> int:
     that stages keep running while those requests are pending."""
     limits = [model.in_flight for model in models if hasattr(model, "in_flight")]
     if not limits:
-        return WORKERS
+        return DEFAULT_WORKERS
     from looktwice.pipelines.models.limits import IN_FLIGHT
 
-    return WORKERS + max((limit for limit in limits if limit != IN_FLIGHT), default=0)
+    return DEFAULT_WORKERS + max((limit for limit in limits if limit != IN_FLIGHT), default=0)
 
 
 @dataclass(frozen=True)

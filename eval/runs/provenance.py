@@ -13,13 +13,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from looktwice.pipelines.model import canonical
+from looktwice.pipelines.model import write_canonical
 from looktwice.pipelines.sample import Item
 
 LIBRARIES = (
     "looktwice fpng numpy opencv-python-headless pillow scikit-image torch kornia transformers"
 )
-LARGEST = 1_000_000  # bytes; larger files are data, which have digests of their own
+MAX_HASHED_BYTES = 1_000_000  # bytes; larger files are data, which have digests of their own
 
 
 def describe_plugin(name: str) -> dict[str, str]:
@@ -31,7 +31,7 @@ def describe_plugin(name: str) -> dict[str, str]:
     return {"name": name, "path": str(file), "sha": hashlib.sha256(file.read_bytes()).hexdigest()}
 
 
-def changed_plugins(facts: Mapping[str, Any], plugins: Sequence[str]) -> Iterator[str]:
+def find_changed_plugins(facts: Mapping[str, Any], plugins: Sequence[str]) -> Iterator[str]:
     """Yield a sentence for every plugin whose file changed since the run described by `facts` was
     made."""
     shas = {plugin["name"]: plugin.get("sha") for plugin in facts.get("plugins") or ()}
@@ -50,7 +50,7 @@ def hash_files(files: Mapping[str, Path]) -> dict[str, str]:
     return {
         place: hashlib.sha256(file.read_bytes()).hexdigest()
         for place, file in files.items()
-        if file.is_file() and file.stat().st_size <= LARGEST
+        if file.is_file() and file.stat().st_size <= MAX_HASHED_BYTES
     }
 
 
@@ -76,7 +76,7 @@ class DataDigest:
                 "keys": [item.answer, dict(item.truth)],
             }
             for part, value in parts.items():
-                self._parts[part].update(canonical(value).encode() + b"\n")
+                self._parts[part].update(write_canonical(value).encode() + b"\n")
             yield item
 
     def to_dict(self) -> dict[str, str]:
@@ -90,7 +90,7 @@ def get_shard(identifier: str, shards: int) -> int:
 
 
 @cache
-def installed_versions() -> Mapping[str, str]:
+def list_versions() -> Mapping[str, str]:
     """Return the versions of Python, looktwice and the libraries that affect results."""
     versions = {"python": platform.python_version()}
     for name in LIBRARIES.split():

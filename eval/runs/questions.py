@@ -11,7 +11,7 @@ from typing import Any
 
 from looktwice.eval.records.records import Key, RunError, RunFolder
 from looktwice.eval.runs.options import RunOptions
-from looktwice.eval.runs.provenance import DataDigest, get_shard, installed_versions
+from looktwice.eval.runs.provenance import DataDigest, get_shard, list_versions
 from looktwice.eval.tasks.base import MadeTask, TaskError, check_items, count_items
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm
@@ -110,7 +110,7 @@ class Questions:
         questions depend only on settings and versions.
         """
         same: dict[str, list[str]] = {}
-        as_made = self.is_whole and folder.facts.get("versions") == installed_versions()
+        as_made = self.is_whole and folder.facts.get("versions") == list_versions()
         for task_id, task in self.tasks.items():
             old = folder.samples_by_task.get(task_id, {})
             if as_made and isinstance(task, MadeTask) and len(old) == len(task):

@@ -1,4 +1,4 @@
-"""Requests of clients of `serve`: the turns and settings that came along with a question. With
+"""Requests of clients of `serve`: the turns and settings that a client sent with a question. With
 these, the stages of a contestant run in a replay as they did for the client."""
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from looktwice.pipelines.model import (
     Model,
     ModelError,
     Tool,
-    canonical,
-    message_json,
+    make_message_json,
+    write_canonical,
 )
 from looktwice.pipelines.pipeline import RecordingModel
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.state import Stage, State
 
-NOTE = "request "
+REQUEST_NOTE_PREFIX = "request "
 """Prefix of a record's note that holds the sha256 of its request."""
 SENT_PREFIX = "sent."
 """Prefix, among a record's measurements, of settings that `CallOptions` does not have."""
@@ -31,7 +31,7 @@ SENT_PREFIX = "sent."
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """A client's request: its `turns` as they came, its settings, and the draw that it asks for.
+    """A client's request: its `turns` as received, its settings, and the draw that it asks for.
 
     `sent` holds settings that `CallOptions` does not have, as JSON. The question is the user's last
     turn.
@@ -54,16 +54,22 @@ class Request:
         PictureError."""
         for payload in (view.picture.payload for turn in self.turns for view in turn.views):
             blobs.put(payload.data, payload.sha)
-        turns = [blobs.put(canonical(message_json(turn)).encode()) for turn in self.turns]
+        turns = [
+            blobs.put(write_canonical(make_message_json(turn)).encode()) for turn in self.turns
+        ]
         plain = {"turns": turns, "options": self.options.given(), "draw": self.draw}
-        sha = blobs.put(canonical(plain | {"sent": dict(self.sent)}).encode())
+        sha = blobs.put(write_canonical(plain | {"sent": dict(self.sent)}).encode())
         return replace(self, sha=sha)
 
     @classmethod
     def of_record(cls, folder: RunFolder, record: Record) -> Request | None:
         """Return the request that a record answers, or None if no client asked for it. Raises
         RunError."""
-        shas = [note.removeprefix(NOTE) for note in record.notes if note.startswith(NOTE)]
+        shas = [
+            note.removeprefix(REQUEST_NOTE_PREFIX)
+            for note in record.notes
+            if note.startswith(REQUEST_NOTE_PREFIX)
+        ]
         if not shas:
             return None
         try:
@@ -81,7 +87,9 @@ class Request:
         """Return the initial state of its sample."""
         for name, value in self.sent.items():
             state = state.measured(f"{SENT_PREFIX}{name}", value)
-        return state.replace(messages=self.turns[: self.place]).with_notes(NOTE + self.sha)
+        return state.replace(messages=self.turns[: self.place]).with_notes(
+            REQUEST_NOTE_PREFIX + self.sha
+        )
 
     def stages(self, stages: Mapping[str, Stage]) -> dict[str, Stage]:
         """Return a contestant's stages; the last one that calls a model uses the client's

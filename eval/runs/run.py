@@ -23,7 +23,7 @@ from looktwice.eval.records.writer import RunWriter, make_point_rows
 from looktwice.eval.runs.companions import Companion, Executor, Models, Work
 from looktwice.eval.runs.crew import Crew
 from looktwice.eval.runs.options import RunOptions, RunSummary
-from looktwice.eval.runs.provenance import describe_plugin, hash_files, installed_versions
+from looktwice.eval.runs.provenance import describe_plugin, hash_files, list_versions
 from looktwice.eval.runs.questions import Questions
 from looktwice.eval.runs.trial import Progress, Trial, build_tree
 from looktwice.eval.scoring.record_scorer import RecordScorer
@@ -35,7 +35,7 @@ from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.model import Stopped
 from looktwice.pipelines.models.stops import Stoppable
-from looktwice.pipelines.sample import Item, Sample, sha_of
+from looktwice.pipelines.sample import Item, Sample, hash_json
 
 
 @dataclass(eq=False)
@@ -197,7 +197,7 @@ class Run:
             if self.progress.drain.is_set() or self.progress.stop.is_set():
                 return
             plain = item.sample.to_dict()
-            row = SampleRow(arms[0].task_id, sha_of(plain), item.answer, plain, item.truth)
+            row = SampleRow(arms[0].task_id, hash_json(plain), item.answer, plain, item.truth)
             work.sample(row)
             wanted = frozenset(arm.id for arm in asked if (arm.id, row.id, draw) not in work.done)
             self.skip(len(asked) - len(wanted))
@@ -254,7 +254,7 @@ class Run:
             "planned": dict.fromkeys(planned, 0) if self.chooser else planned,
             "limit": self.options.limit,
             "shard": list(self.options.shard),
-            "versions": installed_versions(),
+            "versions": list_versions(),
             "config": self.plan.config,
         }
         for task_id, digest in questions.data.items():

@@ -29,8 +29,8 @@ from looktwice.pipelines.model import (
     RequestQueue,
     Usage,
     get_model_name,
+    get_url_place,
     is_deferring,
-    url_place,
 )
 from looktwice.pipelines.models.cache import Cached, Store
 from looktwice.pipelines.models.limits import SERVERS, Ration
@@ -43,13 +43,13 @@ from looktwice.pipelines.models.wrappers import (
 )
 
 
-def price(model: Any, usage: Usage | UsageCount) -> float:
+def compute_price(model: Any, usage: Usage | UsageCount) -> float:
     """Return the list price of a model's usage, 0 for a model without prices."""
     return estimate_price(usage, model.prices) if getattr(model, "prices", None) else 0.0
 
 
 class Tally(NamedTuple):
-    """The usage of one of several processes of a run, so far.
+    """The usage so far of one process of a run that may have several.
 
     `used` has an entry for each model that is called over a network, and `lost` refers to a model
     by its index among these. `refused` holds the counts of an `EndpointWatch`, by endpoint;
@@ -162,7 +162,7 @@ class RunModels(Models):
         used += [(model, summary.paid) for model, _, summary in self.used()]
         for model, usage in used:
             tokens_in, tokens_out = tokens_in + usage.tokens_in, tokens_out + usage.tokens_out
-            cost += price(model, usage)
+            cost += compute_price(model, usage)
         return Spent(tokens_in, tokens_out, cost or None)
 
     def remarks(self) -> Iterator[str]:
@@ -177,7 +177,7 @@ class RunModels(Models):
         self._add_refusals()
         for endpoint, watch in self.watches.items():
             if refused := watch.describe_refusals(
-                url_place(endpoint), self.progress.drain.is_set()
+                get_url_place(endpoint), self.progress.drain.is_set()
             ):
                 yield refused
         unknown, elsewhere = set[tuple[str, str]](), Counter[tuple[str, str]]()
@@ -276,7 +276,7 @@ def limit_requests(
     models.ration = Ration(
         most,
         budget,
-        price,
+        compute_price,
         uncounted=lambda: next(models.find_uncounted(), ""),
         give_up=models.progress.give_up,
         spent=ledger.before,

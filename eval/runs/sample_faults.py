@@ -14,7 +14,7 @@ from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item, Sample, check_marks, describe_key_fault
 
-SECONDS = 5.0  # after this, images without marks are no longer opened, only looked for
+MAX_OPENING_SECONDS = 5.0  # after this, images without marks are no longer opened, only looked for
 
 
 @dataclass
@@ -55,7 +55,7 @@ def find_sample_faults(task: Task, limit: int | None) -> SampleFaults:
     faults, seen = SampleFaults(), set[str]()
     if isinstance(task, MadeTask):
         return faults
-    until, is_folder = time.monotonic() + SECONDS, isinstance(task, Folder)
+    until, is_folder = time.monotonic() + MAX_OPENING_SECONDS, isinstance(task, Folder)
     for item in islice(check_items(task), limit):  # one in memory at a time
         is_late = time.monotonic() > until
         if is_late and not is_folder:

@@ -20,20 +20,25 @@ from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.companions import Companion, Executor, Models
 from looktwice.eval.runs.display import Announcement, ProgressDisplay, RunOutput
 from looktwice.eval.runs.options import RunOptions, RunSummary
-from looktwice.eval.runs.provenance import changed_plugins
+from looktwice.eval.runs.provenance import find_changed_plugins
 from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.trial import Progress
 from looktwice.eval.scoring.notes import COST_FILE
 from looktwice.eval.tasks.base import prefix_task_errors
 from looktwice.pipelines.clock import run_clock
-from looktwice.pipelines.config.keys import keys_in
+from looktwice.pipelines.config.keys import find_keys
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.extensions import find_extension
-from looktwice.pipelines.runtime.process import ENDING, cancel_waiting, exit_code, free_opened
+from looktwice.pipelines.runtime.process import (
+    ENDING_SIGNALS,
+    cancel_waiting,
+    exit_code,
+    free_opened,
+)
 from looktwice.pipelines.runtime.stores import use_result_store
 
 SIGNAL_INTERVAL = 0.5  # seconds within which signals count as one
-PROCESSES = "LOOKTWICE_PROCESSES"
+PROCESSES_VARIABLE = "LOOKTWICE_PROCESSES"
 """The environment variable for the number of processes; if it is not set, the run decides."""
 MIN_PARALLEL_RECORDS = 500  # records from which starting other processes may pay off
 
@@ -90,7 +95,7 @@ class Study:
         run = Run(self.plan, self.folder, self.options, models, companions, progress=progress)
         run.scorers  # noqa: B018  finds faults of readers, too
         run.executor = self.executor or self._find_executor(run)
-        for sentence in changed_plugins(RunFolder(self.folder).facts, self.plan.plugins):
+        for sentence in find_changed_plugins(RunFolder(self.folder).facts, self.plan.plugins):
             self.say(sentence)
         try:
             run.begin()
@@ -114,7 +119,7 @@ class Study:
         """Return the default executor, or, in a long run whose models other processes may call, the
         extension's executor `processes`."""
         asked = self.plan.models
-        is_long = PROCESSES in os.environ or run.questions.total() >= MIN_PARALLEL_RECORDS
+        is_long = PROCESSES_VARIABLE in os.environ or run.questions.total() >= MIN_PARALLEL_RECORDS
         may_go = asked and not run.chooser and all(getattr(m, "apart", False) for m in asked)
         extension = find_extension("executors", "processes") if is_long and may_go else None
         if extension is None:
@@ -157,7 +162,7 @@ class Study:
 def make_companions(plan: Plan) -> list[Companion]:
     """Return the companions that the keys of a study create for its run. Raises RunError."""
     config = plan.config
-    made = (key.companion(config[name], plan) for name, key in keys_in(config).items())
+    made = (key.companion(config[name], plan) for name, key in find_keys(config).items())
     return [companion for companion in made if companion is not None]
 
 
@@ -194,7 +199,7 @@ def _handle_interrupts(run: Run, say: Callable[[str], None]) -> Iterator[None]:
     before: dict[int, Any] = {}
     # the main thread alone may set signal handlers
     if threading.current_thread() is threading.main_thread():
-        for name in ("SIGINT", *ENDING):
+        for name in ("SIGINT", *ENDING_SIGNALS):
             number = getattr(signal, name, None)
             if number is None or (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):
                 continue  # nohup

@@ -15,15 +15,15 @@ from looktwice.eval.records.writer import RunWriter, describe_failure, make_reco
 from looktwice.eval.runs.crew import Crew
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import Arm, asks_model, describe_missing_answer, identity
-from looktwice.pipelines.model import Deferred, Stopped, canonical
+from looktwice.pipelines.model import Deferred, Stopped, write_canonical
 from looktwice.pipelines.models.stops import TURN, CacheError, EndpointError, FailureRow
 from looktwice.pipelines.pipeline import (
     NoModel,
     RecordingModel,
     StageFailed,
     find_cause,
-    models_in,
-    step,
+    list_models,
+    run_stage,
 )
 from looktwice.pipelines.sample import Sample, check_marks, describe_key_fault
 from looktwice.pipelines.state import Stage, State
@@ -46,7 +46,7 @@ class TreeNode:
     @cached_property
     def holds_model(self) -> bool:
         """True if the stage calls a model of its own."""
-        return bool(models_in(self.stage))
+        return bool(list_models(self.stage))
 
     def arms(self) -> Iterator[Arm]:
         """Yield every arm that ends at this node or below it."""
@@ -65,7 +65,7 @@ def build_tree(arms: Sequence[Arm]) -> list[TreeNode]:
         for slot, stage in arm.stages.items():
             asking = asking or asks_model(stage)
             model = arm.model if asking else None
-            key = (slot, canonical(identity(stage)), id(model))
+            key = (slot, write_canonical(identity(stage)), id(model))
             node = level.setdefault(key, TreeNode(slot, stage, model))
             level = node.children
         if node is not None:
@@ -234,7 +234,7 @@ class Trial:
         )
         try:
             with spend(f"stage {node.slot}", sample=self.sample.id, task=self.row.task):
-                state = step(node.slot, node.stage, state, recorder, node.holds_model)
+                state = run_stage(node.slot, node.stage, state, recorder, node.holds_model)
         except StageFailed as exc:
             cause = find_cause(exc)
             if isinstance(cause, CacheError):

@@ -21,10 +21,10 @@ from looktwice.eval.scoring.verdict import Levels, Metric, PointScores, Samples,
 from looktwice.pipelines.geometry import iou
 
 KEYS = {"1": "yes", "0": "no"}
-SPACED_PUNCTUATION = re.compile(r"""[;/\[\]"{}()=+\\_\-><@`,?!]""")
-NUMBER_COMMA = re.compile(r"\d,\d")
-PERIOD = re.compile(r"\.(?!\d)")
-BOX = re.compile(r"<box>\s*\[(\d+),(\d+),(\d+),(\d+)\].*?</box>", re.S)
+SPACED_PUNCTUATION_PATTERN = re.compile(r"""[;/\[\]"{}()=+\\_\-><@`,?!]""")
+NUMBER_COMMA_PATTERN = re.compile(r"\d,\d")
+PERIOD_PATTERN = re.compile(r"\.(?!\d)")
+BOX_PATTERN = re.compile(r"<box>\s*\[(\d+),(\d+),(\d+),(\d+)\].*?</box>", re.S)
 ANSWER_PREFIXES = (
     "The best answer is",
     "The correct answer is",
@@ -51,10 +51,10 @@ def read_yes_or_no(reply: str) -> str:
     """Return "yes" or "no" if exactly one of them is among the words; "**Yes**" is neither
     (VLMEvalKit)."""
     text = reply.lower()
-    for mark in dict.fromkeys(SPACED_PUNCTUATION.findall(text)):
-        touches = f"{mark} " in text or f" {mark}" in text or NUMBER_COMMA.search(text)
+    for mark in dict.fromkeys(SPACED_PUNCTUATION_PATTERN.findall(text)):
+        touches = f"{mark} " in text or f" {mark}" in text or NUMBER_COMMA_PATTERN.search(text)
         text = text.replace(mark, "" if touches else " ")
-    answers = {"yes", "no"} & {*PERIOD.sub("", text).split()}
+    answers = {"yes", "no"} & {*PERIOD_PATTERN.sub("", text).split()}
     return answers.pop() if len(answers) == 1 else ""
 
 
@@ -99,7 +99,7 @@ def mean_best_iou(reply: str, targets: Sequence[Box]) -> float:
     """
     thought = re.search(r"<think>(.*?)</think>", reply, re.S)
     boxes = []
-    for numbers in BOX.findall(thought[1] if thought else reply):
+    for numbers in BOX_PATTERN.findall(thought[1] if thought else reply):
         left, top, right, bottom = map(int, numbers)
         if left < right and top < bottom:
             boxes.append((left, top, right, bottom))

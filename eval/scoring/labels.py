@@ -8,7 +8,7 @@ from typing import Any
 
 from looktwice.eval.records.records import PointRow
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.pipelines.model import canonical
+from looktwice.pipelines.model import write_canonical
 
 ALL_TASKS = "all tasks"
 """The label for results over all tasks."""
@@ -40,7 +40,7 @@ def labels(points: Sequence[PointRow]) -> dict[str, tuple[str, str]]:
 
 
 def _distinguish(label: str, point: PointRow, seen: dict[str, PointRow]) -> str:
-    kind = canonical([{**point.spec, "task": None}, point.seed])
+    kind = write_canonical([{**point.spec, "task": None}, point.seed])
     seen.setdefault(kind, point)
     number, first = [*seen].index(kind), next(iter(seen.values()))
     if number == 0:

@@ -23,7 +23,7 @@ from looktwice.eval.scoring.verdict import (
     find_commonest_failure,
 )
 from looktwice.eval.verdicts.columns import Words
-from looktwice.pipelines.counted import format_count, format_list, shorten
+from looktwice.pipelines.counted import format_count, format_list, shorten_text
 from looktwice.prompting.markers.base import NO_MARK
 
 WHY_UNREADABLE = {
@@ -82,7 +82,7 @@ def _refused_calls(run: RunScores) -> Iterator[str]:
             labels.append(f"{scores.contestant} on {scores.task}")
             reasons += refused
     if labels:
-        why = shorten(reasons.most_common(1)[0][0], 160)
+        why = shorten_text(reasons.most_common(1)[0][0], 160)
         yield (
             f"refused: all {format_count(reasons.total(), 'tool call')} of"
             f" {_join_names(labels)}, so no tool"
@@ -174,7 +174,7 @@ def find_commonest_reason(unreadable: Counter[Words]) -> str:
     most = "" if count == unreadable.total() else f"{count} of them "
     first = next(entry.detail for entry in unreadable if entry.reason == reason)
     sentence = first.removeprefix(reason).removeprefix(": ").partition("\n")[0]
-    detail = shorten(sentence, 300).rstrip(".")  # the sentence continues
+    detail = shorten_text(sentence, 300).rstrip(".")  # the sentence continues
     example = f", for example: {detail}" if detail else ""
     return f"{most}{WHY_UNREADABLE.get(reason, reason)}{example}"
 

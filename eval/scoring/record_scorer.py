@@ -35,9 +35,9 @@ from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.json_input import is_text
 from looktwice.pipelines.marks import mark_from_dict
-from looktwice.pipelines.model import Message, Usage, format_prices, get_amounts, price_fault
-from looktwice.pipelines.models.keys import known_keys
-from looktwice.pipelines.pipeline import NoModel, RecordingModel, StageFailed, step
+from looktwice.pipelines.model import Message, Usage, find_price_fault, format_prices, get_amounts
+from looktwice.pipelines.models.keys import list_known_keys
+from looktwice.pipelines.pipeline import NoModel, RecordingModel, StageFailed, run_stage
 from looktwice.pipelines.sample import Sample, describe_key_fault
 from looktwice.pipelines.state import Stage, State
 
@@ -275,7 +275,7 @@ class RecordScorer:
 
     @cached_property
     def _keys(self) -> Sequence[str]:
-        return known_keys()
+        return list_known_keys()
 
     def _read_as_stage(self, record: Record, row: SampleRow) -> ReadResult:
         """Run the reader as a stage, with the whole conversation of the record."""
@@ -285,7 +285,7 @@ class RecordScorer:
                 sample = replace(sample, marks=tuple(map(mark_from_dict, record.marks)))
             messages = self.folder.messages(record)
             state = State(sample, prompt=sample.question, messages=messages, draw=record.draw)
-            after = step("read", self.reader, state, RecordingModel(NO_MODEL, record.sample))
+            after = run_stage("read", self.reader, state, RecordingModel(NO_MODEL, record.sample))
         except StageFailed as exc:
             return ReadResult(Verdict.FAILED, detail=describe_failure(exc.__cause__ or exc))
         except (OSError, ValueError, KeyError, TypeError) as exc:
@@ -322,7 +322,7 @@ def read_prices(point: PointRow | Arm, binder: Binder) -> Prices:
     """
     prices = {}
     for own, node in _priced_nodes(point):
-        if fault := price_fault(node["prices"]):
+        if fault := find_price_fault(node["prices"]):
             raise RunError(f"points.yaml, {point.contestant}: {fault}; fix the line")
         prices["" if own else binder.make(node).identity] = get_amounts(node["prices"])
     return prices

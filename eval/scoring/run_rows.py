@@ -38,7 +38,7 @@ from looktwice.eval.scoring.row import (
 from looktwice.eval.scoring.verdict import Metric, PointScores, RunScores, Scorer
 from looktwice.eval.statistics.means import mean_interval
 from looktwice.eval.verdicts.columns import read_values
-from looktwice.pipelines.model import canonical
+from looktwice.pipelines.model import write_canonical
 
 MAJORITY, CHANCE, GUESSER = "majority (key)", "chance (level)", "guesser (level)"
 CHAIN = "prompting.wording.ChainOfThought"
@@ -341,7 +341,7 @@ def circular_rows(run: RunScores) -> Iterator[Row]:
             node = point.spec["stages"][slot]
             stages = {**point.spec["stages"], slot: {**node, "by": None}}
             spec = {**point.spec, "stages": stages}
-            family = canonical([point.contestant, point.task_id, point.seed, spec])
+            family = write_canonical([point.contestant, point.task_id, point.seed, spec])
             families[family][node["by"]] = scores
     for rotations in families.values():
         first = rotations[min(rotations)]

@@ -14,9 +14,9 @@ _QUOTES = str.maketrans(
     | dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb", '"')
     | {"\u2212": "-"}
 )
-_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'|`[^`]*`|\([^()]*\)|\[(?:[^\[\]]|\[[^\[\]]*\])*\]")
-_BULLET = re.compile(r"\A[-*\u2022\u2013]\s+(?=[^\d\s])")
-_NUMBER = re.compile(
+_QUOTED_PATTERN = re.compile(r"\"[^\"]*\"|'[^']*'|`[^`]*`|\([^()]*\)|\[(?:[^\[\]]|\[[^\[\]]*\])*\]")
+_BULLET_PATTERN = re.compile(r"\A[-*\u2022\u2013]\s+(?=[^\d\s])")
+_NUMBER_PATTERN = re.compile(
     r"(?P<sign>[-+]?)(?P<unit>[$\u20ac\u00a3\u00a5]?)"
     r"(?P<whole>0|[1-9]\d{0,2}(?:,\d{3})+|[1-9]\d*)(?P<decimals>\.\d+)?"
 )
@@ -44,12 +44,12 @@ def _fold(text: str) -> str:
 
 
 def _peel(text: str) -> str:
-    inner = _BULLET.sub("", text).rstrip(".!,;: ") or text
-    return (inner[1:-1].strip() if _QUOTED.fullmatch(inner) else inner) or text
+    inner = _BULLET_PATTERN.sub("", text).rstrip(".!,;: ") or text
+    return (inner[1:-1].strip() if _QUOTED_PATTERN.fullmatch(inner) else inner) or text
 
 
 def _are_same_number(answer: str, key: str) -> bool:
-    numbers = _NUMBER.fullmatch(answer), _NUMBER.fullmatch(key)
+    numbers = _NUMBER_PATTERN.fullmatch(answer), _NUMBER_PATTERN.fullmatch(key)
     if numbers[0] is None or numbers[1] is None:
         return False
     values, units = (

@@ -18,13 +18,13 @@ from looktwice.eval.records.records import Record, get_looks
 from looktwice.eval.scoring.metrics import TURNS
 from looktwice.eval.scoring.verdict import Metric, PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.eval.statistics.paired import Values
-from looktwice.pipelines.config.spec import public_path
+from looktwice.pipelines.config.spec import get_public_path
 from looktwice.prompting.wording import ChainOfThought
 
 MAX_TURNS = 12
 """The most turns that are shown, as later ones come from a few long records; the last turn is
 always shown."""
-CHAIN = public_path(ChainOfThought)
+CHAIN = get_public_path(ChainOfThought)
 LOOKING_REASON = "looking"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from looktwice.eval.tasks.cells import Row, as_list, as_options, as_text, find_letter
 
-HIDDEN = ("hidden", "nan", "none", "")
+HIDDEN_CELLS = ("hidden", "nan", "none", "")
 """Contents of an answer cell that mean a hidden answer."""
 
 
@@ -44,7 +44,7 @@ def read_choice_texts(row: Row, columns: Sequence[str]) -> tuple[str, ...]:
     return tuple(texts)
 
 
-LETTERED = (
+LETTER_PATTERNS = (
     r"(?:^|\s)\(?([A-Za-z])[).]\s",
     r"(?:^|[\s,;])(?:\*\*)?[(\[]?([A-Z])[)\].:]+(?:\*\*)?\s",
     r"(?:^|\n)[(\[]([A-Z])[)\]]",
@@ -59,7 +59,7 @@ def split_lettered(text: str) -> tuple[str, tuple[str, ...]]:
     The last choice ends with its line. If the letters are not A, B ... in order, the whole text is
     the only choice.
     """
-    for form in LETTERED:
+    for form in LETTER_PATTERNS:
         before, *parts = re.split(form, text)
         letters, choices = parts[::2], [choice.strip() for choice in parts[1::2]]
         if len(letters) > 1 and "".join(letters).upper() == ascii_uppercase[: len(letters)]:
@@ -82,7 +82,7 @@ def read_answer_key(cell: Any, choices: Sequence[str], first: int | None = None)
     if choices and len(answers) > 1:
         raise ValueError(f"a row must have one answer, found {answers}")
     text = as_text((answers or [None])[0] if choices else cell).strip()
-    if text.casefold() in HIDDEN and text not in choices:
+    if text.casefold() in HIDDEN_CELLS and text not in choices:
         return None
     if not choices:
         return text

@@ -1,5 +1,4 @@
-"""Interface of a benchmark: items in a fixed order, and the facts that a table must state about
-them.
+"""Interface of a benchmark: items in a fixed order, and the facts that tables list about them.
 
 To add one without code, describe its files to `Columns` (a parquet, JSONL, CSV or TSV table), `Tsv`
 (VLMEvalKit's) or `Folder` (JSON lines beside images). With code: write a frozen dataclass in a file
@@ -40,8 +39,8 @@ class AbsentTask(AbsentPart, TaskError):
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts that every table states about a task: split, label version, applicable errata, and
-    a note.
+    """The facts about a task that every table lists: split, label version, applicable errata, and a
+    note.
 
     `revision` identifies the files (a hash or a commit); `left_out` says which rows are not asked
     and why, starting with their number; `scorer` is the benchmark's own scorer
@@ -122,11 +121,13 @@ class Subset:
             unit = identifier if self.whole is None else str(fields[self.whole])
             groups[str(fields[self.per]) if self.per else ""][unit].append(number)
         for units in groups.values():
-            for unit in sorted(units, key=lambda unit: rank(unit, self.seed))[: self.n]:
+            for unit in sorted(units, key=lambda unit: make_random_order(unit, self.seed))[
+                : self.n
+            ]:
                 yield from units[unit]
 
 
-def rank(name: str, seed: int) -> bytes:
+def make_random_order(name: str, seed: int) -> bytes:
     """Return a sort key that puts samples in random order, depending only on their ids and the
     seed."""
     return hashlib.sha256(f"{seed}\n{name}".encode()).digest()
@@ -173,7 +174,7 @@ class MadeTask(ABC):
     @property
     @abstractmethod
     def facts(self) -> Facts:
-        """The facts that tables state about the task."""
+        """The split, label version and other facts about the task that tables list."""
 
     @abstractmethod
     def _id(self, number: int) -> str: ...
@@ -243,7 +244,9 @@ def find_item(task: Task, sample_id: str) -> Item | None:
 MAX_FAULTY_SHARE = 0.1
 MAX_IN_FACTS = 10  # reasons shown in a report
 MAX_IN_ERROR = 20  # lines; more say nothing new about a file
-VARIABLE_PARTS = re.compile(r"\d+|'[^']*'|, ")  # parts that differ between errors of one kind
+VARIABLE_PARTS_PATTERN = re.compile(
+    r"\d+|'[^']*'|, "
+)  # parts that differ between errors of one kind
 MAX_ALIKE = 2  # beside the first; more are only counted
 
 
@@ -289,7 +292,7 @@ class RowErrors:
         """Raise TaskError with the first errors if no part is usable, or more than a tenth is
         unusable."""
         if total == 0:
-            raise TaskError(f"{self.source} has no {self.units}, or the settings keep none")
+            raise TaskError(f"{self.source} has no {self.units}, or the settings select none")
         if len(self.found) >= total or len(self.found) > max(1, MAX_FAULTY_SHARE * total):
             summary = f"{self.source}: {len(self.found)} of {total} {self.units} cannot be used"
             summary += " (the first is row 0)" * (self.units == "rows")
@@ -322,9 +325,9 @@ class RowErrors:
         """Return the first lines, merging lines that differ only in numbers and quoted words."""
         kinds, lines = defaultdict[str, list[str]](list), list[str]()
         for line in self.found:
-            kinds[VARIABLE_PARTS.sub("", line)].append(line)
+            kinds[VARIABLE_PARTS_PATTERN.sub("", line)].append(line)
         for line in self.found:
-            first, *others = kinds[VARIABLE_PARTS.sub("", line)]
+            first, *others = kinds[VARIABLE_PARTS_PATTERN.sub("", line)]
             if len(others) <= MAX_ALIKE:
                 lines.append(line)
             elif line is first:

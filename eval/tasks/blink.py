@@ -26,7 +26,7 @@ from looktwice.eval.tasks.table_files import ParquetTable, digest_files, require
 from looktwice.eval.tasks.table_task import TableTask
 from looktwice.pipelines.picture import Picture
 
-NAMES = (
+TASK_NAMES = (
     "Art_Style",
     "Counting",
     "Forensic_Detection",
@@ -42,9 +42,9 @@ NAMES = (
     "Visual_Correspondence",
     "Visual_Similarity",
 )
-ALL = dict.fromkeys(NAMES, "accuracy")
-WITHOUT_REFLECTANCE = {
-    name: metric for name, metric in ALL.items() if name != "Relative_Reflectance"
+MACRO_PARTS = dict.fromkeys(TASK_NAMES, "accuracy")
+MACRO_PARTS_WITHOUT_REFLECTANCE = {
+    name: metric for name, metric in MACRO_PARTS.items() if name != "Relative_Reflectance"
 }
 
 
@@ -57,17 +57,17 @@ class BlinkScorer(Scorer):
 
     suite = "BLINK"
     totals = (
-        Total("blink_macro", ALL),
-        Total("blink_micro", ALL, pooled=True),
-        Total("blink_macro_without_reflectance", WITHOUT_REFLECTANCE),
-        Total("blink_micro_without_reflectance", WITHOUT_REFLECTANCE, pooled=True),
+        Total("blink_macro", MACRO_PARTS),
+        Total("blink_micro", MACRO_PARTS, pooled=True),
+        Total("blink_macro_without_reflectance", MACRO_PARTS_WITHOUT_REFLECTANCE),
+        Total("blink_micro_without_reflectance", MACRO_PARTS_WITHOUT_REFLECTANCE, pooled=True),
     )
 
     headlines = ("blink_macro",)
 
 
-WORDS = ("idx", "question", "sub_task", "choices", "answer", "prompt")
-IMAGES = ("image_1", "image_2", "image_3", "image_4")
+WORD_COLUMNS = ("idx", "question", "sub_task", "choices", "answer", "prompt")
+IMAGE_COLUMNS = ("image_1", "image_2", "image_3", "image_4")
 ERRATA = {
     "Relative_Reflectance": (
         (
@@ -106,8 +106,10 @@ class Blink(TableTask):
 
     def __post_init__(self) -> None:
         if self.path is None:
-            if self.name not in NAMES:
-                raise TaskError(f"BLINK has no task {self.name!r}{suggest_among(self.name, NAMES)}")
+            if self.name not in TASK_NAMES:
+                raise TaskError(
+                    f"BLINK has no task {self.name!r}{suggest_among(self.name, TASK_NAMES)}"
+                )
             return
         folder = Path(self.path)
         if not folder.is_dir():
@@ -115,8 +117,8 @@ class Blink(TableTask):
                 f"there is no folder {folder}; `path` must be the folder of BLINK's task folders"
             )
         present = self._present
-        if self.name not in (*present, *NAMES):
-            hint = suggest_name(self.name, {*NAMES, *present})
+        if self.name not in (*present, *TASK_NAMES):
+            hint = suggest_name(self.name, {*TASK_NAMES, *present})
             raise TaskError(
                 f"{folder}: BLINK has no task {self.name!r}{hint} It has"
                 f" {', '.join(present) or 'no folders'}"
@@ -136,8 +138,8 @@ class Blink(TableTask):
             f" {', '.join(present) or 'no folders'}; to drop the task"
             " from a study, type `tasks.NAME=null`",
             "BLINK",
-            [name for name in NAMES if name in present],
-            len(NAMES),
+            [name for name in TASK_NAMES if name in present],
+            len(TASK_NAMES),
         )
 
     @property
@@ -150,8 +152,8 @@ class Blink(TableTask):
         """Plain accuracy, and BLINK's totals."""
         return BlinkScorer(self.name)
 
-    _word_columns = WORDS
-    _image_columns = IMAGES
+    _word_columns = WORD_COLUMNS
+    _image_columns = IMAGE_COLUMNS
 
     @property
     def _patterns(self) -> Sequence[str]:
@@ -176,7 +178,7 @@ class Blink(TableTask):
                 " the others"
             )
         table = ParquetTable(tuple(files))
-        require_columns(files[0], (*WORDS, *IMAGES), table.columns)
+        require_columns(files[0], (*WORD_COLUMNS, *IMAGE_COLUMNS), table.columns)
         return table
 
     @cached_property
@@ -208,9 +210,11 @@ class Blink(TableTask):
     def _pictures(self, question: RowQuestion, cells: Row) -> Pictures:
         """Return the images up to the last column that has one, at least the first column: an image
         missing before another must fail."""
-        end = max((end for end, name in enumerate(IMAGES, 1) if cells[name] is not None), default=1)
+        end = max(
+            (end for end, name in enumerate(IMAGE_COLUMNS, 1) if cells[name] is not None), default=1
+        )
         pictures = []
-        for column in IMAGES[:end]:
+        for column in IMAGE_COLUMNS[:end]:
             name, cell = f"{question.id} {column}", cells[column]
             if cell and cell["bytes"]:
                 pictures.append(Picture.encoded(cell["bytes"], name))

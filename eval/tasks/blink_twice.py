@@ -16,7 +16,7 @@ from typing import Any
 
 from looktwice.eval.scoring.metrics import group_by, group_metric
 from looktwice.eval.scoring.verdict import Levels, Metric, PointScores, Samples, Scorer
-from looktwice.eval.tasks.answer_cells import HIDDEN
+from looktwice.eval.tasks.answer_cells import HIDDEN_CELLS
 from looktwice.eval.tasks.base import Subset
 from looktwice.eval.tasks.cells import Row, as_list, as_text
 from looktwice.eval.tasks.image_cells import is_path, list_image_cells, read_picture_cell
@@ -128,7 +128,7 @@ GUESSES: Mapping[str, str] = {
 """Column names to try for each of our fields; the authors' files were not available for this list.
 """
 CHOICES = ("Yes", "No")
-KEYS = {"a": "A", "yes": "A", "a yes": "A", "b": "B", "no": "B", "b no": "B"}
+KEY_LETTERS = {"a": "A", "yes": "A", "a yes": "A", "b": "B", "no": "B", "b no": "B"}
 ERRATA = (
     (
         'the supplement calls Q-Acc "either question correct", but every published Q-Acc is plain'
@@ -245,9 +245,9 @@ def _parse_key(cell: Any) -> str | None:
     if isinstance(cell, bool):
         return "A" if cell else "B"
     text = as_text(cell).strip().casefold()
-    if text in HIDDEN:
+    if text in HIDDEN_CELLS:
         return None
-    key = KEYS.get(" ".join(re.findall(r"[a-z]+", text)))
+    key = KEY_LETTERS.get(" ".join(re.findall(r"[a-z]+", text)))
     if key is None:
         raise ValueError(f"the answer {as_text(cell)!r} is neither A) Yes nor B) No")
     return key

@@ -32,8 +32,8 @@ def as_text(cell: Any) -> str:
     return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
 
 
-LITERALS = ("[", "array(", "np.", "numpy.", "('", '("')
-"""The beginnings of a list that is written as text."""
+LITERAL_PREFIXES = ("[", "array(", "np.", "numpy.", "('", '("')
+"""Prefixes of texts that hold a list."""
 
 
 def as_list(cell: Any) -> list[Any]:
@@ -41,7 +41,7 @@ def as_list(cell: Any) -> list[Any]:
     array), or one value."""
     if is_empty(cell):
         return []
-    if isinstance(cell, str) and cell.lstrip().startswith(LITERALS):
+    if isinstance(cell, str) and cell.lstrip().startswith(LITERAL_PREFIXES):
         parsed = read_literal(cell)
         return [*parsed] if isinstance(parsed, list | tuple) else [parsed or cell]
     if hasattr(cell, "tolist"):
@@ -49,10 +49,20 @@ def as_list(cell: Any) -> list[Any]:
     return list(cell) if isinstance(cell, list | tuple) else [cell]
 
 
-LABELS = ("label", "labels", "letter", "key", "keys", "id", "option_label", "option", "index")
-TEXTS = ("text", "texts", "content", "value", "values", "option_text", "choice", "option", "answer")
+LABEL_FIELDS = ("label", "labels", "letter", "key", "keys", "id", "option_label", "option", "index")
+TEXT_FIELDS = (
+    "text",
+    "texts",
+    "content",
+    "value",
+    "values",
+    "option_text",
+    "choice",
+    "option",
+    "answer",
+)
 """Names of the fields with the labels and the texts of choices, most likely first."""
-LABEL = re.compile(r"(?:options?|choices?)?[\s_-]*[(\[]?([a-z]|\d{1,2})[)\].:]*\s*", re.I)
+LABEL_PATTERN = re.compile(r"(?:options?|choices?)?[\s_-]*[(\[]?([a-z]|\d{1,2})[)\].:]*\s*", re.I)
 
 
 def as_options(cell: Any) -> list[Any]:
@@ -87,7 +97,7 @@ def _from_objects(options: Sequence[Mapping[Any, Any]]) -> list[Any]:
         return _sort_texts({key: text for option in options for key, text in option.items()})
     columns = {key: [option.get(key) for option in options] for key in keys}
     if len(columns) == 1:
-        return columns[keys[0]] if keys[0] in TEXTS else [*options]
+        return columns[keys[0]] if keys[0] in TEXT_FIELDS else [*options]
     return _from_columns(columns)
 
 
@@ -95,12 +105,14 @@ def _from_columns(columns: Mapping[Any, list[Any]]) -> list[Any]:
     """Return the texts of options whose labels, texts and other fields are one list each. Raises
     ValueError."""
     labelled = [key for key, cells in columns.items() if _are_labels([*map(_label, cells)])]
-    named = [*filter(labelled.__contains__, LABELS), *labelled]
-    if not named and (wrong := [key for key in LABELS if key in columns and key not in TEXTS]):
+    named = [*filter(labelled.__contains__, LABEL_FIELDS), *labelled]
+    if not named and (
+        wrong := [key for key in LABEL_FIELDS if key in columns and key not in TEXT_FIELDS]
+    ):
         found = ", ".join(map(as_text, columns[wrong[0]]))
         raise ValueError(f"the labels of choices must be A, B ..., found {found}")
     others = [key for key in columns if key not in named[:1]]
-    texts = [*filter(others.__contains__, TEXTS)] or (others if len(others) == 1 else [])
+    texts = [*filter(others.__contains__, TEXT_FIELDS)] or (others if len(others) == 1 else [])
     if not texts:
         found = ", ".join(map(str, columns))
         raise ValueError(f"choices need a label and a text each, found {found}")
@@ -119,7 +131,7 @@ def _are_pairs(options: Sequence[Any]) -> bool:
 def _label(cell: Any) -> str:
     """Return a label in capitals, without brackets and words around it."""
     text = as_text(cell).strip()
-    found = LABEL.fullmatch(text)
+    found = LABEL_PATTERN.fullmatch(text)
     return (found[1] if found else text).upper()
 
 
@@ -140,14 +152,14 @@ def _sort_texts(labelled: Mapping[Any, Any]) -> list[Any]:
     return [by_label[label] for label in sorted(by_label, key=lambda name: (len(name), name))]
 
 
-LETTER_TEXT = re.compile(r"[(\[]?([A-Za-z])[)\].:\s-]+(.+)", re.S)
-WRAPPED = re.compile(
+LETTER_TEXT_PATTERN = re.compile(r"[(\[]?([A-Za-z])[)\].:\s-]+(.+)", re.S)
+WRAPPED_PATTERN = re.compile(
     r"[\s([{<\"*`]*(?:(?:answer|option|choice)\b(?:\s+is\b)?)?[\s([{<\"*`:]*([A-Za-z])[\s)\]}>\"*`.:]*"
     r"|'([A-Za-z])'",
     re.I,
 )
-"""`LETTER_TEXT` matches a letter with its choice's text, this one a letter in brackets, quotes or
-words."""
+"""`LETTER_TEXT_PATTERN` matches a letter with its choice's text, this one a letter in brackets,
+quotes or words."""
 
 
 def find_letter(text: str, bare: str, choices: Sequence[object]) -> str:
@@ -160,11 +172,11 @@ def find_letter(text: str, bare: str, choices: Sequence[object]) -> str:
     texts = [str(choice).strip() for choice in choices]
     meant = {letter for letter, choice in zip(letters, texts, strict=True) if choice == text}
     meant |= {bare} & {*letters}
-    if not meant and (both := LETTER_TEXT.fullmatch(text)):
+    if not meant and (both := LETTER_TEXT_PATTERN.fullmatch(text)):
         by_letter = dict(zip(letters, map(str.casefold, texts), strict=True))
         said = both[2].strip().casefold()
         meant = {both[1].upper()} if by_letter.get(both[1].upper()) == said else set()
-    if not meant and (wrapped := WRAPPED.fullmatch(text)):
+    if not meant and (wrapped := WRAPPED_PATTERN.fullmatch(text)):
         meant = {(wrapped[1] or wrapped[2]).upper()} & {*letters}
     if not meant and (number := _parse_number(text)) is not None:
         meant = {letters[n] for n, choice in enumerate(texts) if _parse_number(choice) == number}

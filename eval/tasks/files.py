@@ -16,7 +16,7 @@ from looktwice.pipelines.config.paths import OutsideError, Scope, pass_fence, re
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.picture import Picture, PictureError
 
-LARGEST = 1 << 30  # bytes; a larger entry is neither an image nor a list of questions
+MAX_ENTRY_BYTES = 1 << 30  # bytes; a larger entry is neither an image nor a list of questions
 
 
 def resolve_inside(root: Path, name: str) -> Path:
@@ -85,7 +85,7 @@ class ZipFiles:
         """The entries by name. Raises TaskError for a damaged zip, and for one with names that lead
         out of it."""
         entries = {entry.filename: entry for entry in self._zip.infolist() if not entry.is_dir()}
-        if wrong := list(filter(_leads_outside, entries)):
+        if wrong := list(filter(_is_outside, entries)):
             raise TaskError(
                 f"{self.root}: {len(wrong)} entries lead out of the folder, such as {wrong[0]!r};"
                 " no data set needs that, so the zip is refused"
@@ -94,7 +94,7 @@ class ZipFiles:
 
     def has(self, name: str) -> bool:
         """Return whether this entry exists. Raises TaskError if the name leads out of the zip."""
-        if _leads_outside(name):
+        if _is_outside(name):
             raise TaskError(f"the path {name!r} leads out of {self.root}; name a file in it")
         return self._entry(name) is not None
 
@@ -103,9 +103,10 @@ class ZipFiles:
         entry = self._entry(name)
         if entry is None:
             raise TaskError(f"{self.root} has no entry {name}")
-        if entry.file_size > LARGEST:
+        if entry.file_size > MAX_ENTRY_BYTES:
             raise TaskError(
-                f"{self.root}: {name} would unpack to {entry.file_size} bytes, more than {LARGEST}"
+                f"{self.root}: {name} would unpack to {entry.file_size} bytes, more than"
+                f" {MAX_ENTRY_BYTES}"
             )
         try:
             return self._zip.read(entry)
@@ -182,7 +183,7 @@ def _filter_by_suffix(names: Iterable[str], tail: str) -> list[str]:
     return sorted((name for name in names if f"/{name}".endswith(f"/{tail}")), key=len)
 
 
-def _leads_outside(name: str) -> bool:
+def _is_outside(name: str) -> bool:
     plain = PurePosixPath(name.replace("\\", "/"))
     return plain.is_absolute() or ".." in plain.parts or ":" in "".join(plain.parts[:1])
 

@@ -37,16 +37,16 @@ def find_numbered_columns(stems: str, names: Iterable[str]) -> tuple[str, ...]:
     return ()
 
 
-SEPARATORS = re.compile(r"\s*[;,|\n]\s*")
-FILE_NAME = re.compile(r"[^'\"{}]*\.[A-Za-z]\w{1,4}")
+SEPARATORS_PATTERN = re.compile(r"\s*[;,|\n]\s*")
+FILE_NAME_PATTERN = re.compile(r"[^'\"{}]*\.[A-Za-z]\w{1,4}")
 
 
 def list_image_cells(row: Row, columns: Sequence[str]) -> list[Any]:
     """Return every image of a row, column by column."""
-    return [image for name in columns for image in _images(row.get(name))]
+    return [image for name in columns for image in _list_images(row.get(name))]
 
 
-def _images(cell: Any) -> Iterator[Any]:
+def _list_images(cell: Any) -> Iterator[Any]:
     """Yield the images in a cell: one, a list, {"image_1": ..., "image_2": ...}, or paths separated
     by commas, semicolons, bars or line breaks."""
     if isinstance(cell, str) and cell.lstrip().startswith("{"):
@@ -57,10 +57,12 @@ def _images(cell: Any) -> Iterator[Any]:
     cells = as_list(cell)
     if len(cells) != 1 or cells[0] is not cell:
         for inner in cells:
-            yield from _images(inner)
+            yield from _list_images(inner)
     elif isinstance(cell, str) and len(cell) < LONGEST_PATH:
-        paths = SEPARATORS.split(cell.strip("[] \n"))
-        yield from paths if len(paths) > 1 and all(map(FILE_NAME.fullmatch, paths)) else [cell]
+        paths = SEPARATORS_PATTERN.split(cell.strip("[] \n"))
+        yield from (
+            paths if len(paths) > 1 and all(map(FILE_NAME_PATTERN.fullmatch, paths)) else [cell]
+        )
     else:
         yield cell
 

@@ -21,7 +21,7 @@ from looktwice.pipelines.marks import Marks, mark_from_dict
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item
 
-KEYS = ("id", "question", "image", "images", "video", "choices", "answer", "marks", "meta")
+LINE_KEYS = ("id", "question", "image", "images", "video", "choices", "answer", "marks", "meta")
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,10 @@ class Folder(RowTask):
 
     def _questions(self, number: int, line: bytes) -> Questions:
         row, root = json_object(line, parse_constant=_raise_fault), self._files.root
-        if unknown := [key for key in row if key not in KEYS]:
+        if unknown := [key for key in row if key not in LINE_KEYS]:
             raise ValueError(
-                f"unknown key {unknown[0]!r}{suggest_name(unknown[0], KEYS)} Fields of your own go"
+                f"unknown key {unknown[0]!r}{suggest_name(unknown[0], LINE_KEYS)} Fields of your"
+                " own go"
                 " under `meta`"
             )
         identifier, question, meta = row.get("id"), row.get("question"), row.get("meta") or {}

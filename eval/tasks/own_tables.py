@@ -139,12 +139,12 @@ class Columns(MappedTask):
         return super()._pictures(question, cells)
 
 
-IMAGES = ("image", "image_path")
-RESERVED_COLUMNS = ("index", "question", "answer", "hint", *IMAGES, *ascii_uppercase)
+IMAGE_COLUMNS = ("image", "image_path")
+RESERVED_COLUMNS = ("index", "question", "answer", "hint", *IMAGE_COLUMNS, *ascii_uppercase)
 MAX_REFERENCE_LENGTH = (
     64  # characters; an image cell up to this length names the row whose image it shares
 )
-CIRCLE = 1_000_000  # a circular file numbers rotation r of question i as r * CIRCLE + i
+CIRCULAR_OFFSET = 1_000_000  # a circular file numbers rotation r of question i as r * CIRCLE + i
 
 
 @dataclass(frozen=True)
@@ -183,13 +183,13 @@ class Tsv(TableTask):
     def _image_columns(self) -> tuple[str, ...]:
         if self.video is not None:
             return self.video.find_columns(self.table.columns)
-        own = [name for name in IMAGES if name in self.table.columns]
+        own = [name for name in IMAGE_COLUMNS if name in self.table.columns]
         return tuple(dict.fromkeys((*own, *self._numbered_images)))
 
     @cached_property
     def _numbered_images(self) -> tuple[str, ...]:
         """The image columns with numbers, in order."""
-        return find_numbered_columns(" ".join(IMAGES), self.table.columns)
+        return find_numbered_columns(" ".join(IMAGE_COLUMNS), self.table.columns)
 
     def _pictures(self, question: RowQuestion, cells: Row) -> Pictures:
         if self.video is not None:
@@ -208,11 +208,11 @@ class Tsv(TableTask):
         if path.suffix.lower() != ".tsv" or not path.is_file():
             raise TaskError(f"{path} is not a .tsv file; for other tables use eval.tasks.Columns")
         table = TextTable(path, "tsv")
-        images = [name for name in IMAGES if name in table.columns]
-        images += find_numbered_columns(" ".join(IMAGES), table.columns)
+        images = [name for name in IMAGE_COLUMNS if name in table.columns]
+        images += find_numbered_columns(" ".join(IMAGE_COLUMNS), table.columns)
         if self.video is not None:
             images = [*self.video.find_columns(table.columns)]
-        needed = ["index", "question", *(images[:1] or IMAGES[:1]), *self.where]
+        needed = ["index", "question", *(images[:1] or IMAGE_COLUMNS[:1]), *self.where]
         require_columns(path, needed, table.columns)
         return table
 
@@ -235,7 +235,7 @@ class Tsv(TableTask):
         meta: dict[str, Any] = {
             name: text for name, text in texts.items() if text and name not in RESERVED_COLUMNS
         }
-        turned = str(int(identifier) % CIRCLE) if identifier.isdecimal() else identifier
+        turned = str(int(identifier) % CIRCULAR_OFFSET) if identifier.isdecimal() else identifier
         meta |= {"row": number, "circle": texts.get("g_index") or turned}
         if hint := texts.get("hint"):
             meta["hint"] = hint

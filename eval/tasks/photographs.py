@@ -38,12 +38,12 @@ PHOTOGRAPHS = (
 )
 """One name for each scene: places, people, animals, objects, surfaces, a micrograph and two
 astronomical pictures."""
-FILES = {name: f"{name}.png" for name in (*PHOTOGRAPHS, "motorcycle_right")}
-FILES |= {"hubble": "hubble_deep_field.jpg", "motorcycle": "motorcycle_left.png"}
-FILES |= {"retina": "retina.jpg", "rocket": "rocket.jpg"}
+PHOTOGRAPH_FILES = {name: f"{name}.png" for name in (*PHOTOGRAPHS, "motorcycle_right")}
+PHOTOGRAPH_FILES |= {"hubble": "hubble_deep_field.jpg", "motorcycle": "motorcycle_left.png"}
+PHOTOGRAPH_FILES |= {"retina": "retina.jpg", "rocket": "rocket.jpg"}
 
-LARGEST = 1000  # pixels; a larger photograph is halved
-DISPARITY = "motorcycle_disp.npz"
+MAX_SIDE = 1000  # pixels; a larger photograph is halved
+DISPARITY_FILE = "motorcycle_disp.npz"
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,11 +102,11 @@ class Light:
 
 
 @cache
-def photograph(name: str) -> Pixels:
+def load_photograph(name: str) -> Pixels:
     """Load a photograph as HxWx3 RGB uint8, read-only, halved if a side exceeds a thousand pixels.
     Raises TaskError."""
-    pixels = decode(_read_shipped(FILES[name]), FILES[name])
-    if max(pixels.shape) > LARGEST:
+    pixels = decode(_read_shipped(PHOTOGRAPH_FILES[name]), PHOTOGRAPH_FILES[name])
+    if max(pixels.shape) > MAX_SIDE:
         size = (pixels.shape[1] // 2, pixels.shape[0] // 2)
         pixels = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
     pixels.flags.writeable = False
@@ -123,10 +123,10 @@ def load_stereo_pair() -> tuple[Pixels, Pixels, NDArray[np.float64]]:
     """
     import io
 
-    with np.load(io.BytesIO(_read_shipped(DISPARITY)), allow_pickle=False) as data:
+    with np.load(io.BytesIO(_read_shipped(DISPARITY_FILE)), allow_pickle=False) as data:
         disparity = data["arr_0"].astype(np.float64)
     disparity.flags.writeable = False
-    return photograph("motorcycle"), photograph("motorcycle_right"), disparity
+    return load_photograph("motorcycle"), load_photograph("motorcycle_right"), disparity
 
 
 def _read_shipped(file: str) -> bytes:
@@ -141,7 +141,7 @@ def _read_shipped(file: str) -> bytes:
         ) from exc
 
 
-def seeded_rng(*words: str | int) -> Generator:
+def make_rng(*words: str | int) -> Generator:
     """Return a generator that depends only on these words and is the same on every machine."""
     digest = hashlib.sha256("\n".join(str(word) for word in words).encode()).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16])))
@@ -151,10 +151,10 @@ def deal_evenly(number: int, cards: Sequence[Any], *words: str | int) -> Any:
     """Return the card of item `number`: every block of len(cards) items has each card once,
     shuffled."""
     hand, place = divmod(number, len(cards))
-    return cards[int(seeded_rng("deal", hand, *words).permutation(len(cards))[place])]
+    return cards[int(make_rng("deal", hand, *words).permutation(len(cards))[place])]
 
 
-def random_corner(rng: Generator, size: Size, window: Size) -> tuple[int, int]:
+def draw_corner(rng: Generator, size: Size, window: Size) -> tuple[int, int]:
     """Return the left and top edge of a random window (width, height) inside a frame of `size`
     (width, height)."""
     return int(rng.integers(size[0] - window[0] + 1)), int(rng.integers(size[1] - window[1] + 1))

@@ -18,7 +18,7 @@ from looktwice.eval.tasks.photographs import deal_evenly
 
 Level = int | float | str
 T = TypeVar("T")
-TRIES = 300  # attempts to draw a scene that meets all conditions
+MAX_TRIES = 300  # attempts to draw a scene that meets all conditions
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class SweptTask(MadeTask):
     controls: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        """Raise TaskError for less than one question, and for invalid controls."""
+        """Raise TaskError if `n` is below 1, and for invalid controls."""
         require_positive(self.n)
         _ = self.levels
 

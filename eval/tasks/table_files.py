@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
 NumberedRows = Iterator[tuple[int, Row]]
-BATCH = 8  # rows with their images in memory at a time
+IMAGE_ROWS_IN_MEMORY = 8  # rows with their images in memory at a time
 WORDS_BATCH = 1024
-BUFFER = 1 << 20
-ENDINGS = (".parquet", ".jsonl", ".tsv", ".csv")
+BUFFER_BYTES = 1 << 20
+TABLE_ENDINGS = (".parquet", ".jsonl", ".tsv", ".csv")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,9 @@ class ParquetTable:
         for file in self.files:
             with _open_parquet(file) as parquet:
                 kinds = [str(parquet.schema_arrow.field(name).type) for name in columns]
-                size = BATCH if any("binary" in kind for kind in kinds) else WORDS_BATCH
+                size = (
+                    IMAGE_ROWS_IN_MEMORY if any("binary" in kind for kind in kinds) else WORDS_BATCH
+                )
                 for batch in parquet.iter_batches(size, columns=list(columns), use_threads=False):
                     yield from batch.to_pylist()
 
@@ -80,7 +82,7 @@ class ParquetTable:
                     if wanted.isdisjoint(range(start, number)):
                         continue
                     batches = parquet.iter_batches(
-                        BATCH, [group], columns=list(columns), use_threads=False
+                        IMAGE_ROWS_IN_MEMORY, [group], columns=list(columns), use_threads=False
                     )
                     rows = chain.from_iterable(batch.to_pylist() for batch in batches)
                     yield from (pair for pair in enumerate(rows, start) if pair[0] in wanted)
@@ -92,7 +94,7 @@ def _open_parquet(file: Path) -> Iterator[ParquetFile]:
     from pyarrow.parquet import ParquetFile
 
     try:
-        with ParquetFile(file, buffer_size=BUFFER, pre_buffer=False) as parquet:
+        with ParquetFile(file, buffer_size=BUFFER_BYTES, pre_buffer=False) as parquet:
             yield parquet
     except (OSError, pyarrow.ArrowException) as exc:
         raise TaskError(
@@ -233,10 +235,11 @@ def open_table(path: Path) -> TableFile:
             )
         return ParquetTable(tuple(files))
     ending = path.suffix.lower()
-    if not path.is_file() or ending not in ENDINGS:
+    if not path.is_file() or ending not in TABLE_ENDINGS:
         what = "is not such a file" if path.is_file() else "does not exist"
         raise TaskError(
-            f"{path} {what}; a table of questions is a {', '.join(ENDINGS)} file, or a folder of"
+            f"{path} {what}; a table of questions is a {', '.join(TABLE_ENDINGS)} file, or a"
+            " folder of"
             " parquet files"
         )
     return ParquetTable((path,)) if ending == ".parquet" else TextTable(path, ending[1:])

@@ -15,7 +15,7 @@ from looktwice.eval.tasks.files import DataLocation, Files, locate_data, open_fi
 from looktwice.eval.tasks.image_cells import list_image_cells, read_picture_cell
 from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion, RowTask
 from looktwice.eval.tasks.table_files import TableFile, open_table
-from looktwice.pipelines.config.classes import suggest_names
+from looktwice.pipelines.config.classes import extend_hint, suggest_names
 from looktwice.pipelines.sample import Item
 
 
@@ -165,10 +165,10 @@ class MappedTask(TableTask):
         if not names:
             raise TaskError(f"{self._left_out.source} is empty: it has no columns")
         if unknown := [name for name in self.columns if name not in self._usual]:
+            near = suggest_names(unknown[0], self._usual)
+            there = extend_hint(near, f"the table has the columns {', '.join(names)}")
             raise TaskError(
-                f"columns: {unknown[0]!r} is not one of our fields"
-                f" {', '.join(self._usual)}{suggest_names(unknown[0], self._usual)}; the table has"
-                f" the columns {', '.join(names)}"
+                f"columns: {unknown[0]!r} is not one of our fields {', '.join(self._usual)}{there}"
             )
         mapping = {}
         for name, guesses in self._usual.items():
@@ -200,7 +200,6 @@ def require_known_columns(columns: Iterable[str], available: Iterable[str]) -> N
     names = [*available]
     for column in columns:
         if column not in names:
-            raise TaskError(
-                f"there is no column {column!r}{suggest_names(column, names)}; the table has the"
-                f" columns {', '.join(names)}"
-            )
+            near = suggest_names(column, names)
+            there = extend_hint(near, f"the table has the columns {', '.join(names)}")
+            raise TaskError(f"there is no column {column!r}{there}")

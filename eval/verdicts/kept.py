@@ -31,7 +31,7 @@ from looktwice.eval.records.records import PointRow, RecordLines, RunFolder
 from looktwice.eval.verdicts.columns import DIGEST_BYTES, NUMBERS, POOLED, RecordColumns, Words
 from looktwice.pipelines.config.spec import settings
 from looktwice.pipelines.disk import open_file, read_file, write_file
-from looktwice.pipelines.model import canonical
+from looktwice.pipelines.model import write_canonical
 
 FILE, SEAL = "verdicts.parquet", "verdicts.seal"
 METADATA = b"looktwice"
@@ -100,7 +100,7 @@ class KeptVerdicts:
             draws = None if whole else point.draws
             arms[point.id] = [*made, dict(scorer.prices), draws, point.task_id, point.records_id]
         files = {Path(getfile(type(part))) for part in parts}
-        facts = {"code": _hash_code(frozenset(files)), "arms": json.loads(canonical(arms))}
+        facts = {"code": _hash_code(frozenset(files)), "arms": json.loads(write_canonical(arms))}
         return cls(folder, points, facts | {"judged": _hash_judgements(folder)}, places)
 
     def load(self) -> tuple[RecordColumns, RecordLines] | None:

@@ -20,11 +20,11 @@ from looktwice.extras.adaptive.steering import Pool, Round
 from looktwice.extras.adaptive.winner import find_marker_slots, finish_discovery
 from looktwice.pipelines.config.spec import Arm
 
-SHARE = 0.3
+DEFAULT_BUDGET_SHARE = 0.3
 """Share of the grid's answers to spend if no budget is set."""
 MIN_FIRST_SAMPLES = 4
 """Minimum number of samples in the first round; means over fewer cannot rank arms."""
-STYLES = (
+TABLE_STYLES = (
     "default",
     "color blue",
     "font scale 0.2",
@@ -35,7 +35,7 @@ STYLES = (
 """The marker styles in VPBench's result tables."""
 
 
-def first_round(arms: int, samples: int, answers: int) -> int:
+def size_first_round(arms: int, samples: int, answers: int) -> int:
     """Return the number of samples for the first round of successive halving: the most that all
     rounds together can afford with `answers`.
 
@@ -78,16 +78,16 @@ class Discovery(Races):
 
     kind = "discovery"
     budget: int = 0
-    styles: Sequence[str] = STYLES
+    styles: Sequence[str] = TABLE_STYLES
     winners: list[Winner] = field(default_factory=list, init=False)
-    share: float = SHARE
+    share: float = DEFAULT_BUDGET_SHARE
 
     def begin(self, run: RunContext) -> None:
         """Divide the budget between the tasks and prepare the run. Raises RunError for settings
         that do not allow asking one question at a time."""
         groups, planned = run.questions.groups(), run.questions.planned
         grids = [len(arms) * planned[task] for (task, *_), arms in groups.items()]
-        self.share = min(1.0, self.budget / sum(grids)) if self.budget else SHARE
+        self.share = min(1.0, self.budget / sum(grids)) if self.budget else DEFAULT_BUDGET_SHARE
         super().begin(run)
 
     def end(self, study: Study, summary: RunSummary) -> Iterator[str]:
@@ -105,13 +105,13 @@ class Discovery(Races):
         baseline. Raises RunError if the budget is too small."""
         named, allowance = label_arms(arms), self.count(arms, len(pool.rows))
         kept = min(self.held_out, allowance / 8 / max(1, len(pool.rows)))
-        split, styled = Split.of(pool, self.seed, kept), list[str]()
+        split, styled = Split.from_pool(pool, self.seed, kept), list[str]()
         if self.styles and any(map(find_marker_slots, arms)):
             styled = split.kept[: allowance // 4 // len(self.styles)]
         left = allowance - 2 * len(split.kept) - len(self.styles) * len(styled)
         race, place = Race([*named], self.level), 0
         while race.winner is None:
-            more = first_round(len(race.left), len(split.raced) - place, left)
+            more = size_first_round(len(race.left), len(split.raced) - place, left)
             if not place and more < MIN_FIRST_SAMPLES:
                 raise RunError(self._describe_small_budget(arms, len(pool.rows)))
             units, before = split.raced[place : place + more], len(self.answers)

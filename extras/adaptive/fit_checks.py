@@ -12,7 +12,7 @@ from looktwice.eval.statistics.intervals import Codes, Floats
 from looktwice.extras.adaptive.functions import Threshold
 
 PER_BIN = 10  # minimum answers of a level that is not merged
-SIMULATED = 400  # data sets that give the distribution of the deviance
+SIMULATION_COUNT = 400  # data sets that give the distribution of the deviance
 # a likelihood ratio that fewer than one in twenty such data sets reach, whatever the levels
 POOR_FIT_RATIO = 15.0
 
@@ -36,8 +36,8 @@ def check_fit(fitted: Threshold) -> FitCheck:
     The deviance of the best function is compared with the deviances of SIMULATED data sets drawn
     from it, each from its own best fit (Wichmann and Hill 2001). Neighbouring levels with few
     answers are merged. The interval assumes only that accuracy rises, or falls, along the levels;
-    see `_monotone_cuts`. Answers of a staircase are simulated at the levels that were asked, as if
-    these had been fixed.
+    see `_find_monotone_cuts`. Answers of a staircase are simulated at the levels that were asked,
+    as if these had been fixed.
     """
     model = fitted.model
     scale = model._at(np.array(model.levels))
@@ -46,7 +46,7 @@ def check_fit(fitted: Threshold) -> FitCheck:
     )
     random, falling = np.random.default_rng(0), model.direction == "falling"
     order = slice(None, None, -1 if falling else 1)
-    cuts = _monotone_cuts(asked[order], right[order], model.target, fitted.dispersion, random)
+    cuts = _find_monotone_cuts(asked[order], right[order], model.target, fitted.dispersion, random)
     edges = np.array([model.thresholds[0], *scale, model.thresholds[-1]])
     ends = sorted((edges[order][cuts[0]], edges[order][cuts[-1] + 1]))
     low, high = (float(np.exp(end) if model.log else end) for end in ends)
@@ -54,14 +54,14 @@ def check_fit(fitted: Threshold) -> FitCheck:
         return FitCheck(None, low, high)
     merged = replace(model, levels=tuple(map(float, np.exp(scale) if model.log else scale)))
     drawn = random.binomial(
-        np.round(asked).astype(int), merged.best(asked, right), (SIMULATED, len(asked))
+        np.round(asked).astype(int), merged.best(asked, right), (SIMULATION_COUNT, len(asked))
     )
     deviance = merged.deviance(asked, right[None])[0] / fitted.dispersion
     reached = merged.deviance(asked, drawn.astype(float)) >= deviance - 1e-9
-    return FitCheck(float((1 + reached.sum()) / (1 + SIMULATED)), low, high)
+    return FitCheck(float((1 + reached.sum()) / (1 + SIMULATION_COUNT)), low, high)
 
 
-def _monotone_cuts(
+def _find_monotone_cuts(
     asked: Floats, right: Floats, target: float, dispersion: float, random: np.random.Generator
 ) -> Codes:
     """Return the places where rising accuracy may pass the target; place k lies between levels k -
@@ -74,30 +74,36 @@ def _monotone_cuts(
     """
     sizes, places = np.round(asked).astype(int), range(len(asked) + 1)
     ratios = (
-        np.array([_likelihood_ratios(asked, right[None], target, place)[0] for place in places])
+        np.array(
+            [_compute_likelihood_ratios(asked, right[None], target, place)[0] for place in places]
+        )
         / dispersion
     )
     kept = ratios == ratios.min()
     for place in np.flatnonzero(~kept & (ratios < POOR_FIT_RATIO)):
-        fit = _rising_fit(asked, right[None], target, int(place))[0]
-        drawn = random.binomial(sizes, np.clip(fit, 0, 1), (SIMULATED, len(asked))).astype(float)
-        reached = _likelihood_ratios(asked, drawn, target, int(place)) >= ratios[place] - 1e-9
-        kept[place] = (1 + reached.sum()) / (1 + SIMULATED) > 0.05
+        fit = _fit_rising(asked, right[None], target, int(place))[0]
+        drawn = random.binomial(sizes, np.clip(fit, 0, 1), (SIMULATION_COUNT, len(asked))).astype(
+            float
+        )
+        reached = (
+            _compute_likelihood_ratios(asked, drawn, target, int(place)) >= ratios[place] - 1e-9
+        )
+        kept[place] = (1 + reached.sum()) / (1 + SIMULATION_COUNT) > 0.05
     return np.flatnonzero(kept)
 
 
-def _likelihood_ratios(asked: Floats, right: Floats, target: float, place: int) -> Floats:
-    """Return the ratio that `_monotone_cuts` describes, at one place, for each data set (sets,
+def _compute_likelihood_ratios(asked: Floats, right: Floats, target: float, place: int) -> Floats:
+    """Return the ratio that `_find_monotone_cuts` describes, at one place, for each data set (sets,
     levels)."""
     from scipy.special import xlogy
 
-    free, bound = _rising_fit(asked, right, target, None), _rising_fit(asked, right, target, place)
+    free, bound = _fit_rising(asked, right, target, None), _fit_rising(asked, right, target, place)
     wrong = asked - right
     logs = [(xlogy(right, fit) + xlogy(wrong, 1 - fit)).sum(axis=1) for fit in (free, bound)]
     return np.asarray(2 * (logs[0] - logs[1]))
 
 
-def _rising_fit(asked: Floats, right: Floats, target: float, place: int | None) -> Floats:
+def _fit_rising(asked: Floats, right: Floats, target: float, place: int | None) -> Floats:
     """Return the most likely rising accuracies of each data set, (sets, levels); with a `place`,
     only curves that pass the target there.
 
@@ -105,8 +111,8 @@ def _rising_fit(asked: Floats, right: Floats, target: float, place: int | None) 
     levels of the mean between them.
     """
     if place is not None:
-        before = _rising_fit(asked[:place], right[:, :place], target, None)
-        after = _rising_fit(asked[place:], right[:, place:], target, None)
+        before = _fit_rising(asked[:place], right[:, :place], target, None)
+        after = _fit_rising(asked[place:], right[:, place:], target, None)
         return np.hstack([np.minimum(before, target), np.maximum(after, target)])
     count = len(asked)
     if count == 0:

@@ -14,13 +14,13 @@ from looktwice.eval.statistics.intervals import Codes, Floats, cluster_sums, stu
 
 Direction = Literal["rising", "falling"]
 
-STEPS = 241  # of the threshold grid; half of them lie outside the levels
+GRID_STEPS = 241  # of the threshold grid; half of them lie outside the levels
 # per range of the levels: from one that spans the whole range to a step
-SLOPES = np.geomspace(4, 100, 16)
+SLOPE_GRID = np.geomspace(4, 100, 16)
 LAPSE_RATES = np.array([0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12])
-RANGE = 0.5  # how far beyond the levels a threshold may lie, as a share of their range
+RANGE_MARGIN = 0.5  # how far beyond the levels a threshold may lie, as a share of their range
 MIN_LOG_RATIO = np.log(10)  # one direction explains the answers ten times as well as the other
-COARSE = 2  # every second step, slope and lapse rate suffice to choose the next question
+COARSE_STEP = 2  # every second step, slope and lapse rate suffice to choose the next question
 
 
 @dataclass(frozen=True)
@@ -89,14 +89,14 @@ class Psychometric:
     def thresholds(self) -> Floats:
         """The candidate thresholds, on the scale of the levels or of their logarithms."""
         first, last = self._ends
-        beyond = RANGE * (last - first)
-        return np.linspace(first - beyond, last + beyond, STEPS // self.coarse)
+        beyond = RANGE_MARGIN * (last - first)
+        return np.linspace(first - beyond, last + beyond, GRID_STEPS // self.coarse)
 
     @cached_property
     def slopes(self) -> Floats:
         """The candidate slopes, per unit of that scale."""
         first, last = self._ends
-        return np.asarray(SLOPES[:: self.coarse] / (last - first))
+        return np.asarray(SLOPE_GRID[:: self.coarse] / (last - first))
 
     @property
     def _ends(self) -> Floats:
@@ -268,10 +268,10 @@ def fit_threshold(
     plain = model.summarize(asked, right)
     if clusters is None or len(set(clusters)) in (1, len(clusters)):
         return plain
-    return model.summarize(asked, right, _dispersion(plain, number, worth, clusters))
+    return model.summarize(asked, right, _estimate_dispersion(plain, number, worth, clusters))
 
 
-def _dispersion(
+def _estimate_dispersion(
     fitted: Threshold, number: Codes, values: Floats, clusters: Sequence[Hashable]
 ) -> float:
     """Return the factor, 1 or more, by which the threshold's score varies more between clusters

@@ -8,15 +8,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from looktwice.eval.display.text_tables import Column, Columns, names, percent, share_cell
+from looktwice.eval.display.text_tables import (
+    Column,
+    Columns,
+    attribute_columns,
+    percent,
+    share_cell,
+)
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.statistics.intervals import Codes, Estimate, Floats, Z
 from looktwice.eval.statistics.paired import Values
 
-DIFFICULTIES = np.linspace(-8, 8, 65)
-ABILITIES = np.linspace(-6, 6, 121)
+DIFFICULTY_GRID = np.linspace(-8, 8, 65)
+ABILITY_GRID = np.linspace(-6, 6, 121)
 MIN_ARMS = 3  # arms
-NOTE = (
+ITEMS_NOTE = (
     "Difficulties come from Rasch's model, fitted on the other arms. The items asked are evenly"
     " spaced by difficulty within every task. `predicted` is the accuracy on `all` items, predicted"
     " from the answers to those, with its 95 % interval. `ability` is in logits; 0 is an arm that"
@@ -37,12 +43,12 @@ class Items:
     @property
     def difficulty(self) -> Floats:
         """The mean difficulty of each item, in logits."""
-        return self.likely @ DIFFICULTIES
+        return self.likely @ DIFFICULTY_GRID
 
     @property
     def error(self) -> Floats:
         """The standard deviation of each item's difficulty."""
-        squares = self.likely @ np.square(DIFFICULTIES)
+        squares = self.likely @ np.square(DIFFICULTY_GRID)
         return np.sqrt(squares - np.square(self.difficulty))
 
 
@@ -70,8 +76,8 @@ def fit_items(values: Floats) -> Items:
     right, wrong = (np.nan_to_num(side.T) for side in (values, 1 - values))
 
     def log_likelihoods(parameters: Floats) -> Floats:
-        ahead = parameters[:-1, None] - DIFFICULTIES
-        prior = log_softmax(-np.square(DIFFICULTIES / np.exp(parameters[-1])) / 2)
+        ahead = parameters[:-1, None] - DIFFICULTY_GRID
+        prior = log_softmax(-np.square(DIFFICULTY_GRID / np.exp(parameters[-1])) / 2)
         return np.asarray(right @ log_expit(ahead) + wrong @ log_expit(-ahead) + prior)
 
     def loss(parameters: Floats) -> float:
@@ -94,7 +100,7 @@ def predict_total(items: Items, answers: Floats) -> Prediction:
     from scipy.special import expit, softmax
 
     asked = ~np.isnan(answers)
-    chance = items.likely @ expit(ABILITIES - DIFFICULTIES[:, None])
+    chance = items.likely @ expit(ABILITY_GRID - DIFFICULTY_GRID[:, None])
     given, rest = answers[asked], chance[~asked]
     fit = given @ np.log(chance[asked]) + (1 - given) @ np.log1p(-chance[asked])
     weights, n = softmax(fit), len(answers)
@@ -103,7 +109,9 @@ def predict_total(items: Items, answers: Floats) -> Prediction:
     noise = (rest * (1 - rest)).sum(axis=0) / n**2
     reach = Z * float(np.sqrt(weights @ (noise + np.square(totals - mean))))
     low, high = max(0.0, mean - reach), min(1.0, mean + reach)
-    return Prediction(float(weights @ ABILITIES), Estimate(mean, low, high, len(given), len(given)))
+    return Prediction(
+        float(weights @ ABILITY_GRID), Estimate(mean, low, high, len(given), len(given))
+    )
 
 
 def pick_items(items: Items, groups: Sequence[Hashable], n: int) -> Codes:
@@ -126,7 +134,7 @@ class ArmPrediction:
 
 
 COLUMNS: Columns[ArmPrediction] = (
-    *names("contestant"),
+    *attribute_columns("contestant"),
     Column("ability", "prediction.ability", "{:.2f}"),
     Column("items\nasked", "prediction.total.n"),
     Column("predicted\n%", "prediction.total", share_cell),
@@ -135,7 +143,7 @@ COLUMNS: Columns[ArmPrediction] = (
 )
 
 
-def item_values(run: RunScores) -> Values[str, tuple[str, str]]:
+def collect_item_values(run: RunScores) -> Values[str, tuple[str, str]]:
     """Return the score of every contestant on every (task, sample) that all contestants
     answered."""
     arms = dict[str, dict[tuple[str, str], float]]()

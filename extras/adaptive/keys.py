@@ -16,7 +16,7 @@ from looktwice.extras.adaptive.discovery import Discovery
 from looktwice.extras.adaptive.runs import Races, Staircases
 from looktwice.extras.adaptive.steering import Steering
 from looktwice.extras.adaptive.thresholds import Along, ThresholdsEntry, describe_missing_levels
-from looktwice.pipelines.config.keys import CLOSED, Key
+from looktwice.pipelines.config.keys import NO_OTHER_FIELDS, Key
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.counted import format_count
 
@@ -25,7 +25,7 @@ class ChooseEntry(TypedDict, total=False):
     """Choose questions by the answers so far; `by` names the method, and the other keys are its
     settings."""
 
-    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    __pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[misc]
     by: Annotated[
         Required[Literal["race", "staircase", "discovery"]],
         "`race` stops asking arms that can no longer win, and confirms the winner on other"
@@ -91,7 +91,7 @@ def make_steering(config: Mapping[str, Any]) -> Steering | None:
                 f"choose.styles must be [] or two or more of {', '.join(DRAWINGS)}, got {styles}"
             )
         return Discovery(**choose)
-    along = Along.of(config)
+    along = Along.from_config(config)
     if along is None:
         raise RunError(
             "a staircase needs a field of the questions; set one, such as thresholds.along=size"
@@ -102,7 +102,7 @@ def make_steering(config: Mapping[str, Any]) -> Steering | None:
 def warn_of_levels(plan: Plan, first: int) -> Iterator[str]:
     """Yield a warning if none of the `first` samples of each task has numbers in the field of
     `thresholds`."""
-    if (along := Along.of(plan.config)) is None:
+    if (along := Along.from_config(plan.config)) is None:
         return
     metas = list[Mapping[str, Any]]()
     for task in {arm.task_id: arm.task for arm in plan.points}.values():

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from looktwice.eval.analysis.asked import AnalysisRequest, Finding
-from looktwice.eval.display.printable import csv_text
+from looktwice.eval.display.printable import format_csv
 from looktwice.eval.display.text_tables import table
 from looktwice.eval.records.records import RunError
 from looktwice.extras.adaptive import item_response as response
@@ -16,7 +16,7 @@ from looktwice.pipelines.disk import dump_yaml, write_file
 def show_items(asked: AnalysisRequest) -> None:
     """Print each arm's total predicted from `n` items (default: a tenth), and write the difficulty
     of each item and the chosen subset next to the run."""
-    values = response.item_values(asked.run)
+    values = response.collect_item_values(asked.run)
     most = len(values.units)
     n = asked.settings.get("n", -(-most // 10))
     if not isinstance(n, int) or not 1 <= n <= most:
@@ -25,7 +25,7 @@ def show_items(asked: AnalysisRequest) -> None:
         items, lines = response.fit_items(values.value), [*response.predict_arms(values, n)]
     except ValueError as exc:
         raise RunError(f"{asked.run.folder.path}: {exc}") from exc
-    asked.show(table(response.COLUMNS, lines), f"totals from {n} items", response.NOTE)
+    asked.show(table(response.COLUMNS, lines), f"totals from {n} items", response.ITEMS_NOTE)
     rows: list[tuple[str, ...]] = [("task", "sample", "difficulty", "error", "right")]
     shares = values.value.mean(axis=0)
     for unit, *numbers in zip(values.units, items.difficulty, items.error, shares, strict=True):
@@ -35,7 +35,7 @@ def show_items(asked: AnalysisRequest) -> None:
         task, sample = values.units[place]
         subset.setdefault(task, {"subset": {"ids": []}})["subset"]["ids"].append(sample)
     page = asked.page("items.csv")
-    write_file(page, csv_text(rows))
+    write_file(page, format_csv(rows))
     short = "task" in asked.run.config and len(subset) == 1
     node = {"task": subset.popitem()[1]} if short else {"tasks": subset}
     write_file(page.with_name("subset.yaml"), dump_yaml(node))

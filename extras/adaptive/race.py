@@ -23,12 +23,12 @@ from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.statistics.intervals import LEVEL, Estimate, Floats
 from looktwice.pipelines.disk import read_file, write_file
-from looktwice.pipelines.json_input import OPEN, read_as
+from looktwice.pipelines.json_input import KEEP_OTHER_FIELDS, read_as
 
 STAKE_SHARES = np.concatenate([np.linspace(0.02, 0.4, 20), np.linspace(0.45, 0.95, 11)])
 """Shares of the capital that are staked in parallel; the capital is the mean over all of them."""
-HEADER = ("task", "arm", "asked", "mean %", "to the leader", "ended", "held out")
-NOTE = (
+RACE_HEADER = ("task", "arm", "asked", "mean %", "to the leader", "ended", "held out")
+RACE_NOTE = (
     "`to the leader` is the mean difference on shared samples with a 95 % confidence sequence,"
     " which is valid at all times of the race simultaneously. An arm was dropped once bets that"
     " another one is better had won enough; the chance of dropping the best arm is at most `level`."
@@ -38,7 +38,7 @@ NOTE = (
     " is compared with the baseline. Samples that share a group or a picture make one bet, on their"
     " mean; `asked` and `after` count bets."
 )
-FILE = "race.json"
+RACE_FILE = "race.json"
 MAX_SHOWN_ARMS = 8  # arms shown at the end of a run
 
 
@@ -204,7 +204,7 @@ class RaceResult:
         return estimate is not None and estimate.value > 0 and estimate.p <= self.race.level
 
 
-@with_config(OPEN)
+@with_config(KEEP_OTHER_FIELDS)
 class RaceNode(TypedDict):
     """A race as stored in race.json."""
 
@@ -255,18 +255,18 @@ def save_races(folder: Path, results: Sequence[RaceResult]) -> Path:
             "samples": result.samples,
             "calls": result.calls,
             "winner": result.race.winner,
-            "arms": [dict(zip(HEADER[1:], line[1:], strict=True)) for line in _lines(result)],
+            "arms": [dict(zip(RACE_HEADER[1:], line[1:], strict=True)) for line in _lines(result)],
             "held_out": held_out,
         }
         nodes.append(node)
-    path = folder / FILE
+    path = folder / RACE_FILE
     write_file(path, json.dumps(nodes, indent=1) + "\n")
     return path
 
 
 def read_races(run: RunScores) -> list[RaceNode]:
     """Read the races saved in a run's folder. Raises RunError for a damaged file."""
-    path = run.folder.path / FILE
+    path = run.folder.path / RACE_FILE
     try:
         return read_as(list[RaceNode], read_file(path)) if path.exists() else []
     except (OSError, ValueError) as exc:
@@ -280,18 +280,18 @@ def tabulate_saved_races(runs: Sequence[RunScores]) -> tuple[TextTable, str]:
     RunError for a damaged file."""
     races = [race for run in runs for race in read_races(run)]
     lines = [
-        (race["task"], *(arm.get(name, "") for name in HEADER[1:]))
+        (race["task"], *(arm.get(name, "") for name in RACE_HEADER[1:]))
         for race in races
         for arm in race["arms"]
     ]
     sentences = [race["said"] for race in races]
-    return TextTable(HEADER, lines, text_columns=2), "\n".join([*sentences, NOTE])
+    return TextTable(RACE_HEADER, lines, text_columns=2), "\n".join([*sentences, RACE_NOTE])
 
 
 def tabulate_last_arms(scored: Table) -> Iterator[ReportTable]:
     """Yield a table of the races of scored runs, with only the arms that lasted longest in each."""
     shown, _ = tabulate_saved_races(scored.scores)
-    place, by_task = HEADER.index("ended"), defaultdict[str, list[Sequence[str]]](list)
+    place, by_task = RACE_HEADER.index("ended"), defaultdict[str, list[Sequence[str]]](list)
     for line in shown.rows:
         by_task[line[0]].append(line)
     rows = list[Sequence[str]]()
@@ -302,7 +302,7 @@ def tabulate_last_arms(scored: Table) -> Iterator[ReportTable]:
             sorted(range(len(lines)), key=last.__getitem__) if len(lines) > MAX_SHOWN_ARMS else None
         )
         rows += [lines[number] for number in order[:MAX_SHOWN_ARMS]] if order else lines
-    yield ReportTable("the race", TextTable(HEADER, rows, text_columns=2), note=NOTE)
+    yield ReportTable("the race", TextTable(RACE_HEADER, rows, text_columns=2), note=RACE_NOTE)
 
 
 def _lines(result: RaceResult) -> list[tuple[str, ...]]:

@@ -19,8 +19,8 @@ from looktwice.eval.scoring.labels import as_number, label_with_changes
 from looktwice.eval.scoring.metrics import chance_levels
 from looktwice.eval.statistics.intervals import Estimate, Floats
 from looktwice.eval.statistics.paired import compare_paired
-from looktwice.eval.tasks.base import rank
-from looktwice.extras.adaptive.functions import COARSE, Psychometric, Threshold
+from looktwice.eval.tasks.base import make_random_order
+from looktwice.extras.adaptive.functions import COARSE_STEP, Psychometric, Threshold
 from looktwice.extras.adaptive.race import Race, RaceResult, save_races
 from looktwice.extras.adaptive.steering import Pool, Round, Steering
 from looktwice.extras.adaptive.thresholds import Along
@@ -29,7 +29,7 @@ from looktwice.pipelines.config.spec import Arm
 Arms = Sequence[Arm]
 NamedArms = Mapping[str, Arm]
 
-make_coarse = lru_cache(maxsize=64)(partial(replace, coarse=COARSE))
+make_coarse = lru_cache(maxsize=64)(partial(replace, coarse=COARSE_STEP))
 """Replace psychometric functions by the same ones on a coarser grid, which is precise enough to
 choose by."""
 
@@ -69,7 +69,7 @@ class Staircase:
         # (levels, thresholds)
         hits = np.einsum("ltsr,tsr->lt", self._coarse.accuracy[usable], self._weights)
         misses = self._weights.sum(axis=(1, 2)) - hits
-        expected = _entropy(hits) + _entropy(misses)
+        expected = _compute_entropy(hits) + _compute_entropy(misses)
         return self.model.levels[usable[int(expected.argmin())]]
 
     def add(self, level: float, value: float) -> None:
@@ -91,7 +91,7 @@ class Staircase:
         return self.model.summarize(self.asked, self.right)
 
 
-def _entropy(parts: Floats) -> Floats:
+def _compute_entropy(parts: Floats) -> Floats:
     """Return the entropy of each row's normalised shares, times the row's sum."""
     total = parts.sum(axis=1, keepdims=True)
     shares = parts / np.maximum(total, 1e-300)
@@ -144,7 +144,9 @@ class Staircases(Steering):
         """Group the ids of questions with a known answer by level, in a random order that all arms
         share."""
         levels: dict[float, list[str]] = defaultdict(list)
-        for name in sorted(pool.rows, key=lambda name: rank(name, self.seed), reverse=True):
+        for name in sorted(
+            pool.rows, key=lambda name: make_random_order(name, self.seed), reverse=True
+        ):
             level = as_number(pool.rows[name].meta.get(self.along.field))
             if level is not None and pool.rows[name].answer is not None:
                 levels[level].append(name)
@@ -184,13 +186,19 @@ class Split:
     clusters: Mapping[str, str]
 
     @classmethod
-    def of(cls, pool: Pool, seed: int, held_out: float) -> Split:
+    def from_pool(cls, pool: Pool, seed: int, held_out: float) -> Split:
         """Split the pool with this share held out; no unit is divided."""
         clusters = dict[str, str]()
         for name, row in pool.rows.items():
             if row.answer is not None:
                 clusters[name] = row.shared or name
-        names = sorted(clusters, key=lambda name: (rank(clusters[name], seed), rank(name, seed)))
+        names = sorted(
+            clusters,
+            key=lambda name: (
+                make_random_order(clusters[name], seed),
+                make_random_order(name, seed),
+            ),
+        )
         units = [list(unit) for _, unit in groupby(names, key=clusters.__getitem__)]
         ends, most = [*accumulate(map(len, units))], len(names) - round(held_out * len(names))
         raced = [pair for pair in zip(units, ends, strict=True) if pair[1] <= most]
@@ -226,7 +234,7 @@ class Races(Steering):
     def rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
         """Yield the next samples for the remaining arms and, at the end, the held-out samples for
         the winner and its rival."""
-        field, split = label_arms(arms), Split.of(pool, self.seed, self.held_out)
+        field, split = label_arms(arms), Split.from_pool(pool, self.seed, self.held_out)
         race = Race([*field], self.level)
         yield from self.run_heats(race, field, split.raced)
         yield from self.confirm(race, field, split)

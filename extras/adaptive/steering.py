@@ -17,7 +17,7 @@ from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.tasks.base import MadeTask, find_item
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.model import is_deferring
-from looktwice.pipelines.sample import Item, sha_of
+from looktwice.pipelines.sample import Item, hash_json
 
 Round = Sequence[tuple[str, Sequence[Arm]]]
 """Sample ids, each with the arms to ask."""
@@ -34,13 +34,13 @@ class Pool:
     items: dict[str, Item]
 
     @classmethod
-    def of(cls, task: Any, items: Iterator[Item]) -> Pool:
+    def from_task(cls, task: Any, items: Iterator[Item]) -> Pool:
         """Collect all items of a task. Pictures of generated questions are not kept, since they can
         be generated again."""
         rows, kept = dict[str, SampleRow](), dict[str, Item]()
         for item in items:
             plain = item.sample.to_dict()
-            rows[item.sample.id] = SampleRow("", sha_of(plain), item.answer, plain, item.truth)
+            rows[item.sample.id] = SampleRow("", hash_json(plain), item.answer, plain, item.truth)
             if not isinstance(task, MadeTask):
                 kept[item.sample.id] = item
         return cls(task, rows, kept)
@@ -117,7 +117,7 @@ class Steering(Companion, ABC):
         self, arms: Sequence[Arm], items: Iterator[Item]
     ) -> Iterator[tuple[Item, Sequence[Arm]]]:
         """Yield the questions round by round, each round after the answers of the previous one."""
-        pool, recorded = Pool.of(arms[0].task, items), self._known_answers(arms)
+        pool, recorded = Pool.from_task(arms[0].task, items), self._known_answers(arms)
         for wanted in self.rounds(arms, pool):
             for sample, asked in wanted:
                 new = list[Arm]()

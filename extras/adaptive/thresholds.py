@@ -15,15 +15,15 @@ import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from looktwice.eval.analysis.analyses import Analysis, ReportTable, curves_by_task
+from looktwice.eval.analysis.analyses import Analysis, ReportTable, make_curve_builder
 from looktwice.eval.analysis.asked import AnalysisRequest
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     Column,
     Columns,
     TextTable,
+    attribute_columns,
     format_p,
-    names,
     percent,
     table,
 )
@@ -35,9 +35,9 @@ from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.paired import Values
 from looktwice.extras.adaptive.fit_checks import FitCheck, check_fit
 from looktwice.extras.adaptive.functions import Direction, Threshold, fit_threshold
-from looktwice.pipelines.config.keys import CLOSED
+from looktwice.pipelines.config.keys import NO_OTHER_FIELDS
 
-NOTE = (
+THRESHOLDS_NOTE = (
     "The threshold is the level at which accuracy passes the target: the median and the 95 %"
     " interval of its integrated likelihood. The function is a logistic between the guessing rate"
     " and 1 minus a lapse rate; slope and lapse rate are integrated out. If most of the likelihood"
@@ -61,7 +61,7 @@ MISFIT_ALPHA = 0.05  # a p below this leads to a remark
 class ThresholdsEntry(TypedDict, total=False):
     """The control parameter along which to fit accuracy, and the accuracy whose level to find."""
 
-    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    __pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[misc]
     along: Annotated[
         str, "A field of the samples' meta with numbers, such as a size.", "along: size"
     ]
@@ -91,7 +91,7 @@ class Along(NamedTuple):
     direction: Direction | None = None
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> Along | None:
+    def from_config(cls, config: Mapping[str, Any]) -> Along | None:
         """Read the entry `thresholds` of a configuration; None if it names no field."""
         entry = config.get("thresholds") or {}
         field = entry.get("along")
@@ -143,7 +143,8 @@ class ArmThreshold:
 
     @property
     def remarks(self) -> str:
-        """Evidence against one function for all questions, in the terms that `NOTE` explains."""
+        """Evidence against one function for all questions, in the terms that `THRESHOLDS_NOTE`
+        explains."""
         if not (self.threshold and self.fit):
             return ""
         p, dispersion, low = self.fit.p, self.threshold.dispersion, self.threshold.low
@@ -158,8 +159,8 @@ class ArmThreshold:
 
 
 def describe_missing_levels(rows: Iterable[Mapping[str, Any]], field: Any) -> str:
-    """Explain that none of these samples, given by their meta, has numbers in a field, and list the
-    fields; empty if one has."""
+    """Explain that no sample has a number in the meta field `field`, and list the existing fields;
+    empty if a sample has one. `rows` are the meta fields of each sample."""
     metas = list(rows)
     if any(as_number(meta.get(field)) is not None for meta in metas):
         return ""
@@ -173,7 +174,7 @@ def find_thresholds(run: RunScores, along: Along | None = None) -> list[ArmThres
     run's configuration. Answers of a staircase are fitted in its own direction unless `along` names
     one. If an arm's answers do not decide the direction, that of the task's other arms is used if
     they agree."""
-    study = Along.of(run.config)
+    study = Along.from_config(run.config)
     wanted = along or study
     chosen: Mapping[str, Any] = run.config.get("choose") or {}
     if chosen.get("by") == "staircase" and wanted and study and study.field == wanted.field:
@@ -198,7 +199,7 @@ def _ends(interval: Threshold | FitCheck) -> str:
 
 
 COLUMNS: Columns[ArmThreshold] = (
-    *names("contestant", "task"),
+    *attribute_columns("contestant", "task"),
     Column("threshold", "passes"),
     Column("95 % interval", "threshold", _ends),
     Column("rising\nalone", "fit", _ends),
@@ -221,14 +222,14 @@ def threshold_table(runs: Sequence[RunScores], along: Along | None = None) -> Te
 def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
     """Return a chart of a task: the answers of each contestant with their intervals, and the fitted
     function."""
-    along = Along.of(run.config)
+    along = Along.from_config(run.config)
     arms = {(scores.contestant, scores.task): scores for scores in run.points}
     if along is None:
         return []
     lines = dict[str, list[Point]]()
     for arm in find_thresholds(run, along):
         if arm.task == task and (threshold := arm.threshold) is not None:
-            lines[arm.contestant] = _level_points(arms[arm.contestant, task], along.field)
+            lines[arm.contestant] = _list_level_points(arms[arm.contestant, task], along.field)
             curve = zip(threshold.model.levels, *[threshold.curve] * 3, strict=True)
             way = ", falling" if threshold.model.direction == "falling" else ""
             lines[f"{arm.contestant}, fitted{way}"] = [*curve]
@@ -259,8 +260,8 @@ def _fit(scores: PointScores, along: Along) -> ArmThreshold | None:
 
 
 def _test_alike(scores: PointScores, levels: Mapping[str, float]) -> float:
-    """Return how often randomly reassigning draws among the questions of a level makes the
-    questions differ as much or more."""
+    """Return how often randomly reassigning draws among the questions of a level makes these
+    questions differ at least as much."""
     by_level = defaultdict[float, list[list[float]]](list)
     for name, level in levels.items():
         by_level[level].append([draw.score.value for draw in scores.not_failed(name)])
@@ -273,7 +274,7 @@ def _test_alike(scores: PointScores, levels: Mapping[str, float]) -> float:
     return float(np.mean(spread >= spread[0] - 1e-9))
 
 
-def _level_points(scores: PointScores, field: str) -> list[Point]:
+def _list_level_points(scores: PointScores, field: str) -> list[Point]:
     """Return level, accuracy and its interval for every level of an arm."""
     levels = Values.of({0: scores.comparable}, scores.clusters).by(
         lambda name: as_number(scores.samples[name].meta.get(field))
@@ -291,7 +292,7 @@ def _level_points(scores: PointScores, field: str) -> list[Point]:
 MAX_MAPS = 12  # maximum number of maps
 
 
-def crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[PageGrid]:
+def make_crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[PageGrid]:
     """Return a map for each pair of fields in `by`, such as "size,rotation", and each arm whose
     samples have both."""
     grids = []
@@ -312,10 +313,12 @@ def crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[PageGrid
     return grids[:MAX_MAPS]
 
 
-def crossed_tables(runs: Sequence[RunScores], by: Sequence[str]) -> Iterator[tuple[str, TextTable]]:
+def make_crossed_tables(
+    runs: Sequence[RunScores], by: Sequence[str]
+) -> Iterator[tuple[str, TextTable]]:
     """Yield the same maps as tables with titles: levels of the first field as rows, of the second
     as columns."""
-    for grid in crossed_grids(runs, by):
+    for grid in make_crossed_grids(runs, by):
         cells = {(x, y): f"{percent(accuracy)}\n{n}" for x, y, accuracy, n in grid.cells}
         down, across = (sorted({place[side] for place in cells}, key=_level_key) for side in (0, 1))
         lines = [(_format_level(x), *(cells.get((x, y), "") for y in across)) for x in down]
@@ -339,11 +342,11 @@ def _format_level(level: Level) -> str:
 def _print_thresholds(scored: Table) -> Iterator[ReportTable | str]:
     """Yield what is printed at the end of a run: crossed fields, thresholds, and why there are
     none."""
-    for title, crossed in crossed_tables(scored.scores, scored.by):
+    for title, crossed in make_crossed_tables(scored.scores, scored.by):
         yield ReportTable(title, crossed)
-    yield ReportTable("thresholds", threshold_table(scored.scores), note=NOTE)
+    yield ReportTable("thresholds", threshold_table(scored.scores), note=THRESHOLDS_NOTE)
     for run in scored.scores:
-        if along := Along.of(run.config):
+        if along := Along.from_config(run.config):
             rows = (row.meta for row in run.folder.samples.values())
             if lacking := describe_missing_levels(rows, along.field):
                 yield f"no thresholds: {lacking}"
@@ -359,27 +362,27 @@ def show_thresholds(asked: AnalysisRequest) -> None:
         fault = exc.errors()[0]
         place = fault["loc"][0]
         raise RunError(f"{place}: {fault['msg'].lower()}, found {fault['input']!r}") from exc
-    shown = threshold_table(asked.scored.scores, Along.of({"thresholds": asked.settings}))
+    shown = threshold_table(asked.scored.scores, Along.from_config({"thresholds": asked.settings}))
     if not shown.rows:
         samples = [row for scores in asked.scored.scores for row in scores.folder.samples.values()]
         lacking = describe_missing_levels((row.meta for row in samples), along)
         raise RunError(lacking or f"no arm answered a sample that has numbers in {along!r}")
-    asked.show(shown, "thresholds", NOTE)
+    asked.show(shown, "thresholds", THRESHOLDS_NOTE)
 
 
 THRESHOLDS_ANALYSIS = Analysis(
     "thresholds",
     "Thresholds",
     lambda scored: threshold_table(scored.scores),
-    NOTE,
+    THRESHOLDS_NOTE,
     ending=_print_thresholds,
-    curves=curves_by_task(threshold_lines),
+    curves=make_curve_builder(threshold_lines),
     settings=("along", "target", "scale", "direction"),
     ask=show_thresholds,
 )
 CROSSED_ANALYSIS = Analysis(
     "crossed",
     "Two fields crossed (--by A,B)",
-    lambda scored: starmap(ReportTable, crossed_tables(scored.scores, scored.by)),
-    maps=lambda scored: crossed_grids(scored.scores, scored.by),
+    lambda scored: starmap(ReportTable, make_crossed_tables(scored.scores, scored.by)),
+    maps=lambda scored: make_crossed_grids(scored.scores, scored.by),
 )

@@ -12,12 +12,12 @@ from typing import Any
 
 from looktwice.eval.records.records import RunFolder
 from looktwice.extras.adaptive.steering import Pool, Round, Steering
-from looktwice.pipelines.config.spec import Arm, public_path
+from looktwice.pipelines.config.spec import Arm, get_public_path
 
 
 def find_marker_slots(arm: Arm) -> list[str]:
     """Return the slots of an arm whose stages draw marks."""
-    paths = {slot: public_path(type(stage)) for slot, stage in arm.stages.items()}
+    paths = {slot: get_public_path(type(stage)) for slot, stage in arm.stages.items()}
     return [slot for slot, path in paths.items() if path.startswith("prompting.markers.")]
 
 

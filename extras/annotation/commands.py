@@ -68,7 +68,7 @@ def annotate(
     logs = [log for path in sources for log in read_logs(path, {}, read, plugin)]
     timed = None
     if exposure or practice:
-        ask, timed = sheet.ANSWERS, sheet.parse_exposure(exposure or "0ms")
+        ask, timed = sheet.ASK_ANSWERS, sheet.parse_exposure(exposure or "0ms")
     items = sheet.draw_sheet(logs, ask, n, verdict, by, seed, practice)
     file = Path(taxonomy)
     names = file.read_text(encoding="utf-8").splitlines() if file.is_file() else taxonomy.split(",")
@@ -83,7 +83,7 @@ def _print_ratings(sheets: list[Path], judged: Path | None) -> None:
     from looktwice.extras.annotation import ratings, sheet
 
     rated = ratings.read_ratings(sheets)
-    errors, answers = (rated.key.ask == ask for ask in (sheet.ERRORS, sheet.ANSWERS))
+    errors, answers = (rated.key.ask == ask for ask in (sheet.ASK_ERRORS, sheet.ASK_ANSWERS))
     rated = ratings.add_judges(rated, judged) if judged else rated
     if errors:
         print_text_table(ratings.share_table(rated), "share of each category, %", blocks=0)

@@ -13,7 +13,7 @@ from string import ascii_uppercase
 
 import numpy as np
 
-from looktwice.eval.display.printable import csv_text
+from looktwice.eval.display.printable import format_csv
 from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.records.judgements import NO_JUDGE, judgements
 from looktwice.eval.records.records import RunFolder
@@ -22,14 +22,14 @@ from looktwice.eval.statistics.answers import cohens_kappa, fleiss_kappa
 from looktwice.eval.statistics.intervals import Estimate, Stratum, mean_of_shares
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.table_files import read_texts
-from looktwice.extras.annotation.sheet import ANSWERS, ERRORS, KEY_FILE, SheetItem, SheetKey
+from looktwice.extras.annotation.sheet import ASK_ANSWERS, ASK_ERRORS, KEY_FILE, SheetItem, SheetKey
 from looktwice.extras.logs.log import normalize_answer
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import read_file, write_file
 from looktwice.pipelines.json_input import read_as
 
 MAJORITY, HUMANS = "majority", "humans/humans.csv"
-OFF = 25.0
+EXPOSURE_TOLERANCE = 25.0
 """Tolerance of an exposure time in ms: a frame and a half at 60 Hz."""
 
 
@@ -75,7 +75,7 @@ class Ratings:
     @property
     def asked(self) -> str:
         """The name of the column that raters fill in."""
-        return "category" if self.key.ask == ERRORS else "human_answer"
+        return "category" if self.key.ask == ASK_ERRORS else "human_answer"
 
     def is_right(self, rater: str) -> dict[str, bool]:
         """Return whether the rater's answer is correct, by item; items without a correct answer are
@@ -99,15 +99,16 @@ def read_ratings(paths: Sequence[Path]) -> Ratings:
     folders = {path.parent for path in paths}
     if len(folders) > 1:
         raise TaskError(
-            f"the sheets are in {len(folders)} folders; put those of one sample next to its"
-            f" {KEY_FILE}"
+            f"the sheets are in {len(folders)} folders; copy those of one sample into the folder of"
+            f" its {KEY_FILE}"
         )
     place = folders.pop() / KEY_FILE
     try:
         key = read_as(SheetKey, read_file(place))
     except (OSError, ValueError) as exc:
         raise TaskError(
-            f"{place} cannot be read ({exc}); put the one written with the sheet next to it"
+            f"{place} cannot be read ({exc}); copy the {KEY_FILE} that was written with the sheet"
+            " into this folder"
         ) from exc
     items, filled = {item.item for item in key.items}, {}
     practice = {item.item for item in key.items if item.practice}
@@ -159,13 +160,13 @@ def share_table(ratings: Ratings) -> TextTable:
         line = [name]
         for column in columns.values():
             hits = {item: value == name for item, value in column.items()}
-            line.append(_share(ratings.key.items, hits))
+            line.append(_format_share(ratings.key.items, hits))
         lines.append(tuple(line))
     lines.append(("items", *map(str, map(len, columns.values()))))
     return TextTable(("category", *columns), lines)
 
 
-def _share(items: Sequence[SheetItem], hits: Mapping[str, bool]) -> str:
+def _format_share(items: Sequence[SheetItem], hits: Mapping[str, bool]) -> str:
     """Format the share of hits in percent, weighted by strata, with its interval over samples;
     empty if there are no items."""
     strata: dict[str, list[SheetItem]] = defaultdict(list)
@@ -201,7 +202,7 @@ def answer_table(ratings: Ratings) -> TextTable:
             n = sum(item.item in right for item in items)
             numbers = [rated[item.item] for item in items if item.item in rated]
             difficulty = f"{fmean(numbers):.2f}" if numbers else ""
-            lines.append((rater, task, _share(items, right), str(n), difficulty))
+            lines.append((rater, task, _format_share(items, right), str(n), difficulty))
     return TextTable(("rater", "task", "right %", "n", "difficulty"), lines, 2)
 
 
@@ -213,7 +214,7 @@ def time_table(ratings: Ratings) -> TextTable:
         shown = ratings.numbers(rater, "exposure_ms").values()
         took, right = ratings.numbers(rater, "response_ms"), ratings.is_right(rater)
         asked = ratings.key.exposure
-        off = sum(abs(time - asked) > OFF for time in shown) if asked else 0
+        off = sum(abs(time - asked) > EXPOSURE_TOLERANCE for time in shown) if asked else 0
         apart: dict[bool | None, list[float]] = {True: [], False: [], None: []}
         for item, time in took.items():
             apart[right.get(item)].append(time)
@@ -237,7 +238,7 @@ def difficulty_table(ratings: Ratings) -> TextTable:
     lines = []
     for level in sorted({*rated.values()}):
         alike = [item for item in items if rated.get(item.item) == level]
-        shares = (_share(alike, hits) for hits in right.values())
+        shares = (_format_share(alike, hits) for hits in right.values())
         lines.append((level, str(len(alike)), *shares))
     return TextTable(("difficulty", "n", *right), lines)
 
@@ -261,7 +262,7 @@ def agreement_lines(ratings: Ratings) -> Iterator[str]:
     for rater in ratings.filled:
         column = ratings.column(rater, ratings.asked)
         columns[rater] = {
-            item: value if ratings.key.ask == ERRORS else parse_letter(value, items[item])
+            item: value if ratings.key.ask == ASK_ERRORS else parse_letter(value, items[item])
             for item, value in column.items()
         }
     filled = pandas.DataFrame(columns, list(samples))
@@ -271,15 +272,15 @@ def agreement_lines(ratings: Ratings) -> Iterator[str]:
         values, clusters = both.T.to_numpy().tolist(), [*map(samples.__getitem__, both.index)]
         count = format_count(len(clusters), "item")
         if clusters and len(raters) > 2:
-            kappa = _kappa("Fleiss' kappa", fleiss_kappa(values, clusters))
+            kappa = _format_kappa("Fleiss' kappa", fleiss_kappa(values, clusters))
             yield f"all {len(raters)} raters: {kappa} on {count}"
         elif clusters:
             alike = 100 * fmean(map(str.__eq__, *values))
-            kappa = _kappa("Cohen's kappa", cohens_kappa(values[0], values[1], clusters))
+            kappa = _format_kappa("Cohen's kappa", cohens_kappa(values[0], values[1], clusters))
             yield f"{raters[0]} and {raters[1]}: {alike:.1f} % agreement on {count}, {kappa}"
 
 
-def _kappa(name: str, kappa: Estimate) -> str:
+def _format_kappa(name: str, kappa: Estimate) -> str:
     return f"{name} {kappa.value:.2f} [{kappa.low:.2f}, {kappa.high:.2f}]"
 
 
@@ -294,7 +295,7 @@ def write_humans(ratings: Ratings, path: Path) -> Path:
             item, verdict = items[number], "right" if right else "wrong"
             answer = parse_letter(answers[number], item)
             rows.append([rater, item.task, item.sample, item.question, item.key, answer, verdict])
-    write_file(path, csv_text(rows, "\r\n"))
+    write_file(path, format_csv(rows, "\r\n"))
     return path
 
 
@@ -307,10 +308,10 @@ def ratings_lines(ratings: Ratings) -> Iterator[str]:
         if left := n - len(column):
             yield f"{rater}: {format_count(left, 'item')} of {n} not filled in"
         strange = [value for value in dict.fromkeys(column.values()) if value not in taxonomy]
-        if ratings.key.ask == ERRORS and taxonomy and strange:
+        if ratings.key.ask == ASK_ERRORS and taxonomy and strange:
             yield f"{rater}: not in the taxonomy: {', '.join(strange)}"
         right, unread = ratings.is_right(rater), list[str]()
-        for item in ratings.key.items if ratings.key.ask == ANSWERS else ():
+        for item in ratings.key.items if ratings.key.ask == ASK_ANSWERS else ():
             letters, answer = ascii_uppercase[: len(item.choices)], column.get(item.item, "")
             is_wrong = letters and right.get(item.item) is False
             if is_wrong and parse_letter(answer, item) not in letters:

@@ -14,27 +14,27 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.eval.display.printable import csv_text, template
+from looktwice.eval.display.printable import format_csv, template
 from looktwice.eval.page.render import escape_json, page_file, page_policy
 from looktwice.eval.scoring.verdict import Verdict
 from looktwice.eval.tasks.base import TaskError
 from looktwice.extras.logs.log import Log, make_names_unique, normalize_answer
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.picture import Picture, PictureError, thumbnail
+from looktwice.pipelines.picture import Picture, PictureError, make_thumbnail_url
 
-ERRORS, ANSWERS, REPLIES = "errors", "answers", "replies"
-ITEM = ("contestant", "task", "sample", "question", "choices", "key", "answer", "reply")
+ASK_ERRORS, ASK_ANSWERS, ASK_REPLIES = "errors", "answers", "replies"
+ITEM_COLUMNS = ("contestant", "task", "sample", "question", "choices", "key", "answer", "reply")
 """The columns of a log row that an item keeps."""
 SHOWN_COLUMNS: Mapping[str, tuple[str, ...]] = {
-    ERRORS: ("item", "task", "sample", "contestant", *ITEM[3:], "pictures"),
-    ANSWERS: ("item", "task", "sample", "question", "choices", "pictures"),
-    REPLIES: ("item", "task", "sample", "contestant", "question", "choices", "reply"),
+    ASK_ERRORS: ("item", "task", "sample", "contestant", *ITEM_COLUMNS[3:], "pictures"),
+    ASK_ANSWERS: ("item", "task", "sample", "question", "choices", "pictures"),
+    ASK_REPLIES: ("item", "task", "sample", "contestant", "question", "choices", "reply"),
 }
 FILLED: Mapping[str, tuple[str, ...]] = {
-    ERRORS: ("category", "note"),
-    ANSWERS: ("human_answer", "difficulty", "note"),
-    REPLIES: ("human_answer", "note"),
+    ASK_ERRORS: ("category", "note"),
+    ASK_ANSWERS: ("human_answer", "difficulty", "note"),
+    ASK_REPLIES: ("human_answer", "note"),
 }
 """The columns that people fill in. People who answer see neither the correct answer nor a model's
 reply; people who read replies, to be compared with judges, see neither the correct answer nor the
@@ -42,9 +42,9 @@ answer that was read."""
 TIMING_COLUMNS = ("exposure_ms", "response_ms")
 """Further columns that a page of timed trials fills in: how long the pictures were shown, and the
 time from their onset to the answer."""
-KEY_FILE, SHEET, PAGE = "key.json", "sheet.csv", "sheet.html"
+KEY_FILE, SHEET_FILE, PAGE_FILE = "key.json", "sheet.csv", "sheet.html"
 PICTURE_SIDE = 768
-ROOM = "looktwice.extras.annotation"
+TEMPLATES_PACKAGE = "looktwice.extras.annotation"
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def parse_exposure(text: str) -> float:
 
 def draw_sheet(
     logs: Sequence[Log],
-    ask: str = ERRORS,
+    ask: str = ASK_ERRORS,
     n: int = 60,
     verdict: str = "wrong",
     by: Sequence[str] = (),
@@ -111,13 +111,13 @@ def draw_sheet(
     named = make_names_unique([log.whole for log in logs])
     rows = [
         row | {"contestant": log.name}
-        for log in (named[:1] if ask == ANSWERS else named)
+        for log in (named[:1] if ask == ASK_ANSWERS else named)
         for row in log.rows[log.rows["draw"] == 0].to_dict("records")
-        if ask == ANSWERS or verdict in ("any", row["verdict"])
+        if ask == ASK_ANSWERS or verdict in ("any", row["verdict"])
     ]
     if not rows:
         raise TaskError(f"no row is {verdict}; set --verdict any, or give another log")
-    names = by or (("task",) if ask == ANSWERS else ("contestant", "task"))
+    names = by or (("task",) if ask == ASK_ANSWERS else ("contestant", "task"))
     if lacking := [name for name in names if name not in rows[0]]:
         raise TaskError(f"--by {lacking[0]}: no such column; there are {', '.join(rows[0])}")
     strata: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -142,7 +142,7 @@ def draw_sheet(
             stratum=name,
             weight=sizes[name] / len(rows),
             practice=number <= len(trained),
-            **{column: row[column] for column in ITEM},
+            **{column: row[column] for column in ITEM_COLUMNS},
         )
         for number, (name, row) in enumerate([*trained, *chosen], 1)
     )
@@ -169,7 +169,7 @@ def write_sheet(
     items: Sequence[SheetItem],
     logs: Sequence[Log],
     out: Path,
-    ask: str = ERRORS,
+    ask: str = ASK_ERRORS,
     taxonomy: Sequence[str] = (),
     exposure: float | None = None,
 ) -> Iterator[str]:
@@ -199,15 +199,18 @@ def write_sheet(
         }
         words = {name: words[name] for name in SHOWN_COLUMNS[ask]}
         table.append((*words.values(), *("" for _ in filled)))
-        thumbnails = [thumbnail(picture, PICTURE_SIDE) for _, picture in pictures]
+        thumbnails = [make_thumbnail_url(picture, PICTURE_SIDE) for _, picture in pictures]
         taught = {"key": normalize_answer(item.key)} if item.practice else {}
         shown.append(words | taught | {"pictures": thumbnails})
-    write_file(out / SHEET, csv_text(table, "\r\n"))
+    write_file(out / SHEET_FILE, format_csv(table, "\r\n"))
     key = SheetKey(ask, tuple(taxonomy), tuple(items), exposure)
     write_file(out / KEY_FILE, json.dumps(asdict(key)) + "\n")
-    write_file(out / PAGE, _render_page(shown, key, filled))
+    write_file(out / PAGE_FILE, _render_page(shown, key, filled))
     strata = format_count(len({item.stratum for item in items}), "stratum", "strata")
-    yield f"sheet: {out / PAGE}, or {out / SHEET} ({format_count(len(items), 'item')} of {strata})"
+    yield (
+        f"sheet: {out / PAGE_FILE}, or {out / SHEET_FILE}"
+        f" ({format_count(len(items), 'item')} of {strata})"
+    )
     yield (
         f"each rater saves a copy next to it, such as {out / 'anna.csv'}; then type: looktwice"
         f" annotate {out / '*.csv'}"
@@ -239,6 +242,9 @@ def _render_page(shown: Sequence[Mapping[str, Any]], key: SheetKey, filled: Sequ
         "exposure": key.exposure,
     }
     names = ["sheet.js"] if key.exposure is None else ["sheet_trials.js", "sheet.js"]
-    script, title = "\n".join(page_file(name, ROOM) for name in names), f"Sheet: {key.ask}"
-    policy, page = page_policy([script], served=False), template("sheet.html.j2", ROOM)
+    script, title = (
+        "\n".join(page_file(name, TEMPLATES_PACKAGE) for name in names),
+        f"Sheet: {key.ask}",
+    )
+    policy, page = page_policy([script], served=False), template("sheet.html.j2", TEMPLATES_PACKAGE)
     return str(page.render(script=script, policy=policy, data=escape_json(data), title=title))

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
-from looktwice.extras.wires.gemini import content_completion, content_request
-from looktwice.extras.wires.messages import message_completion, message_request
+from looktwice.extras.wires.gemini import make_content_completion, make_content_request
+from looktwice.extras.wires.messages import make_message_completion, make_message_request
 from looktwice.extras.wires.native import sign_contents, sign_messages
 from looktwice.extras.wires.turns import Json, parse_count
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models.answers import read_value, refusal
-from looktwice.pipelines.models.chat_api import ChatAPI, bearer_header
+from looktwice.pipelines.models.chat_api import ChatAPI, make_bearer_header
 from looktwice.pipelines.models.http_client import HttpResponse
 
 Answer = tuple[str, int, Any]
@@ -29,7 +29,7 @@ Answer = tuple[str, int, Any]
 answer."""
 MAX_FILE_BYTES = 1 << 30  # maximum bytes of a batch's answers
 FINAL_STATES = {"completed", "failed", "expired", "cancelled", "succeeded", "partially_succeeded"}
-STATUS = {
+STATUS_CODES = {
     "invalid_request_error": 400,
     "permission_error": 403,
     "not_found_error": 404,
@@ -77,7 +77,7 @@ class BatchServer:
 
     def sign(self, key: str | None) -> dict[str, str]:
         """Return the headers that carry the key, if there is one."""
-        return bearer_header(key)
+        return make_bearer_header(key)
 
     def fields(self, body: Json) -> Json:
         """Return the fields of a request's line, made from the body of a direct request."""
@@ -219,7 +219,7 @@ class AnthropicBatches(BatchServer):
         return sign_messages(key)
 
     def fields(self, body: Json) -> Json:
-        return {"params": body if self.is_native else message_request(body)}
+        return {"params": body if self.is_native else make_message_request(body)}
 
     def submit(self, lines: Sequence[bytes], label: str) -> Json:
         rows = b",".join(line.rstrip() for line in lines)
@@ -242,10 +242,10 @@ class AnthropicBatches(BatchServer):
             key, result = str(row["custom_id"]), row["result"]
             if result["type"] == "succeeded":
                 said = result["message"]
-                yield key, 200, said if self.is_native else message_completion(said)
+                yield key, 200, said if self.is_native else make_message_completion(said)
             elif result["type"] == "errored":
                 error = result["error"].get("error") or result["error"]
-                yield key, STATUS.get(str(error.get("type")), 500), {"error": error}
+                yield key, STATUS_CODES.get(str(error.get("type")), 500), {"error": error}
 
 
 class GeminiBatches(BatchServer):
@@ -260,7 +260,7 @@ class GeminiBatches(BatchServer):
         return sign_contents(key)
 
     def fields(self, body: Json) -> Json:
-        request = body if self.is_native else content_request(body)
+        request = body if self.is_native else make_content_request(body)
         return {"model": self.chat.model, "request": request}
 
     def submit(self, lines: Sequence[bytes], label: str) -> Json:
@@ -294,11 +294,11 @@ class GeminiBatches(BatchServer):
         for row, key in zip(rows, keys, strict=False):
             name = str((row.get("metadata") or {}).get("key") or key)
             if response := row.get("response"):
-                yield name, 200, response if self.is_native else content_completion(response)
+                yield name, 200, response if self.is_native else make_content_completion(response)
                 continue
             error = row.get("error") or {}
             status = 400 if error.get("code") in (3, 400) else 500
-            yield name, STATUS.get(str(error.get("status")), status), {"error": error}
+            yield name, STATUS_CODES.get(str(error.get("status")), status), {"error": error}
 
 
 DIALECTS: Mapping[str, type[BatchServer]] = {

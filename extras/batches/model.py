@@ -30,19 +30,19 @@ from looktwice.pipelines.model import (
     ModelError,
     Reply,
     Stopped,
-    price_fault,
-    request_key,
+    find_price_fault,
+    make_request_key,
 )
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.chat_api import ChatAPI
-from looktwice.pipelines.models.wire import request_bytes
+from looktwice.pipelines.models.wire import write_request
 from looktwice.pipelines.ranges import Ranged
 
-HOSTS = {"api.anthropic.com": "anthropic", "generativelanguage.googleapis.com": "gemini"}
+HOST_DIALECTS = {"api.anthropic.com": "anthropic", "generativelanguage.googleapis.com": "gemini"}
 
 MAX_FAILED_CHECKS = 10  # consecutive checks of a batch that may fail
-LOOK = 0.5  # seconds between checks whether another run is done
-ATTEMPTS = 3  # batches that a request is part of before it counts as failed
+CHECK_INTERVAL = 0.5  # seconds between checks whether another run is done
+MAX_BATCHES_PER_REQUEST = 3  # batches that a request is part of before it counts as failed
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Batched(Ranged):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.prices is not None and (fault := price_fault(self.prices)):
+        if self.prices is not None and (fault := find_price_fault(self.prices)):
             raise ValueError(fault)
         if len(self.chat.urls) > 1:
             raise ValueError("a batch goes to one server; give `chat` a single `url`")
@@ -89,7 +89,9 @@ class Batched(Ranged):
     def active_dialect(self) -> str:
         """The dialect in use."""
         host = URL(self.chat.urls[0]).host or ""
-        return self.dialect or getattr(self.chat, "dialect", "") or HOSTS.get(host, "openai")
+        return (
+            self.dialect or getattr(self.chat, "dialect", "") or HOST_DIALECTS.get(host, "openai")
+        )
 
     def __getattr__(self, name: str) -> Any:
         """Return any other attribute from `chat`."""
@@ -194,7 +196,7 @@ class BatchQueue:
 
         Raises Deferred, and the ModelError of a request that failed in its batch.
         """
-        key = request_key(self.identity, messages, draw, options)
+        key = make_request_key(self.identity, messages, draw, options)
         with self.lock:
             # a stop while one thread waits for the earlier batches ends all threads' wait
             if self.stop.is_set():
@@ -205,11 +207,12 @@ class BatchQueue:
             raise self.failed[key]
         if (reply := self.store.get(key)) is not None:
             return reply
-        if self.attempts[key] >= ATTEMPTS:
+        if self.attempts[key] >= MAX_BATCHES_PER_REQUEST:
             raise ModelError(
-                f"{self.model.chat.endpoint} gave no answer to this request in {ATTEMPTS} batches"
+                f"{self.model.chat.endpoint} gave no answer to this request in"
+                f" {MAX_BATCHES_PER_REQUEST} batches"
             )
-        body = request_bytes(self.model.chat.body(messages, draw, options))
+        body = write_request(self.model.chat.body(messages, draw, options))
         line = self.server.line(key, json.loads(body))
         with self.lock:
             if key not in self.waiting:
@@ -254,7 +257,7 @@ class BatchQueue:
         lock, waits = FileLock(self.folder / ".lock"), False
         while not lock.is_locked:
             try:
-                lock.acquire(timeout=LOOK)
+                lock.acquire(timeout=CHECK_INTERVAL)
             except Timeout:
                 if not waits:
                     self.say("another run is using batches of this model; waiting for it to end")
@@ -352,7 +355,7 @@ class BatchQueue:
                 self.store.put(key, self.identity, reply)
             except ModelError as exc:
                 # a request with neither a reply nor a final error is asked again
-                if not exc.retryable or self.attempts[key] >= ATTEMPTS:
+                if not exc.retryable or self.attempts[key] >= MAX_BATCHES_PER_REQUEST:
                     self.failed[key] = exc
         self.over.add(batch.id)
         note.forget()

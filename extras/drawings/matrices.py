@@ -20,16 +20,16 @@ from looktwice.specialists.answers.boxes import choose_number
 from looktwice.specialists.answers.choices import AnswerRule, Decision
 from looktwice.specialists.rules import NoEvidence
 
-SPOKES = 8
+SPOKE_COUNT = 8
 """Number of directions of a line from a picture's middle: clockwise, from the top."""
-ALL_SPOKES = (1 << SPOKES) - 1
-PANELS = 13  # nine of the matrix, the last of them empty, and four options
+ALL_SPOKES = (1 << SPOKE_COUNT) - 1
+PANEL_COUNT = 13  # nine of the matrix, the last of them empty, and four options
 SPOKE_RANGE = (0.45, 0.75)  # where spokes are sampled, as shares of half a panel
 INK_LEVEL = 110  # grey level; ink is darker
-INK = 40  # minimum difference of ink from the paper, in grey levels
+MIN_INK_CONTRAST = 40  # minimum difference of ink from the paper, in grey levels
 MAX_PART_DISTANCE = 0.01  # of the longer side: parts at most this far apart belong to one figure
-SIDE = 48  # pixels; figures are scaled to this side to be compared
-ASKED_CELL = re.compile(r"how many lines .*\brow ([123]), column ([123])\b", re.IGNORECASE)
+FIGURE_SIDE = 48  # pixels; figures are scaled to this side to be compared
+ASKED_CELL_PATTERN = re.compile(r"how many lines .*\brow ([123]), column ([123])\b", re.IGNORECASE)
 
 Ink = NDArray[Any]
 Rule = Callable[[int, int], int | None]
@@ -37,17 +37,17 @@ Rule = Callable[[int, int], int | None]
 not apply to them."""
 
 
-def turn(bits: int, steps: int) -> int:
+def turn_spokes(bits: int, steps: int) -> int:
     """Rotate spokes clockwise by `steps` eighths of a turn."""
-    whole = bits << steps % SPOKES
-    return whole & ALL_SPOKES | whole >> SPOKES
+    whole = bits << steps % SPOKE_COUNT
+    return whole & ALL_SPOKES | whole >> SPOKE_COUNT
 
 
-def spread(bits: int, steps: int) -> int:
+def spread_spokes(bits: int, steps: int) -> int:
     """Add the next `steps` spokes clockwise to each spoke; if `steps` is negative, remove the first
     `-steps` spokes of each run instead."""
     for _ in range(abs(steps)):
-        beside = turn(bits, 1)
+        beside = turn_spokes(bits, 1)
         bits = bits | beside if steps > 0 else bits & beside
     return bits
 
@@ -59,8 +59,12 @@ def _apply_change(
 
 
 RULES: Mapping[str, Mapping[str, Rule]] = {
-    "rotation": {f"turn by {n}": partial(_apply_change, turn, n) for n in range(1, SPOKES)},
-    "progression": {f"spread by {n}": partial(_apply_change, spread, n) for n in (1, 2, -1, -2)},
+    "rotation": {
+        f"turn by {n}": partial(_apply_change, turn_spokes, n) for n in range(1, SPOKE_COUNT)
+    },
+    "progression": {
+        f"spread by {n}": partial(_apply_change, spread_spokes, n) for n in (1, 2, -1, -2)
+    },
     "overlay": {
         "either": lambda first, second: first | second,
         "not both": lambda first, second: first ^ second,
@@ -71,7 +75,7 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
 """All rules, by kind and name."""
 
 
-def solve(pictures: Sequence[int], options: Sequence[int]) -> list[int]:
+def solve_matrix(pictures: Sequence[int], options: Sequence[int]) -> list[int]:
     """Return the indices of the options that follow from a rule that holds in the first two rows;
     `pictures` are eight, row by row."""
     rows = [pictures[0:3], pictures[3:6]]
@@ -87,7 +91,7 @@ def find_boxes(pixels: Pixels) -> tuple[NDArray[np.int64], int]:
     number in the first row. Anything less than half as wide or high as the largest figure counts as
     text."""
     gray = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY).astype(int)
-    dark = abs(gray - np.bincount(gray.ravel()).argmax()) > INK
+    dark = abs(gray - np.bincount(gray.ravel()).argmax()) > MIN_INK_CONTRAST
     rim = int(MAX_PART_DISTANCE * max(gray.shape) / 2)
     joined = cv2.dilate(dark.astype(np.uint8), np.ones((2 * rim + 1, 2 * rim + 1)))
     contours, _ = cv2.findContours(joined, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
@@ -105,14 +109,14 @@ def read_panels(pixels: Pixels) -> list[int]:
     thirteen panels."""
     gray = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
     boxes, _ = find_boxes(pixels)
-    if len(boxes) != PANELS:
-        raise NoEvidence(f"found {len(boxes)} panels, and a matrix with options has {PANELS}")
+    if len(boxes) != PANEL_COUNT:
+        raise NoEvidence(f"found {len(boxes)} panels; a matrix with options has {PANEL_COUNT}")
     bits = []
     for box in boxes:
         middle, half = box[:2] + (box[2:] - 1) / 2, box[2] / 2
         seen = 0
-        for number in range(SPOKES):
-            angle = 2 * np.pi * number / SPOKES
+        for number in range(SPOKE_COUNT):
+            angle = 2 * np.pi * number / SPOKE_COUNT
             way = half * np.array([np.sin(angle), -np.cos(angle)])
             xs, ys = np.rint(middle + np.linspace(*SPOKE_RANGE, 5)[:, None] * way).astype(int).T
             seen |= int(np.median(gray[ys, xs]) < INK_LEVEL) << number
@@ -134,27 +138,27 @@ class MatrixSolver(AnswerRule):
         if not sample.images:
             raise NoEvidence("there is no image")
         bits = read_panels(sample.images[0].pixels)
-        if place := ASKED_CELL.search(sample.question):
+        if place := ASKED_CELL_PATTERN.search(sample.question):
             number = bits[3 * int(place[1]) + int(place[2]) - 4].bit_count()
             return choose_number(sample, number, nearest=False)[0], 1.0
-        fitting = solve(bits[:8], bits[9:])
+        fitting = solve_matrix(bits[:8], bits[9:])
         if len(fitting) != 1 or len(sample.letters) != 4:
             raise NoEvidence(f"{len(fitting)} of the options follow from a rule")
         return sample.letters[fitting[0]], 1.0
 
 
 def _extract_ink(pixels: Pixels) -> Ink:
-    small = cv2.resize(pixels, (SIDE, SIDE), interpolation=cv2.INTER_AREA)
+    small = cv2.resize(pixels, (FIGURE_SIDE, FIGURE_SIDE), interpolation=cv2.INTER_AREA)
     return cv2.GaussianBlur(255.0 - cv2.cvtColor(small, cv2.COLOR_RGB2GRAY), (0, 0), 1.5)
 
 
 def _turn_and_join(eighths: int, first: Ink, second: Ink) -> Ink:
-    matrix = cv2.getRotationMatrix2D((SIDE / 2, SIDE / 2), 45 * eighths, 1)
-    return cv2.warpAffine(second, matrix, (SIDE, SIDE))
+    matrix = cv2.getRotationMatrix2D((FIGURE_SIDE / 2, FIGURE_SIDE / 2), 45 * eighths, 1)
+    return cv2.warpAffine(second, matrix, (FIGURE_SIDE, FIGURE_SIDE))
 
 
 CHANGES: Sequence[Callable[[Ink, Ink], Ink]] = (
-    *(partial(_turn_and_join, eighths) for eighths in range(SPOKES)),
+    *(partial(_turn_and_join, eighths) for eighths in range(SPOKE_COUNT)),
     np.maximum,
     np.minimum,
     cv2.absdiff,
@@ -183,7 +187,9 @@ class FigureAnalogy(AnswerRule):
         pixels = sample.images[0].pixels
         boxes, wide = find_boxes(pixels)
         if len(boxes) < 7 or len(sample.letters) != 4:
-            raise NoEvidence(f"found {len(boxes)} figures, and {len(sample.letters)} choices")
+            raise NoEvidence(
+                f"found {len(boxes)} figures and {len(sample.letters)} choices; 7 and 4 are needed"
+            )
         figures = [
             _extract_ink(pixels[y : y + height, x : x + width]) for x, y, width, height in boxes
         ]
@@ -195,12 +201,12 @@ class FigureAnalogy(AnswerRule):
         for n in range(1, len(given)):
             if n % wide >= max(1, min(2, wide - 1)):
                 before = given[n - min(2, n % wide)], given[n - 1]
-                fits += [likeness(change(*before), given[n]) for change in CHANGES]
+                fits += [measure_likeness(change(*before), given[n]) for change in CHANGES]
         wanted = CHANGES[int(fits.argmax())](*given[-2:])
-        alike = [likeness(wanted, option) for option in figures[-4:]]
+        alike = [measure_likeness(wanted, option) for option in figures[-4:]]
         return sample.letters[np.argmax(alike)], max(alike)
 
 
-def likeness(first: Ink, second: Ink) -> float:
+def measure_likeness(first: Ink, second: Ink) -> float:
     """Return the ink that both figures share, divided by the ink that either has."""
     return float(np.minimum(first, second).sum() / max(np.maximum(first, second).sum(), 1e-6))

@@ -23,11 +23,11 @@ from looktwice.specialists.rules import NoEvidence
 
 # contours are followed in a raster this many times finer than the pixels, by their shares of ink
 RASTER_FACTOR = 3
-HOLE = 6.0  # square pixels; smaller holes are gaps in pale parts of a thin line
-CORNERS = {3: "triangle", 4: "rectangle", 5: "pentagon", 6: "hexagon"}
-CORNERS |= dict.fromkeys((7, 8, 9), "octagon")
-NOTCHES = {4: "cross", 5: "star", 6: "star"}
-SHAPES = {name: name for name in (*CORNERS.values(), *NOTCHES.values(), "circle")}
+MIN_HOLE_AREA = 6.0  # square pixels; smaller holes are gaps in pale parts of a thin line
+CORNER_SHAPES = {3: "triangle", 4: "rectangle", 5: "pentagon", 6: "hexagon"}
+CORNER_SHAPES |= dict.fromkeys((7, 8, 9), "octagon")
+NOTCH_SHAPES = {4: "cross", 5: "star", 6: "star"}
+SHAPES = {name: name for name in (*CORNER_SHAPES.values(), *NOTCH_SHAPES.values(), "circle")}
 SHAPES["square"] = "rectangle"
 """Names of shapes -> the classes that `classify_shape` returns; squares count as rectangles."""
 
@@ -52,7 +52,7 @@ class DrawnShape:
         return float(left), float(top), float(right), float(bottom)
 
 
-def background_color(pixels: Pixels) -> Floats:
+def find_background_color(pixels: Pixels) -> Floats:
     """Return the colour (3,) of most pixels. Raises NoEvidence if all pixels have it."""
     packed = pixels.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
     colors, counts = np.unique(packed, return_counts=True)
@@ -62,10 +62,10 @@ def background_color(pixels: Pixels) -> Floats:
     return np.array([most >> 16, most >> 8 & 255, most & 255], np.float64)
 
 
-def color_distance(pixels: Pixels) -> Floats:
+def measure_color_distance(pixels: Pixels) -> Floats:
     """Return the distance of each pixel's colour from the background, (height, width), scaled so
     that the maximum is 1. Raises NoEvidence."""
-    difference = np.linalg.norm(pixels - background_color(pixels), axis=-1)
+    difference = np.linalg.norm(pixels - find_background_color(pixels), axis=-1)
     scaled: Floats = difference / difference.max()
     return scaled
 
@@ -88,7 +88,7 @@ def find_shapes(ink: Floats, level: float) -> list[DrawnShape]:
         if around < 0:
             outer.append(number)
         else:
-            holes[around] += cv2.contourArea(contour) >= HOLE * RASTER_FACTOR**2
+            holes[around] += cv2.contourArea(contour) >= MIN_HOLE_AREA * RASTER_FACTOR**2
     shapes = [DrawnShape((contours[n][:, 0] + 0.5) / RASTER_FACTOR - 1.5, holes[n]) for n in outer]
     return sorted(shapes, key=lambda shape: -shape.area)
 
@@ -113,10 +113,10 @@ def classify_shape(contour: Floats) -> str | None:
         defects = cv2.convexityDefects(around, corners)
         # count the notches deeper than a tenth of the shape's size
         depths = np.reshape([] if defects is None else defects, (-1, 4))[:, 3] / 256
-        return NOTCHES.get(int((depths > 0.1 * np.sqrt(area)).sum()))
+        return NOTCH_SHAPES.get(int((depths > 0.1 * np.sqrt(area)).sum()))
     if area / (np.pi * radius**2) > 0.93:
         return "circle"
-    return CORNERS.get(len(cv2.approxPolyDP(hull, 0.03 * cv2.arcLength(hull, True), True)))
+    return CORNER_SHAPES.get(len(cv2.approxPolyDP(hull, 0.03 * cv2.arcLength(hull, True), True)))
 
 
 def parse_shape(text: str) -> str:
@@ -125,17 +125,17 @@ def parse_shape(text: str) -> str:
     named = {shape for word, shape in SHAPES.items() if word in text.lower()}
     if len(named) != 1:
         raise NoEvidence(
-            f"the question names {len(named) or 'no'} known shapes, and one is needed: {text!r}"
+            f"the question names {len(named) or 'no'} known shapes, exactly one is needed: {text!r}"
         )
     return named.pop()
 
 
-NAMES = "red green blue orange purple black gray yellow white"
-COLORS = {name: ImageColor.getrgb(name) for name in NAMES.split()}
+COLOR_NAMES = "red green blue orange purple black gray yellow white"
+COLORS = {name: ImageColor.getrgb(name) for name in COLOR_NAMES.split()}
 COLORS["green"] = (0, 255, 0)  # brighter than CSS green
 # minimum share of ink of a line's pixel, and of a filled shape's
 LINE_LEVEL, FILL_LEVEL = (0.12, 0.3)
-SMALLEST = 25.0  # square pixels; anything smaller is a speck
+MIN_SHAPE_AREA = 25.0  # square pixels; anything smaller is a speck
 ONE_IMAGE = "shapes are counted in one image"
 
 
@@ -152,7 +152,7 @@ class OutlineCounter(AnswerRule):
         """Return the number, and the share of outlines that are a known shape. Raises
         NoEvidence."""
         asked = parse_shape(sample.question)
-        return _count(_find_outlines(sample), asked)
+        return _count_asked(_find_outlines(sample), asked)
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class ColoredShapeCounter(AnswerRule):
         """Return the number, and the share of shapes of that colour whose kind is known. Raises
         NoEvidence."""
         asked, color = parse_shape(sample.question), _parse_color(sample.question)
-        return _count(_find_filled(sample, color), asked)
+        return _count_asked(_find_filled(sample, color), asked)
 
 
 @dataclass(frozen=True)
@@ -214,15 +214,15 @@ def _find_filled(sample: Sample, color: str) -> list[DrawnShape]:
     """Return the filled shapes of a colour. Raises NoEvidence."""
     pixels = get_only_pixels(sample, ONE_IMAGE)
     shapes = _shapes(pixels, FILL_LEVEL)
-    return [shape for shape in shapes if inner_color(pixels, shape) == color]
+    return [shape for shape in shapes if find_inner_color(pixels, shape) == color]
 
 
 def _shapes(pixels: Pixels, level: float) -> list[DrawnShape]:
-    shapes = find_shapes(color_distance(pixels), level)
-    return [shape for shape in shapes if shape.area >= SMALLEST]
+    shapes = find_shapes(measure_color_distance(pixels), level)
+    return [shape for shape in shapes if shape.area >= MIN_SHAPE_AREA]
 
 
-def _count(shapes: list[DrawnShape], asked: str) -> Decision:
+def _count_asked(shapes: list[DrawnShape], asked: str) -> Decision:
     """Count the shapes of the kind asked for; also return the share of shapes whose kind is
     known."""
     kinds = [classify_shape(shape.contour) for shape in shapes]
@@ -234,7 +234,7 @@ def _parse_color(question: str) -> str:
     colors = COLORS.keys() & _split_words(question)
     if len(colors) != 1:
         raise NoEvidence(
-            f"the question names {len(colors) or 'no'} known colours, and one is needed:"
+            f"the question names {len(colors) or 'no'} known colours, exactly one is needed:"
             f" {question!r}"
         )
     return colors.pop()
@@ -244,7 +244,7 @@ def _split_words(question: str) -> set[str]:
     return set(re.findall(r"[a-z]+", question.lower().replace("grey", "gray")))
 
 
-def inner_color(pixels: Pixels, shape: DrawnShape) -> str:
+def find_inner_color(pixels: Pixels, shape: DrawnShape) -> str:
     """Return the colour of the inner half of a shape: the pixels at least half as deep inside it as
     the deepest."""
     within: NDArray[np.uint8] = np.zeros(pixels.shape[:2], np.uint8)

@@ -13,14 +13,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.extras.drawings.shapes import background_color, color_distance
+from looktwice.extras.drawings.shapes import find_background_color, measure_color_distance
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers.choices import (
     AnswerRule,
     Decision,
+    find_nearest_choice,
     get_only_pixels,
-    nearest_choice,
 )
 from looktwice.specialists.results import Floats
 from looktwice.specialists.rules import NoEvidence
@@ -29,8 +29,8 @@ Grid = Mapping[tuple[int, int], tuple[str, str]]
 """(row, column), from 1 -> (fill, shape)."""
 Ink = NDArray[np.bool_]
 # grey level of ink: half-covered pixels are lighter, so that a frame ends with its last whole line
-DARK = 64
-STEPS = {
+MAX_DARK_LEVEL = 64
+DIRECTION_STEPS = {
     "left": (0, -1),
     "right": (0, 1),
     "up": (-1, 0),
@@ -38,7 +38,7 @@ STEPS = {
     "down": (1, 0),
     "bottom": (1, 0),
 }
-ASKED_CELL = re.compile(
+ASKED_CELL_PATTERN = re.compile(
     r"in grid (?P<grid>\d+).*?from the (?P<fill>\w+) (?P<shape>\w+) at position \(row"
     r" (?P<row>\d+), "
     r"column (?P<column>\d+)\), how many (?P<what>.+?) are there"
@@ -60,7 +60,7 @@ class ShapeGridReader(AnswerRule):
     def decide(self, sample: Sample) -> Decision:
         """Return the number, and confidence 1, since it reads every cell or abstains. Raises
         NoEvidence."""
-        asked = ASKED_CELL.search(sample.question)
+        asked = ASKED_CELL_PATTERN.search(sample.question)
         if asked is None or len(sample.images) != 1:
             raise NoEvidence(f"the question names no cell of a grid: {sample.question!r}")
         grids = read_grids(sample.images[0].pixels)
@@ -74,7 +74,7 @@ class ShapeGridReader(AnswerRule):
             )
         # "black objects", "circles" or "black circles"
         first, *_, last = asked["what"].lower().split() * 2
-        down, across = STEPS[asked["way"].lower()]
+        down, across = DIRECTION_STEPS[asked["way"].lower()]
         things = 0
         while cell := grid.get((row := row + down, column := column + across)):
             fits = last.removesuffix("s") in (cell[1], "object")
@@ -84,7 +84,7 @@ class ShapeGridReader(AnswerRule):
 
 def read_grids(pixels: Pixels) -> list[Grid]:
     """Return the grids of a picture from left to right. Raises NoEvidence if there is none."""
-    ink = pixels.mean(-1) < DARK
+    ink = pixels.mean(-1) < MAX_DARK_LEVEL
     # outer contours only, so that a frame is one object with its content
     contours, _ = cv2.findContours(ink.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     frames = sorted(tuple(cv2.boundingRect(contour)) for contour in contours)
@@ -141,7 +141,7 @@ Panel = tuple[float, float, float, float]
 Sheet = tuple[Panel, ...]
 """The target's panel, then those of the options."""
 MAX_DISTANCE = 4.0  # pixels; larger distances count as this one
-ROUNDS = 20  # of aligning one pattern with the other
+ALIGNMENT_ROUNDS = 20  # of aligning one pattern with the other
 
 
 ROW: Sheet = (
@@ -172,25 +172,28 @@ class PatternMatcher(AnswerRule):
         """Return the number of the option, and the confidence. Raises NoEvidence."""
         far = self.distances(get_only_pixels(sample, "target and options are on one image"))
         numbers = {str(number): distance for number, distance in enumerate(far, 1)}
-        return nearest_choice(numbers, "the distances of options")
+        return find_nearest_choice(numbers, "the distances of options")
 
     def distances(self, pixels: Pixels) -> list[float]:
         """Return the mean distance of each option in pixels. Raises NoEvidence."""
-        ink, panels = color_distance(pixels) > 0.5, ROW if self.kind == "closure" else SQUARE
-        target, *options = (_points(ink, panel) for panel in panels)
+        ink, panels = (
+            measure_color_distance(pixels) > 0.5,
+            ROW if self.kind == "closure" else SQUARE,
+        )
+        target, *options = (_find_points(ink, panel) for panel in panels)
         far = []
         for option in options:
             if self.kind == "closure":
-                far.append(_chamfer_distance(_fit(option, target), target))
+                far.append(_measure_chamfer_distance(_fit_points(option, target), target))
             elif self.kind == "figure_ground":
-                far.append(_chamfer_distance(target, option))
+                far.append(_measure_chamfer_distance(target, option))
             else:
-                both = _chamfer_distance(option, target)
-                far.append(_chamfer_distance(target, option) + both)
+                both = _measure_chamfer_distance(option, target)
+                far.append(_measure_chamfer_distance(target, option) + both)
         return far
 
 
-def _points(ink: Ink, panel: Panel) -> Floats:
+def _find_points(ink: Ink, panel: Panel) -> Floats:
     """Return the ink of a panel as points (n, 2), x and y from its corner. Raises NoEvidence if it
     is empty."""
     height, width = ink.shape
@@ -205,16 +208,16 @@ def _points(ink: Ink, panel: Panel) -> Floats:
     return points
 
 
-def _chamfer_distance(points: Floats, others: Floats) -> float:
-    """Return the mean distance from each point to the nearest of the others, each at most"
-    " `MAX_DISTANCE`."""
+def _measure_chamfer_distance(points: Floats, others: Floats) -> float:
+    """Return the mean distance from each point to the nearest of the others; distances are capped
+    at `MAX_DISTANCE`."""
     from scipy.spatial import cKDTree
 
     away, _ = cKDTree(others).query(points, distance_upper_bound=MAX_DISTANCE)
     return float(np.minimum(away, MAX_DISTANCE).mean())
 
 
-def _fit(points: Floats, target: Floats) -> Floats:
+def _fit_points(points: Floats, target: Floats) -> Floats:
     """Move and scale points onto the target's, starting from matching middles (iterative closest
     point)."""
     from scipy.spatial import cKDTree
@@ -223,7 +226,7 @@ def _fit(points: Floats, target: Floats) -> Floats:
     moved: Floats = (
         points - (points.min(0) + points.max(0)) / 2 + (target.min(0) + target.max(0)) / 2
     )
-    for _ in range(ROUNDS):
+    for _ in range(ALIGNMENT_ROUNDS):
         away, nearest = (np.asarray(values) for values in tree.query(moved))
         # exclude bent parts from the alignment of the rest
         near = away <= max(1.5, float(np.quantile(away, 0.8)))
@@ -235,7 +238,7 @@ def _fit(points: Floats, target: Floats) -> Floats:
 
 
 # A to Z, as five by seven dot displays commonly show them
-FORMS = """\
+LETTER_FORMS = """\
 01110 10001 10001 11111 10001 10001 10001
 11110 10001 10001 11110 10001 10001 11110
 01110 10001 10000 10000 10000 10001 01110
@@ -271,7 +274,10 @@ OTHER_FORMS = {
 
 
 LETTERS = []
-for letter, rows in (*zip(ascii_uppercase, FORMS.splitlines(), strict=True), *OTHER_FORMS.items()):
+for letter, rows in (
+    *zip(ascii_uppercase, LETTER_FORMS.splitlines(), strict=True),
+    *OTHER_FORMS.items(),
+):
     dots = np.array([list(row) for row in rows.split()], float)  # 1 where a dot is
     LETTERS.append((letter, dots[:, dots.any(0)]))
 MIN_LETTER_GAP = (
@@ -313,7 +319,7 @@ def find_ink(pixels: Pixels) -> Ink:
     Pale dots may differ less than rounded corners do, so everything connected to the rim is removed
     first.
     """
-    away = np.linalg.norm(pixels - background_color(pixels), axis=-1)
+    away = np.linalg.norm(pixels - find_background_color(pixels), axis=-1)
     differs = away > MIN_CONTRAST
     _, labels = cv2.connectedComponents(differs.astype(np.uint8), connectivity=8)
     rim = np.unique(np.concatenate((labels[0], labels[-1], labels[:, 0], labels[:, -1])))

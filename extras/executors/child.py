@@ -23,7 +23,7 @@ from looktwice.eval.records.records import Record, RunError, SampleRow
 from looktwice.eval.runs.companions import Work
 from looktwice.eval.runs.crew import Crew
 from looktwice.eval.runs.run import Run
-from looktwice.eval.runs.run_models import RunModels, price
+from looktwice.eval.runs.run_models import RunModels, compute_price
 from looktwice.eval.runs.trial import Progress, Trial, build_tree
 from looktwice.extras.executors.messages import (
     DRAIN,
@@ -34,19 +34,19 @@ from looktwice.extras.executors.messages import (
     SampleEnded,
     SampleRequest,
     Setup,
-    receive,
-    send,
+    receive_message,
+    send_message,
 )
 from looktwice.pipelines.clock import Clock, run_clock
 from looktwice.pipelines.config.spec import Arm
-from looktwice.pipelines.models.http_client import http_loop
-from looktwice.pipelines.models.limits import Ration, limiters
+from looktwice.pipelines.models.http_client import get_http_loop
+from looktwice.pipelines.models.limits import Ration, list_limiters
 from looktwice.pipelines.picture import PIXELS
-from looktwice.pipelines.pipeline import describe
+from looktwice.pipelines.pipeline import describe_exception
 from looktwice.pipelines.runtime.process import keep_memory, share_heaps
 from looktwice.pipelines.runtime.stores import Blobs
 
-PAUSE = 0.01  # seconds during which events are collected for one message
+MESSAGE_INTERVAL = 0.01  # seconds during which events are collected for one message
 TALLY_INTERVAL = 1.0  # seconds between two tallies
 
 
@@ -72,7 +72,7 @@ class Outbox:
         """Send waiting events until the process ends."""
         try:
             while self.is_filled.wait():
-                time.sleep(PAUSE)
+                time.sleep(MESSAGE_INTERVAL)
                 self.is_filled.clear()
                 if time.monotonic() - self.tallied >= TALLY_INTERVAL:
                     self.waiting.append(self.models.tally(self.clock))
@@ -85,7 +85,7 @@ class Outbox:
         """Send all waiting events now."""
         with self.sending:
             events = [self.waiting.popleft() for _ in range(len(self.waiting))]
-            send(self.pipe, pickle.dumps(events, pickle.HIGHEST_PROTOCOL))
+            send_message(self.pipe, pickle.dumps(events, pickle.HIGHEST_PROTOCOL))
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class SharedModels(RunModels):
     def wrap(self, model: Any) -> Any:
         """Return the model that the stages call here."""
         wrapped = super().wrap(model)
-        for key, limiter in limiters().items():
+        for key, limiter in list_limiters().items():
             limiter.allot(max(1, key.in_flight // self.sharers))
         return wrapped
 
@@ -153,7 +153,7 @@ def run_samples(setup: Setup, orders: IO[bytes], answers: IO[bytes]) -> None:
     events to `answers`."""
     with run_clock() as clock:
         progress = Progress()
-        ration = Ration(price=price)
+        ration = Ration(price=compute_price)
         models = SharedModels(
             progress, setup.cache, setup.only_cached, ration=ration, sharers=setup.processes
         )
@@ -174,7 +174,7 @@ def run_samples(setup: Setup, orders: IO[bytes], answers: IO[bytes]) -> None:
         try:
             run.execute_into(BlobWriter(Blobs(setup.folder / "blobs")), set())
         except BaseException as exc:
-            error = exc if _survives_pickling(exc) else RunError(describe(exc))
+            error = exc if _survives_pickling(exc) else RunError(describe_exception(exc))
         models.close()
         was_stopped = progress.drain.is_set() or progress.stop.is_set()
         stopped = 0 if was_stopped else progress.counts["stopped"]
@@ -195,14 +195,14 @@ def _obey_parent(run: ChildRun, orders: IO[bytes]) -> None:
     progress = run.progress
     while True:
         try:
-            order = receive(orders)
+            order = receive_message(orders)
         except BaseException:  # otherwise the sender would wait forever
             os._exit(1)
         if order == DRAIN:
             progress.drain.set()
         elif order == STOP:
             progress.stop.set()
-            http_loop().cancel()
+            get_http_loop().cancel()
         elif order == END:
             run.asked.put(None)
         else:
@@ -224,10 +224,10 @@ def main() -> None:
     sys.stdout = sys.stderr
     share_heaps(1)
     keep_memory()
-    setup: Setup = receive(orders)
+    setup: Setup = receive_message(orders)
     if setup.core is not None:
         # threads on one core pass the interpreter on in half the time
         os.sched_setaffinity(0, {setup.core})
         PIXELS.turns = threading.Semaphore(1)
-    send(answers, pickle.dumps([]))  # it is ready
+    send_message(answers, pickle.dumps([]))  # it is ready
     run_samples(setup, orders, answers)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.pipelines.config.classes import load_plugin
-from looktwice.pipelines.models.limits import LimitKey, Load, limiters
+from looktwice.pipelines.models.limits import LimitKey, Load, list_limiters
 from looktwice.pipelines.runtime.stores import use_result_store
 from looktwice.pipelines.state import collect_remarks, remark
 
@@ -31,8 +31,8 @@ MAX_SILENCE = (
 
 @dataclass(eq=False)
 class LimitDesk:
-    """The coordinator of a run's tasks, at most `tasks` at a time: once a second each asks how many
-    requests it may have in flight, and whether to stop.
+    """The coordinator of a run's tasks, of which at most `tasks` run at a time. Once a second each
+    task asks it how many requests it may have in flight, and whether to stop.
 
     Together they never use more slots of an endpoint than it has. A task that has to return slots
     still counts with those it had when it asked, since it may start requests until the answer
@@ -80,8 +80,8 @@ class LimitDesk:
 
 
 def divide_slots(wanted: Mapping[str, int], most: int) -> dict[str, int]:
-    """Divide `most` slots so that every task gets what it wants, or as much as any other if that is
-    not enough."""
+    """Divide `most` slots so that every task gets what it asks for or, if there are too few, an
+    equal share at least."""
     shares, left = dict[str, int](), most
     for number, name in enumerate(sorted(wanted, key=lambda name: (wanted[name], name))):
         shares[name] = min(wanted[name], left // (len(wanted) - number))
@@ -95,7 +95,7 @@ Ask = Callable[[Mapping[LimitKey, Load]], tuple[bool, dict[LimitKey, int]]]
 def apply_limits(ask: Ask, drain: threading.Event) -> None:
     """Ask the desk from within a task: apply the limits it returns, and set `drain` if it says to
     stop."""
-    here = limiters()
+    here = list_limiters()
     rung, slots = ask({key: limiter.load for key, limiter in here.items()})
     for key, number in slots.items():
         here[key].allot(number)
@@ -103,7 +103,7 @@ def apply_limits(ask: Ask, drain: threading.Event) -> None:
         drain.set()
 
 
-CALLS = 64  # simultaneous calls of a host, which can be joined into a batch
+MAX_HOST_CALLS = 64  # simultaneous calls of a host, which can be joined into a batch
 
 
 class NetworkHost:
@@ -123,11 +123,11 @@ class NetworkHost:
         """Call `method` of the pickled `owner`; return its result and the remarks made during the
         call. Raises whatever the method raises."""
         with collect_remarks() as remarks:
-            return getattr(_unpickled(owner), method)(*given), remarks
+            return getattr(_unpickle(owner), method)(*given), remarks
 
 
 @lru_cache(maxsize=256)
-def _unpickled(owner: bytes) -> Any:
+def _unpickle(owner: bytes) -> Any:
     return import_module("ray.cloudpickle").loads(owner)
 
 

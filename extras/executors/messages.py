@@ -89,7 +89,9 @@ class PicturePickler(pickle.Pickler):
         if not isinstance(value, Picture):
             named = value if hasattr(value, "__qualname__") else type(value)
             if str(named.__module__).partition(".")[0] not in SHARED_PACKAGES:
-                raise pickle.PicklingError(f"another process may not have {named.__qualname__}")
+                raise pickle.PicklingError(
+                    f"another process may lack the class {named.__qualname__}"
+                )
             return NotImplemented
         if value._fetch is None:
             return (
@@ -101,21 +103,21 @@ class PicturePickler(pickle.Pickler):
         return Picture.encoded, arguments, {"_sha": value.sha}
 
 
-def dump(value: Any) -> memoryview:
+def pickle_message(value: Any) -> memoryview:
     """Pickle a message that may hold pictures. Raises PictureError, and pickle's errors."""
     buffer = io.BytesIO()
     PicturePickler(buffer, pickle.HIGHEST_PROTOCOL).dump(value)
     return buffer.getbuffer()
 
 
-def send(pipe: IO[bytes], message: bytes | memoryview) -> None:
+def send_message(pipe: IO[bytes], message: bytes | memoryview) -> None:
     """Write a message preceded by its length. Raises OSError if the other process has ended."""
     pipe.write(len(message).to_bytes(8, "big"))
     pipe.write(message)
     pipe.flush()
 
 
-def receive(pipe: IO[bytes]) -> Any:
+def receive_message(pipe: IO[bytes]) -> Any:
     """Wait for the next message. Raises EOFError if the other process has ended."""
     length = pipe.read(8)
     message = pipe.read(int.from_bytes(length, "big"))

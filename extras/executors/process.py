@@ -15,9 +15,9 @@ from typing import IO
 
 from looktwice.eval.runs.trial import Trial
 from looktwice.extras.executors.child import main
-from looktwice.extras.executors.messages import send
+from looktwice.extras.executors.messages import send_message
 
-PIPE, F_SETPIPE_SZ = 1 << 20, 1031  # bytes of a pipe, so that a picture fits
+PIPE_BYTES, F_SETPIPE_SZ = 1 << 20, 1031  # bytes of a pipe, so that a picture fits
 
 
 class Fork:
@@ -97,7 +97,7 @@ class Process:
             with suppress(ImportError, OSError):  # only on Linux
                 from fcntl import fcntl
 
-                fcntl(pipe.fileno(), F_SETPIPE_SZ, PIPE)
+                fcntl(pipe.fileno(), F_SETPIPE_SZ, PIPE_BYTES)
         self.lock, self.asked = threading.Lock(), dict[int, Trial]()
         self.over, self.stops = dict[int, Trial](), set[str]()
         self.has_greeted, self.has_ended = False, False
@@ -115,7 +115,7 @@ class Process:
             return False
         try:
             with suppress(OSError):
-                send(self.orders, message)
+                send_message(self.orders, message)
         finally:
             self.lock.release()
         return True

@@ -37,33 +37,33 @@ from looktwice.extras.executors.messages import (
     SampleEnded,
     SampleRequest,
     Setup,
-    dump,
-    receive,
+    pickle_message,
+    receive_message,
 )
 from looktwice.extras.executors.process import Process, is_safe_to_fork
 from looktwice.pipelines.clock import add_seconds
 from looktwice.pipelines.config.plan import Plan
-from looktwice.pipelines.config.spec import public_path
+from looktwice.pipelines.config.spec import get_public_path
 from looktwice.pipelines.model import is_deferring
 from looktwice.pipelines.models.limits import IN_FLIGHT
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.runtime.process import share_heaps
 
-SETTING = "LOOKTWICE_PROCESSES"
+PROCESSES_VARIABLE = "LOOKTWICE_PROCESSES"
 """The environment variable that sets the number of processes; if it is not set, the run decides."""
 MAX_PROCESSES = 4  # processes: more would ask faster than the run writes and scores
 MIN_RECORDS = 500  # records from which a run is long enough for processes
 MIN_WORKERS = 32  # threads from which one interpreter may be too slow
-SHARE = 8  # minimum threads of each process
+MIN_THREADS_PER_PROCESS = 8  # minimum threads of each process
 MIN_WAITING_SAMPLES = 4  # minimum samples that wait in a process for a free thread
 SENDABLE_PACKAGES = ("looktwice.prompting.", "looktwice.pipelines.")
 """Packages with the classes of stages and models that other processes may run. Networks stay with
 the run, and only the run has loaded plugins."""
-DRAW = ("markers", "grids", "views", "controls", "burnt_in")
+DRAWING_PACKAGES = ("markers", "grids", "views", "controls", "burnt_in")
 """The packages of `prompting` whose stages draw pictures."""
-LOOK = 0.2  # seconds between checks whether the run is being stopped
+STOP_CHECK_INTERVAL = 0.2  # seconds between checks whether the run is being stopped
 STOP_TIMEOUT = 10.0  # seconds for a process to end after the order to stop at once
-LATEST = 120.0  # seconds for a process to become ready once there are samples
+START_TIMEOUT = 120.0  # seconds for a process to become ready once there are samples
 SENDING_ERRORS = (PictureError, TypeError, AttributeError, pickle.PicklingError)
 
 
@@ -82,7 +82,7 @@ def has_own_classes(value: Any) -> bool:
     return value is None or isinstance(value, str | bytes | int | float | Path | np.ndarray)
 
 
-def usable_cores() -> list[int]:
+def list_usable_cores() -> list[int]:
     """Return the CPUs that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
@@ -92,7 +92,7 @@ def usable_cores() -> list[int]:
 def count_processes(run: RunContext, records: int) -> int:
     """Return the number of processes for a run of `records` records; 0 if the run should do without
     them."""
-    options, plan, given = run.options, run.plan, os.environ.get(SETTING, "")
+    options, plan, given = run.options, run.plan, os.environ.get(PROCESSES_VARIABLE, "")
     stages = [stage for arm in plan.points for stage in arm.stages.values()]
     is_bounded = options.budget is not None or options.max_requests is not None
     # OpenTelemetry, if active, needs a span of every stage in this process
@@ -107,10 +107,17 @@ def count_processes(run: RunContext, records: int) -> int:
     calls = min(getattr(model, "in_flight", IN_FLIGHT) for model in plan.models)
     if given.isdecimal():
         return min(int(given), calls)
-    rooms = {public_path(type(stage)).split(".")[1] for stage in stages}
-    if records < MIN_RECORDS or (options.workers < MIN_WORKERS and rooms.isdisjoint(DRAW)):
+    rooms = {get_public_path(type(stage)).split(".")[1] for stage in stages}
+    if records < MIN_RECORDS or (
+        options.workers < MIN_WORKERS and rooms.isdisjoint(DRAWING_PACKAGES)
+    ):
         return 0
-    number = min(len(usable_cores()), MAX_PROCESSES, options.workers // SHARE, calls // SHARE)
+    number = min(
+        len(list_usable_cores()),
+        MAX_PROCESSES,
+        options.workers // MIN_THREADS_PER_PROCESS,
+        calls // MIN_THREADS_PER_PROCESS,
+    )
     return number if number > 1 else 0
 
 
@@ -137,7 +144,9 @@ class Processes(Executor):
         """Start the processes before the first question, unless an earlier run may have left
         nothing to ask."""
         if run.models is None:
-            raise TypeError("processes share the cache of the models of a run; give it `Models`")
+            raise TypeError(
+                "processes share the reply cache of the run's `Models`; this run has none"
+            )
         self.run, self.models = run, run.models
         self.arms = {arm.id: arm for arm in run.plan.points}
         if not (run.folder / "records.jsonl").exists():
@@ -148,7 +157,7 @@ class Processes(Executor):
         number = count_processes(self.run, self.run.questions.total())
         if not number:
             return
-        run, usable, only_cached = self.run, usable_cores(), self.models.only_cached
+        run, usable, only_cached = self.run, list_usable_cores(), self.models.only_cached
         # the run itself makes the questions of its shard, and reads the answers
         arms = tuple(replace(arm, task=None, read=None) for arm in run.plan.points)
         workers = math.ceil(run.options.workers / number)
@@ -166,7 +175,7 @@ class Processes(Executor):
             import_module("aiohttp")  # otherwise each process would import it
         for core in pinned:
             try:
-                setup = dump(Setup(plan, options, *folders, only_cached, number, core))
+                setup = pickle_message(Setup(plan, options, *folders, only_cached, number, core))
                 self.processes.append(Process(setup, room, forked))
             except (*SENDING_ERRORS, OSError):  # there is no room for another process
                 return
@@ -190,7 +199,7 @@ class Processes(Executor):
                 for process in self.processes
             ]
             try:
-                while wait(tasks, LOOK).not_done:
+                while wait(tasks, STOP_CHECK_INTERVAL).not_done:
                     self._pass_on_stops()
                     self._kill_hung_processes()
             except BaseException:
@@ -209,7 +218,9 @@ class Processes(Executor):
         progress = self.run.progress
         for order, event in ((DRAIN, progress.drain), (STOP, progress.stop)):
             for process in self.processes if event.is_set() else ():
-                if order not in process.stops and process.send(pickle.dumps(order), LOOK):
+                if order not in process.stops and process.send(
+                    pickle.dumps(order), STOP_CHECK_INTERVAL
+                ):
                     process.stops.add(order)
 
     def _kill_hung_processes(self) -> None:
@@ -218,7 +229,7 @@ class Processes(Executor):
         if not self.run.progress.stop.is_set():
             self.stopped = now
         for process in self.processes:
-            is_late = not process.has_greeted and now - self.begun > LATEST
+            is_late = not process.has_greeted and now - self.begun > START_TIMEOUT
             if is_late or now - self.stopped > STOP_TIMEOUT:
                 process.handle.kill()
 
@@ -244,7 +255,7 @@ class Processes(Executor):
         """Receive events from a process; if it has died, its unfinished samples are processed
         again."""
         try:
-            events: list[Any] = receive(process.answers)
+            events: list[Any] = receive_message(process.answers)
         except (OSError, EOFError, pickle.UnpicklingError):
             process.has_ended = True
             process.handle.kill()
@@ -272,7 +283,9 @@ class Processes(Executor):
             return False
         group = trial.row.task, trial.seed, trial.draw
         try:
-            message = dump([SampleRequest(number, group, trial.sample, trial.row, trial.wanted)])
+            message = pickle_message(
+                [SampleRequest(number, group, trial.sample, trial.row, trial.wanted)]
+            )
         except SENDING_ERRORS:  # for example a file that is not a picture
             self.unsent.append(trial)
             return True
@@ -322,7 +335,7 @@ def _can_be_sent(trial: Trial) -> bool:
     """Return whether samples of this kind can be pickled for another process; those of a user's own
     class cannot."""
     try:
-        dump((trial.sample, trial.row))
+        pickle_message((trial.sample, trial.row))
     except PictureError:  # the error concerns only this sample
         return True
     except SENDING_ERRORS:

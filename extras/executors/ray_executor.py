@@ -30,7 +30,7 @@ from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.run_models import RunModels
 from looktwice.eval.runs.trial import Progress, Trial
 from looktwice.extras.executors.cluster import (
-    CALLS,
+    MAX_HOST_CALLS,
     Ask,
     HostPool,
     LimitDesk,
@@ -47,9 +47,11 @@ from looktwice.pipelines.runtime.install import format_install
 from looktwice.pipelines.runtime.networks import close_networks, use_remote_networks
 from looktwice.pipelines.runtime.stores import Blobs, use_result_store
 
-BLOCKS = 4  # per concurrent task; a smaller block means less work to repeat if a task is lost
-ATTEMPTS = 5  # lost tasks of a block after which the run fails
-LOOK = 1.0  # seconds between checks whether the run is being stopped
+BLOCKS_PER_TASK = (
+    4  # per concurrent task; a smaller block means less work to repeat if a task is lost
+)
+MAX_BLOCK_ATTEMPTS = 5  # lost tasks of a block after which the run fails
+STOP_CHECK_INTERVAL = 1.0  # seconds between checks whether the run is being stopped
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ class Dispatch:
         plugins = tuple(describe_plugin(name)["path"] for name in plan.plugins)
         roots = tuple(str(root) for root in read_allowed().folders if root.exists())
         models: Any = run.models
-        cache, blocks = str(models.cache.absolute()), BLOCKS * tasks
+        cache, blocks = str(models.cache.absolute()), BLOCKS_PER_TASK * tasks
         job = Job(pickled, plugins, run.options, cache, models.only_cached, blocks, tasks, roots)
         self.arms = {arm.id: arm for arm in plan.points}
         self.done: dict[int, set[Key]] = {block: set() for block in range(blocks)}
@@ -155,7 +157,7 @@ class Dispatch:
             self.done[get_shard(key[1], blocks)].add(key)
         self.desk = ray.remote(LimitDesk).options(num_cpus=0).remote(tasks)
         # actors that hold networks; a lost one is restarted, and its calls are repeated
-        lives = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": CALLS}
+        lives = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": MAX_HOST_CALLS}
         host = ray.remote(NetworkHost).options(num_cpus=0, num_gpus=executor.gpus, **lives)
         number = int(gpus / executor.gpus) if executor.gpus else 0
         hosts = [host.remote(plugins, cache) for _ in range(number)]
@@ -176,7 +178,7 @@ class Dispatch:
                 return
             if self.run.progress.drain.is_set():
                 self.ray.get(self.desk.request_stop.remote())
-            for stream in self.ray.wait(list(self.running), timeout=LOOK)[0]:
+            for stream in self.ray.wait(list(self.running), timeout=STOP_CHECK_INTERVAL)[0]:
                 self._take(stream)
 
     def _start(self, block: int) -> None:
@@ -196,9 +198,9 @@ class Dispatch:
             self.run.progress.give_up(str(exc.cause))
         except self.ray.exceptions.RayError as exc:
             self.lost[block] += 1
-            if self.lost[block] >= ATTEMPTS:
+            if self.lost[block] >= MAX_BLOCK_ATTEMPTS:
                 raise RunError(
-                    f"block {block} was lost {ATTEMPTS} times: {str(exc).splitlines()[0]}"
+                    f"block {block} was lost {MAX_BLOCK_ATTEMPTS} times: {str(exc).splitlines()[0]}"
                 ) from exc
             self._start(block)
 
@@ -295,7 +297,7 @@ def run_block(
 
 
 def _listen(ask: Ask, drain: threading.Event) -> None:
-    while not drain.wait(LOOK):
+    while not drain.wait(STOP_CHECK_INTERVAL):
         apply_limits(ask, drain)
 
 

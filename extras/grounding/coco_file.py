@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.tasks.base import TaskError, rank, require_positive
+from looktwice.eval.tasks.base import TaskError, make_random_order, require_positive
 from looktwice.eval.tasks.files import resolve_inside
 from looktwice.extras.grounding.drawn_scenes import UNITS, WANTED, Ask, Unit
 from looktwice.extras.grounding.places import format_places, read_places
@@ -100,7 +100,9 @@ class CocoFile(FileTask):
         by_image = defaultdict[Any, list[Annotation]](list)
         for row in self._json["annotations"]:
             by_image[row.get("image_id")].append(row)
-        rows = sorted(self._json["images"], key=lambda row: rank(str(row.get("id")), self.seed))
+        rows = sorted(
+            self._json["images"], key=lambda row: make_random_order(str(row.get("id")), self.seed)
+        )
         kept, items = set[int](), list[Item]()
         for row in rows if self.n is not None else self._json["images"]:
             if len(kept) == self.n:

@@ -17,10 +17,10 @@ from looktwice.eval.tasks.marked_scenes.scene import (
     Style,
     Thing,
     draw_things,
-    place,
+    place_thing,
 )
 from looktwice.eval.tasks.marked_scenes.task import TEST_PHOTOS
-from looktwice.eval.tasks.photographs import seeded_rng
+from looktwice.eval.tasks.photographs import make_rng
 from looktwice.extras.grounding.places import Place, format_places
 from looktwice.extras.grounding.scorer import PlacesScorer
 from looktwice.pipelines.marks import mask_bounds
@@ -37,7 +37,7 @@ UNITS: dict[Unit, str] = {
 }
 WANTED: dict[Ask, str] = {
     "box": "Give its box as [left, top, right, bottom], {unit}.",
-    "point": "Give the place of its middle as (x, y), {unit}.",
+    "point": "Give the place_thing of its middle as (x, y), {unit}.",
     "boxes": 'Reply with a JSON list of {{"bbox_2d": [left, top, right, bottom], "label": name}},'
     " {unit}.",
     "points": 'Reply with a JSON list of {{"point_2d": [x, y], "label": name}}, {unit}.',
@@ -84,7 +84,7 @@ class DrawnScenes(MadeTask):
         return f"{self.ask}_{number:04}"
 
     def _item(self, number: int) -> Item:
-        rng = seeded_rng("drawn scenes", self.ask, self.things, self.ground, self.seed, number)
+        rng = make_rng("drawn scenes", self.ask, self.things, self.ground, self.seed, number)
         style = Style(ground=self.ground, photos=TEST_PHOTOS)
         things = self._draw_lots(rng, style)
         picture = Picture(draw_things(rng, things, style), self._id(number))
@@ -114,7 +114,7 @@ class DrawnScenes(MadeTask):
         for kind in rng.permutation(len(kinds))[: self.things]:
             color, shape = kinds[int(kind)]
             size, tilt = float(rng.uniform(*SIZES)), float(rng.uniform(-12, 12))
-            things.append(place(rng, Thing(shape, color, 0, 0, size, tilt), things, style))
+            things.append(place_thing(rng, Thing(shape, color, 0, 0, size, tilt), things, style))
         return things
 
 

@@ -23,20 +23,21 @@ from looktwice.eval.scoring.verdict import RunScores, Verdict
 from looktwice.eval.statistics.intervals import Estimate, Floats, bootstrap_mean
 from looktwice.eval.statistics.paired import compare_paired, holm
 from looktwice.extras.inside.internals import Layer, States, read_states
-from looktwice.extras.inside.linear import FOLDS, SHUFFLES, fit_probe
+from looktwice.extras.inside.linear import FOLD_COUNT, SHUFFLE_COUNT, fit_probe
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.picture import PictureError
 
-MIN_CLUSTERS = 2 * FOLDS  # minimum clusters in the training and in the held-out part
+MIN_CLUSTERS = 2 * FOLD_COUNT  # minimum clusters in the training and in the held-out part
 MIN_QUESTIONS_PER_ANSWER = 5  # minimum training questions for each different answer
-LEVEL = 0.05
-ORDER = ("tower", "projector", "decoder, image tokens", "decoder, last token")
-ANSWER = "the words of the answer"
-NOTE = (
+SIGNIFICANCE_LEVEL = 0.05
+PLACE_ORDER = ("tower", "projector", "decoder, image tokens", "decoder, last token")
+ANSWER_PLACE = "the words of the answer"
+PROBE_NOTE = (
     "Right: accuracy on held-out questions, with the 95 % interval of a cluster bootstrap."
-    f" Shuffled: mean accuracy of {SHUFFLES} probes trained on shuffled labels. Against the model:"
+    f" Shuffled: mean accuracy of {SHUFFLE_COUNT} probes trained on shuffled labels. Against"
+    " the model:"
     " the paired difference from the model's own answers to the same questions, with p corrected"
     " over an arm's layers (Holm)."
 )
@@ -76,16 +77,16 @@ def collect_questions(run: RunScores) -> Mapping[str, Sequence[Question]]:
             by_arm[scores.point.id][record.sample] = Question(
                 record.sample,
                 scores.clusters[record.sample],
-                true_answer(row),
+                get_true_answer(row),
                 row.sample["question"],
                 scored.score.value,
                 sent,
-                choice_texts(row),
+                list_choice_texts(row),
             )
     return {name: list(questions.values()) for name, questions in by_arm.items()}
 
 
-def choice_texts(row: SampleRow) -> tuple[str, ...]:
+def list_choice_texts(row: SampleRow) -> tuple[str, ...]:
     """Return the choices of a question as texts; empty if there are no choices, or some are
     pictures."""
     choices = row.sample["choices"]
@@ -96,10 +97,10 @@ def choice_texts(row: SampleRow) -> tuple[str, ...]:
     )
 
 
-def true_answer(row: SampleRow) -> str:
+def get_true_answer(row: SampleRow) -> str:
     """Return the text of the correct choice, so that its position does not matter; without texts,
     the letter or text of the correct answer."""
-    key, texts = (row.answer or "").strip(), choice_texts(row)
+    key, texts = (row.answer or "").strip(), list_choice_texts(row)
     number = ord(key) - ord("A") if len(key) == 1 else -1
     return texts[number] if 0 <= number < len(texts) else _normalize_text(key)
 
@@ -174,7 +175,7 @@ class ArmProbe:
         """The best layer of each place by accuracy in the training part, in the order in which the
         model computes the places."""
         best: dict[str, LayerProbe] = {}
-        for probe in sorted(self.layers, key=lambda probe: ORDER.index(probe.layer.place)):
+        for probe in sorted(self.layers, key=lambda probe: PLACE_ORDER.index(probe.layer.place)):
             rival = best.setdefault(probe.layer.place, probe)
             best[probe.layer.place] = probe if probe.inner > rival.inner else rival
         return best
@@ -193,7 +194,7 @@ class ArmProbe:
     def is_found(self) -> bool:
         """True if the probe at the peak is significantly better than the most common answer."""
         test = self.compare(self.peak.right, self.commonest)
-        return test.p <= LEVEL and test.value > 0
+        return test.p <= SIGNIFICANCE_LEVEL and test.value > 0
 
     @cached_property
     def loss(self) -> Loss | None:
@@ -203,17 +204,17 @@ class ArmProbe:
         The answer is lost at the first place after the peak that is significantly worse (Holm over
         these places), otherwise between the last place and the model's words.
         """
-        if not self.is_found or self.gap.p > LEVEL or self.gap.value >= 0:
+        if not self.is_found or self.gap.p > SIGNIFICANCE_LEVEL or self.gap.value >= 0:
             return None
         places = list(self.best.values())
         later = places[places.index(self.peak) + 1 :]
         tests = [self.compare(probe.right, self.peak.right) for probe in later]
         before = self.peak
         for probe, test, p in zip(later, tests, holm([test.p for test in tests]), strict=True):
-            if p <= LEVEL and test.value < 0:
+            if p <= SIGNIFICANCE_LEVEL and test.value < 0:
                 return Loss(str(before.layer), str(probe.layer))
             before = probe
-        return Loss(str(before.layer), ANSWER)
+        return Loss(str(before.layer), ANSWER_PLACE)
 
 
 class ProbedRun(NamedTuple):
@@ -247,7 +248,7 @@ def probe_run(
             faults = "; ".join(map(str, binder.faults))
             left_out[name] = f"its model cannot be rebuilt: {faults}"
             continue
-        why = "no model was asked" if model is None else _too_few(questions, held_out)
+        why = "no model was asked" if model is None else _explain_too_few(questions, held_out)
         if model is None or why:
             left_out[name] = why
             continue
@@ -309,7 +310,7 @@ def probe_arm(
     )
 
 
-def _too_few(questions: Sequence[Question], held_out: float) -> str:
+def _explain_too_few(questions: Sequence[Question], held_out: float) -> str:
     """Explain why there are too few questions or different answers to probe; empty if there are
     enough."""
     kept = Counter(question.cluster for question in questions)
@@ -378,7 +379,7 @@ def describe_probe(arm: ArmProbe) -> list[str]:
     elif arm.loss:
         lost = f"The answer is lost between {arm.loss.last} and {arm.loss.first}"
         sentences.append(f"{lost}: {beside}.")
-    elif arm.gap.p <= LEVEL:
+    elif arm.gap.p <= SIGNIFICANCE_LEVEL:
         sentences.append(f"The model uses more than a linear probe of one vector: {beside}.")
     else:
         sentences.append(f"No loss is found: {beside}.")
@@ -394,7 +395,7 @@ def probe_page(run: RunScores, probed: ProbedRun) -> str:
     """Return the results of all arms as Markdown."""
     parts = [f"# Layer probes of {run.name}"]
     parts += [" ".join(describe_probe(arm)) for arm in probed.arms]
-    parts += ["## Layers", NOTE, probe_table(probed).markdown]
+    parts += ["## Layers", PROBE_NOTE, probe_table(probed).markdown]
     if probed.left_out:
         reasons = "\n".join(f"- {name}: {why}" for name, why in probed.left_out.items())
         parts += ["## Not probed", reasons]
@@ -419,7 +420,7 @@ def show_probes(asked: AnalysisRequest) -> None:
             f"{asked.run.folder.path} has no arm to probe; `looktwice run probes` makes a run with"
             " one"
         )
-    asked.show(probe_table(probed, whole=False), "read in the layers", NOTE)
+    asked.show(probe_table(probed, whole=False), "read in the layers", PROBE_NOTE)
     for arm in probed.arms:
         asked.say(" ".join(describe_probe(arm)))
     write_file(page, probe_page(asked.run, probed))

@@ -28,8 +28,8 @@ from looktwice.pipelines.models.pocket.network import (
 )
 from looktwice.pipelines.runtime.networks import WeightsError, import_torch
 
-Over = Literal["image", "last"]
-PLACES: Mapping[Over, str] = {"image": "image tokens", "last": "last token"}
+Pooling = Literal["image", "last"]
+PLACES: Mapping[Pooling, str] = {"image": "image tokens", "last": "last token"}
 
 
 class Layer(NamedTuple):
@@ -38,12 +38,12 @@ class Layer(NamedTuple):
 
     part: Literal["tower", "projector", "decoder"]
     number: int
-    over: Over = "image"
+    pooling: Pooling = "image"
 
     @property
     def place(self) -> str:
         """The name shared by all layers of its kind."""
-        return f"decoder, {PLACES[self.over]}" if self.part == "decoder" else self.part
+        return f"decoder, {PLACES[self.pooling]}" if self.part == "decoder" else self.part
 
     def __str__(self) -> str:
         if self.part == "projector":
@@ -66,7 +66,7 @@ class Parts(NamedTuple):
     skipped: int = 0
 
 
-def _llava(network: Any) -> Parts:
+def _find_llava_parts(network: Any) -> Parts:
     """Return the parts of a LLaVA network; the tower ends at the layer whose output the projector
     gets."""
     inner, config = network.model, network.config
@@ -78,17 +78,17 @@ def _llava(network: Any) -> Parts:
     return Parts(layers[: max(ends)], inner.multi_modal_projector, decoder, skipped)
 
 
-def _qwen(network: Any) -> Parts:
+def _find_qwen_parts(network: Any) -> Parts:
     inner = network.model
     return Parts(inner.visual.blocks, inner.visual.merger, inner.language_model.layers)
 
 
 FAMILIES: dict[str, Callable[[Any], Parts]] = {
-    "llava": _llava,
-    "llava_next": _llava,
-    "qwen2_vl": _qwen,
-    "qwen2_5_vl": _qwen,
-    "qwen3_vl": _qwen,
+    "llava": _find_llava_parts,
+    "llava_next": _find_llava_parts,
+    "qwen2_vl": _find_qwen_parts,
+    "qwen2_5_vl": _find_qwen_parts,
+    "qwen3_vl": _find_qwen_parts,
 }
 """Functions that find a network's parts, by `model_type` of its configuration."""
 
@@ -100,9 +100,9 @@ def read_states(model: Model, messages: Messages) -> States:
     model whose layers cannot be read, and PictureError.
     """
     if isinstance(model, Pocket):
-        return pocket_states(messages)
+        return read_pocket_states(messages)
     if isinstance(model, LocalVLM):
-        return network_states(model, messages)
+        return read_network_states(model, messages)
     raise ModelError(
         f"the layers of {type(model).__name__} cannot be read: only models in this process give"
         " access to them (LocalVLM, Pocket); run the same questions with {use:"
@@ -110,7 +110,7 @@ def read_states(model: Model, messages: Messages) -> States:
     )
 
 
-def network_states(model: LocalVLM, messages: Messages) -> States:
+def read_network_states(model: LocalVLM, messages: Messages) -> States:
     """Return the states of a network's layers over one conversation.
 
     Raises ModelError, also for an unknown family and if the network cannot be opened, and
@@ -159,7 +159,7 @@ def network_states(model: LocalVLM, messages: Messages) -> States:
     }
 
 
-def pocket_states(messages: Messages) -> States:
+def read_pocket_states(messages: Messages) -> States:
     """Return Pocket's states: the encoder's layers are the tower; the vectors that the words attend
     to, with classes added to the places, are the projector.
 

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from looktwice.eval.statistics.intervals import Codes, Floats, cluster_codes
 
 Mask = NDArray[np.bool_]
-PENALTIES = 10.0 ** np.arange(-5, 4)  # times the features' mean square along their axes
-FOLDS = 5
-SHUFFLES = 20
+PENALTY_GRID = 10.0 ** np.arange(-5, 4)  # times the features' mean square along their axes
+FOLD_COUNT = 5
+SHUFFLE_COUNT = 20
 SEED = 0
 
 
@@ -50,17 +50,17 @@ def fit_probe(
     predicted. There must be at least two clusters and two labels.
     """
     random = np.random.default_rng(SEED)
-    sets = np.stack([labels, *(random.permutation(labels) for _ in range(SHUFFLES))])
+    sets = np.stack([labels, *(random.permutation(labels) for _ in range(SHUFFLE_COUNT))])
     targets = np.eye(allowed.shape[1])[sets].transpose(1, 0, 2)  # questions, sets, labels
     codes = cluster_codes(clusters, len(labels))
-    fold_of = random.permutation(int(codes.max()) + 1)[codes] % FOLDS
+    fold_of = random.permutation(int(codes.max()) + 1)[codes] % FOLD_COUNT
     inner, outer = _to_principal_axes(train, held_out)
-    right = np.zeros((len(PENALTIES), len(sets)))
+    right = np.zeros((len(PENALTY_GRID), len(sets)))
     for fold in np.unique(fold_of):
         out = fold_of == fold
         chosen = _predict_labels(inner[~out], targets[~out], inner[out], allowed[out])
         right += (chosen == sets[:, out]).sum(-1)
-    best = len(PENALTIES) - 1 - right[::-1].argmax(0)  # of tied penalties the largest
+    best = len(PENALTY_GRID) - 1 - right[::-1].argmax(0)  # of tied penalties the largest
     chosen = _predict_labels(inner, targets, outer, allowed_out)[best, np.arange(len(sets))]
     return ProbeResult(chosen[0], float(right[best[0], 0]) / len(labels), chosen[1:])
 
@@ -87,7 +87,7 @@ def _predict_labels(train: Floats, targets: Floats, asked: Floats, allowed: Mask
     along = (asked - mean) @ axes
     scale = max(float(squares.mean()), 1e-12)
     answers = []
-    for penalty in PENALTIES * scale:
+    for penalty in PENALTY_GRID * scale:
         shrunk = along / (squares + penalty)
         values = np.tensordot(shrunk, toward, 1) + base
         answers.append(np.where(allowed[:, None], values, -np.inf).argmax(-1).T)

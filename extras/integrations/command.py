@@ -36,8 +36,8 @@ from looktwice.pipelines.models.pocket.model import Pocket
 from looktwice.pipelines.runtime.networks import close_networks
 from looktwice.pipelines.runtime.stores import use_result_store
 
-WRITERS = 2  # threads of a tap, which never wait
-HEARTBEAT = 10.0  # seconds between two comments of a waiting stream
+TAP_THREADS = 2  # threads of a tap, which never wait
+HEARTBEAT_SECONDS = 10.0  # seconds between two comments of a waiting stream
 Done = TypeVar("Done")
 
 
@@ -101,7 +101,7 @@ def serve_tap(url: str, options: ServeOptions, say: Say) -> None:
     RunError."""
     name, token = options.name or "tap", options.token
     with Recorder(find_free_folder(options.out / "serve" / name), (), name) as recorder:
-        tap = RecordingProxy(WRITERS, token, recorder=recorder, url=url, say=say)
+        tap = RecordingProxy(TAP_THREADS, token, recorder=recorder, url=url, say=say)
         _serve(tap, recorder, f"all requests are forwarded unchanged to {tap.url}", options, say)
 
 
@@ -151,7 +151,7 @@ class StudyGate(HttpGate):
         exchange = await unwrap_answer(loop.run_in_executor(self.pool, protocol.read, raw))
         work = loop.run_in_executor(self.pool, self.lens.answer, exchange.question)
         if exchange.question.stream:
-            return await stream(request, work, exchange, protocol)
+            return await stream_answer(request, work, exchange, protocol)
         answered = await unwrap_answer(work)
         return web.json_response(exchange.make_body(answered), headers=answered.headers)
 
@@ -187,12 +187,12 @@ async def unwrap_answer(work: asyncio.Future[Done]) -> Done:
         raise Refusal(500, f"{type(exc).__name__}: {exc}", "server_error") from exc
 
 
-async def stream(
+async def stream_answer(
     request: web.Request, work: asyncio.Future[Answered], exchange: Exchange, protocol: WireProtocol
 ) -> web.StreamResponse:
     """Send the answer as events. Comments keep the connection alive until the answer is there; an
     error after them is sent as an event. Raises Refusal for an error before them."""
-    await asyncio.wait([work], timeout=HEARTBEAT)
+    await asyncio.wait([work], timeout=HEARTBEAT_SECONDS)
     headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
     if work.done():
         headers |= (await unwrap_answer(work)).headers
@@ -200,7 +200,7 @@ async def stream(
     await response.prepare(request)
     while not work.done():
         await response.write(b": looking\n\n")
-        await asyncio.wait([work], timeout=HEARTBEAT)
+        await asyncio.wait([work], timeout=HEARTBEAT_SECONDS)
     try:
         for event in exchange.make_events(await unwrap_answer(work)):
             await response.write(event)

@@ -21,7 +21,7 @@ from looktwice.extras.integrations.protocols.exchange import Refusal, WireProtoc
 from looktwice.extras.integrations.protocols.messages import MessagesProtocol
 from looktwice.extras.integrations.protocols.questions import LOOPBACK, MAX_BYTES
 from looktwice.pipelines.config.classes import ConfigError
-from looktwice.pipelines.models.http_client import http_loop
+from looktwice.pipelines.models.http_client import get_http_loop
 
 SWITCH_SECONDS = 0.0005  # short, so that busy threads do not keep the event loop waiting
 MAX_HELD_BYTES = 512 << 20  # bytes of all requests being read or answered
@@ -183,7 +183,7 @@ def serve(door: HttpGate, host: str, port: int, started: Say) -> None:
             await asyncio.Event().wait()
         finally:
             await door.close()
-            http_loop().cancel()
+            get_http_loop().cancel()
             await runner.cleanup()
             door.pool.shutdown(wait=False, cancel_futures=True)
 

@@ -25,7 +25,7 @@ from looktwice.pipelines.view import Part, View
 from looktwice.prompting.coordinates import ToolError
 
 LONGEST_PATH = 4096
-ADDRESS = re.compile(r"\w[\w+.-]+:")  # file:, http:, but not C:
+ADDRESS_PATTERN = re.compile(r"\w[\w+.-]+:")  # file:, http:, but not C:
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Images:
     def find(self, text: str) -> Path:
         """Return the file of a path, with links resolved. Raises ToolError for a path outside the
         folders, whether the file exists or not."""
-        if ADDRESS.match(text):
+        if ADDRESS_PATTERN.match(text):
             raise ToolError(
                 f"{text[:60]!r} is no path; nothing is fetched: give the path of a file, or"
                 " data:image/...;base64,..."

@@ -47,13 +47,19 @@ from inspect_ai.tool import (
 from looktwice.eval.readers.reader import build_reader
 from looktwice.extras.integrations.images import Images
 from looktwice.extras.integrations.lens import refuse_permuted
-from looktwice.extras.integrations.looking import REPORTED, STUDY, LookTools, find_agent, find_arms
+from looktwice.extras.integrations.looking import (
+    DEFAULT_STUDY,
+    REPORTED_ERRORS,
+    LookTools,
+    find_agent,
+    find_arms,
+)
 from looktwice.extras.integrations.protocols.questions import (
     ClientFacts,
     make_sample,
     read_data_url,
 )
-from looktwice.extras.logs.own import row_reader
+from looktwice.extras.logs.own import make_row_reader
 from looktwice.pipelines.config.build import build
 from looktwice.pipelines.model import (
     CallOptions,
@@ -66,7 +72,7 @@ from looktwice.pipelines.model import (
     Usage,
 )
 from looktwice.pipelines.models.attached import read_turn_fields
-from looktwice.pipelines.models.wire import with_text
+from looktwice.pipelines.models.wire import replace_text
 from looktwice.pipelines.pipeline import Pipeline, StageFailed, find_cause
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import State
@@ -154,7 +160,7 @@ def _to_inspect(message: Message) -> ChatMessage:
         for call in message.tool_calls
     ]
     own = message.attached.get("content")
-    said: Any = with_text(own, message.text) if own else message.text
+    said: Any = replace_text(own, message.text) if own else message.text
     return ChatMessageAssistant(content=said, tool_calls=calls or None)
 
 
@@ -222,7 +228,7 @@ def looktwice(study: str, contestant: str) -> Solver:
     return solve
 
 
-def look_tools(study: str = STUDY, contestant: str = "") -> list[Tool]:
+def look_tools(study: str = DEFAULT_STUDY, contestant: str = "") -> list[Tool]:
     """Return the tools of a study's agent, for `react(tools=[*look_tools()])` and the like.
 
     Image 1 is the first one of the conversation, and each image that a tool shows gets the next
@@ -247,7 +253,7 @@ def look_tools(study: str = STUDY, contestant: str = "") -> list[Tool]:
             try:
                 look = looks().look
                 parts = await anyio.to_thread.run_sync(look, name, arguments)
-            except REPORTED as exc:
+            except REPORTED_ERRORS as exc:
                 raise ToolError(str(exc)) from exc
             return [_content(part) for part in parts]
 
@@ -261,7 +267,7 @@ def look_tools(study: str = STUDY, contestant: str = "") -> list[Tool]:
 def answer_reader(reader: str = "robust") -> Scorer:
     """Compare what a looktwice reader finds in the reply with the target; a reply without an answer
     is unscored, with the reason."""
-    read = row_reader(build_reader(reader))
+    read = make_row_reader(build_reader(reader))
 
     async def score(state: TaskState, target: Target) -> Score:
         row = read(

@@ -27,9 +27,9 @@ from looktwice.pipelines.model import (
     CallOptions,
     ModelError,
     Reply,
-    canonical,
     close_model,
     is_deferring,
+    write_canonical,
 )
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.stops import CacheError, Stoppable
@@ -39,7 +39,7 @@ from looktwice.pipelines.state import State
 from looktwice.prompting.agent.agent import Agent
 from looktwice.prompting.controls.choices import PermuteChoices, PermuteLabels
 
-FIRST, IDLE = 10, 20
+FIRST_IDLE_REQUESTS, LATER_IDLE_REQUESTS = 10, 20
 """Number of consecutive requests after which a stage that changes nothing is reported: if it has
 never changed anything, and later."""
 
@@ -61,7 +61,7 @@ def name_contestants(plan: Plan) -> dict[str, Arm]:
         kinds = set[str]()
         for arm in of_task.values():
             stages = [[slot, identity(stage)] for slot, stage in arm.stages.items()]
-            kinds.add(canonical([stages, identity(arm.model), arm.seed]))
+            kinds.add(write_canonical([stages, identity(arm.model), arm.seed]))
         if len(kinds) == 1:
             arms[name] = next(iter(of_task.values()))
         else:
@@ -150,14 +150,14 @@ class StudyResponder:
 
     def _warn_of_idle_stages(self, arm: Arm, slot: str, before: State, after: State) -> None:
         """Report once if a stage changed nothing in the first ten requests, or later in twenty."""
-        idle = _content(before) == _content(after)
+        idle = _collect_content(before) == _collect_content(after)
         with self.lock:
             key = arm.contestant, slot
             if self.idle[key] < 0:
                 return
             self.idle[key] = self.idle[key] + 1 if idle else 0
             self.useful |= set() if idle else {key}
-            most = IDLE if key in self.useful else FIRST
+            most = LATER_IDLE_REQUESTS if key in self.useful else FIRST_IDLE_REQUESTS
             if self.idle[key] < most:
                 return
             self.idle[key] = -1
@@ -199,7 +199,7 @@ class StudyResponder:
         return Reply(state.answer)
 
 
-def _content(state: State) -> list[Any]:
+def _collect_content(state: State) -> list[Any]:
     """Return everything in a state that a stage may change, except notes."""
     names = ("views", "prompt", "messages", "answer", "reason", "measures")
     sample = state.sample

@@ -17,7 +17,7 @@ from looktwice.pipelines.config.plan import load_plan
 from looktwice.pipelines.config.shipped import find_config
 from looktwice.pipelines.config.spec import Arm, find_settings
 from looktwice.pipelines.marks import Box
-from looktwice.pipelines.model import Tool, canonical
+from looktwice.pipelines.model import Tool, write_canonical
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.runtime.install import format_install
 from looktwice.pipelines.runtime.networks import WeightsError
@@ -35,21 +35,21 @@ from looktwice.prompting.agent.tool import (
     parse_arguments,
 )
 from looktwice.prompting.agent.tools import Answer, Undo, Zoom
-from looktwice.prompting.controls.images import CANDIDATES
+from looktwice.prompting.controls.images import MAX_CANDIDATES
 from looktwice.prompting.coordinates import ShownImage, ToolError, map_to_sources
-from looktwice.prompting.grids.grids import source_box
+from looktwice.prompting.grids.grids import find_source_box
 from looktwice.prompting.wording.instructions import Parts
 from looktwice.specialists.networks.network import HubNetwork
 from looktwice.specialists.rules import Checked, NoEvidence
 
-STUDY = "look"
+DEFAULT_STUDY = "look"
 """The bundled study that has every tool."""
-OPEN = "open"
+OPEN_TOOL = "open"
 ANY_IMAGE = {
     "anyOf": [{"type": "integer"}, {"type": "string"}],
     "description": "the image: its number, the path of its file, or a data URL",
 }
-REPORTED = (ValueError, LookupError, OSError, NoEvidence, WeightsError)
+REPORTED_ERRORS = (ValueError, LookupError, OSError, NoEvidence, WeightsError)
 """Errors of a tool that depend on its arguments; they are reported to the client's model."""
 Control = Callable[[ToolResult, State, Any], ToolResult]
 """A function that replaces a tool's result by one with the same number of images, or with none."""
@@ -91,7 +91,7 @@ class LookTools:
     def tools(self) -> dict[str, AgentTool]:
         """The offered tools by name, without those that only steer the loop of looktwice's own
         agent."""
-        offered: dict[str, AgentTool] = {OPEN: OpenImage()}
+        offered: dict[str, AgentTool] = {OPEN_TOOL: OpenImage()}
         for name, tool in self.agent.tools.items():
             if name not in self.left_out and not isinstance(tool, Answer | Undo):
                 offered[name] = tool
@@ -119,7 +119,7 @@ class LookTools:
             key: self.images.open(data.get(key, default))
             for key, default in _image_fields(tool).items()
         }
-        scene = _Scene.of(tuple(opened.values()), canonical([name, dict(data)]))
+        scene = _Scene.from_images(tuple(opened.values()), write_canonical([name, dict(data)]))
         state, numbers = scene.state, {key: image.number for key, image in opened.items()}
         # cached, since the first image can have many positions
         through = cache(partial(ShownImage.from_view, fit=self.agent.fit, state=state))
@@ -147,7 +147,7 @@ class LookTools:
         sent = ShownImage.from_view(view, self.agent.fit, scene.state).sent
         width, height = sent.size
         words = f"Image {self.images.number(file)} ({width} x {height} pixels)"
-        if region := source_box(view, Box("", 0, 0, *view.size)):
+        if region := find_source_box(view, Box("", 0, 0, *view.size)):
             left, top, right, bottom = (f"{edge:.0f}" for edge in region.xyxy)
             name, picture = scene.sources[region.image]
             words += f" shows {name.name} from x {left} to {right} and y {top} to {bottom}"
@@ -173,7 +173,7 @@ class _Scene:
     claims: Mapping[int, View]
 
     @classmethod
-    def of(cls, opened: Sequence[OpenedImage], request: str) -> _Scene:
+    def from_images(cls, opened: Sequence[OpenedImage], request: str) -> _Scene:
         """Build the scene of one call; random choices depend on `request` and on the pixels."""
         images = tuple({image.number: image for image in opened}.values())
         sources = dict[Path, Picture]()
@@ -275,12 +275,12 @@ def make_controls(
             elif option == "black":
                 controls[name] = lambda true, state, _: BlackImages()(true, state)
             elif isinstance(zoom := agent.tools[name], Zoom):
-                tries = 1 if option == "random" else CANDIDATES
+                tries = 1 if option == "random" else MAX_CANDIDATES
                 controls[name] = partial(
                     _crop_elsewhere, replace(zoom, elsewhere=True, tries=tries)
                 )
             else:
-                only = "only Zoom can show another place; --black works for any tool"
+                only = "only a Zoom can crop another place instead; use --black for other tools"
                 faults.append(f"--{option} {name}: {only}")
     if faults:
         raise ConfigError(faults)

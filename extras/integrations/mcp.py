@@ -17,7 +17,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
-from looktwice.extras.integrations.looking import REPORTED, LookTools
+from looktwice.extras.integrations.looking import REPORTED_ERRORS, LookTools
 from looktwice.extras.integrations.protocols.questions import LOOPBACK, MAX_BYTES
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.prompting.coordinates import UNITS
@@ -54,7 +54,7 @@ def make_server(looks: LookTools) -> Server[Any]:
     async def call_tool(
         context: ServerRequestContext[Any], asked: protocol.CallToolRequestParams
     ) -> protocol.CallToolResult:
-        return await asyncio.to_thread(answer, looks, asked.name, asked.arguments or {})
+        return await asyncio.to_thread(answer_call, looks, asked.name, asked.arguments or {})
 
     from importlib.metadata import version
 
@@ -67,11 +67,11 @@ def make_server(looks: LookTools) -> Server[Any]:
     )
 
 
-def answer(looks: LookTools, name: str, arguments: dict[str, Any]) -> protocol.CallToolResult:
+def answer_call(looks: LookTools, name: str, arguments: dict[str, Any]) -> protocol.CallToolResult:
     """Call a tool; errors become results, too, written for the client's model."""
     try:
         parts = looks.look(name, arguments)
-    except REPORTED as exc:
+    except REPORTED_ERRORS as exc:
         fault = protocol.TextContent(text=f"error: {exc}")
         return protocol.CallToolResult(content=[fault], is_error=True)
     content = list[protocol.ContentBlock]()

@@ -14,13 +14,13 @@ from pathlib import Path
 from looktwice.eval.records.records import RunError, RunFolder, SampleRow
 from looktwice.eval.records.schema import MAX_DRAWS
 from looktwice.eval.records.writer import RunWriter, describe_failure, make_point_rows, make_record
-from looktwice.eval.runs.provenance import describe_plugin, installed_versions
+from looktwice.eval.runs.provenance import describe_plugin, list_versions
 from looktwice.eval.runs.requests import Request
 from looktwice.eval.tasks.base import Facts
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import NOT_IDENTITY, Arm, digest, identity
-from looktwice.pipelines.pipeline import RecordingModel, StageFailed, find_cause, step
-from looktwice.pipelines.sample import Item, Sample, sha_of
+from looktwice.pipelines.pipeline import RecordingModel, StageFailed, find_cause, run_stage
+from looktwice.pipelines.sample import Item, Sample, hash_json
 from looktwice.pipelines.state import State
 
 
@@ -36,7 +36,7 @@ class Requests:
 
     @property
     def facts(self) -> Facts:
-        """The facts that tables state about the questions."""
+        """The split, label version and other facts about the questions that tables list."""
         return Facts(note="asked by clients of looktwice serve, who sent the correct answers")
 
     def __len__(self) -> int:
@@ -83,7 +83,7 @@ class Recorder:
                 "name": self.name,
                 "started": facts.get("started") or now,
                 "plugins": list(map(describe_plugin, self.plugins)),
-                "versions": dict(installed_versions()),
+                "versions": dict(list_versions()),
                 "planned": {
                     digest(identity(Requests())): 0
                 },  # clients decide how many to ask: none is missing
@@ -108,12 +108,12 @@ class Recorder:
         pictures and, if the client sent it, the correct answer. Raises PictureError."""
         for picture in sample.images:
             self.writer.blobs.put(picture.source, picture.sha)
-        row = SampleRow(task, sha_of(plain := sample.to_dict()), answer, plain)
+        row = SampleRow(task, hash_json(plain := sample.to_dict()), answer, plain)
         with self.lock:
             if self.shas.get(sample.id, row.sha) != row.sha:
                 sample = replace(sample, id=f"{sample.id}-{row.sha[:8]}")
                 plain = sample.to_dict()
-                row = SampleRow(task, sha_of(plain), answer, plain)
+                row = SampleRow(task, hash_json(plain), answer, plain)
             if sample.id not in self.shas:
                 self.writer.sample(row)
                 self.shas[sample.id] = row.sha
@@ -147,7 +147,7 @@ class Recorder:
         try:
             for slot, stage in request.stages(arm.stages).items():
                 if not state.ended:
-                    before, state = state, step(slot, stage, state, model)
+                    before, state = state, run_stage(slot, stage, state, model)
                     watch(slot, before, state)
         except StageFailed as exc:
             state, failed = exc.state, exc

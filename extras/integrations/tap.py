@@ -27,9 +27,9 @@ from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.json_input import read_json, write_json
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply
 from looktwice.pipelines.models.answers import read_response
-from looktwice.pipelines.models.chat_api import ChatAPI, bearer_header
-from looktwice.pipelines.models.http_client import HttpResponse, connection_error, proxy_for
-from looktwice.pipelines.models.keys import key_for
+from looktwice.pipelines.models.chat_api import ChatAPI, make_bearer_header
+from looktwice.pipelines.models.http_client import HttpResponse, find_proxy, make_connection_error
+from looktwice.pipelines.models.keys import find_key
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed
 from looktwice.pipelines.sample import Sample
 
@@ -43,7 +43,7 @@ HOP_HEADERS = {
 """Headers that concern only a single connection."""
 MAX_RECORDED_BYTES = 64 << 20  # bytes of an answer that are recorded
 MAX_MODELS = 1000
-SECONDS = 3600.0
+TIMEOUT_SECONDS = 3600.0
 
 
 class Asked(NamedTuple):
@@ -71,7 +71,7 @@ class RecordingProxy(HttpGate):
         self.arms, self.lock = dict[str, Arm](), threading.Lock()
         self.url = self.url.rstrip("/").removesuffix("/chat/completions")
         try:
-            key_for(self.url)
+            find_key(self.url)
         except ModelError as exc:
             raise RunError(str(exc)) from exc
 
@@ -114,10 +114,10 @@ class RecordingProxy(HttpGate):
                 method,
                 url,
                 data=raw,
-                headers={**kind, **bearer_header(key_for(self.url))},
-                timeout=aiohttp.ClientTimeout(total=SECONDS, sock_connect=10.0),
+                headers={**kind, **make_bearer_header(find_key(self.url))},
+                timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS, sock_connect=10.0),
                 allow_redirects=False,
-                proxy=proxy_for(url),
+                proxy=find_proxy(url),
             ) as response:
                 headers = {
                     k: v for k, v in response.headers.items() if k.lower() not in HOP_HEADERS
@@ -129,7 +129,7 @@ class RecordingProxy(HttpGate):
                 answer = web.Response(body=body, status=response.status, headers=headers)
                 return answer, HttpResponse(response.status, named, body)
         except (aiohttp.ClientError, OSError) as exc:
-            fault = connection_error(url, SECONDS, exc)
+            fault = make_connection_error(url, TIMEOUT_SECONDS, exc)
             raise Refusal(502, str(fault), "upstream_error") from exc
 
     async def _stream(

@@ -23,12 +23,20 @@ from looktwice.extras.logs.scorers import (
     describe_scorer_mismatch,
     get_scorers,
 )
-from looktwice.pipelines.config.classes import suggest_names
+from looktwice.pipelines.config.classes import extend_hint, suggest_names
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["ALL", "Contrast", "LogComparison", "Matching", "compare_logs", "find_name", "match"]
+__all__ = [
+    "ALL",
+    "Contrast",
+    "LogComparison",
+    "Matching",
+    "compare_logs",
+    "find_name",
+    "match_samples",
+]
 
 ALL = "all tasks"
 BY_ID, BY_PICTURES, BY_WORDS = "id", "pictures and question", "question"
@@ -51,7 +59,7 @@ class Matching:
     refused: Collection[int]
 
 
-def match(base: Log, log: Log) -> Matching:
+def match_samples(base: Log, log: Log) -> Matching:
     """Find the units of two logs that are the same sample.
 
     Ids are matched first, within a task if ids repeat across tasks; where ids are bare numbers and
@@ -121,7 +129,7 @@ def _match_ids(base: Log, log: Log) -> dict[int, int]:
     places = _pair_unique_texts(*ids)
     numbers = base.units["sample"].str.fullmatch(r"\d+")
     if numbers.any():
-        mine, theirs = (_words(side.whole.units["question"]) for side in (base, log))
+        mine, theirs = (_normalize_words(side.whole.units["question"]) for side in (base, log))
         for place, partner in list(places.items()):
             # an empty text is contained in every other text
             asked, answered = mine[place], theirs[partner]
@@ -139,15 +147,18 @@ def _pair_unique_texts(mine: pandas.Series, theirs: pandas.Series) -> dict[int, 
     return {place: places[text] for place, text in mine.items() if text in places}
 
 
-def _words(texts: pandas.Series) -> pandas.Series:
+def _normalize_words(texts: pandas.Series) -> pandas.Series:
     return texts.str.casefold().str.split().str.join(" ")
 
 
 def _join_content(units: pandas.DataFrame, with_pictures: bool) -> pandas.Series:
     """Join question, choices and, on request, picture hashes; empty if the question or a picture is
     missing."""
-    words, pictures = _words(units["question"]), units["pictures"]
-    content, is_whole = words + "\0" + _words(units["choices"].map(" \0 ".join)), words != ""
+    words, pictures = _normalize_words(units["question"]), units["pictures"]
+    content, is_whole = (
+        words + "\0" + _normalize_words(units["choices"].map(" \0 ".join)),
+        words != "",
+    )
     if with_pictures:
         content, is_whole = pictures + "\0" + content, is_whole & (pictures != "")
     return content.where(is_whole, "")
@@ -371,7 +382,7 @@ def compare_logs(
     matchings, refusals = list[Matching](), list[TaskError]()
     for log in others:
         try:
-            matchings.append(match(base, log))
+            matchings.append(match_samples(base, log))
         except TaskError as exc:
             refusals.append(exc)
             alone = range(len(base.units)), range(len(log.units))
@@ -412,5 +423,6 @@ def find_name(name: str, names: Sequence[str], kind: str) -> int:
         if len(longer) == 1:
             return names.index(longer[0])
         near = f"; did you mean {longer[0]!r}?" if longer else suggest_names(name, names)
-        raise TaskError(f"no {kind} is named {name!r}{near}; there are {', '.join(names)}")
+        there = extend_hint(near, f"there are {', '.join(names)}")
+        raise TaskError(f"no {kind} is named {name!r}{there}")
     return names.index(name)

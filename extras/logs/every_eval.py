@@ -1,5 +1,5 @@
-"""Formats for sharing results: Every Eval Ever, read and written, and Hugging Face's
-`.eval_results`, written."""
+"""Formats for sharing results: reads and writes Every Eval Ever, and writes Hugging Face's
+`.eval_results`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from looktwice.extras.logs.log import (
     Fields,
     Log,
     Named,
+    get_at_path,
     get_named_fields,
     make_rows,
-    told,
 )
 from looktwice.pipelines.disk import dump_yaml, read_file, write_file
 from looktwice.pipelines.json_input import read_json, write_json
 
-SCHEMA = "0.3.0"
+SCHEMA_VERSION = "0.3.0"
 
 
 def read_every_eval_ever(path: Path, named: Named) -> list[Log]:
@@ -48,7 +48,7 @@ def read_every_eval_ever(path: Path, named: Named) -> list[Log]:
     if not lines:
         raise TaskError(f"{instances} holds no instances")
     try:
-        rows = make_rows([_row(line) | get_named_fields(line, named) for line in lines])
+        rows = make_rows([_make_row(line) | get_named_fields(line, named) for line in lines])
         return [Log(str(lines[0]["model_id"]), rows, path.name, rows["task"].iloc[0])]
     except (KeyError, TypeError, AttributeError) as exc:
         raise TaskError(
@@ -56,32 +56,35 @@ def read_every_eval_ever(path: Path, named: Named) -> list[Log]:
         ) from exc
 
 
-def _row(line: Cells) -> Fields:
+def _make_row(line: Cells) -> Fields:
     asked, metadata = line["input"], line.get("metadata") or {}
-    parts = told(line, "answer_attribution")
+    parts = get_at_path(line, "answer_attribution")
     answers = [part for part in parts if part.get("is_terminal", True)]
-    replies = told(line, "output", "raw")
+    replies = get_at_path(line, "output", "raw")
     if not replies:
-        replies = [told(message, "content") for message in told(line, "messages")]
-    key, tokens = told(asked, "reference"), (line.get("token_usage") or {}).get("total_tokens")
-    verdict = str(told(metadata, "verdict") or ("failed" if line.get("error") else ""))
+        replies = [get_at_path(message, "content") for message in get_at_path(line, "messages")]
+    key, tokens = (
+        get_at_path(asked, "reference"),
+        (line.get("token_usage") or {}).get("total_tokens"),
+    )
+    verdict = str(get_at_path(metadata, "verdict") or ("failed" if line.get("error") else ""))
     return {
         "task": str(line["evaluation_name"]),
         "sample": str(line["sample_id"]),
-        "draw": int(told(metadata, "draw") or 0),
+        "draw": int(get_at_path(metadata, "draw") or 0),
         "question": str(asked["raw"]),
-        "pictures": str(told(metadata, "pictures_sha256")),
-        "choices": tuple(map(str, told(asked, "choices"))),
+        "pictures": str(get_at_path(metadata, "pictures_sha256")),
+        "choices": tuple(map(str, get_at_path(asked, "choices"))),
         "key": str(key) if isinstance(key, str) else " | ".join(map(str, key)),
-        "answer": str(told(answers[-1], "extracted_value")) if answers else "",
+        "answer": str(get_at_path(answers[-1], "extracted_value")) if answers else "",
         "value": (
             MISSING_VALUE if verdict in ("failed", "hidden") else float(line["evaluation"]["score"])
         ),
         "verdict": verdict,
-        "group": str(told(metadata, "group")),
+        "group": str(get_at_path(metadata, "group")),
         "reply": str(replies[-1] if isinstance(replies, list) and replies else replies or ""),
         "tokens": MISSING_VALUE if tokens is None else float(tokens),
-        "cost": float(told(metadata, "cost") or MISSING_VALUE),
+        "cost": float(get_at_path(metadata, "cost") or MISSING_VALUE),
     }
 
 
@@ -96,13 +99,16 @@ def write_every_eval_ever(log: Log, out: Path) -> Iterator[str]:
     """
     developer, _, model = log.name.rpartition("/")
     names = log.source or "log", developer or "looktwice", model
-    collection, developer, model = map(_plain, names)
+    collection, developer, model = map(_simplify_value, names)
     now = str(int(datetime.now(UTC).timestamp()))
-    ids = {"schema_version": SCHEMA, "evaluation_id": f"{collection}/{developer}_{model}/{now}"}
+    ids = {
+        "schema_version": SCHEMA_VERSION,
+        "evaluation_id": f"{collection}/{developer}_{model}/{now}",
+    }
     model_id = f"{developer}/{model}"
     lines = ""
     for row in log.rows.to_dict("records"):
-        lines += write_json({**ids, "model_id": model_id, **_instance(row)}) + "\n"
+        lines += write_json({**ids, "model_id": model_id, **_make_instance(row)}) + "\n"
     data = lines.encode(errors="backslashreplace")
     checksum = hashlib.sha256(data).hexdigest()
     name = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{ids['evaluation_id']} {checksum}"))
@@ -125,7 +131,7 @@ def write_every_eval_ever(log: Log, out: Path) -> Iterator[str]:
                 ("deployment_type", "model_availability"), "unknown"
             ),
         },
-        "evaluation_results": [_result(log, task) for task in dict.fromkeys(log.rows["task"])],
+        "evaluation_results": [_make_result(log, task) for task in dict.fromkeys(log.rows["task"])],
         "detailed_evaluation_results": {
             "format": "jsonl",
             "file_path": f"{name}_samples.jsonl",
@@ -139,11 +145,11 @@ def write_every_eval_ever(log: Log, out: Path) -> Iterator[str]:
     yield str(folder / f"{name}.json")
 
 
-def _plain(name: str) -> str:
+def _simplify_value(name: str) -> str:
     return re.sub(r"[^\w.-]+", "_", name).strip("._") or "unnamed"
 
 
-def _share(log: Log, task: str) -> Estimate:
+def _format_share(log: Log, task: str) -> Estimate:
     scored = (log.units["task"] == task) & log.units["value"].notna()
     values = log.units["value"][scored].tolist()
     if not values:
@@ -151,8 +157,8 @@ def _share(log: Log, task: str) -> Estimate:
     return share_interval(values, log.clusters[scored].tolist())
 
 
-def _result(log: Log, task: str) -> Fields:
-    share, method = _share(log, task), "Wilson"
+def _make_result(log: Log, task: str) -> Fields:
+    share, method = _format_share(log, task), "Wilson"
     if share.clusters != share.n:
         method = f"Wilson, effective sample size of {share.clusters} clusters"
     interval = {"lower": share.low, "upper": share.high, "confidence_level": 0.95, "method": method}
@@ -174,7 +180,7 @@ def _result(log: Log, task: str) -> Fields:
     }
 
 
-def _instance(row: Cells) -> Fields:
+def _make_instance(row: Cells) -> Fields:
     metadata = {
         "verdict": row["verdict"],
         "pictures_sha256": row["pictures"],
@@ -228,7 +234,7 @@ def write_eval_results(log: Log, out: Path, dataset: str) -> Iterator[str]:
         )
     entries = []
     for task in dict.fromkeys(log.rows["task"]):
-        share = _share(log, task)
+        share = _format_share(log, task)
         ends = f"[{100 * share.low:.1f}, {100 * share.high:.1f}]"
         clusters = f" in {share.clusters} clusters" if share.clusters < share.n else ""
         notes = (
@@ -239,6 +245,6 @@ def write_eval_results(log: Log, out: Path, dataset: str) -> Iterator[str]:
         entries.append(
             {"dataset": about, "value": round(100 * share.value, 2), "date": date, "notes": notes}
         )
-    path = out / ".eval_results" / f"looktwice_{_plain(log.name)}.yaml"
+    path = out / ".eval_results" / f"looktwice_{_simplify_value(log.name)}.yaml"
     write_file(path, dump_yaml(entries))
     yield str(path)

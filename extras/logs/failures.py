@@ -14,7 +14,7 @@ from looktwice.extras.logs.log import MISSING_VALUE, Fields, Log, make_rows
 
 __all__ = ["classify_replacement", "mark_failures"]
 
-FAILED = (
+FAILED_PATTERNS = (
     # VLMEvalKit: "... via API.", "... BlueLM API. ", ": <class 'RuntimeError'> ..."
     r"Fail(?:ed)? to obtain answer(?: (?:via )?(?:\w+ )?API)?\s*(?:[.:]|$)",
     r"Error: (?:Bad Response Statuse Code\.|Failed to parse the response\.)",  # its Qwen
@@ -27,15 +27,15 @@ FAILED = (
 FILTERED_PATTERNS = (r"\[SAFETY_BLOCKED\b[^\]]*\]?", r"error:unsafe$")
 """Patterns of the beginning of a reply that a filter withheld: the model was asked, but gave no
 answer."""
-_REPLACED = re.compile(
-    f"(?P<failed>{'|'.join(FAILED)})|(?P<filtered>{'|'.join(FILTERED_PATTERNS)})", re.I
+_REPLACED_PATTERN = re.compile(
+    f"(?P<failed>{'|'.join(FAILED_PATTERNS)})|(?P<filtered>{'|'.join(FILTERED_PATTERNS)})", re.I
 )
 
 
 def classify_replacement(reply: str) -> str:
     """Return "failed" or "filtered" for a text that stands for a missing reply, else an empty
     string."""
-    found = _REPLACED.match(reply.strip())
+    found = _REPLACED_PATTERN.match(reply.strip())
     return str(found.lastgroup) if found else ""
 
 

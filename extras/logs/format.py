@@ -1,4 +1,4 @@
-"""The formats of logs, each in a file of its own: read and written, whichever program wrote them.
+"""The log formats of all programs, each in a file of its own, for reading and writing.
 
 To add one, write a file like `lmms_eval.py` and add a line to `FORMATS`.
 """
@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from looktwice.eval.display.printable import file_names
+from looktwice.eval.display.printable import make_file_names
 from looktwice.eval.records.records import is_run, refuse_run_file
 from looktwice.eval.tasks.base import TaskError, suggest_among
 from looktwice.eval.tasks.table_files import read_objects
@@ -22,10 +22,10 @@ from looktwice.extras.logs.every_eval import (
 )
 from looktwice.extras.logs.failures import mark_failures
 from looktwice.extras.logs.inspect_ai import read_inspect, write_inspect
-from looktwice.extras.logs.lmms_eval import SAMPLES, read_lmms_eval, write_lmms_eval
+from looktwice.extras.logs.lmms_eval import SAMPLE_FILES, read_lmms_eval, write_lmms_eval
 from looktwice.extras.logs.log import UNSCORED, Log, Named, bracket_letter, make_names_unique
 from looktwice.extras.logs.own import read_replies, read_run, rescore_with
-from looktwice.extras.logs.tables import ENDINGS, read_table, write_vlmevalkit
+from looktwice.extras.logs.tables import TABLE_ENDINGS, read_table, write_vlmevalkit
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import read_file, write_file
 from looktwice.pipelines.extensions import list_extensions
@@ -38,14 +38,14 @@ __all__ = ["FORMATS", "Format", "export_file", "export_logs", "load_log", "read_
 class Format(NamedTuple):
     """A format in which a program writes its logs.
 
-    `suits` returns whether a path has this format, given the fields of its first object if it is
+    `matches` returns whether a path has this format, given the fields of its first object if it is
     JSON. `read` returns a log for each contestant, using the column names that the user gave.
     `write` writes a log into a folder, for the data set of this name, and yields each file;
     `write_file` writes it into a file with one of the `suffixes` and returns the number of samples.
     """
 
     name: str
-    suits: Callable[[Path, Container[str]], bool] = lambda path, fields: False
+    matches: Callable[[Path, Container[str]], bool] = lambda path, fields: False
     read: Callable[[Path, Named], list[Log]] | None = None
     write: Callable[[Log, Path, str], Iterator[str]] | None = None
     write_file: Callable[[Log, Path], int] | None = None
@@ -83,23 +83,23 @@ FORMATS = (
     Format("replies", lambda path, fields: "idx" in fields, read_replies),
     Format(
         "lmms-eval",
-        lambda path, fields: any(path.glob(SAMPLES)) or "doc" in fields or "doc_id" in fields,
+        lambda path, fields: any(path.glob(SAMPLE_FILES)) or "doc" in fields or "doc_id" in fields,
         read_lmms_eval,
         write_file=write_lmms_eval,
         suffixes=(".jsonl",),
     ),
     Format(
         "vlmevalkit",
-        lambda path, fields: get_ending(path) in ENDINGS,
+        lambda path, fields: get_ending(path) in TABLE_ENDINGS,
         read_table,
         write_file=write_vlmevalkit,
         suffixes=(".tsv", ".xlsx"),
     ),
 )
-"""The formats of logs; the first that suits a path is used. VLMEvalKit's accepts any table."""
+"""The formats of logs; the first that matches a path is used. VLMEvalKit's accepts any table."""
 
 
-def all_formats() -> tuple[Format, ...]:
+def list_formats() -> tuple[Format, ...]:
     """Return the built-in formats and those of extensions, which precede VLMEvalKit's."""
     further = (extension.open() for extension in list_extensions("logs").values())
     return (*FORMATS[:-1], *further, FORMATS[-1])
@@ -144,23 +144,24 @@ def read_logs(
 def load_log(path: Path, columns: Named) -> list[Log]:
     """Read the logs in a file or folder of another program without scoring anything. Raises
     TaskError."""
-    fields = _first_fields(path)
-    for form in all_formats():
-        if form.read is not None and form.suits(path, fields):
+    fields = _read_first_fields(path)
+    for form in list_formats():
+        if form.read is not None and form.matches(path, fields):
             return [mark_failures(log) for log in form.read(path, columns)]
     if path.is_dir():
         raise TaskError(
-            f"{path} is not a run folder and holds no {SAMPLES} of lmms-eval; name the log files"
+            f"{path} is not a run folder and holds no {SAMPLE_FILES} of lmms-eval; name the"
+            " log files"
             " instead"
         )
-    suffixes = ", ".join((".eval", ".json", *ENDINGS))
+    suffixes = ", ".join((".eval", ".json", *TABLE_ENDINGS))
     raise TaskError(
         f"{path}: expected a run folder, a log of inspect_ai or Every Eval Ever, or a file that"
         f" ends with one of {suffixes} (text files also with .gz)"
     )
 
 
-def _first_fields(path: Path) -> Container[str]:
+def _read_first_fields(path: Path) -> Container[str]:
     """Return the field names of a file's first object if it is JSON. Raises TaskError if there is
     no such file."""
     if not path.exists():
@@ -184,7 +185,7 @@ def export_logs(logs: Sequence[Log], form: str, out: Path, dataset: str = "") ->
     files, or an entry for Hugging Face's `.eval_results`, which names the repository `dataset`.
     Raises TaskError and OSError.
     """
-    formats = {entry.name: entry for entry in all_formats() if entry.write or entry.write_file}
+    formats = {entry.name: entry for entry in list_formats() if entry.write or entry.write_file}
     if form not in formats:
         names = [*formats, *RUN_FORMATS]
         if not form:
@@ -192,7 +193,7 @@ def export_logs(logs: Sequence[Log], form: str, out: Path, dataset: str = "") ->
         raise TaskError(f"--to {form}: there is no such format{suggest_among(form, names)}")
     _, _, _, write, write_one, suffixes = formats[form]
     named = make_names_unique([log.whole for log in logs])
-    files = file_names([log.name for log in named])
+    files = make_file_names([log.name for log in named])
     out.mkdir(parents=True, exist_ok=True)
     for log in named:
         if write_one is not None:
@@ -207,7 +208,7 @@ def export_file(log: Log, file: Path) -> int:
     """Write a log in the format of the file's ending; return the number of samples. Raises
     TaskError, RunError and OSError."""
     refuse_run_file(file)
-    for form in all_formats():
+    for form in list_formats():
         if file.suffix in form.suffixes and form.write_file is not None:
             return form.write_file(log, file)
     formats = [form for form in FORMATS if form.suffixes]

@@ -1,4 +1,5 @@
-"""The logs of inspect_ai, read (`.eval` and `.json`) and written (`.eval`) without that package."""
+"""Reads the logs of inspect_ai (`.eval` and `.json`) and writes `.eval`, without importing that
+package."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
-from looktwice.eval.display.printable import file_names
+from looktwice.eval.display.printable import make_file_names
 from looktwice.eval.tasks.base import TaskError
 from looktwice.extras.logs.inspect_scores import read_grades, scorer_labels
 from looktwice.extras.logs.log import (
@@ -28,12 +29,12 @@ from looktwice.extras.logs.log import (
     Grade,
     Log,
     Named,
+    get_at_path,
     get_named_fields,
     hash_base64,
     join_hashes,
     make_rows,
     parse_value,
-    told,
 )
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import MAX_BYTES, open_atomic, open_file, read_file
@@ -45,7 +46,7 @@ from looktwice.pipelines.view import View
 if TYPE_CHECKING:
     import pandas
 
-ZSTD = 93  # a zip compression method that Python's zipfile supports from 3.14 on
+ZSTD_METHOD = 93  # a zip compression method that Python's zipfile supports from 3.14 on
 SCORER = OURS
 SUMMARY_FIELDS = (
     "id",
@@ -59,7 +60,7 @@ SUMMARY_FIELDS = (
     "error",
     "total_time",
 )
-LETTERS = {"right": "C", "wrong": "I", "unreadable": "N"}
+VERDICT_LETTERS = {"right": "C", "wrong": "I", "unreadable": "N"}
 
 
 def read_inspect(path: Path, named: Named) -> list[Log]:
@@ -69,7 +70,7 @@ def read_inspect(path: Path, named: Named) -> list[Log]:
     pictures and replies, are read when needed. `value` names one of several scorers; the default is
     the first. Raises TaskError.
     """
-    with _reporting_faults(path):
+    with _report_faults(path):
         about, rows = _read(path, named, whole=False)
         if rows.empty:
             raise TaskError(
@@ -77,17 +78,17 @@ def read_inspect(path: Path, named: Named) -> list[Log]:
                 " samples?"
             )
         log = Log(str(about["model"]), rows, path.name, str(about["task"]))
-        written_by = str(told(about, "metadata", "written_by"))  # as we write it
+        written_by = str(get_at_path(about, "metadata", "written_by"))  # as we write it
         log = replace(log, harness=written_by or "inspect_ai")
     if path.suffix != ".eval":
         return [log]
 
     def read_whole() -> pandas.DataFrame:
-        with _reporting_faults(path):
+        with _report_faults(path):
             return _read(path, named, whole=True)[1]
 
     def transcript(task: str, name: str, draw: int) -> Messages:
-        with _reporting_faults(path), open_file(path) as file, ZipFile(file) as archive:
+        with _report_faults(path), open_file(path) as file, ZipFile(file) as archive:
             for place in (name, name.replace("/", "_")):
                 member = f"samples/{place}_epoch_{draw + 1}.json"
                 if member in archive.NameToInfo:
@@ -125,7 +126,7 @@ def _read(path: Path, named: Named, whole: bool) -> tuple[Cells, pandas.DataFram
 
 
 @contextmanager
-def _reporting_faults(path: Path) -> Iterator[None]:
+def _report_faults(path: Path) -> Iterator[None]:
     try:
         yield
     except TaskError as exc:
@@ -147,7 +148,7 @@ def _read_member(archive: ZipFile, name: str) -> Any:
         raise ValueError(
             f"{name} would unpack to {entry.file_size:,} bytes; the limit is {MAX_BYTES:,}"
         )
-    if entry.compress_type != ZSTD:
+    if entry.compress_type != ZSTD_METHOD:
         return json.loads(archive.read(entry))
     import pyarrow
 
@@ -167,23 +168,23 @@ def _row(sample: Cells, task: str, scorer: str, labels: Mapping[str, str]) -> Fi
     named, grade = next(
         iter(grades.items()), ("", Grade(MISSING_VALUE, "" if failed else UNSCORED))
     )
-    words, pictures = _read_input(told(sample, "input"), sample.get("attachments") or {})
-    kept, target = (sample.get("metadata") or {}).get("pictures"), told(sample, "target")
+    words, pictures = _read_input(get_at_path(sample, "input"), sample.get("attachments") or {})
+    kept, target = (sample.get("metadata") or {}).get("pictures"), get_at_path(sample, "target")
     usage = list((sample.get("model_usage") or {}).values())
     return {
         "task": task,
         "sample": str(sample["id"]),
-        "draw": int(told(sample, "epoch") or 1) - 1,
+        "draw": int(get_at_path(sample, "epoch") or 1) - 1,
         "question": words,
         "pictures": kept if isinstance(kept, str) else pictures,  # our logs: of the source files
-        "choices": tuple(map(str, told(sample, "choices"))),
+        "choices": tuple(map(str, get_at_path(sample, "choices"))),
         "key": target if isinstance(target, str) else " | ".join(map(str, target)),
         **grade._asdict(),
         "scorer": named,
         "scores": grades,
-        "group": str(told(sample, "metadata", "group")),
+        "group": str(get_at_path(sample, "metadata", "group")),
         "seconds": parse_value(sample.get("total_time")),
-        "reply": str(told(sample, "output", "completion")),
+        "reply": str(get_at_path(sample, "output", "completion")),
         "tokens": _sum_tokens(usage, "total_tokens") if usage else MISSING_VALUE,
         "cost": _sum_tokens(usage, "total_cost") or MISSING_VALUE,
     }
@@ -227,10 +228,10 @@ def _read_input(asked: Any, attachments: Mapping[str, str]) -> tuple[str, str]:
 def _parts(turn: Cells, attachments: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the kind of each part of a message, and its text or the attachment that it refers
     to."""
-    content = told(turn, "content")
+    content = get_at_path(turn, "content")
     for part in [{"type": "text", "text": content}] if isinstance(content, str) else content:
         kind = str(part.get("type"))
-        text = str(told(part, kind))
+        text = str(get_at_path(part, kind))
         yield kind, attachments.get(text.removeprefix("attachment://"), text)
 
 
@@ -242,25 +243,25 @@ def write_inspect(log: Log, out: Path) -> Iterator[str]:
     failed sample has an error and no score. Raises OSError.
     """
     tasks = list(dict.fromkeys(log.rows["task"]))
-    names = file_names([f"{log.name}_{task}".strip("_") for task in tasks])
+    names = make_file_names([f"{log.name}_{task}".strip("_") for task in tasks])
     for task, name in zip(tasks, names.values(), strict=True):
         rows = log.rows[log.rows["task"] == task].to_dict("records")
         file = out / f"{name}.eval"
         with open_atomic(file) as target, ZipFile(target, "w", ZIP_DEFLATED) as archive:
-            header, summaries = _header(log, task, rows), []
+            header, summaries = _make_header(log, task, rows), []
             start = {"version": 2, "eval": header["eval"], "plan": header["plan"]}
             archive.writestr("_journal/start.json", write_json(start))
             for row in rows:
                 sample = _sample(log, row)
                 place = f"{str(sample['id']).replace('/', '_')}_epoch_{sample['epoch']}"
                 archive.writestr(f"samples/{place}.json", write_json(sample))
-                summaries.append(_summary(sample))
+                summaries.append(_make_summary(sample))
             archive.writestr("summaries.json", write_json(summaries))
             archive.writestr("header.json", write_json(header))
         yield f"{file} ({format_count(len(rows), 'sample')})"
 
 
-def _header(log: Log, task: str, rows: Sequence[Cells]) -> Fields:
+def _make_header(log: Log, task: str, rows: Sequence[Cells]) -> Fields:
     values = [row["value"] for row in rows if row["value"] == row["value"]]
     n, now = max(1, len(values)), datetime.now(UTC).isoformat(timespec="seconds")
     mean = sum(values) / n
@@ -299,11 +300,11 @@ def _header(log: Log, task: str, rows: Sequence[Cells]) -> Fields:
 
 def _sample(log: Log, row: Cells) -> Fields:
     attachments = dict[str, str]()
-    messages = [_message(message, attachments) for message in log.messages(row)]
+    messages = [_make_message(message, attachments) for message in log.messages(row)]
     asked = messages[:-1] if messages and messages[-1]["role"] == "assistant" else messages
     reply = {"role": "assistant", "content": row["reply"], "source": "generate"}
     score = {
-        "value": LETTERS.get(row["verdict"], row["value"]),
+        "value": VERDICT_LETTERS.get(row["verdict"], row["value"]),
         "answer": row["answer"],
         "explanation": row["verdict"],
     }
@@ -335,7 +336,7 @@ def _sample(log: Log, row: Cells) -> Fields:
     return sample
 
 
-def _summary(sample: Cells) -> Fields:
+def _make_summary(sample: Cells) -> Fields:
     """Return a sample's entry in the list of summaries: without pictures, and with only the message
     of an error."""
     summary = {name: sample[name] for name in SUMMARY_FIELDS if name in sample}
@@ -352,7 +353,7 @@ def _summary(sample: Cells) -> Fields:
     return {**summary, "completed": True, "message_count": len(sample["messages"])}
 
 
-def _message(message: Message, attachments: dict[str, str]) -> Fields:
+def _make_message(message: Message, attachments: dict[str, str]) -> Fields:
     """Convert a message to inspect_ai's form; its pictures go into the attachments."""
     parts = list[Fields]()
     for part in message.parts:

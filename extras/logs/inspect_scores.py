@@ -8,17 +8,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.extras.logs.log import MISSING_VALUE, Cells, Grade, parse_value, told
+from looktwice.extras.logs.log import MISSING_VALUE, Cells, Grade, get_at_path, parse_value
 
 __all__ = ["read_grades", "scorer_labels"]
 
 NOT_GRADED = ("grader_failed", "scoring_failed")
-UNANSWERED = ("no_response", "invalid_response_format", "refusal")
+UNANSWERED_REASONS = ("no_response", "invalid_response_format", "refusal")
 """Reasons that inspect_ai records with scores: UNMADE are the scorer's faults, UNANSWERED the
 model's."""
 DEFAULTS: Cells = {"location": "end", "ignore_case": True, "numeric": False, "match_all": False}
 """Defaults of inspect_ai's own scorers, which a log may state or omit."""
-SETTINGS = re.compile(r"\(.*\)(?=/|$)")
+SETTINGS_PATTERN = re.compile(r"\(.*\)(?=/|$)")
 MAX_SETTING_LENGTH = 40  # longest setting, in characters, that is written into a scorer's name
 
 
@@ -26,7 +26,7 @@ def scorer_labels(data: Cells) -> dict[str, str]:
     """Return labels of the scorers that have settings: `match(location=any)` is another scorer than
     `match`."""
     labels = dict[str, str]()
-    for entry in (*told(data, "eval", "scorers"), *told(data, "results", "scores")):
+    for entry in (*get_at_path(data, "eval", "scorers"), *get_at_path(data, "results", "scores")):
         settings = list[str]()
         for name, value in (entry.get("options") or entry.get("params") or {}).items():
             if name not in DEFAULTS or DEFAULTS[name] != value:
@@ -56,7 +56,7 @@ def read_grades(
     if scorer in grades:
         return {scorer: grades[scorer]}
     # a bare name matches the scorer with any settings; its parts remain separate
-    bare = {SETTINGS.sub("", name): grade for name, grade in grades.items()}
+    bare = {SETTINGS_PATTERN.sub("", name): grade for name, grade in grades.items()}
     chosen = {n: grade for n, grade in bare.items() if scorer in (n, n.partition("/")[0])}
     if not chosen:
         raise TaskError(f"no scorer is named {scorer!r}; there are {', '.join(grades)}")
@@ -78,10 +78,10 @@ def _grade(value: object, score: Cells) -> Grade:
     A missing value, or one that inspect_ai could not compute, is a failure; an answer that the
     scorer looked for in vain is unreadable.
     """
-    reason = score.get("reason") or told(score, "metadata", "unscored_reason")
-    grade = Grade.of(parse_value(value), score.get("answer"))
+    reason = score.get("reason") or get_at_path(score, "metadata", "unscored_reason")
+    grade = Grade.from_value(parse_value(value), score.get("answer"))
     if reason in NOT_GRADED or grade.value != grade.value:
         return Grade(MISSING_VALUE, "failed", grade.answer)
-    if value == "N" or (reason in UNANSWERED and not grade.value):
+    if value == "N" or (reason in UNANSWERED_REASONS and not grade.value):
         return grade._replace(verdict="unreadable")
     return grade

@@ -1,5 +1,5 @@
-"""The samples of lmms-eval and lm-evaluation-harness in JSON lines, read, and lmms-eval's,
-written."""
+"""Reads the samples of lmms-eval and lm-evaluation-harness, which are JSON lines, and writes those
+of lmms-eval."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.replies import HIDDEN
+from looktwice.eval.replies import HIDDEN_ANSWER
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.table_files import read_objects
 from looktwice.extras.logs.log import (
@@ -20,11 +20,11 @@ from looktwice.extras.logs.log import (
     Grade,
     Log,
     Named,
+    get_at_path,
     get_named_fields,
     make_rows,
     normalize_answer,
     parse_value,
-    told,
 )
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.json_input import write_json
@@ -48,10 +48,10 @@ NO_METRIC = {
 }
 """Fields of a sample that do not hold a metric's record."""
 NO_FILTER = ("", "none")
-EMPTY = ([[""]], [""], [[None]], [None])
-INVALID = "[invalid]"  # the result of an lm-eval filter that finds no answer
-CORRECT = ("is_correct", "correct", "hit", "score", "acc", "accuracy")
-PAIRS = (
+EMPTY_REPLIES = ([[""]], [""], [[None]], [None])
+INVALID_RESULT = "[invalid]"  # the result of an lm-eval filter that finds no answer
+CORRECT_FIELDS = ("is_correct", "correct", "hit", "score", "acc", "accuracy")
+ANSWER_FIELD_PAIRS = (
     ("pred_parsed", "gt_content"),
     ("parsed_pred", "answer"),
     ("pred", "gt"),
@@ -59,9 +59,11 @@ PAIRS = (
 )
 """Fields of a metric's record that hold the answer and the correct answer, if it has no field of
 CORRECT."""
-SAMPLES = "*samples_*.jsonl"
+SAMPLE_FILES = "*samples_*.jsonl"
 """Matches lmms-eval's DATE_samples_TASK.jsonl and lm-eval's samples_TASK_DATE.jsonl."""
-TASK = re.compile(r"(?:.*_|)samples_(.+?)(?:_\d{4}-\d\d-\d\dT[\d.:-]+)?(?:\.jsonl)?(?:\.gz)?")
+TASK_PATTERN = re.compile(
+    r"(?:.*_|)samples_(.+?)(?:_\d{4}-\d\d-\d\dT[\d.:-]+)?(?:\.jsonl)?(?:\.gz)?"
+)
 
 
 def read_lmms_eval(path: Path, named: Named) -> list[Log]:
@@ -72,9 +74,13 @@ def read_lmms_eval(path: Path, named: Named) -> list[Log]:
     names the metric or scorer that counts; the default is the first that tells right from wrong.
     Raises TaskError.
     """
-    files, rows, task = sorted(path.glob(SAMPLES)) if path.is_dir() else [path], list[Fields](), ""
+    files, rows, task = (
+        sorted(path.glob(SAMPLE_FILES)) if path.is_dir() else [path],
+        list[Fields](),
+        "",
+    )
     for file in files:
-        named_so = TASK.fullmatch(file.name)
+        named_so = TASK_PATTERN.fullmatch(file.name)
         task = named_so[1] if named_so else file.name.removesuffix(".gz").removesuffix(".jsonl")
         samples = dict[str, list[_Sample]]()
         for number, line in read_objects(file):
@@ -92,7 +98,7 @@ def read_lmms_eval(path: Path, named: Named) -> list[Log]:
                 rows.append(sample.row | {"draw": draw} | _grade(sample, counts_tokens))
     if not rows:
         raise TaskError(f"{files[0]} holds no samples")
-    name = files[0].resolve().parent.name if TASK.fullmatch(files[0].name) else task
+    name = files[0].resolve().parent.name if TASK_PATTERN.fullmatch(files[0].name) else task
     log = Log(name, make_rows(rows), files[0].name, task if len(files) == 1 else "")
     return [replace(log, harness=LMMS_EVAL)]
 
@@ -159,21 +165,21 @@ def _grade(sample: _Sample, counts_tokens: bool) -> Fields:
 
 def _row(line: Cells, task: str, judged: Cells) -> Fields:
     doc = line["doc"] if isinstance(line.get("doc"), dict) else {}
-    reply = told(line, "resps") or told(line, "filtered_resps")
+    reply = get_at_path(line, "resps") or get_at_path(line, "filtered_resps")
     while isinstance(reply, list):
         reply = reply[0] if reply else ""
     choices = doc.get("choices") if isinstance(doc.get("choices"), list) else ()
     ids = (doc.get("idx"), judged.get("id"), judged.get("question_id"), line.get("doc_id"))
-    key = str(told(doc, "answer") or told(line, "target"))
+    key = str(get_at_path(doc, "answer") or get_at_path(line, "target"))
     return {
         "task": str(judged.get("sub_task") or doc.get("sub_task") or task),
         "sample": str(next((name for name in ids[:3] if name), ids[3])),
-        "question": str(told(doc, "question") or told(line, "input")),
+        "question": str(get_at_path(doc, "question") or get_at_path(line, "input")),
         "choices": tuple(map(str, choices or ())),
-        "key": "" if key == HIDDEN else key,
+        "key": "" if key == HIDDEN_ANSWER else key,
         "answer": "",
         "value": MISSING_VALUE,
-        "verdict": "hidden" if key == HIDDEN else UNSCORED,
+        "verdict": "hidden" if key == HIDDEN_ANSWER else UNSCORED,
         "reply": "" if reply is None else str(reply),
         "scorer": "",
         "scores": {},
@@ -189,7 +195,7 @@ def _grades(line: Cells, filter_name: str, metric: str) -> tuple[dict[str, Grade
         raise TaskError(f"no metric is named {metric!r}; there are {', '.join(names) or 'none'}")
     grades, judged = dict[str, Grade](), dict[str, Any]()
     for name in wanted:
-        record = line[name] if isinstance(line[name], dict) else {CORRECT[0]: line[name]}
+        record = line[name] if isinstance(line[name], dict) else {CORRECT_FIELDS[0]: line[name]}
         grade = _read_grade(record, line)
         # a grade outside 0..1 is an error only if it is the first, and skipped otherwise
         if grade is not None and (not grades or 0 <= grade.value <= 1):
@@ -208,16 +214,16 @@ def _grades(line: Cells, filter_name: str, metric: str) -> tuple[dict[str, Grade
 def _read_grade(record: Cells, line: Cells) -> Grade | None:
     """Return the grade in a metric's record, or None if the metric does not tell right from
     wrong."""
-    pairs = ((record[a], record[k]) for a, k in PAIRS if a in record and k in record)
+    pairs = ((record[a], record[k]) for a, k in ANSWER_FIELD_PAIRS if a in record and k in record)
     parsed, key = next(pairs, (None, None))
     answer = None if parsed is None else str(parsed)
-    if line.get("resps") in EMPTY or line.get("filtered_resps") == [INVALID]:
+    if line.get("resps") in EMPTY_REPLIES or line.get("filtered_resps") == [INVALID_RESULT]:
         answer = ""
-    for name in CORRECT:
+    for name in CORRECT_FIELDS:
         if (value := parse_value(record.get(name))) == value:
-            return Grade.of(value, answer)
+            return Grade.from_value(value, answer)
     if key is not None:
-        return Grade.of(float(normalize_answer(parsed) == normalize_answer(key)), answer)
+        return Grade.from_value(float(normalize_answer(parsed) == normalize_answer(key)), answer)
     return None
 
 
@@ -226,7 +232,7 @@ def write_lmms_eval(log: Log, file: Path) -> int:
     lines = []
     for number, row in enumerate(log.rows.to_dict("records")):
         key, answer = row["key"].strip("()"), row["answer"].strip("()")
-        shown = f"({key})" if key else HIDDEN
+        shown = f"({key})" if key else HIDDEN_ANSWER
         doc = {
             "idx": row["sample"],
             "question": row["question"],

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.pipelines.counted import shorten
+from looktwice.pipelines.counted import shorten_text
 from looktwice.pipelines.model import Messages
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ COLUMNS: Cells = {
 `value` lies in 0..1 and is NaN where the sample failed or has no key; an unreadable reply has the
 value 0. `verdict` is one of `eval.scoring.Verdict`, empty for a graded value, or UNSCORED.
 """
-TEXTS = ("task", "sample", "question", "choices", "key", "answer", "group", "reply")
+NAMEABLE_COLUMNS = ("task", "sample", "question", "choices", "key", "answer", "group", "reply")
 """The columns that a user may name in logs that are not tables."""
 MIN_DOUBTED_ANSWERS = 5
 """Number of answers from which a log without any right answer causes a warning."""
@@ -75,7 +75,7 @@ class Grade(NamedTuple):
     answer: str = ""
 
     @classmethod
-    def of(cls, value: float, answer: str | None) -> Grade:
+    def from_value(cls, value: float, answer: str | None) -> Grade:
         """Return the grade of a value.
 
         A value of 0 with an empty answer is unreadable: the scorer found none. None means that the
@@ -147,7 +147,8 @@ class Log:
 
     @cached_property
     def scorers(self) -> Mapping[str, tuple[str, ...]]:
-        """The scorers of each task that graded all of its samples, the one that counts first."""
+        """The scorers that graded all samples of a task, by task; the first of each is the one that
+        counts."""
         by_task = dict[str, tuple[str, ...]]()
         for row in self.units[["task", "scorer", "scores"]].to_dict("records"):
             if grades := row["scores"]:
@@ -203,8 +204,8 @@ def make_rows(rows: Sequence[Cells]) -> pandas.DataFrame:
     return frame
 
 
-def told(node: Any, *path: str) -> Any:
-    """Return the value at a path in a JSON value, or an empty string if there is none."""
+def get_at_path(node: Any, *path: str) -> Any:
+    """Return the value at a path within a JSON value, or an empty string if there is none."""
     for name in path:
         node = (node or {}).get(name)
     return node or ""
@@ -218,7 +219,7 @@ def get_named_fields(line: Cells, named: Named) -> Fields:
     """
     cells = Fields()
     for column, field_name in named.items():
-        if column not in TEXTS:
+        if column not in NAMEABLE_COLUMNS:
             continue
         node: Any = line
         for part in field_name.split("."):
@@ -267,7 +268,7 @@ def find_doubts(log: Log) -> Iterator[str]:
     if len(log.rows) >= MIN_DOUBTED_ANSWERS and 2 * len(unreadable) > len(log.rows):
         yield (
             f"warning: {len(unreadable)} of {len(log.rows)} replies of {log.name} are unreadable;"
-            f" the first is {shorten(unreadable['reply'].iloc[0], 60)!r}, its choices are"
+            f" the first is {shorten_text(unreadable['reply'].iloc[0], 60)!r}, its choices are"
             f" {list(unreadable['choices'].iloc[0])}"
         )
     empty = unreadable[unreadable["reply"].str.strip() == ""]
@@ -284,7 +285,8 @@ def find_doubts(log: Log) -> Iterator[str]:
             whole = " (without choices, a reply must consist of the key alone)"
         yield (
             f"warning: none of {len(scored)} answers of {log.name} is right; the first has the"
-            f" key {first['key']!r} and the answer {shorten(first['answer'], 40)!r}{whole}. Check"
+            f" key {first['key']!r} and the answer"
+            f" {shorten_text(first['answer'], 40)!r}{whole}. Check"
             " --column key=COLUMN, or try another --reader"
         )
 

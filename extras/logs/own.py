@@ -14,12 +14,12 @@ from string import ascii_uppercase
 
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.records import Record, RunFolder, SampleRow
-from looktwice.eval.replies import CHOICES, HIDDEN, OfficialLabel, get_subtask_of_idx
+from looktwice.eval.replies import CHOICES, HIDDEN_ANSWER, OfficialLabel, get_subtask_of_idx
 from looktwice.eval.scoring.record_scorer import RecordScorer
 from looktwice.eval.scoring.run_rows import published_people
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord
-from looktwice.eval.tasks.answer_cells import HIDDEN as HIDDEN_CELLS
+from looktwice.eval.tasks.answer_cells import HIDDEN_CELLS
 from looktwice.eval.tasks.base import TaskError
 from looktwice.extras.logs.log import (
     MISSING_VALUE,
@@ -40,10 +40,10 @@ from looktwice.pipelines.model import Messages
 from looktwice.pipelines.state import Stage
 
 Key = tuple[str, str, int]  # point, sample, draw
-IDX = re.compile(r"[^_]+_.+_\d+")
-LETTER = re.compile(r"\(?[A-Z]\)?")
-SMALL_LETTER = re.compile(r"\(?[a-z]\)?")
-CHOICE = re.compile(r"(?:^|(?<=\s))\(?([A-Z])[).:]\s+")
+IDX_PATTERN = re.compile(r"[^_]+_.+_\d+")
+LETTER_PATTERN = re.compile(r"\(?[A-Z]\)?")
+SMALL_LETTER_PATTERN = re.compile(r"\(?[a-z]\)?")
+CHOICE_PATTERN = re.compile(r"(?:^|(?<=\s))\(?([A-Z])[).:]\s+")
 
 
 def read_run(
@@ -54,7 +54,7 @@ def read_run(
     Raises RunError, and TaskError for an empty run.
     """
     folder = RunFolder(path)
-    run, replies = score_run(folder, reader, plugins=plugins), last_replies(folder)
+    run, replies = score_run(folder, reader, plugins=plugins), read_last_replies(folder)
     people, records = published_people(run), cache(folder.records)
     levels = {s.task: people[s.point.task] / 100 for s in run.points if s.point.task in people}
 
@@ -85,7 +85,7 @@ def read_run(
     return logs
 
 
-def last_replies(folder: RunFolder) -> Mapping[Key, tuple[str, float]]:
+def read_last_replies(folder: RunFolder) -> Mapping[Key, tuple[str, float]]:
     """Return the last reply of every record of a run and the record's seconds, by the record's
     key."""
     replies = dict[Key, tuple[str, float]]()
@@ -160,7 +160,7 @@ def add_choices(path: Path, rows: Sequence[Cells]) -> Iterator[Fields]:
     seen = set[tuple[str, float]]()
     for row in add_known_choices(rows):
         idx, task = row["sample"], row["task"].strip().replace(" ", "_")
-        if task in CHOICES and not IDX.fullmatch(idx):
+        if task in CHOICES and not IDX_PATTERN.fullmatch(idx):
             idx = f"{row.get('split') or 'val'}_{task}_{idx.removesuffix('.0')}"
         place = idx, row.get("draw", 0)
         if place in seen:
@@ -169,8 +169,8 @@ def add_choices(path: Path, rows: Sequence[Cells]) -> Iterator[Fields]:
                 " draws in a column `draw`"
             )
         seen.add(place)
-        subtask = get_subtask_of_idx(idx) if IDX.fullmatch(idx) else row["task"]
-        key = row["key"].removeprefix(HIDDEN).strip("() ")
+        subtask = get_subtask_of_idx(idx) if IDX_PATTERN.fullmatch(idx) else row["task"]
+        key = row["key"].removeprefix(HIDDEN_ANSWER).strip("() ")
         choices = row["choices"] or CHOICES.get(subtask, ())
         if not (choices or key) and row["verdict"] == UNSCORED:
             raise TaskError(f"{path}: {_describe_unscorable(idx, subtask)}")
@@ -178,7 +178,7 @@ def add_choices(path: Path, rows: Sequence[Cells]) -> Iterator[Fields]:
 
 
 def _describe_unscorable(idx: str, subtask: str) -> str:
-    if not IDX.fullmatch(idx):
+    if not IDX_PATTERN.fullmatch(idx):
         return (
             f"{idx!r} has no key and no choices; name their columns with --column key=COLUMN, or"
             f" give --key FILE. That needs an idx such as val_Art_Style_1; {idx!r} is not"
@@ -200,23 +200,23 @@ def add_known_choices(rows: Iterable[Cells]) -> Iterator[Fields]:
     copies, last = list(map(dict, rows)), dict[str, str]()
     for row in copies:
         key, texts = row["key"], [choice.casefold() for choice in row["choices"]]
-        if SMALL_LETTER.fullmatch(key) and key not in texts:
-            letters = ascii_uppercase[: len(_known_choices(row))]
+        if SMALL_LETTER_PATTERN.fullmatch(key) and key not in texts:
+            letters = ascii_uppercase[: len(_find_known_choices(row))]
             row["key"] = key.upper() if key.strip("()").upper() in letters else key
-        if LETTER.fullmatch(row["key"]):
+        if LETTER_PATTERN.fullmatch(row["key"]):
             last[row["task"]] = max(last.get(row["task"], "B"), row["key"].strip("()"))
     for row in copies:
         key, texts = row["key"], [choice.casefold() for choice in row["choices"]]
         # a key that is the text of a choice; Counting's choices are unknown, and keys may be hidden
-        if key and key.casefold() in texts and not LETTER.fullmatch(key):
+        if key and key.casefold() in texts and not LETTER_PATTERN.fullmatch(key):
             row["key"] = ascii_uppercase[texts.index(key.casefold())]
-        if not texts and LETTER.fullmatch(key):
+        if not texts and LETTER_PATTERN.fullmatch(key):
             blank = ("",) * (ord(last[row["task"]]) - ord("A") + 1)
-            row["choices"] = _known_choices(row) or blank
+            row["choices"] = _find_known_choices(row) or blank
         yield row
 
 
-def _known_choices(row: Cells) -> Sequence[str]:
+def _find_known_choices(row: Cells) -> Sequence[str]:
     subtask, own = get_subtask_of_idx(row["sample"]), row["choices"]
     return own or CHOICES.get(subtask) or parse_listed_choices(row["question"])
 
@@ -242,7 +242,7 @@ def check_keys(rows: Sequence[Cells]) -> str:
         )
     keyed, strange = 0, list[Cells]()
     for row in add_known_choices(rows):
-        if row["choices"] and row["key"] not in ("", HIDDEN) and row["verdict"] == UNSCORED:
+        if row["choices"] and row["key"] not in ("", HIDDEN_ANSWER) and row["verdict"] == UNSCORED:
             keyed += 1
             if normalize_answer(row["key"]) not in ascii_uppercase[: len(row["choices"])]:
                 strange.append(row)
@@ -260,7 +260,7 @@ def check_keys(rows: Sequence[Cells]) -> str:
 def parse_listed_choices(question: str) -> tuple[str, ...]:
     """Return the texts of the choices that follow "(A)", "A." or "A:", "(B)" ... at the end of a
     question; empty unless there are at least two, in order."""
-    _, *pieces = CHOICE.split(question)
+    _, *pieces = CHOICE_PATTERN.split(question)
     letters, texts = pieces[::2], [" ".join(text.split()) for text in pieces[1::2]]
     start = len(letters) - letters[::-1].index("A") - 1 if "A" in letters else len(letters)
     texts[-1:] = [pieces[-1].strip().partition("\n")[0].strip()] if pieces else []
@@ -285,7 +285,7 @@ def rescore_with(log: Log, reader: Stage | None) -> Log:
         raise TaskError(f"{log.source}: {log.name} holds no reply that --reader could read")
     rows, doubt = list(add_known_choices(rows)), check_keys(rows)
     stage = reader or Robust() if column == "reply" else None
-    name, read = type(stage).__name__, row_reader(stage)
+    name, read = type(stage).__name__, make_row_reader(stage)
     if stage is None:
         name = "the recorded official labels"
     unscored, read_by = [row["verdict"] == UNSCORED for row in rows], name
@@ -298,7 +298,7 @@ def rescore_with(log: Log, reader: Stage | None) -> Log:
     return replace(whole, read_by=read_by, doubt=doubt, rows=make_rows(rows))
 
 
-def row_reader(reader: Stage | None) -> Callable[[Cells], Fields]:
+def make_row_reader(reader: Stage | None) -> Callable[[Cells], Fields]:
     """Return a function that reads and scores the reply of a row, or, without a reader, its
     recorded label."""
     # a log has no run folder, only rows: this folder is empty

@@ -14,7 +14,7 @@ from statistics import fmean
 from string import ascii_uppercase
 from textwrap import indent
 
-from looktwice.eval.display.printable import file_names
+from looktwice.eval.display.printable import make_file_names
 from looktwice.eval.readers.claims import Weight, find_claims, split_sentences
 from looktwice.eval.readers.clean import clean_text
 from looktwice.eval.readers.mentions import find_tagged_letters, get_tagger
@@ -40,9 +40,9 @@ from looktwice.extras.logs.log import (
 from looktwice.extras.logs.own import (
     add_choices,
     check_keys,
-    last_replies,
+    make_row_reader,
     question_columns,
-    row_reader,
+    read_last_replies,
     run_row,
 )
 from looktwice.pipelines.disk import write_file
@@ -173,7 +173,7 @@ def score_replies(
     as_recorded = own_keys and reader is None and not labelled
     if reader is None and not labelled:
         reader = Robust()
-    read, replies, recorded = row_reader(reader), list[Fields](), 0
+    read, replies, recorded = make_row_reader(reader), list[Fields](), 0
     for row in rows if reader else with_key:
         failed = row["verdict"] == Verdict.FAILED and not (labelled and reader is None)
         if failed or (as_recorded and row["verdict"] != UNSCORED):
@@ -204,7 +204,7 @@ def score_run_replies(
     question in several variants.
     """
     folder = RunFolder(path) if keys is None else _RunWithKeys(path, keys)
-    replies, by_contestant = last_replies(folder), defaultdict[str, list[Fields]](list)
+    replies, by_contestant = read_last_replies(folder), defaultdict[str, list[Fields]](list)
     for scores in score_run(folder, reader, plugins=plugins).points:
         for idx, sample in scores.samples.items():
             row = {**question_columns(sample), "verdict": NOT_ASKED, "answer": ""}
@@ -307,7 +307,7 @@ def _report_file(scored: ScoredReplies, exports: Sequence[Path]) -> Iterator[str
     yield from find_doubts(Log(scored.name, rows, doubt=scored.doubt))
     log = Log(scored.name, rows.drop_duplicates(["task", "sample"]))  # the first of several draws
     for path in exports:
-        out = Path(str(path).replace("{name}", file_names([scored.name])[scored.name]))
+        out = Path(str(path).replace("{name}", make_file_names([scored.name])[scored.name]))
         yield f"exported: {export_file(log, out)} in {out}"
 
 

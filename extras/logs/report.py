@@ -19,9 +19,9 @@ from looktwice.eval.display.text_tables import (
     Columns,
     TextTable,
     format_p,
+    nonzero_cell,
     percent,
     points,
-    some,
     table,
     text,
 )
@@ -42,7 +42,7 @@ from looktwice.extras.logs.log import Cells, Log, find_doubts
 from looktwice.extras.logs.scorers import describe_scorer_mismatch, name_scorers
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import open_atomic, write_file
-from looktwice.pipelines.picture import PictureError, thumbnail
+from looktwice.pipelines.picture import PictureError, make_thumbnail_url
 
 if TYPE_CHECKING:
     import pandas
@@ -51,7 +51,7 @@ MAX_PAGE_SAMPLES = 20_000
 """The most samples for which a page is written; the other files are always written."""
 MAX_REPLIES, MAX_THUMBNAILS, MAX_TURNS = 2_000, 300, 20
 """Limits of a page: samples with replies (flipped ones first), thumbnails, and turns per sample."""
-METHOD = (
+METHOD_NOTE = (
     "Differences are paired over the samples that both logs hold; their 95 % confidence intervals"
     " are bootstrapped over clusters (a sample's group, else its pictures, else the sample itself)."
     " p is from the exact McNemar test, or from sign flips of clusters if values are graded or"
@@ -59,7 +59,7 @@ METHOD = (
     " those of single tasks. An unreadable reply counts as 0; a sample that failed in either log is"
     " excluded. `detectable` is the smallest difference that n samples show with 80 % power."
 )
-CSV = (
+CSV_COLUMNS = (
     "contestant",
     "baseline",
     "task",
@@ -83,14 +83,14 @@ CSV = (
 """The columns of compare.csv; shares and differences lie in -1..1."""
 
 
-def _interval(difference: Estimate) -> str:
+def _format_interval(difference: Estimate) -> str:
     return f"[{points(difference.low)}, {points(difference.high)}]"
 
 
 TASK: Column[Contrast] = Column("task", "task", text)
 RIGHT: Column[Contrast] = Column("right %", "value", percent)
 DIFFERENCE: Column[Contrast] = Column("difference", "paired.value", points)
-INTERVAL: Column[Contrast] = Column("95 % interval", "paired", _interval)
+INTERVAL: Column[Contrast] = Column("95 % interval", "paired", _format_interval)
 SAMPLES: Column[Contrast] = Column("n", "paired.n")
 PEOPLE: Column[Contrast] = Column(
     VERSUS_PEOPLE_HEADER, lambda c: None if c.people is None else c.value - c.people, points
@@ -113,7 +113,7 @@ def contrast_table(contrasts: Sequence[Contrast]) -> TextTable:
         Column("clusters", lambda c: c.paired.clusters if c.paired.clusters < c.paired.n else None),
         Column("better", "paired.better"),
         Column("worse", "paired.worse"),
-        Column("excluded", "fell_out", some),
+        Column("excluded", "fell_out", nonzero_cell),
         Column("detectable", "paired.detectable", percent),
         Column("test", "paired.test"),
         PEOPLE,
@@ -137,9 +137,9 @@ def console_table(contrasts: Sequence[Contrast]) -> TextTable:
     return table(columns, contrasts).without_empty()
 
 
-def summary_lines(comparison: LogComparison) -> Iterator[str]:
-    """Yield a sentence with the result of each log against the baseline, then how its samples
-    matched and which did not."""
+def summarize_comparison(comparison: LogComparison) -> Iterator[str]:
+    """Yield a sentence with the result of each log against the baseline, how its samples matched
+    and which did not, and at the end the number of comparisons that p is corrected over."""
     base = comparison.logs[0]
     for log in comparison.logs:
         if by := log.read_by or name_scorers(log):
@@ -169,6 +169,18 @@ def summary_lines(comparison: LogComparison) -> Iterator[str]:
                 why = Counter(reasons).most_common(1)[0][0]
                 alone_in = f"only in {own.name}, not in {rival.name}"
                 yield f"  {alone_in}: {len(places)} ({names}); most often: {why}"
+    yield from _describe_correction(comparison.contrasts)
+
+
+def _describe_correction(contrasts: Sequence[Contrast]) -> Iterator[str]:
+    """Count the comparisons that Holm's correction covers, which are those in the table."""
+    tested = [contrast for contrast in contrasts if contrast.paired.p is not None]
+    over_all = sum(contrast.task == ALL for contrast in tested)
+    counts = {"over all samples": over_all, "on single tasks": len(tested) - over_all}
+    if len(tested) > 1:
+        kinds = [f"{format_count(n, 'comparison')} {kind}" for kind, n in counts.items() if n]
+        listed = ", and separately over the ".join(kinds)
+        yield f"p (Holm) is corrected over the {listed}; fewer with --only NAME"
 
 
 def _describe_no_contrast(comparison: LogComparison, number: int) -> str:
@@ -217,7 +229,8 @@ def _describe_contrast(contrast: Contrast, same: int) -> str:
     if 2 * same > (flips := paired.better + paired.worse):
         sure = f"no claim: {same} of {flips} flips are on identical replies, so the scoring differs"
     return (
-        f"{contrast.contestant} is {result} {contrast.baseline} {_interval(paired)}, {sure} on"
+        f"{contrast.contestant} is {result} {contrast.baseline} {_format_interval(paired)},"
+        f" {sure} on"
         f" {samples}; {paired.better} better, {paired.worse} worse"
     )
 
@@ -233,9 +246,9 @@ def write_comparison(comparison: LogComparison, folder: Path) -> list[Path]:
 
     The page is left out above MAX_PAGE_SAMPLES, which a browser would not handle. Raises OSError.
     """
-    lines = [line.strip() for line in summary_lines(comparison)]
+    lines = [line.strip() for line in summarize_comparison(comparison)]
     shown, bullets = contrast_table(comparison.contrasts), "\n".join(f"- {line}" for line in lines)
-    markdown = f"# Logs compared\n\n{bullets}\n\n{shown.markdown}\n\n{METHOD}\n"
+    markdown = f"# Logs compared\n\n{bullets}\n\n{shown.markdown}\n\n{METHOD_NOTE}\n"
     fields = []
     for contrast in comparison.contrasts:
         sides = {"baseline_value": contrast.other, "difference": contrast.paired.value}
@@ -243,14 +256,14 @@ def write_comparison(comparison: LogComparison, folder: Path) -> list[Path]:
     write_file(folder / "compare.md", markdown)
     paths = [
         folder / "compare.md",
-        write_csv(folder / "compare.csv", fields, CSV),
+        write_csv(folder / "compare.csv", fields, CSV_COLUMNS),
         write_csv(folder / "items.csv", comparison.items),
         write_csv(folder / "unmatched.csv", comparison.unmatched),
     ]
     if len(comparison.values) <= MAX_PAGE_SAMPLES:
         section = {"title": "Logs compared", "table": shown, "note": "", "facts": (), "wrap": False}
         page = compare_page(comparison)
-        html = render_page(page, summary=lines, tables=[section], method=[METHOD], left_out={})
+        html = render_page(page, summary=lines, tables=[section], method=[METHOD_NOTE], left_out={})
         paths.insert(0, folder / "compare.html")
         write_file(paths[0], html)
     return paths
@@ -298,7 +311,11 @@ def compare_page(comparison: LogComparison) -> PageData:
         for row in log.whole.rows.to_dict("records"):
             sample = numbers.get((row["task"], row["sample"]))
             if sample is not None:
-                shown = _turns(row, log, thumbnails) if sample in worded and flipped[sample] else ()
+                shown = (
+                    _list_turns(row, log, thumbnails)
+                    if sample in worded and flipped[sample]
+                    else ()
+                )
                 # logs give input and output tokens as one number, so neither is set
                 value, cost = (row[n] if row[n] == row[n] else None for n in ("value", "cost"))
                 verdict = row["verdict"] or ("right" if value == 1 else "wrong")
@@ -319,7 +336,7 @@ def compare_page(comparison: LogComparison) -> PageData:
     )
 
 
-def _turns(row: Cells, log: Log, thumbnails: dict[str, str]) -> Iterator[PageTurn]:
+def _list_turns(row: Cells, log: Log, thumbnails: dict[str, str]) -> Iterator[PageTurn]:
     for message in log.messages(row)[:MAX_TURNS]:
         parts = list[str | PagePicture]()
         for part in message.parts:
@@ -330,5 +347,5 @@ def _turns(row: Cells, log: Log, thumbnails: dict[str, str]) -> Iterator[PageTur
             parts.append(PagePicture(sha))
             if sha not in thumbnails and len(thumbnails) < MAX_THUMBNAILS:
                 with suppress(PictureError):
-                    thumbnails[sha] = thumbnail(part.picture, *THUMBNAIL)
+                    thumbnails[sha] = make_thumbnail_url(part.picture, *THUMBNAIL)
         yield PageTurn(message.role, tuple(parts))

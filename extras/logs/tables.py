@@ -1,5 +1,5 @@
-"""Logs that are tables: any CSV, TSV, Excel or Parquet file, and VLMEvalKit's tables, which are
-also written."""
+"""Logs that are tables: reads any CSV, TSV, Excel or Parquet file, and writes VLMEvalKit's
+tables."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from looktwice.extras.logs.log import (
     make_rows,
     parse_value,
 )
-from looktwice.pipelines.config.classes import suggest_names
+from looktwice.pipelines.config.classes import extend_hint, suggest_names
 from looktwice.pipelines.disk import open_atomic, open_file, write_file
 from looktwice.pipelines.json_input import read_json, write_json
 
 if TYPE_CHECKING:
     import pandas
 
-ENDINGS = (".csv", ".tsv", ".jsonl", ".xlsx", ".parquet")
+TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".xlsx", ".parquet")
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "sample": ("sample", "sample_id", "id", "idx", "index", "question_id", "doc_id"),
     "value": ("value", "score", "hit", "correct", "is_correct", "right"),
@@ -55,7 +55,7 @@ _VLMEVALKIT = {"answer": ("read",), "key": ("answer", "key", "target"), "split":
 _UNREAD_LOGS = "randomly generate one|Failed in Prefetch, no GPT-based"
 """VLMEvalKit's entry in its column `log` if no answer was found: it picks a random one, or counts a
 miss."""
-_LONGEST = 32_767  # the most characters in an Excel cell
+_MAX_CELL_CHARACTERS = 32_767  # the most characters in an Excel cell
 
 
 def open_columns(path: Path) -> pandas.DataFrame:
@@ -111,7 +111,8 @@ def find_columns(
             )
         if column not in available:
             near = suggest_names(column, available)
-            raise TaskError(f"{path} has no column {column!r}{near}; it has {', '.join(available)}")
+            there = extend_hint(near, f"it has {', '.join(available)}")
+            raise TaskError(f"{path} has no column {column!r}{there}")
     columns = dict(named)
     for name, guesses in aliases.items():
         column = next((by_case[guess] for guess in guesses if guess in by_case), "")
@@ -241,7 +242,7 @@ def _write_xlsx(table: Sequence[Sequence[str]], file: Path) -> None:
         raise TaskError(
             f"{file}: writing .xlsx needs openpyxl; `pip install openpyxl`, or use .tsv"
         ) from exc
-    if long := [row[0] for row in table if any(len(cell) > _LONGEST for cell in row)]:
+    if long := [row[0] for row in table if any(len(cell) > _MAX_CELL_CHARACTERS for cell in row)]:
         raise TaskError(
             f"{file}: {len(long)} rows, first {long[0]}, exceed the length of an Excel cell; use"
             " .tsv"

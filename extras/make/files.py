@@ -16,14 +16,14 @@ from typing import Any, ClassVar, TypeVar
 from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import Facts, RowErrors, TaskError, require_positive
 from looktwice.eval.tasks.files import resolve_inside
-from looktwice.eval.tasks.photographs import QuestionImages, deal_evenly, seeded_rng
+from looktwice.eval.tasks.photographs import QuestionImages, deal_evenly, make_rng
 from looktwice.eval.tasks.photos.task import JIGSAW_CHOICES, JIGSAW_QUESTION, cut_jigsaw
 from looktwice.pipelines.geometry import Size
 from looktwice.pipelines.marks import Marks
 from looktwice.pipelines.picture import Picture, PictureError, Pixels
 from looktwice.pipelines.sample import Item, Sample
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff")
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff")
 T = TypeVar("T")
 MAX_TRIES = 20  # draws from one image or pair before trying the next one
 
@@ -59,7 +59,7 @@ def require_pair(root: Path, pair: Mapping[str, str], *keys: str) -> list[Path]:
 def list_images(place: Path) -> list[Path]:
     """Return the image files of a folder by their endings, sorted."""
     return sorted(
-        file for file in place.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file()
+        file for file in place.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file()
     )
 
 
@@ -228,7 +228,7 @@ class Jigsaw(FileTask):
         )
 
     def _cut(self, file: Path, number: int, answer: str) -> QuestionImages:
-        rng = seeded_rng("jigsaw", file.name, number // max(1, len(self._files)), self.seed)
+        rng = make_rng("jigsaw", file.name, number // max(1, len(self._files)), self.seed)
         return cut_jigsaw(
             rng, Picture.open(file).pixels, f"the image {file.name}", answer, whole=self.whole
         )

@@ -16,7 +16,7 @@ from numpy.random import Generator
 
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.files import resolve_inside
-from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
+from looktwice.eval.tasks.photographs import deal_evenly, make_rng
 from looktwice.extras.make.files import FileTask, Source, image_size, make_item
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.geometry import Rect, Size, iou
@@ -26,8 +26,8 @@ from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.sample import Item
 
 CHOICES = ("Box A", "Box B")
-LISTS = ("images", "annotations", "categories")
-IDS = ("id", "image_id", "category_id")
+REQUIRED_LISTS = ("images", "annotations", "categories")
+ID_FIELDS = ("id", "image_id", "category_id")
 MAX_TRIES = 200
 Objects = list[tuple[str, Rect]]
 """The name and the box of each object."""
@@ -85,16 +85,17 @@ class Localization(FileTask):
             raise TaskError(f"{self.path} cannot be read as COCO's JSON ({exc})") from exc
         lists: dict[str, Any] = {}
         if isinstance(data, dict):
-            lists = {name: data.get(name) for name in LISTS}
+            lists = {name: data.get(name) for name in REQUIRED_LISTS}
         if not lists or not all(isinstance(rows, list) for rows in lists.values()):
             names = ", ".join(sorted(data)) if lists else type(data).__name__
             raise TaskError(
-                f"{self.path}: COCO's JSON needs the lists {', '.join(LISTS)}; found {names}"
+                f"{self.path}: COCO's JSON needs the lists {', '.join(REQUIRED_LISTS)}; found"
+                f" {names}"
             )
         for name, rows in lists.items():
             for number, row in enumerate(rows):
                 is_object = isinstance(row, dict)
-                if not is_object or any(isinstance(row.get(n), list | dict) for n in IDS):
+                if not is_object or any(isinstance(row.get(n), list | dict) for n in ID_FIELDS):
                     raise TaskError(
                         f"{self.path}: {name}[{number}] must be an object with ids, got {row!r:.80}"
                     )
@@ -145,7 +146,7 @@ class Localization(FileTask):
         return items
 
     def _item(self, number: int, file: Path, identifier: str, objects: Objects) -> Item:
-        rng = seeded_rng("localization", self.seed, identifier)
+        rng = make_rng("localization", self.seed, identifier)
         name, true = objects[int(rng.integers(len(objects)))]
         size = width, height = image_size(file)
         others = [box for kind, box in objects if kind == name and box != true]
@@ -195,8 +196,8 @@ class Localization(FileTask):
             if apart and low <= iou(box, true) <= high:
                 return box
         raise TaskError(
-            f"no noisy box with an intersection over union in {self.iou} stays inside; the object"
-            " may fill its image"
+            f"no box with noise on its edges lies inside the image and has an intersection over"
+            f" union with the true box within {self.iou}; the object may fill its image"
         )
 
     def _file(self, row: Mapping[str, Any]) -> Path:

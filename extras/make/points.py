@@ -15,9 +15,9 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from looktwice.eval.tasks.base import RowErrors, TaskError, require_positive
-from looktwice.eval.tasks.photographs import seeded_rng
+from looktwice.eval.tasks.photographs import make_rng
 from looktwice.eval.tasks.photos.correspondence import (
-    APART,
+    MIN_POINT_DISTANCE,
     XY,
     are_inside,
     choose_points,
@@ -178,7 +178,7 @@ class Correspondence(FileTask):
 
     def _item(self, number: int, asked: Spots) -> Item:
         """Return the question about the next scene that yields one."""
-        rng = seeded_rng("correspondence", self.seed, number)
+        rng = make_rng("correspondence", self.seed, number)
         rank, letter = self._deal(number, range(4)), self._deal(number, "ABCD")
         words, choices, *_ = KINDS["correspondence"]
         for scene in self._take_turns(number, self._scenes, "scene"):
@@ -199,7 +199,8 @@ class Correspondence(FileTask):
                 )
         raise TaskError(
             f"{self.path}: question {number + 1} of {self.n} cannot be made: no two views share"
-            f" another four interest points at least {APART:g} px apart; lower `n` or add scenes"
+            f" another four interest points at least {MIN_POINT_DISTANCE:g} px apart; lower"
+            " `n` or add scenes"
         )
 
 

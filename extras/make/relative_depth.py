@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.photographs import seeded_rng
+from looktwice.eval.tasks.photographs import make_rng
 from looktwice.eval.tasks.photos.correspondence import (
-    MARGIN,
-    RATIO,
+    MIN_BORDER_DISTANCE,
+    MIN_DISPARITY_RATIO,
     choose_depth_points,
     make_depth_marks,
 )
@@ -33,13 +33,15 @@ from looktwice.extras.make.files import (
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.sample import Item
 
-WORDS = "Two points, A and B, are marked on the image. Which of them is closer to the camera?"
+QUESTION_TEXT = (
+    "Two points, A and B, are marked on the image. Which of them is closer to the camera?"
+)
 CHOICES = ("A is closer", "B is closer")
-MAPS = (".npy", ".npz", ".png", ".tif", ".tiff", ".pfm", ".pgm")
+MAP_SUFFIXES = (".npy", ".npz", ".png", ".tif", ".tiff", ".pfm", ".pgm")
 SMOOTH = (
     1.05  # largest over smallest value in 7x7: a point on an edge belongs to neither side of it
 )
-DIAGONAL = 0.08  # of the image's diagonal, between the two points
+MIN_DISTANCE_SHARE = 0.08  # of the image's diagonal, between the two points
 
 Map = NDArray[np.float64]
 
@@ -65,7 +67,7 @@ class RelativeDepth(FileTask):
     larger: Literal["farther", "nearer"]
     n: int = 100
     seed: int = 0
-    ratio: float = RATIO
+    ratio: float = MIN_DISPARITY_RATIO
     images: str = "images"
     maps: str = "maps"
     pairs: tuple[Mapping[str, str], ...] = ()
@@ -115,14 +117,15 @@ class RelativeDepth(FileTask):
                     f" {self.maps}/ (settings `images` and `maps`) with files of the same stems, or"
                     " `pairs` must name the files"
                 )
-        files = (file for file in sorted(place.iterdir()) if file.suffix.lower() in MAPS)
+        files = (file for file in sorted(place.iterdir()) if file.suffix.lower() in MAP_SUFFIXES)
         maps = {file.stem: file for file in files}
         for image in list_images(root / self.images):
             if image.stem in maps:
                 yield image, maps[image.stem]
             else:
                 self._skipped.add(
-                    image.name, f"there is no map {image.stem}{{{','.join(MAPS)}}} in {self.maps}/"
+                    image.name,
+                    f"there is no map {image.stem}{{{','.join(MAP_SUFFIXES)}}} in {self.maps}/",
                 )
 
     @cached_property
@@ -137,14 +140,14 @@ class RelativeDepth(FileTask):
     def _item(self, number: int) -> Item:
         """Return the question about the image whose turn it is, or about the next one that gives a
         question."""
-        rng = seeded_rng("depth", self.seed, number)
+        rng = make_rng("depth", self.seed, number)
         rank, letter = self._deal(number, range(4)), self._deal(number, "AB")
         for image, file in self._take_turns(number, self._pairs, "image"):
             if image not in self._surfaces:
                 self._surfaces[image] = _smooth_points(_check_sizes(image, file), self.larger)
             points, near = self._surfaces[image]
             size = image_size(image)
-            apart = DIAGONAL * float(np.hypot(*size))
+            apart = MIN_DISTANCE_SHARE * float(np.hypot(*size))
             chosen = choose_depth_points(
                 rng, points, near, size, rank % 2 == 1, rank > 1, self.ratio, apart
             )
@@ -152,7 +155,7 @@ class RelativeDepth(FileTask):
                 places, ratio = chosen
                 return make_item(
                     f"depth_{number:04}",
-                    WORDS,
+                    QUESTION_TEXT,
                     (image,),
                     CHOICES,
                     letter,
@@ -193,7 +196,9 @@ def read_map(file: Path) -> Map:
     except (OSError, ValueError, cv2.error) as exc:
         raise TaskError(f"{file} cannot be read as a map ({exc})") from exc
     if raw is None or raw.dtype.kind not in "uif":
-        raise TaskError(f"{file} cannot be read as a map; expected one of {', '.join(MAPS)}")
+        raise TaskError(
+            f"{file} cannot be read as a map; expected one of {', '.join(MAP_SUFFIXES)}"
+        )
     if raw.ndim == 3 and (raw[..., :3] == raw[..., :1]).all():
         raw = raw[..., 0]
     if raw.ndim != 2:
@@ -213,7 +218,7 @@ def _smooth_points(values: Map, larger: str) -> tuple[Map, Map]:
     high = cv2.dilate(np.where(measured, values, np.inf), kernel)
     low = cv2.erode(np.where(measured, values, 0.0), kernel)
     smooth = measured & (high <= SMOOTH * low)
-    rim = int(MARGIN)
+    rim = int(MIN_BORDER_DISTANCE)
     smooth[:rim], smooth[-rim:], smooth[:, :rim], smooth[:, -rim:] = False, False, False, False
     rows, columns = np.nonzero(smooth)
     near = values[rows, columns] if larger == "nearer" else 1 / values[rows, columns]

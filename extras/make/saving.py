@@ -28,7 +28,7 @@ from looktwice.pipelines.picture import Payload, Picture
 from looktwice.pipelines.sample import Item
 
 FILE_EXTENSIONS = {"image/jpeg": "jpg", "image/png": "png", "image/webp": "webp"}
-GROUP = 64  # questions in a row group, which a reader loads at once
+ROW_GROUP_SIZE = 64  # questions in a row group, which a reader loads at once
 MAX_IMAGES = 4  # BLINK has image_1 to image_4
 
 
@@ -62,7 +62,7 @@ class SavedQuestions:
         (self.folder / "images").mkdir()
         rows = self._rows(task, name)
         with open_atomic(self.parquet) as whole, ParquetWriter(whole, schema) as writer:
-            while group := list(islice(rows, GROUP)):
+            while group := list(islice(rows, ROW_GROUP_SIZE)):
                 writer.write_table(pa.Table.from_pylist(group, schema))
         if self.no_parquet:
             self.parquet.unlink()

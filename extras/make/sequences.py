@@ -18,7 +18,7 @@ from numpy.random import Generator
 
 from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import RowErrors, TaskError
-from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
+from looktwice.eval.tasks.photographs import deal_evenly, make_rng
 from looktwice.eval.tasks.vlm2.metrics import CountScorer, GroupScorer, PairScorer
 from looktwice.extras.make.files import (
     FileTask,
@@ -63,17 +63,17 @@ class DrawnSequence(NamedTuple):
 def find_kinds(root: Path, thing: str, skipped: RowErrors) -> list[ObjectKind]:
     """Find `root/THING/*.jpg` as one kind called `thing`, or `root/KIND/THING/*.jpg` as one kind
     for each folder."""
-    places = _folders(root)
+    places = _list_folders(root)
     if things := _find_things(places, skipped):
         return [ObjectKind(thing, things)]
     kinds = []
     for place in places:
-        if things := _find_things(_folders(place), skipped):
+        if things := _find_things(_list_folders(place), skipped):
             kinds.append(ObjectKind(place.name.replace("_", " "), things))
     return kinds
 
 
-def _folders(place: Path) -> list[Path]:
+def _list_folders(place: Path) -> list[Path]:
     return sorted(filter(Path.is_dir, place.iterdir()))
 
 
@@ -229,7 +229,7 @@ class Sequences(FileTask):
         seen: set[frozenset[Path]] = set()
         for number in range(count):
             kind = kinds[deal_evenly(number, range(len(kinds)), "kind", pattern, self.seed)]
-            rng = seeded_rng("sequence", pattern, self.seed, number)
+            rng = make_rng("sequence", pattern, self.seed, number)
             for _ in range(MAX_TRIES):
                 drawn = draw_sequence(rng, kind, pattern, self._vectors)
                 if frozenset(drawn.files) not in seen:

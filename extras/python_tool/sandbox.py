@@ -26,15 +26,15 @@ from typing_extensions import TypedDict
 
 from looktwice.extras.python_tool.exchange import ExchangeError, RunningSandbox
 from looktwice.pipelines.config.spec import settings
-from looktwice.pipelines.json_input import CLOSED
+from looktwice.pipelines.json_input import NO_OTHER_FIELDS
 from looktwice.pipelines.model import (
     CallOptions,
     Message,
     Messages,
     ModelError,
     Reply,
-    canonical,
-    message_json,
+    make_message_json,
+    write_canonical,
 )
 from looktwice.pipelines.models.stops import yield_turn
 from looktwice.pipelines.ranges import Ranged
@@ -47,14 +47,14 @@ LIMITS = "memory_mb", "disk_mb", "characters", "pictures", "megapixels"
 SILENT = "(the code printed nothing)"
 
 
-@with_config(CLOSED)
+@with_config(NO_OTHER_FIELDS)
 class GuestStarted(TypedDict):
     """The first answer: what runs in the sandbox."""
 
     python: str
 
 
-@with_config(CLOSED)
+@with_config(NO_OTHER_FIELDS)
 class ShownPicture(TypedDict, total=False):
     """A picture as base64 of a PNG; `map` leads from image number `image` to it, in pixel
     centres."""
@@ -64,7 +64,7 @@ class ShownPicture(TypedDict, total=False):
     map: Annotated[list[float], Field(min_length=6, max_length=6)]
 
 
-@with_config(CLOSED)
+@with_config(NO_OTHER_FIELDS)
 class CodeResult(TypedDict):
     """The answer to a piece of code."""
 
@@ -156,7 +156,7 @@ class PythonSandbox(Ranged):
     @property
     def identity(self) -> str:
         """The kind of sandbox and its limits, without what differs between machines."""
-        return canonical(settings(self))
+        return write_canonical(settings(self))
 
     def missing(self) -> str:
         """Return what must be installed before code can run; "" if nothing is missing."""
@@ -187,7 +187,7 @@ class PythonSandbox(Ranged):
     def _run(self, session: LiveSession, messages: Messages) -> tuple[CodeResult, bool]:
         """Run what is new in the messages; return the last result, and whether the variables are
         lost."""
-        wanted = [canonical(message_json(message)) for message in messages]
+        wanted = [write_canonical(make_message_json(message)) for message in messages]
         is_same = session.identity == self.identity and session.done == wanted[:-1]
         if session.running is None or not is_same:
             session.close()

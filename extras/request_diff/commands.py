@@ -111,7 +111,7 @@ def compare(
         every = [log for path in logs for log in read_logs(path, columns, read, plugin)]
         compared = compare_logs(every, baseline, only, pairs)
         print_text_table(report.console_table(compared.contrasts), "", blocks=1)
-        for line in report.summary_lines(compared):
+        for line in report.summarize_comparison(compared):
             say(line)
         written = report.write_comparison(compared, out)
     say(f"written: {', '.join(map(str, written))}")
@@ -122,14 +122,14 @@ def _compare_requests(
 ) -> list[Path]:
     """Report what differs between the first side's requests and each other side's, and, given a
     model, the effect of each difference."""
-    from looktwice.eval.display.printable import file_names
+    from looktwice.eval.display.printable import make_file_names
     from looktwice.extras.logs.report import console_table
     from looktwice.extras.request_diff import report
     from looktwice.extras.request_diff.effects import TwoSides, measure_effects
     from looktwice.extras.request_diff.factors import compare_requests
 
     comparisons, base = [compare_requests(sides[0], rival) for rival in sides[1:]], sides[0]
-    folders = file_names([rival.name for rival in sides[1:]])
+    folders = make_file_names([rival.name for rival in sides[1:]])
     for comparison in comparisons:
         rival = comparison.rival
         print_text_table(report.request_table(comparison), "what differs", blocks=1)
@@ -176,12 +176,12 @@ def export(
     """
     read = build_reader(reader, plugin)
     if to == "trajectories":
-        from looktwice.extras.request_diff.trajectories import trajectories, write_trajectories
+        from looktwice.extras.request_diff.trajectories import read_trajectories, write_trajectories
 
         if len(logs) > 1:
             raise BadParameter("trajectories are written from one run; give one folder")
         file = out if out.suffix else out / "trajectories.jsonl"
-        conversations = trajectories(logs[0], only, read, whole, plugin, contestant)
+        conversations = read_trajectories(logs[0], only, read, whole, plugin, contestant)
         lines = write_trajectories(file, conversations)
     else:
         from looktwice.extras.logs.format import export_logs, read_logs

@@ -15,7 +15,7 @@ from looktwice.eval.runs.from_python import evaluate
 from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.extras.logs.compare import LogComparison, compare_logs
 from looktwice.extras.logs.format import read_logs
-from looktwice.extras.logs.own import row_reader
+from looktwice.extras.logs.own import make_row_reader
 from looktwice.extras.request_diff.factors import RequestComparison, compare_requests
 from looktwice.extras.request_diff.requests import (
     Request,
@@ -29,7 +29,7 @@ from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.load import read_config, resolve
 from looktwice.pipelines.config.paths import ask_once
 from looktwice.pipelines.config.spec import digest
-from looktwice.pipelines.model import Message, Model, message_json
+from looktwice.pipelines.model import Message, Model, make_message_json
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import State
 
@@ -107,7 +107,7 @@ class RequestQuestions:
                 keys[mine[row].sample] = _find_letter(labelled[column].key, mine[row])
         is_key = any(keys.values())
         if not is_key:
-            read = row_reader(Robust())
+            read = make_row_reader(Robust())
             for name, swap in swaps.items():
                 replied = {
                     "sample": name,
@@ -204,7 +204,7 @@ def measure_effects(
     """
     task = RequestQuestions(sides)
     sent_by_both = [
-        [[message_json(message) for message in request.messages], dict(request.settings)]
+        [[make_message_json(message) for message in request.messages], dict(request.settings)]
         for swap in sides.swaps.values()
         for request in (swap.mine, swap.theirs)
     ]

@@ -22,9 +22,9 @@ from looktwice.pipelines.picture import Picture, hash_distance
 from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
 
 Values = tuple[str, str]
-SHOWN, SHRUNK = 40, 70
-"""Largest difference of thumbnails, in levels, that a change of codec can cause, for sizes down to
-half and for smaller ones."""
+MAX_SHOWN_DIFFERENCE, MAX_SHRUNK_DIFFERENCE = 40, 70
+"""The largest difference between two thumbnails, in levels of 0..255, that a change of codec can
+cause: SHOWN if the pictures' sizes differ by at most a factor of 2, otherwise SHRUNK."""
 FACTORS = (
     "codec",
     "size",
@@ -43,7 +43,7 @@ FACTORS = (
     "max_tokens",
 )
 """The factors that are always compared; of the settings, the most common ones."""
-LISTED, NOT_SET, NOTHING = "<choices>", "not set", "none"
+CHOICES_PLACEHOLDER, NOT_SET, NOTHING = "<choices>", "not set", "none"
 
 
 class Example(NamedTuple):
@@ -116,8 +116,8 @@ class RequestComparison:
         counts = Counter[Values]()
         for row, column in self.pairing.pairs:
             sides = self.base.requests[row], self.rival.requests[column]
-            words = [Prompt.of(request).words for request in sides]
-            counts.update([*dict.fromkeys(changed_words(*words))])
+            words = [Prompt.from_request(request).words for request in sides]
+            counts.update([*dict.fromkeys(find_changed_words(*words))])
         return counts.most_common()
 
 
@@ -130,7 +130,7 @@ def compare_requests(base: Requests, rival: Requests) -> RequestComparison:
 def _factors(mine: Request, theirs: Request) -> Iterator[tuple[str, Values]]:
     """Yield the factors of two requests that ask the same, with their values on either side."""
     yield from _picture_factors(mine.pictures, theirs.pictures)
-    here, there = Prompt.of(mine), Prompt.of(theirs)
+    here, there = Prompt.from_request(mine), Prompt.from_request(theirs)
     for factor in ("place of pictures", "system words", "earlier turns"):
         name = factor.replace(" ", "_")
         yield factor, (getattr(here, name), getattr(there, name))
@@ -140,7 +140,7 @@ def _factors(mine: Request, theirs: Request) -> Iterator[tuple[str, Values]]:
         same = sorted(texts[0]) == sorted(texts[1])
         name = "order of the choices" if same else "texts of the choices"
         yield name, (" | ".join(texts[0]), " | ".join(texts[1]))
-    changed = changed_words(here.words, there.words)
+    changed = find_changed_words(here.words, there.words)
     if changed:
         gone, new = map(" … ".join, zip(*changed, strict=True))
         yield "template", (gone, new)
@@ -163,7 +163,7 @@ class Prompt:
     place_of_pictures: str
 
     @classmethod
-    def of(cls, request: Request) -> Prompt:
+    def from_request(cls, request: Request) -> Prompt:
         """Split a request into its parts."""
         asked = request.asked
         text = "\n".join(part.strip("\n") for part in asked.parts if isinstance(part, str))
@@ -191,7 +191,7 @@ class Prompt:
         if self.listed is None:
             return self.text.split()
         before, after = self.restyle("<A>")
-        return [*before.split(), LISTED, *after.split()]
+        return [*before.split(), CHOICES_PLACEHOLDER, *after.split()]
 
     def restyle(self, style: str) -> tuple[str, str]:
         """Return the text before and after the list of choices, with the letters that it names
@@ -231,7 +231,7 @@ class Prompt:
         return "".join(f"{unit}…" for unit in self.units).replace("\n", "⏎")
 
 
-def changed_words(mine: Sequence[str], theirs: Sequence[str]) -> list[Values]:
+def find_changed_words(mine: Sequence[str], theirs: Sequence[str]) -> list[Values]:
     """Return the runs of words in which two texts differ, as they are in each."""
     matcher = SequenceMatcher(None, mine, theirs, autojunk=False)
     return [
@@ -241,7 +241,7 @@ def changed_words(mine: Sequence[str], theirs: Sequence[str]) -> list[Values]:
     ]
 
 
-def picture_partners(mine: Sequence[Picture], theirs: Sequence[Picture]) -> dict[int, int]:
+def find_picture_partners(mine: Sequence[Picture], theirs: Sequence[Picture]) -> dict[int, int]:
     """Map each picture's number to the number of the other side's picture that shows the same."""
     pairs = product(map(get_look, mine), map(get_look, theirs))
     apart = np.array(
@@ -257,7 +257,7 @@ def _picture_factors(
     yield "number of pictures", (str(len(mine)), str(len(theirs)))
     if not (mine and theirs):
         return
-    partners = picture_partners(mine, theirs)
+    partners = find_picture_partners(mine, theirs)
     rows, columns = list(partners), list(partners.values())
     if columns != sorted(columns):
         here, there = (", ".join(str(place + 1) for place in order) for order in (rows, columns))
@@ -268,11 +268,11 @@ def _picture_factors(
         if unlike := [*filter(lambda sides: sides[0] != sides[1], values)]:
             here, there = map(", ".join, zip(*unlike, strict=True))
             yield factor, (here, there)
-    shown, most = max(starmap(measure_level_distance, pairs)), SHOWN
+    shown, most = max(starmap(measure_level_distance, pairs)), MAX_SHOWN_DIFFERENCE
     for mine_seen, theirs_seen in pairs:
         if mine_seen.hash and theirs_seen.hash:
             low, high = sorted(look.picture.size[1] for look in (mine_seen, theirs_seen))
-            most = SHRUNK if 2 * low < high else most
+            most = MAX_SHRUNK_DIFFERENCE if 2 * low < high else most
     # views that no lossy codec has changed
     exact = [(a, b) for a, b in pairs if a.size == b.size and a.is_lossless and b.is_lossless]
     if shown > most or any(a.pixels != b.pixels for a, b in exact):

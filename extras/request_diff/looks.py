@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from PIL import Image, JpegImagePlugin
 
 from looktwice.pipelines.encodings.image_files import decode
-from looktwice.pipelines.picture import Picture, PictureError, perceptual_hash
+from looktwice.pipelines.picture import Picture, PictureError, compute_perceptual_hash
 
-SIDE = 32
+THUMBNAIL_SIDE = 32
 """Width and height of the thumbnails in pixels."""
-CHROMA = {0: "4:4:4", 1: "4:2:2", 2: "4:2:0"}
+CHROMA_NAMES = {0: "4:4:4", 1: "4:2:2", 2: "4:2:0"}
 UNREADABLE = "unreadable"
 
 
@@ -47,7 +47,7 @@ class Look:
         data = self.picture.payload.data
         image = Image.open(BytesIO(data))
         if isinstance(image, JpegImagePlugin.JpegImageFile):
-            chroma = CHROMA.get(JpegImagePlugin.get_sampling(image), "")
+            chroma = CHROMA_NAMES.get(JpegImagePlugin.get_sampling(image), "")
             luminance = image.quantization[0]
             gaps = [np.abs(np.subtract(usual, luminance)).sum() for usual in libjpeg_tables()]
             best = int(np.argmin(gaps))
@@ -83,12 +83,12 @@ _looks: dict[str, Look] = {}
 def get_look(picture: Picture) -> Look:
     """Return the properties of a picture; one that cannot be read counts as black."""
     if picture.sha not in _looks:
-        small, code = np.zeros(SIDE * SIDE * 3, np.float32), 0
+        small, code = np.zeros(THUMBNAIL_SIDE * THUMBNAIL_SIDE * 3, np.float32), 0
         try:
             # area means: other resampling would alias and depend on the size
-            image = picture.small(32 * SIDE).convert("RGB")
-            image = image.resize((SIDE, SIDE), Image.Resampling.BOX)
-            small, code = np.asarray(image, np.float32).ravel(), perceptual_hash(picture)
+            image = picture.small(32 * THUMBNAIL_SIDE).convert("RGB")
+            image = image.resize((THUMBNAIL_SIDE, THUMBNAIL_SIDE), Image.Resampling.BOX)
+            small, code = np.asarray(image, np.float32).ravel(), compute_perceptual_hash(picture)
         except PictureError:
             pass
         _looks[picture.sha] = Look(picture, code, small)

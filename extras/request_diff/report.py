@@ -10,11 +10,11 @@ from looktwice.eval.display.text_tables import Column, Columns, TextTable, table
 from looktwice.extras.logs.report import list_some_names, write_csv
 from looktwice.extras.request_diff.effects import SwapEffects
 from looktwice.extras.request_diff.factors import FACTORS, Difference, RequestComparison
-from looktwice.pipelines.counted import format_count, shorten
+from looktwice.pipelines.counted import format_count, shorten_text
 from looktwice.pipelines.disk import write_file
 
-MAX_WORDS, MAX_CHANGES, COMMON = 60, 6, 0.5
-METHOD = (
+MAX_WORDS, MAX_CHANGES, COMMON_SHARE = 60, 6, 0.5
+METHOD_NOTE = (
     "Requests are paired by what their pictures show (perceptual hash and thumbnail) and by the"
     " words that distinguish the questions of one side; a request that is equally near to two is"
     " left out. Each line gives a factor and the number of pairs in which it differs; the values"
@@ -29,8 +29,8 @@ def request_table(comparison: RequestComparison) -> TextTable:
     base, rival = comparison.base.name, comparison.rival.name
     columns: Columns[Difference] = (
         Column("what differs", "factor", text),
-        Column(base, lambda d: shorten(d.most_frequent[0][0], MAX_WORDS), text),
-        Column(rival, lambda d: shorten(d.most_frequent[0][1], MAX_WORDS), text),
+        Column(base, lambda d: shorten_text(d.most_frequent[0][0], MAX_WORDS), text),
+        Column(rival, lambda d: shorten_text(d.most_frequent[0][1], MAX_WORDS), text),
         Column("pairs", lambda d: f"{len(d.examples)} of {d.pairs}"),
         Column(
             "with these",
@@ -66,23 +66,23 @@ def describe_requests(comparison: RequestComparison) -> Iterator[str]:
         yield f"  the same in all pairs: {', '.join(alike)}"
     constant, rare = 0, 0
     for (here, there), count in comparison.changed_words:
-        if constant < MAX_CHANGES and count >= COMMON * pairs:
+        if constant < MAX_CHANGES and count >= COMMON_SHARE * pairs:
             constant += 1
-            gone, new = (repr(shorten(words, 4 * MAX_WORDS)) for words in (here, there))
+            gone, new = (repr(shorten_text(words, 4 * MAX_WORDS)) for words in (here, there))
             change = f"{gone} became {new}" if there else f"{gone} is missing"
             change = f"in {rival.name}, {change if here else f'{new} was added'}"
             yield f"  template, in {count} of {pairs}: {change}"
         else:
             rare += count
     if rare:
-        yield f"  other words differ in {format_count(rare, 'place')}; see {DIFFERENCES}"
+        yield f"  other words differ in {format_count(rare, 'place')}; see {DIFFERENCES_FILE}"
     for side, against, samples in comparison.without_partner:
         for why, count in Counter(why for _, why in samples).most_common():
             names = list_some_names(sample for sample, reason in samples if reason == why)
             yield f"  only in {side.name}, not in {against.name}: {count} ({names}); {why}"
 
 
-DIFFERENCES = "differences.csv"
+DIFFERENCES_FILE = "differences.csv"
 
 
 def write_request_diff(comparisons: list[RequestComparison], folder: Path) -> list[Path]:
@@ -100,11 +100,11 @@ def write_request_diff(comparisons: list[RequestComparison], folder: Path) -> li
             for sample, why in samples:
                 names = {"log": side.name, "against": against.name}
                 alone.append(names | {"sample": sample, "why": why})
-    write_file(folder / "sent.md", "\n\n".join([*filter(None, parts), METHOD]) + "\n")
+    write_file(folder / "sent.md", "\n\n".join([*filter(None, parts), METHOD_NOTE]) + "\n")
     columns = ("log", "against", "factor", "sample", "partner", "value", "other")
     return [
         folder / "sent.md",
-        write_csv(folder / DIFFERENCES, rows, columns),
+        write_csv(folder / DIFFERENCES_FILE, rows, columns),
         write_csv(folder / "unmatched.csv", alone, ("log", "against", "sample", "why")),
     ]
 

@@ -32,13 +32,13 @@ from looktwice.pipelines.model import CallOptions, Message
 from looktwice.pipelines.picture import Picture, hash_distance
 from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
 
-FAR, UNLIKE, DOUBT = 7.0, 8.0, 0.25
+MAX_PICTURE_DISTANCE, MAX_TEXT_DISTANCE, MIN_DISTANCE_GAP = 7.0, 8.0, 0.25
 """Pictures farther apart than FAR, or texts farther than UNLIKE, ask something else; partners whose
 distances differ by at most DOUBT are equally likely."""
 MAX_THUMBNAIL_DIFFERENCE = 16.0  # largest difference of thumbnails that counts, in levels of 0..255
 COMMON_WORDS_WEIGHT = 0.5  # weight of all words that most questions have
-OPTIONS = tuple(option.name for option in fields(CallOptions))
-WORD = re.compile(r"\w+")
+OPTION_NAMES = tuple(option.name for option in fields(CallOptions))
+WORD_PATTERN = re.compile(r"\w+")
 Matrix = NDArray[np.float64]
 
 
@@ -78,7 +78,7 @@ class Request:
     @property
     def options(self) -> CallOptions:
         """The settings that a call accepts."""
-        given = {name: value for name, value in self.settings.items() if name in OPTIONS}
+        given = {name: value for name, value in self.settings.items() if name in OPTION_NAMES}
         return read_options(given)
 
     def words(self, with_choices: bool) -> set[str]:
@@ -86,7 +86,7 @@ class Request:
         text, choices = self.asked.text, None if with_choices else self.listed
         if choices is not None:
             text = text[: choices.start] + text[choices.end :]
-        return set(WORD.findall(text.casefold()))
+        return set(WORD_PATTERN.findall(text.casefold()))
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def _settings(point: PointRow, record: Record) -> dict[str, Any]:
     """Return the settings of a request: the settings of the study's model and of the call, and
     further ones that a server was sent, without None values."""
     node = point.spec.get("model") or {}
-    settings = {name: node[name] for name in ("model", *OPTIONS) if node.get(name) is not None}
+    settings = {name: node[name] for name in ("model", *OPTION_NAMES) if node.get(name) is not None}
     settings |= record.calls[0].get("options") or {}
     for name, value in (record.measured or {}).items():
         if name.startswith(SENT_PREFIX):
@@ -243,7 +243,9 @@ def _find_mutual_nearest(apart: Matrix) -> list[tuple[int, int]]:
     pairs = []
     for row, column in enumerate(nearest.tolist()):
         distance = apart[row, column]
-        near = (apart[row] <= distance + DOUBT).sum() + (apart[:, column] <= distance + DOUBT).sum()
+        near = (apart[row] <= distance + MIN_DISTANCE_GAP).sum() + (
+            apart[:, column] <= distance + MIN_DISTANCE_GAP
+        ).sum()
         if np.isfinite(distance) and near == 2 and apart[:, column].argmin() == row:
             pairs.append((row, column))
     return pairs
@@ -266,14 +268,14 @@ def _measure_distances(mine: Sequence[Request], theirs: Sequence[Request]) -> Ma
     is_listed = all(any(request.listed for request in side) for side in sides)
     alike = _measure_similarity(*([request.words(is_listed) for request in side] for side in sides))
     words = 10 * (1 - alike)
-    apart = np.where(words <= UNLIKE, words, np.inf)
+    apart = np.where(words <= MAX_TEXT_DISTANCE, words, np.inf)
     for side in sides:
         pictures.append({n: r.pictures for n, r in enumerate(side) if r.pictures})
     here, there = pictures
     if here and there:
         cells = np.ix_([*here], [*there])
         shown = _measure_picture_distances([*here.values()], [*there.values()])
-        apart[cells] = np.where(shown <= FAR, apart[cells] + shown, np.inf)
+        apart[cells] = np.where(shown <= MAX_PICTURE_DISTANCE, apart[cells] + shown, np.inf)
     return apart
 
 

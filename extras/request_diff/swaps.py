@@ -10,9 +10,9 @@ from functools import cached_property
 from itertools import count
 from string import ascii_uppercase
 
-from looktwice.extras.request_diff.factors import NOTHING, Prompt, picture_partners
+from looktwice.extras.request_diff.factors import NOTHING, Prompt, find_picture_partners
 from looktwice.extras.request_diff.looks import get_look
-from looktwice.extras.request_diff.requests import OPTIONS, Request
+from looktwice.extras.request_diff.requests import OPTION_NAMES, Request
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
@@ -36,7 +36,7 @@ class Swap:
 
     def __call__(self, factor: str) -> Request:
         """Return the first request with this factor of the second. Raises InseparableFactor."""
-        if factor in OPTIONS:
+        if factor in OPTION_NAMES:
             settings = {k: v for k, v in self.mine.settings.items() if k != factor}
             if factor in self.theirs.settings:
                 settings[factor] = self.theirs.settings[factor]
@@ -54,17 +54,17 @@ class Swap:
                 return self.swap_order()
             case "place of pictures":
                 return self.swap_placement()
-        raise InseparableFactor("it is not a part of a request that can be changed")
+        raise InseparableFactor("this factor of a request cannot be changed")
 
     @cached_property
     def prompts(self) -> tuple[Prompt, Prompt]:
         """The text parts of both requests."""
-        return Prompt.of(self.mine), Prompt.of(self.theirs)
+        return Prompt.from_request(self.mine), Prompt.from_request(self.theirs)
 
     @cached_property
     def partners(self) -> dict[int, int]:
         """The number of the second request's picture, by that of the first's."""
-        return picture_partners(self.mine.pictures, self.theirs.pictures)
+        return find_picture_partners(self.mine.pictures, self.theirs.pictures)
 
     def _swap_question(self, parts: Parts) -> Request:
         asked = self.mine.asked

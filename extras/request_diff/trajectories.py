@@ -22,7 +22,7 @@ from looktwice.eval.records.records import Record, RunError, RunFolder, refuse_r
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord, Verdict
 from looktwice.pipelines.config.classes import suggest_names
-from looktwice.pipelines.config.spec import public_path
+from looktwice.pipelines.config.spec import get_public_path
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import open_atomic, write_file
 from looktwice.pipelines.model import Message
@@ -41,7 +41,7 @@ def write_trajectories(out: Path, lines: Iterator[Line]) -> Iterator[str]:
     """Write the file, as Parquet if its name ends in .parquet, and yield a line with the number of
     conversations.
 
-    Raises RunError for another ending, and whatever `trajectories` raises.
+    Raises RunError for another ending, and whatever `read_trajectories` raises.
     """
     refuse_run_file(out)
     if out.suffix not in (".jsonl", ".parquet"):
@@ -55,7 +55,7 @@ def write_trajectories(out: Path, lines: Iterator[Line]) -> Iterator[str]:
         yield f"{conversations}: {out} (images in {images.name} next to it)"
 
 
-def trajectories(
+def read_trajectories(
     run: Path,
     only: Sequence[str] = (),
     reader: Stage | None = None,
@@ -113,7 +113,7 @@ def is_placebo(node: Any) -> bool:
     """Return whether stages, or settings in them, show a place that was not asked for, or
     nothing."""
     if isinstance(node, Mapping):
-        uses = {public_path(kind) for kind in (BlackImages, NoResult)}
+        uses = {get_public_path(kind) for kind in (BlackImages, NoResult)}
         blind = node.get("elsewhere") is True or node.get("use") in uses
         return blind or any(map(is_placebo, node.values()))
     return isinstance(node, list | tuple) and any(map(is_placebo, node))
@@ -175,7 +175,7 @@ def _write_parquet(lines: Iterator[Line], out: Path) -> int:
     return written
 
 
-def _answering_call(scores: PointScores, record: Record, scored: ScoredRecord) -> int:
+def _find_answering_call(scores: PointScores, record: Record, scored: ScoredRecord) -> int:
     """Return the last call of the conversation that led to the answer; among the draws of a vote,
     the first with this answer.
 
@@ -195,7 +195,7 @@ def _answering_call(scores: PointScores, record: Record, scored: ScoredRecord) -
 
 
 def _line(folder: RunFolder, scores: PointScores, record: Record, scored: ScoredRecord) -> Line:
-    messages = folder.messages(record, _answering_call(scores, record, scored))
+    messages = folder.messages(record, _find_answering_call(scores, record, scored))
     looks, ended = read_looks(record.notes), read_end(record.notes)
     usage = [reply.usage for reply in record.replies]
     offered = ((call.get("options") or {}).get("tools") for call in record.calls)
@@ -213,7 +213,7 @@ def _line(folder: RunFolder, scores: PointScores, record: Record, scored: Scored
         "refused": sum(look.outcome == "refused" for look in looks),
         "ended": ended.by if ended is not None else "",
         "tokens": sum(used.tokens_in + used.tokens_out for used in usage),
-        "messages": [_turn(message) for message in messages],
+        "messages": [_make_turn(message) for message in messages],
         "images": [view.picture.payload for message in messages for view in message.views],
         "tools": json.dumps(
             [{"type": "function", "function": dict(tool)} for tool in tools], ensure_ascii=False
@@ -221,7 +221,7 @@ def _line(folder: RunFolder, scores: PointScores, record: Record, scored: Scored
     }
 
 
-def _turn(message: Message) -> dict[str, Any]:
+def _make_turn(message: Message) -> dict[str, Any]:
     """Return a turn with every field; chat templates that test for a field ignore null values."""
     content, calls = list[Line](), list[Line]()
     for part in message.parts:

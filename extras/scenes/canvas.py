@@ -25,21 +25,21 @@ RGB = tuple[int, int, int]
 BLACK, WHITE = (0, 0, 0), (255, 255, 255)
 SQUARE: XY = np.array([[0.0, 0], [1, 0], [1, 1], [0, 1]])
 TRIANGLE: XY = np.array([[0.5, 0], [1, 1], [0, 1]])
-LARGEST = 3000  # largest window, in pixels, whose coverage is cached
-ROWS = 4  # scan lines per pixel; along each of them coverage is exact
+MAX_CACHED_SIDE = 3000  # largest window, in pixels, whose coverage is cached
+SCAN_LINES_PER_PIXEL = 4  # scan lines per pixel; along each of them coverage is exact
 
 
-def blank(width: int, height: int) -> Pixels:
+def make_blank(width: int, height: int) -> Pixels:
     """Return a white picture."""
     return np.full((height, width, 3), 255, np.uint8)
 
 
-def fill(pixels: Pixels, points: XY, color: RGB) -> None:
+def fill_outline(pixels: Pixels, points: XY, color: RGB) -> None:
     """Fill an outline."""
     _paint(pixels, [points], color)
 
 
-def stroke(
+def stroke_outline(
     pixels: Pixels,
     points: XY,
     width: float,
@@ -69,7 +69,7 @@ def stroke(
             _paint(pixels, [np.array([near + side, far + side, far - side, near - side])], color)
 
 
-def write(pixels: Pixels, text: str, center: float, baseline: float, size: float) -> None:
+def write_text(pixels: Pixels, text: str, center: float, baseline: float, size: float) -> None:
     """Write black text in Pillow's default sans serif, centred on x; `size` is the em in pixels.
     The text must fit into the picture."""
     left, top, ink = _render_text(text, size)
@@ -115,7 +115,9 @@ def _paint(pixels: Pixels, contours: Sequence[XY], color: RGB) -> None:
     right, bottom = min(width, math.ceil(x1)), min(height, math.ceil(y1))
     if left < right and top < bottom:
         inside = tuple(np.round(contour - (left, top), 6).tobytes() for contour in contours)
-        cover = _cached_coverage if (right - left) * (bottom - top) <= LARGEST else _coverage
+        cover = (
+            _cached_coverage if (right - left) * (bottom - top) <= MAX_CACHED_SIDE else _coverage
+        )
         share = cover(inside, right - left, bottom - top)
         there = pixels[top:bottom, left:right]
         there[:] = np.rint(there * (1 - share) + np.array(color) * share)
@@ -127,19 +129,21 @@ def _coverage(outlines: tuple[bytes, ...], width: int, height: int) -> NDArray[n
     contours = [np.frombuffer(outline).reshape(-1, 2) for outline in outlines]
     x0, y0 = np.concatenate(contours).T
     x1, y1 = np.concatenate([np.roll(contour, -1, axis=0) for contour in contours]).T
-    scan = ((np.arange(height * ROWS) + 0.5) / ROWS)[:, None]
+    scan = ((np.arange(height * SCAN_LINES_PER_PIXEL) + 0.5) / SCAN_LINES_PER_PIXEL)[:, None]
     down, up = (y0 <= scan) & (scan < y1), (y1 <= scan) & (scan < y0)
     line, edge = np.nonzero(down | up)
     sign = np.where(down[line, edge], 1.0, -1.0)
     x = np.clip(x0[edge] + (scan[line, 0] - y0[edge]) / (y1 - y0)[edge] * (x1 - x0)[edge], 0, width)
     pixel = x.astype(int)  # a crossing covers all pixels before its own, and a part of its own
-    shape = (height * ROWS, width + 1)
+    shape = (height * SCAN_LINES_PER_PIXEL, width + 1)
     place = line * shape[1] + pixel
     whole = np.bincount(place, sign, shape[0] * shape[1]).reshape(shape)
     part = np.bincount(place, sign * (x - pixel), shape[0] * shape[1]).reshape(shape)
     before = np.cumsum(whole[:, ::-1], axis=1)[:, ::-1] - whole
     shares = np.minimum(np.abs(before + part), 1.0)[:, :width]
-    return np.asarray(shares.reshape(height, ROWS, width, 1).mean(axis=1), np.float64)
+    return np.asarray(
+        shares.reshape(height, SCAN_LINES_PER_PIXEL, width, 1).mean(axis=1), np.float64
+    )
 
 
 _cached_coverage = lru_cache(maxsize=1024)(_coverage)  # dots, cells and small noise recur

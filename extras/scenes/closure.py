@@ -12,23 +12,29 @@ import numpy as np
 from looktwice.eval.tasks.do_you_see_me.subtasks import CLOSURE_SHAPES, SUBTASKS
 from looktwice.eval.tasks.outlines import XY, on_circle, regular_polygon, star
 from looktwice.eval.tasks.swept import Control, IntegerControl, SceneParameters
-from looktwice.extras.scenes.canvas import blank, stroke, write
+from looktwice.extras.scenes.canvas import make_blank, stroke_outline, write_text
 from looktwice.extras.scenes.scene import Scene, SceneType, Tries
-from looktwice.extras.scenes.sheets import CORNERS, NAMES, shuffle_options
+from looktwice.extras.scenes.sheets import CHANGE_COMBINATIONS, FRAME_NAMES, shuffle_options
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
-NAME = "visual_closure"
-SIZE = (1200, 300)  # pixels of the sheet
-COLUMNS, ROWS = (186.0, 462.0, 738.0, 1014.0), (90.0, 232.0)  # centres of the panels
-PANELS = dict(zip(NAMES, [(COLUMNS[0], ROWS[0]), *product(COLUMNS, ROWS[1:])], strict=True))
-TITLES = (28, 171)  # baselines
-HEIGHT = 95.7  # pixels from the top to the bottom of a shape
-LINE, FONT = 100 / 72 * 1.5, 100 / 72 * 12  # pixels: 1.5 and 12 points at 100 dpi
+SUBTASK_NAME = "visual_closure"
+SHEET_SIZE = (1200, 300)  # pixels of the sheet
+PANEL_COLUMNS, PANEL_ROWS = (186.0, 462.0, 738.0, 1014.0), (90.0, 232.0)  # centres of the panels
+PANEL_CENTRES = dict(
+    zip(
+        FRAME_NAMES,
+        [(PANEL_COLUMNS[0], PANEL_ROWS[0]), *product(PANEL_COLUMNS, PANEL_ROWS[1:])],
+        strict=True,
+    )
+)
+TITLE_BASELINES = (28, 171)  # baselines
+SHAPE_HEIGHT = 95.7  # pixels from the top to the bottom of a shape
+LINE_WIDTH, FONT_SIZE = 100 / 72 * 1.5, 100 / 72 * 12  # pixels: 1.5 and 12 points at 100 dpi
 MIN_DIFFERENCE = 8.0  # smallest difference between two options, in black pixels
 
 
-def outline(shape: str, official: bool = False) -> XY:
+def make_outline(shape: str, official: bool = False) -> XY:
     """Return the corners of a shape as it is drawn, y up: edges are subdivided, and each begins at
     a corner.
 
@@ -57,15 +63,15 @@ def outline(shape: str, official: bool = False) -> XY:
 
 
 def draw_closure(params: SceneParameters) -> Tries:
-    """Yield sheets. Official: the target is the plain shape and the only option without bent
-    corners; every panel is scaled to its own height.
+    """Yield sheets. In the official version the target is the plain shape and the only option
+    without bent corners, and every panel is scaled to its own height.
 
     Otherwise the options are the four combinations of two sets of bent corners. Any of them, drawn
     complete, may be the target; no gap hides another, and each option differs visibly from every
     other, so that it cannot be completed to another one.
     """
     shape, official = str(params.levels["shape"]), params.official
-    points = outline(shape, official)
+    points = make_outline(shape, official)
     while True:
         gaps = _choose_gaps(params, len(points))
         options = _bend_options(params, points, gaps)
@@ -101,8 +107,8 @@ def _bend_corners(params: SceneParameters, points: XY, corners: Sequence[int]) -
 def _bend_options(params: SceneParameters, points: XY, gaps: Gaps) -> list[XY]:
     """Return the four options; empty if too few corners are visible.
 
-    Official: the shape, and three versions with bent corners. Otherwise the shape with neither,
-    one, the other, and both of two sets of bent corners, all of them at a drawn edge.
+    In the official version, the shape and three versions with bent corners. Otherwise the shape
+    with neither, one, the other, and both of two sets of bent corners, all of them at a drawn edge.
     """
     number, count = int(params.levels["edges_distorted"]), len(points)
     cut, short = set(gaps[0]), set(gaps[1])
@@ -119,7 +125,7 @@ def _bend_options(params: SceneParameters, points: XY, gaps: Gaps) -> list[XY]:
     chosen = params.shuffled(seen)
     first = _bend_corners(params, points, chosen[:number])
     second = _bend_corners(params, points, chosen[number : 2 * number])
-    return [points + a * first + b * second for a, b in CORNERS]
+    return [points + a * first + b * second for a, b in CHANGE_COMBINATIONS]
 
 
 def _segments(points: XY, gaps: Gaps = ([], [])) -> list[XY]:
@@ -137,10 +143,10 @@ def _draw_segments(
     """Draw segments (y up) such that the box of `framed` is centred and as high as a panel's
     shape."""
     low, high = framed.min(axis=0), framed.max(axis=0)
-    middle, scale = (low + high) / 2, float(HEIGHT / (high - low)[1])
+    middle, scale = (low + high) / 2, float(SHAPE_HEIGHT / (high - low)[1])
     for segment in segments:
         line = (segment - middle) * (scale, -scale) + center
-        stroke(pixels, line, LINE, closed=False, cap=LINE / 2)
+        stroke_outline(pixels, line, LINE_WIDTH, closed=False, cap=LINE_WIDTH / 2)
 
 
 def _all_differ(choices: Sequence[XY], gaps: Gaps, shape: str) -> bool:
@@ -148,8 +154,8 @@ def _all_differ(choices: Sequence[XY], gaps: Gaps, shape: str) -> bool:
     that gaps hide no bend."""
 
     def ink(segments: Sequence[XY]) -> XY:
-        pixels = blank(300, 160)
-        _draw_segments(pixels, segments, outline(shape), (150, 80))
+        pixels = make_blank(300, 160)
+        _draw_segments(pixels, segments, make_outline(shape), (150, 80))
         return 1 - pixels[:, :, 0] / 255
 
     inks = [(ink(_segments(points, gaps)), ink(_segments(points))) for points in choices]
@@ -162,23 +168,23 @@ def _make_scene(params: SceneParameters, choices: Sequence[XY], place: int, gaps
     options = [points.round(4).tolist() for points in choices]
     edges = {"edges_removed": sorted(gaps[0]), "edges_halved": sorted(gaps[1])}
     truth: dict[str, Any] = {"target": options[place], "options": options, **edges}
-    marks = [Box(name, x - 120, y - 60, x + 120, y + 60) for name, (x, y) in PANELS.items()]
+    marks = [Box(name, x - 120, y - 60, x + 120, y + 60) for name, (x, y) in PANEL_CENTRES.items()]
 
     def paint() -> Pixels:
-        pixels = blank(*SIZE)
+        pixels = make_blank(*SHEET_SIZE)
         drawings = [_segments(choices[place]), *(_segments(points, gaps) for points in choices)]
-        for segments, (name, center) in zip(drawings, PANELS.items(), strict=True):
+        for segments, (name, center) in zip(drawings, PANEL_CENTRES.items(), strict=True):
             title = "Target Shape" if name == "Target" else name
-            write(pixels, title, center[0], TITLES[name != "Target"], FONT)
-            framed = np.concatenate(segments) if official else outline(shape)
+            write_text(pixels, title, center[0], TITLE_BASELINES[name != "Target"], FONT_SIZE)
+            framed = np.concatenate(segments) if official else make_outline(shape)
             _draw_segments(pixels, segments, framed, center)
         return pixels
 
-    return Scene(SUBTASKS["2D"][NAME].question, str(place + 1), truth, paint, tuple(marks))
+    return Scene(SUBTASKS["2D"][SUBTASK_NAME].question, str(place + 1), truth, paint, tuple(marks))
 
 
-KIND = SceneType(
-    NAME,
+CLOSURE_TYPE = SceneType(
+    SUBTASK_NAME,
     "option",
     (
         Control("shape", CLOSURE_SHAPES),

@@ -18,17 +18,25 @@ import numpy as np
 
 from looktwice.eval.tasks.outlines import XY, circle, regular_polygon, rotate, star
 from looktwice.eval.tasks.swept import Control, IntegerControl, SceneParameters
-from looktwice.extras.scenes.canvas import BLACK, RGB, SQUARE, blank, fill, get_extent, stroke
+from looktwice.extras.scenes.canvas import (
+    BLACK,
+    RGB,
+    SQUARE,
+    fill_outline,
+    get_extent,
+    make_blank,
+    stroke_outline,
+)
 from looktwice.extras.scenes.scene import Scene, SceneType, Tries, number_labels
 from looktwice.pipelines.geometry import Rect, grow, overlaps
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
-SIDE = 400  # pixels of the picture
-PLACES = 50  # places tried for a figure
+PICTURE_SIDE = 400  # pixels of the picture
+PLACEMENT_TRIES = 50  # places tried for a figure
 # pixels from the centre of an outline of scale 1 to the side of its square
 HALF_SIDE = 30.0
-RINGS = (1.0, 0.7, 0.4)
+RING_SCALES = (1.0, 0.7, 0.4)
 OUTLINES: dict[str, XY] = {
     "circle": circle(HALF_SIDE),
     "rectangle": np.array([[-30, -20], [30, -20], [30, 20], [-30, 20]], np.float64),
@@ -89,12 +97,14 @@ class Figure:
         """The corners of every ring, the largest first."""
         outline = (FILLED if self.color else OUTLINES)[self.shape]
         whole = rotate(outline * self.scale, self.rotation)
-        return [whole * ring + (self.x, self.y) for ring in RINGS[: self.rings]]
+        return [whole * ring + (self.x, self.y) for ring in RING_SCALES[: self.rings]]
 
     @property
     def box(self) -> Rect:
         """The upright box around the figure."""
-        return get_extent(self.contours[0], (SIDE, SIDE), 1 if self.color else self.scale / 2)
+        return get_extent(
+            self.contours[0], (PICTURE_SIDE, PICTURE_SIDE), 1 if self.color else self.scale / 2
+        )
 
     @property
     def room(self) -> Rect:
@@ -107,10 +117,10 @@ class Figure:
 
     def draw(self, pixels: Pixels) -> None:
         """Draw the figure."""
-        for ring, contour in zip(RINGS, self.contours, strict=False):
+        for ring, contour in zip(RING_SCALES, self.contours, strict=False):
             if self.color:
-                fill(pixels, contour, COLORS[self.color])
-            stroke(pixels, contour, 2 if self.color else self.scale * ring)
+                fill_outline(pixels, contour, COLORS[self.color])
+            stroke_outline(pixels, contour, 2 if self.color else self.scale * ring)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figure as written into an item's truth."""
@@ -133,7 +143,7 @@ def _scene(
     truth = {"objects": [*map(Figure.to_dict, figures)], "counts": dict(counts), "asked": words}
 
     def paint() -> Pixels:
-        pixels = blank(SIDE, SIDE)
+        pixels = make_blank(PICTURE_SIDE, PICTURE_SIDE)
         for figure in figures:
             figure.draw(pixels)
         return pixels
@@ -144,7 +154,7 @@ def _scene(
 # ---- shape discrimination
 
 RINGED_SHARE = 0.4  # share of shapes with rings
-QUESTION = (
+RINGS_QUESTION = (
     "Count the total number of {0}s in the image, including each concentric {0} separately. For"
     " example, if there is one {0} with 2 inner concentric rings, that counts as 3 {0}s. Respond"
     " with only a number."
@@ -178,7 +188,7 @@ def draw_shapes(params: SceneParameters) -> Tries:
             counts[figure.shape] += figure.rings
         if len(counts) == params.levels["num_shapes"] or (counts and params.official):
             asked = params.pick(sorted(counts))
-            yield _scene(QUESTION.format(asked), figures, counts, asked)
+            yield _scene(RINGS_QUESTION.format(asked), figures, counts, asked)
         else:
             yield None
 
@@ -194,10 +204,10 @@ def _place_outlines(params: SceneParameters) -> list[Figure]:
         order.sort(key=lambda numbered: numbered[0] > 0)
     placed: list[Figure] = []
     for number, kind in order:
-        for _ in range(PLACES):
+        for _ in range(PLACEMENT_TRIES):
             scale, rotation = rng.uniform(0.8, 2.0), rng.uniform(0, 360)
             rim = 1.2 * 2 * HALF_SIDE * scale
-            x, y = rng.uniform(rim, SIDE - rim, 2).tolist()
+            x, y = rng.uniform(rim, PICTURE_SIDE - rim, 2).tolist()
             figure = Figure(kind, x, y, scale, rotation)
             if all(
                 are_separated(figure, neighbour, levels["min_distance"]) for neighbour in placed
@@ -211,7 +221,7 @@ def _place_outlines(params: SceneParameters) -> list[Figure]:
     return placed
 
 
-SHAPES = SceneType(
+SHAPES_TYPE = SceneType(
     "shape_discrimination",
     "integer",
     (
@@ -229,14 +239,15 @@ SHAPES = SceneType(
 # ---- joint shape and colour
 
 # pixels between the rooms of two figures, so that their lines do not touch
-APART = 6.0
+MIN_FIGURE_DISTANCE = 6.0
 # the picture's area per figure, in areas of the mean figure's cell of 100 x 100 units
-SPACE = 4
+FIGURE_MARGIN = 4
 
 
 def draw_colors(params: SceneParameters) -> Tries:
-    """Yield scenes. Official: whatever finds room, and a question about a pair that is present;
-    sizes depend on a number of figures that is drawn separately from the figures themselves.
+    """Yield scenes. In the official version figures are placed as long as there is room, the
+    question is about a pair that is present, and sizes depend on a number that is drawn separately
+    from the figures.
 
     Otherwise the answer is balanced: every number from 0 to `max_instances` is the answer equally
     often, independently of the drawing.
@@ -271,18 +282,18 @@ def _place_filled(
 ) -> list[Figure]:
     """Place figures where there is room, at their own size or a smaller one; `sharing` is the
     number of figures that share the picture's area."""
-    mean = size * math.sqrt(SIDE * SIDE / (SPACE * sharing)) / 100
-    apart = 0 if params.official else APART
+    mean = size * math.sqrt(PICTURE_SIDE * PICTURE_SIDE / (FIGURE_MARGIN * sharing)) / 100
+    apart = 0 if params.official else MIN_FIGURE_DISTANCE
     placed: list[Figure] = []
     for kind, color in zip(order, colors, strict=True):
         own = params.rng.uniform(0.5, 1.5) * mean
-        for smaller in np.repeat((1.0, 0.8), PLACES).tolist():
+        for smaller in np.repeat((1.0, 0.8), PLACEMENT_TRIES).tolist():
             scale = own * smaller
             sides = np.ptp(FILLED[kind], axis=0) * scale
             low = max(10.0, *(sides / 20)) + sides / 2
-            if (low >= SIDE - low).any():
+            if (low >= PICTURE_SIDE - low).any():
                 continue
-            x, y = params.rng.uniform(low, SIDE - low).tolist()
+            x, y = params.rng.uniform(low, PICTURE_SIDE - low).tolist()
             figure = Figure(kind, x, y, scale, params.rng.uniform(0, 360), color)
             room = grow(figure.room, apart)
             if not any(overlaps(room, neighbour.room) for neighbour in placed):
@@ -298,7 +309,7 @@ def _ask_color(figures: Sequence[Figure], shape: str, color: str) -> Scene:
     return _scene(question, figures, counts, shape, color)
 
 
-COLORED = SceneType(
+COLORED_TYPE = SceneType(
     "joint_shape_color",
     "integer",
     (
@@ -316,11 +327,11 @@ COLORED = SceneType(
 
 # ---- sizes relative to patches
 
-PATCH = 14  # pixels
-WIDTH = 28 * PATCH
-MARGIN = 4.0  # pixels between two rectangles, and between a rectangle and the border
+PATCH_SIDE = 14  # pixels
+PICTURE_WIDTH = 28 * PATCH_SIDE
+RECTANGLE_MARGIN = 4.0  # pixels between two rectangles, and between a rectangle and the border
 MAX_ATTEMPTS = 200  # places tried for all rectangles of a picture
-SHORTER = 0.8  # a rectangle's shorter edge, as a share of the longer one
+EDGE_RATIO = 0.8  # a rectangle's shorter edge, as a share of the longer one
 
 
 def draw_rotation(params: SceneParameters) -> Tries:
@@ -331,9 +342,13 @@ def draw_rotation(params: SceneParameters) -> Tries:
     """
     size = float(params.levels["size"])
     turn = float(params.levels["rotation"]) * params.pick((-1, 1))
-    place = np.array([WIDTH / 4, WIDTH / 2]) + params.rng.uniform(0, PATCH, 2) - PATCH / 2
+    place = (
+        np.array([PICTURE_WIDTH / 4, PICTURE_WIDTH / 2])
+        + params.rng.uniform(0, PATCH_SIDE, 2)
+        - PATCH_SIDE / 2
+    )
     square = (2 * SQUARE - 1) * size / 2
-    outlines = [square + place, rotate(square, turn) + place + (WIDTH / 2, 0)]
+    outlines = [square + place, rotate(square, turn) + place + (PICTURE_WIDTH / 2, 0)]
     truth = {"center": place.round(3).tolist(), "size": size, "turn": turn}
     question = "Is the right square rotated with respect to the left one? Answer Yes or No."
     labels = ("left square", "right square")
@@ -343,12 +358,12 @@ def draw_rotation(params: SceneParameters) -> Tries:
 def draw_counting(params: SceneParameters) -> Tries:
     """Yield filled upright rectangles of one size at random places, which do not touch."""
     size, number = float(params.levels["size"]), params.levels["instances"]
-    shape = np.array([size, SHORTER * size])
-    while number * np.prod(shape + MARGIN) <= (WIDTH - MARGIN) ** 2:
+    shape = np.array([size, EDGE_RATIO * size])
+    while number * np.prod(shape + RECTANGLE_MARGIN) <= (PICTURE_WIDTH - RECTANGLE_MARGIN) ** 2:
         corners: list[XY] = []
         for _ in range(MAX_ATTEMPTS):
-            corner = params.rng.uniform(MARGIN, WIDTH - MARGIN - shape)
-            apart = (np.abs(corner - taken) >= shape + MARGIN for taken in corners)
+            corner = params.rng.uniform(RECTANGLE_MARGIN, PICTURE_WIDTH - RECTANGLE_MARGIN - shape)
+            apart = (np.abs(corner - taken) >= shape + RECTANGLE_MARGIN for taken in corners)
             if len(corners) < number and all(beside.any() for beside in apart):
                 corners.append(corner)
         if len(corners) < number:
@@ -372,17 +387,17 @@ def _black_scene(
     size: float,
 ) -> Scene:
     def paint() -> Pixels:
-        pixels = blank(WIDTH, WIDTH)
+        pixels = make_blank(PICTURE_WIDTH, PICTURE_WIDTH)
         for outline in outlines:
-            fill(pixels, outline, BLACK)
+            fill_outline(pixels, outline, BLACK)
         return pixels
 
     named = zip(labels, outlines, strict=True)
     marks = tuple(Box(label, *get_extent(outline)) for label, outline in named)
-    return Scene(question, key, truth, paint, marks, {"patches": round(size / PATCH, 3)})
+    return Scene(question, key, truth, paint, marks, {"patches": round(size / PATCH_SIDE, 3)})
 
 
-ROTATION = SceneType(
+ROTATION_TYPE = SceneType(
     "patch_rotation",
     "yes_no",
     (
@@ -392,7 +407,7 @@ ROTATION = SceneType(
     draw_rotation,
     group="App. O",
 )
-COUNTING = SceneType(
+COUNTING_TYPE = SceneType(
     "patch_counting",
     "integer",
     (

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from looktwice.eval.tasks.base import Facts, Fields, Subset, TaskError, suggest_among
 from looktwice.eval.tasks.do_you_see_me.subtasks import SweepScorer
-from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
+from looktwice.eval.tasks.photographs import deal_evenly, make_rng
 from looktwice.eval.tasks.swept import QuestionSort, SceneParameters, SweptTask
 from looktwice.extras.scenes import closure, counting, grids, sheets
 from looktwice.extras.scenes.scene import Scene, SceneType, find_valid_try
@@ -20,18 +20,18 @@ from looktwice.pipelines.sample import Item, Sample
 KINDS: Mapping[str, SceneType] = {
     kind.name: kind
     for kind in (
-        sheets.GROUND,
+        sheets.GROUND_TYPE,
         grids.SHAPES_IN_GRIDS,
-        counting.COLORED,
-        counting.SHAPES,
-        grids.LETTERS,
-        sheets.CONSTANCY,
-        closure.KIND,
-        counting.ROTATION,
-        counting.COUNTING,
+        counting.COLORED_TYPE,
+        counting.SHAPES_TYPE,
+        grids.LETTERS_TYPE,
+        sheets.CONSTANCY_TYPE,
+        closure.CLOSURE_TYPE,
+        counting.ROTATION_TYPE,
+        counting.COUNTING_TYPE,
     )
 } | SOLID_SCENES
-MARKED = "every object is a mark, which can give counts away"
+MARKED_NOTE = "every object is a mark, which can give counts away"
 ASKED_MARKED = "every object that is to be counted is a mark, which gives the count away"
 
 
@@ -96,7 +96,7 @@ class GeneratedDoYouSeeMe(SweptTask):
         if self.kind.flaws and not self.official:
             notes.append("without the flaws of the authors' images")
         if self.marks:
-            notes.append(MARKED if self.marks is True else ASKED_MARKED)
+            notes.append(MARKED_NOTE if self.marks is True else ASKED_MARKED)
         return Facts(
             f"made ({self.kind.group})",
             "by construction",
@@ -115,7 +115,7 @@ class GeneratedDoYouSeeMe(SweptTask):
 
         plan = self._plan(number)
         levels = (f"{name}={level}" for name, level in plan.items())
-        rng = seeded_rng("scene", number, *words, *levels)
+        rng = make_rng("scene", number, *words, *levels)
         tries = self.kind.draw(SceneParameters(rng, plan, deal, self.official))
         return find_valid_try(tries, self.name, plan)
 

@@ -16,19 +16,28 @@ import numpy as np
 from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS
 from looktwice.eval.tasks.outlines import XY, circle, rounded_square
 from looktwice.eval.tasks.swept import Control, IntegerControl, SceneParameters
-from looktwice.extras.scenes.canvas import BLACK, RGB, SQUARE, TRIANGLE, WHITE, blank, fill, stroke
+from looktwice.extras.scenes.canvas import (
+    BLACK,
+    RGB,
+    SQUARE,
+    TRIANGLE,
+    WHITE,
+    fill_outline,
+    make_blank,
+    stroke_outline,
+)
 from looktwice.extras.scenes.scene import Scene, SceneType, Tries
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
 # pixels: a shape, a cell, the gap between two grids, the left and right margin
-CELL, PITCH, BETWEEN, SIDE = 50, 55, 50, 20
+CELL_SIDE, CELL_PITCH, GRID_GAP, SHAPE_SIDE = 50, 55, 50, 20
 SHAPES, FILLS = ("square", "circle", "triangle"), ("white", "black")
-STEPS = {"left": (0, -1), "right": (0, 1), "up": (-1, 0), "down": (1, 0)}
+DIRECTION_STEPS = {"left": (0, -1), "right": (0, 1), "up": (-1, 0), "down": (1, 0)}
 OUTLINES: Mapping[str, XY] = {
-    "square": CELL * SQUARE,
-    "circle": circle(CELL / 2, CELL / 2, CELL / 2),
-    "triangle": CELL * TRIANGLE,
+    "square": CELL_SIDE * SQUARE,
+    "circle": circle(CELL_SIDE / 2, CELL_SIDE / 2, CELL_SIDE / 2),
+    "triangle": CELL_SIDE * TRIANGLE,
 }
 
 Place = tuple[int, int]
@@ -47,7 +56,11 @@ class Asked(NamedTuple):
 
     def count(self, grids: Sequence[Grid]) -> int:
         """Count the targets in this direction."""
-        grid, (row, column), (down, right) = grids[self.grid], self.place, STEPS[self.direction]
+        grid, (row, column), (down, right) = (
+            grids[self.grid],
+            self.place,
+            DIRECTION_STEPS[self.direction],
+        )
         count = 0
         while (row := row + down, column := column + right) in grid:
             shape, color = grid[row, column]
@@ -68,7 +81,8 @@ class Asked(NamedTuple):
 
 
 def draw_grids(params: SceneParameters) -> Tries:
-    """Yield a scene. Official: a random question; two in five have the answer 0.
+    """Yield a scene. In the official version the question is random, and two in five have the
+    answer 0.
 
     Otherwise the answer is drawn first, among those that these grids allow, and then a question
     with this answer.
@@ -84,24 +98,26 @@ def draw_grids(params: SceneParameters) -> Tries:
     truth = {"grids": cells, "asked": asked._asdict() | {"place": list(asked.place)}}
 
     def corner(number: int, row: int, column: int) -> tuple[int, int]:
-        return SIDE + number * (columns * PITCH + BETWEEN) + column * PITCH, row * PITCH
+        return SHAPE_SIDE + number * (
+            columns * CELL_PITCH + GRID_GAP
+        ) + column * CELL_PITCH, row * CELL_PITCH
 
     marks = []
     for n, (row, column) in product(range(number), places):
         x, y = corner(n, row, column)
         label = f"grid {n + 1} (row {row + 1}, column {column + 1})"
-        marks.append(Box(label, x, y, x + CELL, y + CELL))
+        marks.append(Box(label, x, y, x + CELL_SIDE, y + CELL_SIDE))
     meta = {"direction": asked.direction, "coordinates": "from 1"}
 
     def paint() -> Pixels:
-        wide, high = columns * PITCH, rows * PITCH
-        pixels = blank(number * wide + (number - 1) * BETWEEN + 2 * SIDE, high)
+        wide, high = columns * CELL_PITCH, rows * CELL_PITCH
+        pixels = make_blank(number * wide + (number - 1) * GRID_GAP + 2 * SHAPE_SIDE, high)
         for n, grid in enumerate(grids):
-            stroke(pixels, SQUARE * (wide, high) + corner(n, 0, 0), 3)
+            stroke_outline(pixels, SQUARE * (wide, high) + corner(n, 0, 0), 3)
             for (row, column), (shape, color) in grid.items():
                 outline = OUTLINES[shape] + corner(n, row, column)
-                fill(pixels, outline, BLACK if color == "black" else WHITE)
-                stroke(pixels, outline, 2)
+                fill_outline(pixels, outline, BLACK if color == "black" else WHITE)
+                stroke_outline(pixels, outline, 2)
         return pixels
 
     key = str(asked.count(grids))
@@ -110,8 +126,8 @@ def draw_grids(params: SceneParameters) -> Tries:
 
 def _random_question(params: SceneParameters, grids: Sequence[Grid]) -> Asked:
     number = params.pick(range(len(grids)))
-    direction = params.pick([step for step in STEPS if _starts(grids[number], step)])
-    place = params.pick(_starts(grids[number], direction))
+    direction = params.pick([step for step in DIRECTION_STEPS if _list_starts(grids[number], step)])
+    place = params.pick(_list_starts(grids[number], direction))
     sort = params.pick(("fill", "shape", "both"))
     shape = params.pick(SHAPES) if sort != "fill" else None
     color = params.pick(FILLS) if sort != "shape" else None
@@ -119,19 +135,19 @@ def _random_question(params: SceneParameters, grids: Sequence[Grid]) -> Asked:
 
 
 def _balanced_question(params: SceneParameters, grids: Sequence[Grid]) -> Asked:
-    direction = params.deal([step for step in STEPS if _starts(grids[0], step)])
+    direction = params.deal([step for step in DIRECTION_STEPS if _list_starts(grids[0], step)])
     by_count: dict[int, list[Asked]] = defaultdict(list)
     targets = list(product((None, *SHAPES), (None, *FILLS)))[1:]
     for number, grid in enumerate(grids):
-        for place, (shape, color) in product(_starts(grid, direction), targets):
+        for place, (shape, color) in product(_list_starts(grid, direction), targets):
             asked = Asked(number, place, direction, shape, color)
             by_count[asked.count(grids)].append(asked)
     return params.pick(by_count[params.pick(sorted(by_count))])
 
 
-def _starts(grid: Grid, direction: str) -> list[Place]:
+def _list_starts(grid: Grid, direction: str) -> list[Place]:
     """Return the places that have a neighbour in this direction."""
-    down, right = STEPS[direction]
+    down, right = DIRECTION_STEPS[direction]
     return [(row, column) for row, column in grid if (row + down, column + right) in grid]
 
 
@@ -149,8 +165,8 @@ SHAPES_IN_GRIDS = SceneType(
 
 # ---- letters of dots
 
-NAME = "letter_disambiguation"
-SIZE = 400  # pixels of the square of a letter; the gap between two is a fifth of it
+LETTERS_NAME = "letter_disambiguation"
+LETTER_SIZE = 400  # pixels of the square of a letter; the gap between two is a fifth of it
 LETTER_GAP = 80
 # A to Z: seven rows of five dots, each row a number of base 32
 _ROWS = (
@@ -193,12 +209,12 @@ GROUNDS: tuple[RGB, ...] = (
     (255, 230, 109),
 )
 # hue in degrees, saturation, value
-SHIFTS = {1: (180, 1.2, 0.85), 2: (60, 1.2, 0.9), 3: (10, 1.05, 0.95)}
-RATIOS = {1: 1.7, 2: 1.3, 3: 1.1}
+COLOR_SHIFTS = {1: (180, 1.2, 0.85), 2: (60, 1.2, 0.9), 3: (10, 1.05, 0.95)}
+CONTRAST_RATIOS = {1: 1.7, 2: 1.3, 3: 1.1}
 """Contrast ratios (WCAG 2) of the levels easy, medium and hard: about the medians of the authors'
 colours on their grounds."""
 
-RATIO = re.compile(r"(\d+(?:\.\d+)?):1")
+RATIO_PATTERN = re.compile(r"(\d+(?:\.\d+)?):1")
 
 
 class Contrast(Control):
@@ -206,8 +222,8 @@ class Contrast(Control):
 
     def find_fault(self, value: object) -> str:
         """Describe the fault of a level; empty if it is valid."""
-        ratio = RATIO.fullmatch(value) if isinstance(value, str) else None
-        if value in RATIOS or (ratio and 1 < float(ratio[1]) <= 15):
+        ratio = RATIO_PATTERN.fullmatch(value) if isinstance(value, str) else None
+        if value in CONTRAST_RATIOS or (ratio and 1 < float(ratio[1]) <= 15):
             return ""
         return (
             f'{self.name} must be 1 (easy), 2 or 3 (hard), or a ratio such as "1.5:1" up to'
@@ -215,40 +231,42 @@ class Contrast(Control):
         )
 
 
-def contrast(color: RGB, ground: RGB) -> float:
+def compute_contrast(color: RGB, ground: RGB) -> float:
     """Return the contrast ratio of two colours, 1 to 21 (WCAG 2)."""
-    low, high = sorted((_luminance(color), _luminance(ground)))
+    low, high = sorted((_compute_luminance(color), _compute_luminance(ground)))
     return (high + 0.05) / (low + 0.05)
 
 
-def _luminance(color: RGB) -> float:
+def _compute_luminance(color: RGB) -> float:
     parts = np.array(color) / 255
     linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
     return float(np.dot((0.2126, 0.7152, 0.0722), linear))
 
 
-def foreground(ground: RGB, level: int | str, official: bool) -> RGB:
+def choose_foreground(ground: RGB, level: int | str, official: bool) -> RGB:
     """Return the colour of the dots, by the authors' shift of hue, saturation and value.
 
     Unless `official`, it is darkened or lightened until its contrast with the ground is the
     level's.
     """
     hue, saturation, value = colorsys.rgb_to_hsv(*(part / 255 for part in ground))
-    turn, more, less = SHIFTS[level if isinstance(level, int) else 1]
+    turn, more, less = COLOR_SHIFTS[level if isinstance(level, int) else 1]
     tint = colorsys.hsv_to_rgb(
         (hue + turn / 360) % 1, min(1, saturation * more), min(1, value * less)
     )
-    color = _rgb(255 * np.array(tint))
-    if official and level in SHIFTS:
+    color = _to_rgb(255 * np.array(tint))
+    if official and level in COLOR_SHIFTS:
         return color
-    ratio = RATIOS[level] if isinstance(level, int) else float(level.partition(":")[0])
-    end = np.array(BLACK if contrast(color, ground) < ratio else WHITE)
-    mixed = [_rgb((1 - share) * np.array(color) + share * end) for share in np.linspace(0, 1, 512)]
-    darker = [mix for mix in mixed if _luminance(mix) < _luminance(ground)]
-    return min(darker, key=lambda mix: abs(contrast(mix, ground) - ratio), default=mixed[0])
+    ratio = CONTRAST_RATIOS[level] if isinstance(level, int) else float(level.partition(":")[0])
+    end = np.array(BLACK if compute_contrast(color, ground) < ratio else WHITE)
+    mixed = [
+        _to_rgb((1 - share) * np.array(color) + share * end) for share in np.linspace(0, 1, 512)
+    ]
+    darker = [mix for mix in mixed if _compute_luminance(mix) < _compute_luminance(ground)]
+    return min(darker, key=lambda mix: abs(compute_contrast(mix, ground) - ratio), default=mixed[0])
 
 
-def _rgb(parts: Iterable[float]) -> RGB:
+def _to_rgb(parts: Iterable[float]) -> RGB:
     red, green, blue = map(int, parts)
     return red, green, blue
 
@@ -257,34 +275,38 @@ def draw_letters(params: SceneParameters) -> Tries:
     """Yield random letters, which may repeat, on one of five grounds."""
     letters = [params.pick(tuple(DOTS)) for _ in range(params.levels["num_letters"])]
     ground = params.pick(GROUNDS)
-    color = foreground(ground, params.levels["contrast"], params.official)
-    gap = SIZE * params.levels["spacing"]
-    dot = 0.8 * SIZE / 7 - gap  # a seventh of the padded square, minus the gap
+    color = choose_foreground(ground, params.levels["contrast"], params.official)
+    gap = LETTER_SIZE * params.levels["spacing"]
+    dot = 0.8 * LETTER_SIZE / 7 - gap  # a seventh of the padded square, minus the gap
     width, height = 5 * dot + 4 * gap, 7 * dot + 6 * gap
-    top = (SIZE - height) / 2
-    lefts = (np.arange(len(letters)) * (SIZE + LETTER_GAP) + (SIZE - width) / 2).tolist()
+    top = (LETTER_SIZE - height) / 2
+    lefts = (
+        np.arange(len(letters)) * (LETTER_SIZE + LETTER_GAP) + (LETTER_SIZE - width) / 2
+    ).tolist()
     marks = [Box(f"letter {n}", x, top, x + width, top + height) for n, x in enumerate(lefts, 1)]
     truth = {"letters": letters, "ground": list(ground), "color": list(color)}
-    meta = {"dot": round(dot, 2), "contrast_ratio": round(contrast(color, ground), 3)}
+    meta = {"dot": round(dot, 2), "contrast_ratio": round(compute_contrast(color, ground), 3)}
 
     def paint() -> Pixels:
-        wide = len(letters) * (SIZE + LETTER_GAP) - LETTER_GAP
-        pixels = blank(wide, SIZE)
-        for end in (0, wide - SIZE):
-            fill(pixels, rounded_square(end, 0, SIZE, SIZE / 10), ground)
-        pixels[:, SIZE // 2 : wide - SIZE // 2] = ground
+        wide = len(letters) * (LETTER_SIZE + LETTER_GAP) - LETTER_GAP
+        pixels = make_blank(wide, LETTER_SIZE)
+        for end in (0, wide - LETTER_SIZE):
+            fill_outline(pixels, rounded_square(end, 0, LETTER_SIZE, LETTER_SIZE / 10), ground)
+        pixels[:, LETTER_SIZE // 2 : wide - LETTER_SIZE // 2] = ground
         for letter, left in zip(letters, lefts, strict=True):
             for (row, bits), column in product(enumerate(DOTS[letter]), range(5)):
                 if bits >> (4 - column) & 1:
                     x, y = left + column * (dot + gap), top + row * (dot + gap)
-                    fill(pixels, rounded_square(x, y, dot, dot / 10), color)
+                    fill_outline(pixels, rounded_square(x, y, dot, dot / 10), color)
         return pixels
 
-    yield Scene(SUBTASKS["2D"][NAME].question, "".join(letters), truth, paint, tuple(marks), meta)
+    yield Scene(
+        SUBTASKS["2D"][LETTERS_NAME].question, "".join(letters), truth, paint, tuple(marks), meta
+    )
 
 
-LETTERS = SceneType(
-    NAME,
+LETTERS_TYPE = SceneType(
+    LETTERS_NAME,
     "letters",
     (
         IntegerControl("num_letters", (1, 5, 9), 1, 40),

@@ -14,7 +14,7 @@ from numpy.random import Generator
 from PIL import Image, ImageDraw, ImageFont
 
 from looktwice.eval.tasks.base import Facts, MadeTask, Subset, TaskError
-from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
+from looktwice.eval.tasks.photographs import deal_evenly, make_rng
 from looktwice.pipelines.geometry import PixelRect, grow, overlaps
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Picture
@@ -29,10 +29,12 @@ COLORS = {
 }
 SHAPES = ("triangles", "squares", "circles")
 COLUMNS, ROWS = 3, 2  # layout of the shapes of one colour
-GAP = 0.6  # between two shapes, as a share of their height
+SHAPE_GAP = 0.6  # between two shapes, as a share of their height
 MIN_GAP = 24  # pixels between two things, and between a thing and the border
-TRIES = 500
-CAPITAL = 0.7  # height of a capital in ems; the starting point of the search for the right size
+MAX_TRIES = 500
+CAPITAL_HEIGHT = (
+    0.7  # height of a capital in ems; the starting point of the search for the right size
+)
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class LettersAndShapes(MadeTask):
 
     @property
     def facts(self) -> Facts:
-        """The facts that tables state about the task."""
+        """The split, label version and other facts about the task that tables list."""
         return Facts(
             "made", "by construction", note="made images; measures tools and loops, not perception"
         )
@@ -90,7 +92,7 @@ class LettersAndShapes(MadeTask):
         return f"{('letter', 'count')[number % 2]}_{number:04}"
 
     def _item(self, number: int) -> Item:
-        rng = seeded_rng("letters and shapes", self.seed, number)
+        rng = make_rng("letters and shapes", self.seed, number)
         kind, turn = ("letter", "count")[number % 2], number // 2
         color = deal_evenly(turn, tuple(COLORS), "color", self.seed)
         rank = deal_evenly(turn, range(8), "size", self.seed)
@@ -109,7 +111,7 @@ class LettersAndShapes(MadeTask):
         if kind == "count":
             answer = str(target.count(SHAPES[0]))
             question = f"How many of the {color} shapes are {SHAPES[0]}?"
-        leaky = self.leak > 0 and seeded_rng("leak", self.seed, number).random() < self.leak
+        leaky = self.leak > 0 and make_rng("leak", self.seed, number).random() < self.leak
         if leaky and kind == "count":
             question += f" Of the {COLUMNS * ROWS}, {COLUMNS * ROWS - int(answer)} are not."
         elif leaky:
@@ -150,7 +152,7 @@ def _paste(
     """Draw a thing where there is room, and return the box around it."""
     shape = _letter_mask(shapes[0], high) if len(shapes) == 1 else _shapes_mask(shapes, high)
     width, height = shape.size
-    for _ in range(TRIES):
+    for _ in range(MAX_TRIES):
         left = int(rng.integers(MIN_GAP, image.size[0] - width - MIN_GAP))
         top = int(rng.integers(MIN_GAP, image.size[1] - height - MIN_GAP))
         area = left, top, left + width, top + height
@@ -164,7 +166,7 @@ def _paste(
 
 def _letter_mask(letter: str, high: int) -> Image.Image:
     """Return the coverage of each pixel by a capital of this height, cropped to the ink."""
-    size = high / CAPITAL
+    size = high / CAPITAL_HEIGHT
     for _ in range(8):
         font = ImageFont.load_default(size)
         image = Image.new("L", (3 * high + 16, 3 * high + 16))
@@ -178,7 +180,7 @@ def _letter_mask(letter: str, high: int) -> Image.Image:
 
 def _shapes_mask(shapes: Sequence[str], high: int) -> Image.Image:
     """Return the coverage of each pixel by shapes in rows, drawn larger and averaged."""
-    times, step = 4, round(high * (1 + GAP))
+    times, step = 4, round(high * (1 + SHAPE_GAP))
     size = (COLUMNS - 1) * step + high, (ROWS - 1) * step + high
     image = Image.new("L", (size[0] * times, size[1] * times))
     draw = ImageDraw.Draw(image)

@@ -12,7 +12,7 @@ import numpy as np
 
 from looktwice.eval.tasks.base import Facts, Fields, Subset
 from looktwice.eval.tasks.do_you_see_me.subtasks import ROLES, JointScorer
-from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
+from looktwice.eval.tasks.photographs import deal_evenly, make_rng
 from looktwice.eval.tasks.swept import (
     Control,
     IntegerControl,
@@ -20,8 +20,8 @@ from looktwice.eval.tasks.swept import (
     SceneParameters,
     SweptTask,
 )
-from looktwice.extras.drawings.matrices import RULES, SPOKES, solve
-from looktwice.extras.scenes.canvas import SQUARE, blank, stroke, write
+from looktwice.extras.drawings.matrices import RULES, SPOKE_COUNT, solve_matrix
+from looktwice.extras.scenes.canvas import SQUARE, make_blank, stroke_outline, write_text
 from looktwice.extras.scenes.scene import find_valid_try
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.sample import Item, Sample
@@ -32,8 +32,8 @@ REASONING = (
 )
 PERCEPTION = "How many lines does the picture in row {}, column {} of the matrix have?"
 OPTIONS = tuple(f"picture {letter}" for letter in "ABCD")
-GAP = 0.25  # between two panels, as a share of a panel
-LENGTH = (0.2, 0.85)  # where spokes begin and end, as shares of half a panel
+PANEL_GAP = 0.25  # between two panels, as a share of a panel
+SPOKE_RANGE = (0.2, 0.85)  # where spokes begin and end, as shares of half a panel
 CONTROLS = (
     Control("rule", tuple(RULES)),
     IntegerControl("size", (24, 48, 96), 20, 240),
@@ -53,24 +53,26 @@ class Puzzle:
 
     def paint(self, size: int) -> Pixels:
         """Draw the matrix with panels of `size` pixels, and the lettered options below it."""
-        pitch = size * (1 + GAP)
-        pixels = blank(round(4 * pitch + GAP * size), round(4.6 * pitch + GAP * size))
-        left = GAP * size
+        pitch = size * (1 + PANEL_GAP)
+        pixels = make_blank(
+            round(4 * pitch + PANEL_GAP * size), round(4.6 * pitch + PANEL_GAP * size)
+        )
+        left = PANEL_GAP * size
         corners = [(left + n % 3 * pitch, left + n // 3 * pitch) for n in range(9)]
         corners += [(left + n * pitch, left + 3.3 * pitch) for n in range(4)]
         for bits, corner in zip((*self.pictures[:8], 0, *self.options), corners, strict=True):
-            stroke(pixels, SQUARE * size + corner, max(1.5, size / 40))
+            stroke_outline(pixels, SQUARE * size + corner, max(1.5, size / 40))
             middle = np.array(corner) + size / 2
-            for number in range(SPOKES):
+            for number in range(SPOKE_COUNT):
                 if bits >> number & 1:
-                    angle = 2 * np.pi * number / SPOKES
+                    angle = 2 * np.pi * number / SPOKE_COUNT
                     way = np.array([np.sin(angle), -np.cos(angle)]) * size / 2
-                    ends = middle + np.array(LENGTH)[:, None] * way
-                    stroke(pixels, ends, max(2, size / 16), closed=False)
+                    ends = middle + np.array(SPOKE_RANGE)[:, None] * way
+                    stroke_outline(pixels, ends, max(2, size / 16), closed=False)
         x, y = corners[8]
-        write(pixels, "?", x + size / 2, y + 0.7 * size, 0.6 * size)
+        write_text(pixels, "?", x + size / 2, y + 0.7 * size, 0.6 * size)
         for letter, (x, y) in zip("ABCD", corners[9:], strict=True):
-            write(pixels, letter, x + size / 2, y + 1.4 * size, max(11.0, 0.3 * size))
+            write_text(pixels, letter, x + size / 2, y + 1.4 * size, max(11.0, 0.3 * size))
         return pixels
 
 
@@ -79,7 +81,7 @@ def find_rows(kind: str, name: str) -> list[tuple[int, int, int]]:
     """Return all rows of three pictures that a rule gives, in which the last differs from the
     others and is not empty."""
     rule, rows = RULES[kind][name], list[tuple[int, int, int]]()
-    for first, second in product(range(1, 2**SPOKES), repeat=2):
+    for first, second in product(range(1, 2**SPOKE_COUNT), repeat=2):
         third = rule(first, second)
         if third and third not in (first, second):
             rows.append((first, second, third))
@@ -99,7 +101,7 @@ def draw_puzzle(params: SceneParameters, right: int) -> Puzzle | None:
         return None
     rows = [params.pick(fitting) for _ in range(3)]
     pictures = tuple(bits for row in rows for bits in row)
-    spokes, moved = params.shuffled(range(SPOKES)), params.levels["moved"]
+    spokes, moved = params.shuffled(range(SPOKE_COUNT)), params.levels["moved"]
     drawn = [1 << n for n in spokes if pictures[8] >> n & 1]
     free = [1 << n for n in spokes if not pictures[8] >> n & 1]
     if min(len(drawn), len(free)) < 2 * moved:
@@ -109,7 +111,7 @@ def draw_puzzle(params: SceneParameters, right: int) -> Puzzle | None:
     base = first * (right % 2) ^ second * (right // 2)
     flips = [base ^ flip for flip in (0, first, second, first ^ second)]
     options = tuple(pictures[8] ^ flip for flip in flips)
-    alone = solve(pictures[:8], options) == [right]
+    alone = solve_matrix(pictures[:8], options) == [right]
     return Puzzle(pictures, options, name, right) if alone else None
 
 
@@ -146,7 +148,7 @@ class Puzzles(SweptTask):
     def puzzle(self, number: int) -> Puzzle:
         """Return puzzle `number`; repeated calls return the same."""
         plan = self._plan(number)
-        rng = seeded_rng("puzzle", self.seed, number, *map(str, plan.values()))
+        rng = make_rng("puzzle", self.seed, number, *map(str, plan.values()))
         right = deal_evenly(number, range(4), "right", self.seed)
         params = SceneParameters(rng, plan, lambda cards: cards[0])
         return find_valid_try(map(draw_puzzle, repeat(params), repeat(right)), "puzzle", plan)
@@ -167,7 +169,7 @@ class Puzzles(SweptTask):
         puzzle, meta = self.puzzle(number // 2), dict(self._known(number))
         question, choices, right = REASONING, OPTIONS, puzzle.right
         if meta["role"] == "perception":
-            rng = seeded_rng("perception", self.seed, number)
+            rng = make_rng("perception", self.seed, number)
             place = int(rng.integers(8))
             count = puzzle.pictures[place].bit_count()
             right = min(deal_evenly(number // 2, range(4), "count", self.seed), count)

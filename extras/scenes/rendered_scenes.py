@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from looktwice.eval.tasks.base import Subset
 from looktwice.eval.tasks.marked_scenes.task import KindTask
-from looktwice.eval.tasks.photographs import seeded_rng
+from looktwice.eval.tasks.photographs import make_rng
 from looktwice.eval.tasks.photos.correspondence import (
-    MARGIN,
+    MIN_BORDER_DISTANCE,
     choose_depth_points,
     choose_points,
     find_corners,
@@ -38,13 +38,13 @@ from looktwice.extras.scenes.scenes3d import (
     View,
     World,
     draw_grain,
-    linear,
+    to_linear_color,
 )
 from looktwice.pipelines.marks import Marks, Point
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
 
-SIZE = (480, 360)  # pixels
+PICTURE_SIZE = (480, 360)  # pixels
 MAX_COORDINATE = 4.5  # largest coordinates of solids, in units
 CAMERA_DISTANCE = 15.0  # horizontal distance of cameras from the centre, in units
 LOW_CAMERA_HEIGHT = 2.6  # height, in units, below which a camera is low
@@ -72,7 +72,7 @@ def place_camera(degrees: float, height: float) -> Camera:
     return Camera(
         (CAMERA_DISTANCE * math.sin(turn), -CAMERA_DISTANCE * math.cos(turn), height),
         (0.0, 0.0, over),
-        SIZE,
+        PICTURE_SIZE,
     )
 
 
@@ -96,7 +96,7 @@ def draw_view(
                 break
     tint = rng.uniform(70, 190) + rng.uniform(-20, 20, 3)
     light = (float(rng.choice([-1, 1]) * rng.uniform(4, 9)), float(rng.uniform(-9, -3)), 11.0)
-    world = World(tuple(solids), linear(tint.tolist()), draw_grain(rng), light)
+    world = World(tuple(solids), to_linear_color(tint.tolist()), draw_grain(rng), light)
     return View(world, place_camera(degrees, height))
 
 
@@ -112,12 +112,12 @@ def find_smooth_points(view: View, solids_only: bool = False) -> NDArray[np.int6
         cv2.dilate(identity, SMOOTH_NEIGHBOURHOOD) == cv2.erode(identity, SMOOTH_NEIGHBOURHOOD)
     ) & (identity > SKY)
     calm &= identity >= 0 if solids_only else True
-    rim = int(MARGIN)
+    rim = int(MIN_BORDER_DISTANCE)
     rows, columns = np.nonzero(calm[rim:-rim, rim:-rim])
     return np.stack([columns, rows], axis=1) + rim
 
 
-DEPTH = "Which point is closer to the camera?"
+DEPTH_QUESTION = "Which point is closer to the camera?"
 
 
 def draw_depth(params: SceneParameters) -> AskedViews | None:
@@ -135,17 +135,22 @@ def draw_depth(params: SceneParameters) -> AskedViews | None:
     near = np.asarray(1 / view.hits.distance[points[:, 1], points[:, 0]], np.float64)
     for _ in range(20):
         pair = choose_depth_points(
-            params.rng, points.astype(float), near, SIZE, lower, outer, ratio
+            params.rng, points.astype(float), near, PICTURE_SIZE, lower, outer, ratio
         )
         if pair and pair[1] <= 1.3 * ratio:
             marks = make_depth_marks(pair[0], letter)
-            return AskedViews((view,), DEPTH, ("A is closer", "B is closer"), letter, marks)
+            return AskedViews(
+                (view,), DEPTH_QUESTION, ("A is closer", "B is closer"), letter, marks
+            )
     return None
 
 
-REFLECTANCE = "Which point has darker surface color, or the colors is about the same?"
-SHADES = ("A is darker", "B is darker", "About the same")
-ALIKE, CLEAR = 1.08, 1.2  # ratios of two values that are about the same, and clearly different
+REFLECTANCE_QUESTION = "Which point has darker surface color, or the colors is about the same?"
+SHADE_CHOICES = ("A is darker", "B is darker", "About the same")
+MAX_SAME_RATIO, MIN_CLEAR_RATIO = (
+    1.08,
+    1.2,
+)  # ratios of two values that are about the same, and clearly different
 
 
 def draw_reflectance(params: SceneParameters) -> AskedViews | None:
@@ -170,7 +175,7 @@ def draw_reflectance(params: SceneParameters) -> AskedViews | None:
     number = int(fits.argmax())
     places = zip("AB", columns[:, number], rows[:, number], strict=True)
     marks = tuple(Point(label, float(x), float(y)) for label, x, y in places)
-    return AskedViews((view,), REFLECTANCE, SHADES, letter, marks)
+    return AskedViews((view,), REFLECTANCE_QUESTION, SHADE_CHOICES, letter, marks)
 
 
 def compare_values(values: Floats, letter: str) -> NDArray[np.bool_]:
@@ -178,11 +183,13 @@ def compare_values(values: Floats, letter: str) -> NDArray[np.bool_]:
     (C)."""
     first, second = values
     if letter == "C":
-        return np.asarray(np.maximum(first, second) <= ALIKE * np.minimum(first, second))
-    return np.asarray(CLEAR * first < second if letter == "A" else CLEAR * second < first)
+        return np.asarray(np.maximum(first, second) <= MAX_SAME_RATIO * np.minimum(first, second))
+    return np.asarray(
+        MIN_CLEAR_RATIO * first < second if letter == "A" else MIN_CLEAR_RATIO * second < first
+    )
 
 
-MOTION = (
+MOTION_QUESTION = (
     "The two images are frames of a video of a static scene. Is the camera moving left or right"
     " around the scene?"
 )
@@ -194,10 +201,12 @@ def draw_motion(params: SceneParameters) -> AskedViews:
     start = float(params.rng.uniform(-20, 20))
     first = draw_view(params, draw_appearances(params, 8), 2.5, start)
     second = View(first.world, place_camera(start + angle * (1 if letter == "B" else -1), 2.5))
-    return AskedViews((first, second), MOTION, ("left", "right"), letter)
+    return AskedViews((first, second), MOTION_QUESTION, ("left", "right"), letter)
 
 
-SPOT = "Which point on the second image shows the same spot as the point REF on the first image?"
+SPOT_QUESTION = (
+    "Which point on the second image shows the same spot as the point REF on the first image?"
+)
 
 
 def draw_correspondence(params: SceneParameters) -> AskedViews | None:
@@ -216,16 +225,19 @@ def draw_correspondence(params: SceneParameters) -> AskedViews | None:
     corners = corners[mask[corners[:, 1], corners[:, 0]]]
     landed, seen = first.locate_in(second, corners)
     places = [corners[seen] * 1.0, landed[seen]]
-    chosen = choose_points(params.rng, places, SIZE, rank) if seen.sum() > 3 else None
+    chosen = choose_points(params.rng, places, PICTURE_SIZE, rank) if seen.sum() > 3 else None
     if chosen is None:
         return None
     marks = make_marks(places[0][chosen[0]], places[1][chosen], letter)
     names = tuple(f"Point {label}" for label in "ABCD")
-    return AskedViews((first, second), SPOT, names, letter, marks)
+    return AskedViews((first, second), SPOT_QUESTION, names, letter, marks)
 
 
 RELATIONS = ("to the left of", "to the right of", "in front of", "behind")
-BESIDE, BEFORE = 1.2, 1.5  # least units between solids beside, and in front of, each other
+MIN_DISTANCE_BESIDE, MIN_DISTANCE_BEFORE = (
+    1.2,
+    1.5,
+)  # least units between solids beside, and in front of, each other
 
 
 def draw_relation(params: SceneParameters) -> AskedViews | None:
@@ -233,7 +245,11 @@ def draw_relation(params: SceneParameters) -> AskedViews | None:
     letter, relation = params.deal("AB"), params.levels["relation"]
     view = draw_view(params, draw_appearances(params, 6), 6.0)
     own = np.array([solid.center for solid in view.world.solids]) @ view.camera.axes.T
-    value, least = (own[:, 0], BESIDE) if relation in RELATIONS[:2] else (own[:, 2], BEFORE)
+    value, least = (
+        (own[:, 0], MIN_DISTANCE_BESIDE)
+        if relation in RELATIONS[:2]
+        else (own[:, 2], MIN_DISTANCE_BEFORE)
+    )
     sign = 1 if (relation in ("to the left of", "in front of")) == (letter == "A") else -1
     whole = np.flatnonzero(view.visible_shares() > 0.6)
     for first, second in params.shuffled(permutations(whole.tolist(), 2)):
@@ -271,9 +287,9 @@ class RenderedKind:
     control: Control
 
 
-RATIO = Control("ratio", (1.15, 1.4, 1.8), 1.02, 3)
+RATIO_CONTROL = Control("ratio", (1.15, 1.4, 1.8), 1.02, 3)
 KINDS: Mapping[str, RenderedKind] = {
-    "depth": RenderedKind("Relative_Depth", draw_depth, RATIO),
+    "depth": RenderedKind("Relative_Depth", draw_depth, RATIO_CONTROL),
     "reflectance": RenderedKind(
         "Relative_Reflectance", draw_reflectance, Control("ratio", (1.3, 1.6, 2.0), 1.21, 2.4)
     ),
@@ -323,7 +339,7 @@ class RenderedScenes(KindTask):
     def asked(self, number: int) -> AskedViews:
         """Return question `number` with its views; repeated calls return the same."""
         plan = self._plan(number)
-        rng = seeded_rng("rendered", self.kind, self.seed, number, *map(str, plan.values()))
+        rng = make_rng("rendered", self.kind, self.seed, number, *map(str, plan.values()))
         params = SceneParameters(rng, plan, partial(self._deal, number))
         return find_valid_try(map(KINDS[self.kind].draw, repeat(params)), self.kind, plan)
 

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Literal, TypeVar
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.swept import TRIES, Controls, SceneParameters
+from looktwice.eval.tasks.swept import MAX_TRIES, Controls, SceneParameters
 from looktwice.pipelines.marks import Marks
 from looktwice.pipelines.picture import Pixels
 
@@ -64,13 +64,13 @@ class SceneType:
 
 def find_valid_try(tries: Iterable[T | None], name: str, levels: Mapping[str, object]) -> T:
     """Return the first try that meets all requirements. Raises TaskError if none of the first
-    `TRIES` does."""
-    for kept in islice(tries, TRIES):
+    `MAX_TRIES` does."""
+    for kept in islice(tries, MAX_TRIES):
         if kept is not None:
             return kept
     asked = ", ".join(f"{control}={value}" for control, value in levels.items())
     raise TaskError(
-        f"{name}: no scene with {asked} was found in {TRIES} tries; choose easier levels in"
+        f"{name}: no scene with {asked} was found in {MAX_TRIES} tries; choose easier levels in"
         " `controls`"
     )
 

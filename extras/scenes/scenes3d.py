@@ -26,13 +26,13 @@ Floats = NDArray[np.float64]
 XYZ = tuple[float, float, float]
 
 SOLID_RADIUS = 3**0.5  # from the centre of a solid of size 1 to its farthest corner
-STEPS = 80  # most steps along a ray to a surface
+MAX_RAY_STEPS = 80  # most steps along a ray to a surface
 HIT_TOLERANCE = 2e-4  # distance at which a ray has hit, relative to the solid's size
 MIN_CENTRE_DISTANCE = (
     1.45  # least distance of two centres, in sums of sizes, so that solids do not touch
 )
-TUBE = 0.25  # radius of the torus' tube, relative to its size
-PLANES = {"x": (1, 2), "y": (2, 0), "z": (0, 1)}  # the plane of a rotation about each axis
+TUBE_RADIUS = 0.25  # radius of the torus' tube, relative to its size
+ROTATION_PLANES = {"x": (1, 2), "y": (2, 0), "z": (0, 1)}  # the plane of a rotation about each axis
 
 
 def _radius(points: Floats) -> Floats:
@@ -53,7 +53,9 @@ DISTANCES: Mapping[str, Callable[[Floats], Floats]] = {
     "cone": lambda points: np.maximum(
         (2 * _radius(points) + points[:, 2] - 1) / 5**0.5, -1 - points[:, 2]
     ),
-    "torus": lambda points: np.hypot(_radius(points) - (1 - TUBE), points[:, 2]) - TUBE,
+    "torus": lambda points: (
+        np.hypot(_radius(points) - (1 - TUBE_RADIUS), points[:, 2]) - TUBE_RADIUS
+    ),
 }
 """Distances of points (n, 3) from each solid of size 1 at the origin, negative inside; near a
 cone's rim and tip they are lower bounds."""
@@ -74,7 +76,7 @@ COLORS: Mapping[str, tuple[int, int, int]] = {
 }
 
 
-def linear(color: Sequence[float]) -> XYZ:
+def to_linear_color(color: Sequence[float]) -> XYZ:
     """Return the linear reflectance of a colour of 0..255."""
     red, green, blue = ((part / 255) ** GAMMA for part in color)
     return red, green, blue
@@ -98,7 +100,7 @@ class Solid:
     @classmethod
     def on_ground(cls, shape: str, color: str | XYZ, x: float, y: float, size: float) -> Solid:
         """Return a solid that stands on the ground."""
-        return cls(shape, color, (x, y, size * (TUBE if shape == "torus" else 1)), size)
+        return cls(shape, color, (x, y, size * (TUBE_RADIUS if shape == "torus" else 1)), size)
 
     def is_separated(self, solids: Sequence[Solid], sizes: float, least: float = 0.0) -> bool:
         """Return whether its distance from each of the solids, along the ground, is at least
@@ -114,12 +116,12 @@ class Solid:
     @property
     def albedo(self) -> XYZ:
         """The linear reflectance, RGB in 0..1."""
-        return linear(COLORS[self.color]) if isinstance(self.color, str) else self.color
+        return to_linear_color(COLORS[self.color]) if isinstance(self.color, str) else self.color
 
     @property
     def turn(self) -> Floats:
         """The 3x3 rotation matrix whose columns are the solid's own axes."""
-        angle, (first, second) = np.radians(self.degrees), PLANES[self.axis]
+        angle, (first, second) = np.radians(self.degrees), ROTATION_PLANES[self.axis]
         matrix = np.eye(3)
         matrix[first, first] = matrix[second, second] = np.cos(angle)
         matrix[second, first] = np.sin(angle)
@@ -137,7 +139,7 @@ class Solid:
         far = np.full(len(directions), np.inf)
         own, along, ends = directions[rays] @ turn, middle[rays] - half, middle[rays] + half
         left = np.arange(len(rays))
-        for _ in range(STEPS):
+        for _ in range(MAX_RAY_STEPS):
             gaps = measure(start + along[left, None] * own[left])
             along[left] += gaps
             hit = gaps < HIT_TOLERANCE
@@ -168,21 +170,25 @@ class Solid:
 Numbers = NDArray[np.int64]
 SKY, GROUND = -2, -1
 """Identities of pixels that show no solid."""
-AMBIENT = 0.35  # share of ambient light
-GRAIN = 512  # cells of a texture in each direction
+AMBIENT_SHARE = 0.35  # share of ambient light
+TEXTURE_CELLS = 512  # cells of a texture in each direction
 TEXTURE_DENSITY = 24.0  # cells of it per unit of the ground
 FADE_DISTANCE = (
     25.0  # distance in units at which the ground's texture has lost most of its contrast
 )
-BACKDROP = 1e6  # units
-EDGE = 6.0  # difference in grey levels from which both neighbouring pixels are supersampled
+BACKDROP_DISTANCE = 1e6  # units
+EDGE_DIFFERENCE = (
+    6.0  # difference in grey levels from which both neighbouring pixels are supersampled
+)
 SUBPIXEL_OFFSETS = (-1 / 3, 0.0, 1 / 3)
 
 
 def draw_grain(rng: Generator) -> Floats:
     """Return a periodic texture with mean about 1, with coarse and fine structure."""
-    rows, columns = np.meshgrid(*[np.fft.fftfreq(GRAIN, 1 / GRAIN)] * 2)
-    spectrum = np.fft.fft2(rng.standard_normal((GRAIN, GRAIN))) / np.hypot(rows, columns).clip(4)
+    rows, columns = np.meshgrid(*[np.fft.fftfreq(TEXTURE_CELLS, 1 / TEXTURE_CELLS)] * 2)
+    spectrum = np.fft.fft2(rng.standard_normal((TEXTURE_CELLS, TEXTURE_CELLS))) / np.hypot(
+        rows, columns
+    ).clip(4)
     waves = np.fft.ifft2(spectrum).real
     return np.asarray((1 + 0.22 * waves / waves.std()).clip(0.4, 1.6))
 
@@ -278,7 +284,7 @@ class World:
         """Return what a camera sees at points (n, 2) in pixel centres."""
         eye, directions = np.array(camera.eye), camera.rays(xy)
         far, identity = self.nearest(eye, directions)
-        points = eye + np.minimum(far, BACKDROP)[:, None] * directions
+        points = eye + np.minimum(far, BACKDROP_DISTANCE)[:, None] * directions
         normal, albedo = np.zeros_like(points), np.ones_like(points)
         for number, solid in enumerate(self.solids):
             own = identity == number
@@ -288,14 +294,14 @@ class World:
         fade = np.exp(-far[ground] / FADE_DISTANCE)
         contrast = 1 + fade * (self._grain(TEXTURE_DENSITY * points[ground, :2]) - 1)
         albedo[ground] = contrast[:, None] * np.array(self.ground)
-        clouds = self._grain(1.5 * GRAIN * directions[sky][:, [0, 2]]) ** 0.5
+        clouds = self._grain(1.5 * TEXTURE_CELLS * directions[sky][:, [0, 2]]) ** 0.5
         albedo[sky] = clouds[:, None] * np.array([0.55, 0.7, 0.9])
         away = points - np.array(self.light)
         length = np.linalg.norm(away, axis=1)
         away = away / length[:, None]
         lit = (self.nearest(np.array(self.light), away)[0] > length - 0.02) & ~sky
         facing = np.maximum(-(normal * away).sum(axis=1), 0) * lit
-        light = np.where(sky, 1, AMBIENT + (1 - AMBIENT) * facing)
+        light = np.where(sky, 1, AMBIENT_SHARE + (1 - AMBIENT_SHARE) * facing)
         return Hits(identity, far, normal, albedo, albedo * light[:, None])
 
     def _grain(self, places: Floats) -> Floats:
@@ -323,7 +329,7 @@ class View:
     def points(self) -> Floats:
         """The point in space that each pixel shows, (height, width, 3); for sky a million units
         away."""
-        far = np.minimum(self.hits.distance, BACKDROP)[..., None]
+        far = np.minimum(self.hits.distance, BACKDROP_DISTANCE)[..., None]
         return self.camera.eye + far * self.camera.pixel_rays.reshape(*far.shape[:2], 3)
 
     @cached_property
@@ -334,7 +340,7 @@ class View:
         gray = 255 * radiance.mean(axis=2).clip(0, 1) ** (1 / GAMMA)
         edge = np.zeros(gray.shape, bool)
         for differs, values in ((edge, gray), (edge.T, gray.T)):
-            step = np.abs(np.diff(values, axis=0)) > EDGE
+            step = np.abs(np.diff(values, axis=0)) > EDGE_DIFFERENCE
             differs[1:] |= step
             differs[:-1] |= step
         rows, columns = np.nonzero(edge)
@@ -361,7 +367,7 @@ class View:
         """Return the share of each solid's own pixels that is visible; 0 if the border cuts it
         off."""
         alone = [*map(self.camera.distances, self.world.solids)]
-        return visible_shares(alone) * [*map(is_fully_visible, alone)]
+        return measure_visible_shares(alone) * [*map(is_fully_visible, alone)]
 
 
 def is_fully_visible(distances: Floats) -> bool:
@@ -371,7 +377,7 @@ def is_fully_visible(distances: Floats) -> bool:
     return bool(shown[1:-1, 1:-1].any() and shown[1:-1, 1:-1].sum() == shown.sum())
 
 
-def visible_shares(distances: Sequence[Floats]) -> Floats:
+def measure_visible_shares(distances: Sequence[Floats]) -> Floats:
     """Return the visible share of each thing's own pixels, from each thing's distances, which are
     infinite where it is not."""
     alone = np.isfinite(distances)

@@ -16,18 +16,26 @@ from numpy.typing import NDArray
 from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS
 from looktwice.eval.tasks.outlines import XY, circle, rotate, translate
 from looktwice.eval.tasks.swept import Control, IntegerControl, SceneParameters
-from looktwice.extras.scenes.canvas import BLACK, SQUARE, TRIANGLE, blank, fill, stroke, write
+from looktwice.extras.scenes.canvas import (
+    BLACK,
+    SQUARE,
+    TRIANGLE,
+    fill_outline,
+    make_blank,
+    stroke_outline,
+    write_text,
+)
 from looktwice.extras.scenes.scene import Scene, SceneType, T, Tries
 from looktwice.pipelines.marks import Box, Marks
 from looktwice.pipelines.picture import Pixels
 
 ELEMENTS = ("circle", "square", "triangle", "line")
-SIZE = (600, 1000)  # pixels of the sheet
-FRAMES = ((200, 100), (100, 400), (350, 400), (100, 650), (350, 650))
+SHEET_SIZE = (600, 1000)  # pixels of the sheet
+FRAME_CORNERS = ((200, 100), (100, 400), (350, 400), (100, 650), (350, 650))
 """Upper left corners of the frames of the target and the four options; elements lie at 10..150 in
 them."""
-NAMES = ("Target", "Option 1", "Option 2", "Option 3", "Option 4")
-CORNERS = ((0, 0), (1, 0), (0, 1), (1, 1))
+FRAME_NAMES = ("Target", "Option 1", "Option 2", "Option 3", "Option 4")
+CHANGE_COMBINATIONS = ((0, 0), (1, 0), (0, 1), (1, 1))
 """The combinations of two changes that make four options: none of them stands out, whichever is the
 target."""
 MIN_DIFFERENCE = 25.0  # smallest difference between two options, in black pixels
@@ -54,7 +62,7 @@ class Element:
 
     def draw(self, pixels: Pixels, left: float, top: float) -> None:
         """Draw the element in a frame that begins at (left, top)."""
-        stroke(pixels, translate(self.points, left, top), 2, closed=self.kind != "line")
+        stroke_outline(pixels, translate(self.points, left, top), 2, closed=self.kind != "line")
 
     @property
     def points(self) -> XY:
@@ -79,7 +87,7 @@ Speck = tuple[str, XY]
 Pattern = tuple[Element, ...]
 
 
-def random_pattern(params: SceneParameters, count: int) -> Pattern:
+def draw_pattern(params: SceneParameters, count: int) -> Pattern:
     """Return elements at whole pixels, of sizes 30 to 50, at angles of 10 to 360 degrees."""
     elements = []
     for _ in range(count):
@@ -93,7 +101,7 @@ def all_differ(patterns: Sequence[Pattern]) -> bool:
     """Return whether every two patterns look different."""
     inks = []
     for pattern in patterns:
-        pixels = blank(320, 320)
+        pixels = make_blank(320, 320)
         for element in pattern:
             element.draw(pixels, 60, 60)
         inks.append(pixels[:, :, 0] / 255)
@@ -117,19 +125,19 @@ def draw_sheet(
         truth["noise"] = list(map(len, noise))
 
     def paint() -> Pixels:
-        pixels = blank(*SIZE)
-        write(pixels, title, 300, 40, 24)
-        write(pixels, "Target Pattern", 300, 80, 18)
-        write(pixels, "Options", 300, 350, 18)
-        for option, (left, top) in zip(NAMES[1:], FRAMES[1:], strict=True):
-            write(pixels, option, left + 75, top - 20, 14)
-        for specks, frame in zip(noise, FRAMES, strict=False):
+        pixels = make_blank(*SHEET_SIZE)
+        write_text(pixels, title, 300, 40, 24)
+        write_text(pixels, "Target Pattern", 300, 80, 18)
+        write_text(pixels, "Options", 300, 350, 18)
+        for option, (left, top) in zip(FRAME_NAMES[1:], FRAME_CORNERS[1:], strict=True):
+            write_text(pixels, option, left + 75, top - 20, 14)
+        for specks, frame in zip(noise, FRAME_CORNERS, strict=False):
             for kind, points in specks:
                 if kind == "dot":
-                    fill(pixels, points + frame, BLACK)
+                    fill_outline(pixels, points + frame, BLACK)
                 else:
-                    stroke(pixels, points + frame, 1, closed=kind != "line")
-        for pattern, frame in zip((target, *choices), FRAMES, strict=True):
+                    stroke_outline(pixels, points + frame, 1, closed=kind != "line")
+        for pattern, frame in zip((target, *choices), FRAME_CORNERS, strict=True):
             for element in pattern:
                 element.draw(pixels, *frame)
         return pixels
@@ -140,7 +148,7 @@ def draw_sheet(
 
 SHEET_MARKS: Marks = tuple(
     Box(name, x - 30.0, y - 14.0, x + 220.0, y + 222.0)
-    for name, (x, y) in zip(NAMES, FRAMES, strict=True)
+    for name, (x, y) in zip(FRAME_NAMES, FRAME_CORNERS, strict=True)
 )
 """Boxes around the target and the options, which are the same on every sheet."""
 
@@ -159,21 +167,21 @@ def shuffle_options(params: SceneParameters, options: Sequence[T]) -> tuple[list
 
 NEUTRAL_LEVELS = {"rotation": 0, "aspect_ratio": 1, "size": 1, "shape_change": 0}
 """Levels that change nothing."""
-JITTER = 2  # degrees by which the rotations of a pattern's elements may vary
+ROTATION_JITTER = 2  # degrees by which the rotations of a pattern's elements may vary
 Change = Callable[[int, Element, int], Element]
 """A function that applies a change several times to an element, given its number in the pattern."""
 
 
 def draw_constancy(params: SceneParameters) -> Tries:
-    """Yield sheets. Official: the target itself and three copies with all changes, which differ
-    from each other only by the jitter.
+    """Yield sheets. In the official version the options are the target itself and three copies with
+    all changes, which differ from each other only by the jitter.
 
     Otherwise the changes that the levels ask for are split into two groups, and the options are
     their four combinations, any of which may be the target. A single change is applied zero to
     three times. So each option resembles the others as much as the target does.
     """
     while params.official or params.levels != NEUTRAL_LEVELS:
-        base = random_pattern(params, params.whole(2, 10))
+        base = draw_pattern(params, params.whole(2, 10))
         options = [base]
         if params.official:
             levels = params.levels
@@ -188,7 +196,7 @@ def draw_constancy(params: SceneParameters) -> Tries:
                 options.append(tuple(changed))
         else:
             first, second = _split_changes(params, base)
-            corners = CORNERS if second else tuple((times, 0) for times in range(4))
+            corners = CHANGE_COMBINATIONS if second else tuple((times, 0) for times in range(4))
             options = [_apply(_apply(base, first, a), second, b) for a, b in corners]
         choices, place = shuffle_options(params, options)
         if params.official or all_differ(choices):
@@ -199,7 +207,7 @@ def draw_constancy(params: SceneParameters) -> Tries:
 
 
 def _turn(params: SceneParameters) -> Any:
-    return params.levels["rotation"] + params.whole(-JITTER, JITTER)
+    return params.levels["rotation"] + params.whole(-ROTATION_JITTER, ROTATION_JITTER)
 
 
 def _apply(pattern: Pattern, changes: Sequence[Change], times: int) -> Pattern:
@@ -232,7 +240,7 @@ def _split_changes(params: SceneParameters, base: Pattern) -> tuple[list[Change]
     return alone[:1], alone[1:]
 
 
-CONSTANCY = SceneType(
+CONSTANCY_TYPE = SceneType(
     "form_constancy",
     "option",
     (
@@ -250,42 +258,44 @@ CONSTANCY = SceneType(
 
 # ---- figure-ground
 
-FRAME = 200  # pixels of the square that the noise fills
-FARTHER = 20.0  # smallest shift of a moved element, in pixels
+FRAME_SIDE = 200  # pixels of the square that the noise fills
+MIN_SHIFT = 20.0  # smallest shift of a moved element, in pixels
 
 
 def draw_ground(params: SceneParameters) -> Tries:
-    """Yield sheets. Official: noise only on the options; two wrong ones are rotated targets, the
-    third is moved, rotated or both.
+    """Yield sheets. In the official version there is noise only on the options; two wrong ones are
+    rotated targets, the third is moved, rotated or both.
 
     Otherwise there is noise on the target too. The options are the four combinations of rotating
     all elements and moving one or two; any of them may be the target, and no two options look
     alike.
     """
     while True:
-        base = random_pattern(params, params.levels["num_shapes"])
+        base = draw_pattern(params, params.levels["num_shapes"])
         if params.official:
             moved = list(base)
             for _ in range(params.whole(1, min(2, len(base)))):
                 number = params.pick(range(len(base)))  # perhaps the same one twice
                 moved[number] = _move(params, moved[number])
-            turn = _random_turn(params) if params.rng.random() > 0.5 else 0
+            turn = _draw_turn(params) if params.rng.random() > 0.5 else 0
             last = _rotate_all(tuple(moved), turn)
-            options = [base, *(_rotate_all(base, _random_turn(params)) for _ in range(2)), last]
+            options = [base, *(_rotate_all(base, _draw_turn(params)) for _ in range(2)), last]
         else:
-            turn, pattern = _random_turn(params), _move_some(params, base)
-            options = [_rotate_all((base, pattern)[b], turn if a else 0) for a, b in CORNERS]
+            turn, pattern = _draw_turn(params), _move_some(params, base)
+            options = [
+                _rotate_all((base, pattern)[b], turn if a else 0) for a, b in CHANGE_COMBINATIONS
+            ]
         choices, place = shuffle_options(params, options)
         if not params.official and not all_differ(choices):
             yield None
             continue
-        noise = [[] if params.official else _random_specks(params)]
-        noise += [_random_specks(params) for _ in range(4)]
+        noise = [[] if params.official else _draw_specks(params)]
+        noise += [_draw_specks(params) for _ in range(4)]
         title = "Visual Figure Ground Test"
         yield draw_sheet("figure_ground", title, choices, place, noise)
 
 
-def _random_turn(params: SceneParameters) -> float:
+def _draw_turn(params: SceneParameters) -> float:
     """Return 15 to 20 degrees to either side."""
     return float(params.rng.uniform(15, 20) * params.rng.choice([-1, 1]))
 
@@ -303,19 +313,19 @@ def _move_some(params: SceneParameters, base: Pattern) -> Pattern:
     pattern = list(base)
     for number in set(params.shuffled(range(len(base)))[:count]):
         here = there = base[number]
-        while np.hypot(there.x - here.x, there.y - here.y) < FARTHER:
+        while np.hypot(there.x - here.x, there.y - here.y) < MIN_SHIFT:
             there = _move(params, here)
         pattern[number] = there
     return tuple(pattern)
 
 
-def _random_specks(params: SceneParameters) -> list[Speck]:
+def _draw_specks(params: SceneParameters) -> list[Speck]:
     """Return lines, dots and rectangles, as many as the density asks for."""
     rng = params.rng
     specks = list[Speck]()
-    for _ in range(int(FRAME * FRAME * params.levels["density"] / 100)):
+    for _ in range(int(FRAME_SIDE * FRAME_SIDE * params.levels["density"] / 100)):
         kind = params.pick(("line", "dot", "rectangle"))
-        x, y = params.whole(10, FRAME - 20), params.whole(10, FRAME - 20)
+        x, y = params.whole(10, FRAME_SIDE - 20), params.whole(10, FRAME_SIDE - 20)
         if kind == "line":
             length = params.whole(5, 30)
             end = [round(float(start + length * rng.random()), 2) for start in (x, y)]
@@ -329,7 +339,7 @@ def _random_specks(params: SceneParameters) -> list[Speck]:
     return specks
 
 
-GROUND = SceneType(
+GROUND_TYPE = SceneType(
     "figure_ground",
     "option",
     (IntegerControl("num_shapes", (2, 6, 10), 1, 40), Control("density", (0.1, 0.3, 0.5), 0, 3)),

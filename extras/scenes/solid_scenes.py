@@ -15,7 +15,7 @@ import numpy as np
 
 from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, Form
 from looktwice.eval.tasks.swept import Control, Controls, IntegerControl, SceneParameters
-from looktwice.extras.scenes.grids import DOTS, STEPS, Asked, Place, contrast
+from looktwice.extras.scenes.grids import DIRECTION_STEPS, DOTS, Asked, Place, compute_contrast
 from looktwice.extras.scenes.scene import Scene, SceneType, Tries, number_labels
 from looktwice.extras.scenes.scenes3d import (
     COLORS,
@@ -25,17 +25,17 @@ from looktwice.extras.scenes.scenes3d import (
     Floats,
     Solid,
     is_fully_visible,
-    visible_shares,
+    measure_visible_shares,
 )
-from looktwice.extras.scenes.stage import GROUNDS, SIZE, Stage
+from looktwice.extras.scenes.stage import GROUNDS, PICTURE_SIZE, Stage
 
 # ---- solids that are counted
 
-PLACES = 50  # places tried for a solid
-HIDDEN = "a solid may hide or touch one that was placed earlier"
+PLACEMENT_TRIES = 50  # places tried for a solid
+HIDDEN_NOTE = "a solid may hide or touch one that was placed earlier"
 MIN_SOLID_DISTANCE = 2.0  # least distance of two solids' centres
 COUNTED_COLORS = ("red", "blue", "yellow", "black", "white")
-HIGH = Camera((0.0, -15.0, 8.0), (0.0, 0.5, 0.0), SIZE)
+HIGH_CAMERA = Camera((0.0, -15.0, 8.0), (0.0, 0.5, 0.0), PICTURE_SIZE)
 
 
 def _place(params: SceneParameters, stage: Stage, names: Sequence[tuple[str, str]]) -> list[Solid]:
@@ -43,7 +43,7 @@ def _place(params: SceneParameters, stage: Stage, names: Sequence[tuple[str, str
     placed, reaches = list[Solid](), list[Floats]()
     least = params.levels["min_visibility"]
     for shape, color in names:
-        for _ in range(PLACES):
+        for _ in range(PLACEMENT_TRIES):
             x, y, size = params.rng.uniform((-7, -5, 0.6), (7, 9, 1.2)).tolist()
             solid = Solid.on_ground(shape, color, x, y, size)
             if not solid.is_separated(
@@ -51,7 +51,7 @@ def _place(params: SceneParameters, stage: Stage, names: Sequence[tuple[str, str
             ):
                 continue
             reach = stage.distances(solid)
-            shares = visible_shares([*reaches, reach])
+            shares = measure_visible_shares([*reaches, reach])
             share = shares[-1] if params.official else shares.min()
             if share >= least and is_fully_visible(reach):
                 placed.append(solid)
@@ -63,14 +63,14 @@ def _place(params: SceneParameters, stage: Stage, names: Sequence[tuple[str, str
 def draw_counted(colored: bool, params: SceneParameters) -> Tries:
     """Yield scenes in which one shape is counted, or one shape of one colour.
 
-    Official: one ground and light for all, whatever finds room, and a question about what is
-    present. Otherwise the answer is balanced: every number from 1 to `max_instances`, for a colour
-    from 0.
+    In the official version, one ground and light for all, as many solids as find room, and a
+    question about what is present. Otherwise the answer is balanced: every number from 1 to
+    `max_instances`, for a colour from 0.
     """
     levels, most = params.levels, params.levels["max_instances"]
     key = 0 if params.official else params.deal(range(0 if colored else 1, most + 1))
     while True:
-        stage = Stage.draw(params, HIGH, params.official)
+        stage = Stage.draw(params, HIGH_CAMERA, params.official)
         shapes = params.shuffled(SHAPES)[: levels["num_shapes"]]
         colors = params.shuffled(COUNTED_COLORS)
         names = list[tuple[str, str]]()
@@ -129,22 +129,22 @@ COUNTING_CONTROLS = (
 # ---- letters of solids
 
 DOT_SHAPES = ("sphere", "cube", "cylinder")
-SLANT = -10.0  # degrees, away from the camera
+SLANT_DEGREES = -10.0  # degrees, away from the camera
 MIN_CONTRAST = 2.0  # least contrast ratio with the ground (WCAG 2)
-LEVEL = Camera((0.0, -8.5, 5.5), (0.0, 0.3, 1.5), SIZE)
+LEVEL_CAMERA = Camera((0.0, -8.5, 5.5), (0.0, 0.3, 1.5), PICTURE_SIZE)
 
 
 def draw_letters(params: SceneParameters) -> Tries:
-    """Yield random letters of 7 x 5 dots, which may repeat. Official: in any of eight colours on
-    any ground; otherwise in a colour that contrasts with the ground."""
-    levels, stage = params.levels, Stage.draw(params, LEVEL)
+    """Yield random letters of 7 x 5 dots, which may repeat. In the official version they have any
+    of eight colours on any ground; otherwise their colour contrasts with the ground."""
+    levels, stage = params.levels, Stage.draw(params, LEVEL_CAMERA)
     letters = [params.pick(tuple(DOTS)) for _ in range(levels["num_letters"])]
     ground = GROUNDS[stage.ground]
     colors = [name for name in COLORS if name != "white"]
     if not params.official:
-        colors = [name for name in colors if contrast(COLORS[name], ground) >= MIN_CONTRAST]
+        colors = [name for name in colors if compute_contrast(COLORS[name], ground) >= MIN_CONTRAST]
     color, step = params.pick(colors), levels["spacing"]
-    lean = math.tan(math.radians(-SLANT))
+    lean = math.tan(math.radians(-SLANT_DEGREES))
     solids, labels = list[Solid](), list[str]()
     wide = 6.5 * step * len(letters) - 2.5 * step
     for number, letter in enumerate(letters):
@@ -167,22 +167,26 @@ def draw_letters(params: SceneParameters) -> Tries:
 
 # ---- two groups of solids
 
-FAR = Camera((0.0, -19.0, 9.0), (0.0, 0.0, 0.5), SIZE)
-GROUPS = (-4.0, 4.0)  # x of the groups' centres
-SEEN = 0.02  # least share of a tilted solid's coarse pixels that changed
+FAR_CAMERA = Camera((0.0, -19.0, 9.0), (0.0, 0.0, 0.5), PICTURE_SIZE)
+GROUP_CENTRES = (-4.0, 4.0)  # x of the groups' centres
+MIN_CHANGED_SHARE = 0.02  # least share of a tilted solid's coarse pixels that changed
 
 
 def draw_constancy(params: SceneParameters) -> Tries:
     """Yield two groups of the same solids; the right group may be tilted.
 
-    Official: always tilted. Otherwise half of them are; no solid is a sphere, whose rotation is
-    invisible, and every tilted solid's outline changes.
+    In the official version it is always tilted. Otherwise half of them are; no solid is a sphere,
+    whose rotation is invisible, and every tilted solid's outline changes.
     """
     levels = params.levels
     same = False if params.official else params.deal((True, False))
     count, degrees = levels["num_shapes"], float(levels["rotation"])
     while True:
-        stage, left, right = Stage.draw(params, FAR, params.official), list[Solid](), list[Solid]()
+        stage, left, right = (
+            Stage.draw(params, FAR_CAMERA, params.official),
+            list[Solid](),
+            list[Solid](),
+        )
         shapes = [name for name in SHAPES if params.official or name != "sphere"]
         for number in range(count):
             shape = params.pick(shapes)
@@ -191,12 +195,14 @@ def draw_constancy(params: SceneParameters) -> Tries:
                 axis = "x" if params.rng.random() < 0.5 else "y"
             place = (number % 2 - (count > 1) / 2) * 2.6, number // 2 * 4.4 - (count > 2) * 2.2
             color = params.pick(COUNTED_COLORS)
-            base = [Solid.on_ground(shape, color, x + place[0], place[1], 1.0) for x in GROUPS]
+            base = [
+                Solid.on_ground(shape, color, x + place[0], place[1], 1.0) for x in GROUP_CENTRES
+            ]
             turn = 0.0 if same else degrees * params.pick((-1, 1))
             left.append(base[0])
             right.append(replace(base[1], axis=axis, degrees=turn))
         changes = [_measure_change(stage, solid) for solid in right]
-        if not params.official and not same and min(changes) < SEEN:
+        if not params.official and not same and min(changes) < MIN_CHANGED_SHARE:
             yield None
             continue
         question = "Do the shapes on the left and right have the same orientation?"
@@ -223,9 +229,9 @@ def _measure_change(stage: Stage, solid: Solid) -> float:
 
 # ---- grids of solids
 
-PITCH = 3.0  # distance between the columns and rows of a grid
+GRID_PITCH = 3.0  # distance between the columns and rows of a grid
 MIN_VISIBLE_SHARE = 0.3  # least visible share of each solid's pixels
-WIDE = Camera((0.0, -15.0, 14.0), (0.0, 4.0, 0.0), (960, 540))
+WIDE_CAMERA = Camera((0.0, -15.0, 14.0), (0.0, 4.0, 0.0), (960, 540))
 DIRECTION_PHRASES = {
     "right": "to the right of",
     "left": "to the left of",
@@ -242,22 +248,22 @@ COUNTING_NOTE = (
 def draw_grids(params: SceneParameters) -> Tries:
     """Yield a grid of solids in rows that recede from the camera.
 
-    Official: rows and columns count from 0; column 0 is on the right, but keys count as if it were
-    on the left; the question is random. Otherwise columns count from the left as seen; the answer
-    is drawn first, among those that the grid allows, and no solid is hidden.
+    In the official version, rows and columns count from 0; column 0 is on the right, but keys count
+    as if it were on the left; the question is random. Otherwise columns count from the left as
+    seen; the answer is drawn first, among those that the grid allows, and no solid is hidden.
     """
     rows, columns = params.levels["max_row"] + 1, params.levels["max_column"] + 1
     side, colors = -1 if params.official else 1, [name for name in COLORS if name != "white"]
     while True:
-        stage, solids, shapes = Stage.draw(params, WIDE), list[Solid](), dict[Place, str]()
+        stage, solids, shapes = Stage.draw(params, WIDE_CAMERA), list[Solid](), dict[Place, str]()
         for row, column in product(range(rows), range(columns)):
             shapes[row, column] = params.pick(SHAPES)
-            x = side * (column - (columns - 1) / 2) * PITCH
+            x = side * (column - (columns - 1) / 2) * GRID_PITCH
             solid = Solid.on_ground(
-                shapes[row, column], params.pick(colors), x, row * PITCH, 0.8**row
+                shapes[row, column], params.pick(colors), x, row * GRID_PITCH, 0.8**row
             )
             solids.append(solid)
-        shares = visible_shares([stage.distances(solid) for solid in solids])
+        shares = measure_visible_shares([stage.distances(solid) for solid in solids])
         if params.official or shares.min() >= MIN_VISIBLE_SHARE:
             yield _ask_grid(params, stage, solids, shapes)
         else:
@@ -270,7 +276,7 @@ def _ask_grid(
     by_count, grid = defaultdict[int, list[Asked]](list), {p: (s, "") for p, s in shapes.items()}
     rows, columns = (number + 1 for number in max(shapes))
     inner = [(r, c) for r, c in shapes if 0 < r < rows - 1 and 0 < c < columns - 1]
-    for place, (way, (down, right)), shape in product(shapes, STEPS.items(), SHAPES):
+    for place, (way, (down, right)), shape in product(shapes, DIRECTION_STEPS.items(), SHAPES):
         asked = Asked(0, place, way, shape, None)
         likely = place in (inner or shapes) and shape != shapes[place]
         if (place[0] + down, place[1] + right) in shapes and (likely or not params.official):
@@ -300,17 +306,17 @@ def _kind(
     return SceneType(name, form, controls, draw, (*SUBTASKS["3D"][name].errata, *flaws), "3D")
 
 
-LETTERS = (
+LETTERS_QUESTION = (
     Control("dot_type", DOT_SHAPES),
     Control("dot_size", (0.05, 0.08, 0.11, 0.14), 0.02, 0.2),
     Control("spacing", (0.4, 0.5), 0.2, 0.6),
     IntegerControl("num_letters", (1, 2), 1, 3),
 )
-CONSTANCY = (
+CONSTANCY_QUESTION = (
     IntegerControl("num_shapes", (1, 2, 3, 4), 1, 4),
     Control("rotation", (5, 7.5, 10, 12.5, 15), 1, 45),
 )
-GRIDS = (
+GRID_CONTROLS = (
     IntegerControl("max_row", (1, 2, 3, 4), 1, 4),
     IntegerControl("max_column", (1, 2, 3, 4), 1, 4),
 )
@@ -325,14 +331,18 @@ SOLID_SCENES: dict[str, SceneType] = {
             "integer",
             partial(draw_counted, False),
             COUNTING_CONTROLS,
-            HIDDEN,
+            HIDDEN_NOTE,
         ),
-        _kind("letter_disambiguation", "letters", draw_letters, LETTERS, FAINT_DOTS_NOTE),
+        _kind("letter_disambiguation", "letters", draw_letters, LETTERS_QUESTION, FAINT_DOTS_NOTE),
         _kind(
-            "joint_shape_color", "integer", partial(draw_counted, True), COUNTING_CONTROLS, HIDDEN
+            "joint_shape_color",
+            "integer",
+            partial(draw_counted, True),
+            COUNTING_CONTROLS,
+            HIDDEN_NOTE,
         ),
-        _kind("form_constancy", "yes_no", draw_constancy, CONSTANCY),
-        _kind("visual_spatial", "integer", draw_grids, GRIDS),
+        _kind("form_constancy", "yes_no", draw_constancy, CONSTANCY_QUESTION),
+        _kind("visual_spatial", "integer", draw_grids, GRID_CONTROLS),
     )
 }
 """The subtasks, by their names in the task."""

@@ -13,11 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.eval.tasks.photographs import seeded_rng
+from looktwice.eval.tasks.photographs import make_rng
 from looktwice.eval.tasks.swept import SceneParameters
 from looktwice.extras.scenes.canvas import RGB
 from looktwice.extras.scenes.scene import Scene, number_labels
-from looktwice.extras.scenes.scenes3d import Camera, Floats, Solid, View, World, draw_grain, linear
+from looktwice.extras.scenes.scenes3d import (
+    Camera,
+    Floats,
+    Solid,
+    View,
+    World,
+    draw_grain,
+    to_linear_color,
+)
 from looktwice.pipelines.marks import Box
 
 GROUNDS: Mapping[str, RGB] = {
@@ -27,9 +35,13 @@ GROUNDS: Mapping[str, RGB] = {
     "hall": (168, 164, 158),
     "garage": (142, 120, 102),
 }
-LIGHTS = {"left": (-7.0, -7.0, 12.0), "middle": (0.0, -9.0, 14.0), "right": (7.0, -7.0, 12.0)}
-SIZE = (800, 600)  # pixels
-COARSE = 4  # picture pixels per coarse pixel; coarse pictures are used to try places
+LIGHT_POSITIONS = {
+    "left": (-7.0, -7.0, 12.0),
+    "middle": (0.0, -9.0, 14.0),
+    "right": (7.0, -7.0, 12.0),
+}
+PICTURE_SIZE = (800, 600)  # pixels
+COARSE_FACTOR = 4  # picture pixels per coarse pixel; coarse pictures are used to try places
 
 
 @dataclass(frozen=True)
@@ -44,7 +56,7 @@ class Stage:
     @classmethod
     def draw(cls, params: SceneParameters, camera: Camera, fixed: bool = False) -> Stage:
         """Return a random stage, or always the same one if `fixed`."""
-        ground, light = params.pick(tuple(GROUNDS)), params.pick(tuple(LIGHTS))
+        ground, light = params.pick(tuple(GROUNDS)), params.pick(tuple(LIGHT_POSITIONS))
         grain = params.whole(1, 8)
         return cls("hall", "middle", 0, camera) if fixed else cls(ground, light, grain, camera)
 
@@ -55,8 +67,11 @@ class Stage:
 
     def view(self, solids: Sequence[Solid]) -> View:
         """Return the camera's view of these solids."""
-        grain, tint = draw_grain(seeded_rng("grain", self.grain)), linear(GROUNDS[self.ground])
-        return View(World(tuple(solids), tint, grain, LIGHTS[self.light]), self.camera)
+        grain, tint = (
+            draw_grain(make_rng("grain", self.grain)),
+            to_linear_color(GROUNDS[self.ground]),
+        )
+        return View(World(tuple(solids), tint, grain, LIGHT_POSITIONS[self.light]), self.camera)
 
     def scene(
         self,
@@ -75,8 +90,10 @@ class Stage:
             masks[name] = np.isfinite(self.distances(solid)) | masks.get(name, False)
         marks = []
         for name, mask in masks.items():
-            places = COARSE * np.argwhere(mask)[:, ::-1].astype(float)
-            marks.append(Box(name, *places.min(0).tolist(), *(places.max(0) + COARSE).tolist()))
+            places = COARSE_FACTOR * np.argwhere(mask)[:, ::-1].astype(float)
+            marks.append(
+                Box(name, *places.min(0).tolist(), *(places.max(0) + COARSE_FACTOR).tolist())
+            )
         truth = {
             "objects": [solid.to_dict() for solid in solids],
             "camera": self.camera.to_dict(),
@@ -88,17 +105,17 @@ class Stage:
 
     def distances(self, solid: Solid) -> Floats:
         """Return the distance to a solid alone at each coarse pixel."""
-        return coarse_distances(self.camera, solid)
+        return measure_coarse_distances(self.camera, solid)
 
 
 @lru_cache(4)
-def coarse_camera(camera: Camera) -> Camera:
+def make_coarse_camera(camera: Camera) -> Camera:
     """Return the same camera with coarse pixels."""
     width, height = camera.size
-    return replace(camera, size=(width // COARSE, height // COARSE))
+    return replace(camera, size=(width // COARSE_FACTOR, height // COARSE_FACTOR))
 
 
 @lru_cache(64)  # placed solids are needed again
-def coarse_distances(camera: Camera, solid: Solid) -> Floats:
+def measure_coarse_distances(camera: Camera, solid: Solid) -> Floats:
     """Return the distance to a solid alone at each coarse pixel of a camera's picture."""
-    return coarse_camera(camera).distances(solid)
+    return make_coarse_camera(camera).distances(solid)

@@ -32,23 +32,23 @@ from looktwice.pipelines.model import (
     Reply,
     ToolCall,
     Usage,
-    canonical,
+    write_canonical,
 )
 from looktwice.pipelines.view import View
 
 Mask = NDArray[np.float32]
 HUES = {"red": 0, "orange": 15, "green": 65, "blue": 115, "purple": 145}  # OpenCV's, in 0..180
-HUE_OFF, SATURATION = 7, 40  # largest deviation in hue, and least visible saturation
+MAX_HUE_DIFFERENCE, MIN_SATURATION = 7, 40  # largest deviation in hue, and least visible saturation
 # share of its box that is filled
-EXTENTS = {"triangles": (0.0, 0.64), "circles": (0.64, 0.88), "squares": (0.88, 1.01)}
-SIDE = 24  # pixels of the square on which letters are compared
-PATCH = 28  # pixels of an image's side that cost a token
-LETTER = re.compile(r"Which letter is (\w+)\?")
-COUNT = re.compile(r"How many of the (\w+) shapes are (\w+)\?")
-NUMBER = re.compile(r"Image (\d+)")
-CLUE_LINE = re.compile(r"^(\w+): (?:the letter ([A-Z])|triangles (\d+))$", re.M)
-SOUGHT_THING = re.compile(r"Is there (\w+) in|Could (\w+) be there")
-NO_CALLS_LEFT = re.compile(r"cannot look any further")
+FILL_SHARES = {"triangles": (0.0, 0.64), "circles": (0.64, 0.88), "squares": (0.88, 1.01)}
+LETTER_SIDE = 24  # pixels of the square on which letters are compared
+PATCH_SIDE = 28  # pixels of an image's side that cost a token
+LETTER_PATTERN = re.compile(r"Which letter is (\w+)\?")
+COUNT_PATTERN = re.compile(r"How many of the (\w+) shapes are (\w+)\?")
+NUMBER_PATTERN = re.compile(r"Image (\d+)")
+CLUE_LINE_PATTERN = re.compile(r"^(\w+): (?:the letter ([A-Z])|triangles (\d+))$", re.M)
+SOUGHT_THING_PATTERN = re.compile(r"Is there (\w+) in|Could (\w+) be there")
+NO_CALLS_LEFT_PATTERN = re.compile(r"cannot look any further")
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Sighting:
 
     def count(self, kind: str) -> int:
         """Count the parts that fill as much of their box as this kind of shape does."""
-        low, high = EXTENTS.get(kind, (2.0, 2.0))
+        low, high = FILL_SHARES.get(kind, (2.0, 2.0))
         return sum(low <= area / (wide * tall) < high for _, _, wide, tall, area in self.parts)
 
     def read(self) -> str:
@@ -90,7 +90,7 @@ class Sighting:
         height, width = self.cover.shape
 
         def unlike(letter: str) -> float:
-            drawn, aspect = _letters()[letter]
+            drawn, aspect = _render_letters()[letter]
             unlikeness = np.abs(drawn - shape).mean()
             return float(unlikeness) + 0.2 * abs(math.log(aspect * height / width))
 
@@ -132,14 +132,14 @@ class NearSighted:
     @property
     def identity(self) -> str:
         """The settings."""
-        return canonical(settings(self))
+        return write_canonical(settings(self))
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
         """Return the answer if it is legible, else a call of the tool, else that it cannot tell."""
         likely = dict[str, float]()
-        if _words(messages, "user").endswith("Answer Yes or No."):
+        if _get_text(messages, "user").endswith("Answer Yes or No."):
             text, calls = self._judge(messages), tuple[ToolCall, ...]()
             likely = {text: math.log(0.98), "No" if text == "Yes" else "Yes": math.log(0.02)}
         else:
@@ -150,7 +150,7 @@ class NearSighted:
                 if isinstance(part, str):
                     cost += math.ceil(len(part) / 4)
                 else:
-                    cost += math.prod(math.ceil(side / PATCH) for side in part.size)
+                    cost += math.prod(math.ceil(side / PATCH_SIDE) for side in part.size)
         written = len(text) + sum(len(call.arguments) for call in calls)
         usage = Usage(cost, math.ceil(written / 4))
         given = (likely,) if likely and options.logprobs else ()
@@ -158,15 +158,15 @@ class NearSighted:
         return Reply(text, finish, tool_calls=calls, usage=usage, logprobs=given)
 
     def _reply(self, messages: Messages, options: CallOptions) -> tuple[str, tuple[ToolCall, ...]]:
-        words = _words(messages, "user")
-        asked = [*LETTER.finditer(words), *COUNT.finditer(words)]
+        words = _get_text(messages, "user")
+        asked = [*LETTER_PATTERN.finditer(words), *COUNT_PATTERN.finditer(words)]
         if not asked and words.startswith("Describe"):
             return self._describe(messages), ()
         if not asked or asked[-1][1] not in HUES:
             return "I do not understand the question.", ()
-        question, images = asked[-1], list(_images(messages))
-        color, several = question[1], question.re is COUNT
-        seen = [sight for number, view in images if (sight := _see(number, view, color))]
+        question, images = asked[-1], list(_list_images(messages))
+        color, several = question[1], question.re is COUNT_PATTERN
+        seen = [sight for number, view in images if (sight := _find_color(number, view, color))]
         if not seen:
             return f"I see nothing {color}.", ()
         best = max(seen, key=lambda sight: (sight.whole, sight.height(several)))
@@ -174,7 +174,7 @@ class NearSighted:
         if height >= self.min_height:
             answer = best.count(question[2]) if several else best.read()
             return f"In image {best.number} it is large enough for me.\nANSWER: {answer}", ()
-        notes = {name: note for name, *note in CLUE_LINE.findall(_words(messages))}
+        notes = {name: note for name, *note in CLUE_LINE_PATTERN.findall(_get_text(messages))}
         if color in notes:
             return f"I was told so.\nANSWER: {''.join(notes[color])}", ()
         small = (
@@ -186,22 +186,26 @@ class NearSighted:
 
     def _judge(self, messages: Messages) -> str:
         """Answer Yes or No about the last image."""
-        words, (*_, (number, view)) = _words(messages, "user"), _images(messages)
-        sought = [*SOUGHT_THING.finditer(words), *LETTER.finditer(words), *COUNT.finditer(words)]
+        words, (*_, (number, view)) = _get_text(messages, "user"), _list_images(messages)
+        sought = [
+            *SOUGHT_THING_PATTERN.finditer(words),
+            *LETTER_PATTERN.finditer(words),
+            *COUNT_PATTERN.finditer(words),
+        ]
         color = next(filter(None, sought[0].groups())) if sought else ""
-        sight = _see(number, view, color) if color in HUES else None
-        if sight is None or sought[0].re is SOUGHT_THING:
+        sight = _find_color(number, view, color) if color in HUES else None
+        if sight is None or sought[0].re is SOUGHT_THING_PATTERN:
             return "Yes" if sight else "No"
-        near = sight.whole and sight.height(sought[0].re is COUNT) >= self.min_height
+        near = sight.whole and sight.height(sought[0].re is COUNT_PATTERN) >= self.min_height
         return "Yes" if near else "No"
 
     def _describe(self, messages: Messages) -> str:
         """List what it recognizes of every colour in every image: a letter has one part, shapes
         several."""
         notes = []
-        for number, view in _images(messages):
+        for number, view in _list_images(messages):
             for color in HUES:
-                sight = _see(number, view, color)
+                sight = _find_color(number, view, color)
                 if sight is not None and sight.height(several=True) >= self.min_height:
                     shapes = f"triangles {sight.count('triangles')}"
                     note = shapes if len(sight.parts) > 1 else f"the letter {sight.read()}"
@@ -212,10 +216,10 @@ class NearSighted:
         self, small: str, arguments: str, messages: Messages, options: CallOptions
     ) -> tuple[str, tuple[ToolCall, ...]]:
         """Return the call in the form in which tools are offered."""
-        opened = _words(messages, "system")
+        opened = _get_text(messages, "system")
         if any(tool.name == self.tool for tool in options.tools or ()):
             return small, (ToolCall(f"call_{len(messages)}", self.tool, arguments),)
-        if not NO_CALLS_LEFT.search(messages[-1].text):
+        if not NO_CALLS_LEFT_PATTERN.search(messages[-1].text):
             if "<tool_call>" in opened:
                 call = f'{{"name": "{self.tool}", "arguments": {arguments}}}'
                 return f"{small}\n<tool_call>\n{call}\n</tool_call>", ()
@@ -235,30 +239,32 @@ class NearSighted:
         return [round(edge, digits) for edge in edges]
 
 
-def _words(messages: Messages, role: str = "") -> str:
+def _get_text(messages: Messages, role: str = "") -> str:
     """Return the text of all messages, or of those of one role."""
     return "\n".join(message.text for message in messages if role in ("", message.role))
 
 
-def _images(messages: Messages) -> Iterator[tuple[int, View]]:
+def _list_images(messages: Messages) -> Iterator[tuple[int, View]]:
     """Yield every image with its number: the number in the preceding text, or else its position."""
     number, before = 0, ""
     for part in chain.from_iterable(message.parts for message in messages):
         if isinstance(part, str):
             before = part
             continue
-        numbers = NUMBER.findall(before)
+        numbers = NUMBER_PATTERN.findall(before)
         number, before = int(numbers[-1]) if numbers else number + 1, ""
         yield number, part
 
 
-def _see(number: int, view: View, color: str) -> Sighting | None:
+def _find_color(number: int, view: View, color: str) -> Sighting | None:
     """Find a colour in an image, or return None; the bytes are decoded as a server would decode
     them."""
     pixels = decode(view.picture.payload.data, f"image {number}")
     hue, saturation, _ = cv2.split(cv2.cvtColor(pixels, cv2.COLOR_RGB2HSV).astype(np.int16))
     off = np.abs((hue - HUES[color] + 90) % 180 - 90)
-    seen = np.where((off <= HUE_OFF) & (saturation >= SATURATION), saturation, 0).astype(np.float32)
+    seen = np.where(
+        (off <= MAX_HUE_DIFFERENCE) & (saturation >= MIN_SATURATION), saturation, 0
+    ).astype(np.float32)
     if not seen.any():
         return None
     cover: Mask = np.minimum(seen / seen.max(), 1)
@@ -271,7 +277,7 @@ def _see(number: int, view: View, color: str) -> Sighting | None:
 
 
 @lru_cache(maxsize=1)
-def _letters() -> dict[str, tuple[Mask, float]]:
+def _render_letters() -> dict[str, tuple[Mask, float]]:
     """Return each capital in Pillow's default sans serif, scaled to one size, and its width over
     height."""
     font, drawn = ImageFont.load_default(64), {}
@@ -285,12 +291,14 @@ def _letters() -> dict[str, tuple[Mask, float]]:
 
 
 def _to_square(cover: Mask) -> Mask:
-    return np.asarray(cv2.resize(cover, (SIDE, SIDE), interpolation=cv2.INTER_AREA), np.float32)
+    return np.asarray(
+        cv2.resize(cover, (LETTER_SIDE, LETTER_SIDE), interpolation=cv2.INTER_AREA), np.float32
+    )
 
 
-BETWEEN = re.compile(r"between ([A-Z]) and [A-Z] in the alphabet")
-OTHER_COUNT_HINT = re.compile(r"Of the (\d+), (\d+) are not")
-CHOICE = re.compile(r"^\(([A-Z])\)", re.M)
+BETWEEN_PATTERN = re.compile(r"between ([A-Z]) and [A-Z] in the alphabet")
+OTHER_COUNT_HINT_PATTERN = re.compile(r"Of the (\d+), (\d+) are not")
+CHOICE_PATTERN = re.compile(r"^\(([A-Z])\)", re.M)
 
 
 @dataclass(frozen=True)
@@ -310,7 +318,7 @@ class NeverLooks:
     @property
     def identity(self) -> str:
         """The settings."""
-        return canonical(settings(self))
+        return write_canonical(settings(self))
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
@@ -327,10 +335,12 @@ class NeverLooks:
         return Reply(f"ANSWER: {answer}", usage=usage)
 
     def _answer(self, words: str, draw: int, careful: bool) -> str:
-        if careful and (hint := BETWEEN.search(words)):
+        if careful and (hint := BETWEEN_PATTERN.search(words)):
             return ascii_uppercase[(ascii_uppercase.index(hint[1]) + 1) % 26]
-        if careful and (hint := OTHER_COUNT_HINT.search(words)):
+        if careful and (hint := OTHER_COUNT_HINT_PATTERN.search(words)):
             return str(int(hint[1]) - int(hint[2]))
-        guesses = CHOICE.findall(words) or list("12345" if "How many" in words else ascii_uppercase)
+        guesses = CHOICE_PATTERN.findall(words) or list(
+            "12345" if "How many" in words else ascii_uppercase
+        )
         digest = hashlib.sha256(f"{draw}\n{words}".encode()).digest()
         return str(guesses[int.from_bytes(digest[:4], "big") % len(guesses)])

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from looktwice.eval.scoring.verdict import Scorer
-from looktwice.eval.tasks.base import Subset, rank
+from looktwice.eval.tasks.base import Subset, make_random_order
 from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion
 from looktwice.extras.sets.set_task import SetTask
 from looktwice.pipelines.marks import Point
@@ -56,7 +56,7 @@ class Da2k(SetTask):
         if closer not in ("point1", "point2"):
             raise ValueError(f"{name}: `closer_point` must be point1 or point2, found {pair!r:.80}")
         names = ["point1", "point2"]
-        if rank(name, self.seed)[0] % 2:
+        if make_random_order(name, self.seed)[0] % 2:
             names.reverse()
         marks = []
         for label, which in zip("AB", names, strict=True):

@@ -8,9 +8,9 @@ from looktwice.extras.studies.blindness import (
     audit_page,
     audit_sentences,
     blind_items_csv,
-    clean_subset,
     find_audits,
-    needs_no_image,
+    find_imageless_items,
+    make_clean_subset,
 )
 from looktwice.pipelines.disk import write_file
 
@@ -23,10 +23,10 @@ def print_audit(asked: AnalysisRequest) -> None:
     if not found:
         asked.refuse("seen and no-image or blank", "run blindness, or rename your arms")
     rule: Rule = "any" if asked.settings.get("rule") == "any" else "chance"
-    blind = needs_no_image(found, rule)
+    blind = find_imageless_items(found, rule)
     write_file(out / "audit.md", audit_page(run, found, rule))
-    write_file(out / "clean.yaml", clean_subset(run, found, blind))
-    write_file(out / "needs_no_image.csv", blind_items_csv(blind))
+    write_file(out / "clean.yaml", make_clean_subset(run, found, blind))
+    write_file(out / "find_imageless_items.csv", blind_items_csv(blind))
     for line in audit_sentences(found, blind, rule):
         asked.say(line)
     asked.say(f"audit: {out / 'audit.md'}, with needs_no_image.csv and clean.yaml next to it")

@@ -20,15 +20,15 @@ from typing import Literal
 import numpy as np
 
 from looktwice.eval.analysis.steadiness import iterate_letters
-from looktwice.eval.display.printable import csv_text
+from looktwice.eval.display.printable import format_csv
 from looktwice.eval.display.text_tables import (
     COLUMNS_OF_ARM,
     Column,
     Columns,
     TextTable,
+    attribute_columns,
     change_cell,
     format_p,
-    names,
     percent,
     share_cell,
     table,
@@ -43,15 +43,15 @@ from looktwice.eval.statistics.paired import Values, benjamini_hochberg
 from looktwice.extras.studies.tastes import (
     CANDIDATE_DRAWS,
     FALSE_SHARE,
-    LEAKS,
-    POWER,
-    STRENGTH,
+    KNOWN_RIGHT_SHARE,
+    LEAK_SHARE,
+    TARGET_POWER,
     BlindQuestion,
     Tastes,
     find_tastes,
 )
 from looktwice.pipelines.disk import dump_yaml
-from looktwice.pipelines.model import canonical
+from looktwice.pipelines.model import write_canonical
 
 ARMS: Mapping[str, str] = {
     "seen": "question, choices and image",
@@ -162,7 +162,7 @@ def find_audits(run: RunScores) -> list[Audit]:
     groups: dict[str, dict[str, PointScores]] = defaultdict(dict)
     for scores in run.points:
         if scores.point.contestant in ARMS and len(scores.columns):
-            group = canonical([scores.point.task_id, contestant_changes(scores.point)])
+            group = write_canonical([scores.point.task_id, contestant_changes(scores.point)])
             groups[group][scores.point.contestant] = scores
     audited = []
     for arms in groups.values():
@@ -178,7 +178,7 @@ def select_beyond_taste(tastes: Tastes) -> list[BlindQuestion]:
     return [*compress(tastes.questions, corrected <= FALSE_SHARE)]
 
 
-def needs_no_image(audited: Sequence[Audit], rule: Rule = "chance") -> list[BlindItem]:
+def find_imageless_items(audited: Sequence[Audit], rule: Rule = "chance") -> list[BlindItem]:
     """Return the items that any of the models solves without the image.
 
     Under the rule `any`, one right answer suffices, as in Mirage's cleaned set; this includes luck.
@@ -198,7 +198,7 @@ def count_expected_by_luck(audited: Sequence[Audit], rule: Rule) -> float:
     """Return how many items the rule `any` lists through answer bias alone; for `chance`, the bound
     on false discoveries, summed over the models."""
     if rule == "chance":
-        return FALSE_SHARE * sum(len(needs_no_image([audit])) for audit in audited)
+        return FALSE_SHARE * sum(len(find_imageless_items([audit])) for audit in audited)
     lucky: dict[tuple[str, str], float] = defaultdict(lambda: 1.0)
     for audit in audited:
         tails = cache(audit.tastes.tails)
@@ -211,7 +211,7 @@ def _blind_question(arm: PointScores, name: str, row: SampleRow) -> BlindQuestio
     """Collect an arm's answers to a sample with a key over the draws that did not fail, as
     texts."""
     words = (
-        choice.casefold() if isinstance(choice, str) else canonical(choice)
+        choice.casefold() if isinstance(choice, str) else write_canonical(choice)
         for choice in row.sample["choices"]
     )
     choices = dict(zip(ascii_uppercase, words, strict=False))
@@ -231,7 +231,7 @@ def _blind_question(arm: PointScores, name: str, row: SampleRow) -> BlindQuestio
 # ---- output of an audit
 
 
-def clean_subset(run: RunScores, audits: Sequence[Audit], blind: Sequence[BlindItem]) -> str:
+def make_clean_subset(run: RunScores, audits: Sequence[Audit], blind: Sequence[BlindItem]) -> str:
     """Return the remaining samples, as a configuration that overrides the study's."""
     nodes = {}
     for audit in audits:
@@ -252,7 +252,7 @@ def clean_subset(run: RunScores, audits: Sequence[Audit], blind: Sequence[BlindI
 def blind_items_csv(blind: Sequence[BlindItem]) -> str:
     """Format the listed items as CSV."""
     lines = [(item.task, item.sample, item.right, item.asked, f"{item.p:.3g}") for item in blind]
-    return csv_text([("task", "sample", "right", "asked", "p"), *lines])
+    return format_csv([("task", "sample", "right", "asked", "p"), *lines])
 
 
 @dataclass(frozen=True)
@@ -314,7 +314,7 @@ TASTE_NOTE = (
     " guess. The bias is estimated from how often the model gives the wrong choices of its other"
     " questions; a question is listed if it is right more often than the bias explains. The power"
     " is that for questions which the model knows and answers right in"
-    f" {STRENGTH:.0%} of the draws, if {LEAKS:.0%} of all questions are such."
+    f" {KNOWN_RIGHT_SHARE:.0%} of the draws, if {LEAK_SHARE:.0%} of all questions are such."
 )
 
 
@@ -323,9 +323,9 @@ def describe_power(audit: Audit) -> str:
     tastes, draws = audit.tastes, audit.draws
     power, needed = tastes.power(draws), tastes.draws_needed()
     if needed is None:
-        more = f"no number of draws up to {CANDIDATE_DRAWS[-1]} reaches {POWER:.0%}"
+        more = f"no number of draws up to {CANDIDATE_DRAWS[-1]} reaches {TARGET_POWER:.0%}"
     else:
-        more = f"{needed} draws would reach {POWER:.0%}"
+        more = f"{needed} draws would reach {TARGET_POWER:.0%}"
     if power == 0:
         return (
             f"{draws} draws per question cannot show that a question needs no image: in"
@@ -340,7 +340,7 @@ def describe_power(audit: Audit) -> str:
 
 
 TASTE_COLUMNS: Columns[Audit] = (
-    *names("contestant", "task", of="seen"),
+    *attribute_columns("contestant", "task", of="seen"),
     Column("bias estimated for", "tastes.grouping.words", text),
     Column("questions", lambda audit: len(audit.items)),
     Column("draws", "draws"),
@@ -373,15 +373,15 @@ class LetterLine:
         return fmean(all(entry.verdict is Verdict.RIGHT for entry in asked) for asked in draws)
 
 
-def _by_letter(shares: Mapping[str, float]) -> str:
+def _count_letters(shares: Mapping[str, float]) -> str:
     return " ".join(f"{letter} {100 * share:.0f}" for letter, share in shares.items())
 
 
 LETTER_COLUMNS: Columns[LetterLine] = (
     *COLUMNS_OF_ARM,
     Column("answers", "bias.n"),
-    Column("answered, by letter %", "bias.chosen", _by_letter),
-    Column("right if it is the key %", "bias.recall", _by_letter),
+    Column("answered, by letter %", "bias.chosen", _count_letters),
+    Column("right if it is the key %", "bias.recall", _count_letters),
     Column("spread of\nrecall", "bias.spread", "{:.3f}"),
     Column("p", "bias.p", format_p),
     Column("right in\nevery draw %", "always_right", percent),
@@ -433,7 +433,7 @@ def audit_sentences(audits: Sequence[Audit], blind: Sequence[BlindItem], rule: R
 
 def audit_page(run: RunScores, audits: Sequence[Audit], rule: Rule = "chance") -> str:
     """Return the audit as a Markdown page; the full list of items is in the CSV."""
-    blind = needs_no_image(audits, rule)
+    blind = find_imageless_items(audits, rule)
     parts = [f"# What {run.name} answers without its images", *audit_sentences(audits, blind, rule)]
     parts += ["## Arms", arm_table(audits, blind).markdown]
     parts += ["## What could be detected", taste_table(audits).markdown, TASTE_NOTE]

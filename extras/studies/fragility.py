@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from looktwice.eval.analysis.analyses import Analysis, lines
+from looktwice.eval.analysis.analyses import Analysis, make_table_builder
 from looktwice.eval.display.table import Table, cache_measure
 from looktwice.eval.display.text_tables import (
     Column,
     Columns,
     TextTable,
+    attribute_columns,
     estimate_cell,
     format_p,
-    names,
     number_cell,
     percent,
     table,
@@ -39,7 +39,7 @@ from looktwice.eval.statistics.intervals import (
 )
 from looktwice.eval.statistics.paired import Values, holm
 
-NOTE = (
+FRAGILITY_NOTE = (
     "Every style and codec is compared with the first one on the same samples. Differences have the"
     " interval and p of every paired comparison; a style differs if p is below 0.05 after Holm's"
     " correction over the styles and codecs of the line. The intervals of R and of best minus worst"
@@ -55,8 +55,8 @@ NOTE = (
     " alone` is the share of resamples with a flip under the default, `in all` the share over"
     " styles, codecs and resamples."
 )
-RESAMPLES, PERMUTATIONS, LEVEL = 2000, 1000, 0.05
-FLOOR, ABOVE, ALIKE = "floor\nof R", "above\nthe floor", "identical\nstyles"
+RESAMPLE_COUNT, PERMUTATION_COUNT, SIGNIFICANCE_LEVEL = 2000, 1000, 0.05
+FLOOR_HEADER, ABOVE_HEADER, ALIKE_HEADER = "floor\nof R", "above\nthe floor", "identical\nstyles"
 Published = dict[str, dict[str, dict[str, float]]]
 """Accuracies in percent by task, variant and model."""
 
@@ -77,7 +77,7 @@ class StyleShift:
     @property
     def significant(self) -> bool:
         """True if the effect is significant."""
-        return self.p_holm < LEVEL
+        return self.p_holm < SIGNIFICANCE_LEVEL
 
 
 class Chance(NamedTuple):
@@ -103,7 +103,7 @@ class Fragility:
     values: Values[str, str]
     squares: Floats
     repeats: Floats
-    resamples: int = RESAMPLES
+    resamples: int = RESAMPLE_COUNT
 
     @classmethod
     def from_draws(
@@ -147,7 +147,7 @@ class Fragility:
     @cached_property
     def chance(self) -> Chance:
         """The spread expected of identical styles."""
-        return permute_spread(self.values.value, self.values.clusters)
+        return simulate_spreads(self.values.value, self.values.clusters)
 
     @property
     def spread(self) -> Estimate | None:
@@ -235,7 +235,7 @@ class Fragility:
         return Estimate(value, min(low, value), max(high, value), self.n, clusters)
 
 
-def permute_spread(values: Floats, clusters: Clusters | None = None) -> Chance:
+def simulate_spreads(values: Floats, clusters: Clusters | None = None) -> Chance:
     """Compute the best minus the worst of (variants, samples) under the null that variants do not
     differ.
 
@@ -247,10 +247,10 @@ def permute_spread(values: Floats, clusters: Clusters | None = None) -> Chance:
     moved = sums[np.ptp(sums, axis=1) > 1e-9]
     random, fixed = np.random.default_rng(0), sums.sum(axis=0)
     spreads = np.array(
-        [np.ptp(random.permuted(moved, axis=1).sum(axis=0)) for _ in range(PERMUTATIONS)]
+        [np.ptp(random.permuted(moved, axis=1).sum(axis=0)) for _ in range(PERMUTATION_COUNT)]
     )
     reached = np.count_nonzero(spreads >= np.ptp(fixed) - 1e-9)
-    return Chance(float(spreads.mean()) / values.shape[1], (1 + reached) / (1 + PERMUTATIONS))
+    return Chance(float(spreads.mean()) / values.shape[1], (1 + reached) / (1 + PERMUTATION_COUNT))
 
 
 def resample_means(rows: Floats, clusters: Clusters, resamples: int) -> Floats:
@@ -295,7 +295,7 @@ def _ratio_cell(line: Fragility) -> str:
 
 
 FRAGILITIES: Columns[Fragility] = (
-    *names("contestant", "task"),
+    *attribute_columns("contestant", "task"),
     Column("n", "n"),
     Column("default %", lambda line: line.means[0], percent),
     Column(
@@ -303,16 +303,16 @@ FRAGILITIES: Columns[Fragility] = (
         lambda line: f"{sum(s.significant for s in line.shifts)} of {len(line.shifts)}",
     ),
     Column("R", _ratio_cell),
-    Column(FLOOR, "floor", "{:.2f}"),
-    Column(ABOVE, "above", number_cell),
+    Column(FLOOR_HEADER, "floor", "{:.2f}"),
+    Column(ABOVE_HEADER, "above", number_cell),
     Column("best minus\nworst", "spread", estimate_cell),
-    Column(ALIKE, lambda line: f"{percent(line.chance.mean)}\np {format_p(line.chance.p)}"),
+    Column(ALIKE_HEADER, lambda line: f"{percent(line.chance.mean)}\np {format_p(line.chance.p)}"),
     Column("worst", lambda line: line.ends[0]),
     Column("best", lambda line: line.ends[1]),
 )
 
 
-PUBLISHED = ("contestant", "task", "default %", "best minus\nworst", "worst", "best")
+PUBLISHED_HEADER = ("contestant", "task", "default %", "best minus\nworst", "worst", "best")
 
 
 def fragility_table(scored: Table, whole: bool = True) -> TextTable:
@@ -323,9 +323,9 @@ def fragility_table(scored: Table, whole: bool = True) -> TextTable:
     """
     own = table(FRAGILITIES, [line for run in scored.scores for line in measure_fragilities(run)])
     if not whole:
-        return own.without(FLOOR, ABOVE, ALIKE)
+        return own.without(FLOOR_HEADER, ABOVE_HEADER, ALIKE_HEADER)
     spreads = [line for run in scored.scores for line in _published_spreads(read_published(run))]
-    return own.above(TextTable(PUBLISHED, spreads)).without_empty() if own.rows else own
+    return own.above(TextTable(PUBLISHED_HEADER, spreads)).without_empty() if own.rows else own
 
 
 class StyleLine(NamedTuple):
@@ -336,7 +336,7 @@ class StyleLine(NamedTuple):
 
 
 STYLES: Columns[StyleLine] = (
-    *names("contestant", "task", of="of"),
+    *attribute_columns("contestant", "task", of="of"),
     Column("style", "shift.name", text),
     Column("accuracy %", "shift.accuracy", percent),
     Column("difference", "shift.delta", estimate_cell),
@@ -348,7 +348,7 @@ STYLES: Columns[StyleLine] = (
 )
 
 
-def style_shifts(run: RunScores) -> list[StyleLine]:
+def find_style_shifts(run: RunScores) -> list[StyleLine]:
     """Return the effects of each style and codec on each contestant and task."""
     return [StyleLine(line, shift) for line in measure_fragilities(run) for shift in line.shifts]
 
@@ -385,13 +385,13 @@ FRAGILITY_ANALYSIS = Analysis(
     "fragility",
     "Fragility under marker styles",
     fragility_table,
-    NOTE,
+    FRAGILITY_NOTE,
     needs="a study with `fragility:`",
     ending=partial(fragility_table, whole=False),
 )
 EVERY_STYLE_ANALYSIS = Analysis(
     "styles",
     "Every style and codec",
-    lines(STYLES, style_shifts),
+    make_table_builder(STYLES, find_style_shifts),
     needs="a study with `fragility:`",
 )

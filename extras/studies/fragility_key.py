@@ -9,8 +9,8 @@ from typing import Annotated, Any, get_args
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from looktwice.pipelines.config.classes import Faults, locate, suggest_names, type_hints
-from looktwice.pipelines.config.keys import CLOSED, Key
+from looktwice.pipelines.config.classes import Faults, extend_hint, get_hints, locate, suggest_names
+from looktwice.pipelines.config.keys import NO_OTHER_FIELDS, Key
 from looktwice.pipelines.config.load import Node
 
 
@@ -18,7 +18,7 @@ class FragilityEntry(TypedDict, total=False):
     """VPBench's marker styles and codecs instead of a sweep; the report says how much results
     depend on them."""
 
-    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    __pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[misc]
     slot: Annotated[str, "The slot of the marker; default `mark`.", "slot: mark"]
     styles: Annotated[
         list[str],
@@ -41,7 +41,7 @@ CODECS = ("png", "jpeg90", "jpeg80", "jpeg70")
 
 
 CODEC_SLOT = "encode"
-CODEC = re.compile(r"png|(jpeg|webp)([1-9]\d?|100)")
+CODEC_PATTERN = re.compile(r"png|(jpeg|webp)([1-9]\d?|100)")
 
 
 ASKING_ROOMS = ("prompting.turns.", "prompting.agent.")
@@ -57,17 +57,16 @@ def expand_fragility(config: Node, faults: Faults) -> Node:
     before = len(faults)
     stages, slot = config.get("stages") or {}, wanted.get("slot", "mark")
     if slot not in stages:
-        faults.note(
-            f"fragility.slot: there is no slot {slot!r}{suggest_names(slot, stages)}; name the slot"
-            f" of the marker, one of {', '.join(stages) or 'none'}"
-        )
+        advice = f"name the slot of the marker, one of {', '.join(stages) or 'none'}"
+        near = extend_hint(suggest_names(slot, stages), advice)
+        faults.note(f"fragility.slot: there is no slot {slot!r}{near}")
     if config.get("sweep") or config.get("each"):
         faults.note(
             "fragility: it sweeps styles and codecs itself; remove `sweep` and `each`, or set"
             " `sweep: null` and `each: null`"
         )
     codecs = [str(name) for name in wanted.get("codecs") or CODECS]
-    if bad := [name for name in codecs if not CODEC.fullmatch(name)]:
+    if bad := [name for name in codecs if not CODEC_PATTERN.fullmatch(name)]:
         faults.note(
             "fragility.codecs: expected png, or jpeg or webp with a quality such as jpeg80, found"
             f" {bad[0]!r}"
@@ -81,15 +80,15 @@ def expand_fragility(config: Node, faults: Faults) -> Node:
         if isinstance(node, Mapping) and str(node.get("use")).startswith(ASKING_ROOMS)
     ]
     place = {"before": asking[0]} if asking else {"after": slot}
-    coded = [_encoder(name, {} if CODEC_SLOT in stages else place) for name in codecs]
+    coded = [_make_encoder(name, {} if CODEC_SLOT in stages else place) for name in codecs]
     # the styles of VPBench's paper; the "no marker" styles are only in its code
-    every = get_args(type_hints(locate(STYLE_STAGE))["style"])
+    every = get_args(get_hints(locate(STYLE_STAGE))["style"])
     styles = wanted.get("styles") or [name for name in every if not name.startswith("no marker")]
     drawn = [{"use": STYLE_STAGE, "style": style} for style in styles]
     return {**config, "sweep": {f"stages.{slot}": drawn, f"stages.{CODEC_SLOT}": coded}}
 
 
-def _encoder(name: str, place: Node) -> Node:
+def _make_encoder(name: str, place: Node) -> Node:
     codec = name.rstrip("0123456789")
     node: Node = {"use": CODEC_STAGE, "codec": codec}
     if quality := name.removeprefix(codec):

@@ -20,10 +20,10 @@ from looktwice.eval.display.text_tables import (
     Column,
     Columns,
     TextTable,
+    attribute_columns,
     change_cell,
     estimate_cell,
     format_p,
-    names,
     percent,
     points,
     table,
@@ -39,7 +39,7 @@ from looktwice.extras.annotation.ratings import HUMANS, MAJORITY
 
 MAX_ROUNDING_ERROR = 0.0101
 """Largest difference in percent between a printed share and k/n: papers round, or truncate."""
-INTERACTION, WHOLE = "interaction", "the whole gap"
+INTERACTION, WHOLE_GAP = "interaction", "the whole gap"
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class FactorEffect:
         return None if isnan(self.effect.p) else self.effect.p
 
 
-def factor_effects(run: RunScores) -> list[FactorEffect]:
+def find_factor_effects(run: RunScores) -> list[FactorEffect]:
     """Return the effects in a run whose configuration has `gap: {from: ..., to: ...}`; empty
     without it.
 
@@ -93,12 +93,12 @@ def factor_effects(run: RunScores) -> list[FactorEffect]:
     every = [name for name in accuracies[0] if all(name in by_arm for by_arm in accuracies)]
     shared = [{name: by_arm[name] for name in every} for by_arm in accuracies]
     tasks = [effects for by_arm in shared if (effects := _factors("", "accuracy", [by_arm]))]
-    macro = [_mean(same) for same in zip(*tasks, strict=True)]
+    macro = [_average_effects(same) for same in zip(*tasks, strict=True)]
     return lines + _add_share_of_gap(macro) + _factors("micro", "accuracy", shared)
 
 
 FACTORS: Columns[FactorEffect] = (
-    *names("task", "metric", "factor"),
+    *attribute_columns("task", "metric", "factor"),
     Column("from", "before", percent),
     Column("with", "after", percent),
     Column("effect", "effect", change_cell),
@@ -111,7 +111,7 @@ FACTORS: Columns[FactorEffect] = (
 def factor_table(scored: Table) -> TextTable:
     """Build a table of each factor's effect in percentage points, with its paired interval and
     test."""
-    return table(FACTORS, [line for run in scored.scores for line in factor_effects(run)])
+    return table(FACTORS, [line for run in scored.scores for line in find_factor_effects(run)])
 
 
 def _select_arms(points: Sequence[PointScores], gap: Mapping[str, str]) -> dict[str, PointScores]:
@@ -169,7 +169,7 @@ def _factors(task: str, metric: str, tasks: Sequence[Mapping[str, Metric]]) -> l
         left = end - start - (values.value[2:] - start).sum(axis=0)
         rest = mean_difference(left.round(12) + 0.0, values.clusters, values.strata)
         lines.append(FactorEffect(task, metric, INTERACTION, replace(rest, p=nan)))
-    return _add_share_of_gap([*lines, effect(WHOLE, "to")])
+    return _add_share_of_gap([*lines, effect(WHOLE_GAP, "to")])
 
 
 def _add_share_of_gap(lines: Sequence[FactorEffect]) -> list[FactorEffect]:
@@ -182,7 +182,7 @@ def _add_share_of_gap(lines: Sequence[FactorEffect]) -> list[FactorEffect]:
     return [replace(line, of_gap=line.effect.value / whole.value) for line in lines]
 
 
-def _mean(lines: Sequence[FactorEffect]) -> FactorEffect:
+def _average_effects(lines: Sequence[FactorEffect]) -> FactorEffect:
     """Average one factor's effects over tasks, combining their limits (MOVER, Zou and Donner
     2008)."""
     first, rows = lines[0], []
@@ -254,7 +254,7 @@ def published_gaps(scored: Table) -> TextTable:
     for run in scored.scores:
         contestants = {arm.contestant for arm in run.points}
         for name, published in (run.config.get("published") or {}).items():
-            shares = dict(published_shares(published))
+            shares = dict(find_published_shares(published))
             asked = {task for task in shares if not comes_from_another_split(run, published, task)}
             gaps = defaultdict[str, dict[str, Estimate]](dict)
             for row in scored.where(slice=""):
@@ -276,7 +276,7 @@ def published_gaps(scored: Table) -> TextTable:
     return TextTable(("contestant", "minus", *tasks), sorted(shown), 2)
 
 
-def published_shares(published: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, int]]]:
+def find_published_shares(published: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, int]]]:
     """Yield k and n, by task, behind the numbers of a row of `published:` with `n`. A number that
     is not a share of n, such as a mean of graded values, is left out."""
     accuracies = published.get("accuracy") or {}

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from typing_extensions import TypedDict
 
 from looktwice.pipelines.config.classes import Faults
-from looktwice.pipelines.config.keys import CLOSED, Key
+from looktwice.pipelines.config.keys import NO_OTHER_FIELDS, Key
 from looktwice.pipelines.config.spec import Arm, asks_model, settings, spec
 
 GapEntry = TypedDict(
@@ -21,7 +21,7 @@ GapEntry = TypedDict(
 )
 GapEntry.__doc__ = """Two contestants; each setting in which they differ is changed alone, and the \
 report gives its effect."""
-GapEntry.__pydantic_config__ = CLOSED  # type: ignore[attr-defined]
+GapEntry.__pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[attr-defined]
 
 
 def make_gap_arms(arms: Sequence[Arm], gap: Mapping[str, str] | None, faults: Faults) -> list[Arm]:
@@ -49,10 +49,10 @@ def make_gap_arms(arms: Sequence[Arm], gap: Mapping[str, str] | None, faults: Fa
         return []
     start, end = sides.values()
     pairs = [(arm, end[task]) for task, arm in start.items() if task in end]
-    return [arm for a, b in pairs for arm in _single_changes(a, b, faults)]
+    return [arm for a, b in pairs for arm in _list_single_changes(a, b, faults)]
 
 
-def _single_changes(a: Arm, b: Arm, faults: Faults) -> Iterator[Arm]:
+def _list_single_changes(a: Arm, b: Arm, faults: Faults) -> Iterator[Arm]:
     common = [slot for slot in a.stages if slot in b.stages]
     if common != [slot for slot in b.stages if slot in a.stages]:
         faults.note(
@@ -60,7 +60,7 @@ def _single_changes(a: Arm, b: Arm, faults: Faults) -> Iterator[Arm]:
             " different orders"
         )
         return
-    for place in _factors(a, b):
+    for place in _list_factors(a, b):
         try:
             yield _change_place(a, b, place)
         except (ValueError, TypeError) as exc:
@@ -69,13 +69,13 @@ def _single_changes(a: Arm, b: Arm, faults: Faults) -> Iterator[Arm]:
             )
 
 
-def _factors(a: Arm, b: Arm) -> Iterator[str]:
+def _list_factors(a: Arm, b: Arm) -> Iterator[str]:
     """Yield the places in which two arms differ, in the order in which they take effect."""
 
     def differ(name: str, one: Any, two: Any) -> bool:
         return bool(spec(getattr(one, name)) != spec(getattr(two, name)))
 
-    for slot in _slots(a, b):
+    for slot in _merge_slots(a, b):
         mine, theirs = a.stages.get(slot), b.stages.get(slot)
         if mine is not None and type(mine) is type(theirs) and asks_model(mine):
             for f in fields(mine):  # type: ignore[arg-type]  # a stage is a dataclass
@@ -86,7 +86,7 @@ def _factors(a: Arm, b: Arm) -> Iterator[str]:
     yield from (place for place in ("model", "read") if differ(place, a, b))
 
 
-def _slots(a: Arm, b: Arm) -> list[str]:
+def _merge_slots(a: Arm, b: Arm) -> list[str]:
     """Return the slots of both arms: of `a`, with each further slot after its predecessor in
     `b`."""
     order = list(a.stages)
@@ -112,7 +112,7 @@ def _change_place(a: Arm, b: Arm, place: str) -> Arm:
         value = getattr(stage, name)
         stage = replace(a.stages[slot], **{name: value})  # type: ignore[type-var]
     merged = {**a.stages, slot: stage}
-    ordered = {name: merged.get(name) for name in _slots(a, b)}
+    ordered = {name: merged.get(name) for name in _merge_slots(a, b)}
     stages = {name: stage for name, stage in ordered.items() if stage is not None}
     lacks = a.model is None and any(map(asks_model, stages.values()))
     model = b.model if lacks else a.model

@@ -11,19 +11,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from looktwice.eval.analysis.analyses import Analysis, lines
+from looktwice.eval.analysis.analyses import Analysis, make_table_builder
 from looktwice.eval.analysis.contestants import MAX_CONTESTANTS
 from looktwice.eval.analysis.shared_samples import Question
-from looktwice.eval.analysis.steadiness import whole_draws
+from looktwice.eval.analysis.steadiness import find_whole_draws
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     Column,
     Columns,
     TextTable,
+    attribute_columns,
     estimate_cell,
-    names,
+    nonzero_cell,
     percent,
-    some,
     table,
     text,
 )
@@ -38,7 +38,7 @@ from looktwice.extras.studies.fragility import (
     read_published,
     resample_means,
 )
-from looktwice.pipelines.model import canonical
+from looktwice.pipelines.model import write_canonical
 
 ORDER_NOTE = (
     "Every two contestants, on the samples that both have in every setting, over the tasks of both."
@@ -68,7 +68,7 @@ class Flip:
 
 
 FLIPS: Columns[Flip] = (
-    *names("task"),
+    *attribute_columns("task"),
     Column("leads", "first", text),
     Column("over", "second", text),
     Column("by, points", "lead", percent),
@@ -130,7 +130,7 @@ class Moves(NamedTuple):
 
 
 RANKS: Columns[Moves] = (
-    *names("whose", "task", "style"),
+    *attribute_columns("whose", "task", "style"),
     Column("models", "models"),
     Column("pairs\nflipped", "change.flipped"),
     Column("pairs\ntied", "change.tied"),
@@ -202,7 +202,7 @@ class OrderLine(NamedTuple):
 
 
 ORDERS: Columns[OrderLine] = (
-    *names("contestant", "other"),
+    *attribute_columns("contestant", "other"),
     Column("settings", "settings.count"),
     Column(
         "leads in", lambda line: line.settings and f"{line.settings.leads} of {line.settings.count}"
@@ -210,7 +210,7 @@ ORDERS: Columns[OrderLine] = (
     Column("swap between\nsettings %", "settings.swap", estimate_cell),
     Column("draws", "draws.count"),
     Column("swap between\ndraws %", "draws.swap", estimate_cell),
-    Column("n", "n", some),
+    Column("n", "n", nonzero_cell),
 )
 
 
@@ -221,7 +221,7 @@ def find_orders(run: RunScores) -> Iterator[OrderLine]:
     """
     by_contestant = defaultdict[str, dict[str, list[PointScores]]](dict)
     for arm in () if run.config.get("fragility") else run.points:
-        setting = canonical(arm.point.changes)
+        setting = write_canonical(arm.point.changes)
         by_contestant[arm.point.contestant].setdefault(setting, []).append(arm)
     if len(by_contestant) > MAX_CONTESTANTS:
         return
@@ -237,8 +237,8 @@ def find_orders(run: RunScores) -> Iterator[OrderLine]:
         clusters = dict[Question, str]()
         for arm in (arm for arms in pair[0].values() for arm in arms):
             clusters |= {(arm.point.task_id, n): cluster for n, cluster in arm.clusters.items()}
-        settings = [[_values(side[setting]) for setting in shared] for side in pair]
-        drawn = [_values_by_draw(arms) if is_drawn else [] for arms in start]
+        settings = [[_collect_values(side[setting]) for setting in shared] for side in pair]
+        drawn = [_collect_values_by_draw(arms) if is_drawn else [] for arms in start]
         line = OrderLine(first, rival, _Swaps.of(settings, clusters), _Swaps.of(drawn, clusters))
         if line.settings or line.draws:
             yield line
@@ -248,15 +248,15 @@ def _may_have_draws(arms: Sequence[PointScores]) -> bool:
     return all(arm.point.draws > 1 or any(len(d) > 1 for d in arm.scored.values()) for arm in arms)
 
 
-def _values(arms: Sequence[PointScores]) -> dict[Question, float]:
+def _collect_values(arms: Sequence[PointScores]) -> dict[Question, float]:
     return {(arm.point.task_id, n): v for arm in arms for n, v in arm.comparable.items()}
 
 
-def _values_by_draw(arms: Sequence[PointScores]) -> list[dict[Question, float]]:
+def _collect_values_by_draw(arms: Sequence[PointScores]) -> list[dict[Question, float]]:
     """Return the values of every draw, for the samples that have all draws."""
     values = dict[Question, list[float]]()
     for arm in arms:
-        for name, draws in whole_draws(arm).items():
+        for name, draws in find_whole_draws(arm).items():
             values[arm.point.task_id, name] = [draw.score.value for draw in draws]
     return [dict(zip(values, draw, strict=True)) for draw in zip(*values.values(), strict=False)]
 
@@ -271,13 +271,13 @@ FLIPS_ANALYSIS = Analysis(
 RANK_MOVES_ANALYSIS = Analysis(
     "ranks",
     "Ranks under other styles",
-    lines(RANKS, rank_moves),
+    make_table_builder(RANKS, rank_moves),
     needs="a study with `fragility:` and three models",
 )
 ORDER_ANALYSIS = Analysis(
     "order",
     "Stability of the order",
-    lines(ORDERS, find_orders, empty=False),
+    make_table_builder(ORDERS, find_orders, empty=False),
     ORDER_NOTE,
     wrap=False,
 )

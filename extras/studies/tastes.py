@@ -24,20 +24,20 @@ Ints = NDArray[np.int64]
 
 FALSE_SHARE = 0.01
 """The false discovery rate among the listed questions (Benjamini and Hochberg 1995)."""
-SURE = 0.8
+MIN_RIGHT_SHARE = 0.8
 """A question is listed only if at least this share of its draws is right; the bias is estimated
 from the other questions."""
-STRENGTH, LEAKS, POWER = 0.9, 0.1, 0.8
-"""The power is computed for questions right in a share STRENGTH of draws, if a share LEAKS of all
-questions are such; POWER is the target."""
+KNOWN_RIGHT_SHARE, LEAK_SHARE, TARGET_POWER = 0.9, 0.1, 0.8
+"""The power is computed for questions right in a share STRENGTH of draws, if these
+are a share LEAKS of all questions; POWER is the target."""
 CANDIDATE_DRAWS = (*range(2, 21), 25, 30, 40, 60)
 
-MEANS = np.sin(np.pi / 2 * (np.arange(30) + 0.5) / 30) ** 2  # evenly spaced in the arc sine
+MEAN_GRID = np.sin(np.pi / 2 * (np.arange(30) + 0.5) / 30) ** 2  # evenly spaced in the arc sine
 # from one guess for all draws of a question to a new guess in each draw
-FIRMNESSES = np.geomspace(0.1, 1000, 11)
+FIRMNESS_GRID = np.geomspace(0.1, 1000, 11)
 # weight of the uniform prior over means and firmness, in wrong choices
-UNSEEN = 0.25
-ROUNDS = 40  # of expectation-maximization; more rounds change nothing that a table shows
+UNSEEN_COUNT = 0.25
+MAX_ROUNDS = 40  # of expectation-maximization; more rounds change nothing that a table shows
 MAX_OFFERS = 100_000  # limit for open questions, each of which offers the keys of all others
 
 
@@ -128,9 +128,9 @@ class Tastes:
     def fitted_tastes(self) -> FittedTastes:
         """The fit to the wrong choices. Equal counts, and groups with equal counts, are computed
         once."""
-        means, firmness = (np.full(len(grid), 1 / len(grid)) for grid in (MEANS, FIRMNESSES))
+        means, firmness = (np.full(len(grid), 1 / len(grid)) for grid in (MEAN_GRID, FIRMNESS_GRID))
         if not self.wrong:
-            return FittedTastes(means, firmness, np.zeros((0, len(MEANS))), 0.0)
+            return FittedTastes(means, firmness, np.zeros((0, len(MEAN_GRID))), 0.0)
         counts, group = list[tuple[int, int]](), list[int]()
         for offer in self.wrong:
             counts.append((offer.given, self.questions[offer.question].draws))
@@ -140,16 +140,18 @@ class Tastes:
         np.add.at(table, (np.array(group, np.int64), np.asarray(kind.reshape(-1), np.int64)), 1)
         patterns, pattern, times = np.unique(table, axis=0, return_inverse=True, return_counts=True)
         chance = _beta_binomial(kinds[:, 0], kinds[:, 1])
-        for _ in range(ROUNDS):
+        for _ in range(MAX_ROUNDS):
             parts = chance * firmness
             by_mean = parts.sum(axis=2)
             logs = patterns @ np.log(by_mean) + np.log(means)
             top = logs.max(axis=1, keepdims=True)
             totals = np.exp(logs - top).sum(axis=1, keepdims=True)
             shares = np.exp(logs - top) / totals
-            means = (times @ shares + UNSEEN / len(MEANS)) / (len(self.groups) + UNSEEN)
+            means = (times @ shares + UNSEEN_COUNT / len(MEAN_GRID)) / (
+                len(self.groups) + UNSEEN_COUNT
+            )
             weights = patterns.T @ (times[:, None] * shares) / by_mean
-            firmness = np.einsum("km,kmf->f", weights, parts) + UNSEEN / len(FIRMNESSES)
+            firmness = np.einsum("km,kmf->f", weights, parts) + UNSEEN_COUNT / len(FIRMNESS_GRID)
             firmness /= firmness.sum()
         likelihood = float(times @ (top + np.log(totals))[:, 0])
         return FittedTastes(means, firmness, shares[pattern.reshape(-1)], likelihood)
@@ -173,21 +175,23 @@ class Tastes:
             draws: self.tails(draws) for draws in {question.draws for question in self.questions}
         }
         for number, question in enumerate(self.questions):
-            if question.right >= SURE * question.draws:
+            if question.right >= MIN_RIGHT_SHARE * question.draws:
                 out[number] = tails[question.draws][number, question.right]
         return out
 
     @cached_property
     def expected(self) -> float:
         """The share of draws that are right through bias alone."""
-        return float((self._means_of_keys @ MEANS).mean())
+        return float((self._means_of_keys @ MEAN_GRID).mean())
 
     @cached_property
     def firm_share(self) -> float:
         """The share of questions with one wrong choice in SURE of the draws, among those not right
         that often."""
         firm = {
-            o.question for o in self.wrong if o.given >= SURE * self.questions[o.question].draws
+            o.question
+            for o in self.wrong
+            if o.given >= MIN_RIGHT_SHARE * self.questions[o.question].draws
         }
         return len(firm) / max(1, len({offer.question for offer in self.wrong}))
 
@@ -199,14 +203,14 @@ class Tastes:
         """
         from scipy.special import bdtrc
 
-        low_enough = self.tails(draws) <= FALSE_SHARE * LEAKS
-        low_enough[:, np.arange(draws + 1) < SURE * draws] = False
+        low_enough = self.tails(draws) <= FALSE_SHARE * LEAK_SHARE
+        low_enough[:, np.arange(draws + 1) < MIN_RIGHT_SHARE * draws] = False
         fewest = np.where(low_enough.any(axis=1), low_enough.argmax(axis=1), draws + 1)
-        return float(np.mean(bdtrc(fewest - 1.0, draws, STRENGTH) * (fewest <= draws)))
+        return float(np.mean(bdtrc(fewest - 1.0, draws, KNOWN_RIGHT_SHARE) * (fewest <= draws)))
 
     def draws_needed(self) -> int | None:
         """Return the smallest of CANDIDATE_DRAWS that reaches POWER, or None."""
-        return next((draws for draws in CANDIDATE_DRAWS if self.power(draws) >= POWER), None)
+        return next((draws for draws in CANDIDATE_DRAWS if self.power(draws) >= TARGET_POWER), None)
 
     @cached_property
     def _means_of_keys(self) -> Floats:
@@ -237,7 +241,7 @@ def find_tastes(questions: Sequence[BlindQuestion]) -> Tastes:
     wrong = []
     for offer in _list_offers(questions):
         question = questions[offer.question]
-        if question.right < SURE * question.draws and offer.word != question.key:
+        if question.right < MIN_RIGHT_SHARE * question.draws and offer.word != question.key:
             wrong.append(offer)
     coarsest, *others = (Tastes(questions, wrong, grouping) for grouping in GROUPINGS)
     finer = [tastes for tastes in others if 3 * len(tastes.groups) <= len(wrong)]
@@ -270,7 +274,7 @@ def _beta_binomial(counts: Ints, draws: Ints) -> Floats:
     means, firmness)."""
     from scipy.special import betaln
 
-    yes, no = MEANS[:, None] * FIRMNESSES, (1 - MEANS[:, None]) * FIRMNESSES
+    yes, no = MEAN_GRID[:, None] * FIRMNESS_GRID, (1 - MEAN_GRID[:, None]) * FIRMNESS_GRID
     count, rest = counts[:, None, None], (draws - counts)[:, None, None]
     ways = -np.log1p(draws) - betaln(counts + 1, draws - counts + 1)
     return np.asarray(

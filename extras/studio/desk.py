@@ -30,7 +30,7 @@ from looktwice.eval.runs.dry_run import DryRun, Request, count_requests, try_arm
 from looktwice.eval.runs.study import Study
 from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.tasks.own_questions import Folder
-from looktwice.extras.studio.draft import FILE, FOLDER, MODELS, Draft, Node, make_example
+from looktwice.extras.studio.draft import FOLDER, MODELS, QUESTIONS_FILE, Draft, Node, make_example
 from looktwice.extras.studio.forms import Catalog
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
@@ -40,33 +40,33 @@ from looktwice.pipelines.config.spec import Arm, asks_model, digest, find_settin
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import dump_yaml, write_file
 from looktwice.pipelines.geometry import bounds
-from looktwice.pipelines.json_input import CLOSED, read_as
+from looktwice.pipelines.json_input import NO_OTHER_FIELDS, read_as
 from looktwice.pipelines.marks import Box, Mask, Point
 from looktwice.pipelines.model import Model, ModelError, get_model_name
 from looktwice.pipelines.models.pocket.model import Pocket, network_inputs
-from looktwice.pipelines.models.pocket.network import CELLS
+from looktwice.pipelines.models.pocket.network import PLACES_PER_SIDE
 from looktwice.pipelines.picture import Payload, Picture, PictureError
-from looktwice.pipelines.pipeline import models_in
+from looktwice.pipelines.pipeline import list_models
 from looktwice.pipelines.runtime.stores import Memory, use_result_store
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import Call, Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.markers.base import Marking
-from looktwice.prompting.views.losses import Drawing, drawings
+from looktwice.prompting.views.losses import Drawing, find_drawings
 
 MAX_SHOWN_PICTURES = 256  # pictures that the page may request
 MAX_STATES = 32  # states in the cache, with the pixels of their views
-FAULTS = (ValueError, LookupError, OSError)
+REQUEST_ERRORS = (ValueError, LookupError, OSError)
 """Exceptions about faults in a request, which the page displays."""
-LINE = re.compile(r"^draft\.|[0-9a-f]{16}\.jsonl: .*\s+line 1: ")
-SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp"}
+LINE_PATTERN = re.compile(r"^draft\.|[0-9a-f]{16}\.jsonl: .*\s+line 1: ")
+IMAGE_SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp"}
 
 
 @dataclass(frozen=True)
 class Asked:
     """A request of the page: a draft, and options."""
 
-    __pydantic_config__ = CLOSED
+    __pydantic_config__ = NO_OTHER_FIELDS
     draft: Draft
     after: int | None = None
     text: str = ""
@@ -116,7 +116,7 @@ class Desk:
         picture = Picture.encoded(data, "the picture")
         payload = picture.payload
         kind = payload.media_type if payload.data is data else ""
-        name = picture.sha[:12] + SUFFIXES.get(kind, ".img")
+        name = picture.sha[:12] + IMAGE_SUFFIXES.get(kind, ".img")
         if name not in self.images:
             write_file(self.folder / name, data)
             self.images[name] = picture
@@ -162,7 +162,10 @@ class Desk:
     def explain_fault(self, exc: Exception) -> list[str]:
         """Return the fault messages without the names of the studio's internal files."""
         faults = exc.faults if isinstance(exc, ConfigError) else (str(exc),)
-        return [LINE.sub("", printable(fault).replace(f"{self.folder}/", "")) for fault in faults]
+        return [
+            LINE_PATTERN.sub("", printable(fault).replace(f"{self.folder}/", ""))
+            for fault in faults
+        ]
 
     def item(self, draft: Draft) -> tuple[Folder, Item]:
         """Return the draft's task and its question, as a run reads it. Raises TaskError,
@@ -207,7 +210,7 @@ class Desk:
         for arm in arms:
             parts = {f"stages.{slot}": stage for slot, stage in arm.stages.items()}
             for place, part in {"model": arm.model, **parts}.items():
-                if any(model.identity not in may_ask for model in models_in(part)):
+                if any(model.identity not in may_ask for model in list_models(part)):
                     there = ", ".join(f"{{ref: {name}}}" for name in self.models)
                     raise ConfigError([f"{place}: the studio may ask only {there}"])
 
@@ -224,7 +227,7 @@ class Desk:
                 first = {slot: arm.stages[slot] for slot in draft.nodes(after)}
                 shown = self._try(replace(arm, stages=first), item)
             if shown.error:
-                raise _failure(shown)
+                raise _make_failure(shown)
             views = shown.state.shown or shown.state.views
             undrawn = () if trial.error else describe_undrawn(trial, self._try)
             notes = [*shown.state.notes, *describe_cut_views(shown, views), *undrawn]
@@ -235,7 +238,7 @@ class Desk:
             "answer": trial.state.answer or trial.state.reason,
             "amount": describe_amount(asked or [trial]),
             "arms": len(arms) or 1,
-            "faults": self.explain_fault(_failure(trial)) if trial.error else [],
+            "faults": self.explain_fault(_make_failure(trial)) if trial.error else [],
             "yaml": dump_yaml(study),
         }
 
@@ -302,13 +305,13 @@ class Desk:
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w") as archive:
             archive.writestr("studio/study.yaml", dump_yaml(draft.study(self.models)))
-            archive.write(self.folder / task.file, f"studio/{FILE}")
+            archive.write(self.folder / task.file, f"studio/{QUESTIONS_FILE}")
             for name in dict.fromkeys(draft.files):
                 archive.writestr(f"studio/{name}", self.images[name].source)
         return packed.getvalue()
 
 
-def _failure(trial: DryRun) -> ConfigError:
+def _make_failure(trial: DryRun) -> ConfigError:
     """Return an error with the place and the reason of a stage's failure."""
     slot = trial.state.trace[-1].slot if trial.state.trace else ""
     return ConfigError([f"stages.{slot}: {trial.error.splitlines()[-1]}"])
@@ -349,7 +352,7 @@ def count_tokens(call: Call, request: Request) -> Request:
     if isinstance(request.model, Pocket):
         with suppress(ModelError):  # reported when it is asked
             words, views = network_inputs(call.messages)
-            pictures = CELLS * CELLS * len(views)
+            pictures = PLACES_PER_SIDE * PLACES_PER_SIDE * len(views)
             return replace(request, word_tokens=len(words), picture_tokens=pictures)
     return request
 
@@ -378,7 +381,7 @@ def get_outcome(trial: DryRun) -> tuple[object, ...]:
 def describe_cut_views(trial: DryRun, views: Sequence[View]) -> Iterator[str]:
     """Yield a note for each view whose edge cuts a mark or label that a stage drew."""
     stages = trial.arm.stages
-    for drawing in drawings(trial.state, stages):
+    for drawing in find_drawings(trial.state, stages):
         for number, view in enumerate(views, 1):
             if isinstance(stages[drawing.slot], Marking) and is_cut(drawing, view):
                 yield f"view {number} cuts off a part of what stage {drawing.slot!r} draws"

@@ -19,7 +19,7 @@ from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines.config.classes import ConfigError, Faults
 from looktwice.pipelines.config.load import load, resolve
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.json_input import CLOSED, OPEN, CheckedAs, read_as
+from looktwice.pipelines.json_input import KEEP_OTHER_FIELDS, NO_OTHER_FIELDS, CheckedAs, read_as
 from looktwice.pipelines.marks import Mark, Mask
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item
@@ -28,14 +28,14 @@ from looktwice.prompting import Ask, Circles, MultipleChoice
 
 Node = dict[str, Any]
 FOLDER: Mapping[str, Any] = {"use": "eval.tasks.Folder", "path": "."}
-FILE = "samples.jsonl"
+QUESTIONS_FILE = "samples.jsonl"
 Corner = Annotated[float, Field(ge=0, le=1e6)]
-POCKET = "Pocket"
-MODELS: Mapping[str, Node] = {POCKET: {"use": "pipelines.models.Pocket"}}
+POCKET_NAME = "Pocket"
+MODELS: Mapping[str, Node] = {POCKET_NAME: {"use": "pipelines.models.Pocket"}}
 """The models that the studio may ask by default."""
 
 
-@with_config(OPEN)
+@with_config(KEEP_OTHER_FIELDS)
 class PageMark(TypedDict, total=False):
     """Fields of a mark that the page sends, besides the coordinates of a point or box."""
 
@@ -49,7 +49,7 @@ class Slot:
     """A stage on the page: its name, its node as in a configuration, and whether it is switched
     on."""
 
-    __pydantic_config__ = CLOSED
+    __pydantic_config__ = NO_OTHER_FIELDS
     slot: str
     node: Node
     on: bool = True
@@ -64,7 +64,7 @@ class Draft:
     a model that the studio may ask; `each` and `sweep` are those of the study.
     """
 
-    __pydantic_config__ = CLOSED
+    __pydantic_config__ = NO_OTHER_FIELDS
     id: str = "studio"
     question: str = "What is at the mark?"
     images: tuple[str, ...] = ()
@@ -73,14 +73,14 @@ class Draft:
     marks: tuple[Annotated[Node, CheckedAs(PageMark)], ...] = ()
     meta: Node = field(default_factory=dict)
     stages: tuple[Slot, ...] = ()
-    model: str = POCKET
+    model: str = POCKET_NAME
     draws: Annotated[int, Field(ge=1, le=100)] = 1
     seed: int = 0
     each: tuple[Node, ...] = ()
     sweep: dict[str, list[Any]] = field(default_factory=dict)
 
     @classmethod
-    def of(
+    def from_item(
         cls, item: Item, stages: Mapping[str, Stage], keep: Callable[[Picture], str], **more: Any
     ) -> Draft:
         """Build a draft from an item and stages; `keep` saves a picture and returns its name."""
@@ -173,10 +173,11 @@ class Draft:
 
 
 def make_example(keep: Callable[[Picture], str]) -> Draft:
-    """Return a question on a marked picture that Pocket can answer; `keep` is as in `Draft.of`."""
+    """Return a question on a marked picture that Pocket can answer; `keep` is as in
+    `Draft.from_item`."""
     item = next(iter(MarkedScenes(kind="shape")))
     choose: dict[str, Stage] = {"multiple_choice": MultipleChoice()}
-    return Draft.of(item, {"mark": Circles(radius=28), **choose, "ask": Ask()}, keep)
+    return Draft.from_item(item, {"mark": Circles(radius=28), **choose, "ask": Ask()}, keep)
 
 
 def to_page_mark(mark: Mark) -> Node:

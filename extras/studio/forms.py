@@ -21,22 +21,22 @@ from looktwice.eval.listing import (
 )
 from looktwice.pipelines.config.classes import (
     get_default,
+    get_hints,
     get_return_class,
-    type_hints,
-    union_members,
+    list_union_members,
 )
-from looktwice.pipelines.config.spec import public_path
+from looktwice.pipelines.config.spec import get_public_path
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import Stage
 from looktwice.specialists.networks.network import Network
 
 TEXT_AREA_LENGTH = 48  # characters from which a text gets a text area
-BOUND = 1000  # limits from here on are ignored by sliders
-COLOR = re.compile("colou?r$|^fill$|^plate$")
-RULE = re.compile(r"(?P<names>.+?) (?P<sign>[<>])=? (?P<bound>-?[\d.]+)")
-OPEN = 5  # settings of a stage that the page shows at once
-PLAIN = {"whole", "number", "text", "words", "color", "flag", "choice"}
-KINDS = {Model: "model", bool: "flag", int: "whole", float: "number"}
+MAX_SLIDER_LIMIT = 1000  # limits from here on are ignored by sliders
+COLOR_PATTERN = re.compile("colou?r$|^fill$|^plate$")
+RULE_PATTERN = re.compile(r"(?P<names>.+?) (?P<sign>[<>])=? (?P<bound>-?[\d.]+)")
+SHOWN_SETTINGS = 5  # settings of a stage that the page shows at once
+PLAIN_KINDS = {"whole", "number", "text", "words", "color", "flag", "choice"}
+TYPE_KINDS = {Model: "model", bool: "flag", int: "whole", float: "number"}
 Form = dict[str, Any]
 
 
@@ -64,7 +64,7 @@ class Catalog:
             return
         form = self.forms[path] = {"says": docstring(cls), "settings": []}
         form["weights"] = issubclass(cls, Network)
-        hints, limits = type_hints(cls), get_ranges(cls)
+        hints, limits = get_hints(cls), get_ranges(cls)
         for f in dataclasses.fields(cls):
             if f.init:
                 setting = self._setting(f, hints[f.name])
@@ -76,7 +76,7 @@ class Catalog:
 
     def _setting(self, f: dataclasses.Field[Any], hint: Any) -> Form:
         """Describe a setting without its range: its kind, choices and default."""
-        choices, default = [*union_members(hint)], get_default(f)
+        choices, default = [*list_union_members(hint)], get_default(f)
         inner = [choice for choice in choices if choice is not type(None)]
         setting: Form = {
             "name": f.name,
@@ -86,18 +86,20 @@ class Catalog:
         if default is not dataclasses.MISSING:
             setting["default"] = simplify_default(default, hint)
         first = inner[0]
-        if first in KINDS:
-            return setting | {"kind": KINDS[first]}
+        if first in TYPE_KINDS:
+            return setting | {"kind": TYPE_KINDS[first]}
         if first is Stage:
             return setting | {"kind": "part", "of": "stages"}
         if get_origin(first) is Literal and len(inner) == 1:
             return setting | {"kind": "choice", "of": [*get_args(first)]}
         if first in (str, Path):
             is_long = isinstance(default, str) and len(default) > TEXT_AREA_LENGTH
-            kind = "color" if COLOR.search(f.name) else "words" if is_long else "text"
+            kind = "color" if COLOR_PATTERN.search(f.name) else "words" if is_long else "text"
             return setting | {"kind": kind}
         if paths := self._list_fitting(inner):
-            made = {"is": public_path(type(default))} if dataclasses.is_dataclass(default) else {}
+            made = (
+                {"is": get_public_path(type(default))} if dataclasses.is_dataclass(default) else {}
+            )
             return setting | {"kind": "part", "of": paths} | made
         return setting | {"kind": "json"}
 
@@ -110,7 +112,7 @@ class Catalog:
                 continue
             given = get_return_class(hint) if getattr(hint, "_is_protocol", False) else None
             if dataclasses.is_dataclass(hint):
-                fitting[public_path(hint)] = hint
+                fitting[get_public_path(hint)] = hint
             for path, cls in self.classes.items():
                 gives = get_return_class(cls) if given else None
                 if issubclass(gives, given) if gives and given else hint in cls.__mro__:
@@ -126,16 +128,16 @@ def list_open(cls: type, settings: Sequence[Form]) -> list[str]:
     own = [name for base in cls.__mro__ for name in inspect.get_annotations(base)]
     ordered = sorted(settings, key=lambda setting: own.index(setting["name"]))
     needed = [setting["name"] for setting in ordered if "default" not in setting]
-    plain = [setting["name"] for setting in ordered if setting["kind"] in PLAIN]
-    return [*dict.fromkeys([*needed, *plain])][:OPEN]
+    plain = [setting["name"] for setting in ordered if setting["kind"] in PLAIN_KINDS]
+    return [*dict.fromkeys([*needed, *plain])][:SHOWN_SETTINGS]
 
 
 def get_ranges(cls: type) -> dict[str, dict[str, float]]:
     """Return the limits of a class's numeric settings, from the rules that validate them."""
     limits = dict[str, dict[str, float]]()
     for base in cls.__mro__:
-        for matched in filter(None, map(RULE.fullmatch, vars(base).get("ranges", ()))):
+        for matched in filter(None, map(RULE_PATTERN.fullmatch, vars(base).get("ranges", ()))):
             end, bound = "min" if matched["sign"] == ">" else "max", float(matched["bound"])
-            for name in matched["names"].split(", ") if abs(bound) < BOUND else ():
+            for name in matched["names"].split(", ") if abs(bound) < MAX_SLIDER_LIMIT else ():
                 limits.setdefault(name, {})[end] = bound
     return limits

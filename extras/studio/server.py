@@ -22,14 +22,14 @@ from aiohttp import web
 from looktwice.eval.display.printable import template
 from looktwice.eval.page.of_runs import RunPage
 from looktwice.eval.page.render import page_file, page_policy
-from looktwice.eval.page.serving import LocalPage, Shows
+from looktwice.eval.page.serving import LocalPage, ShowFunction
 from looktwice.eval.recorded.show import ShownRun
 from looktwice.eval.records.records import RunError, RunFolder
 from looktwice.eval.tasks.base import check_items
-from looktwice.extras.studio.desk import FAULTS, Desk
-from looktwice.extras.studio.draft import MODELS, POCKET, Draft, Node, Slot
+from looktwice.extras.studio.desk import REQUEST_ERRORS, Desk
+from looktwice.extras.studio.draft import MODELS, POCKET_NAME, Draft, Node, Slot
 from looktwice.pipelines.config.build import Binder, build
-from looktwice.pipelines.config.classes import ConfigError, suggest_names
+from looktwice.pipelines.config.classes import ConfigError, extend_hint, suggest_names
 from looktwice.pipelines.config.load import parse_override
 from looktwice.pipelines.config.plan import load_plan
 from looktwice.pipelines.disk import read_file
@@ -40,14 +40,14 @@ from looktwice.pipelines.state import Stage
 
 __all__ = ["studio_widget"]
 
-ROOM = "looktwice.extras.studio"
-SCRIPTS = ("studio_forms.js", "studio_marks.js", "studio.js")
+TEMPLATES_PACKAGE = "looktwice.extras.studio"
+SCRIPT_FILES = ("studio_forms.js", "studio_marks.js", "studio.js")
 FIRST_SLOTS = (
     Slot("mark", {"use": "prompting.markers.Circles"}),
     Slot("ask", {"use": "prompting.turns.Ask"}),
 )
-STUDIES = (".yaml", ".yml", "")
-HEADER = "X-Looktwice"
+STUDY_SUFFIXES = (".yaml", ".yml", "")
+STUDIO_HEADER = "X-Looktwice"
 """A header that the studio's page sends and a form on another page cannot."""
 
 
@@ -60,16 +60,21 @@ class StudioServer(LocalPage):
     begin: Callable[[Mapping[str, str]], Draft]
 
     @property
-    def shown(self) -> Mapping[str, Shows]:
+    def shown(self) -> Mapping[str, ShowFunction]:
         """The routes of the page, its start data, and pictures."""
         return {"": self.show_page, "start": self.show_start, "picture/{sha}": self.show_picture}
 
     def show_page(self, request: web.Request) -> web.Response:
         """Return the page, whose policy allows only its own scripts, by sha256, and connections to
         this server."""
-        scripts = [page_file(name, ROOM) for name in (*SCRIPTS, "studio_page.js")]
-        policy, style = page_policy(scripts, served=True), page_file("studio.css", ROOM)
-        text = template("studio.html.j2", ROOM).render(scripts=scripts, policy=policy, style=style)
+        scripts = [page_file(name, TEMPLATES_PACKAGE) for name in (*SCRIPT_FILES, "studio_page.js")]
+        policy, style = (
+            page_policy(scripts, served=True),
+            page_file("studio.css", TEMPLATES_PACKAGE),
+        )
+        text = template("studio.html.j2", TEMPLATES_PACKAGE).render(
+            scripts=scripts, policy=policy, style=style
+        )
         return web.Response(text=text, content_type="text/html")
 
     def show_start(self, request: web.Request) -> web.Response:
@@ -90,12 +95,14 @@ class StudioServer(LocalPage):
     async def work(self, request: web.Request) -> web.Response:
         """Respond to a request from the page with JSON or a file, or list its errors under
         `refused`."""
-        if request.headers.get(HEADER) != "studio":
-            raise web.HTTPForbidden(text=f"only the studio's own page may send this ({HEADER})")
+        if request.headers.get(STUDIO_HEADER) != "studio":
+            raise web.HTTPForbidden(
+                text=f"only the studio's own page may send this ({STUDIO_HEADER})"
+            )
         data = await request.read()
         try:
             made = await asyncio.to_thread(self.desk.answer, request.match_info["what"], data)
-        except FAULTS as exc:
+        except REQUEST_ERRORS as exc:
             made = {"refused": self.desk.explain_fault(exc)}
         if isinstance(made, bytes):
             return web.Response(body=made, content_type="application/zip")
@@ -111,7 +118,7 @@ def make_page_studio(folder: Path, page: RunPage, plugins: Sequence[str] = ()) -
     """Build a studio that works in `folder` and begins with a sample of the report page that it is
     served with."""
     desk = Desk(folder, plugins=plugins)
-    return StudioServer(desk, partial(draft_from_page, desk, page))
+    return StudioServer(desk, partial(make_draft_from_page, desk, page))
 
 
 def studio_widget(
@@ -138,9 +145,13 @@ def studio_widget(
         sample = Sample("studio", Draft().question, (image,))
     folder = tempfile.TemporaryDirectory(prefix="looktwice-studio-", ignore_cleanup_errors=True)
     desk, item = Desk(Path(folder.name).resolve(), {**models}), Item(sample, None)
-    draft = Draft.of(item, stages or {}, desk.save_picture, model=next(iter(models)))
+    draft = Draft.from_item(item, stages or {}, desk.save_picture, model=next(iter(models)))
     start = desk.start(draft if stages else replace(draft, stages=FIRST_SLOTS))
-    traits = {"_esm": widget_script(), "_css": page_file("studio.css", ROOM), "folder": folder}
+    traits = {
+        "_esm": widget_script(),
+        "_css": page_file("studio.css", TEMPLATES_PACKAGE),
+        "folder": folder,
+    }
     traits["yaml"] = traitlets.Unicode().tag(sync=True)
     for name in ("marks", "stages"):
         traits[name] = traitlets.List(start["draft"][name]).tag(sync=True)
@@ -152,8 +163,8 @@ def studio_widget(
 def widget_script() -> str:
     """Return the page as a JavaScript module whose default export has `render`, as anywidget
     expects."""
-    scripts = [page_file(name, ROOM) for name in (*SCRIPTS, "studio_widget.js")]
-    body = json.dumps(page_file("studio_body.html", ROOM))
+    scripts = [page_file(name, TEMPLATES_PACKAGE) for name in (*SCRIPT_FILES, "studio_widget.js")]
+    body = json.dumps(page_file("studio_body.html", TEMPLATES_PACKAGE))
     return "\n".join([f"const BODY = {body};", *scripts])
 
 
@@ -173,7 +184,7 @@ class WidgetChannel:
             made = self.first_draft if what == "start" else self.desk.answer(what, data)
             reply["answer"], file = (None, made) if isinstance(made, bytes) else (made, b"")
         except Exception as exc:  # of any kind, or the page would wait without end
-            is_told = isinstance(exc, FAULTS)
+            is_told = isinstance(exc, REQUEST_ERRORS)
             reply["faults"] = (
                 self.desk.explain_fault(exc) if is_told else [f"internal error: {exc!r}"]
             )
@@ -201,12 +212,12 @@ def open_draft(desk: Desk, what: Sequence[Path], models: Sequence[str] = ()) -> 
         return start
     first, *more = what
     if more and not first.is_file():
-        return draft_from_run(desk, first, *map(str, more[:2]))
+        return make_draft_from_run(desk, first, *map(str, more[:2]))
     if first.is_dir():
         ids = [row.id for row in RunFolder(first).samples.values()]
         raise RunError(f"{first}: add one of its {len(ids)} samples, such as {ids[0]}")
-    if not more and first.suffix in STUDIES:
-        return draft_from_study(desk, first)
+    if not more and first.suffix in STUDY_SUFFIXES:
+        return make_draft_from_study(desk, first)
     for picture in what:
         if not picture.is_file():
             raise RunError(f"{picture}: there is no such picture, run or study")
@@ -214,7 +225,7 @@ def open_draft(desk: Desk, what: Sequence[Path], models: Sequence[str] = ()) -> 
     return replace(start, images=images)
 
 
-def draft_from_study(desk: Desk, study: Path) -> Draft:
+def make_draft_from_study(desk: Desk, study: Path) -> Draft:
     """Return a draft of a study's first question with the stages and model of its first contestant.
 
     All models of the study may be asked. Raises ConfigError, RunError, TaskError, PictureError.
@@ -226,24 +237,24 @@ def draft_from_study(desk: Desk, study: Path) -> Draft:
     item = next(check_items(arm.task), None)
     if item is None:
         raise RunError(f"{study}: its task {arm.task_name!r} has no questions")
-    model = names.get(id(arm.model), POCKET)
-    return Draft.of(
+    model = names.get(id(arm.model), POCKET_NAME)
+    return Draft.from_item(
         item, arm.stages, desk.save_picture, model=model, draws=arm.draws, seed=arm.seed
     )
 
 
-def draft_from_page(desk: Desk, page: RunPage, asked: Mapping[str, str]) -> Draft:
+def make_draft_from_page(desk: Desk, page: RunPage, asked: Mapping[str, str]) -> Draft:
     """Return a draft of a report page's sample `n` and contestant `who`, given by number. Raises
     RunError, ConfigError, PictureError."""
     row = page.rows[int(asked["n"])]
     number, name = [*page.contestants][int(asked["who"])]
     run = page.runs[number]
-    return draft_from_run(
+    return make_draft_from_run(
         desk, run.folder.path, row.id, name.removesuffix(f" ({run.name})"), row.task
     )
 
 
-def draft_from_run(
+def make_draft_from_run(
     desk: Desk, run: Path, sample: str, contestant: str = "", task: str = ""
 ) -> Draft:
     """Return a draft of a run's sample with the stages of a contestant, by default the first.
@@ -256,11 +267,11 @@ def draft_from_run(
     points = shown.points(row)
     name = contestant or next(iter(points))
     if name not in points:
-        near = suggest_names(name, points)
-        raise RunError(f"{run} has no contestant {name!r}{near}; use one of {', '.join(points)}")
+        near = extend_hint(suggest_names(name, points), f"use one of {', '.join(points)}")
+        raise RunError(f"{run} has no contestant {name!r}{near}")
     point = points[name]
     item = Item(shown.sample(point, row), row.answer)
     asked: Node = {"seed": point.seed, "draws": point.draws}
     if node := point.spec.get("model"):
         asked["model"] = desk.allow_model(Binder.for_run(run).make(node, "model"))
-    return Draft.of(item, shown.stages(point), desk.save_picture, **asked)
+    return Draft.from_item(item, shown.stages(point), desk.save_picture, **asked)

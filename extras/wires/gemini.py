@@ -53,7 +53,7 @@ MODES = {"none": "NONE", "required": "ANY"}
 RESOLUTIONS = {"low": "MEDIA_RESOLUTION_LOW", "high": "MEDIA_RESOLUTION_HIGH"}
 
 
-def content_request(body: Json) -> Json:
+def make_content_request(body: Json) -> Json:
     """Convert a chat-completions request body to a generateContent body, which has no model's name.
     Raises ModelError."""
     request = {name: value for name, value in body.items() if name not in CONVERTED}
@@ -177,7 +177,7 @@ def _visible_text(part: Json) -> str | None:
     return None if part.get("thought") or "text" not in part else str(part["text"])
 
 
-def content_completion(response: Json) -> Json:
+def make_content_completion(response: Json) -> Json:
     """Convert a generateContent reply to a chat completion, with signatures where the provider's
     chat-completions endpoint puts them; a blocked prompt becomes a filtered reply."""
     turn, parts = _read_turn(response)
@@ -197,7 +197,7 @@ def _signed(signature: str) -> Json:
 
 def signed_completion(response: Json) -> Json:
     """Convert a generateContent reply to a chat completion that keeps the turn as it came, so that
-    `content_request` sends it back unchanged; a blocked prompt becomes a filtered reply."""
+    `make_content_request` sends it back unchanged; a blocked prompt becomes a filtered reply."""
     turn, parts = _read_turn(response)
     return _completion(response, turn | attach_turn(PROTOCOL, parts))
 

@@ -29,7 +29,7 @@ PROTOCOL = "messages"
 NOT_SENT = ("messages", "tools", "tool_choice", "seed", "response_format", "reasoning_effort")
 
 
-def message_request(body: Json) -> Json:
+def make_message_request(body: Json) -> Json:
     """Convert a chat-completions request body to a Messages API body. Raises ModelError."""
     refuse(body, "Anthropic", "logprobs", "top_logprobs")
     request = {name: value for name, value in body.items() if name not in NOT_SENT}
@@ -154,7 +154,7 @@ def _rename(block: Json, identifier: str) -> Json:
     return block | {"id": identifier}
 
 
-def message_completion(message: Json) -> Json:
+def make_message_completion(message: Json) -> Json:
     """Convert a Messages API reply to a chat completion whose content holds the thoughts as
     parts."""
     parts = [
@@ -167,7 +167,7 @@ def message_completion(message: Json) -> Json:
 
 def signed_completion(message: Json) -> Json:
     """Convert a Messages API reply to a chat completion that keeps the turn as it came, so that
-    `message_request` sends it back unchanged. Raises ModelError for a turn that the provider
+    `make_message_request` sends it back unchanged. Raises ModelError for a turn that the provider
     paused."""
     if message.get("stop_reason") == "pause_turn":
         raise ModelError(

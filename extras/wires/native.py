@@ -15,7 +15,12 @@ from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply
 from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.chat_api import ChatAPI
 from looktwice.pipelines.models.http_client import HttpResponse
-from looktwice.pipelines.models.wire import Pictures, find_error, wire_messages, wire_options
+from looktwice.pipelines.models.wire import (
+    Pictures,
+    find_error,
+    make_wire_messages,
+    make_wire_options,
+)
 
 RESERVED = {"model", "stream", "tools", "seed", "temperature", "top_p"}
 """Fields of a request that are settings in all three protocols, or would break the reply."""
@@ -60,8 +65,8 @@ class NativeAPI(ChatAPI):
             )
         if full.seed is not None:
             full = replace(full, seed=full.seed + draw)
-        asked = wire_options(replace(full, choices=None), "max_tokens", None)
-        turns = wire_messages(messages, self.system, self.detail, self.pictures)
+        asked = make_wire_options(replace(full, choices=None), "max_tokens", None)
+        turns = make_wire_messages(messages, self.system, self.detail, self.pictures)
         own = self.translate({"model": self.model, "messages": turns, **asked}, full)
         if self.server_tools:
             own["tools"] = [*own.get("tools", ()), *map(dict, self.server_tools)]
@@ -174,7 +179,7 @@ class MessagesAPI(NativeAPI):
 
     def translate(self, body: Json, options: CallOptions) -> Json:
         """Return a chat-completions body in the Messages protocol."""
-        return messages.message_request(body)
+        return messages.make_message_request(body)
 
     def complete(self, data: Json) -> Json:
         """Return a reply of the Messages protocol as a chat completion."""
@@ -220,7 +225,7 @@ class GeminiAPI(NativeAPI):
 
     def translate(self, body: Json, options: CallOptions) -> Json:
         """Return a chat-completions body in the generateContent protocol."""
-        request = gemini.content_request(body)
+        request = gemini.make_content_request(body)
         if options.choices is None:
             return request
         choices: Sequence[str] = list(options.choices)

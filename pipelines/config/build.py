@@ -17,22 +17,22 @@ from looktwice.pipelines.config.classes import (
     Faults,
     Kind,
     check_kind,
-    dataclass_in,
     explain_mismatch,
+    find_dataclass,
     get_default,
+    get_hints,
+    get_inner_hint,
     holds_path,
-    inner_hint,
     is_plain,
+    list_union_members,
     locate,
     suggest_names,
-    type_hints,
-    union_members,
 )
 from looktwice.pipelines.config.paths import Scope, permit, read_allowed, read_grant
-from looktwice.pipelines.json_input import first_non_finite
+from looktwice.pipelines.json_input import find_non_finite
 
 # otherwise the text "nan" would become a number
-ARBITRARY = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
+ARBITRARY_TYPES = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
 
 
 @dataclass
@@ -89,7 +89,7 @@ class Binder:
             return self.fault(
                 place, f"expected a node with `use: folder.room.Class`, found {node!r}{write}"
             )
-        if no_number := first_non_finite(node):
+        if no_number := find_non_finite(node):
             return self.fault(
                 f"{place}.{no_number[0]}", f"a number must be finite, found {no_number[1]}"
             )
@@ -123,7 +123,7 @@ class Binder:
                 f"{cls.__name__} is not a dataclass; its fields are its settings, so write"
                 " @dataclass(frozen=True) above it",
             )
-        before, hints = self.fault_count, type_hints(cls)
+        before, hints = self.fault_count, get_hints(cls)
         own_fields = {f.name: f for f in dataclasses.fields(cls) if f.init}
         for name in settings.keys() - own_fields.keys():
             from looktwice.pipelines.config.foreign_names import HINTS
@@ -181,17 +181,17 @@ class Binder:
             if "use" in value:
                 return self._build_fitting(value, hint, place)
             base = default if dataclasses.is_dataclass(default) else None
-            if cls := dataclass_in(hint) if base is None else type(base):
+            if cls := find_dataclass(hint) if base is None else type(base):
                 return self.fields(cls, value, place, base)
         many = _has_node(value)  # each item is checked separately
         make = self.value if many else self._convert
         if isinstance(value, Mapping):
             return {
-                key: make(inner, inner_hint(hint, key), f"{place}.{key}")
+                key: make(inner, get_inner_hint(hint, key), f"{place}.{key}")
                 for key, inner in value.items()
                 if not (many and inner is None)
             }
-        made = [make(v, inner_hint(hint, i), f"{place}[{i}]") for i, v in enumerate(value)]
+        made = [make(v, get_inner_hint(hint, i), f"{place}[{i}]") for i, v in enumerate(value)]
         return tuple(made) if many else made
 
     def _build_fitting(self, node: Mapping[str, Any], hint: Any, place: str) -> Any:
@@ -224,18 +224,18 @@ class Binder:
         return self.node(self.models[name], f"models.{name}", "model")
 
     def _validate(self, value: Any, hint: Any, place: str) -> Any:
-        if isinstance(value, bool) and is_plain(hint) and bool not in union_members(hint):
+        if isinstance(value, bool) and is_plain(hint) and bool not in list_union_members(hint):
             return self.fault(place, f"expected {_format_hint(hint)}, found {value!r}")
-        if value is None and type(None) in union_members(hint):
+        if value is None and type(None) in list_union_members(hint):
             return None
         try:
             # in a tuple, because a type with a configuration of its own accepts no other
-            return TypeAdapter(tuple[hint], config=ARBITRARY).validate_python((value,))[0]
+            return TypeAdapter(tuple[hint], config=ARBITRARY_TYPES).validate_python((value,))[0]
         except ValidationError as exc:
             wrong = exc.errors(include_url=False, include_context=False)[0]
             more = "" if wrong["type"] == "literal_error" else f" ({wrong['msg']})"
-            if cls := dataclass_in(hint):
-                more = f"; write a mapping of {', '.join(type_hints(cls))}"
+            if cls := find_dataclass(hint):
+                more = f"; write a mapping of {', '.join(get_hints(cls))}"
             several = isinstance(value, list) or (isinstance(value, str) and "," in value)
             if several and is_plain(hint):
                 more += f"; to try several values, sweep them: 'sweep.{place}=[ONE, OTHER]'"

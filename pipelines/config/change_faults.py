@@ -8,7 +8,7 @@ from typing import Any
 from looktwice.pipelines.config.classes import Faults, suggest_names
 from looktwice.pipelines.config.load import OVERLAY_KEYS, suggest_place
 
-CHANGEABLE = ("task", "tasks", "models", "seed", *OVERLAY_KEYS, "contestants")
+CHANGEABLE_ENTRIES = ("task", "tasks", "models", "seed", *OVERLAY_KEYS, "contestants")
 
 
 def name_faults(config: Mapping[str, Any]) -> list[str]:
@@ -34,8 +34,8 @@ def _name_fault(entry: str, key: str, value: Any, there: Mapping[str, set[str]])
     name, _, own = rest.partition(".")
     names = there.get(first, set())
     added = first == "stages" and isinstance(value, Mapping) and "use" in value
-    if first not in CHANGEABLE:
-        return f"{first!r} cannot be changed here{suggest_names(first, CHANGEABLE)}"
+    if first not in CHANGEABLE_ENTRIES:
+        return f"{first!r} cannot be changed here{suggest_names(first, CHANGEABLE_ENTRIES)}"
     if name and first in there and name not in names and not added:
         return f"there is no {name!r} under `{first}:`{suggest_names(name, names)}"
     if first != "contestants":

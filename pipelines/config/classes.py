@@ -27,7 +27,7 @@ from looktwice.pipelines.extensions import list_own_classes
 FOLDERS = ("pipelines", "prompting", "specialists", "eval")
 
 
-WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+WORD_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 _loaded: set[str] = set()  # the first parts of the plugins' names
@@ -73,7 +73,7 @@ def locate(use: str, plugins: Sequence[str] = ()) -> type:
             " file"
             " of its own, named with `--plugin`, can be rebuilt"
         )
-    if len(parts) < 2 or not all(WORD.fullmatch(part) for part in parts):
+    if len(parts) < 2 or not all(WORD_PATTERN.fullmatch(part) for part in parts):
         raise ValueError(
             f"{use!r} is not the path of a public class, such as prompting.markers.Circles"
             f"{_suggest_path(parts[-1])}; `looktwice list` lists them"
@@ -108,7 +108,7 @@ def load_plugin(text: str) -> str:
     path = Path(text)
     is_file = path.suffix == ".py"
     name = path.stem if is_file else text
-    if name.split(".")[0] in (*FOLDERS, "configs", "looktwice") or not WORD.fullmatch(name):
+    if name.split(".")[0] in (*FOLDERS, "configs", "looktwice") or not WORD_PATTERN.fullmatch(name):
         why = f"the name {name!r} is taken or not a plain name; rename the file or package"
         if Path(file := f"{name.split('.')[0]}.py").is_file():
             why = f"name the file, --plugin {file}"
@@ -229,34 +229,42 @@ def suggest_names(word: str, known: Iterable[object], most: int = 1) -> str:
     return f"; did you mean {' or '.join(repr(names[key]) for key in near[:most])}?" if near else ""
 
 
+def extend_hint(hint: str, rest: str) -> str:
+    """Return a hint of `suggest_names`, which may be empty, followed by the rest of the message: a
+    sentence of its own after a question mark, otherwise after a semicolon."""
+    return f"{hint} {rest[:1].upper()}{rest[1:]}" if hint.endswith("?") else f"{hint}; {rest}"
+
+
 Kind = Literal["task", "stage", "model"]
 
 
-PLAIN = (int, float, str, bool, bytes, type(None))
+PLAIN_TYPES = (int, float, str, bool, bytes, type(None))
 
 
-def union_members(hint: Any) -> Iterator[Any]:
+def list_union_members(hint: Any) -> Iterator[Any]:
     """Yield the members of a union, or the hint itself."""
     if get_origin(hint) in (Union, types.UnionType):
         for inner in get_args(hint):
-            yield from union_members(inner)
+            yield from list_union_members(inner)
     else:
         yield hint
 
 
 def is_plain(hint: Any) -> bool:
     """Return whether the hint allows only numbers, texts, booleans and paths, no objects."""
-    return all(h in PLAIN or h is Path or get_origin(h) is Literal for h in union_members(hint))
+    return all(
+        h in PLAIN_TYPES or h is Path or get_origin(h) is Literal for h in list_union_members(hint)
+    )
 
 
 def holds_path(hint: Any) -> bool:
     """Return whether a text given for this hint is the path of a file or folder."""
-    return Path in union_members(hint) and str not in union_members(hint)
+    return Path in list_union_members(hint) and str not in list_union_members(hint)
 
 
-def inner_hint(hint: Any, key: Any) -> Any:
+def get_inner_hint(hint: Any, key: Any) -> Any:
     """Return the type of the value under a key or index of a list, tuple or mapping."""
-    for member in union_members(hint):
+    for member in list_union_members(hint):
         origin, args = get_origin(member), get_args(member)
         if not (isinstance(origin, type) and issubclass(origin, Collection)):
             continue
@@ -268,15 +276,19 @@ def inner_hint(hint: Any, key: Any) -> Any:
     return Any
 
 
-def dataclass_in(hint: Any) -> type | None:
+def find_dataclass(hint: Any) -> type | None:
     """Return the dataclass that a mapping given for this hint describes, or None."""
     return next(
-        (h for h in union_members(hint) if isinstance(h, type) and dataclasses.is_dataclass(h)),
+        (
+            h
+            for h in list_union_members(hint)
+            if isinstance(h, type) and dataclasses.is_dataclass(h)
+        ),
         None,
     )
 
 
-def type_hints(cls: type) -> dict[str, Any]:
+def get_hints(cls: type) -> dict[str, Any]:
     """Return the types of a class's fields by name; empty if they cannot be resolved."""
     try:
         return get_type_hints(cls)
@@ -305,7 +317,7 @@ def explain_mismatch(cls: type, hint: Any) -> str:
     Function protocols are compared by their return types, so that a face finder does not pass as a
     detector; without a declared return type, the class is accepted.
     """
-    classes = [member for member in union_members(hint) if isinstance(member, type)]
+    classes = [member for member in list_union_members(hint) if isinstance(member, type)]
     protocols = [member for member in classes if getattr(member, "_is_protocol", False)]
     values = tuple(filter(dataclasses.is_dataclass, classes))
     if values and not protocols and not issubclass(cls, values):

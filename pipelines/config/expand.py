@@ -15,10 +15,10 @@ from looktwice.pipelines.config.load import (
     OVERLAY_KEYS,
     Node,
     Overlay,
-    nest,
+    find_shape_faults,
+    get_task_name,
+    nest_value,
     resolve,
-    shape_faults,
-    task_name,
 )
 from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.spec import Arm
@@ -64,7 +64,7 @@ class Expansion:
 
         If an entry has the wrong type, yields no arms and only notes faults.
         """
-        strange, wrong = shape_faults(self.config)
+        strange, wrong = find_shape_faults(self.config)
         self.faults.note(*strange, *wrong)
         if wrong:
             return
@@ -158,7 +158,7 @@ class Expansion:
         layer, node = Overlay(), merged
         # the class first, then its settings
         for key in sorted(changes, key=lambda key: not key.endswith(".use")):
-            node = layer(node, nest(key, changes[key]))
+            node = layer(node, nest_value(key, changes[key]))
         self.faults.note(*(f"{place}{fault}" for fault in layer.faults))
         node = resolve(node, self.faults)
         node = _add_prices(node, node["prices"]) if node.get("prices") else node
@@ -189,7 +189,7 @@ class Expansion:
             if others := node.get("tasks"):
                 hint = f"to change one task, type for example tasks.{next(iter(others))}.n=8"
                 self.faults.note(f"task: there is `tasks:` as well; keep one of the two ({hint})")
-            return {task_name(task): task}
+            return {get_task_name(task): task}
         tasks = _drop_nulls(node.get("tasks"))
         if not tasks:
             self.faults.note(

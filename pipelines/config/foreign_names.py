@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 __all__: list[str] = []
 
-TABLE = """\
+FOREIGN_NAME_TABLE = """\
 tasks: dataset datasets benchmark benchmarks data evals
 models: llm llms mllm mllms provider providers
 stages: pipeline steps solver solvers prompts prompting transforms chain
@@ -67,7 +67,9 @@ list: models tasks stages info ls
 init: new create
 view: open ui dashboard
 """
-FOREIGN_NAMES: Mapping[str, str] = dict(line.split(": ") for line in TABLE.splitlines())
+FOREIGN_NAMES: Mapping[str, str] = dict(
+    line.split(": ") for line in FOREIGN_NAME_TABLE.splitlines()
+)
 """Our names of entries, settings, classes, options and commands, with the names that other programs
 use, separated by spaces."""
 

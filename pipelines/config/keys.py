@@ -18,13 +18,13 @@ Nodes = dict[str, Node | None]
 Words = str | list[str]
 Entry = tuple[str, str]
 """The purpose of an entry, and an example as written in a file."""
-CLOSED = ConfigDict(extra="forbid")
+NO_OTHER_FIELDS = ConfigDict(extra="forbid")
 
 
 class Needs(TypedDict, total=False):
     """Requirements of a contestant, in addition to those of its model."""
 
-    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    __pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[misc]
     env: Annotated[
         Words | None,
         "Environment variables that must be set, one or a list; `A|B` means either of the two.",
@@ -38,7 +38,7 @@ class Needs(TypedDict, total=False):
 class Contestant(TypedDict, total=False):
     """A named overlay of the file."""
 
-    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    __pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[misc]
     stages: Annotated[
         Nodes,
         "Slots that this contestant changes, adds or drops; the file's other slots stay.",
@@ -75,7 +75,7 @@ class Published(TypedDict):
     """Published results of one contestant, in percent by task, with their source. They are shown
     next to the results and never run."""
 
-    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    __pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[misc]
     source: Annotated[str, "Where the numbers were published.", "source: Table 3 of the paper"]
     accuracy: Annotated[
         dict[str, float],
@@ -105,7 +105,7 @@ class Published(TypedDict):
 class StudyConfig(TypedDict, total=False):
     """A whole configuration, after its includes were merged."""
 
-    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    __pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[misc]
     name: Annotated[
         str,
         "The name of the run's folder below `--out`; by default, the file's name.",
@@ -217,7 +217,7 @@ WORDS: Mapping[str, Entry] = {
         "think: {use: prompting.wording.ChainOfThought, after: mark}",
     ),
     "include": (
-        "Configurations, one or a list, over which this file is laid; only at the top level.",
+        "A configuration, or a list of them, that this file extends; only at the top level.",
         "include: quickstart.yaml",
     ),
     "null": ("Drops an entry: a slot, a task, a model, a contestant.", "mark: null"),
@@ -257,7 +257,7 @@ class Key:
         return None
 
 
-def keys_in(config: Mapping[str, Any]) -> dict[str, Key]:
+def find_keys(config: Mapping[str, Any]) -> dict[str, Key]:
     """Return the extension keys that a configuration uses, by name; `null` drops one."""
     keys = dict[str, Key]()
     for name, value in config.items():
@@ -268,6 +268,6 @@ def keys_in(config: Mapping[str, Any]) -> dict[str, Key]:
     return keys
 
 
-def all_keys() -> dict[str, Key]:
+def list_keys() -> dict[str, Key]:
     """Return the keys of all extensions, by name."""
     return {name: extension.open()() for name, extension in list_extensions("keys").items()}

@@ -18,12 +18,20 @@ from typing_extensions import TypedDict
 from looktwice.pipelines.config.classes import (
     ConfigError,
     Faults,
+    extend_hint,
     is_foreign,
     locate,
     suggest_names,
 )
-from looktwice.pipelines.config.keys import CLOSED, Contestant, Key, Needs, StudyConfig, keys_in
-from looktwice.pipelines.config.paths import URL, Scope, pass_fence, read_allowed
+from looktwice.pipelines.config.keys import (
+    NO_OTHER_FIELDS,
+    Contestant,
+    Key,
+    Needs,
+    StudyConfig,
+    find_keys,
+)
+from looktwice.pipelines.config.paths import URL_PATTERN, Scope, pass_fence, read_allowed
 from looktwice.pipelines.config.shipped import find_config, list_shipped
 from looktwice.pipelines.config.spec import asks_model
 from looktwice.pipelines.disk import check_yaml, read_file
@@ -31,7 +39,7 @@ from looktwice.pipelines.extensions import list_extensions
 from looktwice.pipelines.json_input import iterate_leaves
 
 Node = dict[str, Any]
-REFERENCE = re.compile(r"\$\{([A-Za-z_][\w-]*(?:\.[\w-]+)*)\}")
+REFERENCE_PATTERN = re.compile(r"\$\{([A-Za-z_][\w-]*(?:\.[\w-]+)*)\}")
 MISSING = object()
 YAML_ERRORS = (OSError, yaml.YAMLError, OmegaConfBaseException, ValueError)
 
@@ -70,14 +78,14 @@ def read_config(
     layer = Overlay()
     settings = _read_overrides(overrides, node) if overrides else []
     for place, value in settings:
-        node = layer(node, nest(place, value))
+        node = layer(node, nest_value(place, value))
         # not "" or ".": every path would start with them and be relative to the working folder
         given += [
             text
             for _, text in iterate_leaves(value)
             if isinstance(text, str)
             and text not in ("", ".")
-            and (URL.fullmatch(text) or Path(text).expanduser().exists())
+            and (URL_PATTERN.fullmatch(text) or Path(text).expanduser().exists())
         ]
     layer.faults.note(*_find_swept_overrides(settings, node.get("sweep")))
     scope = Scope(folder, tuple(given), tuple(plugins), allowed, source=path)
@@ -179,7 +187,8 @@ def _read(path: Path) -> Node:
 
 @dataclass
 class Overlay:
-    """Lays one node over another; notes in `faults`, with its place, what does not fit.
+    """Lays one node over another, and notes everything that does not fit in `faults`, with its
+    place.
 
     A node with another `use` is replaced, one with the same `use` (or none) is merged, and `null`
     drops it. A slot added to stages goes where `before:` or `after:` puts it; without these, a
@@ -249,16 +258,24 @@ def _find_calling_slot(stages: Mapping[str, Any], new: Mapping[str, Any]) -> str
 
 
 def _calls_model(node: Any) -> bool:
-    """Return whether the class of a node belongs to looktwice and its stages may call the model."""
+    """Return whether the class of a node belongs to looktwice and its stages may call the model; a
+    class that leaves this to the stages or sources in its settings may if one of them may."""
     if not isinstance(node, Mapping) or is_foreign(use := str(node.get("use", ""))):
         return False
     try:
-        return asks_model(locate(use))
+        kind = locate(use)
     except ValueError:  # reported when it is built
         return False
+    if isinstance(getattr(kind, "asks", True), property):
+        return any(_calls_model(inner) for inner in node.values() if _has_class(inner))
+    return asks_model(kind)
 
 
-def task_name(task: Any) -> str:
+def _has_class(node: Any) -> bool:
+    return isinstance(node, Mapping) and "use" in node
+
+
+def get_task_name(task: Any) -> str:
     """Return the name of a single task in tables: its `name` or `kind`, else `task`."""
     name = task.get("name") or task.get("kind") if isinstance(task, Mapping) else None
     return name if isinstance(name, str) else "task"
@@ -270,9 +287,11 @@ def _name_one_task(base: Mapping[str, Any], top: Mapping[str, Any]) -> tuple[Nod
     tasks = {name: node for name, node in (below.get("tasks") or {}).items() if node is not None}
     if len(tasks) == 1 and above.get("task") is not None and "tasks" not in above:
         above["tasks"] = {next(iter(tasks)): above.pop("task")}
-    elif below.get("task") is not None and task_name(below["task"]) in (above.get("tasks") or {}):
+    elif below.get("task") is not None and get_task_name(below["task"]) in (
+        above.get("tasks") or {}
+    ):
         task = below.pop("task")
-        below["tasks"] = {task_name(task): task}
+        below["tasks"] = {get_task_name(task): task}
     return below, above
 
 
@@ -292,13 +311,13 @@ def parse_override(text: str) -> tuple[str, Any]:
     return place.strip(), cast(Node, read)["value"]
 
 
-def nest(place: str, value: Any) -> Node:
+def nest_value(place: str, value: Any) -> Node:
     """Return the node that sets `value` at a dotted place; a place under `sweep` stays one key,
     including its dots."""
     first, _, rest = place.partition(".")
     if first == "sweep" and rest:
         return {first: {rest: value}}
-    return {first: nest(rest, value) if rest else value}
+    return {first: nest_value(rest, value) if rest else value}
 
 
 def resolve(node: Node, faults: Faults) -> Node:
@@ -311,7 +330,7 @@ def resolve(node: Node, faults: Faults) -> Node:
     }
     if not texts:
         return node
-    named = [*texts, *(name for text in texts.values() for name in REFERENCE.findall(text))]
+    named = [*texts, *(name for text in texts.values() for name in REFERENCE_PATTERN.findall(text))]
     parts = {re.split(r"[.[]", place)[0] for place in named}  # resolving the rest would take long
     tree = OmegaConf.create({name: part for name, part in node.items() if name in parts})
     wrong = dict[str, list[str]]()
@@ -326,10 +345,10 @@ def resolve(node: Node, faults: Faults) -> Node:
 
 def _reference_fault(tree: Any, text: str) -> str:
     """Describe what is wrong with the references in a text; "" if nothing is."""
-    if "${" in REFERENCE.sub("", text):
+    if "${" in REFERENCE_PATTERN.sub("", text):
         only = "${...} may hold only a place in this configuration, such as ${a.b}"
         return f"{text!r} is refused: {only}"
-    for reference in REFERENCE.findall(text):
+    for reference in REFERENCE_PATTERN.findall(text):
         try:
             if OmegaConf.select(tree, reference, default=MISSING) is not MISSING:
                 continue
@@ -343,10 +362,10 @@ def _reference_fault(tree: Any, text: str) -> str:
 
 OVERLAY_KEYS = ("model", "stages", "read", "draws")  # laid over the file's by a contestant
 KNOWN: dict[tuple[str, int], type] = {("contestants", 3): Contestant, ("contestants", 4): Needs}
-"""The schema of an entry, by the first word of its place and the number of words in it."""
+"""Schemas of nested entries, by the first word of a dotted place and its number of words."""
 
 
-def study_schema(keys: Mapping[str, Key]) -> Any:
+def make_study_schema(keys: Mapping[str, Key]) -> Any:
     """Return the schema of a study that also has these extension keys."""
     if not keys:
         return StudyConfig
@@ -355,7 +374,7 @@ def study_schema(keys: Mapping[str, Key]) -> Any:
         entries[name] = Annotated[key.schema | None, key.about, key.example]
     make: Any = TypedDict  # its names are known only at run time
     schema = make("StudyConfig", entries, total=False)
-    schema.__pydantic_config__ = CLOSED
+    schema.__pydantic_config__ = NO_OTHER_FIELDS
     return schema
 
 
@@ -368,10 +387,10 @@ def _list_entries(words: Sequence[str], keys: Mapping[str, Key]) -> list[str]:
     return [*StudyConfig.__annotations__, *list_extensions("keys")]
 
 
-def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+def find_shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """Return the faults of unknown entries and those of entries with the wrong type."""
-    strange, wrong, keys = Faults(), Faults(), keys_in(config)
-    schema = study_schema(keys)
+    strange, wrong, keys = Faults(), Faults(), find_keys(config)
+    schema = make_study_schema(keys)
     try:
         TypeAdapter(schema).validate_python(dict(config))
     except ValidationError as exc:
@@ -383,10 +402,12 @@ def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
                 from looktwice.pipelines.config.foreign_names import HINTS
 
                 hint = HINTS.get(words[-1], f"there are {', '.join(entries)}")
-                strange.note(f"{'.'.join(words)}: no such entry{near}; {hint}")
+                strange.note(f"{'.'.join(words)}: no such entry{extend_hint(near, hint)}")
             else:
                 # pydantic inserts words into the place that name a member of a union
-                place = ".".join(word for word in words if "[" not in word and word not in UNION)
+                place = ".".join(
+                    word for word in words if "[" not in word and word not in UNION_MEMBERS
+                )
                 shown = repr(error["input"])
                 shown = shown if len(shown) < 80 else f"{shown[:77]}..."
                 message = error["msg"][0].lower() + error["msg"][1:]
@@ -407,4 +428,4 @@ def suggest_place(word: str, config: Mapping[str, Any]) -> str:
     return ""
 
 
-UNION = ("str", "dict", "list", "none")
+UNION_MEMBERS = ("str", "dict", "list", "none")

@@ -29,10 +29,10 @@ from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.json_input import read_as
 
-REPLIES = "_replies"
-ALLOW = "LOOKTWICE_ALLOW"
-URL = re.compile(r"(?i)(?:https?|wss?|grpcs?)://\S+")
-HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
+REPLIES_SUFFIX = "_replies"
+ALLOW_VARIABLE = "LOOKTWICE_ALLOW"
+URL_PATTERN = re.compile(r"(?i)(?:https?|wss?|grpcs?)://\S+")
+HOST_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 
 Ask = Callable[[str], bool]
 
@@ -47,7 +47,8 @@ class Allowed(NamedTuple):
 
 @dataclass
 class Session:
-    """The access rights of one command, how it asks the user, and the questions refused."""
+    """The access rights of one command, the way it asks the user, and the questions that the user
+    refused."""
 
     allow: tuple[str, ...] = ()
     ask: Ask | None = None
@@ -96,12 +97,12 @@ def read_allowed(texts: Sequence[str] = ()) -> Allowed:
     """Return the folders and hosts in `texts` (from the command) and in LOOKTWICE_ALLOW. Raises
     FileNotFoundError."""
     folders, hosts = list[Path](), set[str]()
-    usual = list(filter(None, os.environ.get(ALLOW, "").split(os.pathsep)))
+    usual = list(filter(None, os.environ.get(ALLOW_VARIABLE, "").split(os.pathsep)))
     for text in (*texts, *_session.allow, *usual):
         path = Path(text).expanduser()
-        if path.exists() or (text in usual and not HOST.fullmatch(text)):
+        if path.exists() or (text in usual and not HOST_PATTERN.fullmatch(text)):
             folders.append(path.resolve())
-        elif URL.fullmatch(text) or HOST.fullmatch(text):
+        elif URL_PATTERN.fullmatch(text) or HOST_PATTERN.fullmatch(text):
             hosts.add(_host(text))
         else:
             raise FileNotFoundError(f"--allow {text}: there is no such folder")
@@ -109,7 +110,7 @@ def read_allowed(texts: Sequence[str] = ()) -> Allowed:
 
 
 def _host(text: str) -> str:
-    return (urlsplit(text).hostname or text if URL.fullmatch(text) else text).lower()
+    return (urlsplit(text).hostname or text if URL_PATTERN.fullmatch(text) else text).lower()
 
 
 def _is_loopback(host: str) -> bool:
@@ -237,13 +238,14 @@ class OutsideError(ValueError):
         scope, hosts = pending.scope, pending.hosts
         options = [*(quote_for_shell(shorten_path(root)) for root in pending.roots), *hosts]
         typed = " ".join(f"--allow {option}" for option in options)
-        self.advice = f"if you trust it, add {typed} (or set {ALLOW})"
+        self.advice = f"if you trust it, add {typed} (or set {ALLOW_VARIABLE})"
         named = dict[Path, OutsidePath]()
         for wish in pending.outside_paths:
             named.setdefault(wish.root, wish)
         folder = f"lies outside the {scope.what}'s folder {scope.folder}"
         faults = [
-            f"{wish.place}{': ' * bool(wish.place)}{wish.text!r} {folder}, at {wish.real}"
+            f"{wish.place}{': ' * bool(wish.place)}{wish.text!r} {folder}"
+            f"{f', at {wish.real}' * (wish.text != str(wish.real))}"
             for wish in named.values()
         ]
         faults += [
@@ -315,7 +317,7 @@ def permit(permission: tuple[str, str], scope: Scope) -> str:
     question = f"{source} {does}. Do you trust it? A yes is remembered"
     if scope.source is None or not _session.is_confirmed(question):
         raise ValueError(
-            f"it {does}, which you must allow first; add --allow {name} (or set {ALLOW})"
+            f"it {does}, which you must allow first; add --allow {name} (or set {ALLOW_VARIABLE})"
         )
     with suppress(OSError):  # the next command asks again
         save_grant(scope.source, hosts=[name])
@@ -376,20 +378,21 @@ class Scope:
         base, roots = self.folder, [self.folder]
         if any(text.startswith(given) for given in self.given):
             base = Path()
-            roots = [Path(given + more) for given in self.given for more in ("", REPLIES)]
+            roots = [Path(given + more) for given in self.given for more in ("", REPLIES_SUFFIX)]
         real = (base / Path(text).expanduser()).resolve()
         roots = [root.expanduser().resolve() for root in roots]
         if not real.exists():
-            raise ValueError(f"{text!r} does not exist (looked for {real})")
+            looked = f" (looked for {real})" if text != str(real) else ""
+            raise ValueError(f"{text!r} does not exist{looked}")
         pass_fence(text, real, (*roots, *self.own), self, place)
         if not (real.is_file() or real.is_dir()):
-            raise ValueError(f"{text!r} is a pipe or a device ({real}); name a file or a folder")
+            raise ValueError(f"{text!r} is a pipe or a device; name a file or a folder")
         return real
 
     def host(self, text: str, place: str = "") -> str:
         """Return the host of a setting that is a URL, and record it so that the user can be asked;
         "" for any other text, for this machine, and for URLs given on the command line."""
-        if not URL.fullmatch(text) or text in self.given or _is_loopback(_host(text)):
+        if not URL_PATTERN.fullmatch(text) or text in self.given or _is_loopback(_host(text)):
             return ""
         host, noted = _host(text), _pending.get()
         is_allowed = host in self.allowed.hosts or host in read_grant(self.source).hosts

@@ -12,7 +12,7 @@ from typing import Any
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import AbsentPart, ConfigError, Faults, load_plugin
 from looktwice.pipelines.config.expand import ArmNode, Expansion
-from looktwice.pipelines.config.keys import keys_in
+from looktwice.pipelines.config.keys import find_keys
 from looktwice.pipelines.config.load import Node, read_config
 from looktwice.pipelines.config.paths import Scope, ask_once, save_grant
 from looktwice.pipelines.config.shipped import list_shipped
@@ -27,14 +27,14 @@ from looktwice.pipelines.config.spec import (
 )
 from looktwice.pipelines.counted import format_count
 
-NAME = re.compile(r"[\w-][\w.-]*")
+NAME_PATTERN = re.compile(r"[\w-][\w.-]*")
 DEFAULT_READER = {"use": "eval.readers.Robust"}
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """All arms of a configuration to run, and in `left_out` the contestants, and the tasks as
-    `tasks.NAME`, that are left out, with the reason.
+    """The arms of a configuration to run. `left_out` maps every contestant that is left out, and
+    every task as `tasks.NAME`, to the reason.
 
     `readings` are arms that read the replies of another arm with another reader. `plugins` are the
     modules outside looktwice that its classes may come from, as `load_plugin` names them. `files`
@@ -94,8 +94,8 @@ def load_plan(
 
 
 def _leave_out_absent(arms: Sequence[Arm], faults: Faults) -> tuple[list[Arm], dict[str, str]]:
-    """Return the arms whose tasks have their files, and the reason for each task left out. It is a
-    fault if no task of a suite has its files."""
+    """Return the arms whose task files exist, and the reason for each task that is left out. It is
+    a fault if a suite has no files at all."""
     absent: dict[str, AbsentPart] = {}
     for name, task in {arm.task_name: arm.task for arm in arms}.items():
         try:
@@ -138,7 +138,7 @@ def add_id(arm: Arm) -> Arm:
 def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ()) -> Plan:
     """Make the plan of a loaded configuration. Raises ConfigError with all faults."""
     noted = Faults(faults)
-    keys = keys_in(config)
+    keys = find_keys(config)
     for entry, key in keys.items():
         config = key.expand(config[entry], config, noted)
     expansion = Expansion(config, scope, noted)
@@ -181,7 +181,7 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
 def _name_faults(given: Any, file: str) -> Iterator[str]:
     """Yield what is wrong with the run's name, which is `name:` or else the name of the file."""
     name = str(given or file)
-    if not NAME.fullmatch(name):
+    if not NAME_PATTERN.fullmatch(name):
         what = repr(name) if given else f"without `name:` it is that of the file, {file!r}, which"
         fitting = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "study"
         yield (

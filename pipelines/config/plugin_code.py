@@ -46,14 +46,14 @@ def load_study_plugins(named: Any, scope: Scope) -> tuple[str, ...]:
 
 
 def load_run_plugins(run: Path, loaded: Sequence[str]) -> tuple[str, ...]:
-    """Load the existing plugins that the user allowed for the run; return the names of their
-    modules without those that are `loaded`. Raises ConfigError where one cannot be loaded."""
+    """Load the existing plugins that the user allowed for the run, except those in `loaded`, and
+    return the names of their modules. Raises ConfigError if one cannot be loaded."""
     there = [code for code in read_grant(run).plugins if not _is_file(code) or Path(code).is_file()]
     return _load_new(there, loaded)
 
 
 def find_code(name: str) -> str:
-    """Return the file of a loaded plugin, or the name of a package as it is."""
+    """Return the file of a loaded single-file plugin; for a package, return its name."""
     file = getattr(sys.modules.get(name), "__file__", None)
     is_single = file and Path(file).name != "__init__.py"
     return str(Path(file).resolve()) if file and is_single else name

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from looktwice.pipelines.config.classes import get_default
 from looktwice.pipelines.extensions import get_public_name
-from looktwice.pipelines.model import canonical
-from looktwice.pipelines.pipeline import models_in
+from looktwice.pipelines.model import write_canonical
+from looktwice.pipelines.pipeline import list_models
 from looktwice.pipelines.state import Stage
 
 NOT_IDENTITY: Mapping[str, Any] = {"identity": False}
@@ -32,7 +32,7 @@ def identity(thing: Any) -> Any:
     """
     own = getattr(thing, "identity", None) if dataclasses.is_dataclass(thing) else None
     if isinstance(own, str) and callable(thing):
-        return {"use": public_path(type(thing)), "identity": own}
+        return {"use": get_public_path(type(thing)), "identity": own}
     return settings(thing)
 
 
@@ -48,7 +48,7 @@ def settings(thing: Any) -> Any:
 def digest(value: Any) -> str:
     """Return a short name for plain values: the first 16 hexadecimal digits of the sha256 of their
     canonical JSON."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
+    return hashlib.sha256(write_canonical(value).encode()).hexdigest()[:16]
 
 
 def asks_model(stage: Any) -> bool:
@@ -59,7 +59,7 @@ def asks_model(stage: Any) -> bool:
 def may_answer(stage: Any) -> bool:
     """Return whether a stage can produce an answer; stages in `prompting` that ask no model only
     prepare or read."""
-    return asks_model(stage) or not public_path(type(stage)).startswith("prompting.")
+    return asks_model(stage) or not get_public_path(type(stage)).startswith("prompting.")
 
 
 def describe_missing_answer(slots: Iterable[str]) -> str:
@@ -105,7 +105,7 @@ class Arm:
     @property
     def models(self) -> list[Any]:
         """Its model, and the models in the settings of its stages."""
-        return models_in((self.model, *self.stages.values()))
+        return list_models((self.model, *self.stages.values()))
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -123,11 +123,11 @@ def find_settings(thing: Any, kind: type[Part]) -> Iterator[Part]:
     if isinstance(thing, kind):
         yield thing
         return
-    for part in inner_settings(thing):
+    for part in list_inner_settings(thing):
         yield from find_settings(part, kind)
 
 
-def inner_settings(thing: Any) -> Iterable[Any]:
+def list_inner_settings(thing: Any) -> Iterable[Any]:
     """Return the values in a mapping, list or object; none for plain values."""
     if isinstance(thing, Mapping):
         return thing.values()
@@ -136,7 +136,7 @@ def inner_settings(thing: Any) -> Iterable[Any]:
     return thing if isinstance(thing, list | tuple) else ()
 
 
-def public_path(thing: Any) -> str:
+def get_public_path(thing: Any) -> str:
     """Return `folder.room.Name` for a class or function of looktwice, whichever file defines it;
     others keep their module."""
     parts = str(thing.__module__).split(".")
@@ -148,10 +148,10 @@ def public_path(thing: Any) -> str:
     return ".".join([*own, thing.__qualname__])
 
 
-def function_name(function: Any) -> str:
+def get_function_name(function: Any) -> str:
     """Return the public path of a function with a digest of its code: all lambdas share one
     name."""
-    name, code = public_path(function), getattr(function, "__code__", None)
+    name, code = get_public_path(function), getattr(function, "__code__", None)
     return f"{name} {_code_digest(code)}" if code is not None else name
 
 
@@ -185,7 +185,7 @@ def _write(thing: Any, whole: bool = True) -> Any:
     if thing is None or isinstance(thing, str | int | float | bool):
         return thing
     if callable(thing) and hasattr(thing, "__qualname__"):
-        return function_name(thing)
+        return get_function_name(thing)
     raise TypeError(
         f"a setting holds {type(thing).__name__}, which cannot be written into a configuration; "
         "settings are numbers, texts, paths, lists, mappings and dataclasses: a class of your own"
@@ -194,7 +194,7 @@ def _write(thing: Any, whole: bool = True) -> Any:
 
 
 def _node(thing: Any, whole: bool) -> dict[str, Any]:
-    node = {"use": public_path(type(thing))}
+    node = {"use": get_public_path(type(thing))}
     for f in dataclasses.fields(thing):
         value = getattr(thing, f.name)
         if f.init and (whole or _affects_identity(f, value)):

@@ -19,11 +19,19 @@ __all__: list[str] = []
 
 PASSED_THROUGH = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp"}
 # what Pillow may raise
-BROKEN = (OSError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, EOFError)
+DECODING_ERRORS = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    EOFError,
+)
 # the EXIF tag, its values that turn or mirror, and those that swap width and height
-ORIENTATION, TURNED, SWAPPED = 0x0112, range(2, 9), range(5, 9)
+ORIENTATION_TAG, CHANGED_ORIENTATIONS, SWAPPED_ORIENTATIONS = 0x0112, range(2, 9), range(5, 9)
 TIFF_SIZE = 256, 257  # the tags of width and height as stored
-TRANSPOSED = {
+ORIENTATION_OPERATIONS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -32,7 +40,7 @@ TRANSPOSED = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""The operation that turns pixels stored with an orientation upright."""
+"""Maps a stored orientation to the operation that turns its pixels upright."""
 WITH_ALPHA = ("RGBA", "LA", "PA")
 # offsets in a PNG of the bits per channel and the colour type, and the grey colour types
 PNG_DEPTH, PNG_COLORS, PNG_GREYS = 24, 25, (0, 4)
@@ -43,12 +51,12 @@ start another program."""
 
 # Pillow's own limit, above which it warns of a decompression bomb
 MAX_PIXELS, MAX_HEADER = 89_478_485, 1 << 16
-NETPBM = re.compile(rb"P[0-6Ffy]")
-NETPBM_HEADER = re.compile(rb"P\w+(?:(?:\s|#[^\r\n]*[\r\n])+[\w.+-]+){2,3}\s")
-BASELINE, SCAN, END = {0xC0, 0xC1}, 0xDA, b"\xff\xd9"
+NETPBM_PATTERN = re.compile(rb"P[0-6Ffy]")
+NETPBM_HEADER_PATTERN = re.compile(rb"P\w+(?:(?:\s|#[^\r\n]*[\r\n])+[\w.+-]+){2,3}\s")
+BASELINE_MARKERS, SCAN_MARKER, END_MARKER = {0xC0, 0xC1}, 0xDA, b"\xff\xd9"
 MARKERS_WITHOUT_LENGTH = {0x01, *range(0xD0, 0xD8)}  # markers without a length
 FILL_BYTE = 0xFF  # any number of these may precede a marker
-SCAN_END = re.compile(rb"\xff[^\x00\xd0-\xd7]")
+SCAN_END_PATTERN = re.compile(rb"\xff[^\x00\xd0-\xd7]")
 """Bytes that no scan contains: their first occurrence after the start of a scan ends it."""
 BAND = 1 << 15  # pixels copied at a time
 MIN_SCAN_BYTES = 256  # bytes of a scan, enough for the decoder to use each of its tables
@@ -78,10 +86,10 @@ def inspect(image: Image.Image, data: bytes, name: str) -> Header:
         if image.format == "TIFF":  # Pillow may have swapped the sides already
             width, height = (image.tag_v2[tag] for tag in TIFF_SIZE)  # type: ignore[attr-defined]
             size = int(width), int(height)
-        if _orientation(image, data) in SWAPPED:
+        if _orientation(image, data) in SWAPPED_ORIENTATIONS:
             size = size[::-1]
         return Header(size, PASSED_THROUGH.get(image.format or "", ""), _changes(image, data))
-    except BROKEN as exc:
+    except DECODING_ERRORS as exc:
         raise _damage_error(name, exc) from exc
 
 
@@ -103,7 +111,7 @@ def decode(data: bytes, name: str) -> NDArray[np.uint8]:
         return _copy_pixels(image if image.mode == "RGB" else image.convert("RGB"))
     except PictureError as exc:
         raise PictureError(f"{name}: {exc}") from exc
-    except BROKEN as exc:
+    except DECODING_ERRORS as exc:
         raise _damage_error(name, exc) from exc
 
 
@@ -123,7 +131,7 @@ def _damage_error(name: str, exc: BaseException) -> PictureError:
 
 def open_image(data: bytes, name: str) -> Image.Image:
     # Pillow reads comments byte by byte
-    if NETPBM.match(data) and not NETPBM_HEADER.match(data, 0, MAX_HEADER):
+    if NETPBM_PATTERN.match(data) and not NETPBM_HEADER_PATTERN.match(data, 0, MAX_HEADER):
         raise PictureError(
             f"{name}: not a readable image; its first {MAX_HEADER:,} bytes hold no size"
         )
@@ -138,7 +146,7 @@ def open_image(data: bytes, name: str) -> Image.Image:
         raise PictureError(
             f"{name}: refused, too many pixels ({exc}); make it smaller first"
         ) from exc
-    except BROKEN as exc:
+    except DECODING_ERRORS as exc:
         raise PictureError(f"{name}: the image cannot be opened ({exc})") from exc
     limit = os.environ.get("LOOKTWICE_MAX_PIXELS", "")
     most = int(limit) if limit.isdecimal() else MAX_PIXELS
@@ -152,8 +160,8 @@ def open_image(data: bytes, name: str) -> Image.Image:
 
 @cache
 def _formats() -> tuple[str, ...]:
-    """Return those of FORMATS that the installed Pillow supports. Loading only their plugins is
-    faster than loading all."""
+    """Return the members of FORMATS that the installed Pillow supports. Loading only their plugins
+    is faster than loading all."""
     with suppress(ImportError):  # an older Pillow lacks AVIF
         for name in ("Jpeg", "Png", "WebP", "Gif", "Bmp", "Tiff", "Ppm", "Jpeg2K", "Avif"):
             __import__(f"PIL.{name}ImagePlugin")
@@ -165,8 +173,8 @@ def _orientation(image: Image.Image, data: bytes) -> int:
     1 if they are upright or the number is invalid."""
     if image.format == "PNG" and not may_hold_orientation(data):
         return 1  # Pillow would decode a PNG to its end to look for a late EXIF block
-    orientation = image.getexif().get(ORIENTATION, 1)
-    return orientation if orientation in TURNED else 1
+    orientation = image.getexif().get(ORIENTATION_TAG, 1)
+    return orientation if orientation in CHANGED_ORIENTATIONS else 1
 
 
 @lru_cache(maxsize=64)
@@ -232,8 +240,8 @@ def _alpha(image: Image.Image, data: bytes, orientation: int) -> Image.Image | N
     depth, values = data[PNG_DEPTH] if image.format == "PNG" else 8, np.asarray(image)
     if depth == 16 and image.mode == "RGB":
         hidden = Image.fromarray((_deep_rgb(data) == key).all(-1))
-        if orientation in TRANSPOSED:
-            hidden = hidden.transpose(TRANSPOSED[orientation])
+        if orientation in ORIENTATION_OPERATIONS:
+            hidden = hidden.transpose(ORIENTATION_OPERATIONS[orientation])
         return ImageChops.invert(hidden.convert("L"))
     if depth < 8 and image.mode == "L":  # Pillow scales only the pixels
         key = int(key or 0) * 255 // (2**depth - 1)
@@ -254,7 +262,7 @@ def _deep_rgb(data: bytes) -> NDArray[np.int64]:
 
 
 def _colors(image: Image.Image, data: bytes) -> str:
-    """Return the mode of an image's colours without transparency in 8 bit: L, RGB, CMYK or LAB."""
+    """Return the 8-bit colour mode of an image, ignoring transparency: L, RGB, CMYK or LAB."""
     if image.format == "PNG" and data[PNG_COLORS] in PNG_GREYS:
         return "L"
     if image.mode in ("L", "LA", "1", *SIXTEEN_BIT):
@@ -314,12 +322,12 @@ def truncate_scan(data: bytes) -> bytes | None:
         if marker == FILL_BYTE:
             place += 1
             continue
-        is_baseline = is_baseline or marker in BASELINE
+        is_baseline = is_baseline or marker in BASELINE_MARKERS
         place += 2 + int.from_bytes(data[place + 2 : place + 4])
-        if marker == SCAN:
-            end = SCAN_END.search(data, place)
-            if is_baseline and end and end[0] == END:
-                return data[: min(place + MIN_SCAN_BYTES, end.start())] + END
+        if marker == SCAN_MARKER:
+            end = SCAN_END_PATTERN.search(data, place)
+            if is_baseline and end and end[0] == END_MARKER:
+                return data[: min(place + MIN_SCAN_BYTES, end.start())] + END_MARKER
             return None
     return None
 

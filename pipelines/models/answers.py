@@ -12,26 +12,26 @@ from typing import Any
 
 from yarl import URL
 
-from looktwice.pipelines.counted import shorten
+from looktwice.pipelines.counted import shorten_text
 from looktwice.pipelines.json_input import map_texts, read_json
 from looktwice.pipelines.model import CALLS_AS_TEXT, ModelError, Reply, Usage
 from looktwice.pipelines.models.http_client import HttpResponse
 from looktwice.pipelines.models.keys import (
     explain_key_setup,
-    key_for,
-    key_variables,
-    known_keys,
+    find_key,
+    list_key_variables,
+    list_known_keys,
     mask_keys,
 )
-from looktwice.pipelines.models.refusals.bodies import status_of
-from looktwice.pipelines.models.refusals.filters import is_filter, with_verdict
+from looktwice.pipelines.models.refusals.bodies import find_status
+from looktwice.pipelines.models.refusals.filters import add_verdict, is_filter
 from looktwice.pipelines.models.refusals.waits import retry_after
 from looktwice.pipelines.models.wire import find_error, is_billed, parse_reply
 
-QUOTA = {"insufficient_quota", "billing_hard_limit_reached"}
+QUOTA_CODES = {"insufficient_quota", "billing_hard_limit_reached"}
 
 
-ADVICE = {
+STATUS_ADVICE = {
     401: "check the key in {key}",
     402: "check the account's credit",
     403: "check the key in {key} and its permissions",
@@ -40,16 +40,16 @@ ADVICE = {
 }
 
 
-ATTACHED = "(reasoning_(content|details)|thinking_blocks|thought_?signature|extra_content)"
+ATTACHED_FIELDS = "(reasoning_(content|details)|thinking_blocks|thought_?signature|extra_content)"
 
 
-SETTINGS = (
+SETTING_ADVICE = (
     (
-        rf"(missing|lacks?)\b.*{ATTACHED}|{ATTACHED}.*(missing|must be passed)",
+        rf"(missing|lacks?)\b.*{ATTACHED_FIELDS}|{ATTACHED_FIELDS}.*(missing|must be passed)",
         "an earlier reply lacks fields that its model needs back; ask again with another `--cache`",
     ),
     (
-        rf"messages?[\w.\[\]]*\.(reasoning\b|{ATTACHED})|(property|field|name|parameter)\W+{ATTACHED}",
+        rf"messages?[\w.\[\]]*\.(reasoning\b|{ATTACHED_FIELDS})|(property|field|name|parameter)\W+{ATTACHED_FIELDS}",
         "make the stage drop what was attached to its replies: `history: {attached: drop}`",
     ),
     (r"max_tokens.*max_completion_tokens", "set `token_field: max_completion_tokens`"),
@@ -94,14 +94,14 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
     """Read the reply in a response; a filtered request is a reply, too. Raises ModelError for
     anything else, including an empty reply without billed tokens, which is an unreported failure of
     the server."""
-    keys = known_keys()
+    keys = list_known_keys()
     data, error, no_json = _parse(response, keys)
     engine = response.headers.get("server", "")
-    if error and is_filter(_collect_errors(data, error), status_of(response.status, error)):
+    if error and is_filter(_collect_errors(data, error), find_status(response.status, error)):
         served_by = {"engine": engine} if engine else {}
         usage = is_billed(data) or Usage()
         return Reply("", finish="filter", usage=usage, seconds=seconds, served_by=served_by)
-    given, data = data, with_verdict(data)
+    given, data = data, add_verdict(data)
     if error and response.status == 200 and data is not given and given.get("choices"):
         error = find_error(data)  # a verdict removes the error next to it
     if error or not 200 <= response.status < 300:
@@ -139,7 +139,7 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
 def read_value(response: HttpResponse, endpoint: str) -> Any:
     """Read the JSON value of a response that is not a chat completion. Raises ModelError for a
     refusal and for anything that is not JSON."""
-    data, error, fault = _parse(response, known_keys())
+    data, error, fault = _parse(response, list_known_keys())
     if error or not 200 <= response.status < 300:
         raise refusal(response, endpoint, error or {}, data)
     if fault:
@@ -154,30 +154,32 @@ def refusal(
 ) -> ModelError:
     """Make the ModelError for an error response: 408, 429 and 5xx are retryable, unless the
     account's quota is used up."""
-    code, status = error.get("code"), status_of(response.status, error)
+    code, status = error.get("code"), find_status(response.status, error)
     if 300 <= status < 400:
         target = response.headers.get("location", "nowhere")
         fault = f"{endpoint} redirects to {target}, which is not followed; set `url` yourself"
         return ModelError(fault, status=status)
-    message = shorten(str(error.get("message") or "")) or _quote_start(response.body)
+    message = shorten_text(str(error.get("message") or "")) or _quote_start(response.body)
     fault = f"{endpoint} answered {status}: {message}"
-    is_used_up = bool(QUOTA & {str(code), str(error.get("type"))})
+    is_used_up = bool(QUOTA_CODES & {str(code), str(error.get("type"))})
     if (status in (200, 408, 429) or status >= 500) and not is_used_up:
         wait = retry_after(response.headers, _collect_errors(data, error or message), status)
         return ModelError(fault, status=status, retryable=True, retry_after=wait)
-    setting = next((advice for words, advice in SETTINGS if re.search(words, message, re.I)), "")
+    setting = next(
+        (advice for words, advice in SETTING_ADVICE if re.search(words, message, re.I)), ""
+    )
     if is_used_up:
         advice = "the account's quota is used up"
-    elif status in (401, 403) and not key_for(endpoint):
+    elif status in (401, 403) and not find_key(endpoint):
         advice = f"no key was sent: {explain_key_setup(endpoint)}"
     elif setting.startswith(("set `", "leave `")):
         advice = f"{setting} (in its node of the study: `model:`, or `models.NAME:`)"
     elif setting:
         advice = setting
     else:
-        variable = next(iter(key_variables(URL(endpoint))), "OPENAI_API_KEY")
+        variable = next(iter(list_key_variables(URL(endpoint))), "OPENAI_API_KEY")
         others = "check the settings that the message names, or leave them out"
-        advice = ADVICE.get(status, others).format(key=variable)
+        advice = STATUS_ADVICE.get(status, others).format(key=variable)
     return ModelError(f"{fault}; {advice}", status=status)
 
 
@@ -208,4 +210,4 @@ def _collect_errors(data: Any, error: Any) -> list[Any]:
 
 def _quote_start(body: bytes) -> str:
     """Return the beginning of an unexpected body, with keys masked."""
-    return shorten(mask_keys(body.decode(json.detect_encoding(body), "replace")[:10_000]))
+    return shorten_text(mask_keys(body.decode(json.detect_encoding(body), "replace")[:10_000]))

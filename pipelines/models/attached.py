@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Set
 from typing import Any
 
-from looktwice.pipelines.json_input import first_non_finite
+from looktwice.pipelines.json_input import find_non_finite
 
 Json = dict[str, Any]
 
@@ -42,8 +42,8 @@ one of `tool_calls`.
 """
 REWRITTEN_CALL_FIELDS = {"id", "index", "function"}
 """Fields of a tool call that are rewritten; `index` repeats the order of the calls."""
-PARTS_NOT_RETURNED = re.compile(r"refusal|tool_|function_|.*(image|audio|video|file)")
-"""Types of content parts that are not sent back, for the same reasons."""
+PARTS_NOT_RETURNED_PATTERN = re.compile(r"refusal|tool_|function_|.*(image|audio|video|file)")
+"""Types of content parts that are not sent back, for the reasons given at NOT_RETURNED."""
 
 
 def read_turn_fields(message: Mapping[str, Any]) -> Json:
@@ -59,7 +59,7 @@ def read_turn_fields(message: Mapping[str, Any]) -> Json:
         if kind == "text":
             plain = {"type": "text", "text": part.get("text") or ""}
             parts.append(plain | _select_fields(part, NOT_RETURNED | plain.keys()))
-        elif not PARTS_NOT_RETURNED.match(kind) and first_non_finite(part) is None:
+        elif not PARTS_NOT_RETURNED_PATTERN.match(kind) and find_non_finite(part) is None:
             parts.append(part)
     is_more = any(part.keys() != {"type", "text"} for part in parts)
     return own | ({"content": parts} if is_more else {})
@@ -94,7 +94,7 @@ def _select_fields(node: Mapping[str, Any], without: Set[str], empty_texts: bool
         for name, value in node.items()
         if name not in without
         and (is_not_empty(value) or (empty_texts and value == ""))
-        and first_non_finite(value) is None
+        and find_non_finite(value) is None
     }
 
 

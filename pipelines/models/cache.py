@@ -28,18 +28,18 @@ from looktwice.pipelines.model import (
     Reply,
     ReplyNode,
     Stopped,
-    request_key,
+    make_request_key,
 )
 from looktwice.pipelines.models.stops import CacheError
 from looktwice.pipelines.runtime.stores import Blobs
 
 VERSION = 1
-INLINE = 16 * 1024
+MAX_INLINE_BYTES = 16 * 1024
 """Replies with more bytes than this are stored as blobs."""
 
 BUSY_SECONDS = 60.0
 CHECK_SECONDS = 0.02  # between checks whether another caller has got the reply
-NETWORK = re.compile(
+NETWORK_PATTERN = re.compile(
     r"nfs[34]?|cifs|smb3|smbfs|lustre|gpfs|beegfs|ceph|glusterfs|afs|panfs|wekafs|orangefs"
     r"|ocfs2|gfs2|davfs|sshfs|gcsfuse|s3fs|rclone"
 )
@@ -55,11 +55,11 @@ BEGIN DELETE FROM asking WHERE key = NEW.key; END;
 """
 """WAL without a sync per commit survives a killed process. A reply ends its claim in the same
 commit: the trigger lives in the connection, not in the file."""
-CLAIM = """
+CLAIM_STATEMENT = """
 INSERT OR IGNORE INTO asking SELECT ?, ?
 WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = ?)
 """
-TABLES = ("replies", "asking")
+TABLE_NAMES = ("replies", "asking")
 
 
 class StoredReply(NamedTuple):
@@ -125,7 +125,7 @@ class Store:
             return reply
         text = json.dumps(replace(reply, cached=False).to_dict(), separators=(",", ":"))
         row: tuple[str | None, str | None] = (text, None)
-        if len(data := text.encode()) > INLINE:
+        if len(data := text.encode()) > MAX_INLINE_BYTES:
             with self._named():
                 row = (None, self.blobs.put(data))
         insert = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?)"
@@ -156,7 +156,7 @@ class Store:
     def _claim(self, key: str) -> bool:
         """Claim a request and return whether this caller may send it, dropping dead processes'
         claims."""
-        if self._execute(CLAIM, key, self._owner, key)[1]:
+        if self._execute(CLAIM_STATEMENT, key, self._owner, key)[1]:
             self._claimed.add(key)
             return True
         others = "SELECT owner FROM asking WHERE key = ? AND owner != ?"
@@ -251,7 +251,9 @@ class Store:
                 # a view or a trigger would run whatever its author wrote
                 connection.execute("PRAGMA trusted_schema = OFF")
                 for kind, name in connection.execute("SELECT type, name FROM sqlite_master"):
-                    if not ((kind == "table" and name in TABLES) or name.startswith("sqlite_")):
+                    if not (
+                        (kind == "table" and name in TABLE_NAMES) or name.startswith("sqlite_")
+                    ):
                         raise CacheError(
                             f"{path} is not a reply cache ({name!r} is a {kind}); move it away, or"
                             f" set {self.setting} to another folder"
@@ -323,7 +325,7 @@ class Cached(ModelWrapper):
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
         """Return the stored or a new reply. Raises ModelError, CacheError, Stopped."""
-        key, store = request_key(self.identity, messages, draw, options), self.store
+        key, store = make_request_key(self.identity, messages, draw, options), self.store
         try:
             with nullcontext(store.get(key)) if self.only else store.turn(key, self.stop) as reply:
                 if reply is None and not self.only:
@@ -358,7 +360,7 @@ def refuse_network(folder: Path, setting: str, mounts: Path = Path("/proc/mounts
         _, point, filesystem, *_ = (part.replace("\\040", " ") for part in line.split(" "))
         if place.is_relative_to(point) and len(point) >= len(longest):
             longest, kind = point, filesystem
-    if NETWORK.fullmatch(kind.removeprefix("fuse.")):
+    if NETWORK_PATTERN.fullmatch(kind.removeprefix("fuse.")):
         raise CacheError(
             f"the reply cache {place} would be on a network filesystem ({kind} at {longest}),"
             f" where SQLite's locks do not work; set {setting} to a folder on a disk of this"

@@ -18,32 +18,32 @@ from looktwice.pipelines.model import (
     Messages,
     ModelError,
     Reply,
-    canonical,
-    price_fault,
-    url_place,
+    find_price_fault,
+    get_url_place,
+    write_canonical,
 )
 from looktwice.pipelines.models.answers import read_response
-from looktwice.pipelines.models.http_client import Body, HttpResponse, http_loop
+from looktwice.pipelines.models.http_client import Body, HttpResponse, get_http_loop
 from looktwice.pipelines.models.keys import (
     MissingKeyError,
-    key_for,
-    known_keys,
+    find_key,
+    list_known_keys,
     mask_keys,
     refuse_keys,
 )
-from looktwice.pipelines.models.limits import IN_FLIGHT, LIMITS, SERVERS
+from looktwice.pipelines.models.limits import IN_FLIGHT, LIMIT_RANGES, SERVERS
 from looktwice.pipelines.models.wire import (
     RESERVED_FIELDS,
     ChoicesField,
     Detail,
     Pictures,
+    make_wire_messages,
+    make_wire_options,
     request_pieces,
-    wire_messages,
-    wire_options,
 )
 from looktwice.pipelines.ranges import Ranged
 
-OPENAI = "https://api.openai.com/v1"
+OPENAI_URL = "https://api.openai.com/v1"
 PROBE_SECONDS = 10.0
 
 
@@ -51,7 +51,7 @@ Sign = Callable[[str | None], dict[str, str]]
 """Returns the headers that carry an API key, if there is one."""
 
 
-def bearer_header(key: str | None) -> dict[str, str]:
+def make_bearer_header(key: str | None) -> dict[str, str]:
     """Return the header in which most endpoints take a key."""
     return {"Authorization": f"Bearer {key}"} if key else {}
 
@@ -103,7 +103,7 @@ class ChatAPI(Ranged):
     prices: Mapping[str, Any] | None = field(default=None, metadata=NOT_IDENTITY)
     remote: ClassVar[bool] = True
     apart: ClassVar[bool] = True  # several processes of a run may ask it, with a copy each
-    ranges = (*SAMPLING, *LIMITS, "timeout > 0")
+    ranges = (*SAMPLING, *LIMIT_RANGES, "timeout > 0")
     reserved: ClassVar[Set[str]] = RESERVED_FIELDS
 
     def __post_init__(self) -> None:
@@ -115,7 +115,7 @@ class ChatAPI(Ranged):
                 f" {type(self).__name__} or leave it out"
             )
         refuse_keys(model=self.model, system=self.system, extra=self.extra)
-        if self.prices is not None and (fault := price_fault(self.prices)):
+        if self.prices is not None and (fault := find_price_fault(self.prices)):
             raise ValueError(fault)
         if len(set(self.urls)) < len(self.urls):
             raise ValueError(f"url names a server twice: {', '.join(self.urls)}")
@@ -125,12 +125,12 @@ class ChatAPI(Ranged):
     @cached_property
     def identity(self) -> str:
         """The model, every setting that may change its replies, and `name` or else `place`."""
-        return canonical(settings(self) | ({} if self.name else {"endpoint": self.place}))
+        return write_canonical(settings(self) | ({} if self.name else {"endpoint": self.place}))
 
     @property
     def default_url(self) -> str:
         """The URL that is used if none is set."""
-        return os.environ.get("OPENAI_BASE_URL") or OPENAI
+        return os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
 
     @property
     def path(self) -> str:
@@ -151,7 +151,7 @@ class ChatAPI(Ranged):
     @property
     def place(self) -> str:
         """Host, port and path of each URL."""
-        return ", ".join(map(url_place, self.urls))
+        return ", ".join(map(get_url_place, self.urls))
 
     def missing(self) -> str:
         """Describe what must be set before this model can be asked: the key of its host; "" if
@@ -165,7 +165,7 @@ class ChatAPI(Ranged):
     def check(self) -> None:
         """Raise ModelError if a URL is unusable or its host's key is missing; sends nothing."""
         for url in self.urls:
-            key_for(url)
+            find_key(url)
 
     def probe(self) -> None:
         """Request the model list of each server once. Raises ModelError if no server answers or a
@@ -198,7 +198,7 @@ class ChatAPI(Ranged):
             with spend("wait for the server"):
                 response = self.send("POST", url, self.path, body, self.timeout)
             reply = self.read(response, url, time.perf_counter() - start)
-            return replace(reply, served_by={**reply.served_by, "endpoint": url_place(url)})
+            return replace(reply, served_by={**reply.served_by, "endpoint": get_url_place(url)})
 
         return SERVERS.ask(self.urls, ask)
 
@@ -219,18 +219,20 @@ class ChatAPI(Ranged):
         `kind` is the media type of the body; `sign` makes the headers that carry the key. Raises
         ModelError.
         """
-        headers = ({"Content-Type": kind} if kind else {}) | (sign or self.sign)(key_for(url))
+        headers = ({"Content-Type": kind} if kind else {}) | (sign or self.sign)(find_key(url))
         try:
-            response = http_loop().request(method, f"{url}/{path}", body, headers, timeout, most)
+            response = get_http_loop().request(
+                method, f"{url}/{path}", body, headers, timeout, most
+            )
         except ModelError as exc:  # it may quote what the server sent
             raise exc.with_message(mask_keys(str(exc))) from exc.__cause__
-        keys = known_keys()
+        keys = list_known_keys()
         named = {name: mask_keys(text, keys) for name, text in response.headers.items()}
         return HttpResponse(response.status, named, response.body)
 
     def sign(self, key: str | None) -> dict[str, str]:
         """Return the headers that carry the key, if there is one."""
-        return bearer_header(key)
+        return make_bearer_header(key)
 
     def read(self, response: HttpResponse, url: str, seconds: float) -> Reply:
         """Read the reply in a response. Raises ModelError."""
@@ -244,6 +246,6 @@ class ChatAPI(Ranged):
         full = options.filled_from(self)
         if full.seed is not None:
             full = replace(full, seed=full.seed + draw)
-        asked = wire_options(full, self.token_field, self.choices_as)
-        sent = wire_messages(messages, self.system, self.detail, self.pictures)
+        asked = make_wire_options(full, self.token_field, self.choices_as)
+        sent = make_wire_messages(messages, self.system, self.detail, self.pictures)
         return {"model": self.model, "messages": sent, **asked, **self.extra} | asked

@@ -19,8 +19,8 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.hub import load_from_hub
 from looktwice.pipelines.runtime.networks import WeightsError, import_transformers
 
-THOUGHT = re.compile(r"\A\s*<think>(.*?)</think>", re.DOTALL)
-CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
+THOUGHT_PATTERN = re.compile(r"\A\s*<think>(.*?)</think>", re.DOTALL)
+CALL_PATTERN = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -90,16 +90,16 @@ def reply_text(reply: str, offered: bool = True) -> tuple[str, str, tuple[ToolCa
     in the prompt reads them.
     """
     reasoning = ""
-    if thought := THOUGHT.match(reply):
+    if thought := THOUGHT_PATTERN.match(reply):
         reasoning, reply = thought[1].strip(), reply[thought.end() :].strip()
     calls: list[ToolCall] = []
-    for number, block in enumerate(CALL.findall(reply) if offered else ()):
+    for number, block in enumerate(CALL_PATTERN.findall(reply) if offered else ()):
         # anything but {"name": ..., "arguments": {...}} stays in the text
         with suppress(ValueError, KeyError, TypeError, AttributeError):
             node = read_json(block)
             arguments = json.dumps(node.get("arguments", {}))
             calls.append(ToolCall(f"call_{number}", str(node["name"]), arguments))
-    return (CALL.sub("", reply).strip() if calls else reply), reasoning, tuple(calls)
+    return (CALL_PATTERN.sub("", reply).strip() if calls else reply), reasoning, tuple(calls)
 
 
 def _turn(message: Message) -> dict[str, Any]:

@@ -88,8 +88,8 @@ class HttpLoop:
         timeout: float,
         most: int | None = None,
     ) -> HttpResponse:
-        """Send one request, without redirects and cookies. `timeout` is in seconds, `most` the
-        largest response in bytes (16 MiB).
+        """Send one request, without redirects and cookies. `timeout` is in seconds; `most` limits
+        the response in bytes (default: 16 MiB).
 
         Raises ModelError if no response came, Stopped if the request was not sent.
         """
@@ -118,12 +118,12 @@ class HttpLoop:
                     headers=headers,
                     timeout=limit,
                     allow_redirects=False,
-                    proxy=proxy_for(url),
+                    proxy=find_proxy(url),
                 ) as response:
                     names = {name.lower(): repair_text(t) for name, t in response.headers.items()}
                     return HttpResponse(response.status, names, await _read(response, url, most))
             except (aiohttp.ClientError, OSError) as exc:
-                raise connection_error(url, timeout, exc) from exc
+                raise make_connection_error(url, timeout, exc) from exc
 
         return self.run(exchange())
 
@@ -175,7 +175,7 @@ def origin(url: str) -> str:
     return str(URL(url).origin())
 
 
-def proxy_for(url: str) -> str | None:
+def find_proxy(url: str) -> str | None:
     """Return the proxy that the environment sets for an https URL; plain http, which may carry a
     key, is never proxied."""
     at = URL(url)
@@ -184,7 +184,7 @@ def proxy_for(url: str) -> str | None:
     return urllib.request.getproxies().get("https")
 
 
-def connection_error(url: str, timeout: float, exc: Exception) -> ModelError:
+def make_connection_error(url: str, timeout: float, exc: Exception) -> ModelError:
     """Make the error of a request without a complete response. It is retryable, except for
     certificate errors and invalid URLs."""
     import aiohttp
@@ -218,7 +218,7 @@ _lock = threading.Lock()
 _current: HttpLoop | None = None
 
 
-def http_loop() -> HttpLoop:
+def get_http_loop() -> HttpLoop:
     """Return the loop of this process, started on first use; a forked child gets its own."""
     global _current
     with _lock:
@@ -228,4 +228,4 @@ def http_loop() -> HttpLoop:
         return _current
 
 
-CANCELLERS.append(lambda: http_loop().cancel())
+CANCELLERS.append(lambda: get_http_loop().cancel())

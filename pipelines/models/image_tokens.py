@@ -18,7 +18,7 @@ from looktwice.pipelines.models.processors.layouts import (
 )
 from looktwice.pipelines.models.wire import Detail
 
-CELL = 28  # pixels per side of one token: Claude's, Qwen's, and our guess for others
+CELL_SIDE = 28  # pixels per side of one token: Claude's, Qwen's, and our guess for others
 
 
 class ImageRule(NamedTuple):
@@ -64,7 +64,7 @@ def claude_size(size: Size, longest: int = 1568, budget: int = 1568) -> Size:
 
     def too_large(side: int) -> bool:
         resized = side, max(1, round(short * side / long))
-        return ceil(side / CELL) * CELL > longest or count_cells(resized) > budget
+        return ceil(side / CELL_SIDE) * CELL_SIDE > longest or count_cells(resized) > budget
 
     side = max(1, bisect_left(range(1, long + 1), True, key=too_large))
     short_side = max(1, round(short * side / long))
@@ -82,13 +82,13 @@ def gemini_tiles(size: Size) -> int:
 
 def count_cells(size: Size) -> int:
     """Count one token per 28 x 28 pixels, including partly filled cells."""
-    return ceil(size[0] / CELL) * ceil(size[1] / CELL)
+    return ceil(size[0] / CELL_SIDE) * ceil(size[1] / CELL_SIDE)
 
 
-HIGH = partial(openai_patches, budget=2500, longest=2048)
+HIGH_DETAIL = partial(openai_patches, budget=2500, longest=2048)
 HIGH_CLAUDE = r"claude-opus-4[.-][7-9]|claude-[a-z]+-[5-9]"
-ORIGINAL = partial(openai_patches, budget=10_000, longest=6000)
-PUBLISHED = rf"""
+ORIGINAL_DETAIL = partial(openai_patches, budget=10_000, longest=6000)
+PUBLISHED_RULES = rf"""
 gpt-4o-mini                      tiles base=2833 tile=5667
 gpt-(4\.1|5)-mini                patches factor=1.62
 gpt-(4\.1|5)-nano                patches factor=2.46
@@ -109,16 +109,16 @@ gemini-2                         gemini_2
 COSTS: dict[str, Callable[..., int]] = {
     "tiles": openai_tiles,
     "patches": openai_patches,
-    "high": HIGH,
-    "original": ORIGINAL,
+    "high": HIGH_DETAIL,
+    "original": ORIGINAL_DETAIL,
     "claude": claude_tokens,
     "gemini_3": lambda size: 1120,
     "gemini_2": gemini_tiles,
 }
-RULES = read_rules(PUBLISHED, COSTS)
+RULES = read_rules(PUBLISHED_RULES, COSTS)
 
 
-def image_rule(model: str, detail: Detail | None = None) -> ImageRule:
+def find_image_rule(model: str, detail: Detail | None = None) -> ImageRule:
     """Return the rule of a model by its name, with or without its provider ("openai/gpt-4o")."""
     if layout := find_processor(model):
         return ImageRule(lambda size: layout(size).tokens)
@@ -128,6 +128,6 @@ def image_rule(model: str, detail: Detail | None = None) -> ImageRule:
     if detail == "low" and isinstance(rule, partial) and "base" in rule.keywords:
         base = int(rule.keywords["base"])
         return ImageRule(lambda size: base)
-    if rule in (HIGH, ORIGINAL) and detail in ("high", "original"):
-        rule = HIGH if detail == "high" else ORIGINAL
+    if rule in (HIGH_DETAIL, ORIGINAL_DETAIL) and detail in ("high", "original"):
+        rule = HIGH_DETAIL if detail == "high" else ORIGINAL_DETAIL
     return ImageRule(rule)

@@ -25,18 +25,18 @@ KEYS: Mapping[str, str] = {
 """Host -> the environment variable that holds its key;
 LOOKTWICE_KEYS="host=VARIABLE,host:port=VARIABLE" adds more."""
 
-VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
-PROXIES = ("https_proxy", "HTTPS_PROXY")
-LOOPBACK = re.compile(r"127(\.\d{1,3}){3}")
-VISIBLE_ASCII = re.compile(r"[!-~]+")
-SHORTEST = 8  # characters; masking a shorter key would mask parts of ordinary words
+VARIABLE_PATTERN = re.compile(r"[A-Z_][A-Z0-9_]*")
+PROXY_VARIABLES = ("https_proxy", "HTTPS_PROXY")
+LOOPBACK_PATTERN = re.compile(r"127(\.\d{1,3}){3}")
+VISIBLE_ASCII_PATTERN = re.compile(r"[!-~]+")
+MIN_MASKED_LENGTH = 8  # characters; masking a shorter key would mask parts of ordinary words
 
 
 class MissingKeyError(ModelError):
     """Raised if no environment variable holds the key of the model's host."""
 
 
-def key_for(url: str) -> str | None:
+def find_key(url: str) -> str | None:
     """Return the key for a URL's host, or None for a host that is not known to need one.
 
     Raises ModelError for an unusable URL, for a known host without a key, and for sending a key
@@ -44,8 +44,8 @@ def key_for(url: str) -> str | None:
     """
     at, base = _parsed(url), os.environ.get("OPENAI_BASE_URL")
     is_named = bool(base) and _parsed(str(base)).origin() == at.origin()
-    is_here = at.host in ("localhost", "::1") or LOOPBACK.fullmatch(at.host or "")
-    variables = key_variables(at)
+    is_here = at.host in ("localhost", "::1") or LOOPBACK_PATTERN.fullmatch(at.host or "")
+    variables = list_key_variables(at)
     for variable in [*variables, *(["OPENAI_API_KEY"] if is_named else [])]:
         key = os.environ.get(variable, "").strip()
         if not key:
@@ -54,7 +54,7 @@ def key_for(url: str) -> str | None:
             raise ModelError(
                 f"a key would be sent unencrypted to {at.origin()}; use https in `url`"
             )
-        if not VISIBLE_ASCII.fullmatch(key):
+        if not VISIBLE_ASCII_PATTERN.fullmatch(key):
             raise ModelError(
                 f"the key in {variable} contains a line break, a space or another character that"
                 " keys never contain; set it again"
@@ -100,14 +100,14 @@ def _own_table() -> list[tuple[str, str]]:
     return [(host.strip().lower(), name.strip()) for host, _, name in pairs]
 
 
-def key_variables(at: URL) -> list[str]:
+def list_key_variables(at: URL) -> list[str]:
     """Return the variables that hold a host's key; variables in LOOKTWICE_KEYS come first.
 
     Raises ModelError if an entry is not a variable name, without repeating it: it may be a key.
     """
     variables = []
     for number, (host, name) in enumerate([*_own_table(), *KEYS.items()], 1):
-        if not VARIABLE.fullmatch(name):
+        if not VARIABLE_PATTERN.fullmatch(name):
             raise ModelError(
                 f"LOOKTWICE_KEYS: entry {number} is not HOST=VARIABLE, such as {at.host}=MY_KEY;"
                 " put"
@@ -118,7 +118,7 @@ def key_variables(at: URL) -> list[str]:
     return variables
 
 
-def known_keys() -> Sequence[str]:
+def list_known_keys() -> Sequence[str]:
     """Return every secret that this process may send, longest first: the values of the variables in
     the table and in LOOKTWICE_KEYS, keys put there by mistake, and the user and password of a
     proxy.
@@ -126,12 +126,12 @@ def known_keys() -> Sequence[str]:
     Each is listed as it is, and as JSON, Python, URLs and XML escape it.
     """
     get = os.environ.get
-    secrets = [get(name, "").rpartition("@")[0].rpartition("/")[2] for name in PROXIES]
+    secrets = [get(name, "").rpartition("@")[0].rpartition("/")[2] for name in PROXY_VARIABLES]
     secrets += [get(name, "").strip() for name in KEYS.values()]
     for _, name in _own_table():
-        is_variable = VARIABLE.fullmatch(name) or name in os.environ
+        is_variable = VARIABLE_PATTERN.fullmatch(name) or name in os.environ
         secrets.append(os.environ.get(name, "").strip() if is_variable else name)
-    return _spellings(tuple(key for key in secrets if len(key) >= SHORTEST))
+    return _spellings(tuple(key for key in secrets if len(key) >= MIN_MASKED_LENGTH))
 
 
 @lru_cache(maxsize=8)
@@ -146,9 +146,9 @@ def _spellings(keys: tuple[str, ...]) -> tuple[str, ...]:
 def mask_keys(text: str, keys: Sequence[str] | None = None) -> str:
     """Replace every key in a text by ***, since some servers and proxies echo what they were sent.
 
-    For many texts, pass the `known_keys`.
+    For many texts, pass the `list_known_keys`.
     """
-    for key in known_keys() if keys is None and text else keys or ():
+    for key in list_known_keys() if keys is None and text else keys or ():
         text = text.replace(key, "***")
     return text
 

@@ -28,13 +28,13 @@ from looktwice.pipelines.ranges import Ranged
 
 Answer = TypeVar("Answer")
 POLL_SECONDS = 0.2
-LIMITS = ("in_flight >= 1", "per_minute > 0")
+LIMIT_RANGES = ("in_flight >= 1", "per_minute > 0")
 """Ranges of the settings that limit a model's calls."""
 IN_FLIGHT = 64  # concurrent calls by default
 # seconds for which an unreachable server is skipped, unless all are
 SKIP_SECONDS = 30.0
 MAX_REFUSED_SHARE = (429, 503)  # statuses that mean too many requests
-WINDOW = 1.0  # seconds, at least, of a window in which rejections are counted
+MIN_WINDOW_SECONDS = 1.0  # seconds, at least, of a window in which rejections are counted
 MIN_ANSWERS = 20  # answers and rejections in a window, at least
 # seconds after which a window ends with fewer; they show only whether the server accepts any
 SLOW_WINDOW = 10.0
@@ -69,13 +69,13 @@ class Pace:
         """Record an answer, or a rejection for too many requests. A pause starts a new window."""
         idle = now - self.last
         self.rate = math.inf if idle > RATE_EXPIRY_SECONDS else self.rate
-        if idle > max(WINDOW, 3 / self.rate):
+        if idle > max(MIN_WINDOW_SECONDS, 3 / self.rate):
             self._begin(now)
         self.last = now
         self.refused += refused
         self.answered += not refused
         seconds, total = now - self.begun, self.answered + self.refused
-        if seconds < WINDOW or (total < MIN_ANSWERS and seconds < SLOW_WINDOW):
+        if seconds < MIN_WINDOW_SECONDS or (total < MIN_ANSWERS and seconds < SLOW_WINDOW):
             return
         if total < MIN_ANSWERS:
             self.rate *= 1 if self.refused else 2
@@ -173,7 +173,7 @@ class Load(NamedTuple):
 
     @property
     def wanted(self) -> int:
-        """The number of slots that would be used."""
+        """The number of slots that could be used now: requests in flight and waiting."""
         return self.under_way + self.waiting
 
 
@@ -233,7 +233,7 @@ _limiters: WeakValueDictionary[LimitKey, RateLimiter] = WeakValueDictionary()
 _limiters_lock = threading.Lock()
 
 
-def limiters() -> dict[LimitKey, RateLimiter]:
+def list_limiters() -> dict[LimitKey, RateLimiter]:
     """Return the rate limiters that models of this process use."""
     with _limiters_lock:
         return dict(_limiters)
@@ -326,7 +326,7 @@ class Limited(Ranged, ModelWrapper):
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
     ration: Ration = field(default_factory=Ration, repr=False)
     limiter: RateLimiter = field(init=False, repr=False)
-    ranges = LIMITS
+    ranges = LIMIT_RANGES
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -25,8 +25,8 @@ from looktwice.pipelines.model import (
     Reply,
     Tool,
     Usage,
-    canonical,
-    request_key,
+    make_request_key,
+    write_canonical,
 )
 from looktwice.pipelines.models.chat_template import (
     Chat,
@@ -36,7 +36,7 @@ from looktwice.pipelines.models.chat_template import (
     reply_text,
 )
 from looktwice.pipelines.ranges import Ranged
-from looktwice.pipelines.runtime.hub import check_folder, load_from_hub, place_of, weights_name
+from looktwice.pipelines.runtime.hub import check_folder, find_place, load_from_hub, name_weights
 from looktwice.pipelines.runtime.networks import (
     Batcher,
     Device,
@@ -46,8 +46,8 @@ from looktwice.pipelines.runtime.networks import (
     get_remote_call,
     import_torch,
     import_transformers,
+    is_out_of_memory,
     open_shared,
-    out_of_memory,
 )
 
 
@@ -214,12 +214,12 @@ class LocalVLM(Ranged):
     def identity(self) -> str:
         """The weights, the processor, and every setting that may change replies."""
         weights = {"weights": self.weights} if self.weights else {}
-        return canonical({**settings(self), "model": self.model, **weights})
+        return write_canonical({**settings(self), "model": self.model, **weights})
 
     @cached_property
     def weights(self) -> str:
         """The digest of a folder's files, or the commit of a hub model; empty if unavailable."""
-        return weights_name(self.model, self.revision)
+        return name_weights(self.model, self.revision)
 
     def check(self) -> None:
         """Raise ModelError if the device, the packages or the folder are missing; loads nothing."""
@@ -256,7 +256,7 @@ class LocalVLM(Ranged):
         self.refuse(full)
         seed = None
         if full.temperature and full.choices is None:
-            key = request_key(self.identity, messages, draw, options)
+            key = make_request_key(self.identity, messages, draw, options)
             drawn = hashlib.sha256(f"{full.seed or self.seed}\n{key}".encode()).digest()
             seed = int.from_bytes(drawn[:7], "big")
         asked = _VLMRequest(self.chat(messages, full.tools), full, seed)
@@ -266,7 +266,7 @@ class LocalVLM(Ranged):
         except WeightsError as exc:
             raise ModelError(str(exc)) from exc
         except Exception as exc:
-            if not out_of_memory(exc):
+            if not is_out_of_memory(exc):
                 raise
             raise ModelError(
                 f"{self.model}: out of memory with one request; set max_pixels or max_tokens lower"
@@ -280,7 +280,7 @@ class LocalVLM(Ranged):
             """Return the batching key: greedy requests with equal settings, and pictures or none,
             go together."""
             shown = bool(asked.chat.images), bool(asked.chat.videos)
-            return asked.seed, shown, canonical(asked.options.given())
+            return asked.seed, shown, write_canonical(asked.options.given())
 
         key = ("vlm batcher", self.identity, self.device, self.batch)
         batcher: Batcher[_VLMRequest, Reply] = open_shared(
@@ -289,7 +289,7 @@ class LocalVLM(Ranged):
         return batcher(asked)
 
     def _place(self) -> Place:
-        return place_of(self.model, self.device, self.dtype, half="bfloat16")
+        return find_place(self.model, self.device, self.dtype, half="bfloat16")
 
     def network(self, **chosen: Any) -> _Network:
         """Return the loaded network, shared by all equal models of this process. Raises
@@ -299,7 +299,7 @@ class LocalVLM(Ranged):
         network.
         """
         place = self._place()
-        key = ("vlm", self.model, self.revision, self.weights, place, canonical(chosen))
+        key = ("vlm", self.model, self.revision, self.weights, place, write_canonical(chosen))
         return open_shared(key, lambda: self._open(place, chosen))
 
     def _open(self, place: Place, chosen: Mapping[str, Any]) -> _Network:

@@ -14,10 +14,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from looktwice.pipelines.config.spec import function_name
+from looktwice.pipelines.config.spec import get_function_name
 from looktwice.pipelines.disk import read_unpacked_lines
 from looktwice.pipelines.json_input import read_json_lines
-from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical
+from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, write_canonical
 
 LAST = 16  # calls whose messages a scripted model keeps
 
@@ -47,7 +47,7 @@ class Replay:
         """The file's name, fields and content, but not its folder. Raises ModelError."""
         fields = [self.id_field, self.text_field]
         facts = {"replay": Path(self.path).name, "sha256": self.recording.sha, "fields": fields}
-        return canonical(facts)
+        return write_canonical(facts)
 
     @cached_property
     def recording(self) -> Recording:
@@ -140,7 +140,7 @@ class Scripted:
     def identity(self) -> str:
         """The script itself if it is data, else the function's name and code."""
         data = isinstance(self.answer, str | list | tuple)
-        return f"scripted: {repr(self.answer) if data else function_name(self.answer)}"
+        return f"scripted: {repr(self.answer) if data else get_function_name(self.answer)}"
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()

@@ -57,13 +57,15 @@ REASONS: Mapping[Finish | Literal["failed"], str] = {
 }
 """Finish reasons that servers give: complete, truncated, filtered, a tool call, or failed."""
 
-FINISH = {reason: finish for finish, reasons in REASONS.items() for reason in reasons.split()}
+FINISH_BY_REASON = {
+    reason: finish for finish, reasons in REASONS.items() for reason in reasons.split()
+}
 # per reply; a larger number is not a count, and sums of it would overflow
 MAX_LOGGED_TOKENS = 10**12
 # per reply; agents run eight of them by default, and more are only repetitions
 MAX_CALLS = 128
 
-REASONING = ("reasoning_content", "reasoning", "thought_summary", "thinking")
+REASONING_FIELDS = ("reasoning_content", "reasoning", "thought_summary", "thinking")
 REASONING_PARTS = ("reasoning_details", "thinking_blocks")
 """Fields of a message that hold reasoning, as text or as parts. The first non-empty one counts:
 text fields, then reasoning among the parts of the content, then these."""
@@ -77,10 +79,10 @@ CHOICES: Mapping[str, Callable[[list[str]], Json]] = {
 }
 
 
-def wire_messages(
+def make_wire_messages(
     messages: Messages, system: str = "", detail: Detail | None = None, pictures: Pictures = "user"
 ) -> list[Json]:
-    """Return the `messages` of a request, with payloads for pictures, which `request_bytes` writes
+    """Return the `messages` of a request, with payloads for pictures, which `write_request` writes
     as data URLs of exactly these bytes.
 
     Most endpoints accept pictures only in a user's turn, so those of tool turns follow in a user's
@@ -117,21 +119,21 @@ def _turn(message: Message, detail: Detail | None) -> Json:
     turn: Json = {"role": message.role, "content": message.text}
     if message.tool_calls:
         turn["content"] = message.text or None
-        turn["tool_calls"] = list(map(tool_call_json, message.tool_calls))
+        turn["tool_calls"] = list(map(make_tool_call_json, message.tool_calls))
     own = dict(message.attached)
     if parts := own.pop("content", None):
-        turn["content"] = with_text(parts, message.text)
+        turn["content"] = replace_text(parts, message.text)
     return own | turn
 
 
-def tool_call_json(call: ToolCall) -> Json:
+def make_tool_call_json(call: ToolCall) -> Json:
     """Return a tool call in the protocol's form, with the fields that its provider attached."""
     own = dict(call.attached)
     function = {**own.pop("function", {}), "name": call.name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", **own, "function": function}
 
 
-def with_text(parts: list[Json], text: str) -> list[Json]:
+def replace_text(parts: list[Json], text: str) -> list[Json]:
     """Return the parts of a content; if the turn's text was truncated or cleaned since, with the
     new text after the other parts."""
     if _content(parts)[0] == text:
@@ -162,12 +164,12 @@ def request_pieces(body: Json) -> list[bytes | Payload]:
     return [*chain.from_iterable(zip_longest(pieces, pictures, fillvalue=b""))]
 
 
-def request_bytes(body: Json) -> bytes:
+def write_request(body: Json) -> bytes:
     """Write a request as JSON."""
     return join_pieces(request_pieces(body))
 
 
-SAMPLING = {
+SAMPLING_FIELDS = {
     "temperature": "temperature",
     "top_p": "top_p",
     "max_tokens": "max_tokens",
@@ -178,17 +180,25 @@ SAMPLING = {
 }
 """Our name of a setting -> the name of the field in which it is sent."""
 
-RESERVED_FIELDS = {*SAMPLING.values(), "max_completion_tokens", "logprobs", "model", "messages"}
+RESERVED_FIELDS = {
+    *SAMPLING_FIELDS.values(),
+    "max_completion_tokens",
+    "logprobs",
+    "model",
+    "messages",
+}
 RESERVED_FIELDS |= {"response_format", "tools", "tool_choice", "stream", "n"}
 
 
-def wire_options(options: CallOptions, token_field: str, choices_as: ChoicesField | None) -> Json:
+def make_wire_options(
+    options: CallOptions, token_field: str, choices_as: ChoicesField | None
+) -> Json:
     """Return the request fields for the options that are set.
 
     Raises ModelError for `choices` if `choices_as` is not set.
     """
     body: Json = {}
-    for name, wired in (SAMPLING | {"max_tokens": token_field, "top_k": "top_k"}).items():
+    for name, wired in (SAMPLING_FIELDS | {"max_tokens": token_field, "top_k": "top_k"}).items():
         value = getattr(options, name)
         if value is not None:
             body[wired] = list(value) if isinstance(value, tuple) else value
@@ -226,7 +236,7 @@ def parse_reply(data: Any, seconds: float, engine: str = "") -> Reply:
         usage = parse_usage(data)
         choice = data["choices"][0]
         message, reason = choice["message"], str(choice.get("finish_reason") or "stop").lower()
-        finish = FINISH.get(reason, "stop")
+        finish = FINISH_BY_REASON.get(reason, "stop")
         if finish == "failed":
             fault = f"the server failed in the middle of its reply (finish_reason {reason!r:.40})"
             raise ModelError(fault, status=200, retryable=True, usage=usage)
@@ -245,7 +255,7 @@ def parse_reply(data: Any, seconds: float, engine: str = "") -> Reply:
             "model": data.get("model"),
             "fingerprint": data.get("system_fingerprint"),
             "engine": data.get("provider") or engine,
-            "finish_reason": "" if reason in FINISH else reason[:40],
+            "finish_reason": "" if reason in FINISH_BY_REASON else reason[:40],
         }
         return Reply(
             text=text,
@@ -292,7 +302,7 @@ def _read_text(value: Any) -> str:
 
 def _reasoning(message: Json, thought: str) -> str:
     """Return the reasoning of a message; `thought` is the part of it found in the content."""
-    told = (_read_text(message.get(name)) for name in REASONING)
+    told = (_read_text(message.get(name)) for name in REASONING_FIELDS)
     parts = (_read_text(message.get(name)) for name in REASONING_PARTS)
     return next(filter(None, chain(told, (thought,), parts)), "")
 
@@ -306,8 +316,8 @@ def parse_usage(data: Mapping[str, Any]) -> Usage:
     """
     choice: Json = next(iter(data.get("choices") or ()), {})  # Kimi's streams count there
     nodes = (data, choice, data.get("x_groq"), choice.get("message"))
-    found = ((node or {}).get(name) for node in nodes for name in USAGE)
-    usage: Json = with_snake_keys(next(filter(None, found), {}))
+    found = ((node or {}).get(name) for node in nodes for name in USAGE_FIELDS)
+    usage: Json = convert_to_snake_keys(next(filter(None, found), {}))
 
     def count(*names: str) -> int:
         """Return the first of these fields that is given and not 0."""
@@ -345,16 +355,16 @@ def parse_usage(data: Mapping[str, Any]) -> Usage:
     return Usage(asked, max(completion, total - asked), reasoning, cached)
 
 
-USAGE = ("usage", "usageMetadata", "usage_metadata")
+USAGE_FIELDS = ("usage", "usageMetadata", "usage_metadata")
 """Fields in which servers report token counts."""
 
 
-def with_snake_keys(value: Any) -> Any:
+def convert_to_snake_keys(value: Any) -> Any:
     """Convert keys such as `promptTokens` to `prompt_tokens`, at any depth."""
     if not isinstance(value, dict):
         return value
     return {
-        re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(): with_snake_keys(inner)
+        re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(): convert_to_snake_keys(inner)
         for name, inner in value.items()
     }
 

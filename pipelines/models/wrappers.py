@@ -21,7 +21,7 @@ from looktwice.pipelines.models.cache import Cached, Store
 from looktwice.pipelines.models.limits import IN_FLIGHT, Limited, Ration
 from looktwice.pipelines.models.stops import EndpointError, FailureRow, yield_turn
 
-UNREACHED, SECONDS = 3, 5.0
+MAX_UNREACHED_CALLS, MIN_UNREACHED_SECONDS = 3, 5.0
 """After this many consecutive failed attempts to connect, over at least this many seconds, an
 endpoint is dead; one worker makes them in 10 s."""
 
@@ -29,7 +29,7 @@ MAX_EQUAL_FAILURES = 5
 """After this many consecutive calls, of any sample, that failed for the same reason of the
 endpoint, it is dead."""
 
-REFUSALS = {401, 402, 403, 404, 408, 429}
+REFUSAL_STATUSES = {401, 402, 403, 404, 408, 429}
 MALFORMED_STATUSES = {400, 422}
 """Statuses of a malformed request: the fault of all requests if the model has never answered."""
 
@@ -132,7 +132,9 @@ class EndpointWatch:
             now = time.monotonic()
             self.since = now if self.unreached == 0 else self.since
             self.unreached += 1
-            is_hopeless = self.unreached >= UNREACHED and now - self.since >= SECONDS
+            is_hopeless = (
+                self.unreached >= MAX_UNREACHED_CALLS and now - self.since >= MIN_UNREACHED_SECONDS
+            )
         if is_hopeless:
             self._declare_dead(str(exc))
 
@@ -200,7 +202,7 @@ def is_endpoint_fault(exc: ModelError) -> bool:
     request. Other failures belong to the sample."""
     if exc.status is None:
         return exc.unreached or exc.retryable
-    return exc.status in REFUSALS or exc.status >= 500 or 300 <= exc.status < 400
+    return exc.status in REFUSAL_STATUSES or exc.status >= 500 or 300 <= exc.status < 400
 
 
 @dataclass(frozen=True)
@@ -238,7 +240,7 @@ class UsageCount:
     seconds: float = 0.0
 
     @classmethod
-    def of(cls, reply: Reply) -> UsageCount:
+    def from_reply(cls, reply: Reply) -> UsageCount:
         """Return the count of one reply."""
         return cls(calls=1, seconds=reply.seconds, **vars(reply.usage))
 
@@ -298,9 +300,9 @@ class Metered(ModelWrapper):
             if reason := reply.served_by.get("finish_reason"):
                 self.summary.unknown.add((place, reason))
             if not reply.cached:
-                self.summary.paid = self.summary.paid.plus(UsageCount.of(reply))
+                self.summary.paid = self.summary.paid.plus(UsageCount.from_reply(reply))
                 return reply
-            self.summary.cached = self.summary.cached.plus(UsageCount.of(reply))
+            self.summary.cached = self.summary.cached.plus(UsageCount.from_reply(reply))
             if place not in self.place.split(", "):
                 self.summary.elsewhere[place] += 1
         return reply

@@ -19,25 +19,26 @@ UNPARSED_CALL = (
 )
 MAX_CALLS = 128
 MAX_FAILED_READS = 32  # objects in the text that look like calls but are not
-NAME = r"[\w.-]{1,64}"
+NAME_PART = r"[\w.-]{1,64}"
 BAR, GAP = "[|\uff5c]", "[_\u2581]"
-SPACE = r"(?:[\w\uff5c]{1,20}:?)?"  # a prefix of a tag name, as in <minimax:tool_call>
-MINIMAX = "]<]minimax[>["  # before each tag
-INVOKE = rf"<{SPACE}(?:function=|(?:invoke|function)\sname=)"
-CHANNEL = (
+TAG_PREFIX = r"(?:[\w\uff5c]{1,20}:?)?"  # a prefix of a tag name, as in <minimax:tool_call>
+MINIMAX_PREFIX = "]<]minimax[>["  # before each tag
+INVOKE_TAG = rf"<{TAG_PREFIX}(?:function=|(?:invoke|function)\sname=)"
+CHANNEL_TAG = (
     r"(?:<\|start\|>\s*assistant\s*)?(?:<\|channel\|>|\A|(?<=</think>))"
     r"\s*(?:commentary|analysis)\s+"
 )
 CONSTRAINT_TAG = r"[^<{]{0,50}(?:<\|constrain\|>[^<{]{0,50})?(?:<\|message\|>|(?=\{))"
-NAMES = ("name", "tool_name", "tool", "action")
+NAME_FIELDS = ("name", "tool_name", "tool", "action")
 ARGUMENT_FIELDS = ("arguments", "parameters", "args", "action_input", "tool_input", "input")
-NESTED = ("function", "function_call", "tool_calls")
+NESTED_FIELDS = ("function", "function_call", "tool_calls")
+CALL_FIELDS = "|".join((*NAME_FIELDS, *NESTED_FIELDS, "type"))
 FORMS = {
     # Qwen, Hermes, GLM, Hunyuan, Seed, Granite, Gemma, Nemotron, LongCat
-    "tagged": rf"(?:<|&lt;)(?P<tag>{SPACE}tool_?calls?|{SPACE}function_?calls?"
+    "tagged": rf"(?:<|&lt;)(?P<tag>{TAG_PREFIX}tool_?calls?|{TAG_PREFIX}function_?calls?"
     r"|\|(?:tool|function)_calls?\|?)(?:>|&gt;).*?(?:(?:<|&lt;)/?(?P=tag)(?:>|&gt;)|<tool_call\|>|\Z)",
     # Qwen-coder without its tags, MiniMax, DeepSeek, Llama
-    "invoked": rf"{INVOKE}(?:(?!{INVOKE}).)*?(?:</{SPACE}(?:invoke|function)>|\Z)",
+    "invoked": rf"{INVOKE_TAG}(?:(?!{INVOKE_TAG}).)*?(?:</{TAG_PREFIX}(?:invoke|function)>|\Z)",
     "mistral": r"\[TOOL_CALLS\].*?(?:(?=\[TOOL_CALLS\])|</s>|\Z)",
     # DeepSeek, Kimi, StepFun
     "listed": rf"<{BAR}tool{GAP}calls?(?:{GAP}section)?{GAP}begin{BAR}>.*?"
@@ -50,34 +51,34 @@ FORMS = {
     r"|<\|close\|>\s*tools\s*<\|sep\|>|<end_function_call>|\Z)",
     # Apertus: the name of the tool is the key
     "keyed": r"<\|tools_prefix\|>.*?(?:<\|tools_suffix\|>|\Z)",
-    "harmony": rf"(?:{CHANNEL}to={NAME}{CONSTRAINT_TAG}"
-    rf"|<\|start\|>\s*assistant\s+to={NAME}\s*<\|channel\|>{CONSTRAINT_TAG})"
+    "harmony": rf"(?:{CHANNEL_TAG}to={NAME_PART}{CONSTRAINT_TAG}"
+    rf"|<\|start\|>\s*assistant\s+to={NAME_PART}\s*<\|channel\|>{CONSTRAINT_TAG})"
     r".*?(?:<\|call\|>|<\|end\|>|\Z)",
     # ReAct, Qwen 2
-    "react": rf"^[ \t*]*(?:Action|\u273fFUNCTION\u273f)[*\s]*:[*\s]*{NAME}[*\s]*\n"
+    "react": rf"^[ \t*]*(?:Action|\u273fFUNCTION\u273f)[*\s]*:[*\s]*{NAME_PART}[*\s]*\n"
     r"[*\s]*(?:Action[ _]Input|\u273fARGS\u273f)[*\s]*:.*?"
     r"(?=\n\s*(?:Observation\s*:|\u273fRE)|\Z)",
     # any JSON, Python or tag: a call only if it names a tool and its arguments
     "fenced": r"```\w{0,12}\s*(?:(?!```).)*```",
     "bare": r"\A\s*(?:[\[{].*[\]}]|[a-z]\w{0,40}\([^()\n]{1,2000}\))\s*\Z",
     "loose": r"<(?P<any>tool|tool_code|tool_use|use_mcp_tool)>(?:(?!<(?P=any)>).)*?</(?P=any)>",
-    "inline": rf"""(?<![\w"'\[{{,:])\{{\s*["'](?:{"|".join((*NAMES, *NESTED, "type"))})["']\s*:""",
+    "inline": rf"""(?<![\w"'\[{{,:])\{{\s*["'](?:{CALL_FIELDS})["']\s*:""",
 }
 AMBIGUOUS_FORMATS = ("fenced", "bare", "loose", "inline")
 """Formats that ordinary text may also have."""
-SECTIONS = re.compile(
+SECTIONS_PATTERN = re.compile(
     "|".join(f"(?P<{name}>{form})" for name, form in FORMS.items()), re.S | re.I | re.M
 )
-FUNCTION = re.compile(
-    rf"{INVOKE}[\"']?(?P<name>{NAME})[\"']?\s*>(?P<body>(?:(?!{INVOKE}).)*)", re.S
+FUNCTION_PATTERN = re.compile(
+    rf"{INVOKE_TAG}[\"']?(?P<name>{NAME_PART})[\"']?\s*>(?P<body>(?:(?!{INVOKE_TAG}).)*)", re.S
 )
-PARAMETER = re.compile(
-    rf"<{SPACE}parameter(?:=|\sname=[\"'])(?P<name>{NAME})[\"']?[^>]*>"
-    rf"(?P<value>(?:(?!<{SPACE}parameter).)*?)</{SPACE}parameter>",
+PARAMETER_PATTERN = re.compile(
+    rf"<{TAG_PREFIX}parameter(?:=|\sname=[\"'])(?P<name>{NAME_PART})[\"']?[^>]*>"
+    rf"(?P<value>(?:(?!<{TAG_PREFIX}parameter).)*?)</{TAG_PREFIX}parameter>",
     re.S,
 )
-TAGGED_VALUE = re.compile(rf"<(?P<name>{NAME})>(?P<value>[^<]*)</(?P=name)>")
-PAIR = re.compile(
+TAGGED_VALUE_PATTERN = re.compile(rf"<(?P<name>{NAME_PART})>(?P<value>[^<]*)</(?P=name)>")
+PAIR_PATTERN = re.compile(
     r"<arg_key>(?P<key>[^<]{1,64})</arg_key>\s*<arg_value>(?P<value>(?:(?!<arg_).)*?)</arg_value>"
     r"|<\|tool_arg:start\|>(?P<key_2>[^<]{1,64})<\|tool_arg:value\|>"
     r"(?P<value_2>(?:(?!<\|tool_arg).)*?)<\|tool_arg:end\|>"
@@ -85,26 +86,28 @@ PAIR = re.compile(
     r"(?P<value_3>(?:(?!<\|open).)*?)<\|close\|>argument<\|sep\|>",
     re.S,
 )
-PAIR_NAME = re.compile(rf".{{0,80}}?<\|open\|>call\s+tool=\"({NAME})\"|\s*({NAME})", re.S)
-NAMED_JSON = re.compile(
-    rf"(?:functions?\.|call:|to=(?:functions\.)?)?(?P<name>{NAME})(?::\d{{1,3}})?"
+PAIR_NAME_PATTERN = re.compile(
+    rf".{{0,80}}?<\|open\|>call\s+tool=\"({NAME_PART})\"|\s*({NAME_PART})", re.S
+)
+NAMED_JSON_PATTERN = re.compile(
+    rf"(?:functions?\.|call:|to=(?:functions\.)?)?(?P<name>{NAME_PART})(?::\d{{1,3}})?"
     rf"(?:\[CALL_ID\]\w{{0,40}}|\[ARGS\]|<{BAR}[^<>]{{1,40}}{BAR}>|```|\b(?:json|code|commentary)\b"
     r"|</(?:tool_)?name>|<(?:arguments|parameters|args|input)>|\*|Action[ _]Input\s*:"
     r"|\u273fARGS\u273f\s*:|\s){0,12}(?=\{)"
 )
-FENCE = re.compile(
+FENCE_PATTERN = re.compile(
     r"\A(?:\s*(?:```\w{0,12}|(?:<|&lt;)(?:(?!&gt;)[^<>]){1,60}(?:>|&gt;)|\[TOOL_CALLS\]|functools"
     r"|function call(?=<)))+\s*"
 )
-FENCE_END = re.compile(r"(?:\s*(?:```|(?:<|&lt;)(?:(?!&gt;)[^<>]){1,60}(?:>|&gt;)))+\s*\Z")
+FENCE_END_PATTERN = re.compile(r"(?:\s*(?:```|(?:<|&lt;)(?:(?!&gt;)[^<>]){1,60}(?:>|&gt;)))+\s*\Z")
 LONGEST_CODE = 10_000  # characters of Python, or of malformed JSON, that are parsed
-QUOTED = re.compile(r'<\|"\|>(.*?)<\|"\|>|<escape>(.*?)<escape>', re.S)
-PIECE = re.compile(
+QUOTED_PATTERN = re.compile(r'<\|"\|>(.*?)<\|"\|>|<escape>(.*?)<escape>', re.S)
+PIECE_PATTERN = re.compile(
     r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\b(?P<key>[A-Za-z_]\w*)(?=\s*:)"
     r"|\b(?P<constant>true|false|null)\b|(?P<bracket>[{}])",
     re.S,
 )
-CONSTANTS = {"true": "True", "false": "False", "null": "None"}
+PYTHON_CONSTANTS = {"true": "True", "false": "False", "null": "None"}
 NO_TOOLS = ("answer", "final_answer", "print", "dict", "list", "set", "tuple")
 
 
@@ -119,7 +122,7 @@ class TextCall(NamedTuple):
 def read_text_calls(text: str) -> list[TextCall]:
     """Return the tool calls in a reply without its thoughts, in order, with numbered ids."""
     calls = list[TextCall]()
-    for _, start, end, found in _sections(text.replace(MINIMAX, "")):
+    for _, start, end, found in _sections(text.replace(MINIMAX_PREFIX, "")):
         for name, arguments in found:
             calls.append(TextCall(ToolCall(f"call_{len(calls)}", name, arguments), start, end))
             if len(calls) == MAX_CALLS:
@@ -129,7 +132,7 @@ def read_text_calls(text: str) -> list[TextCall]:
 
 def strip_text_calls(text: str) -> str:
     """Return the text of a reply without the tool calls in it, including malformed ones."""
-    kept, at, whole = list[str](), 0, text.replace(MINIMAX, "")
+    kept, at, whole = list[str](), 0, text.replace(MINIMAX_PREFIX, "")
     for form, start, end, found in _sections(whole):
         if found or form not in AMBIGUOUS_FORMATS:
             kept, at = [*kept, whole[at:start]], end
@@ -139,7 +142,7 @@ def strip_text_calls(text: str) -> str:
 def _sections(text: str) -> Iterator[tuple[str, int, int, list[tuple[str, str]]]]:
     """Yield each section that may hold calls: its format, its span, and the calls in it."""
     at, vain = 0, 0
-    while section := SECTIONS.search(text, at):
+    while section := SECTIONS_PATTERN.search(text, at):
         form = next(name for name in FORMS if section[name] is not None)
         end = section.end()
         if form == "inline":
@@ -157,12 +160,16 @@ def _sections(text: str) -> Iterator[tuple[str, int, int, list[tuple[str, str]]]
 
 def _read_section(form: str, text: str) -> Iterator[tuple[str, str]]:
     """Yield the name and the JSON arguments of each call in a section."""
-    if functions := list(FUNCTION.finditer(text)):
+    if functions := list(FUNCTION_PATTERN.finditer(text)):
         yield from map(_read_function, functions)
         return
-    inner = FENCE_END.sub("", FENCE.sub("", text))
-    if pairs := list(PAIR.finditer(text)):
-        if name := PAIR_NAME.match(text) if "<|open|>" in text else PAIR_NAME.match(inner):
+    inner = FENCE_END_PATTERN.sub("", FENCE_PATTERN.sub("", text))
+    if pairs := list(PAIR_PATTERN.finditer(text)):
+        if (
+            name := PAIR_NAME_PATTERN.match(text)
+            if "<|open|>" in text
+            else PAIR_NAME_PATTERN.match(inner)
+        ):
             groups = [[group for group in pair.groups() if group is not None] for pair in pairs]
             values = {key.strip(): _value(value) for key, value in groups}
             yield name[1] or name[2], json.dumps(values, ensure_ascii=False)
@@ -172,7 +179,7 @@ def _read_section(form: str, text: str) -> Iterator[tuple[str, str]]:
         yield from calls
         return
     at = 0
-    while match := NAMED_JSON.search(text, at):
+    while match := NAMED_JSON_PATTERN.search(text, at):
         value, at = _json_at(text, match.end())
         if isinstance(value, dict):
             yield match["name"], json.dumps(value, ensure_ascii=False)
@@ -181,18 +188,18 @@ def _read_section(form: str, text: str) -> Iterator[tuple[str, str]]:
 def _read_function(function: re.Match[str]) -> tuple[str, str]:
     """Read a call whose parameters are in tags, or are one JSON object."""
     body = function["body"]
-    values = {m["name"]: _value(m["value"]) for m in PARAMETER.finditer(body)}
+    values = {m["name"]: _value(m["value"]) for m in PARAMETER_PATTERN.finditer(body)}
     if not values and body.lstrip().startswith("{"):
         given, _ = _json_at(body, 0)
         values = given if isinstance(given, dict) else {}
     elif not values:
-        values = {m["name"]: _value(m["value"]) for m in TAGGED_VALUE.finditer(body)}
+        values = {m["name"]: _value(m["value"]) for m in TAGGED_VALUE_PATTERN.finditer(body)}
     return function["name"], json.dumps(values, ensure_ascii=False)
 
 
 def _python_calls(text: str) -> Iterator[tuple[str, str]]:
     """Yield the calls in Python code such as `[zoom(box=[1, 2, 3, 4])]`, which is never run."""
-    if len(text) > LONGEST_CODE or not re.match(rf"\s*\[?\s*{NAME}\(", text):
+    if len(text) > LONGEST_CODE or not re.match(rf"\s*\[?\s*{NAME_PART}\(", text):
         return
     try:
         tree = ast.parse(text.strip(), mode="eval").body
@@ -233,12 +240,14 @@ def _calls_of_value(item: Any) -> Iterator[tuple[str, str]]:
     """Yield the calls in a JSON object that names a tool and its arguments."""
     if not isinstance(item, dict):
         return
-    inner = next((item[key] for key in NESTED if isinstance(item.get(key), dict | list)), None)
+    inner = next(
+        (item[key] for key in NESTED_FIELDS if isinstance(item.get(key), dict | list)), None
+    )
     if inner is not None:
         for value in inner if isinstance(inner, list) else [inner]:
             yield from _calls_of_value(value)
         return
-    name = next((item[key] for key in NAMES if isinstance(item.get(key), str)), None)
+    name = next((item[key] for key in NAME_FIELDS if isinstance(item.get(key), str)), None)
     for key in ARGUMENT_FIELDS:
         given = item.get(key)
         if name and (isinstance(given, dict) or (isinstance(given, str) and _is_object(given))):
@@ -265,14 +274,14 @@ def _json_at(text: str, at: int) -> tuple[Any, int]:
 def _near_json_at(text: str, at: int) -> tuple[Any, int]:
     """Read an object like `_json_at` that is almost JSON: unquoted keys, strings quoted as Gemma or
     Python do, or a trailing comma."""
-    part = QUOTED.sub(
+    part = QUOTED_PATTERN.sub(
         lambda quoted: json.dumps(quoted[1] or quoted[2] or ""), text[at:][:LONGEST_CODE]
     )
     pieces, depth, last = list[str](), 0, 0
-    for piece in PIECE.finditer(part):
+    for piece in PIECE_PATTERN.finditer(part):
         word = piece[0]
         depth += {"{": 1, "}": -1}.get(word, 0)
-        word = json.dumps(word) if piece["key"] else CONSTANTS.get(word, word)
+        word = json.dumps(word) if piece["key"] else PYTHON_CONSTANTS.get(word, word)
         pieces += [part[last : piece.start()], word]
         last = piece.end()
         if depth < 1:

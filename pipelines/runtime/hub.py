@@ -10,18 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.pipelines.runtime.networks import (
-    OPENING,
+    OPENING_LOCK,
     FetchError,
     Place,
     WeightsError,
-    first_line,
+    get_first_line,
+    hash_weights,
     import_extra,
     import_torch,
     import_transformers,
-    weights_hash,
 )
 
-FETCH = "download it on a connected machine (`hf download ID --local-dir DIR`) and set model: DIR"
+DOWNLOAD_ADVICE = (
+    "download it on a connected machine (`hf download ID --local-dir DIR`) and set model: DIR"
+)
 
 
 HUB_S = 10.0  # seconds for the hub to answer once; its library would try for minutes
@@ -51,9 +53,9 @@ def check_folder(model: str) -> None:
         )
 
 
-def place_of(model: str, device: str, dtype: str, half: str, extra: str = "hf") -> Place:
-    """Return where a network of an id or folder runs, as `Place.of`. If torch is missing, the
-    WeightsError also mentions a missing folder."""
+def find_place(model: str, device: str, dtype: str, half: str, extra: str = "hf") -> Place:
+    """Return the device and dtype of a network, which is given by id or folder, as `Place.resolve`
+    does. If torch is missing, the WeightsError also mentions a missing folder."""
     try:
         import_torch(extra)
     except WeightsError as exc:
@@ -62,10 +64,10 @@ def place_of(model: str, device: str, dtype: str, half: str, extra: str = "hf") 
         raise WeightsError(
             f"{exc}; there is no folder {model!r} here, so it would be an id of the hub"
         ) from exc
-    return Place.of(device, dtype, half, extra)
+    return Place.resolve(device, dtype, half, extra)
 
 
-def diffusers_part(
+def load_diffusers_part(
     model_class: str, model: str, revision: str | None, subfolder: str, **settings: Any
 ) -> Any:
     """Load a part of a diffusers pipeline, by the pipeline's id or folder and the part's subfolder.
@@ -85,23 +87,23 @@ def _from_pretrained(
     if silence:
         settings["local_files_only"] = True
     try:
-        with OPENING:
+        with OPENING_LOCK:
             source = str(place) if local else model
             opened = kind.from_pretrained(source, revision=revision, **settings)
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as exc:
         hub = f"the model hub at revision {revision or 'main'} and its local cache"
         tried = f"the folder {place}" if local else hub
         part = f" of its part {settings['subfolder']!r}" if "subfolder" in settings else ""
-        reason, advice = first_line(exc), _advice(exc)
+        reason, advice = get_first_line(exc), _find_advice(exc)
         if silence:
-            reason, advice = f"the hub did not answer: {silence}", FETCH
+            reason, advice = f"the hub did not answer: {silence}", DOWNLOAD_ADVICE
         raise (WeightsError if local else FetchError)(
             f"{model}: {kind.__name__}{part} could not be opened from {tried} ({reason}); {advice}"
         ) from exc
     return check_tensors(model, opened[0], opened[1], unused) if is_network else opened
 
 
-COMPUTED = {
+COMPUTED_TENSORS = {
     "num_batches_tracked",  # counts steps of training
     "position_ids",  # this and the next two follow from the settings, and older files hold them
     "inv_freq",
@@ -117,9 +119,9 @@ def check_tensors(
     random numbers and drops unexpected ones.
 
     Raises WeightsError if a tensor is missing or unexpected, except those that no result depends
-    on: tensors with a name in `unused`, or in `COMPUTED`, between their dots.
+    on: tensors with a name in `unused`, or in `COMPUTED_TENSORS`, between their dots.
     """
-    free, kind = {*unused, *COMPUTED}, type(network).__name__
+    free, kind = {*unused, *COMPUTED_TENSORS}, type(network).__name__
     missing, surplus = (
         sorted(name for name in loading[keys] if free.isdisjoint(name.split(".")))
         for keys in ("missing_keys", "unexpected_keys")
@@ -158,13 +160,13 @@ def explain_unreachable_hub(model: str, revision: str | None) -> str:
     except HfHubHTTPError:
         return ""
     except unanswered as exc:
-        return first_line(exc)
+        return get_first_line(exc)
     except ValueError:  # not an id; opening it gives a better error
         return ""
     return ""
 
 
-def weights_name(model: str, revision: str | None) -> str:
+def name_weights(model: str, revision: str | None) -> str:
     """Return a name that distinguishes the weights, and processor, of an id or folder from all
     others.
 
@@ -172,7 +174,7 @@ def weights_name(model: str, revision: str | None) -> str:
     current one. It is empty for a missing folder, and if the hub does not answer.
     """
     if Path(model).expanduser().is_dir():
-        return weights_hash(model)
+        return hash_weights(model)
     return "" if _looks_like_path(model) else _hub_commit(model, revision)
 
 
@@ -209,12 +211,12 @@ ADVICE: Sequence[tuple[Sequence[str], str]] = (
         "it is gated: accept its terms on its page, then type `hf auth login`, or set model: to a"
         " local folder",
     ),
-    (("connect", "offline", "name or service", "timed out"), FETCH),
+    (("connect", "offline", "name or service", "timed out"), DOWNLOAD_ADVICE),
 )
 """Words in the errors of libraries, and what to do; the first match counts."""
 
 
-def _advice(exc: BaseException | None) -> str:
+def _find_advice(exc: BaseException | None) -> str:
     """Return what to do about an exception and its causes."""
     chain: list[BaseException] = []
     while exc is not None and exc not in chain:
@@ -222,4 +224,4 @@ def _advice(exc: BaseException | None) -> str:
         exc = exc.__cause__ or exc.__context__
     text = " ".join(f"{type(link).__name__} {link}" for link in chain).lower()
     suiting = (advice for signs, advice in ADVICE if any(sign in text for sign in signs))
-    return next(suiting, f"check the id or folder; {FETCH}")
+    return next(suiting, f"check the id or folder; {DOWNLOAD_ADVICE}")

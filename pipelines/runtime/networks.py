@@ -28,7 +28,7 @@ RETRY_SECONDS = 60.0  # seconds before a failed download is retried
 CACHED_DIGEST_BYTES = 8 << 20  # bytes; the digest of a larger file is cached
 
 # transformers is not thread-safe: a second thread may find it half imported
-OPENING = threading.RLock()
+OPENING_LOCK = threading.RLock()
 
 Dtype = Literal["auto", "float32", "float16", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
@@ -53,7 +53,7 @@ class Place:
     dtype: str
 
     @classmethod
-    def of(cls, device: str, dtype: str, half: str = "float16", extra: str = "torch") -> Place:
+    def resolve(cls, device: str, dtype: str, half: str = "float16", extra: str = "torch") -> Place:
         """Resolve "auto": the device is CUDA, else MPS, else CPU; the precision is `half` on CUDA,
         else float32. `extra` is the looktwice extra that installs torch and what else is needed.
 
@@ -164,7 +164,7 @@ def import_extra(name: str, extra: str) -> Any:
     if name != "torch":
         import_torch(extra)
     try:
-        with OPENING:
+        with OPENING_LOCK:
             module = import_module(name)
     except ImportError as exc:
         from looktwice.pipelines.runtime.install import format_install
@@ -176,7 +176,7 @@ def import_extra(name: str, extra: str) -> Any:
     return module
 
 
-def weights_hash(path: str | Path) -> str:
+def hash_weights(path: str | Path) -> str:
     """Compute the sha256 over a weights file, or over all files in a folder.
 
     The digest of a large file is cached in the user's cache folder (XDG_CACHE_HOME), together with
@@ -217,7 +217,7 @@ def _file_digest(file: Path, size: int, changed: int) -> bytes:
     return digest
 
 
-def weights_file(path: str | Path) -> Path:
+def find_weights_file(path: str | Path) -> Path:
     """Return the weights file that a setting names. Raises WeightsError if it does not exist."""
     place = Path(path).expanduser()
     if not place.is_file():
@@ -225,7 +225,7 @@ def weights_file(path: str | Path) -> Path:
     return place
 
 
-def first_line(exc: BaseException) -> str:
+def get_first_line(exc: BaseException) -> str:
     """Return the first line of a library's message, at most 300 characters."""
     lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
     return (lines[0] if lines else type(exc).__name__)[:300]
@@ -342,7 +342,7 @@ class Batcher(Generic[Item, Found]):
             batch[0].result.set_exception(exc)
             return
         size = 1
-        if out_of_memory(exc):
+        if is_out_of_memory(exc):
             size = self.max_batch = max(1, len(batch) // 2)
             self.remarks = (
                 f"out of memory with {len(batch)} at once: {self.name} continues with {size}"
@@ -352,7 +352,7 @@ class Batcher(Generic[Item, Found]):
             self._serve(batch[start : start + size])
 
 
-def out_of_memory(exc: BaseException) -> bool:
+def is_out_of_memory(exc: BaseException) -> bool:
     """Return whether an exception says that memory ran out, on the accelerator or on the host."""
     return isinstance(exc, MemoryError) or "out of memory" in str(exc).lower()
 

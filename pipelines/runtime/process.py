@@ -14,9 +14,9 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # from malloc.h
-HEAPS, LARGEST = 4, 1 << 28  # number of heaps, and bytes of the largest array in them
+HEAP_COUNT, MAX_KEPT_BYTES = 4, 1 << 28  # number of heaps, and bytes of the largest array in them
 MAX_FREE = 1 << 20  # bytes at the end of a heap that are kept for the next picture
-ENDING = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
+ENDING_SIGNALS = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 
 
 CANCELLERS: list[Callable[[], None]] = []
@@ -60,7 +60,7 @@ def interrupt_code(exc: KeyboardInterrupt) -> int:
     return exit_code(exc.number if isinstance(exc, Interrupted) else signal.SIGINT)
 
 
-def share_heaps(heaps: int = HEAPS) -> None:
+def share_heaps(heaps: int = HEAP_COUNT) -> None:
     """Let all threads share a few heaps, as MALLOC_ARENA_MAX does. Each heap keeps freed memory,
     and with one heap per thread a run that draws pictures held 1.5 GB."""
     if "MALLOC_ARENA_MAX" not in os.environ:
@@ -70,7 +70,7 @@ def share_heaps(heaps: int = HEAPS) -> None:
 def keep_memory() -> None:
     """Keep the memory of most pictures for the next ones, because allocating it again takes half
     as long as drawing."""
-    _set_malloc_option(M_MMAP_THRESHOLD, LARGEST)
+    _set_malloc_option(M_MMAP_THRESHOLD, MAX_KEPT_BYTES)
     _set_malloc_option(M_TRIM_THRESHOLD, MAX_FREE)
 
 

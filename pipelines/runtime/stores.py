@@ -114,7 +114,7 @@ def _names_in(folder: str) -> set[str]:
 
 
 Result = TypeVar("Result")
-KIND = "of class"  # an array name that no field can have
+CLASS_ARRAY_NAME = "of class"  # an array name that no field can have
 
 
 @dataclass(eq=False)
@@ -181,7 +181,11 @@ class ResultStore:
             # numpy leaves a damaged file open if it opens it itself
             data = io.BytesIO(self._path(key).read_bytes())
             with np.load(data, allow_pickle=False) as arrays:
-                name = str(arrays[KIND]) if KIND in arrays else kinds[0].__name__
+                name = (
+                    str(arrays[CLASS_ARRAY_NAME])
+                    if CLASS_ARRAY_NAME in arrays
+                    else kinds[0].__name__
+                )
                 kind = next(kind for kind in kinds if kind.__name__ == name)
                 stored = [arrays[field.name] for field in fields(kind)]  # type: ignore[arg-type]
                 # a number or boolean has no dimension
@@ -195,7 +199,7 @@ class ResultStore:
         arrays: dict[str, Any] = {
             f.name: np.asarray(getattr(result, f.name)) for f in fields(result)
         }
-        arrays[KIND] = np.asarray(type(result).__name__)
+        arrays[CLASS_ARRAY_NAME] = np.asarray(type(result).__name__)
         np.savez_compressed(buffer, **arrays)
         write_file(self._path(key), buffer.getvalue())
 

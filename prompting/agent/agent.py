@@ -9,14 +9,22 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from looktwice.pipelines.model import CallOptions, Message, Model, Reply, Tool, ToolCall, canonical
+from looktwice.pipelines.model import (
+    CallOptions,
+    Message,
+    Model,
+    Reply,
+    Tool,
+    ToolCall,
+    write_canonical,
+)
 from looktwice.pipelines.pipeline import count_calls_since
 from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent.call_formats import CallFormat, NativeCalls, decode_arguments
-from looktwice.prompting.agent.episode import LONGEST, Bounds, Episode, measure_looks
+from looktwice.prompting.agent.episode import MAX_NOTE_CHARACTERS, Bounds, Episode, measure_looks
 from looktwice.prompting.agent.looks import Look
 from looktwice.prompting.agent.tool import (
     AgentTool,
@@ -39,14 +47,14 @@ from looktwice.prompting.turns.ask import Ask, History, check_token_count, split
 from looktwice.prompting.wording.instructions import Parts, Text, fill_in, get_text, read_texts
 from looktwice.specialists.rules import NoEvidence
 
-SYSTEM = (
+SYSTEM_MESSAGE = (
     "You answer a question about images, and you may look again before you do: every tool that you"
     " call shows a new image, with the next number. Places are told in {unit}; x grows to the right"
     " and y grows down from the top left corner. When you know the answer, give it without calling"
     " a tool."
 )
-FINAL = "You cannot look any further. Answer the question now, from what you have seen."
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+FINAL_MESSAGE = "You cannot look any further. Answer the question now, from what you have seen."
+NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
 @dataclass(frozen=True)
@@ -94,8 +102,8 @@ class Agent:
     fit: Stage | None = None
     history: History = field(default_factory=History)
     corrections: int = 1
-    system: Text = SYSTEM
-    final: Text = FINAL
+    system: Text = SYSTEM_MESSAGE
+    final: Text = FINAL_MESSAGE
     probe: Text = ""
     options: CallOptions = field(default_factory=CallOptions)
     results: ResultControl | None = None
@@ -111,7 +119,7 @@ class Agent:
         for name, tool in self.tools.items():
             if not hasattr(tool, "arguments"):
                 raise TypeError(f"tools: {name!r} is not a tool; `looktwice list tools` lists them")
-        wrong = [name for name in self.tools if not NAME.fullmatch(name)]
+        wrong = [name for name in self.tools if not NAME_PATTERN.fullmatch(name)]
         if wrong or not self.tools:
             raise ValueError(
                 f"tools: {wrong[0]!r} is not a valid tool name; use letters, digits, '_' and '-'"
@@ -248,7 +256,7 @@ class Agent:
             episode.add_look(look, reason=str(exc))
             return (f"error: {exc}",)
         look = episode.start_look(call.name, given)
-        key = canonical([call.name, arguments.model_dump(mode="json")])
+        key = write_canonical([call.name, arguments.model_dump(mode="json")])
         repeated = key in episode.done and not getattr(tool, "keeps_state", False)
         if repeated and episode.withdrawn.isdisjoint(episode.done[key]):
             images = ", ".join(f"image {number}" for number in episode.done[key])
@@ -267,7 +275,7 @@ class Agent:
         ):  # our fault, not the model's: it must not count as a look that did not help
             raise
         except (ValueError, LookupError, NoEvidence) as exc:
-            episode.add_look(look, outcome="failed", reason=str(exc)[:LONGEST])
+            episode.add_look(look, outcome="failed", reason=str(exc)[:MAX_NOTE_CHARACTERS])
             return (f"error: {exc}",)
         if remark:
             result = replace(result, text=f"{result.text}\n{remark}".strip())

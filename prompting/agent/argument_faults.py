@@ -14,8 +14,8 @@ from looktwice.pipelines.json_input import write_json
 Json = Mapping[str, Any]
 
 MAX_FAULTS = 3  # reported to the model at once
-LONGEST = 60  # characters shown of a value
-KINDS = {
+MAX_SHOWN_CHARACTERS = 60  # characters shown of a value
+KIND_WORDS = {
     "integer": "a whole number",
     "number": "a number",
     "string": "a text",
@@ -23,7 +23,7 @@ KINDS = {
     "null": "null",
     "object": "an object",
 }
-BOUNDS = {
+BOUND_WORDS = {
     "minimum": "at least",
     "exclusiveMinimum": "more than",
     "maximum": "at most",
@@ -75,7 +75,11 @@ def _describe_each(
             yield f"`{name}`: {said}"
         else:
             value = write_json(given.get(place))
-            value = value if len(value) <= LONGEST else f"{value[:LONGEST]}..."
+            value = (
+                value
+                if len(value) <= MAX_SHOWN_CHARACTERS
+                else f"{value[:MAX_SHOWN_CHARACTERS]}..."
+            )
             wanted = _describe_node(node, schema)
             yield f"`{name}` must be {wanted}{_format_description(node)}, got {value}"
 
@@ -95,8 +99,8 @@ def _describe_node(node: Json, schema: Json) -> str:
         return " or ".join(_describe_node(choice, schema) for choice in choices)
     if node.get("type") == "array":
         return _describe_list(node, schema)
-    kind = KINDS.get(str(node.get("type")), "a value of another form")
-    bounds = [f"{words} {node[name]:g}" for name, words in BOUNDS.items() if name in node]
+    kind = KIND_WORDS.get(str(node.get("type")), "a value of another form")
+    bounds = [f"{words} {node[name]:g}" for name, words in BOUND_WORDS.items() if name in node]
     if "maxLength" in node:
         bounds.append(f"at most {node['maxLength']} characters")
     if "minLength" in node:

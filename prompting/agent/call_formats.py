@@ -15,15 +15,15 @@ from itertools import islice, pairwise
 from typing import Any, Literal
 
 from looktwice.pipelines.json_input import read_json
-from looktwice.pipelines.model import Message, Reply, Tool, ToolCall, canonical
+from looktwice.pipelines.model import Message, Reply, Tool, ToolCall, write_canonical
 from looktwice.pipelines.replies.text_calls import read_text_calls, strip_text_calls
 from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.pipelines.view import View
 from looktwice.prompting.coordinates import ToolError
 from looktwice.prompting.wording.instructions import Parts, Text, Worded, get_text
 
-_CALL = re.compile(r"^[ \t]*CALL[ \t]+(\S+)[ \t]*(.*)$", re.M)
-_ANSWER = re.compile(r"^[ \t]*ANSWER[ \t]*:[ \t]*\S", re.M)
+_CALL_PATTERN = re.compile(r"^[ \t]*CALL[ \t]+(\S+)[ \t]*(.*)$", re.M)
+_ANSWER_PATTERN = re.compile(r"^[ \t]*ANSWER[ \t]*:[ \t]*\S", re.M)
 
 
 class CallFormat:
@@ -205,7 +205,7 @@ class PlainCalls(CallFormat):
     A reply with neither line is malformed.
     """
 
-    pattern = _CALL  # a class attribute, since there are no settings
+    pattern = _CALL_PATTERN  # a class attribute, since there are no settings
 
     def instructions(self, tools: Sequence[Tool]) -> str:
         """Describe the tools and how to call them."""
@@ -227,7 +227,7 @@ class PlainCalls(CallFormat):
 
     def find_fault(self, reply: Reply) -> str:
         """Return a message if the reply has neither line."""
-        if _ANSWER.search(strip_thoughts(reply.text)):
+        if _ANSWER_PATTERN.search(strip_thoughts(reply.text)):
             return ""
         return 'the reply has neither a line "CALL NAME {...}" nor a line "ANSWER: ..."'
 
@@ -240,7 +240,7 @@ def decode_arguments(call: ToolCall) -> Mapping[str, Any]:
         raise ToolError(f'expected {{"name": ..., "arguments": {{...}}}} as JSON, found {given}')
     try:
         data = read_json(call.arguments, parse_constant=_refuse_constant)
-        canonical(data).encode()  # rejects 1e999, which is read as infinity
+        write_canonical(data).encode()  # rejects 1e999, which is read as infinity
     except (ValueError, RecursionError) as exc:
         raise ToolError(f"the arguments are no JSON ({str(exc)[:120]}): {given}") from exc
     if not isinstance(data, dict):

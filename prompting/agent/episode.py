@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from looktwice.pipelines.model import Message, Model, Reply, canonical
+from looktwice.pipelines.model import Message, Model, Reply, write_canonical
 from looktwice.pipelines.pipeline import count_calls_since
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import State, remark
@@ -19,7 +19,7 @@ from looktwice.prompting.wording.instructions import Parts, fill_in
 if TYPE_CHECKING:
     from looktwice.prompting.coordinates import ShownImage
 
-LONGEST = 300  # characters of a model's text that a note holds
+MAX_NOTE_CHARACTERS = 300  # characters of a model's text that a note holds
 IMAGE_WITHDRAWN = "[this image was taken back]"
 
 
@@ -140,9 +140,9 @@ class Episode:
     def start_look(self, tool: str, arguments: Any) -> Look:
         """Return the next look, before its outcome is known. Long arguments are cut to the start of
         their text."""
-        text = arguments if isinstance(arguments, str) else canonical(arguments)
-        if len(text) > LONGEST:
-            arguments = text[:LONGEST] + "..."
+        text = arguments if isinstance(arguments, str) else write_canonical(arguments)
+        if len(text) > MAX_NOTE_CHARACTERS:
+            arguments = text[:MAX_NOTE_CHARACTERS] + "..."
         number, call = len(self.looks) + 1, self.calls - 1
         return Look(number, call, tool[:64], arguments=arguments, probe=self.probe)
 

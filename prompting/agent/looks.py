@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Literal, Self
 
 from looktwice.pipelines.json_input import read_json
-from looktwice.pipelines.model import canonical
+from looktwice.pipelines.model import write_canonical
 
 Outcome = Literal["shown", "said", "answered", "repeated", "failed", "refused", "bound"]
 """The outcome of a tool call: "shown" (new images), "said" (a text without images), "answered" (the
@@ -28,7 +28,7 @@ class _Note:
         plain = {
             name: value for name, value in asdict(self).items() if value not in (None, "", (), {})
         }
-        return f"{self.word} {canonical(plain)}"
+        return f"{self.word} {write_canonical(plain)}"
 
     @classmethod
     def read(cls, notes: Iterable[str]) -> list[Self]:
@@ -78,7 +78,9 @@ class Look(_Note):
     @property
     def words(self) -> str:
         """The look in one readable line."""
-        asked = self.arguments if isinstance(self.arguments, str) else canonical(self.arguments)
+        asked = (
+            self.arguments if isinstance(self.arguments, str) else write_canonical(self.arguments)
+        )
         brought = ", ".join(f"image {number}" for number in self.images)
         result = ": ".join(filter(None, (self.outcome, brought, self.reason)))
         return f"look {self.number}: {self.tool or 'no tool'} {asked} -> {result}"

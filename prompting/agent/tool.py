@@ -50,8 +50,8 @@ from looktwice.prompting.coordinates import (
     Frame,
     ShownImage,
     ToolError,
+    make_view_state,
     map_to_sources,
-    state_of_view,
 )
 from looktwice.prompting.wording.instructions import Text, Worded, get_text
 
@@ -213,7 +213,7 @@ def run_stage_on_image(stage: Stage, state: State, view: View, *marks: Mark) -> 
 
     Raises ToolError if nothing is new.
     """
-    after, words = _run(stage, state_of_view(state, view, *marks))
+    after, words = _run(stage, make_view_state(state, view, *marks))
     new = tuple(
         map_to_sources(view, made) for made in after.views if made.picture is not view.picture
     )
@@ -244,7 +244,9 @@ def _simplify_schema(value: Any, unit: str) -> Any:
     return value.replace("{unit}", unit) if isinstance(value, str) else value
 
 
-DESCRIBE = "Describe this image completely: every thing, its colour, shape, place, number and text."
+DESCRIBE_PROMPT = (
+    "Describe this image completely: every thing, its colour, shape, place, number and text."
+)
 
 
 class ResultControl(Protocol):
@@ -292,7 +294,7 @@ class DescribedImages(Worded):
     """
 
     describer: Model
-    prompt: Text = DESCRIBE
+    prompt: Text = DESCRIBE_PROMPT
     options: CallOptions = field(default_factory=lambda: CallOptions(max_tokens=1024))
 
     def __call__(self, result: ToolResult, state: State) -> ToolResult:

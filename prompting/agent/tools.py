@@ -24,7 +24,7 @@ from looktwice.prompting.agent.tool import (
     run_stage,
     run_stage_on_image,
 )
-from looktwice.prompting.controls.images import CANDIDATES, OracleCrop
+from looktwice.prompting.controls.images import MAX_CANDIDATES, OracleCrop
 from looktwice.prompting.coordinates import ToolError
 from looktwice.prompting.grids.grids import RuledGrid
 from looktwice.prompting.markers.points import Circles
@@ -33,13 +33,13 @@ from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.zoom import ZoomOnMarks
 
 ASKED_LABEL = "asked"
-CROP = Crop(padding=0, min_px=16, upscale=512)
+DEFAULT_CROP = Crop(padding=0, min_px=16, upscale=512)
 CLAHE_TILES = 8  # along each side
 MAX_MEGAPIXELS = 32.0  # limit for a rotated image, which grows with every rotation
 MAX_ANSWER_CHARACTERS = 4000
 
 
-LABEL = Field("", max_length=40, description="a short name to write beside it")
+LABEL_ARGUMENT = Field("", max_length=40, description="a short name to write beside it")
 
 
 class MagnifyArguments(PointArguments):
@@ -53,13 +53,13 @@ class MagnifyArguments(PointArguments):
 class DrawBoxArguments(BoxArguments):
     """A box with a name."""
 
-    label: str = LABEL
+    label: str = LABEL_ARGUMENT
 
 
 class DrawPointArguments(PointArguments):
     """A point with a name."""
 
-    label: str = LABEL
+    label: str = LABEL_ARGUMENT
 
 
 class RotateArguments(ImageArguments):
@@ -102,9 +102,9 @@ class Zoom:
     """
 
     description: str = "Shows a part of an image larger, as an image of its own."
-    crop: Crop = CROP
+    crop: Crop = DEFAULT_CROP
     elsewhere: bool = False
-    tries: int = CANDIDATES
+    tries: int = MAX_CANDIDATES
     seed: int = 0
 
     arguments: ClassVar[type[BoxArguments]] = BoxArguments

@@ -32,18 +32,18 @@ from looktwice.prompting.agent.tool import (
     ToolResult,
     run_stage_on_image,
 )
-from looktwice.prompting.agent.tools import ASKED_LABEL, CROP, MAX_MEGAPIXELS, Zoom
+from looktwice.prompting.agent.tools import ASKED_LABEL, DEFAULT_CROP, MAX_MEGAPIXELS, Zoom
 from looktwice.prompting.coordinates import ToolError
 from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.zoom import ZoomOnMarks
 
-BBOX = AliasChoices("bbox_2d", "box", "bbox")
-SOURCE = re.compile(r"original_image|observation_(\d{1,6})")
+BOX_ALIASES = AliasChoices("bbox_2d", "box", "bbox")
+SOURCE_PATTERN = re.compile(r"original_image|observation_(\d{1,6})")
 
 
 class ZoomInArguments(BoxArguments):
-    """A box as `bbox_2d`, and a label, on the first image, or on the one that `img_idx` numbers
-    from 0 or `source` names as "original_image" or "observation_1"."""
+    """A box as `bbox_2d`, a label, and the image: `img_idx` is its number from 0, or `source` its
+    name, such as "original_image" or "observation_1". The default is the first image."""
 
     image: ImageNumber = Field(
         default_factory=lambda: 1,
@@ -51,7 +51,8 @@ class ZoomInArguments(BoxArguments):
         description="number of the image, from 0; left out, the first",
     )
     box: BoxCoordinates = Field(
-        validation_alias=BBOX, description="left, top, right and bottom edge of the box, in {unit}"
+        validation_alias=BOX_ALIASES,
+        description="left, top, right and bottom edge of the box, in {unit}",
     )
     label: str = Field("", max_length=400, description="what is there")
 
@@ -65,7 +66,7 @@ class ZoomInArguments(BoxArguments):
                 raise ValueError(f"img_idx counts from 0, found {index!r}")
             given["image"] = int(index) + 1
         elif source is not None:
-            if (name := SOURCE.fullmatch(str(source))) is None:
+            if (name := SOURCE_PATTERN.fullmatch(str(source))) is None:
                 raise ValueError(f"source is original_image or observation_1, found {source!r}")
             given["image"] = int(name[1] or 0) + 1
         return given
@@ -106,7 +107,7 @@ OPERATIONS: Mapping[str, Callable[[View, float], View]] = {
 }
 """Functions of a view and an amount: degrees counter-clockwise, or a factor, where 1 changes
 nothing."""
-STEP = re.compile(r"(\w+)(?: (-?\d{1,4}(?:\.\d+)?))?")
+STEP_PATTERN = re.compile(r"(\w+)(?: (-?\d{1,4}(?:\.\d+)?))?")
 
 
 class EditArguments(ImageArguments):
@@ -114,7 +115,7 @@ class EditArguments(ImageArguments):
 
     box: Annotated[tuple[float, float, float, float] | None, COORDINATES] = Field(
         None,
-        validation_alias=BBOX,
+        validation_alias=BOX_ALIASES,
         description="left, top, right and bottom edge of the part, in {unit}; without it, all",
     )
     steps: tuple[str, ...] = Field(
@@ -134,7 +135,7 @@ class Edit:
     agents that write Python do, without a sandbox. `crop` sets how the part is cropped."""
 
     description: str = "Shows a part of an image, or all of it, turned, mirrored or enhanced."
-    crop: Crop = CROP
+    crop: Crop = DEFAULT_CROP
 
     arguments = EditArguments
 
@@ -145,7 +146,7 @@ class Edit:
             box = Box(ASKED_LABEL, *arguments.box)
             view = run_stage_on_image(ZoomOnMarks(crop=self.crop), state, view, box).views[0]
         for step in arguments.steps:
-            words = STEP.fullmatch(step)
+            words = STEP_PATTERN.fullmatch(step)
             if words is None or words[1] not in OPERATIONS:
                 raise ToolError(f"{step!r} cannot be done; {', '.join(OPERATIONS)} can")
             amount = float(words[2] or 1)
@@ -179,16 +180,16 @@ class CodeCalls(TaggedCalls):
             if not any(arguments.values()):
                 raise ValueError("no operation in it")
             written = json.dumps(arguments)
-        except UNREADABLE as exc:
+        except PARSING_ERRORS as exc:
             why = str(exc) or type(exc).__name__
             written = json.dumps({"steps": [f"code (it is read, not run: {why[:80]})"]})
         return ToolCall(name, self.tool, written)
 
 
-UNREADABLE = SyntaxError, ValueError, TypeError, OverflowError, RecursionError, MemoryError
-"""The exceptions that `ast` raises for hostile code, such as a hundred thousand signs before a
-number."""
-TRANSPOSED = {
+PARSING_ERRORS = SyntaxError, ValueError, TypeError, OverflowError, RecursionError, MemoryError
+"""The exceptions that `ast` raises for hostile code, such as 100,000 minus signs before a number.
+"""
+TRANSPOSE_OPERATIONS = {
     "FLIP_LEFT_RIGHT": "mirror",
     "FLIP_TOP_BOTTOM": "flip",
     "ROTATE_90": "rotate 90",
@@ -219,14 +220,14 @@ def read_code(code: str) -> dict[str, Any]:
                 f"{enhancer if verb == 'enhance' else verb} {_read_value(first, numbers):g}"
             )
         elif verb == "transpose" and first:
-            steps.append(TRANSPOSED.get(ast.unparse(first).rpartition(".")[2], verb))
+            steps.append(TRANSPOSE_OPERATIONS.get(ast.unparse(first).rpartition(".")[2], verb))
         elif verb in ("mirror", "flip"):
             steps.append(verb)
     return {"box": box, "steps": steps}
 
 
 def _read_assignment(node: ast.Assign, numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the names to which an assignment gives constants, with these constants."""
+    """Return the names to which an assignment binds constants, with these constants."""
     target = node.targets[0]
     with suppress(ValueError, TypeError):
         value = _read_value(node.value, numbers)
@@ -237,8 +238,8 @@ def _read_assignment(node: ast.Assign, numbers: Mapping[str, Any]) -> dict[str, 
 
 
 def _read_value(node: ast.expr | None, numbers: Mapping[str, Any]) -> Any:
-    """Return a constant, or a list of constants. Raises ValueError for what would have to be
-    computed."""
+    """Return a constant, or a list of constants. Raises ValueError for an expression that would
+    have to be evaluated."""
     if isinstance(node, ast.Tuple | ast.List):
         return [_read_value(inner, numbers) for inner in node.elts]
     if isinstance(node, ast.Call) and ast.unparse(node.func) in ("tuple", "list", "int", "float"):

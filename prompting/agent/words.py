@@ -17,7 +17,7 @@ from looktwice.prompting.agent.tool import (
     run_stage,
     run_stage_on_image,
 )
-from looktwice.prompting.agent.tools import CROP, MeasureArguments
+from looktwice.prompting.agent.tools import DEFAULT_CROP, MeasureArguments
 from looktwice.prompting.coordinates import ToolError
 from looktwice.prompting.telling.words import DepthWords
 from looktwice.prompting.views.crop import Crop
@@ -62,7 +62,7 @@ class CompareRegions:
     description: str = (
         "Shows two parts of an image larger, and says how their colour and lightness differ."
     )
-    crop: Crop = CROP
+    crop: Crop = DEFAULT_CROP
 
     arguments = RegionsArguments
 

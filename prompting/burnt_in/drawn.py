@@ -13,21 +13,21 @@ import numpy as np
 from looktwice.pipelines.geometry import PixelRect, common_rect
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.picture import Pixels
-from looktwice.prompting.burnt_in.rings import LUMA, Map, color_closeness
+from looktwice.prompting.burnt_in.rings import LUMA_WEIGHTS, Map, measure_closeness
 from looktwice.prompting.burnt_in.shapes import ArrowFit, BoxFit, DotFit, Fit, Patch, RingFit
-from looktwice.prompting.drawing.colors import rgb
+from looktwice.prompting.drawing.colors import parse_rgb
 
 Kind = Literal["rings", "boxes", "dots", "arrows"]
-LEVELS = (0.3, 0.5, 0.75)  # minimum closeness to the colour of a drawn pixel
-MARGIN = 0.1  # range below a level in which closeness still measures coverage
-SIZES = (0.008, 0.7)  # size of a shape, as shares of the picture's diagonal
-SMALLEST = 5.0  # minimum size of a shape in pixels
+CLOSENESS_LEVELS = (0.3, 0.5, 0.75)  # minimum closeness to the colour of a drawn pixel
+COVERAGE_RANGE = 0.1  # range below a level in which closeness still measures coverage
+SIZE_SHARES = (0.008, 0.7)  # size of a shape, as shares of the picture's diagonal
+MIN_SHAPE_SIZE = 5.0  # minimum size of a shape in pixels
 PATCH_MARGIN = 8  # pixels of surroundings in a patch
 MAX_REGIONS = 300  # maximum number of regions per colour and level, the purest first
 MIN_REFINED_SCORE = 0.7  # correlation below which a first guess is not refined
 PATTERN_COUNT = 8  # number of shapes of one kind and colour that count as a pattern in the scene
 GREY_TINT_LENGTH = 60.0  # length of a tint below which a colour counts as grey
-GREY = (0.94, 4.0, 0.88)  # stricter requirements for greys: score, luma, purity
+GREY_REQUIREMENTS = (0.94, 4.0, 0.88)  # stricter requirements for greys: score, luma, purity
 
 
 class Threshold(NamedTuple):
@@ -46,10 +46,15 @@ THRESHOLDS: dict[Kind, Threshold] = {
 }
 # a drawn shape has its colour throughout its core, a photographed one has light and shade. Luma is
 # the reliable sign, since JPEG stores colour at half the resolution
-OFF = 7.0  # maximum difference between the median luma of a core and that of the colour
+MAX_LUMA_DIFFERENCE = (
+    7.0  # maximum difference between the median luma of a core and that of the colour
+)
 MAX_LUMA_RANGE = 18.0  # maximum luma range from the 15th to the 85th percentile of a core
 MIN_CLOSENESS = 0.55  # minimum median closeness of a core to the colour
-SMALL, ROUGH = 60, 0.7  # cores of at least this many pixels need a higher closeness
+MIN_LARGE_CORE, MIN_LARGE_CORE_CLOSENESS = (
+    60,
+    0.7,
+)  # cores of at least this many pixels need a higher closeness
 
 
 @dataclass(frozen=True)
@@ -104,8 +109,8 @@ def find_drawn_shapes(pixels: Pixels, colors: Sequence[str], kinds: Sequence[Kin
     luma = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.float32)
     found: list[Drawn] = []
     for color in colors:
-        near, patches = color_closeness(pixels, rgb(color)), list[tuple[PixelRect, Patch]]()
-        for level in LEVELS if near.max() >= MIN_CLOSENESS else ():
+        near, patches = measure_closeness(pixels, parse_rgb(color)), list[tuple[PixelRect, Patch]]()
+        for level in CLOSENESS_LEVELS if near.max() >= MIN_CLOSENESS else ():
             patches += _find_regions(near, luma, level)
         for kind in kinds:
             some = [
@@ -128,7 +133,9 @@ def _find_regions(near: Map, luma: Map, level: float) -> Iterator[tuple[PixelRec
     diagonal = float(np.hypot(height, width))
     x, y, w, h, area = stats[1:].T
     longest = np.maximum(w, h)
-    fits = (longest >= max(SMALLEST, SIZES[0] * diagonal)) & (longest <= SIZES[1] * diagonal)
+    fits = (longest >= max(MIN_SHAPE_SIZE, SIZE_SHARES[0] * diagonal)) & (
+        longest <= SIZE_SHARES[1] * diagonal
+    )
     fits &= (area >= 10) & (np.minimum(w, h) >= 3)
     purity = np.bincount(labels.ravel(), near.ravel(), count)[1:] / area
     fits &= purity >= min(0.9, level + 0.12)
@@ -143,26 +150,26 @@ def _find_regions(near: Map, luma: Map, level: float) -> Iterator[tuple[PixelRec
         part = rows, columns
         region = labels[part] == number + 1
         # less close pixels count as background, however similar their colour
-        clear = np.maximum(near[part], np.float32(level - MARGIN))
+        clear = np.maximum(near[part], np.float32(level - COVERAGE_RANGE))
         patch = Patch(columns.start, rows.start, region, clear, luma[part], near.shape)
         yield (left, top, right, bottom), patch
 
 
 def _match_shape(patch: Patch, area: PixelRect, kind: Kind, color: str) -> Iterator[Drawn]:
     """Yield the shape of this kind that matches a region, if there is one."""
-    wanted = np.asarray(rgb(color), np.float64)
+    wanted = np.asarray(parse_rgb(color), np.float64)
     is_grey = float(np.linalg.norm(wanted - wanted.mean())) < GREY_TINT_LENGTH
     if is_grey and kind in ("dots", "arrows"):
         return
     demand, best = THRESHOLDS[kind], None
-    least, off, pure = (demand.score, OFF, 0.0)
+    least, off, pure = (demand.score, MAX_LUMA_DIFFERENCE, 0.0)
     if is_grey:
-        least, off, pure = GREY
+        least, off, pure = GREY_REQUIREMENTS
     for guess in demand.fit.propose(patch):
         if guess.score(patch) < MIN_REFINED_SCORE:
             continue
         fit, score = guess.refine(patch)
-        if score >= least and _is_plain(patch, fit, float(wanted @ LUMA), off, pure):
+        if score >= least and _is_plain(patch, fit, float(wanted @ LUMA_WEIGHTS), off, pure):
             least, best = score, fit
     if best:
         yield Drawn(kind, color, best, patch.left, patch.top, area, least)
@@ -176,7 +183,7 @@ def _is_plain(patch: Patch, fit: Fit, luma: float, off: float, pure: float) -> b
         core = covered >= 0.7 * float(covered.max())
     bright, near = patch.luma[core], float(np.median(patch.near[core]))
     dark, light = np.percentile(bright, (15, 85))
-    enough = max(pure, MIN_CLOSENESS if core.sum() < SMALL else ROUGH)
+    enough = max(pure, MIN_CLOSENESS if core.sum() < MIN_LARGE_CORE else MIN_LARGE_CORE_CLOSENESS)
     return bool(
         abs(np.median(bright) - luma) <= off and light - dark <= MAX_LUMA_RANGE and near >= enough
     )

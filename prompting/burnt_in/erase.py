@@ -54,7 +54,9 @@ class EraseMarks(Ranged, WithoutModel):
         holes: dict[int, Region] = {}
         for marker in sample.meta["burnt_in"]:
             number = int(marker["image"])
-            region, hole = marker_regions(marker, sample.images[number].pixels.shape, self.margin)
+            region, hole = find_marker_regions(
+                marker, sample.images[number].pixels.shape, self.margin
+            )
             hidden[number] = hidden.get(number, False) | region
             holes[number] = holes.get(number, False) | hole
         clean: dict[int, Picture] = {}
@@ -93,7 +95,7 @@ def _project(view: View, regions: Mapping[int, Region]) -> Region:
     return seen
 
 
-def marker_regions(
+def find_marker_regions(
     marker: Mapping[str, Any], shape: tuple[int, ...], margin: float
 ) -> tuple[Region, Region]:
     """Return the pixels that a marker, as RecoverMarks describes it, hides or has smeared, and the

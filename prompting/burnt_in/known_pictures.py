@@ -1,4 +1,4 @@
-"""Marks of known pictures, read from a file, for samples that bring images without marks."""
+"""Marks of known pictures, read from a file, for samples whose images come without marks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from looktwice.pipelines.geometry import Affine, rectangle
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.picture import Picture, Pixels, hash_distance, perceptual_hash
+from looktwice.pipelines.picture import Picture, Pixels, compute_perceptual_hash, hash_distance
 from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
@@ -23,14 +23,18 @@ from looktwice.pipelines.transforms import resample
 from looktwice.prompting.evidence import Missing, handle_missing
 from looktwice.prompting.question_lines import check_sha, parse_sample, read_lines
 
-SIDE = 32  # side of a thumbnail in pixels
+THUMBNAIL_SIDE = 32  # side of a thumbnail in pixels
 MAX_BITS = 12  # maximum difference of two hashes; such pictures are compared more closely
-CLEARER = 0.7  # maximum ratio of the difference to the nearest picture and that to the next
+MAX_DIFFERENCE_RATIO = (
+    0.7  # maximum ratio of the difference to the nearest picture and that to the next
+)
 
 
 def make_thumbnail(picture: Picture) -> Pixels:
     """Return a thumbnail, SIDE x SIDE x 3, RGB. Raises PictureError."""
-    return resample(np.asarray(picture.small(8 * SIDE).convert("RGB")), SIDE, SIDE)
+    return resample(
+        np.asarray(picture.small(8 * THUMBNAIL_SIDE).convert("RGB")), THUMBNAIL_SIDE, THUMBNAIL_SIDE
+    )
 
 
 class Match(NamedTuple):
@@ -44,7 +48,7 @@ class Match(NamedTuple):
 
     @property
     def marks(self) -> list[Mark]:
-        """The marks of this picture, in its pixels."""
+        """The marks of this picture, in its own pixel coordinates."""
         return [mark for mark in self.line.marks if mark.image == self.image]
 
 
@@ -85,7 +89,9 @@ class MarksFrom(WithoutModel):
         pictures = []
         for line in self.lines:
             for number, image in enumerate(line.images):
-                pictures.append((line, number, perceptual_hash(image), make_thumbnail(image)))
+                pictures.append(
+                    (line, number, compute_perceptual_hash(image), make_thumbnail(image))
+                )
         return pictures
 
     def __call__(self, state: State, model: Model) -> State:
@@ -117,7 +123,7 @@ class MarksFrom(WithoutModel):
     def _find_nearest(self, image: Picture, words: str) -> list[Match]:
         """Return the one picture that matches, none if all are too far, or several if it is
         ambiguous."""
-        look, small, matches = perceptual_hash(image), make_thumbnail(image), list[Match]()
+        look, small, matches = compute_perceptual_hash(image), make_thumbnail(image), list[Match]()
         for line, number, hashed, thumbnail in self._known_pictures:
             bits = hash_distance(look, hashed)
             if bits <= MAX_BITS:
@@ -126,7 +132,7 @@ class MarksFrom(WithoutModel):
         matches.sort(key=lambda match: match.difference)
         if not matches or matches[0].difference > self.most:
             return []
-        near = [m for m in matches if CLEARER * m.difference <= matches[0].difference]
+        near = [m for m in matches if MAX_DIFFERENCE_RATIO * m.difference <= matches[0].difference]
         asked = [m for m in near if m.line.question and m.line.question in words]
         distinct: dict[str, Match] = {}
         for match in asked or near:

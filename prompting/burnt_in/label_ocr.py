@@ -14,20 +14,20 @@ from PIL import Image, ImageDraw, ImageFont
 
 from looktwice.pipelines.geometry import XY, PixelRect, Size, common_rect, overlaps
 from looktwice.pipelines.marks import mask_bounds
-from looktwice.prompting.burnt_in.rings import cut
+from looktwice.prompting.burnt_in.rings import cut_view
 from looktwice.prompting.drawing.text import BLINK_LETTERS, BLINK_SIZE, hershey_strokes, render_text
 
 # thresholds between white strokes and black plate: the lower for thin, the upper for blurred ones
 INK_THRESHOLDS = (96, 150)
-HEIGHTS = (5, 40)  # pixels of a capital
-BLACK = 56.0  # maximum mean luma of a plate's margin; JPEG of quality 75 leaves about 20
-CANVAS = 16  # side of the square on which glyphs are compared
-SIZES = (5, 7, 9, 12, 18, 28)  # capital heights of the templates, in pixels
+CAPITAL_HEIGHTS = (5, 40)  # pixels of a capital
+MAX_BLACK_LUMA = 56.0  # maximum mean luma of a plate's margin; JPEG of quality 75 leaves about 20
+CANVAS_SIDE = 16  # side of the square on which glyphs are compared
+TEMPLATE_HEIGHTS = (5, 7, 9, 12, 18, 28)  # capital heights of the templates, in pixels
 MIN_LIKENESS = 0.72  # minimum correlation with the best template
 Gray = NDArray[np.uint8]
 
 # width, height, stroke; the last one has thinner horizontal strokes
-PENS = ((48, 70, 9), (58, 70, 14), (54, 140, 16))
+PEN_SETTINGS = ((48, 70, 9), (58, 70, 14), (54, 140, 16))
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Glyph:
 
 def read_labels(gray: Gray, words: Sequence[str]) -> list[ReadLabel]:
     """Find every place in the luma (HxW) that reads as one of `words`, which are in capitals; the
-    likeliest first."""
+    most likely first."""
     letters = "".join(sorted(set("".join(words))))
     if not letters:
         return []
@@ -76,7 +76,7 @@ def read_labels(gray: Gray, words: Sequence[str]) -> list[ReadLabel]:
     return sorted(kept, key=lambda label: -label.likeness)
 
 
-def shift(area: PixelRect, x: int, y: int) -> PixelRect:
+def shift_area(area: PixelRect, x: int, y: int) -> PixelRect:
     """Return an area moved by whole pixels."""
     return area[0] + x, area[1] + y, area[2] + x, area[3] + y
 
@@ -89,8 +89,8 @@ def find_plate(gray: Gray, area: PixelRect) -> PixelRect | None:
     """
     left, top, right, bottom = area
     most = max(3, (bottom - top) // 2)
-    columns = cut(gray, (left - most, top - 1, right + most, bottom + 1)).T
-    rows = cut(gray, (left - 1, top - most, right + 1, bottom + most))
+    columns = cut_view(gray, (left - most, top - 1, right + most, bottom + 1)).T
+    rows = cut_view(gray, (left - 1, top - most, right + 1, bottom + most))
     reach: list[int] = []
     for lines, start, length in ((columns, left, right - left), (rows, top, bottom - top)):
         first = min(most, start)  # lines before the glyphs, inside the picture
@@ -110,11 +110,14 @@ def measure_partial_likeness(gray: Gray, area: PixelRect, word: str) -> float:
     for large in _render_letter(word):
         glyph = np.pad(_resize(large, (area[2] - area[0], area[3] - area[1])), 2)
         for dx, dy in itertools.product(range(-2, 3), repeat=2):
-            place = shift(around, dx, dy)
+            place = shift_area(around, dx, dy)
             seen = common_rect(place, (0, 0, width, height))
             if seen is None or min(seen[2] - seen[0], seen[3] - seen[1]) < 3:
                 continue
-            shown, part = cut(gray, seen), cut(glyph, shift(seen, -place[0], -place[1]))
+            shown, part = (
+                cut_view(gray, seen),
+                cut_view(glyph, shift_area(seen, -place[0], -place[1])),
+            )
             if shown.max() >= 150 and part.max() >= 150:
                 best = max(best, float(np.corrcoef(shown.ravel(), part.ravel())[0, 1]))
     return best
@@ -126,24 +129,27 @@ def _count_black_lines(lines: Gray) -> int:
     if not lines.size:
         return 0
     dark = np.percentile(lines, 90, axis=1) < INK_THRESHOLDS[0]
-    black = dark & (lines.mean(1) < BLACK)
+    black = dark & (lines.mean(1) < MAX_BLACK_LUMA)
     black[0] = dark[0] and black[:2].any()
     return int(np.argmin([*black, False]))
 
 
 def _find_glyphs(gray: Gray, least: int, letters: str) -> list[Glyph]:
-    """Find the connected shapes on black that are brighter than `least` and could be capitals."""
+    """Find the connected components brighter than `least` that lie on a black background and have
+    the size and aspect ratio of a capital letter."""
     bright = (gray > least).astype(np.uint8)
     _, _, stats, _ = cv2.connectedComponentsWithStats(bright, connectivity=8)
     w, h = stats[1:, 2:4].T
-    shape = (h >= HEIGHTS[0]) & (h <= HEIGHTS[1]) & (w >= 0.35 * h) & (w <= 1.25 * h)
+    shape = (
+        (h >= CAPITAL_HEIGHTS[0]) & (h <= CAPITAL_HEIGHTS[1]) & (w >= 0.35 * h) & (w <= 1.25 * h)
+    )
     templates, owner = _render_templates(letters)
     glyphs: list[Glyph] = []
     for x, y, width, height, count in stats[1:][shape].tolist():
         area = (x, y, x + width, y + height)
-        inner, outer = cut(gray, area), cut(gray, area, 1)
+        inner, outer = cut_view(gray, area), cut_view(gray, area, 1)
         rim = int(outer.sum(dtype=int)) - int(inner.sum(dtype=int))
-        on_black = rim < BLACK * max(1, outer.size - inner.size)
+        on_black = rim < MAX_BLACK_LUMA * max(1, outer.size - inner.size)
         if on_black and 0.15 <= count / inner.size <= 0.85:
             scores = templates @ _normalize(inner)
             best = np.full(len(letters), -1, np.float32)  # per letter, over fonts and sizes
@@ -154,7 +160,7 @@ def _find_glyphs(gray: Gray, least: int, letters: str) -> list[Glyph]:
 
 def _normalize(patch: Gray) -> NDArray[np.float32]:
     """Return a glyph stretched to the canvas, with mean 0 and length 1."""
-    canvas = cv2.resize(patch, (CANVAS, CANVAS)).astype(np.float32).ravel()
+    canvas = cv2.resize(patch, (CANVAS_SIDE, CANVAS_SIDE)).astype(np.float32).ravel()
     canvas -= canvas.mean()
     return np.asarray(canvas / max(1e-6, float(np.linalg.norm(canvas))), np.float32)
 
@@ -165,7 +171,9 @@ def _render_templates(letters: str) -> tuple[NDArray[np.float32], NDArray[np.int
     letter on each canvas."""
     canvases, owner = [], []
     for number, letter in enumerate(letters):
-        for large, size, phase in itertools.product(_render_letter(letter), SIZES, (0, 0.5)):
+        for large, size, phase in itertools.product(
+            _render_letter(letter), TEMPLATE_HEIGHTS, (0, 0.5)
+        ):
             # at a capital height of `size` pixels, shifted by a fraction of a pixel
             pixel = large.shape[0] / size
             before, after = round(pixel) + round(phase * pixel), round(pixel)
@@ -193,7 +201,7 @@ def _render_letter(letter: str) -> Iterator[Gray]:
         _, *strokes = hershey_strokes(letter)
         points = np.concatenate(strokes)
         low, span = points.min(0), np.maximum(np.ptp(points, axis=0), 1)
-        for width, height, weight in PENS:
+        for width, height, weight in PEN_SETTINGS:
             canvas = np.zeros((height + 50, 120), np.uint8)
             for stroke in strokes:
                 path = np.rint((stroke - low) / span * (width, height) + 20).astype(np.int32)

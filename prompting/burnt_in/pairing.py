@@ -17,29 +17,29 @@ from looktwice.prompting.burnt_in.label_ocr import (
     ReadLabel,
     measure_partial_likeness,
     read_labels,
-    shift,
+    shift_area,
 )
 from looktwice.prompting.burnt_in.rings import (
     Map,
     Ring,
-    color_closeness,
-    cut,
+    cut_view,
     find_rings,
+    measure_closeness,
     refine_ring,
-    ring_score,
+    score_ring,
     sharpen_rings,
 )
-from looktwice.prompting.drawing.colors import rgb
+from looktwice.prompting.drawing.colors import parse_rgb
 
-COARSE = 3.0  # stroke, in pixels, for the first search for rings
+COARSE_STROKE = 3.0  # stroke, in pixels, for the first search for rings
 MIN_RING_SCORE = 0.5  # minimum correlation of a ring beside a label
 MIN_SIMILAR_SCORE = (
     0.35  # the same, if another marker of the picture has the same style and arrangement
 )
 MIN_LONE_SCORE = 0.8  # the same, if it is the only one found of several expected
-BONUS = 0.1  # bonus, in correlation, for two markers with the same arrangement
+ARRANGEMENT_BONUS = 0.1  # bonus, in correlation, for two markers with the same arrangement
 MIN_PREDICTED_SCORE = 0.25  # minimum correlation at the place predicted from another marker
-GAPS = (-3.0, 18.0)  # pixels between a ring's outer edge and its plate
+PLATE_GAPS = (-3.0, 18.0)  # pixels between a ring's outer edge and its plate
 MAX_READINGS = 4  # readings per word to follow up
 
 
@@ -67,10 +67,12 @@ class MarkerScene:
     radii: tuple[float, float]
 
     @classmethod
-    def of(cls, pixels: Pixels, colors: Sequence[str], radii: tuple[float, float]) -> MarkerScene:
+    def from_pixels(
+        cls, pixels: Pixels, colors: Sequence[str], radii: tuple[float, float]
+    ) -> MarkerScene:
         """Prepare RGB pixels HxWx3 for the search."""
         gray = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.uint8)
-        near = {color: color_closeness(pixels, rgb(color)) for color in colors}
+        near = {color: measure_closeness(pixels, parse_rgb(color)) for color in colors}
         return cls(gray, near, radii)
 
     @property
@@ -137,18 +139,20 @@ def blank_out(scene: MarkerScene, glyphs: Sequence[PixelRect]) -> MarkerScene:
     near = {name: values.copy() for name, values in scene.near.items()}
     for values in near.values():
         for area in glyphs:
-            cut(values, area, 2)[:] = 0
+            cut_view(values, area, 2)[:] = 0
     return replace(scene, near=near)
 
 
 def _propose_pairs(scene: MarkerScene, label: ReadLabel) -> Iterator[Pair]:
     """Yield pairs of a label with the rings around it."""
-    reach = int(2 * scene.radii[1] + GAPS[1] + 4)
+    reach = int(2 * scene.radii[1] + PLATE_GAPS[1] + 4)
     left, top = max(0, label.plate[0] - reach), max(0, label.plate[1] - reach)
     for color, near in scene.near.items():
-        window = cut(near, label.plate, reach).copy()
-        cut(window, shift(label.area, -left, -top), 1)[:] = 0
-        for ring in find_rings(window, color, scene.steps, COARSE, 3, MIN_SIMILAR_SCORE - 0.1):
+        window = cut_view(near, label.plate, reach).copy()
+        cut_view(window, shift_area(label.area, -left, -top), 1)[:] = 0
+        for ring in find_rings(
+            window, color, scene.steps, COARSE_STROKE, 3, MIN_SIMILAR_SCORE - 0.1
+        ):
             ring = replace(ring, x=ring.x + left, y=ring.y + top)
             penalty = _placement_penalty(scene, label, ring)
             if penalty is not None:
@@ -161,7 +165,7 @@ def _placement_penalty(scene: MarkerScene, label: ReadLabel, ring: Ring) -> floa
     left, top, right, bottom = label.plate
     across = max(left - ring.x, 0, ring.x - right + 1)
     down = max(top - ring.y, 0, ring.y - bottom + 1)
-    if not GAPS[0] <= np.hypot(across, down) - ring.outer <= GAPS[1]:
+    if not PLATE_GAPS[0] <= np.hypot(across, down) - ring.outer <= PLATE_GAPS[1]:
         return None
     (x, y), (height, width) = label.center, scene.gray.shape
     if min(abs(ring.x - x), abs(ring.y - y)) <= 2.5:
@@ -176,14 +180,17 @@ def _pick_one_style(pairs: Sequence[Pair], expected: int, style: Ring | None) ->
     for first in ranked[:12]:
         if first.value < MIN_RING_SCORE or (style and not have_same_style(first.ring, style)):
             continue
-        picked, worth = [first], first.value + BONUS  # each word and each ring is used once
+        picked, worth = (
+            [first],
+            first.value + ARRANGEMENT_BONUS,
+        )  # each word and each ring is used once
         for pair in ranked:
             # ring and label are arranged alike
             alike = np.hypot(*np.subtract(pair.offset, first.offset)) <= 3
             enough = pair.value >= (MIN_SIMILAR_SCORE if alike else MIN_RING_SCORE)
             if enough and have_same_style(pair.ring, first.ring) and _is_separate(pair, picked):
                 picked.append(pair)
-                worth += pair.value + BONUS * bool(alike)
+                worth += pair.value + ARRANGEMENT_BONUS * bool(alike)
         if worth > most:
             best, most = picked, worth
     lone = len(best) == 1 < expected and style is None
@@ -226,7 +233,7 @@ def _search_by_arrangement(scene: MarkerScene, label: ReadLabel, pairs: Sequence
         dx, dy = pair.offset
         for a, b in itertools.product((-1.0, 0.0, 1.0), repeat=2):
             ring = replace(pair.ring, x=x + dx + a, y=y + dy + b)
-            options.append(replace(ring, score=ring_score(scene.near[ring.color], ring)))
+            options.append(replace(ring, score=score_ring(scene.near[ring.color], ring)))
     best = max(options, key=lambda ring: ring.score)
     return Pair(label, best, best.score)
 
@@ -235,9 +242,9 @@ MIN_UNLABELLED_SCORE = 0.72  # minimum correlation of a ring without a readable 
 MIN_ODD_STYLE_SCORE = 0.85  # the same, if no other marker shows the style
 EXPECTED_RADIUS = 5.0  # radius, +-1, without another marker: that of BLINK's released pictures
 MAX_RIM_RINGS = 40  # maximum number of rings to examine
-SEEN = 0.6  # minimum correlation of a letter's visible part
+MIN_VISIBLE_LIKENESS = 0.6  # minimum correlation of a letter's visible part
 MIN_LETTER_LEAD = 0.05  # minimum lead in correlation over any other letter
-LETTER = 10  # pixels from one letter of a word to the next
+LETTER_PITCH = 10  # pixels from one letter of a word to the next
 LABEL_HEIGHT = 29  # pixels from the point up to the top of its glyphs, in BLINK's released pictures
 
 
@@ -250,12 +257,12 @@ class LabelLayout:
     plate: PixelRect = (-7, -LABEL_HEIGHT - 2, 7, -LABEL_HEIGHT + 13)
 
     @classmethod
-    def of(cls, markers: Sequence[Marker]) -> LabelLayout:
+    def from_markers(cls, markers: Sequence[Marker]) -> LabelLayout:
         """Return the layout of the first marker whose label was read."""
         for marker in markers:
             if marker.glyphs and marker.plate:
                 x, y = -round(marker.ring.x), -round(marker.ring.y)
-                return cls(shift(marker.glyphs, x, y), shift(marker.plate, x, y))
+                return cls(shift_area(marker.glyphs, x, y), shift_area(marker.plate, x, y))
         return cls()
 
 
@@ -275,15 +282,15 @@ def find_clipped_markers(
     one left.
     """
     pattern = next((marker.ring for marker in (*markers, *like)), None)
-    style = pattern or Ring(0, 0, EXPECTED_RADIUS, COARSE, color, 0)
+    style = pattern or Ring(0, 0, EXPECTED_RADIUS, COARSE_STROKE, color, 0)
     radii = (
         [style.radius] if pattern else [EXPECTED_RADIUS - 1, EXPECTED_RADIUS, EXPECTED_RADIUS + 1]
     )
     near = blank_out(scene, [m.glyphs for m in markers if m.glyphs]).near[style.color]
-    layout, rings = LabelLayout.of([*markers, *like]), [marker.ring for marker in markers]
+    layout, rings = LabelLayout.from_markers([*markers, *like]), [marker.ring for marker in markers]
     height, width = scene.gray.shape
     for ring in find_rings(near, style.color, radii, style.stroke, MAX_RIM_RINGS, MIN_RING_SCORE):
-        left, top, right, bottom = shift(layout.glyphs, round(ring.x), round(ring.y))
+        left, top, right, bottom = shift_area(layout.glyphs, round(ring.x), round(ring.y))
         if min(left, top, width - right, height - bottom) >= 0:
             continue  # its label could have been read
         ring = refine_ring(near, ring, scene.radii)
@@ -311,14 +318,16 @@ def _assign_words(
     plates = {}
     for row, column in np.ndindex(likeness.shape):
         x, y, word = round(rings[row].x), round(rings[row].y), words[column]
-        more = LETTER * (len(word) - 1) // 2  # pixels to either side, more than for one letter
+        more = (
+            LETTER_PITCH * (len(word) - 1) // 2
+        )  # pixels to either side, more than for one letter
         areas = [(a - more, b, c + more, d) for a, b, c, d in (layout.glyphs, layout.plate)]
-        glyphs, plates[row, column] = (shift(area, x, y) for area in areas)
+        glyphs, plates[row, column] = (shift_area(area, x, y) for area in areas)
         likeness[row, column] = measure_partial_likeness(gray, glyphs, word)
     named, (height, width) = [], gray.shape
     for row, column in np.transpose(linear_sum_assignment(-likeness)).tolist():
         best, others = likeness[row, column], np.delete(likeness[row], column)
-        sure = best >= SEEN and best > others.max(initial=0) + MIN_LETTER_LEAD
+        sure = best >= MIN_VISIBLE_LIKENESS and best > others.max(initial=0) + MIN_LETTER_LEAD
         if sure or (last and likeness.size == 1):
             plate = common_rect(plates[row, column], (0, 0, width, height))
             named.append(Marker(words[column], rings[row], plate))

@@ -27,19 +27,19 @@ from looktwice.prompting.burnt_in.pairing import (
     find_markers,
 )
 from looktwice.prompting.burnt_in.rings import Map
-from looktwice.prompting.drawing.colors import rgb
+from looktwice.prompting.drawing.colors import parse_rgb
 from looktwice.prompting.evidence import Missing
 
 MIN_LINE_CLOSENESS = 0.25  # minimum closeness to the colour of a pixel in a line
 # margin by which a line is closer to the colour than its background, which may be similar
-CLOSER = 0.15
-SHORTEST = 16  # minimum side in pixels
-THICKEST = 8  # maximum thickness of a line in pixels
+MIN_DISTANCE_LEAD = 0.15
+MIN_RECTANGLE_SIDE = 16  # minimum side in pixels
+MAX_LINE_THICKNESS = 8  # maximum thickness of a line in pixels
 MIN_SIDE_SHARE = (
     0.8  # minimum visible share of each side; labels and other boxes may cover the rest
 )
 CORNER_OVERSHOOT = 8  # pixels past a corner into which lines must not continue
-LINES = 16  # lines per direction to follow up
+MAX_LINES = 16  # lines per direction to follow up
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,10 @@ class Line:
 
 def find_rectangles(near: Map, color: str) -> list[FoundRectangle]:
     """Return the most complete rectangle in a map of closeness HxW, if there is any."""
-    ground = cv2.morphologyEx(near, cv2.MORPH_OPEN, np.ones((THICKEST + 1, THICKEST + 1), np.uint8))
-    thin = ((near >= MIN_LINE_CLOSENESS) & (near - ground >= CLOSER)).astype(np.uint8)
+    ground = cv2.morphologyEx(
+        near, cv2.MORPH_OPEN, np.ones((MAX_LINE_THICKNESS + 1, MAX_LINE_THICKNESS + 1), np.uint8)
+    )
+    thin = ((near >= MIN_LINE_CLOSENESS) & (near - ground >= MIN_DISTANCE_LEAD)).astype(np.uint8)
     level, upright = _find_lines(thin), _find_lines(np.ascontiguousarray(thin.T))
     pairs = itertools.product(itertools.combinations(level, 2), itertools.combinations(upright, 2))
     outlines = [outline for pair in pairs if (outline := _build_rectangle(*pair, color))]
@@ -84,18 +86,18 @@ def find_rectangles(near: Map, color: str) -> list[FoundRectangle]:
 def _find_lines(mask: NDArray[np.uint8]) -> list[Line]:
     """Return the horizontal lines of a mask, from top to bottom; of many, the longest."""
     closed = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, np.ones((1, 5), np.uint8))
-    runs = cv2.morphologyEx(closed, cv2.MORPH_OPEN, np.ones((1, SHORTEST), np.uint8))
+    runs = cv2.morphologyEx(closed, cv2.MORPH_OPEN, np.ones((1, MIN_RECTANGLE_SIDE), np.uint8))
     count = runs.sum(1, dtype=int)
     lines: list[tuple[int, Line]] = []
-    steps = np.diff(count >= SHORTEST, prepend=False, append=False)
+    steps = np.diff(count >= MIN_RECTANGLE_SIDE, prepend=False, append=False)
     for start, stop in np.flatnonzero(steps).reshape(-1, 2).tolist():  # runs of rows
         longest = int(count[start:stop].max())
         strong = start + np.flatnonzero(count[start:stop] >= 0.5 * longest)
         first, last = int(strong[0]), int(strong[-1])
-        if last - first < THICKEST:
+        if last - first < MAX_LINE_THICKNESS:
             seen = closed[max(0, first - 1) : last + 2].max(0).astype(bool)
             lines.append((longest, Line((first + last) / 2, last - first + 1.0, seen)))
-    lines = sorted(lines, key=lambda pair: -pair[0])[:LINES]
+    lines = sorted(lines, key=lambda pair: -pair[0])[:MAX_LINES]
     return sorted((line for _, line in lines), key=lambda line: line.middle)
 
 
@@ -105,7 +107,7 @@ def _build_rectangle(
     """Return the rectangle that four lines form, or None if a side is incomplete or runs on past a
     corner."""
     (y0, y1), (x0, x1) = ([line.middle for line in pair] for pair in (level, upright))
-    if min(x1 - x0, y1 - y0) < SHORTEST:
+    if min(x1 - x0, y1 - y0) < MIN_RECTANGLE_SIDE:
         return None
     stroke = float(np.median([line.thickness for line in (*level, *upright)]))
     over, whole = round(stroke / 2) + 2, []
@@ -126,12 +128,12 @@ def _build_rectangle(
     return FoundRectangle(*edges, stroke, color, float(np.mean(whole)))
 
 
-WORD = re.compile(r"(?<![\w'])(?:[A-H]|REF)(?![\w'])")
-CLAUSE = re.compile(r"label?led (?:by|with|as)\b([^.?\n]*)")
+WORD_PATTERN = re.compile(r"(?<![\w'])(?:[A-H]|REF)(?![\w'])")
+CLAUSE_PATTERN = re.compile(r"label?led (?:by|with|as)\b([^.?\n]*)")
 Recovered = tuple[Mark, dict[str, Any]]
 """A mark, and the appearance of its marker for the record."""
 UNPAIRED_COST = 1e9  # cost of pairing a box with a label that is not next to it
-PLAIN = (
+PLAIN_COLORS = (
     *("red", "lime", "green", "blue", "yellow", "cyan", "magenta", "orange"),
     *("white", "black"),
 )
@@ -172,7 +174,7 @@ class RecoverMarks(WithoutModel):
     box_colors: tuple[str, ...] = ("red", "lime")
     radii: tuple[float, float] = (4.0, 17.0)
     unlabelled: tuple[Kind, ...] = ("rings", "boxes", "dots", "arrows")
-    plain_colors: tuple[str, ...] = PLAIN
+    plain_colors: tuple[str, ...] = PLAIN_COLORS
     letters: tuple[str, ...] | None = None
     on_missing: Missing = "keep"
     given: Literal["drop", "keep"] = "drop"
@@ -184,7 +186,7 @@ class RecoverMarks(WithoutModel):
             if not getattr(self, name):
                 raise ValueError(f"{name} is empty; give at least one")
         for color in (*self.colors, *self.box_colors, *self.plain_colors):
-            rgb(color)
+            parse_rgb(color)
         if not 2 <= self.radii[0] < self.radii[1]:
             raise ValueError(
                 "radii must be the smallest (2 or more) and the largest in pixels, got"
@@ -234,7 +236,10 @@ class RecoverMarks(WithoutModel):
 
     def _find_rings(self, sample: Sample, words: Sequence[str]) -> Iterator[Recovered]:
         """Yield the point of each word that was found, with the appearance of its ring."""
-        scenes = [MarkerScene.of(image.pixels, self.colors, self.radii) for image in sample.images]
+        scenes = [
+            MarkerScene.from_pixels(image.pixels, self.colors, self.radii)
+            for image in sample.images
+        ]
         best: dict[str, tuple[int, Marker]] = {}
 
         def keep_best(image: int, markers: Sequence[Marker]) -> None:
@@ -268,7 +273,7 @@ class RecoverMarks(WithoutModel):
         """Yield the rectangles of each image, one of each colour, with their labels and appearance.
         A rectangle without a label beside it may get the one that is left."""
         for number, image in enumerate(sample.images):
-            scene = MarkerScene.of(image.pixels, self.box_colors, self.radii)
+            scene = MarkerScene.from_pixels(image.pixels, self.box_colors, self.radii)
             outlines = [
                 box for color, near in scene.near.items() for box in find_rectangles(near, color)
             ]
@@ -324,8 +329,10 @@ def find_label_words(sample: Sample) -> tuple[str, ...]:
     """
     prompt = f"{sample.question}\n{sample.meta.get('prompt', '')}"
     texts = [choice for choice in sample.choices if isinstance(choice, str)]
-    named = WORD.findall("\n".join(texts)) or WORD.findall("\n".join(CLAUSE.findall(prompt)))
-    reference = ["REF"] if "REF" in WORD.findall(prompt) else []
+    named = WORD_PATTERN.findall("\n".join(texts)) or WORD_PATTERN.findall(
+        "\n".join(CLAUSE_PATTERN.findall(prompt))
+    )
+    reference = ["REF"] if "REF" in WORD_PATTERN.findall(prompt) else []
     return tuple(dict.fromkeys([*reference, *named]))
 
 

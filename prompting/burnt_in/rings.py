@@ -19,11 +19,11 @@ TEMPLATE_MARGIN = (
     3.5  # pixels of hole and surroundings on either side of the stroke in the template
 )
 MIN_RING_DISTANCE = 3  # minimum distance between two rings in pixels
-FLAT = 0.02  # standard deviation of closeness below which a neighbourhood is flat
+MIN_DEVIATION = 0.02  # standard deviation of closeness below which a neighbourhood is flat
 MIN_LUMA_SCORE = 0.75  # minimum absolute correlation with luma for measuring the stroke
 MAX_STROKE_SHARE = 0.7  # maximum stroke, as a share of the radius, in the first search
 MIN_STROKE_SHARE = 0.45  # minimum share of a ring's stroke inside the image
-LUMA = (0.299, 0.587, 0.114)
+LUMA_WEIGHTS = (0.299, 0.587, 0.114)
 Map = NDArray[np.float32]
 
 
@@ -48,13 +48,13 @@ class Ring:
         return self.radius + self.stroke / 2
 
 
-def cut(image: NDArray[Any], area: PixelRect, by: int = 0) -> NDArray[Any]:
+def cut_view(image: NDArray[Any], area: PixelRect, by: int = 0) -> NDArray[Any]:
     """Return a writable view of an image's pixels in an area grown by `by` pixels."""
     left, top = max(0, area[0] - by), max(0, area[1] - by)
     return image[top : max(0, area[3] + by), left : max(0, area[2] + by)]
 
 
-def color_closeness(pixels: Pixels, color: tuple[int, int, int]) -> Map:
+def measure_closeness(pixels: Pixels, color: tuple[int, int, int]) -> Map:
     """Return the closeness of each pixel to a colour, 0..1, HxW.
 
     A saturated colour is compared by hue and saturation, on a scale that is linear in the share of
@@ -68,9 +68,9 @@ def color_closeness(pixels: Pixels, color: tuple[int, int, int]) -> Map:
         difference = np.abs(image - wanted).max(-1)
         return np.asarray(np.clip(1 - difference / 128, 0, 1) ** 2, np.float32)
     # axes of the tint, of other hues, and of brightness
-    axes = np.stack([tint / length, np.cross(tint, np.ones(3)) / length / np.sqrt(3), LUMA])
+    axes = np.stack([tint / length, np.cross(tint, np.ones(3)) / length / np.sqrt(3), LUMA_WEIGHTS])
     along, across, luma = np.moveaxis(image @ axes.T.astype(np.float32), -1, 0)
-    bright = np.clip(1.25 - np.abs(luma - wanted @ LUMA) / 150, 0, 1)
+    bright = np.clip(1.25 - np.abs(luma - wanted @ LUMA_WEIGHTS) / 150, 0, 1)
     return np.asarray(np.clip((along - np.abs(across)) / length, 0, 1) * bright, np.float32)
 
 
@@ -93,33 +93,33 @@ def find_rings(
             break
         radius = radii[int(scores[:, y, x].argmax())]
         rings.append(Ring(float(x), float(y), radius, stroke, color, score))
-        cut(best, (x, y, x + 1, y + 1), MIN_RING_DISTANCE)[:] = -1
+        cut_view(best, (x, y, x + 1, y + 1), MIN_RING_DISTANCE)[:] = -1
     return rings
 
 
 def refine_ring(near: Map, ring: Ring, radii: tuple[float, float]) -> Ring:
     """Return the ring with position, radius and stroke adjusted, in steps down to a quarter pixel,
     for as long as the correlation improves."""
-    best = replace(ring, score=ring_score(near, ring))
+    best = replace(ring, score=score_ring(near, ring))
     for step in (1.0, 0.5, 0.25):
         better = True
         while better:
             better, start = False, best
-            for change in CHANGES:
+            for change in RING_STEPS:
                 x, y, radius, stroke = (
                     getattr(start, name) + step * by
                     for name, by in zip(("x", "y", "radius", "stroke"), change, strict=True)
                 )
                 option = replace(start, x=x, y=y, radius=radius, stroke=stroke)
                 if radii[0] <= radius <= radii[1] and stroke <= 6 and _has_hole(option):
-                    score = ring_score(near, option)
+                    score = score_ring(near, option)
                     if score > max(best.score, start.score + 1e-4):
                         best, better = replace(option, score=score), True
     return best
 
 
-MOVES = np.vstack([np.eye(4), (0, 0, 0.5, 1), (0, 0, 0.5, -1)])
-CHANGES = np.vstack([MOVES, -MOVES]).tolist()
+RING_MOVES = np.vstack([np.eye(4), (0, 0, 0.5, 1), (0, 0, 0.5, -1)])
+RING_STEPS = np.vstack([RING_MOVES, -RING_MOVES]).tolist()
 """Steps of x, y, radius and stroke. The last two, of either sign, move one edge of the stroke
 alone."""
 
@@ -140,7 +140,7 @@ def sharpen_rings(gray: NDArray[np.uint8], rings: Sequence[Ring]) -> list[Ring]:
         for radius in ring.radius + np.arange(-0.5, 0.75, 0.25):
             for stroke in np.arange(1.5, ring.stroke + 0.5, 0.5):
                 option = replace(ring, radius=float(radius), stroke=float(stroke))
-                score = abs(ring_score(luma, option)) if radius >= 1 and _has_hole(option) else 0
+                score = abs(score_ring(luma, option)) if radius >= 1 and _has_hole(option) else 0
                 if score > clear:
                     clear, best = score, option
     if best is None:
@@ -148,7 +148,7 @@ def sharpen_rings(gray: NDArray[np.uint8], rings: Sequence[Ring]) -> list[Ring]:
     return [replace(ring, radius=best.radius, stroke=best.stroke) for ring in rings]
 
 
-def ring_score(near: Map, ring: Ring) -> float:
+def score_ring(near: Map, ring: Ring) -> float:
     """Return the correlation of a ring with its neighbourhood in the map; 0 if most of the ring
     lies outside or the neighbourhood is flat."""
     reach = ring.outer + TEMPLATE_MARGIN
@@ -159,7 +159,7 @@ def ring_score(near: Map, ring: Ring) -> float:
     if covered.sum() < MIN_STROKE_SHARE * 2 * np.pi * ring.radius * ring.stroke:
         return 0.0
     values, shares = patch[band], covered[band]
-    return float(np.corrcoef(values, shares)[0, 1]) if values.std() >= FLAT else 0.0
+    return float(np.corrcoef(values, shares)[0, 1]) if values.std() >= MIN_DEVIATION else 0.0
 
 
 def _ring_weights(distance: Map, radius: float, stroke: float) -> tuple[Map, NDArray[np.bool_]]:
@@ -182,7 +182,7 @@ def _score_map(near: Map, radius: float, stroke: float) -> Map:
         spread * height, 1e-6
     )
     lost = share * total < MIN_STROKE_SHARE * 2 * np.pi * radius * stroke
-    return np.where((spread < FLAT) | lost, 0, scores).astype(np.float32)
+    return np.where((spread < MIN_DEVIATION) | lost, 0, scores).astype(np.float32)
 
 
 @lru_cache(maxsize=64)

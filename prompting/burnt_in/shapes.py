@@ -17,9 +17,9 @@ from looktwice.prompting.burnt_in.rings import Map
 
 SAMPLES_PER_PIXEL = 4  # samples per pixel and axis for polygons
 SHAPE_MARGIN = 4  # pixels of surroundings from which a shape must stand out
-THINNEST = 0.8  # minimum line width in pixels
+MIN_LINE_WIDTH = 0.8  # minimum line width in pixels
 MIN_VISIBLE_SHARE = 0.5  # minimum share of a ring inside the picture
-ROUNDS = 6  # per step size of the search
+MAX_ROUNDS = 6  # per step size of the search
 Points = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
@@ -79,7 +79,7 @@ class Fit(ABC):
         score."""
         best, most = self, self.score(patch)
         for step in self.steps:
-            for _ in range(ROUNDS):
+            for _ in range(MAX_ROUNDS):
                 start = best
                 for name in self.tuned:
                     for by in (step, -step):
@@ -103,7 +103,7 @@ class RingFit(Fit):
 
     @property
     def is_sound(self) -> bool:
-        return THINNEST <= self.stroke <= self.radius
+        return MIN_LINE_WIDTH <= self.stroke <= self.radius
 
     @classmethod
     def propose(cls, patch: Patch) -> Iterator[Self]:
@@ -173,7 +173,7 @@ class BoxFit(Fit):
     @property
     def is_sound(self) -> bool:
         inner = min(self.x1 - self.x0, self.y1 - self.y0) - 2 * self.stroke
-        return self.stroke >= THINNEST and inner >= max(2.0, 0.8 * self.stroke)
+        return self.stroke >= MIN_LINE_WIDTH and inner >= max(2.0, 0.8 * self.stroke)
 
     @classmethod
     def propose(cls, patch: Patch) -> Iterator[Self]:

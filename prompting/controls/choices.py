@@ -158,8 +158,8 @@ def _check_position(state: State) -> None:
 
 
 def _apply_letters(state: State, sample: Sample, letters: Mapping[str, str]) -> State:
-    """Return the state with its sample as it is now asked. The letters are composed with those of
-    an earlier permutation."""
+    """Return the state with the permuted sample. The letters are composed with those of an earlier
+    permutation."""
     before = state.letters
     own = {shown: before.get(meant, meant) for shown, meant in letters.items()}
     return state.replace(sample=sample, letters=own)

@@ -22,13 +22,13 @@ from looktwice.pipelines.ranges import Ranged, check_ranges
 from looktwice.pipelines.sample import Item, name_in_errors
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.colors import rgb
+from looktwice.prompting.drawing.colors import parse_rgb
 from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.resize import resize_view
 from looktwice.prompting.where.sources import Given
 
 MAX_TRIES = 2000  # random places to try for one mark
-CANDIDATES = 64  # maximum number of random places; some may not fit the crop
+MAX_CANDIDATES = 64  # maximum number of random places; some may not fit the crop
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,14 @@ class BlankImage(WithoutModel):
 
     def __post_init__(self) -> None:
         if self.color != "mean":
-            rgb(self.color)
+            parse_rgb(self.color)
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with blank views."""
         views = []
         for view in state.views:
             pixels = view.pixels
-            ground = np.rint(pixels.mean((0, 1))) if self.color == "mean" else rgb(self.color)
+            ground = np.rint(pixels.mean((0, 1))) if self.color == "mean" else parse_rgb(self.color)
             views.append(view.with_pixels(np.full_like(pixels, ground)))
         return state.replace(views=tuple(views))
 
@@ -290,7 +290,7 @@ class OracleCrop(Ranged, Given):
 
     crop: Crop = field(default_factory=Crop)
     elsewhere: bool = False
-    tries: int = CANDIDATES
+    tries: int = MAX_CANDIDATES
     seed: int = 0
 
     ranges = ("tries >= 1", "tries <= 64")
@@ -312,7 +312,9 @@ class OracleCrop(Ranged, Given):
         no other place fits."""
         (left, top, right, bottom), exact = self.crop.areas(view, [true])[0][0], Crop(0, min_px=0)
         size = right - left, bottom - top
-        drawn = rng.integers((0, 0), np.subtract(view.size, size), (CANDIDATES, 2), endpoint=True)
+        drawn = rng.integers(
+            (0, 0), np.subtract(view.size, size), (MAX_CANDIDATES, 2), endpoint=True
+        )
         fitting: list[Mark] = []
         for x, y in drawn.tolist():
             box = _random_box(*size, x, y, true.image)

@@ -19,7 +19,7 @@ from looktwice.pipelines.picture import Pixels
 
 RGB = tuple[int, int, int]
 
-GOLDEN = (math.sqrt(5) - 1) / 2
+GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 HALF_BRIGHTNESS = 382.5  # half of the largest R + G + B
 BLACK_WHITE: tuple[RGB, ...] = ((0, 0, 0), (255, 255, 255))
 VIVID: tuple[RGB, ...] = (
@@ -30,7 +30,7 @@ VIVID: tuple[RGB, ...] = (
     (255, 0, 255),
     (0, 255, 255),
 )
-LOCAL = {"contrast": VIVID, "black-or-white": BLACK_WHITE}
+LOCAL_COLORS = {"contrast": VIVID, "black-or-white": BLACK_WHITE}
 """Values of a colour setting that choose a colour from the surrounding pixels."""
 DISTINCT: tuple[RGB, ...] = (
     (230, 25, 75),
@@ -49,7 +49,7 @@ DISTINCT: tuple[RGB, ...] = (
 
 
 @lru_cache(maxsize=256)
-def rgb(color: str) -> RGB:
+def parse_rgb(color: str) -> RGB:
     """Return the RGB value of a CSS name or "#rrggbb". Raises ValueError that suggests similar
     names."""
     check_color(color)
@@ -69,7 +69,7 @@ def check_color(color: str, *words: str, name: str = "") -> None:
     raise ValueError(f"{name + ': ' if name else ''}{color!r} is not a colour{hint}")
 
 
-def contrasting_color(
+def choose_contrasting_color(
     pixels: Pixels, x: float, y: float, reach: float, palette: tuple[RGB, ...] = VIVID
 ) -> RGB:
     """Return the colour of `palette` that stands out best from the pixels within `reach` of (x, y),
@@ -90,7 +90,7 @@ def contrasting_color(
     return palette[int(np.percentile(distances, 10, axis=0).argmax())]
 
 
-def readable_color(ground: RGB) -> RGB:
+def choose_readable_color(ground: RGB) -> RGB:
     """Return black or white, whichever reads better on `ground` (contrast ratio of WCAG 2.2)."""
     parts = (value / 255 for value in ground)
     linear = [
@@ -100,7 +100,7 @@ def readable_color(ground: RGB) -> RGB:
     return (0, 0, 0) if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else (255, 255, 255)
 
 
-def distinct_color(number: int) -> RGB:
+def choose_distinct_color(number: int) -> RGB:
     """Return a colour for mark `number`, counted from 0: one of twelve colours that are easy to
     tell apart, repeated from the first."""
     return DISTINCT[number % len(DISTINCT)]
@@ -109,7 +109,7 @@ def distinct_color(number: int) -> RGB:
 def golden_hue(number: int) -> RGB:
     """Return one of an endless, fixed sequence of bright colours. Hues advance by the golden ratio,
     so that each differs clearly from those just before it."""
-    return hue_color((number * GOLDEN) % 1, 0.85)
+    return hue_color((number * GOLDEN_RATIO) % 1, 0.85)
 
 
 def hue_color(hue: float, saturation: float = 1.0) -> RGB:
@@ -118,7 +118,7 @@ def hue_color(hue: float, saturation: float = 1.0) -> RGB:
     return round(red * 255), round(green * 255), round(blue * 255)
 
 
-def black_or_white(pixels: Pixels, threshold: float = HALF_BRIGHTNESS) -> RGB:
+def choose_black_or_white(pixels: Pixels, threshold: float = HALF_BRIGHTNESS) -> RGB:
     """Return black for bright pixels, white for dark ones or for none. Pixels are bright if their
     mean R + G + B is at least `threshold`."""
     bright = pixels.size > 0 and pixels.reshape(-1, 3).sum(1, dtype=np.int64).mean() >= threshold
@@ -128,14 +128,16 @@ def black_or_white(pixels: Pixels, threshold: float = HALF_BRIGHTNESS) -> RGB:
 def resolve_color(
     color: str, pixels: Pixels, x: float, y: float, reach: float, number: int = 0
 ) -> RGB:
-    """Return the colour of a setting at a place: the values in `LOCAL` depend on the pixels around
-    it, "distinct" on the number."""
-    if color in LOCAL:
-        return contrasting_color(pixels, x, y, reach, LOCAL[color])
-    return distinct_color(number) if color == "distinct" else rgb(color)
+    """Return the colour of a setting at a place: the values in `LOCAL_COLORS` depend on the pixels
+    around it, "distinct" on the number."""
+    if color in LOCAL_COLORS:
+        return choose_contrasting_color(pixels, x, y, reach, LOCAL_COLORS[color])
+    return choose_distinct_color(number) if color == "distinct" else parse_rgb(color)
 
 
-def region_color(color: str, pixels: Pixels, region: Rect, number: int = 0, rim: float = 0) -> RGB:
+def choose_region_color(
+    color: str, pixels: Pixels, region: Rect, number: int = 0, rim: float = 0
+) -> RGB:
     """Return the colour of a setting for a region (xyxy), given the pixels up to `rim` around
     it."""
     left, top, right, bottom = region

@@ -16,14 +16,14 @@ from looktwice.prompting.drawing.colors import RGB
 from looktwice.prompting.drawing.shapes import Region
 
 # shares of the configured size that are tried, so that nothing needs to be hidden
-SMALLER = (1.0, 0.75, 0.5)
+INSET_SCALES = (1.0, 0.75, 0.5)
 CLEARANCE = 12  # free pixels around a mark: a ring of the usual size
-GAP = 2  # free pixels between a region and its number outside
-RINGS = 12  # maximum distance of a number from its region, in half heights of the number
+NUMBER_GAP = 2  # free pixels between a region and its number outside
+MAX_RINGS = 12  # maximum distance of a number from its region, in half heights of the number
 
 Placement = Literal["auto", "above", "below", "left", "right", "beside", "inside", "none"]
 
-CORNERS = ("above-left", "above-right", "below-left", "below-right")
+CORNER_SIDES = ("above-left", "above-right", "below-left", "below-right")
 SIDES: dict[str, tuple[str, ...]] = {
     "below": ("below", "above", "right", "left"),
     "left": ("left", "right", "above", "below"),
@@ -33,9 +33,18 @@ SIDES: dict[str, tuple[str, ...]] = {
 }
 """The sides of a mark in the order in which they are tried. The default is above, below, right,
 left. Corners are tried last."""
-RING = ("above", "below", "right", "left", "above-right", "above-left", "below-right", "below-left")
+NUMBER_POSITIONS = (
+    "above",
+    "below",
+    "right",
+    "left",
+    "above-right",
+    "above-left",
+    "below-right",
+    "below-left",
+)
 """The positions around a region that are tried in turn for its number."""
-INSETS = ((2, 2), (2, 0), (0, 2), (0, 0), (2, 1), (0, 1), (1, 2), (1, 0))
+INSET_POSITIONS = ((2, 2), (2, 0), (0, 2), (0, 0), (2, 1), (0, 1), (1, 2), (1, 0))
 """Possible positions of an inset, in halves of the free room across and down."""
 
 
@@ -58,8 +67,8 @@ def choose_area(
 def _compute_area_beside(
     side: str, size: Size, before: Size, middle: Size, after: Size
 ) -> PixelRect:
-    """Return the area of this size on a side, given the left and top positions before, in the
-    middle and after."""
+    """Return the area of this size on one side of a mark; (left, top) is taken from `before`,
+    `middle` or `after`, depending on the side."""
     left = before[0] if "left" in side else after[0] if "right" in side else middle[0]
     top = before[1] if "above" in side else after[1] if "below" in side else middle[1]
     return left, top, left + size[0], top + size[1]
@@ -147,8 +156,8 @@ def _nearest_place(rects: Rects, count: int, anchor: Anchor, size: Size) -> Pixe
 def _count_overlaps_at(
     rects: Rects, lefts: NDArray[np.int64], tops: NDArray[np.int64], size: Size
 ) -> NDArray[np.int32]:
-    """Return, as (tops, lefts), how many of the rectangles an area of this size overlaps at each
-    place.
+    """Return an array (tops, lefts) with the number of rectangles that an area of this size
+    overlaps at each position.
 
     For each rectangle these places form a block of the grid, so marking the corners of the blocks
     and taking cumulative sums gives the counts.
@@ -174,7 +183,7 @@ def _list_sides(
     before = math.floor(x0 - gap) - width, math.floor(y0 - gap) - height
     after = math.ceil(x1 + gap), math.ceil(y1 + gap)
     sides = SIDES.get(placement, ("above", "below", "right", "left"))
-    for side in (*sides, *sorted(CORNERS, key=lambda corner: placement not in corner)):
+    for side in (*sides, *sorted(CORNER_SIDES, key=lambda corner: placement not in corner)):
         if side != "inside" or (width <= x1 - x0 and height <= y1 - y0):
             left, top, _, _ = _compute_area_beside(side, size, before, middle, after)
             left, top = max(low_x, min(left, high_x - width)), max(low_y, min(top, high_y - height))
@@ -225,7 +234,7 @@ def place_numbers(
     points = [(x, y, x + 1, y + 1) for _, _, (x, y) in outer]
     for label, region, (x, y) in outer:
         around = (f for f in reversed(frames) if f[0] <= x < f[2] and f[1] <= y < f[3])
-        areas = list(_rings_around(region.box, sizes[label], next(around, frames[0])))
+        areas = list(_list_rings(region.box, sizes[label], next(around, frames[0])))
         own = region.box
 
         def cost(area: PixelRect, own: PixelRect = own) -> tuple[int, float]:
@@ -246,14 +255,14 @@ def place_numbers(
     return placed
 
 
-def _rings_around(box: PixelRect, size: Size, frame: PixelRect) -> Iterator[PixelRect]:
+def _list_rings(box: PixelRect, size: Size, frame: PixelRect) -> Iterator[PixelRect]:
     """Yield places on rings around a box that lie completely inside the frame."""
     (left, top, right, bottom), (width, height) = box, size
     middle = (left + right - width) // 2, (top + bottom - height) // 2
-    for ring in range(RINGS):
-        away = GAP + ring * height // 2
+    for ring in range(MAX_RINGS):
+        away = NUMBER_GAP + ring * height // 2
         before, after = (left - away - width, top - away - height), (right + away, bottom + away)
-        for side in RING:
+        for side in NUMBER_POSITIONS:
             area = _compute_area_beside(side, size, before, middle, after)
             if common_rect(area, frame) == area:
                 yield area
@@ -279,11 +288,11 @@ def place_inset(
     places: list[PixelRect] = []
     near = [grow(mark, CLEARANCE) for mark in marks]
     fit = min(room[0] / piece[0], room[1] / piece[1])
-    for share in SMALLER:
+    for share in INSET_SCALES:
         width, height = (max(1, round(side * share * fit)) for side in piece)
         right, bottom = size[0] - width, size[1] - height
         if right >= 0 and bottom >= 0:
-            corners = ((right * a // 2, bottom * b // 2) for a, b in INSETS)
+            corners = ((right * a // 2, bottom * b // 2) for a, b in INSET_POSITIONS)
             places += [(x, y, x + width, y + height) for x, y in corners]
 
     def cost(area: PixelRect) -> tuple[int, ...]:

@@ -36,7 +36,7 @@ class Shape(Protocol):
         ...
 
 
-def square(reach: float) -> Rect:
+def make_square(reach: float) -> Rect:
     """Return the square around (0, 0) that extends `reach` pixels to each side."""
     return -reach, -reach, reach, reach
 
@@ -75,7 +75,7 @@ def _blend_patch(
     right, bottom = math.ceil(x + x1 + grow + 0.5) + 1, math.ceil(y + y1 + grow + 0.5) + 1
     xs = np.arange(left, right, dtype=np.float32)[None] - np.float32(x)
     ys = np.arange(top, bottom, dtype=np.float32)[:, None] - np.float32(y)
-    covered = coverage(shape.distance(xs, ys) - np.float32(grow))[..., None]
+    covered = compute_coverage(shape.distance(xs, ys) - np.float32(grow))[..., None]
     share = np.rint(np.repeat(covered, 3, axis=2) * (256 * alpha)).astype(np.uint16)
     return left, top, 256 - share, share * np.array(color, np.uint16) + np.uint16(128)
 
@@ -102,7 +102,7 @@ def paint_line(pixels: Pixels, start: XY, stop: XY, color: RGB, thickness: float
     share = ((along - x0) * dx + (across - y0) * dy) / squared if squared else 0.0 * across
     share = np.clip(share, 0, 1)
     distance = np.hypot(along - x0 - share * dx, across - y0 - share * dy)
-    covered = coverage(distance.astype(np.float32) - np.float32(thickness / 2))
+    covered = compute_coverage(distance.astype(np.float32) - np.float32(thickness / 2))
     kept = (covered > 0) & (across >= 0) & (across < height)
     rows, columns = across[kept], np.broadcast_to(along, across.shape)[kept]
     if steep:
@@ -112,7 +112,7 @@ def paint_line(pixels: Pixels, start: XY, stop: XY, color: RGB, thickness: float
     pixels[rows, columns] = np.rint(mixed)
 
 
-def coverage(distance: Floats) -> Floats:
+def compute_coverage(distance: Floats) -> Floats:
     """Return the share, 0..1, of a pixel that lies inside an edge at this distance from its centre
     (negative inside)."""
     return np.asarray(np.clip(np.float32(0.5) - distance, 0, 1), np.float32)
@@ -151,7 +151,7 @@ def _crop_patch(
     return pixels[y0:y1, x0:x1], (slice(y0 - top, y1 - top), slice(x0 - left, x1 - left))
 
 
-def region_edges(place: Mark) -> Rect:
+def find_region_edges(place: Mark) -> Rect:
     """Return the smallest upright box around a place, in edge coordinates; for a point, the point
     itself, without area."""
     if isinstance(place, Point):
@@ -159,7 +159,7 @@ def region_edges(place: Mark) -> Rect:
     return bounding_box(place)
 
 
-def rim_distance(place: Mark, area: PixelRect) -> Floats:
+def measure_rim_distance(place: Mark, area: PixelRect) -> Floats:
     """Return the distance of each pixel's centre in `area` from the edge of a place, in pixels,
     negative inside: HxW.
 
@@ -179,7 +179,7 @@ def rim_distance(place: Mark, area: PixelRect) -> Floats:
         return np.where(inside, 0.5 - inner, outer - 0.5)[1:-1, 1:-1].astype(np.float32)
     xs = np.arange(left, right, dtype=np.float32)[None] + np.float32(0.5)
     ys = np.arange(top, bottom, dtype=np.float32)[:, None] + np.float32(0.5)
-    left_edge, top_edge, right_edge, bottom_edge = map(np.float32, region_edges(place))
+    left_edge, top_edge, right_edge, bottom_edge = map(np.float32, find_region_edges(place))
     if isinstance(place, Point):
         return np.asarray(np.hypot(xs - left_edge, ys - top_edge), np.float32)
     across = np.maximum(left_edge - xs, xs - right_edge)
@@ -192,7 +192,7 @@ def _distance_to_zero(mask: NDArray[np.uint8]) -> Floats:
     return np.asarray(distance, np.float32)
 
 
-def pixel_area(box: Rect, grow: float, frame: PixelRect) -> PixelRect:
+def find_pixel_area(box: Rect, grow: float, frame: PixelRect) -> PixelRect:
     """Return the whole pixels of the frame that a box touches after growing on all sides."""
     x0, y0, x1, y1 = box
     left, top = max(frame[0], math.floor(x0 - grow)), max(frame[1], math.floor(y0 - grow))
@@ -244,8 +244,8 @@ class Region:
         return self.left + int(x), self.top + int(y), float(self.depth[y, x])
 
     def room(self, width: int, height: int) -> tuple[int, int] | None:
-        """Return the deepest (left, top) at which a plate of this size fits completely inside, or
-        None."""
+        """Return the (left, top) at which a plate of this size fits completely inside, as far from
+        the edge as possible, or None."""
         if width > self.pixels.shape[1] or height > self.pixels.shape[0]:
             return None
         anchor = ((width - 1) // 2, (height - 1) // 2)
@@ -318,7 +318,7 @@ def rasterize(place: Box | Mask, size: Size) -> Region | None:
     return Region(left, top, np.ones((bottom - top, right - left), bool))
 
 
-def inner_center(place: Mark) -> XY:
+def find_inner_center(place: Mark) -> XY:
     """Return the centre of a mask's largest inscribed circle, or the centre of a point or box, in
     pixel centres."""
     region = Region.from_pixels(place.pixels) if isinstance(place, Mask) else None

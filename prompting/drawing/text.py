@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.prompting.drawing.colors import RGB, readable_color
+from looktwice.prompting.drawing.colors import RGB, choose_readable_color
 from looktwice.prompting.drawing.shapes import paint_coverage
 
 Coverage = NDArray[np.uint8]
@@ -25,8 +25,8 @@ Font = Literal["sans", "blink"] | Path
 """Pillow's own scalable sans serif (Aileron), the letters of BLINK's released images, or a TrueType
 file."""
 
-SMALLEST = 6.0  # em in pixels below which letters are illegible
-MISSING = "\U0010ffff"  # a character that no font has
+MIN_EM = 6.0  # em in pixels below which letters are illegible
+MISSING_CHARACTER = "\U0010ffff"  # a character that no font has
 BLINK_SIZE = 15
 BLINK_LETTERS = {  # eleven rows from the top
     "A": (
@@ -69,7 +69,7 @@ def render_text(text: str, size: float, font: Font = "sans") -> Coverage:
 
 
 @lru_cache(maxsize=1024)
-def plate(
+def render_plate(
     text: str,
     size: float,
     color: RGB = (255, 255, 255),
@@ -81,7 +81,7 @@ def plate(
     """Return text centred on a filled rectangle: HxWx3 RGB, read-only; `padding` pixels surround
     the text."""
     ink = render_text(text, size, font)
-    width, height = plate_size(ink, padding, min_width)
+    width, height = measure_plate(ink, padding, min_width)
     image = np.empty((height, width, 3), np.uint8)
     image[:] = ground
     _blend(image, ink, (width - ink.shape[1]) // 2, padding, color)
@@ -89,7 +89,7 @@ def plate(
     return image
 
 
-def plate_size(ink: Coverage, padding: int, min_width: int = 0) -> tuple[int, int]:
+def measure_plate(ink: Coverage, padding: int, min_width: int = 0) -> tuple[int, int]:
     """Return (width, height) of the rectangle around a text."""
     return max(min_width, ink.shape[1] + 2 * padding), ink.shape[0] + 2 * padding
 
@@ -119,7 +119,7 @@ def draw_text(
             np.asarray(cv2.dilate(rim, disc), np.uint8),
             left - halo,
             top - halo,
-            readable_color(color),
+            choose_readable_color(color),
         )
     _blend(pixels, ink, left, top, color)
 
@@ -166,8 +166,8 @@ def _load_font(size: float, file: Path | None) -> ImageFont.FreeTypeFont:
 
 @lru_cache(maxsize=4096)
 def _has_glyph(font: ImageFont.FreeTypeFont, sign: str) -> bool:
-    missing, drawn = font.getmask(MISSING), font.getmask(sign)
-    return sign == MISSING or drawn.size != missing.size or bytes(drawn) != bytes(missing)
+    missing, drawn = font.getmask(MISSING_CHARACTER), font.getmask(sign)
+    return sign == MISSING_CHARACTER or drawn.size != missing.size or bytes(drawn) != bytes(missing)
 
 
 def _render_blink(text: str) -> Coverage:
@@ -184,11 +184,11 @@ def _render_blink(text: str) -> Coverage:
     return np.where(padded, np.uint8(255), np.uint8(0))
 
 
-SHIFT = 16  # fractional bits of a coordinate
-ONE = 1 << SHIFT
-CAP, BASE = 12, 9  # units of the typeface above and below its middle
+FRACTION_BITS = 16  # fractional bits of a coordinate
+FIXED_ONE = 1 << FRACTION_BITS
+CAP_HEIGHT, BASE_DEPTH = 12, 9  # units of the typeface above and below its middle
 
-STROKES = r"""
+HERSHEY_STROKES = r"""
 I[RFJ[ RFZ[ MTWT
 G\KFK[ KFTFWGXHYJYLXNWOTP KPTPWQXRYTYWXYWZT[K[
 H]ZKYIWGUFQFOGMILKKNKSLVMXOZQ[U[WZYXZV
@@ -220,8 +220,12 @@ A character's first two letters are its left and right edge; after that each pai
 letters before and after R. A space lifts the pen.
 """
 
-SIGNS = dict(
-    zip(ascii_uppercase + digits, STROKES.replace("\n", "|").strip("|").split("|"), strict=True)
+HERSHEY_SIGNS = dict(
+    zip(
+        ascii_uppercase + digits,
+        HERSHEY_STROKES.replace("\n", "|").strip("|").split("|"),
+        strict=True,
+    )
 )
 
 
@@ -231,13 +235,13 @@ def hershey_strokes(letter: str) -> list[NDArray[np.int64]]:
 
     Raises ValueError for a character other than A to Z and 0 to 9.
     """
-    if letter not in SIGNS:
+    if letter not in HERSHEY_SIGNS:
         raise ValueError(
             f"OpenCV 4's letters are bundled only for A to Z and 0 to 9, found {letter!r}; set"
             " letters:"
             " opencv5"
         )
-    edges, strokes = SIGNS[letter][:2], SIGNS[letter][2:].split(" ")
+    edges, strokes = HERSHEY_SIGNS[letter][:2], HERSHEY_SIGNS[letter][2:].split(" ")
     return [np.array([*map(ord, pairs)]).reshape(-1, 2) - ord("R") for pairs in (edges, *strokes)]
 
 
@@ -247,13 +251,13 @@ def hershey_size(text: str, scale: float) -> tuple[int, int]:
     Raises ValueError for a character other than A to Z and 0 to 9.
     """
     width = sum(int(np.ptp(hershey_strokes(letter)[0])) for letter in text)
-    return round(width * scale + 1), round((CAP + BASE) * scale + 1)
+    return round(width * scale + 1), round((CAP_HEIGHT + BASE_DEPTH) * scale + 1)
 
 
 def draw_hershey(pixels: Pixels, text: str, left: int, line: int, scale: float, color: RGB) -> None:
     """Write text in place, from `left`, on the baseline `line`; parts outside are cut off."""
-    unit = round(scale * ONE)
-    x, y = left << SHIFT, (line << SHIFT) - BASE * unit
+    unit = round(scale * FIXED_ONE)
+    x, y = left << FRACTION_BITS, (line << FRACTION_BITS) - BASE_DEPTH * unit
     for letter in text:
         edges, *strokes = hershey_strokes(letter)
         start = np.array([x - edges[0, 0] * unit, y])
@@ -275,12 +279,15 @@ def _draw_line(
     first, last = (first, last) if last[along] >= first[along] else (last, first)
     way = last - first
     slope = (
-        abs(int(way[1 - along]) << SHIFT)
+        abs(int(way[1 - along]) << FRACTION_BITS)
         // (int(way[along]) | 1)
         * (-1 if way[1 - along] < 0 else 1)
     )
-    step = np.array([ONE, slope] if along == 0 else [slope, ONE])
-    count = (int(last[along] - first[along]) + ONE) >> SHIFT
-    places = np.vstack([first + np.arange(count)[:, None] * step, last]) + ONE // 2 >> SHIFT
+    step = np.array([FIXED_ONE, slope] if along == 0 else [slope, FIXED_ONE])
+    count = (int(last[along] - first[along]) + FIXED_ONE) >> FRACTION_BITS
+    places = (
+        np.vstack([first + np.arange(count)[:, None] * step, last]) + FIXED_ONE // 2
+        >> FRACTION_BITS
+    )
     xs, ys = places[((places >= 0) & (places < pixels.shape[1::-1])).all(1)].T
     pixels[ys, xs] = color

@@ -16,12 +16,12 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import pad
 from looktwice.pipelines.view import Part, View
-from looktwice.prompting.drawing.colors import rgb
+from looktwice.prompting.drawing.colors import parse_rgb
 from looktwice.prompting.drawing.text import render_text
 from looktwice.prompting.grids.grids import GridStage, Layout
 from looktwice.prompting.wording.instructions import Text, Wording, add_lines, fill_in
 
-GAP = 2  # free pixels between a tick and its number
+NUMBER_GAP = 2  # free pixels between a tick and its number
 Tick = tuple[str, float]  # text and position, a pixel centre of the view
 
 
@@ -60,7 +60,7 @@ class Axes(GridStage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rgb(self.ground)
+        parse_rgb(self.ground)
 
     def draw(self, view: View, number: int | None = None) -> View:
         """Return one view with its axes. Raises ValueError."""
@@ -79,13 +79,13 @@ class Axes(GridStage):
             )
         # the space that the axes need left of and above the view
         columns, rows = self._ticks(view.parts[0], size)
-        left, top, gap = 0, 0, self.tick + 2 * GAP
+        left, top, gap = 0, 0, self.tick + 2 * NUMBER_GAP
         for text, at in columns:
             height, width = render_text(text, size).shape
             left, top = max(left, math.ceil(width / 2 - at)), max(top, height)
         widest = max((render_text(text, size).shape[1] for text, _ in rows), default=0)
         left, top = max(left, widest + gap), top + gap
-        grown = pad(view, left=left, top=top, color=rgb(self.ground))
+        grown = pad(view, left=left, top=top, color=parse_rgb(self.ground))
         pixels = np.array(grown.pixels)
         self._draw_axes(pixels, grown.parts[0], size)
         return grown.with_pixels(pixels)
@@ -128,7 +128,7 @@ class Axes(GridStage):
         across, down = self._scale(part)
         largest = max(abs((edge - 0.5 - across[1]) / across[0]) for edge in (x0, x1))
         height, width = render_text(str(math.ceil(max(largest, 10))), size).shape
-        wide, high = width + 3 * GAP + 2 * self.halo, height + 3 * GAP
+        wide, high = width + 3 * NUMBER_GAP + 2 * self.halo, height + 3 * NUMBER_GAP
         room = max(wide / abs(across[0]), high / abs(down[0]))
         step = self.step
         if step is None:  # the smallest of 1, 2, 5, 10, 20, 50 ... that is not below `room`
@@ -147,7 +147,7 @@ class Axes(GridStage):
             )
         halo, ticks = self.halo if inside else 0, self._ticks(part, size)
         # the corner belongs to the upper axis
-        ends = [-math.inf, y0 + self.tick + GAP + size if inside else -math.inf]
+        ends = [-math.inf, y0 + self.tick + NUMBER_GAP + size if inside else -math.inf]
         for axis, (low, high, rim, far) in enumerate(((x0, x1, y0, y1), (y0, y1, x0, x1))):
             end = ends[axis]
             for text, at in sorted(ticks[axis], key=lambda tick: tick[1]):
@@ -167,10 +167,14 @@ class Axes(GridStage):
                 at = _clamp(at - (length - 1) / 2, free, high - length - halo)
                 # at the far edge a number may have been shifted onto the previous one
                 if at > end:
-                    beside = rim + self.tick + GAP if inside else rim - self.tick - GAP - depth
+                    beside = (
+                        rim + self.tick + NUMBER_GAP
+                        if inside
+                        else rim - self.tick - NUMBER_GAP - depth
+                    )
                     left, top = (beside, at) if axis else (at, beside)
                     self.write(pixels, pixels, text, left, top, size, halo)
-                    end = at + length + GAP
+                    end = at + length + NUMBER_GAP
 
 
 def _ticks_between(scale: tuple[float, float], low: float, high: float, step: float) -> list[Tick]:
@@ -184,7 +188,7 @@ def _clamp(start: float, low: int, high: int) -> int:
     return max(low, min(round(start), high))
 
 
-GUIDES = {
+GUIDE_TEXTS = {
     "none": (),
     "steps": (
         "Work in four steps and write down each of them.",
@@ -266,7 +270,7 @@ class GridWords(Wording):
             own = {name: str(getattr(grid, name, f"{{{name}}}")) for name in ("rows", "columns")}
             return add_lines(state, fill_in(self.text, images=str(count), **own))
         filled = {"where": grid.where, "connect": CONNECT_INSTRUCTIONS[count > 1]}
-        guide = [line.format(**filled) for line in GUIDES[self.guide]]
+        guide = [line.format(**filled) for line in GUIDE_TEXTS[self.guide]]
         final = FINAL_INSTRUCTIONS[self.guide] if self.final is None else self.final
         twice = SHOWN_TWICE_NOTE if getattr(grid, "layout", "") == "original_plus_overlay" else ""
         return add_lines(state, self.header, grid.describe(count), twice, *guide, final)

@@ -19,23 +19,23 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import (
     HALF_BRIGHTNESS,
     RGB,
-    black_or_white,
     check_color,
-    rgb,
+    choose_black_or_white,
+    parse_rgb,
 )
-from looktwice.prompting.drawing.text import SMALLEST, draw_text, render_text
+from looktwice.prompting.drawing.text import MIN_EM, draw_text, render_text
 
 Layout = Literal["overlay", "original_plus_overlay"]
 Size = tuple[int, int]
 """(width, height)."""
 
-_COORDINATES = re.compile(r"[(\[]\s*(\d{1,4}(?:\s*,\s*\d{1,4}){1,2})\s*[)\]]")
+_COORDINATES_PATTERN = re.compile(r"[(\[]\s*(\d{1,4}(?:\s*,\s*\d{1,4}){1,2})\s*[)\]]")
 
 
 def read_coordinates(reply: str) -> tuple[tuple[int, ...], ...]:
     """Return every "(2,3)" or "(1, 2, 3)" in a text, in round or square brackets, in order, each
     once."""
-    named = (tuple(map(int, numbers.split(","))) for numbers in _COORDINATES.findall(reply))
+    named = (tuple(map(int, numbers.split(","))) for numbers in _COORDINATES_PATTERN.findall(reply))
     return tuple(dict.fromkeys(named))
 
 
@@ -44,7 +44,7 @@ def format_coordinates(named: Sequence[int]) -> str:
     return f"({','.join(str(value) for value in named)})"
 
 
-def column_letters(number: int) -> str:
+def make_column_letters(number: int) -> str:
     """Return A, B ... Z, AA, AB ... for 0, 1 ..., as spreadsheets name their columns."""
     text, number = "", number + 1
     while number:
@@ -53,7 +53,7 @@ def column_letters(number: int) -> str:
     return text
 
 
-def source_box(view: View, box: Box) -> Box | None:
+def find_source_box(view: View, box: Box) -> Box | None:
     """Return the part of a source image that a box of a view shows, as a box there; None if it
     shows none.
 
@@ -121,11 +121,11 @@ class GridStage(Ranged, WithoutModel):
 
     def em(self, view: View) -> float:
         """Return the font size in a view: the setting, or else a fortieth of the width."""
-        return max(SMALLEST, view.size[0] // 40) if self.font_size is None else self.font_size
+        return max(MIN_EM, view.size[0] // 40) if self.font_size is None else self.font_size
 
     def ink(self, ground: Pixels) -> RGB:
         """Return the colour for drawing over these pixels."""
-        return black_or_white(ground) if self.color == "contrast" else rgb(self.color)
+        return choose_black_or_white(ground) if self.color == "contrast" else parse_rgb(self.color)
 
     def stroke(
         self, pixels: Pixels, ground: Pixels, rows: slice, columns: slice, share: float
@@ -147,7 +147,7 @@ class GridStage(Ranged, WithoutModel):
         draw_text(pixels, text, left, top, size, color, halo)
 
 
-OFFSET = 3  # pixels from a dot to its label
+LABEL_OFFSET = 3  # pixels from a dot to its label
 PLAIN_NUMBER = r"(?<![\w.])\d{1,6}(?!\w|\.\d)"
 
 
@@ -206,7 +206,7 @@ class DotGrid(GridStage):
         if self.labels and self.crowded == "fail":
             text = format_coordinates((*prefix, self.rows, self.columns))
             high, wide = render_text(text, size).shape
-            if OFFSET + wide > across - radius or high > down:
+            if LABEL_OFFSET + wide > across - radius or high > down:
                 raise ValueError(
                     f"labels of {wide} x {high} pixels have no room between dots {across:.1f} x"
                     f" {down:.1f} pixels apart in a view of {width} x {height}; give fewer dots,"
@@ -215,8 +215,8 @@ class DotGrid(GridStage):
         pixels, reach = np.array(view.pixels), int(radius) + 1
         for row, column in np.ndindex(self.rows, self.columns):
             x, y = self.dot(view.size, row + 1, column + 1)
-            color = rgb(self.color) if self.color != "contrast" else None
-            color = color or black_or_white(view.pixels[y, x], self.threshold)
+            color = parse_rgb(self.color) if self.color != "contrast" else None
+            color = color or choose_black_or_white(view.pixels[y, x], self.threshold)
             left, top = max(0, x - reach), max(0, y - reach)
             patch = pixels[top : y + reach + 1, left : x + reach + 1]
             ys, xs = np.ogrid[top : top + patch.shape[0], left : left + patch.shape[1]]
@@ -224,7 +224,7 @@ class DotGrid(GridStage):
             patch[:] = np.rint(covered * np.asarray(color) + (1 - covered) * patch)
             if self.labels:
                 text = format_coordinates((*prefix, row + 1, column + 1))
-                draw_text(pixels, text, x + OFFSET, y, size, color, self.halo)
+                draw_text(pixels, text, x + LABEL_OFFSET, y, size, color, self.halo)
         return view.with_pixels(pixels)
 
     def dot(self, size: Size, row: int, column: int) -> tuple[int, int]:
@@ -241,7 +241,7 @@ class DotGrid(GridStage):
         return Box(f"({row},{column})", left, top, right, bottom)
 
     def has(self, named: Sequence[int]) -> bool:
-        """Return whether a dot has these coordinates in some image."""
+        """Return whether an image has a dot with these coordinates."""
         return min(named) >= 1 and named[-2] <= self.rows and named[-1] <= self.columns
 
     def named(self, views: Sequence[View], reply: str) -> Iterator[tuple[View, tuple[int, ...]]]:
@@ -350,7 +350,7 @@ class RuledGrid(GridStage):
             return str(row * self.columns + column + 1)
         if self.names == "row-column":
             return format_coordinates((row + 1, column + 1))
-        return f"{column_letters(column)}{row + 1}"
+        return f"{make_column_letters(column)}{row + 1}"
 
     def cell(self, size: Size, row: int, column: int) -> Box:
         """Return a cell of a view of this size (width, height), labelled with its name; row and
@@ -378,7 +378,9 @@ class RuledGrid(GridStage):
             names = re.findall(PLAIN_NUMBER if self.names == "number" else pattern, reply)
         places = {self.name(*place): place for place in np.ndindex(self.rows, self.columns)}
         for name in dict.fromkeys(names):
-            if name in places and (box := source_box(view, self.cell(view.size, *places[name]))):
+            if name in places and (
+                box := find_source_box(view, self.cell(view.size, *places[name]))
+            ):
                 boxes.append(box)
         return tuple(boxes)
 

@@ -23,21 +23,21 @@ from looktwice.pipelines.sample import check_marks, name_in_errors
 from looktwice.pipelines.state import KEPT_NOTE, State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import (
-    LOCAL,
+    LOCAL_COLORS,
     RGB,
     check_color,
-    readable_color,
-    region_color,
-    rgb,
+    choose_readable_color,
+    choose_region_color,
+    parse_rgb,
 )
 from looktwice.prompting.drawing.placement import Anchor, Placement, place_labels
 from looktwice.prompting.drawing.shapes import paint_coverage
 from looktwice.prompting.drawing.text import (
     BLINK_SIZE,
-    SMALLEST,
+    MIN_EM,
     draw_text,
-    plate,
-    plate_size,
+    measure_plate,
+    render_plate,
     render_text,
 )
 
@@ -120,12 +120,12 @@ def draw_labels(
         return []
     texts = [anchor for anchor in anchors if anchor.text]
     others = [anchor for anchor in anchors if not anchor.text]
-    em = label.font_size if label.font == "blink" else max(SMALLEST, label.font_size * scale)
+    em = label.font_size if label.font == "blink" else max(MIN_EM, label.font_size * scale)
     font = label.font_file or label.font
     padding, min_width = round(label.padding * scale), round(label.min_width * scale)
     sizes, crowds = [], dict[PixelRect, list[int]]()
     for anchor in texts:
-        width, height = plate_size(render_text(anchor.text, em, font), padding, min_width)
+        width, height = measure_plate(render_text(anchor.text, em, font), padding, min_width)
         sizes.append((width, height))
         crowds.setdefault(anchor.frame, []).append(width * height)
     for (left, top, right, bottom), crowd in crowds.items():
@@ -159,9 +159,9 @@ def _draw_label(
         ground = _resolve_color(label.plate, pixels, area)
     color = _resolve_color(label.color, pixels, area)
     if ground and label.color == "contrast":
-        color = readable_color(ground)
+        color = choose_readable_color(ground)
     if ground and label.alpha == 1:
-        lettered = plate(anchor.text, em, color, ground, padding, width, font)
+        lettered = render_plate(anchor.text, em, color, ground, padding, width, font)
         pixels[top:bottom, left:right] = lettered
         return
     if ground and label.alpha:
@@ -175,7 +175,7 @@ def _draw_label(
 def _resolve_color(color: str, pixels: Pixels, area: PixelRect) -> RGB:
     """Return the colour of a setting; "contrast" is black or white, depending on the pixels
     around."""
-    return region_color(color.replace("contrast", "black-or-white"), pixels, area)
+    return choose_region_color(color.replace("contrast", "black-or-white"), pixels, area)
 
 
 Side = Literal["width", "height", "shorter", "longer", "diagonal"]
@@ -196,7 +196,7 @@ class Halo:
 
     def against(self, color: RGB) -> RGB:
         """Return the rim's colour around a drawing of this colour."""
-        return readable_color(color) if self.color == "contrast" else rgb(self.color)
+        return choose_readable_color(color) if self.color == "contrast" else parse_rgb(self.color)
 
 
 @dataclass(frozen=True)
@@ -344,7 +344,7 @@ class ColoredMarking(Marking):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_color(self.color, *LOCAL, "distinct")
+        check_color(self.color, *LOCAL_COLORS, "distinct")
         check_color(getattr(self, "fill", None) or "mark", "mark", name="fill")
 
 

@@ -16,17 +16,19 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.prompting.drawing.shapes import inner_center
+from looktwice.prompting.drawing.shapes import find_inner_center
 
-LABELS = {"numbers": r"\d{1,4}", "letters": r"[A-Z]{1,2}"}
-_MARKUP = re.compile(r"[*_`$#]+|\\boxed|\\text")
+LABEL_PATTERNS = {"numbers": r"\d{1,4}", "letters": r"[A-Z]{1,2}"}
+_MARKUP_PATTERN = re.compile(r"[*_`$#]+|\\boxed|\\text")
 _NOUN = r"(?i:mark|marker|region|object|segment|mask|box|number|label|option|no\.)"
 _DECLARED = (
     r"(?i:answer|choice|mark|region|object|number|it)\s*(?i:is|would be|must be|should"
     r" be|:|=)\s*:?\s*"
 )
-_NEGATED = re.compile(r"\b(?:not|neither|nor|never|except|rather than|instead of)\b|n[’']t\b", re.I)
-_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
+_NEGATED_PATTERN = re.compile(
+    r"\b(?:not|neither|nor|never|except|rather than|instead of)\b|n[’']t\b", re.I
+)
+_SENTENCE_PATTERN = re.compile(r"(?<=[.!?;])\s+|\n+")
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class ChosenMark(Ranged, WithoutModel):
         # the regions labelled with a number (or with capital letters)
         marks: dict[str, Box | Mask] = {}
         for mark in sample.marks:
-            if not isinstance(mark, Point) and re.fullmatch(LABELS[self.text], mark.label):
+            if not isinstance(mark, Point) and re.fullmatch(LABEL_PATTERNS[self.text], mark.label):
                 marks[mark.label] = mark
         if not marks:
             raise ValueError(
@@ -78,7 +80,7 @@ class ChosenMark(Ranged, WithoutModel):
             return mark.label
         if self.gives == "letter":
             return self._find_letter(sample, mark)
-        values = inner_center(mark) if self.gives == "point" else bounding_box(mark)
+        values = find_inner_center(mark) if self.gives == "point" else bounding_box(mark)
         return ", ".join(f"{value:g}" for value in values)
 
     def _find_letter(self, sample: Sample, mark: Box | Mask) -> str | None:
@@ -99,14 +101,16 @@ def read_choice(reply: str, labels: Sequence[str]) -> str | None:
     in the reply, or in its last line. Sentences with a negation are ignored, and a declaration of
     two labels gives no answer.
     """
-    plain = _MARKUP.sub("", reply).strip()
+    plain = _MARKUP_PATTERN.sub("", reply).strip()
     token = "|".join(sorted(map(re.escape, labels), key=len, reverse=True))
     alone = rf"(?<![\w.])(?P<label>{token})(?![\w%]|\.\d)"
     bare = re.fullmatch(rf"\W*(?:{_NOUN}\s*)?\W*(?P<label>{token})\W*", plain)
     if bare:
         return bare["label"]
     spoken = "\n".join(
-        sentence for sentence in _SENTENCE.split(plain) if not _NEGATED.search(sentence)
+        sentence
+        for sentence in _SENTENCE_PATTERN.split(plain)
+        if not _NEGATED_PATTERN.search(sentence)
     )
     declared = list(
         re.finditer(rf"{_DECLARED}(?i:the\s+)?(?:{_NOUN}\s*)?[\"'“(\[{{#]*{alone}", spoken)

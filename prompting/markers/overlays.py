@@ -25,7 +25,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.transforms import join_side_by_side
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.colors import golden_hue, hue_color, rgb
+from looktwice.prompting.drawing.colors import golden_hue, hue_color, parse_rgb
 from looktwice.prompting.drawing.shapes import paint_line, paint_shape, rasterize
 from looktwice.prompting.evidence import (
     Missing,
@@ -36,7 +36,7 @@ from looktwice.prompting.evidence import (
 )
 from looktwice.prompting.markers.points import Disc
 from looktwice.specialists.protocols import DepthEstimator, Matcher, ScalarMap, Segmenter
-from looktwice.specialists.results import Floats, Masks, Matches, descending
+from looktwice.specialists.results import Floats, Masks, Matches, sort_descending
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
@@ -72,7 +72,7 @@ class _Map(WithoutModel):
     words: str = ""
 
     def __post_init__(self) -> None:
-        rgb(self.unknown)
+        parse_rgb(self.unknown)
         check_ranges(self, "alpha, low, margin >= 0", "alpha <= 1", "high <= 100", "low < high")
 
     def values(self, sample: Sample, number: int) -> Floats:
@@ -108,7 +108,7 @@ class _Map(WithoutModel):
             )
         values[~np.isfinite(values)] = np.nan
         if np.isnan(values).all():
-            raise NoEvidence(f"nothing is known anywhere in image {number}")
+            raise NoEvidence(f"the map of image {number} has no known value")
         low, high = np.nanpercentile(values, [self.low, self.high])
         shares = np.clip((values - low) / (high - low), 0, 1) if high > low else values * 0 + 0.5
         return 1 - shares if self.invert else shares
@@ -126,7 +126,7 @@ class _Map(WithoutModel):
             mixed = np.rint(view.pixels * (1 - self.alpha) + colored * self.alpha).astype(np.uint8)
             return (view.with_pixels(np.where(valid[..., None], mixed, view.pixels)),)
         shown = view.with_pixels(
-            np.where(valid[..., None], colored, np.asarray(rgb(self.unknown), np.uint8))
+            np.where(valid[..., None], colored, np.asarray(parse_rgb(self.unknown), np.uint8))
         )
         if self.layout == "beside":
             return (join_side_by_side([view, shown], self.margin),)
@@ -186,7 +186,7 @@ class SegmentTint(WithoutModel):
 
     def __post_init__(self) -> None:
         if self.color != "each":
-            rgb(self.color)
+            parse_rgb(self.color)
         check_ranges(self, "alpha, contour >= 0", "alpha <= 1")
 
     def __call__(self, state: State, model: Model) -> State:
@@ -208,7 +208,7 @@ class SegmentTint(WithoutModel):
             if all(part.source != number for part in view.parts):
                 continue
             for index, segment in enumerate(masks.masks):
-                color = golden_hue(index) if self.color == "each" else rgb(self.color)
+                color = golden_hue(index) if self.color == "each" else parse_rgb(self.color)
                 for place in view.to_view(Mask(str(index), segment, number)):
                     region = rasterize(place, view.size) if isinstance(place, Mask) else None
                     if region is not None:
@@ -266,7 +266,7 @@ class MatchOverlay(WithoutModel):
 
     def __post_init__(self) -> None:
         if self.color not in ("position", "confidence"):
-            rgb(self.color)
+            parse_rgb(self.color)
         if self.images[0] == self.images[1]:
             raise ValueError(f"images must name two different pictures, got {self.images}")
         check_ranges(self, "most, min_matches, thickness >= 1", "radius > 0", "margin >= 0")
@@ -303,14 +303,16 @@ class MatchOverlay(WithoutModel):
         return kept[np.argsort(kept.confidence, kind="stable")]
 
     def draw_matches(self, view: View, matches: Matches, sample: Sample) -> View:
-        """Return one view with the matches whose ends it both shows."""
+        """Return one view with the matches whose two ends it shows."""
         pixels, drawn = np.array(view.pixels), False
         height = sample.images[self.images[0]].size[1]
         for pair, confidence in zip(
             np.stack([matches.xy0, matches.xy1], 1), matches.confidence, strict=True
         ):
             hues = {"position": 0.83 * (pair[0, 1] + 0.5) / height, "confidence": confidence / 3}
-            color = hue_color(float(hues[self.color])) if self.color in hues else rgb(self.color)
+            color = (
+                hue_color(float(hues[self.color])) if self.color in hues else parse_rgb(self.color)
+            )
             here, there = (
                 [place.center for place in view.to_view(Point("", float(x), float(y), image))]
                 for (x, y), image in zip(pair, self.images, strict=True)
@@ -348,7 +350,7 @@ def spread_matches(matches: Matches, size: tuple[int, int], most: int) -> Matche
     """
     side = max(1.0, (size[0] * size[1] / most) ** 0.5)
     cells = np.floor((matches.xy0 + 0.5) / side).astype(int)
-    order = descending(matches.confidence)
+    order = sort_descending(matches.confidence)
     taken: dict[tuple[int, int], int] = {}
     turn = np.empty(len(matches), int)
     for row in order:

@@ -18,9 +18,9 @@ import numpy as np
 from looktwice.pipelines.geometry import XY, Rect
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
 from looktwice.pipelines.picture import Pixels
-from looktwice.prompting.drawing.colors import RGB, resolve_color, rgb
+from looktwice.prompting.drawing.colors import RGB, parse_rgb, resolve_color
 from looktwice.prompting.drawing.placement import Anchor
-from looktwice.prompting.drawing.shapes import Floats, Shape, paint_shape, square
+from looktwice.prompting.drawing.shapes import Floats, Shape, make_square, paint_shape
 from looktwice.prompting.markers.base import ColoredMarking, Halo, Spot
 
 Kind = Literal["points", "boxes", "masks", "all"]
@@ -125,7 +125,7 @@ class Ring:
     @property
     def box(self) -> Rect:
         """The box around the shape, relative to its point (see `drawing.shapes.Shape`)."""
-        return square(self.radius + self.thickness / 2)
+        return make_square(self.radius + self.thickness / 2)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
         """Return the signed distance to the outline, negative inside (see `Shape`)."""
@@ -184,7 +184,7 @@ class Circles(PointMarking):
     def below(self, pixels: Pixels, spot: Spot, scale: float, color: RGB) -> None:
         """Paint the fill, up to the middle of the stroke."""
         if self.fill is not None:
-            filling = color if self.fill == "mark" else rgb(self.fill)
+            filling = color if self.fill == "mark" else parse_rgb(self.fill)
             disc = Disc(self.shape(scale, spot).radius)
             paint_shape(pixels, spot.part_rect, disc, *spot.place.center, filling, self.fill_alpha)
 
@@ -198,7 +198,7 @@ class Disc:
     @property
     def box(self) -> Rect:
         """The box around the shape, relative to its point (see `drawing.shapes.Shape`)."""
-        return square(self.radius)
+        return make_square(self.radius)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
         """Return the signed distance to the outline, negative inside (see `Shape`)."""
@@ -216,7 +216,7 @@ class Dots(PointMarking):
 
     @property
     def open(self) -> bool:
-        """Return whether the pixel under the point must stay free of labels; it need not if the
+        """Return whether the pixel under the point must stay free of labels, which is not so if the
         label is inside."""
         return self.lettering.placement != "inside"
 
@@ -237,7 +237,7 @@ class Cross:
     @property
     def box(self) -> Rect:
         """The box around the shape, relative to its point (see `drawing.shapes.Shape`)."""
-        return square(self.radius)
+        return make_square(self.radius)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
         """Return the signed distance to the outline, negative inside (see `Shape`)."""
@@ -385,7 +385,7 @@ class Arrows(PointMarking):
 
 
 PolygonName = Literal["square", "triangle", "diamond"]
-NEAREST = {"square": 1.0, "triangle": 1 / math.sqrt(5), "diamond": 1 / math.sqrt(2)}
+SIDE_DISTANCES = {"square": 1.0, "triangle": 1 / math.sqrt(5), "diamond": 1 / math.sqrt(2)}
 """The distance from the point to the nearest side of a shape of radius 1."""
 
 
@@ -401,7 +401,7 @@ class Outline:
     @property
     def box(self) -> Rect:
         """The box around the shape, including its pointed corners (see `drawing.shapes.Shape`)."""
-        return square(self.radius + 1.2 * self.thickness)
+        return make_square(self.radius + 1.2 * self.thickness)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
         """Return the signed distance to the outline, negative inside (see `Shape`)."""
@@ -435,10 +435,10 @@ class Polygons(PointMarking):
     @property
     def free(self) -> float:
         """The distance from the point to the inside of the nearest side's stroke."""
-        return self.radius * NEAREST[self.shape_name] - self.thickness / 2
+        return self.radius * SIDE_DISTANCES[self.shape_name] - self.thickness / 2
 
     def shape(self, scale: float, spot: Spot) -> Outline:
         """Return an outline with a stroke and an inside of at least one pixel."""
         thickness = max(1.0, self.thickness * scale)
-        least = (thickness / 2 + self.halo.width * scale + 1) / NEAREST[self.shape_name]
+        least = (thickness / 2 + self.halo.width * scale + 1) / SIDE_DISTANCES[self.shape_name]
         return Outline(self.shape_name, max(self.radius * scale, least), thickness)

@@ -11,15 +11,15 @@ import numpy as np
 
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.picture import Pixels
-from looktwice.prompting.drawing.colors import RGB, check_color, region_color, rgb
+from looktwice.prompting.drawing.colors import RGB, check_color, choose_region_color, parse_rgb
 from looktwice.prompting.drawing.placement import Anchor
 from looktwice.prompting.drawing.shapes import (
-    coverage,
-    inner_center,
+    compute_coverage,
+    find_inner_center,
+    find_pixel_area,
+    find_region_edges,
+    measure_rim_distance,
     paint_coverage,
-    pixel_area,
-    region_edges,
-    rim_distance,
 )
 from looktwice.prompting.markers.base import UNLABELLED, ColoredMarking, Halo, Label, Marking, Spot
 
@@ -41,8 +41,8 @@ class RegionMarking(ColoredMarking):
         colored = []
         for spot in spots:
             spot = replace(spot, place=self.region(spot.place))
-            edges = region_edges(spot.place)
-            colored.append((spot, region_color(self.color, pixels, edges, spot.number)))
+            edges = find_region_edges(spot.place)
+            colored.append((spot, choose_region_color(self.color, pixels, edges, spot.number)))
         anchors = []
         for spot, color in colored:
             self.shade(pixels, spot, color, scale)
@@ -87,7 +87,12 @@ class Contours(RegionMarking):
     def shade(self, pixels: Pixels, spot: Spot, color: RGB, scale: float) -> None:
         """Draw the fill, the halo and the line."""
         if self.fill is not None:
-            _fill(pixels, spot, color if self.fill == "mark" else rgb(self.fill), self.fill_alpha)
+            _fill(
+                pixels,
+                spot,
+                color if self.fill == "mark" else parse_rgb(self.fill),
+                self.fill_alpha,
+            )
         if self.halo.width:
             _fill(pixels, spot, self.halo.against(color), self.alpha, self.reach(scale))
         _fill(pixels, spot, color, self.alpha, max(1.0, self.thickness * scale) / 2)
@@ -99,7 +104,7 @@ class Rectangles(Contours):
 
     def region(self, place: Mark) -> Mark:
         """Return the smallest upright box around the place."""
-        return Box(place.label, *region_edges(place), place.image)
+        return Box(place.label, *find_region_edges(place), place.image)
 
 
 @dataclass(frozen=True)
@@ -192,12 +197,14 @@ class Spotlight(Marking):
             for spot in (spot for spot in spots if spot.part_rect == part_rect):
                 # the soft edge lies outside, so that the whole region stays unchanged
                 grow, soft = self._grow(spot, scale), max(1.0, self.feather * scale)
-                x0, y0, x1, y1 = pixel_area(region_edges(spot.place), grow + soft, part_rect)
-                lit = 1 - (rim_distance(spot.place, (x0, y0, x1, y1)) - grow + 0.5) / soft
+                x0, y0, x1, y1 = find_pixel_area(
+                    find_region_edges(spot.place), grow + soft, part_rect
+                )
+                lit = 1 - (measure_rim_distance(spot.place, (x0, y0, x1, y1)) - grow + 0.5) / soft
                 own = bright[y0 - top : y1 - top, x0 - left : x1 - left]
                 share = np.clip(lit, 0, 1).astype(np.float32)
                 paint_coverage(pixels, part_rect, x0, y0, share, own)
-        color = rgb(self.color)
+        color = parse_rgb(self.color)
         return [label_anchor(self, spot, self._grow(spot, scale), color) for spot in spots]
 
     def _grow(self, spot: Spot, scale: float) -> float:
@@ -211,7 +218,7 @@ class Spotlight(Marking):
             dark = cv2.GaussianBlur(dark, (0, 0), max(0.3, self.blur * scale))
         if self.dim:
             values = np.arange(256)[:, None]
-            table = values + self.dim * (np.array(rgb(self.color)) - values)
+            table = values + self.dim * (np.array(parse_rgb(self.color)) - values)
             dark = cv2.LUT(dark, np.rint(table).astype(np.uint8)[:, None])
         return np.asarray(dark, np.uint8)
 
@@ -222,9 +229,9 @@ def label_anchor(marker: Marking, spot: Spot, reach: float, color: RGB) -> Ancho
     It is centred on the region's box, or, for labels inside, on the region's largest inscribed
     circle.
     """
-    x0, y0, x1, y1 = region_edges(spot.place)
+    x0, y0, x1, y1 = find_region_edges(spot.place)
     inside = marker.lettering.placement == "inside"
-    x, y = inner_center(spot.place) if inside else ((x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2)
+    x, y = find_inner_center(spot.place) if inside else ((x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2)
     box = x0 - reach, y0 - reach, x1 + reach, y1 + reach
     is_point = isinstance(spot.place, Point)
     return Anchor(marker.label_text(spot), x, y, box, spot.part_rect, color, is_point)
@@ -232,8 +239,8 @@ def label_anchor(marker: Marking, spot: Spot, reach: float, color: RGB) -> Ancho
 
 def _fill(pixels: Pixels, spot: Spot, color: RGB, alpha: float, line: float | None = None) -> None:
     """Colour a region; with `line` only its edge, `line` pixels to each side."""
-    area = pixel_area(region_edges(spot.place), 1 + (line or 0), spot.part_rect)
-    distance = rim_distance(spot.place, area)
+    area = find_pixel_area(find_region_edges(spot.place), 1 + (line or 0), spot.part_rect)
+    distance = measure_rim_distance(spot.place, area)
     if line is not None:
         distance = np.abs(distance) - np.float32(line)
-    paint_coverage(pixels, spot.part_rect, *area[:2], coverage(distance), color, alpha)
+    paint_coverage(pixels, spot.part_rect, *area[:2], compute_coverage(distance), color, alpha)

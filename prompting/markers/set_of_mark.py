@@ -18,12 +18,17 @@ from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.sample import Sample, name_in_errors
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.colors import check_color, golden_hue, readable_color, rgb
+from looktwice.prompting.drawing.colors import (
+    check_color,
+    choose_readable_color,
+    golden_hue,
+    parse_rgb,
+)
 from looktwice.prompting.drawing.placement import place_numbers
 from looktwice.prompting.drawing.shapes import Region, paint_line, rasterize
-from looktwice.prompting.drawing.text import SMALLEST, plate
+from looktwice.prompting.drawing.text import MIN_EM, render_plate
 from looktwice.prompting.evidence import Missing, collect, handle_missing, replace_views
-from looktwice.prompting.grids.grids import column_letters
+from looktwice.prompting.grids.grids import make_column_letters
 from looktwice.prompting.markers.base import clip_pixels
 from looktwice.specialists.protocols import Detector, Segmenter
 from looktwice.specialists.results import Boxes, Masks
@@ -36,8 +41,8 @@ Order = Literal["area", "reading", "score"]
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A region of a source picture, in its pixels, and the confidence of the specialist that found
-    it."""
+    """A region of a source picture, in pixels of that picture, and the confidence of the specialist
+    that found it."""
 
     mark: Box | Mask
     score: float = 1.0
@@ -63,7 +68,7 @@ ORDERS: dict[str, Callable[[Candidate], float]] = {
 """Sort keys that decide which candidate keeps pixels that several share: the first."""
 
 
-def from_masks(masks: Masks, size: Size, image: int) -> Iterator[Candidate]:
+def find_mask_candidates(masks: Masks, size: Size, image: int) -> Iterator[Candidate]:
     """Yield what a segmenter found in a picture of this (width, height); empty masks are dropped.
 
     Raises ValueError for masks of another size.
@@ -79,7 +84,7 @@ def from_masks(masks: Masks, size: Size, image: int) -> Iterator[Candidate]:
             yield Candidate(Mask(str(label), pixels, image), float(score))
 
 
-def from_boxes(boxes: Boxes, size: Size, image: int) -> Iterator[Candidate]:
+def find_box_candidates(boxes: Boxes, size: Size, image: int) -> Iterator[Candidate]:
     """Yield what a detector found in a picture of this (width, height), cut at its edge; empty
     boxes are dropped."""
     for xyxy, score, label in zip(boxes.xyxy, boxes.scores, boxes.labels, strict=True):
@@ -88,17 +93,17 @@ def from_boxes(boxes: Boxes, size: Size, image: int) -> Iterator[Candidate]:
             yield Candidate(Box(str(label), *seen, image), float(score))
 
 
-def from_marks(sample: Sample, image: int) -> Iterator[Candidate]:
+def find_mark_candidates(sample: Sample, image: int) -> Iterator[Candidate]:
     """Yield the sample's own boxes and masks on one of its pictures. Raises ValueError for a mask
     of another size."""
     size = sample.images[image].size
     for mark in sample.on(image):
         if isinstance(mark, Mask):
-            yield from from_masks(
+            yield from find_mask_candidates(
                 Masks(mark.pixels[None], np.ones(1), np.array([mark.label])), size, image
             )
         elif isinstance(mark, Box):
-            yield from from_boxes(
+            yield from find_box_candidates(
                 Boxes(np.array([mark.xyxy]), np.ones(1), np.array([mark.label])), size, image
             )
 
@@ -229,7 +234,7 @@ class SetOfMark(WithoutModel):
         for regions in regions_of.values():
             for region in regions:
                 number = len(marks)
-                name = str(number + 1) if self.text == "numbers" else column_letters(number)
+                name = str(number + 1) if self.text == "numbers" else make_column_letters(number)
                 marks.append(replace(region, label=name))
         taken = {mark.label for mark in state.sample.marks}.intersection(m.label for m in marks)
         if taken:
@@ -252,8 +257,8 @@ class SetOfMark(WithoutModel):
         return replace_views(state, views, self.say, lacking.values()).replace(sample=sample)
 
     def regions(self, sample: Sample, number: int) -> list[Box | Mask]:
-        """Return the regions of one source picture, in its pixels, in the order of their numbers.
-        Raises NoEvidence."""
+        """Return the regions of one source picture, in pixels of that picture and in the order of
+        their numbers. Raises NoEvidence."""
         width, height = sample.images[number].size
         low, high = self.min_area * width * height, self.max_area * width * height
         fitting = (c for c in self._find_candidates(sample, number) if low <= c.area <= high)
@@ -272,7 +277,7 @@ class SetOfMark(WithoutModel):
         if not regions:
             return view
         colors = {
-            mark.label: golden_hue(number) if self.color == "each" else rgb(self.color)
+            mark.label: golden_hue(number) if self.color == "each" else parse_rgb(self.color)
             for number, mark in enumerate(marks)
         }
         pixels = np.array(view.pixels)
@@ -282,10 +287,12 @@ class SetOfMark(WithoutModel):
         for label, region in largest_first:
             region.contour(pixels, colors[label], self.contour)
         scale = view.size[1] / self.reference_height if self.reference_height else 1.0
-        font_size, plates = max(SMALLEST, self.font_size * scale), dict[str, Pixels]()
+        font_size, plates = max(MIN_EM, self.font_size * scale), dict[str, Pixels]()
         for label, _ in regions:
-            ground = colors[label] if self.plate_color == "region" else rgb(self.plate_color)
-            plates[label] = plate(label, font_size, readable_color(ground), ground, self.padding)
+            ground = colors[label] if self.plate_color == "region" else parse_rgb(self.plate_color)
+            plates[label] = render_plate(
+                label, font_size, choose_readable_color(ground), ground, self.padding
+            )
         sizes = {label: (image.shape[1], image.shape[0]) for label, image in plates.items()}
         frames = [clip_pixels(part.clip, view.size) for part in view.parts]
         placed = place_numbers(regions, sizes, frames)
@@ -311,8 +318,10 @@ class SetOfMark(WithoutModel):
     def _find_candidates(self, sample: Sample, number: int) -> Iterator[Candidate]:
         picture = sample.images[number]
         if self.segmenter is not None:
-            return from_masks(look_once(self.segmenter, picture.pixels), picture.size, number)
+            return find_mask_candidates(
+                look_once(self.segmenter, picture.pixels), picture.size, number
+            )
         if self.detector is not None:
             boxes = look_once(self.detector, picture.pixels, self.words or None)
-            return from_boxes(boxes, picture.size, number)
-        return from_marks(sample, number)
+            return find_box_candidates(boxes, picture.size, number)
+        return find_mark_candidates(sample, number)

@@ -26,7 +26,7 @@ from looktwice.prompting.drawing.text import draw_hershey, hershey_size
 from looktwice.prompting.markers.base import NO_MARK, Label, Side, find_part_rect
 from looktwice.prompting.markers.points import Circles, Dots
 from looktwice.prompting.markers.regions import Tint
-from looktwice.prompting.wording.instructions import Text, Wording, fill_in, listed
+from looktwice.prompting.wording.instructions import Text, Wording, fill_in, join_names
 
 
 @dataclass(frozen=True)
@@ -126,9 +126,9 @@ COLORS: dict[str, RGB] = {
     "yellow": (255, 255, 0),
 }
 # pixels: the outline's width, a plate's margin, and the gap to a label below the shape
-STROKE, MARGIN, BELOW = (2, 2, 5)
+PLATE_STROKE, PLATE_MARGIN, LABEL_GAP = (2, 2, 5)
 # the label of the point in the first image; its plate is wider and further away
-REFERENCE = "REF"
+REFERENCE_LABEL = "REF"
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ DRAWINGS: dict[VPBenchName, _Drawing] = {
     "no marker text size 1.0": _Drawing("", scale=1.0, offset=(0, 0)),
     "no marker text label": _Drawing("", offset=(0, 0), numbers=True),
 }
-CORNERS = {
+POLYGON_CORNERS = {
     "square": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
     "triangle": ((0, -1), (-1, 1), (1, 1)),
     "diamond": ((0, -1), (1, 0), (0, 1), (-1, 0)),
@@ -236,10 +236,12 @@ class VPBenchStyle(WithoutModel):
                 part, color = pixels[top:bottom, left:right], COLORS[name]
                 x, y = int(place.center[0]) - left, int(place.center[1]) - top
                 if drawing.shape == "circle":
-                    cv2.circle(part, (x, y), drawing.radius, color, STROKE)
+                    cv2.circle(part, (x, y), drawing.radius, color, PLATE_STROKE)
                 elif drawing.shape:
-                    corners = np.add((x, y), np.multiply(CORNERS[drawing.shape], drawing.radius))
-                    cv2.polylines(part, [corners.astype(np.int32)], True, color, STROKE)
+                    corners = np.add(
+                        (x, y), np.multiply(POLYGON_CORNERS[drawing.shape], drawing.radius)
+                    )
+                    cv2.polylines(part, [corners.astype(np.int32)], True, color, PLATE_STROKE)
                 if self.labels:
                     self._draw_label(part, text, x, y, drawing)
                 drawn = True
@@ -259,7 +261,7 @@ class VPBenchStyle(WithoutModel):
         """Return the label text and the colour name for each mark with these labels."""
         drawing = DRAWINGS[self.style]
         colors = self.colors or (drawing.color,)
-        numbered = [label for label in labels if label != REFERENCE and drawing.numbers]
+        numbered = [label for label in labels if label != REFERENCE_LABEL and drawing.numbers]
         looks = []
         for place, label in enumerate(labels):
             text = str(numbered.index(label) + 1) if label in numbered else label
@@ -273,11 +275,11 @@ class VPBenchStyle(WithoutModel):
             if old
             else cv2.getTextSize(text, face, drawing.scale, 1)[0]
         )
-        aside = drawing.far if drawing.far and text == REFERENCE else drawing.offset[0]
+        aside = drawing.far if drawing.far and text == REFERENCE_LABEL else drawing.offset[0]
         left, top = x - width // 2 + aside, y + drawing.offset[1]
-        top = top if top >= 0 else y + drawing.radius + BELOW
-        corner = left + width, top + height + MARGIN
-        cv2.rectangle(pixels, (left - MARGIN, top - MARGIN), corner, (0, 0, 0), -1)
+        top = top if top >= 0 else y + drawing.radius + LABEL_GAP
+        corner = left + width, top + height + PLATE_MARGIN
+        cv2.rectangle(pixels, (left - PLATE_MARGIN, top - PLATE_MARGIN), corner, (0, 0, 0), -1)
         if old:
             draw_hershey(pixels, text, left, top + height, drawing.scale, white)
         else:
@@ -332,12 +334,12 @@ class VPBenchPrompt(Wording):
             lines.append(f"({letter}) {named}")
         parts = {
             "shape": DRAWINGS[self.marks.style].shape,
-            "color": listed(colors),
-            "labels": listed([look.text for look in looks]),
+            "color": join_names(colors),
+            "labels": join_names([look.text for look in looks]),
             "question": state.prompt,
             "choices": "\n".join(lines),
         }
-        last = "\n" if REFERENCE in labels else ""
+        last = "\n" if REFERENCE_LABEL in labels else ""
         how = "is marked with a {shape} in {color} and its label beside it: {labels}."
         if not parts["shape"]:
             how = "bears nothing but its label: {labels}."

@@ -14,20 +14,20 @@ from looktwice.pipelines.model import CallOptions, Message, Model, Reply
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.replies.thoughts import strip_thoughts
-from looktwice.pipelines.sample import PLACED
+from looktwice.pipelines.sample import PLACED_FIELD
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.wording.instructions import JsonAnswer, Parts, Text, get_text, read_texts
 
 IMAGE_OMITTED = "[an image was shown here]"
 NO_REPLY = "[no reply]"
-ALTERNATIVES = 20  # per token: OpenAI's maximum
+MAX_ALTERNATIVES = 20  # per token: OpenAI's maximum
 
 
 @dataclass(frozen=True)
 class History(Ranged):
-    """Which parts of earlier turns are sent with a new one. The state and the record keep the turns
-    unchanged.
+    """The selection of earlier turns' parts that are sent with a new turn. The state and the record
+    keep the turns unchanged.
 
     `images` "all" sends every image again, "latest" those of the newest turn that has any
     (including the new one), "none" only those of the new turn; a short text replaces the others,
@@ -149,7 +149,7 @@ class Ask:
         if self.output is not None:
             options = replace(options, schema=self.output.schema(state.sample))
         if self.confidence == "choices" and options.logprobs is None:
-            options = replace(options, logprobs=ALTERNATIVES)
+            options = replace(options, logprobs=MAX_ALTERNATIVES)
         reply = model(sent, draw=state.draw, options=options)
         state = state.replace(messages=(*messages, reply.as_message()))
         if self.confidence == "choices":
@@ -193,8 +193,8 @@ class Ask:
 
 
 def add_confidence(state: State, reply: Reply) -> State:
-    """Return the state with a confidence: the likelihood of the likeliest choice as a share of that
-    of all choices, whose sum is measured as `choice_mass`.
+    """Return the state with a confidence: the likelihood of the most likely choice as a share of
+    that of all choices, whose sum is measured as `choice_mass`.
 
     The likelihoods are those of the first token of the reply that is a choice's letter, or of the
     full choices if the reply had to be one of them. A note says if no likelihood was returned.
@@ -225,7 +225,7 @@ def split_prompt(state: State, images: str = "none") -> list[str]:
     A placeholder that refers to no image stays in the text as "image 2". If the images are sent
     elsewhere, the text of a `placed` sample comes without the placeholders.
     """
-    is_placed = state.sample.meta.get(PLACED)
+    is_placed = state.sample.meta.get(PLACED_FIELD)
     if images not in ("inline", "placed") and not is_placed:
         return [state.prompt]
     if not is_placed:

@@ -27,22 +27,28 @@ from looktwice.prompting.turns.ask import Ask, check_token_count
 from looktwice.prompting.wording.instructions import Parts, Text, fill_in, get_text, read_texts
 from looktwice.specialists.networks.image_size import shrink
 
-SPACE = "http://www.w3.org/2000/svg"
-ELEMENTS = re.compile(
+SVG_NAMESPACE = "http://www.w3.org/2000/svg"
+ELEMENTS_PATTERN = re.compile(
     "svg|g|defs|symbol|use|title|desc|metadata|style|switch|path|rect|circle|ellipse|line|"
     "polyline|polygon|text|tspan|textPath|linearGradient|radialGradient|stop|pattern|"
     "clipPath|mask|marker|filter|feBlend|feColorMatrix|feComposite|feDropShadow|feFlood|"
     "feGaussianBlur|feMerge|feMergeNode|feOffset"
 )
-LONGEST, DEEPEST, MOST = 500_000, 64, 20_000  # characters; nested elements; elements
-LARGEST = 2048  # pixels of the longer side of a drawing
-LONGER = 1024  # pixels of the longer side at which drawings are compared
-SECONDS = 20.0
-_FOUND = re.compile(r"<svg\b.*?</svg\s*>", re.S | re.I)
-_END = re.compile(r"</svg\s*>", re.I)
-_DOCTYPE = re.compile(r"<!DOCTYPE\s+svg\b[^\[\]<>]*>", re.I)
-_OUTSIDE = re.compile(r"""url\([\s'"]*+(?!\#)|@import|@font-face|expression\s*\(|\\""", re.I)
-CHILD = Path(__file__).with_name("svg_process.py")
+MAX_CHARACTERS, MAX_DEPTH, MAX_ELEMENTS = (
+    500_000,
+    64,
+    20_000,
+)  # characters; nested elements; elements
+MAX_DRAWING_SIDE = 2048  # pixels of the longer side of a drawing
+COMPARED_SIDE = 1024  # pixels of the longer side at which drawings are compared
+MAX_SECONDS = 20.0
+_SVG_PATTERN = re.compile(r"<svg\b.*?</svg\s*>", re.S | re.I)
+_END_PATTERN = re.compile(r"</svg\s*>", re.I)
+_DOCTYPE_PATTERN = re.compile(r"<!DOCTYPE\s+svg\b[^\[\]<>]*>", re.I)
+_OUTSIDE_PATTERN = re.compile(
+    r"""url\([\s'"]*+(?!\#)|@import|@font-face|expression\s*\(|\\""", re.I
+)
+CHILD_PROGRAM = Path(__file__).with_name("svg_process.py")
 
 
 class SvgError(Exception):
@@ -52,15 +58,15 @@ class SvgError(Exception):
 def find_svg(reply: str) -> str | None:
     """Return the longest complete <svg> ... </svg> of a reply, fenced or not, or None."""
     # no SVG ends after this position
-    end = max((match.end() for match in _END.finditer(reply)), default=0)
-    return max(_FOUND.findall(reply, 0, end), key=len, default=None)
+    end = max((match.end() for match in _END_PATTERN.finditer(reply)), default=0)
+    return max(_SVG_PATTERN.findall(reply, 0, end), key=len, default=None)
 
 
 def sanitize_svg(code: str) -> str:
     """Return the same drawing, rewritten with only what is allowed. Raises SvgError."""
-    if len(code) > LONGEST:
-        raise SvgError(f"it has {len(code)} characters, more than {LONGEST}")
-    plain = _DOCTYPE.sub("", code)
+    if len(code) > MAX_CHARACTERS:
+        raise SvgError(f"it has {len(code)} characters, more than {MAX_CHARACTERS}")
+    plain = _DOCTYPE_PATTERN.sub("", code)
     if re.search(r"<!(?:DOCTYPE|ENTITY)", plain, re.I):
         raise SvgError("it declares entities")
     try:
@@ -68,26 +74,27 @@ def sanitize_svg(code: str) -> str:
     except (ET.ParseError, ValueError) as exc:
         raise SvgError(f"it is not valid XML ({exc})") from exc
     level, count = [root], 0
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         if not level:
             break
         count += len(level)
         for element in level:
             _check_element(element)
         level = [child for element in level for child in element]
-    if level or count > MOST:
+    if level or count > MAX_ELEMENTS:
         raise SvgError(
-            f"it has more than {MOST} elements, or elements nested more than {DEEPEST} deep"
+            f"it has more than {MAX_ELEMENTS} elements, or elements nested more than"
+            f" {MAX_DEPTH} deep"
         )
-    ET.register_namespace("", SPACE)
+    ET.register_namespace("", SVG_NAMESPACE)
     return ET.tostring(root, encoding="unicode")
 
 
 def _check_element(element: ET.Element) -> None:
     space, _, name = str(element.tag).rpartition("}")
-    if space.strip("{") not in ("", SPACE) or not ELEMENTS.fullmatch(name):
+    if space.strip("{") not in ("", SVG_NAMESPACE) or not ELEMENTS_PATTERN.fullmatch(name):
         raise SvgError(f"it has <{name[:40]}>, which is not supported")
-    element.tag = f"{{{SPACE}}}{name}"
+    element.tag = f"{{{SVG_NAMESPACE}}}{name}"
     outside = "has an external reference"
     for key, value in element.attrib.items():
         word = key.rpartition("}")[2].lower()
@@ -95,9 +102,9 @@ def _check_element(element: ET.Element) -> None:
             raise SvgError(f"it has a script ({word[:40]})")
         if word in ("href", "src", "base") and not value.strip().startswith("#"):
             raise SvgError(f"it {outside} ({value.strip()[:60]!r})")
-        if _OUTSIDE.search(value):
+        if _OUTSIDE_PATTERN.search(value):
             raise SvgError(f"it {outside} ({word[:40]})")
-    if name == "style" and _OUTSIDE.search("".join(element.itertext())):
+    if name == "style" and _OUTSIDE_PATTERN.search("".join(element.itertext())):
         raise SvgError(f"its style {outside}")
 
 
@@ -111,15 +118,15 @@ def render_svg(code: str, width: int, height: int) -> Pixels:
         from looktwice.pipelines.runtime.install import format_install
 
         raise SvgError(f"resvg-py is not installed; type: {format_install('svg')}")
-    svg, scale = sanitize_svg(code), min(1.0, LARGEST / max(width, height))
+    svg, scale = sanitize_svg(code), min(1.0, MAX_DRAWING_SIDE / max(width, height))
     size = [str(max(1, round(side * scale))) for side in (width, height)]
     try:
-        command = [sys.executable, "-P", str(CHILD), *size]
+        command = [sys.executable, "-P", str(CHILD_PROGRAM), *size]
         done = subprocess.run(
-            command, input=svg.encode(), capture_output=True, timeout=SECONDS, check=False
+            command, input=svg.encode(), capture_output=True, timeout=MAX_SECONDS, check=False
         )
     except subprocess.TimeoutExpired as exc:
-        raise SvgError(f"it was not drawn within {SECONDS:g} seconds") from exc
+        raise SvgError(f"it was not drawn within {MAX_SECONDS:g} seconds") from exc
     drawn: Any = None
     if done.stdout:
         drawn = cv2.imdecode(np.frombuffer(done.stdout, np.uint8), cv2.IMREAD_COLOR_RGB)
@@ -131,17 +138,17 @@ def render_svg(code: str, width: int, height: int) -> Pixels:
     return np.asarray(pixels, np.uint8)
 
 
-def similarity(first: Pixels, second: Pixels) -> float:
+def measure_similarity(first: Pixels, second: Pixels) -> float:
     """Return the structural similarity of two pictures of one size, -1 to 1 (1: identical); NaN
     below 7 pixels.
 
     SSIM (Wang et al. 2004) over windows of 7 x 7 pixels, averaged over the three channels, as
-    implemented in scikit-image; pictures with a side of more than `LONGER` pixels are first made
-    smaller.
+    implemented in scikit-image; pictures with a side of more than `COMPARED_SIDE` pixels are first
+    made smaller.
     """
     from skimage.metrics import structural_similarity
 
-    first, second = shrink(first, LONGER), shrink(second, LONGER)
+    first, second = shrink(first, COMPARED_SIDE), shrink(second, COMPARED_SIDE)
     if min(first.shape[:2]) < 7:
         return float("nan")
     compare: Any = structural_similarity
@@ -209,14 +216,16 @@ class CaptionThenAnswer:
         described, empty = [], []
         for name, views in groups.items() if self.each else [("the images", state.views)]:
             what = f"the description of {name}"
-            text, notes = describe(self, state, (*views, get_text(self.caption)), what, model)
+            text, notes = ask_description(
+                self, state, (*views, get_text(self.caption)), what, model
+            )
             state = state.with_notes(*notes)
             described.append(f"{name[0].upper()}{name[1:]}: {text or '(no description)'}")
             empty += [] if text else [f"{what} is empty"]
         return answer_blind(self, state, model, empty, descriptions="\n\n".join(described))
 
 
-def describe(
+def ask_description(
     stage: CaptionThenAnswer | RedrawThenAnswer, state: State, parts: Parts, what: str, model: Model
 ) -> tuple[str, list[str]]:
     """Return the reply to a single user turn outside the conversation, without <think> parts and
@@ -314,7 +323,7 @@ class RedrawThenAnswer:
         drawn, alike = list[View](), list[tuple[float, float]]()
         for number, view in enumerate(state.views, 1):
             what = f"the redrawing of image {number}"
-            text, notes = describe(self, state, (view, get_text(self.redraw)), what, model)
+            text, notes = ask_description(self, state, (view, get_text(self.redraw)), what, model)
             code = find_svg(text)
             codes.append(code or text)
             if not code:
@@ -344,7 +353,10 @@ def compare_drawing(
         drawn = render_svg(code, pixels.shape[1], pixels.shape[0])
     except SvgError as exc:
         return None, None, f"the SVG was not drawn: {exc}"
-    alike, blank = similarity(pixels, drawn), similarity(pixels, np.full_like(pixels, 255))
+    alike, blank = (
+        measure_similarity(pixels, drawn),
+        measure_similarity(pixels, np.full_like(pixels, 255)),
+    )
     if math.isnan(alike):
         return drawn, None, "the SVG was drawn; the image is too small to be compared"
     note = f"the SVG has an SSIM of {alike:.3f} with the image, a blank page {blank:.3f}"

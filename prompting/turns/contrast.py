@@ -14,7 +14,7 @@ from looktwice.prompting.where.attention import UsesLocalModel
 from looktwice.specialists.results import Floats
 
 
-def contrast(image: Floats, changed: Floats, alpha: float, beta: float) -> Floats:
+def contrast_logits(image: Floats, changed: Floats, alpha: float, beta: float) -> Floats:
     """Return (1 + alpha) times the logits with the image minus alpha times those with the changed
     image. Logits with the image that are below their maximum plus log(beta) become minus infinity.
     """
@@ -52,7 +52,7 @@ class ContrastAnswer(Ranged, UsesLocalModel):
         for shown in (state, self.change(state, model)):
             looks.append(self.eyes.look([Message("user", (*shown.views, state.prompt))]))
         tokens, likely = looks[0].letters(letters), looks[0].likely
-        scores = contrast(likely, looks[1].likely, self.alpha, self.beta)[tokens]
+        scores = contrast_logits(likely, looks[1].likely, self.alpha, self.beta)[tokens]
         if not np.isfinite(scores).any():
             return state.abstain("no choice is likely enough")
         shares = np.exp(scores - scores.max())

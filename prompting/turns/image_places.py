@@ -21,7 +21,7 @@ _END = (
 )
 _OPENED = r"(?:<|&lt;|(?<!!)\[|(?<!\w)\{)\|?"  # no picture of Markdown, no argument of LaTeX
 _CLOSED = r"[ /]?\|?(?:>|&gt;|[\]}](?!\())"
-IMAGE_PLACE = re.compile(
+IMAGE_PLACE_PATTERN = re.compile(
     rf"(?:{_BEGIN})(?:{_PATCH})+(?:{_END})?"
     r"|<image><image></image>|\(?<image>\./</image>\)?"  # Mantis, MiniCPM-V
     r"|\[img\](?:\[img(?:_break)?\])*\[img_end\]"  # Pixtral
@@ -34,7 +34,7 @@ IMAGE_PLACE = re.compile(
 )
 """The placeholder of one image. Only some have a number; each of the others stands for the next
 image."""
-NUMBERED = re.compile(r"<image \d+>")
+NUMBERED_PATTERN = re.compile(r"<image \d+>")
 """This project's spelling, which must name an existing image."""
 
 
@@ -45,7 +45,7 @@ def split_at_images(prompt: str, images: int) -> list[str]:
     images that no number names, in order, and the last one for all that are left. A placeholder
     without an image stays in the text; `<image 9>` is split off even then.
     """
-    matches = list(IMAGE_PLACE.finditer(prompt))
+    matches = list(IMAGE_PLACE_PATTERN.finditer(prompt))
     numbers = [int(match["number"]) for match in matches if match["number"]]
     first = min(numbers, default=1) == 0
     named = {number + first for number in numbers}
@@ -55,7 +55,7 @@ def split_at_images(prompt: str, images: int) -> list[str]:
     for match in matches:
         if match["number"]:
             number = int(match["number"]) + first
-            is_there = 1 <= number <= images or NUMBERED.fullmatch(match[0])
+            is_there = 1 <= number <= images or NUMBERED_PATTERN.fullmatch(match[0])
             here = [number] if is_there else []
         else:
             here, free = (free, []) if match.start() == last else (free[:1], free[1:])
@@ -74,5 +74,5 @@ def _interleave(words: str, numbers: list[int]) -> Iterator[str]:
 
 def find_placeholder(words: str) -> str:
     """Return the first placeholder in a text, or an empty text."""
-    found = IMAGE_PLACE.search(words)
+    found = IMAGE_PLACE_PATTERN.search(words)
     return found[0] if found else ""

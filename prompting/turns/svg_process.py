@@ -6,8 +6,8 @@ from __future__ import annotations
 import importlib
 import sys
 
-MEMORY = 2 << 30  # bytes of address space
-SECONDS = 15
+MAX_MEMORY_BYTES = 2 << 30  # bytes of address space
+MAX_CPU_SECONDS = 15
 
 
 def main() -> None:
@@ -18,8 +18,8 @@ def main() -> None:
         resource = None
     renderer = importlib.import_module("resvg_py")
     if resource is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+        resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_SECONDS, MAX_CPU_SECONDS))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     width, height = (int(side) for side in sys.argv[1:3])
     svg = sys.stdin.buffer.read().decode()

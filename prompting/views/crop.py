@@ -25,7 +25,7 @@ from looktwice.pipelines.sample import name_in_errors
 from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import Filter
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.colors import RGB, check_color, region_color
+from looktwice.prompting.drawing.colors import RGB, check_color, choose_region_color
 from looktwice.prompting.drawing.placement import place_inset
 
 MAX_MEGAPIXELS = 100
@@ -100,7 +100,7 @@ class Crop:
         if self.show == "crop":
             return [self._enlarge(piece) for piece in pieces], notes
         colors = [
-            region_color(self.outline, view.pixels, area, number, self.thickness)
+            choose_region_color(self.outline, view.pixels, area, number, self.thickness)
             for number, area in enumerate(areas)
         ]
         whole = self._outline_areas(view, areas, colors)

@@ -19,10 +19,10 @@ from looktwice.prompting.where.windows import get_known_values
 from looktwice.specialists.protocols import DepthEstimator, ScalarMap
 from looktwice.specialists.results import Floats
 
-GRID = 24, 24  # size to which maps of pixels are reduced: the patches of CLIP at 336 pixels
+MAP_SIZE = 24, 24  # size to which maps of pixels are reduced: the patches of CLIP at 336 pixels
 
 
-def attention_mask(values: Floats) -> Floats:
+def compute_attention_mask(values: Floats) -> Floats:
     """Return the share, 0 to 1, to which each place of a map (rows, columns) is shown: the
     standardised map, sharpened by a logistic curve and smoothed over 3 x 3."""
     standing_out = (values - values.mean()) / (values.std(ddof=1) or 1.0)
@@ -30,7 +30,7 @@ def attention_mask(values: Floats) -> Floats:
     return np.asarray(cv2.blur(shares, (3, 3), borderType=cv2.BORDER_REPLICATE), np.float64)
 
 
-def dim(view: View, mask: Floats, ground: int) -> View:
+def dim_view(view: View, mask: Floats, ground: int) -> View:
     """Mix the view with a grey of this level where the mask, which may have any size, is low."""
     levels = Image.fromarray((mask * 255).astype(np.uint8))
     resized = levels.resize(view.size, Image.Resampling.LANCZOS)
@@ -76,12 +76,12 @@ class Dimmed(UsesLocalModel, Ranged, WithoutModel):
         views = list[View]()
         for view in state.views:
             values = self.attention(view, state.sample.question, self.layer)
-            views.append(dim(view, attention_mask(values), self.ground))
+            views.append(dim_view(view, compute_attention_mask(values), self.ground))
         return state.replace(views=tuple(views))
 
     def _dim_by_map(self, view: View, maps: Mapping[int, Floats]) -> list[View]:
         values = project(view, maps)
         if np.isnan(values).all():
             return [view]
-        places = cv2.resize(np.nan_to_num(values), GRID, interpolation=cv2.INTER_AREA)
-        return [dim(view, attention_mask(np.asarray(places, np.float64)), self.ground)]
+        places = cv2.resize(np.nan_to_num(values), MAP_SIZE, interpolation=cv2.INTER_AREA)
+        return [dim_view(view, compute_attention_mask(np.asarray(places, np.float64)), self.ground)]

@@ -19,10 +19,10 @@ from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.sample import name_in_errors
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.colors import RGB, rgb
+from looktwice.prompting.drawing.colors import RGB, parse_rgb
 from looktwice.prompting.views.resize import resize_view
 
-_ORDINAL = re.compile(
+_ORDINAL_PATTERN = re.compile(
     r"\b(?:first|second|third|fourth|fifth|sixth|last|left|right|top|bottom)\s+(?:image|picture"
     r"|photo|view)\b"
     r"|\b(?:image|picture|photo)s?\s*#?\d",
@@ -52,7 +52,7 @@ class Concatenate(WithoutModel):
     columns: int | None = None
 
     def __post_init__(self) -> None:
-        rgb(self.color)
+        parse_rgb(self.color)
         check_ranges(self, "margin >= 0", "columns >= 1")
         if self.columns is not None and self.direction != "grid":
             raise ValueError(
@@ -91,7 +91,7 @@ class Concatenate(WithoutModel):
             moved = {"start": free * 0, "center": free // 2, "end": free}[self.align]
             placed.append((view, int(lefts[column] + moved[0]), int(tops[row] + moved[1])))
         size = tops[-1] - self.margin, lefts[-1] - self.margin
-        canvas = View(Picture(np.full((*size, 3), rgb(self.color), np.uint8)))
+        canvas = View(Picture(np.full((*size, 3), parse_rgb(self.color), np.uint8)))
         return transforms.paste(canvas, placed)
 
 
@@ -131,7 +131,9 @@ class Reorder(WithoutModel):
             return state
         if self.words == "fail":
             texts = (choice for choice in state.sample.choices if isinstance(choice, str))
-            if named := next(filter(None, map(_ORDINAL.search, (state.prompt, *texts))), None):
+            if named := next(
+                filter(None, map(_ORDINAL_PATTERN.search, (state.prompt, *texts))), None
+            ):
                 raise ValueError(
                     f"sample {state.sample.id}: the text names an image by its position"
                     f" ({named[0]!r}), so another order would make the correct answer wrong; number"
@@ -173,18 +175,18 @@ class IndexTags(WithoutModel):
     ground: str = "white"
 
     def __post_init__(self) -> None:
-        rgb(self.color)
-        rgb(self.ground)
+        parse_rgb(self.color)
+        parse_rgb(self.ground)
         check_tag("text", self.text)
         check_ranges(self, "font_size >= 4")
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with a strip above each view. Raises ValueError if a text is wider than
         its view."""
-        views, ground = [], rgb(self.ground)
+        views, ground = [], parse_rgb(self.ground)
         for number, view in enumerate(state.views, 1):
             text = write_tag(self.text, number, view, state.sample.id)
-            strip = _draw_strip(text, self.font_size, rgb(self.color), ground)
+            strip = _draw_strip(text, self.font_size, parse_rgb(self.color), ground)
             height, width = strip.shape[:2]
             if width > view.size[0]:
                 raise ValueError(

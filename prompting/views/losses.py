@@ -30,7 +30,7 @@ SAMPLING: dict[Chroma, int] = {
     "4:2:0": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420,
 }
 MAX_SIDE = {"jpeg": 65_500, "webp": 16_383}  # pixels a side that the formats' libraries can write
-DRAWN = 24  # minimum difference, in levels of a channel, of a drawn pixel
+MIN_DRAWN_DIFFERENCE = 24  # minimum difference, in levels of a channel, of a drawn pixel
 MIN_CHROMA_SHARE = (
     0.6  # share below which a drawn colour is lost: a one-pixel line in 4:2:0 keeps half
 )
@@ -71,7 +71,7 @@ class Encode(Ranged, WithoutModel):
         cannot hold a view."""
         with name_in_errors(state.sample):
             views = tuple(self.encode(view) for view in state.views)
-        drawn = drawings(state, {}) if views != state.views else ()
+        drawn = find_drawings(state, {}) if views != state.views else ()
         notes = (
             note
             for drawing, view in product(drawn, views)
@@ -122,7 +122,7 @@ class Drawing:
     def cover(self) -> NDArray[np.bool_]:
         """The pixels that differ, HxW."""
         red, green, blue = cv2.split(cv2.absdiff(self.drawn.pixels, self.before.pixels))
-        return cv2.max(cv2.max(red, green), blue) >= DRAWN
+        return cv2.max(cv2.max(red, green), blue) >= MIN_DRAWN_DIFFERENCE
 
     @property
     def longer_side(self) -> int:
@@ -159,7 +159,7 @@ def describe_lost_drawings(
 ) -> Iterator[str]:
     """Yield notes on drawings that the model cannot see in the views that it is sent; `state` is
     the state after these `stages`."""
-    for drawing, view in product(drawings(state, stages), sent):
+    for drawing, view in product(find_drawings(state, stages), sent):
         layout = find_layout(model, view.size)
         if drawing.shows(view) and layout and layout.patch and drawing.longer_side:
             scale = view.parts[0].affine.scale / drawing.drawn.parts[0].affine.scale
@@ -170,7 +170,7 @@ def describe_lost_drawings(
         yield from drawing.describe_fading(view)
 
 
-def drawings(state: State, stages: Mapping[str, Stage]) -> Iterator[Drawing]:
+def find_drawings(state: State, stages: Mapping[str, Stage]) -> Iterator[Drawing]:
     """Yield the views that a stage changed without changing their size."""
     views = State.start(state.sample).views
     for step in state.trace:

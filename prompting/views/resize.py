@@ -23,7 +23,7 @@ from looktwice.pipelines import transforms
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.geometry import Affine
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.models.image_tokens import image_rule
+from looktwice.pipelines.models.image_tokens import find_image_rule
 from looktwice.pipelines.models.processors.layouts import Filter, Size, whole_patches_size
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.ranges import Ranged
@@ -268,7 +268,7 @@ def _count_patches(size: Size, patch: int) -> int:
     return math.ceil(size[0] / patch) * math.ceil(size[1] / patch)
 
 
-STEPS = 64  # sizes to try for a view, each a 64th of its sides smaller
+SIZE_STEPS = 64  # sizes to try for a view, each a 64th of its sides smaller
 
 
 class Option(NamedTuple):
@@ -300,11 +300,13 @@ class TokenBudget(Ranged, WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with its views at these sizes."""
-        rule, options = image_rule(self.model), list[list[Option]]()
+        rule, options = find_image_rule(self.model), list[list[Option]]()
         sent = {view.picture.sha for message in state.messages for view in message.views}
         for view in state.views:
-            last = STEPS if view.picture.sha in sent else 1
-            sizes = [scale_size(view.size, step / STEPS) for step in range(STEPS, last - 1, -1)]
+            last = SIZE_STEPS if view.picture.sha in sent else 1
+            sizes = [
+                scale_size(view.size, step / SIZE_STEPS) for step in range(SIZE_STEPS, last - 1, -1)
+            ]
             options.append([Option(rule.tokens(size), size) for size in dict.fromkeys(sizes)])
         chosen = self._fit_budget(options)
         kept = tuple(view for view in state.views if view.picture.sha in sent)

@@ -16,7 +16,7 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.shapes import pixel_area
+from looktwice.prompting.drawing.shapes import find_pixel_area
 from looktwice.prompting.evidence import Missing, handle_missing
 from looktwice.prompting.where.places import Where
 from looktwice.prompting.where.search import ask_about_views
@@ -29,7 +29,7 @@ def keep_layout(view: View, regions: Sequence[Mark]) -> View:
     boxes, (width, height) = list[PixelRect](), view.size
     across, down = np.zeros(width + 1, int), np.zeros(height + 1, int)
     for region in regions:
-        left, top, right, bottom = pixel_area(bounding_box(region), 0, (0, 0, width, height))
+        left, top, right, bottom = find_pixel_area(bounding_box(region), 0, (0, 0, width, height))
         boxes.append((left, top, max(right, left + 1), max(bottom, top + 1)))
         across[left + 1 : boxes[-1][2] + 1] = down[top + 1 : boxes[-1][3] + 1] = 1
     lefts, tops = across.cumsum(), down.cumsum()  # how much is kept before each edge

@@ -16,12 +16,12 @@ from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.geometry import Affine, rectangle
 from looktwice.pipelines.marks import Box, Mark, Point, bounding_box
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.models.image_tokens import HIGH_CLAUDE, image_rule
+from looktwice.pipelines.models.image_tokens import HIGH_CLAUDE, find_image_rule
 from looktwice.pipelines.models.processors.layouts import Layout, Size, Stack, find_processor
 from looktwice.pipelines.sample import name_in_errors
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
-from looktwice.prompting.grids.grids import source_box
+from looktwice.prompting.grids.grids import find_source_box
 from looktwice.prompting.views.resize import (
     ClaudePatches,
     OpenAIPatches,
@@ -78,7 +78,7 @@ class AsSeen(WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with the views as the model sees them."""
-        layouts, marks = _layouts(state.views, self.model, self.stack), state.sample.marks
+        layouts, marks = _find_layouts(state.views, self.model, self.stack), state.sample.marks
         source = self.source
         seen, notes = list[View](), list[str]()
         for number, (view, layout) in enumerate(zip(state.views, layouts, strict=True), 1):
@@ -121,7 +121,7 @@ def find_layout(model: str, size: Size, stack: Stack = "transformers") -> Layout
     for beginning, provider, patch in PROVIDERS:
         if re.match(beginning, name):
             seen = provider.size(*size)
-            return Layout(seen, seen, image_rule(model).tokens(size), patch)
+            return Layout(seen, seen, find_image_rule(model).tokens(size), patch)
     return None
 
 
@@ -153,7 +153,7 @@ def describe_losses(
 ) -> Iterator[str]:
     """Yield notes on marks that the model is shown but cannot see, or sees smaller than one patch,
     and on views that add no pixels to another view; none for a model whose rule is unknown."""
-    if not (layouts := _layouts(views, model, stack)):
+    if not (layouts := _find_layouts(views, model, stack)):
         return
     for mark in marks:
         if (sides := _measure_marks(views, layouts, mark)) and max(sides) < 1:
@@ -163,7 +163,7 @@ def describe_losses(
     for view, layout in zip(views, layouts, strict=True):
         largest = max((part.affine.scale for part in view.parts), default=0.0)
         scales.append(min(1.0, largest * layout.size[0] / view.size[0]))
-    regions = [source_box(view, Box("", 0, 0, *view.size)) for view in views]
+    regions = [find_source_box(view, Box("", 0, 0, *view.size)) for view in views]
     for number, region in enumerate(regions):
         for larger, whole in enumerate(regions):
             as_large = scales[number] <= scales[larger] * SCALE_TOLERANCE
@@ -175,7 +175,7 @@ def describe_losses(
                 break
 
 
-def _layouts(views: Sequence[View], model: str, stack: Stack) -> list[Layout]:
+def _find_layouts(views: Sequence[View], model: str, stack: Stack) -> list[Layout]:
     """Return how the model sees each view; empty if its rule is unknown."""
     layouts = (find_layout(model, view.size, stack) for view in views)
     return [layout for layout in layouts if layout]

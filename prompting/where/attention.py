@@ -24,17 +24,17 @@ from looktwice.pipelines.runtime.networks import Device, Dtype, WeightsError
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.where.places import InImages
-from looktwice.prompting.where.windows import window_sums
+from looktwice.prompting.where.windows import compute_window_sums
 from looktwice.prompting.wording.instructions import Text, Worded, get_text
 from looktwice.specialists.features.question_attention import locate_tokens
 from looktwice.specialists.results import Floats
 
-RATIOS = (1, 1.2, 1.4, 1.6, 1.8, 2)
-TILE = 1024  # pixels per side above which a picture is split into tiles
-GENERAL = "Write a general description of the image."
+WINDOW_RATIOS = (1, 1.2, 1.4, 1.6, 1.8, 2)
+TILE_SIDE = 1024  # pixels per side above which a picture is split into tiles
+GENERAL_INSTRUCTION = "Write a general description of the image."
 
 
-def sharpest_window(values: Floats, size: Size, base: int) -> Rect:
+def find_sharpest_window(values: Floats, size: Size, base: int) -> Rect:
     """Return ViCrop's box in a picture of this (width, height). For each window size from 1 to 2
     times `base` pixels the window with the largest sum over the map (rows, columns) is taken; the
     box is the one of them that stands out most.
@@ -45,14 +45,14 @@ def sharpest_window(values: Floats, size: Size, base: int) -> Rect:
     """
     blocks = np.divide(size, values.shape[::-1])
     windows, sharpness = list[tuple[Floats, float]](), list[float]()
-    for ratio in RATIOS:
+    for ratio in WINDOW_RATIOS:
         count = np.minimum(np.floor(base * ratio / blocks), values.shape[::-1]).astype(int)
         if (count == values.shape[::-1]).all():
             if ratio == 1:
                 return 0.0, 0.0, float(size[0]), float(size[1])
             continue
         wide, high = count.tolist()
-        sums = window_sums(values, high, wide)
+        sums = compute_window_sums(values, high, wide)
         x, y = divmod(int(sums.T.argmax()), len(sums))
         rim = np.pad(sums, 1, constant_values=np.nan)
         beside = np.nanmean(rim[[y, y + 2, y + 1, y + 1], [x + 1, x + 1, x, x + 2]])
@@ -67,10 +67,10 @@ def sharpest_window(values: Floats, size: Size, base: int) -> Rect:
     return left, top, right, bottom
 
 
-def tiles(size: Size) -> list[list[PixelRect]]:
+def cut_tiles(size: Size) -> list[list[PixelRect]]:
     """Return ViCrop's tiles of a large picture, row by row; the last ones extend beyond its
     edge."""
-    rows = math.ceil(size[1] / TILE)
+    rows = math.ceil(size[1] / TILE_SIDE)
     columns = max(1, rows * size[0] // size[1])  # the authors' code fails on narrow portraits
     wide, high = math.ceil(size[0] / columns), math.ceil(size[1] / rows)
     return [
@@ -116,7 +116,7 @@ class UsesLocalModel:
     def attention(self, view: View, words: str, layer: int, gradient: bool = False) -> Floats:
         """Return the attention from the last token of a prompt to the image tokens of a picture
         (rows, columns) in one layer. With `gradient` it is weighted by the positive gradient of the
-        likeliest next token."""
+        most likely next token."""
         by: Literal["attention", ""] = "attention" if gradient else ""
         look = self.eyes.look([Message("user", (view, words))], by)
         values = look.attention[layer]
@@ -128,9 +128,9 @@ class UsesLocalModel:
         return np.asarray(values.mean(0)[inside].reshape(-1, columns), np.float64)
 
     def growth(self, view: View, words: str) -> Floats:
-        """Return the norm, over the channels, of the likeliest next token's gradient with respect
-        to each pixel of the network's input, (height, width). Raises WeightsError if this input is
-        not a single plane of pixels."""
+        """Return the norm, over the channels, of the gradient of the most likely next token with
+        respect to each pixel of the network's input, (height, width). Raises WeightsError if this
+        input is not a single plane of pixels."""
         look = self.eyes.look([Message("user", (view, words))], "pixels")
         if look.gradient is None or look.gradient.ndim != 4 or len(look.gradient) != 1:
             raise WeightsError(
@@ -157,7 +157,7 @@ class ViCrop(Worded, UsesLocalModel, InImages):
     method: Literal["relative", "gradient", "pure"] = "relative"
     layer: int = 14
     base: int = 336
-    general: Text = GENERAL
+    general: Text = GENERAL_INSTRUCTION
     tiled: bool = False
     sought = "window"
 
@@ -169,10 +169,10 @@ class ViCrop(Worded, UsesLocalModel, InImages):
             values = np.block(
                 [
                     [self._map(self._tile(view, box), question) for box in row]
-                    for row in tiles(view.size)
+                    for row in cut_tiles(view.size)
                 ]
             )
-        return [Box("", *sharpest_window(values, view.size, self.base), number)]
+        return [Box("", *find_sharpest_window(values, view.size, self.base), number)]
 
     def _tile(self, view: View, box: PixelRect) -> View:
         right, bottom = max(0, box[2] - view.size[0]), max(0, box[3] - view.size[1])

@@ -13,25 +13,25 @@ from looktwice.prompting.coordinates import Frame
 __all__ = ["LAST_IMAGE", "Claim", "read_claims"]
 
 LAST_IMAGE = -1
-EVIDENCE_LINE = re.compile(r"^[^\w\n]*LOOK\b.*", re.M)
+EVIDENCE_LINE_PATTERN = re.compile(r"^[^\w\n]*LOOK\b.*", re.M)
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 CARDINALS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-CHINESE = "一二三四五六七八九"
-NOUN = r"(?:image|img|picture|photo|photograph|pic|frame|view|figure|fig)"
+CHINESE_DIGITS = "一二三四五六七八九"
+IMAGE_NOUN = r"(?:image|img|picture|photo|photograph|pic|frame|view|figure|fig)"
 
-NUMBER = r"-?(?:\d{1,6}(?:\.\d{0,20})?|\.\d{1,20})(?:\s?(?:%|px))?"
-COMMA = r"\s{0,20},\s{0,20}"
-TWO = rf"{NUMBER}{COMMA}{NUMBER}"
-PAIR = rf"[\[(]\s{{0,20}}{TWO}(?:;\s?{TWO}){{0,200}}\s{{0,20}}[\])]"
-FOUR = rf"{NUMBER}(?:{COMMA}{NUMBER}){{3}}"
-FOURS = rf"{FOUR}(?:;\s?{FOUR}){{0,200}}"
+NUMBER_TEXT = r"-?(?:\d{1,6}(?:\.\d{0,20})?|\.\d{1,20})(?:\s?(?:%|px))?"
+COMMA_TEXT = r"\s{0,20},\s{0,20}"
+TWO = rf"{NUMBER_TEXT}{COMMA_TEXT}{NUMBER_TEXT}"
+NUMBER_PAIR = rf"[\[(]\s{{0,20}}{TWO}(?:;\s?{TWO}){{0,200}}\s{{0,20}}[\])]"
+FOUR_NUMBERS = rf"{NUMBER_TEXT}(?:{COMMA_TEXT}{NUMBER_TEXT}){{3}}"
+FOURS = rf"{FOUR_NUMBERS}(?:;\s?{FOUR_NUMBERS}){{0,200}}"
 OPENING_TAG = r"<\|?(?:box_start|begin_of_box|box|bbox|det|point_start|point)\|?>"
 CLOSING_TAG = r"<\|?/?(?:box_end|end_of_box|box|bbox|det|point_end|point)\|?>"
-SIDES = (
+SIDE_NAMES = (
     r"(?:x_?min|y_?min|x_?max|y_?max|x_?[012]|y_?[012]|left|top|right|bottom|width|height|x|y|w|h)"
 )
-SIDE = rf"[\"'`]?\b{SIDES}[\"'`]?\s{{0,5}}[=:]\s{{0,5}}{NUMBER}"
-TOKEN = re.compile(
+NAMED_SIDE = rf"[\"'`]?\b{SIDE_NAMES}[\"'`]?\s{{0,5}}[=:]\s{{0,5}}{NUMBER_TEXT}"
+TOKEN_PATTERN = re.compile(
     "|".join(
         [
             r"(?P<percents>\{(?:<\d{1,3}>){4}\})",
@@ -40,25 +40,25 @@ TOKEN = re.compile(
             r"(?P<points><points?\s[^<>]{1,20000}>)",
             r"(?P<loc>(?:<loc_?\d{1,4}>){2,400})",
             r"(?P<patches><patch_index_\d{4}>\s?<patch_index_\d{4}>)",
-            rf"(?P<box>[\[(]\s{{0,20}}{FOURS}\s{{0,20}}[\])]|\[{NUMBER}(?:\s{{1,3}}{NUMBER}){{3}}\])",
-            rf"(?P<pairs>{PAIR}(?:(?:{COMMA}|\s?(?:-|–|to)?\s?){PAIR}){{0,200}})",
-            rf"(?P<sides>{SIDE}(?:[,;]?\s{{0,20}}{SIDE}){{1,3}})",
-            rf"(?P<nth>\b(?:{'|'.join(ORDINALS)}|last|[1-9]\d?(?:st|nd|rd|th))\s(?:{NOUN})\b)",
-            rf"(?P<numbered>\b{NOUN}[\"']?[\s_:(\[-]{{0,3}}(?:#|no\.?\s|number\s)?[\"']?"
+            rf"(?P<box>[\[(]\s{{0,20}}{FOURS}\s{{0,20}}[\])]|\[{NUMBER_TEXT}(?:\s{{1,3}}{NUMBER_TEXT}){{3}}\])",
+            rf"(?P<pairs>{NUMBER_PAIR}(?:(?:{COMMA_TEXT}|\s?(?:-|–|to)?\s?){NUMBER_PAIR}){{0,200}})",
+            rf"(?P<sides>{NAMED_SIDE}(?:[,;]?\s{{0,20}}{NAMED_SIDE}){{1,3}})",
+            rf"(?P<nth>\b(?:{'|'.join(ORDINALS)}|last|[1-9]\d?(?:st|nd|rd|th))\s(?:{IMAGE_NOUN})\b)",
+            rf"(?P<numbered>\b{IMAGE_NOUN}[\"']?[\s_:(\[-]{{0,3}}(?:#|no\.?\s|number\s)?[\"']?"
             rf"(?:\d{{1,3}}|{'|'.join(CARDINALS)})\b(?!\s{{0,5}},?\s{{0,5}}\.?\d))",
-            rf"(?P<chinese>图(?:片|像)?\s?[\d{CHINESE}]{{1,2}}|第\s?[\d{CHINESE}]{{1,2}}\s?[张幅个]图)",
+            rf"(?P<chinese>图(?:片|像)?\s?[\d{CHINESE_DIGITS}]{{1,2}}|第\s?[\d{CHINESE_DIGITS}]{{1,2}}\s?[张幅个]图)",
             r"(?P<line>\n)",
         ]
     ),
     re.I,
 )
 BARE = re.compile(
-    rf"\s{{0,20}}{NUMBER}(?:(?:[,;]\s?|\s){NUMBER}){{1}}(?:(?:(?:[,;]\s?|\s){NUMBER}){{2}})?\.?\s{{0,20}}"
+    rf"\s{{0,20}}{NUMBER_TEXT}(?:(?:[,;]\s?|\s){NUMBER_TEXT}){{1}}(?:(?:(?:[,;]\s?|\s){NUMBER_TEXT}){{2}})?\.?\s{{0,20}}"
 )
 BOX_KEYS = ("bbox_2d", "bbox", "box", "bounding_box", "boundingbox", "boxes", "bboxes", "region")
 POINT_KEYS = ("point_2d", "point", "points", "center", "centre")
 IMAGE_KEYS = ("image", "image_id", "image_number", "image_index", "img", "picture", "photo", "view")
-CORNERS = (
+EDGE_NAMES = (
     (("x1", "y1", "x2", "y2"), False),
     (("x0", "y0", "x1", "y1"), False),
     (("xmin", "ymin", "xmax", "ymax"), False),
@@ -125,15 +125,15 @@ def read_claims(reply: str, points: bool, distinct: bool = True) -> Iterator[Cla
     before.
     """
     if BARE.fullmatch(reply):  # only the numbers of one place
-        reply = f"[{', '.join(re.findall(NUMBER, reply))}]"
-    evidence = bool(EVIDENCE_LINE.search(reply))
+        reply = f"[{', '.join(re.findall(NUMBER_TEXT, reply))}]"
+    evidence = bool(EVIDENCE_LINE_PATTERN.search(reply))
     heading, introduced = 1, None
     seen = set[tuple[Any, ...]]()
     for line, tokens in _lines(reply, points):
         named = [token.image for token in tokens if token.image is not None]
         if any(token.places for token in tokens):
             default = heading if introduced is None else introduced
-            if evidence and not EVIDENCE_LINE.match(line):
+            if evidence and not EVIDENCE_LINE_PATTERN.match(line):
                 continue
             for claim in _place_on_images(line, tokens, default):
                 key = claim[:4] if distinct else (*claim[:4], claim.span)
@@ -149,7 +149,7 @@ def read_claims(reply: str, points: bool, distinct: bool = True) -> Iterator[Cla
 def _lines(reply: str, points: bool) -> Iterator[tuple[str, list[_Token]]]:
     """Yield each line with its tokens; a place that spans several lines joins them into one."""
     start, tokens = 0, list[_Token]()
-    for match in TOKEN.finditer(reply):
+    for match in TOKEN_PATTERN.finditer(reply):
         kind = str(match.lastgroup)
         if kind == "line":
             yield reply[start : match.start()], tokens
@@ -200,7 +200,7 @@ def _image_number(text: str) -> int:
     lowered = text.lower()
     if lowered.startswith("last"):
         return LAST_IMAGE
-    for words in (ORDINALS, CARDINALS, CHINESE):
+    for words in (ORDINALS, CARDINALS, CHINESE_DIGITS):
         for number, word in enumerate(words, 1):
             if word in lowered:
                 return number
@@ -256,7 +256,7 @@ def _read_patches(first: int, last: int) -> list[float]:
 def _parse_numbers(text: str) -> tuple[list[float], Frame | None]:
     """Return the numbers in a text, with percentages as shares."""
     is_token = text.startswith(("<loc", "<patch"))
-    found = re.findall(r"\d+" if is_token else rf"(?<![\w.]){NUMBER}", text)
+    found = re.findall(r"\d+" if is_token else rf"(?<![\w.]){NUMBER_TEXT}", text)
     numbers = [float(number.rstrip("%px \t\n")) for number in found]
     if found and all(number.endswith("%") for number in found):
         return [number / PERCENT for number in numbers], "0-1"
@@ -290,7 +290,7 @@ def _read_point_attributes(text: str) -> Iterator[_Place]:
         image, *numbers = re.findall(r"\d+", group) or [""]
         for x, y in zip(numbers[1::3], numbers[2::3], strict=False):
             yield _Place((float(x), float(y)), "0-1000", int(image))
-    named = dict(re.findall(rf"\b([xy]\d{{0,3}})\s?=\s?[\"']?({NUMBER})", text))
+    named = dict(re.findall(rf"\b([xy]\d{{0,3}})\s?=\s?[\"']?({NUMBER_TEXT})", text))
     for name, x in named.items():
         y = named.get(name.replace("x", "y"))
         if name.startswith("x") and y is not None:
@@ -299,14 +299,14 @@ def _read_point_attributes(text: str) -> Iterator[_Place]:
 
 def _read_named_sides(text: str, points: bool) -> Iterator[_Place]:
     """Yield a place whose edges have names, such as "left: 10, top: 20, right: 30, bottom: 40"."""
-    pairs = re.findall(rf"({SIDES})[\"'`]?\s{{0,5}}[=:]\s{{0,5}}({NUMBER})", text, re.I)
+    pairs = re.findall(rf"({SIDE_NAMES})[\"'`]?\s{{0,5}}[=:]\s{{0,5}}({NUMBER_TEXT})", text, re.I)
     yield from _read_sides({name: float(number.rstrip("%px ")) for name, number in pairs}, points)
 
 
 def _read_sides(fields: Mapping[str, Any], points: bool) -> Iterator[_Place]:
     """Yield the box or point whose edges or coordinates these fields hold."""
     named = {name.lower().replace("_", ""): value for name, value in fields.items()}
-    for names, sized in CORNERS:
+    for names, sized in EDGE_NAMES:
         edges = [_parse_number(named.get(name)) for name in names]
         if None not in edges:
             left, top, right, bottom = (float(edge or 0) for edge in edges)
@@ -322,7 +322,11 @@ def _read_sides(fields: Mapping[str, Any], points: bool) -> Iterator[_Place]:
 def _parse_number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
-    return float(value) if re.fullmatch(NUMBER, str(value)) and str(value)[-1] not in "%x" else None
+    return (
+        float(value)
+        if re.fullmatch(NUMBER_TEXT, str(value)) and str(value)[-1] not in "%x"
+        else None
+    )
 
 
 def _read_object(text: str, points: bool) -> Iterator[_Place]:
@@ -417,7 +421,7 @@ def _find_image(fields: Mapping[str, Any], image: int | None) -> int | None:
 
 
 def _names_image(text: str) -> bool:
-    match = TOKEN.search(text)
+    match = TOKEN_PATTERN.search(text)
     return match is not None and match.lastgroup in ("nth", "numbered", "chinese")
 
 

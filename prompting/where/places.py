@@ -9,13 +9,13 @@ from typing import ClassVar
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import State
-from looktwice.prompting.evidence import collect, shown_sources
+from looktwice.prompting.evidence import collect, list_shown_sources
 
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Regions to look at: `regions` of source images in their pixels, by image, the most important
-    first.
+    """Regions to look at: `regions` maps each source image to its regions, in pixels of that image,
+    the most important first.
 
     `sought` describes what they are, `images` lists the images that were searched, `reasons` says
     why an image has none; `notes` are for the record.
@@ -38,7 +38,7 @@ class Places:
         """Return the results of `look` for each source image that a view shows, with reasons for
         images without a result."""
         regions, reasons = collect(state, images, look)
-        return cls(sought, regions, shown_sources(state, images), reasons)
+        return cls(sought, regions, list_shown_sources(state, images), reasons)
 
     def map_regions(self, change: Callable[[int, Sequence[Mark]], Sequence[Mark]]) -> Places:
         """Return a copy with other regions in each image."""

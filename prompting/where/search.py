@@ -21,11 +21,15 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.markers.regions import Rectangles
 from looktwice.prompting.where.places import InImages
 from looktwice.prompting.where.sources import check_words, find_words
-from looktwice.prompting.where.windows import grid_cells
+from looktwice.prompting.where.windows import list_grid_cells
 from looktwice.prompting.wording.instructions import Text, fill_in, read_texts
 
 Asked = Literal["existence", "latent", "answering"]
-GRIDS = {4: ((1, 4), (4, 1), (2, 2)), 9: ((2, 4), (4, 2), (3, 3)), 16: ((2, 8), (8, 2), (4, 4))}
+CHILD_GRIDS = {
+    4: ((1, 4), (4, 1), (2, 2)),
+    9: ((2, 4), (4, 2), (3, 3)),
+    16: ((2, 8), (8, 2), (4, 4)),
+}
 """Columns and rows of the children of a tall node, a wide node, and any other."""
 MAX_DEPTH = 5
 MERGE_MARGIN = 50  # pixels by which boxes grow before overlapping ones are merged
@@ -43,7 +47,7 @@ class Node:
         x, y, width, height = self.box
         if max(width, height) < patch:
             return []
-        tall, wide, square = GRIDS[split]
+        tall, wide, square = CHILD_GRIDS[split]
         columns, rows = tall if height >= 2 * width else wide if width >= 2 * height else square
         across, down = _split_length(x, width, columns), _split_length(y, height, rows)
         return [
@@ -67,7 +71,7 @@ def _split_length(start: int, length: int, count: int) -> list[tuple[int, int]]:
     return [*zip(cuts, [*cuts[1:], start + length], strict=True)]
 
 
-def tree_depth(size: Size, patch: int, split: int = 4) -> int:
+def count_splits(size: Size, patch: int, split: int = 4) -> int:
     """Return how many times a picture of this size is split."""
     level, depth = {Node((0, 0, *size))}, 0
     while level := {child for node in level for child in node.children(patch, split)}:
@@ -75,7 +79,7 @@ def tree_depth(size: Size, patch: int, split: int = 4) -> int:
     return depth
 
 
-def unite_boxes(boxes: Sequence[PixelRect]) -> list[PixelRect]:
+def merge_boxes(boxes: Sequence[PixelRect]) -> list[PixelRect]:
     """Merge boxes that lie near one another."""
     united = list[PixelRect]()
     for box in boxes:
@@ -126,7 +130,7 @@ class Rules(Ranged):
         `ask` returns confidences from -1 to 1. With `bottom` the search must reach a leaf before it
         ends; with `no_root` the whole picture does not count.
         """
-        root, deepest = Node((0, 0, *size)), min(tree_depth(size, self.patch), MAX_DEPTH)
+        root, deepest = Node((0, 0, *size)), min(count_splits(size, self.patch), MAX_DEPTH)
         falls = chain(self.steps, iter(lambda: self.steps[-1], None))
         queue, up, limit, at_bottom = [(0.0, root)], self.up, 3 * deepest, not bottom
         seen, enough = list[tuple[float, Node]](), list[Node]()
@@ -180,16 +184,12 @@ class AskedParts(Ranged, InImages):
     existence: Text = field(default="Is there {cue} in the image? Answer Yes or No.", kw_only=True)
     fit: Stage | None = field(default=None, kw_only=True)
     options: CallOptions = field(default_factory=lambda: CallOptions(logprobs=20), kw_only=True)
+    asks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_words(self)
         read_texts(self)
-
-    @property
-    def asks(self) -> bool:
-        """Return True: the model is always asked."""
-        return True
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class TreeSearch(AskedParts):
             else:
                 nodes = self.rules.search_best_first(size, ask, bottom=len(words) > 1)[0]
             boxes += [node.view_box(size, self.rules.patch) for node in nodes]
-        return [Box("", *box, number) for box in unite_boxes(boxes)]
+        return [Box("", *box, number) for box in merge_boxes(boxes)]
 
     def _ask(
         self, state: State, model: Model, number: int, cue: str, asked: Asked, node: Node
@@ -277,7 +277,7 @@ class AskedCells(AskedParts):
         """Return the cells of one image. Raises ModelError."""
         view, scores = View.of(state.sample.images[number], number), dict[Mark, float]()
         texts = [fill_in(self.existence, cue=cue) for cue in find_words(self, state.sample)]
-        for cell in grid_cells(view.size, self.side, number):
+        for cell in list_grid_cells(view.size, self.side, number):
             part = transforms.crop(view, *cell.box.xyxy)
             sure = [ask_about_views(self, state, model, [part], text) for text in texts]
             scores[cell.box] = max(sure, default=-1.0)

@@ -19,12 +19,12 @@ from looktwice.pipelines.sample import Sample, check_marks
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.coordinates import Frame, ShownImage, ToolError
-from looktwice.prompting.evidence import shown_sources
-from looktwice.prompting.grids.grids import DotGrid, RuledGrid, read_coordinates, source_box
+from looktwice.prompting.evidence import list_shown_sources
+from looktwice.prompting.grids.grids import DotGrid, RuledGrid, find_source_box, read_coordinates
 from looktwice.prompting.where.claims import LAST_IMAGE, Claim, read_claims
 from looktwice.prompting.where.places import Places, Where
 from looktwice.specialists.protocols import Detector
-from looktwice.specialists.results import descending
+from looktwice.specialists.results import sort_descending
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
@@ -48,7 +48,7 @@ class OnMarks(Where):
             if not self.labels or mark.label in self.labels:
                 regions.setdefault(mark.image, []).append(mark)
         sought = f"mark {' or '.join(map(repr, self.labels))}" if self.labels else "mark"
-        sources = shown_sources(state, self.images)
+        sources = list_shown_sources(state, self.images)
         if self.images is None:
             sources = [number for number in sources if number in regions] or sources
         return Places(sought, regions, sources)
@@ -133,7 +133,7 @@ class Detected(Where):
         boxes = look_once(self.detector, sample.images[number].pixels, words or None)
         x0, y0, x1, y1 = boxes.xyxy.T
         area = (x1 - x0) * (y1 - y0)
-        order = descending(area if self.order == "size" else boxes.scores)
+        order = sort_descending(area if self.order == "size" else boxes.scores)
         sure = boxes.scores >= (-np.inf if self.min_score is None else self.min_score)
         kept = order[(sure & (area > 0))[order]]
         if not len(kept):
@@ -185,7 +185,7 @@ class InCells(Where):
 
     def places(self, state: State, model: Model) -> Places:
         """Return the named cells by image."""
-        sources = shown_sources(state, self.images)
+        sources = list_shown_sources(state, self.images)
         regions: dict[int, list[Mark]] = {number: [] for number in sources}
         for box in self._make_boxes(state.views, " ".join(self.cells) or state.reply):
             regions.setdefault(box.image, []).append(box)
@@ -206,7 +206,7 @@ class InCells(Where):
                 yield from self.grid.places(views, said, number + 1)
             return
         for view, (*_, row, column) in self.grid.named(views, said):
-            box = source_box(view, self.grid.around(view.size, row, column, self.around))
+            box = find_source_box(view, self.grid.around(view.size, row, column, self.around))
             if box is not None:
                 yield box
 
@@ -250,7 +250,7 @@ class Claimed(Where):
                 notes += [cut] if cut else []
             except ToolError as exc:
                 notes.append(f"a claimed place was skipped: {exc}")
-        sources = sorted(regions) or shown_sources(state, None)
+        sources = sorted(regions) or list_shown_sources(state, None)
         return Places("place that the reply names", regions, sources, notes=notes)
 
     def _region(self, state: State, claim: Claim) -> tuple[Mark, str]:
@@ -266,7 +266,7 @@ class Claimed(Where):
         edges, seen = image.place(numbers, frame, name), None
         if not self.points:
             left, top, right, bottom = edges
-            seen = source_box(view, Box("", left, top, right, bottom))
+            seen = find_source_box(view, Box("", left, top, right, bottom))
         elif at := view.to_source(*edges):
             return Point("", at[1], at[2], at[0]), ""
         if seen is None:

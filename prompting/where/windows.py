@@ -18,12 +18,12 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.where.places import InImages, Places, UsesSource, Where
 from looktwice.specialists.protocols import DepthEstimator, ScalarMap, Segmenter
-from looktwice.specialists.results import DepthMap, Floats, descending
+from looktwice.specialists.results import DepthMap, Floats, sort_descending
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
 
-def window_sums(values: Floats, high: int, wide: int) -> Floats:
+def compute_window_sums(values: Floats, high: int, wide: int) -> Floats:
     """Return the sum of each window of the given height and width, by its first row and column, in
     units of the largest value. Sums are rounded, so that those that differ only in their last
     digits are equal."""
@@ -49,7 +49,7 @@ class Segmented(InImages):
         """Return the segments of one image."""
         masks = look_once(self.segmenter, state.sample.images[number].pixels)
         areas = masks.masks.sum((1, 2))
-        order = descending(areas if self.order == "size" else masks.scores)
+        order = sort_descending(areas if self.order == "size" else masks.scores)
         return [
             Mask(str(masks.labels[row]), masks.masks[row], number) for row in order if areas[row]
         ]
@@ -79,7 +79,7 @@ class Windows(Ranged, InImages):
         high, wide = (max(1, round(self.share * side)) for side in values.shape)
         windows: list[Mark] = []
         for _ in range(self.most):
-            totals = window_sums(values, high, wide)
+            totals = compute_window_sums(values, high, wide)
             top, left = divmod(int(totals.argmax()), totals.shape[1])
             if windows and totals[top, left] <= 0:
                 break
@@ -108,7 +108,7 @@ class BestCells(Ranged, InImages):
     def look(self, state: State, model: Model, number: int) -> list[Mark]:
         """Return the cells of one image."""
         values = get_known_values(self.scalar, state.sample, number)
-        cells = grid_cells((values.shape[1], values.shape[0]), self.side, number)
+        cells = list_grid_cells((values.shape[1], values.shape[0]), self.side, number)
         cells.sort(key=lambda cell: -round(float(values[cell.rows, cell.columns].mean()), 9))
         return [cell.box for cell in cells[: self.most]]
 
@@ -121,7 +121,7 @@ class Cell(NamedTuple):
     box: Box
 
 
-def grid_cells(size: Size, side: int, number: int) -> list[Cell]:
+def list_grid_cells(size: Size, side: int, number: int) -> list[Cell]:
     """Return the cells, nearly squares of `side` pixels, that fill image `number`, row by row."""
     across, down = (
         np.linspace(0, length, max(1, round(length / side)) + 1).round().astype(int).tolist()
@@ -141,7 +141,7 @@ def get_known_values(scalar: ScalarMap | DepthEstimator, sample: Sample, number:
     given = look_once(look, sample.images[number].pixels)
     values = np.array(given.nearness if isinstance(given, DepthMap) else given, np.float64)
     if not np.isfinite(values).any():
-        raise NoEvidence(f"nothing is known anywhere in image {number}")
+        raise NoEvidence(f"the map of image {number} has no known value")
     return np.nan_to_num(values - np.nanmin(values), nan=0.0)
 
 

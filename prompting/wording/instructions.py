@@ -17,7 +17,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 
-LONGEST = 1_000_000  # bytes
+MAX_TEXT_BYTES = 1_000_000  # bytes
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def fill_in(text: Text, **parts: str) -> str:
     return re.sub(rf"{{({names})}}", lambda match: parts[match[1]], get_text(text))
 
 
-def listed(names: Sequence[str], last: str = "and") -> str:
+def join_names(names: Sequence[str], last: str = "and") -> str:
     """Join names into a list: "A, B and C"."""
     return f" {last} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
@@ -84,8 +84,10 @@ def add_lines(state: State, *lines: str) -> State:
 def _read_file(name: str, file: Path) -> str:
     try:
         data = read_file(Path(file))
-        if len(data) > LONGEST:
-            raise ValueError(f"{name}: {file} has {len(data)} bytes; a text has at most {LONGEST}")
+        if len(data) > MAX_TEXT_BYTES:
+            raise ValueError(
+                f"{name}: {file} has {len(data)} bytes; a text has at most {MAX_TEXT_BYTES}"
+            )
         text = data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as exc:
         raise ValueError(f"{name}: {file} cannot be read as a UTF-8 text ({exc})") from exc
@@ -134,7 +136,7 @@ class MultipleChoice(WithoutModel):
         letters = [self.label_style.replace("A", letter) for letter in sample.letters]
         views, choices = show_choices(state)
         lines = [f"{letter} {text}" for letter, text in zip(letters, choices, strict=True)]
-        instruction = self.instruction.replace("{letters}", listed(letters, "or"))
+        instruction = self.instruction.replace("{letters}", join_names(letters, "or"))
         return add_lines(state.replace(views=views), *lines, instruction)
 
 
@@ -198,10 +200,10 @@ class Verbatim(WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with the benchmark's prompt instead of any other."""
-        return state.replace(prompt=benchmark_prompt(state))
+        return state.replace(prompt=get_benchmark_prompt(state))
 
 
-def benchmark_prompt(state: State) -> str:
+def get_benchmark_prompt(state: State) -> str:
     """Return the benchmark's own prompt. Raises ValueError for a sample that has none."""
     meta = state.sample.meta
     prompt = meta.get("prompt")
@@ -271,7 +273,7 @@ def with_system(state: State, text: str) -> State:
     return state.replace(messages=(Message("system", (text,)), *others))
 
 
-REASONING = {
+REASONING_INSTRUCTIONS = {
     "plain": "Look closely, think step by step, and only then give your answer.",
     "steps": (
         """Work in four steps and write down each of them.
@@ -300,7 +302,7 @@ class ChainOfThought(Wording):
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with this instruction below its prompt."""
-        return add_lines(state, get_text(self.text) or REASONING[self.form])
+        return add_lines(state, get_text(self.text) or REASONING_INSTRUCTIONS[self.form])
 
 
 @dataclass(frozen=True)

@@ -14,21 +14,23 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.prompting.evidence import Missing, handle_missing
 
-HEADER = r"(?i:\b(?:options|choices)|\u9009\u9879)[ \t]*[:\uff1a]"
+HEADER_TEXT = r"(?i:\b(?:options|choices)|\u9009\u9879)[ \t]*[:\uff1a]"
 # in ASCII and in full width, as in Chinese texts
-LEFT, RIGHT = r"[(\[\uff08\u3010]", r"[)\].:\uff09\u3011\uff0e\uff1a\u3001]"
-LABEL = rf"(?P<left>{LEFT}?)(?P<letter>[A-Z])(?P<right>{RIGHT})"
-CHOICE_LINE = re.compile(
-    rf"^[ \t]*(?:{HEADER}[ \t]*|[-*][ \t]+)?{LABEL}[ \t]*(?P<text>\S.*)$", re.M
+LEFT_PUNCTUATION, RIGHT_PUNCTUATION = r"[(\[\uff08\u3010]", r"[)\].:\uff09\u3011\uff0e\uff1a\u3001]"
+LABEL_TEXT = rf"(?P<left>{LEFT_PUNCTUATION}?)(?P<letter>[A-Z])(?P<right>{RIGHT_PUNCTUATION})"
+CHOICE_LINE_PATTERN = re.compile(
+    rf"^[ \t]*(?:{HEADER_TEXT}[ \t]*|[-*][ \t]+)?{LABEL_TEXT}[ \t]*(?P<text>\S.*)$", re.M
 )
-INLINE_CHOICE = re.compile(rf"(?:(?P<header>{HEADER})[ \t]*|(?<!\w)){LABEL}[ \t]*(?=\S)")
-LIST_OPENING = re.compile(
+INLINE_CHOICE_PATTERN = re.compile(
+    rf"(?:(?P<header>{HEADER_TEXT})[ \t]*|(?<!\w)){LABEL_TEXT}[ \t]*(?=\S)"
+)
+LIST_OPENING_PATTERN = re.compile(
     rf"(?:(?:^|\n)[ \t]*|\bThere are several )"
-    rf"(?:{HEADER}|(?i:select from the following (?:choices|options)\.?))\s*\Z"
+    rf"(?:{HEADER_TEXT}|(?i:select from the following (?:choices|options)\.?))\s*\Z"
 )
 
 
-PICTURES_BELOW = re.compile(r"(?<=[^\s>])(?:\s*<image \d+>)+\s*\Z")
+PICTURES_BELOW_PATTERN = re.compile(r"(?<=[^\s>])(?:\s*<image \d+>)+\s*\Z")
 
 
 class ListedChoices(NamedTuple):
@@ -51,7 +53,7 @@ def find_choices(text: str) -> ListedChoices | None:
 
 
 def _find_in_lines(text: str) -> Iterator[ListedChoices]:
-    for run in _find_runs(CHOICE_LINE.finditer(text)):
+    for run in _find_runs(CHOICE_LINE_PATTERN.finditer(text)):
         gaps = (text[label.end() : below.start()] for label, below in pairwise(run))
         if not "".join(gaps).strip():
             yield _make_list(text, run, [label.span("text") for label in run])
@@ -59,7 +61,7 @@ def _find_in_lines(text: str) -> Iterator[ListedChoices]:
 
 def _find_in_one_line(text: str) -> Iterator[ListedChoices]:
     for line in re.finditer(r".+", text):
-        for run in _find_runs(INLINE_CHOICE.finditer(text, *line.span())):
+        for run in _find_runs(INLINE_CHOICE_PATTERN.finditer(text, *line.span())):
             if run[0]["left"] or run[0]["header"]:
                 ends = [*(label.start() for label in run[1:]), line.end()]
                 spans = [(label.end(), end) for label, end in zip(run, ends, strict=True)]
@@ -75,7 +77,7 @@ def _make_list(
     """Return the choices at these positions; image placeholders after the last one are not part of
     it."""
     texts = [text[start:end] for start, end in spans]
-    texts[-1] = PICTURES_BELOW.sub("", texts[-1])
+    texts[-1] = PICTURES_BELOW_PATTERN.sub("", texts[-1])
     end = spans[-1][0] + len(texts[-1])
     return ListedChoices(
         tuple(choice.strip(" \t\r,;") for choice in texts), _style(run[0]), run[0].start(), end
@@ -126,7 +128,7 @@ class ReadChoices(WithoutModel):
         if listed is None:
             return handle_missing(state, self.missing, ["the prompt lists no choices A, B ..."])
         before, after = state.prompt[: listed.start], state.prompt[listed.end :]
-        bare = f"{LIST_OPENING.sub('', before).rstrip()}\n{after.lstrip()}".strip()
+        bare = f"{LIST_OPENING_PATTERN.sub('', before).rstrip()}\n{after.lstrip()}".strip()
         sample = replace(state.sample, question=bare, choices=listed.texts)
         prompt = bare if self.words == "drop" else state.prompt
         note = (

@@ -19,8 +19,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
-LONGEST = 200_000  # characters of a template, and of a prompt
-WORK = 5_000_000
+MAX_CHARACTERS = 200_000  # characters of a template, and of a prompt
+MAX_STEPS = 5_000_000
 """The maximum number of steps per rendering, about a second or two. Steps are the items of a loop,
 calls, and the characters or items that an operator or filter receives."""
 
@@ -38,7 +38,8 @@ class Work:
         self.left -= steps
         if self.left < 0:
             raise SecurityError(
-                f"it takes more than {WORK:,} steps; loop over fewer items, or use shorter texts"
+                f"it takes more than {MAX_STEPS:,} steps; loop over fewer items, or use"
+                " shorter texts"
             )
 
 
@@ -46,10 +47,10 @@ _work: ContextVar[Work | None] = ContextVar("_work", default=None)
 
 
 @contextmanager
-def bounded(size: int = 1) -> Iterator[Work]:
+def limit_work(size: int = 1) -> Iterator[Work]:
     """Give all templates rendered inside this context one common amount of work; `size` is the
     number of nodes of one of them."""
-    work = Work(WORK, size)
+    work = Work(MAX_STEPS, size)
     token = _work.set(work)
     try:
         yield work
@@ -57,20 +58,20 @@ def bounded(size: int = 1) -> Iterator[Work]:
         _work.reset(token)
 
 
-def spend(steps: int) -> None:
+def count_steps(steps: int) -> None:
     """Count steps of the rendering in this thread."""
     work = _work.get()
     if work is not None:
         work.spend(steps)
 
 
-def weigh(value: Any) -> Any:
-    """Count every character and item inside a value, each time it occurs, and return the value. A
-    list that contains one text ten times counts as much as it prints."""
+def count_all_items(value: Any) -> Any:
+    """Count all characters and items inside a value, also nested ones and repeated ones, and return
+    the value."""
     waiting = [value]
     while waiting:
         inner = waiting.pop()
-        spend(_size(inner))
+        count_steps(_size(inner))
         if isinstance(inner, jinja2.Undefined):
             continue  # it looks like a collection, but only tests of whether it is defined work
         if isinstance(inner, Namespace):
@@ -82,10 +83,10 @@ def weigh(value: Any) -> Any:
     return value
 
 
-def touch(value: Any) -> Any:
-    """Count the characters or items of a value, without those inside its items, and return the
+def count_top_items(value: Any) -> Any:
+    """Count the characters or top-level items of a value, not nested items, and return the
     value."""
-    spend(_size(value))
+    count_steps(_size(value))
     return value
 
 
@@ -105,7 +106,7 @@ class Counted:
 
     def __iter__(self) -> Iterator[Any]:
         for item in self.items:
-            spend(self.steps)
+            count_steps(self.steps)
             yield item
 
 
@@ -123,16 +124,16 @@ def count_items(items: Any, steps: int = 1) -> Counted:
 
 def check_length(characters: int) -> None:
     """Raise SecurityError for a text that is longer than any prompt."""
-    if characters > LONGEST:
-        raise SecurityError(f"it writes more than {LONGEST:,} characters")
+    if characters > MAX_CHARACTERS:
+        raise SecurityError(f"it writes more than {MAX_CHARACTERS:,} characters")
 
 
 def _numbers(values: Iterable[Any]) -> list[int]:
     return [abs(value) for value in values if isinstance(value, int)]
 
 
-PERCENT = re.compile(r"%(?:\([^)]*\))?[-+ #0]*(\*|\d+)?(?:\.(\*|\d+))?")
-BRACES = re.compile(r"\{[^{}:]*:((?:[^{}]|\{[^{}]*\})*)\}")
+PERCENT_PATTERN = re.compile(r"%(?:\([^)]*\))?[-+ #0]*(\*|\d+)?(?:\.(\*|\d+))?")
+BRACES_PATTERN = re.compile(r"\{[^{}:]*:((?:[^{}]|\{[^{}]*\})*)\}")
 
 
 def _check_format(text: Any, values: Iterable[Any]) -> None:
@@ -140,8 +141,8 @@ def _check_format(text: Any, values: Iterable[Any]) -> None:
     values."""
     if not isinstance(text, str):
         return
-    widths = [width for pair in PERCENT.findall(text) for width in pair]
-    specs = BRACES.findall(text)
+    widths = [width for pair in PERCENT_PATTERN.findall(text) for width in pair]
+    specs = BRACES_PATTERN.findall(text)
     widths += [number for spec in specs for number in re.findall(r"\d+", spec)]
     check_length(max([int(width[:9]) for width in widths if width.isdigit()], default=0))
     if "*" in widths or any("{" in spec for spec in specs):
@@ -168,43 +169,43 @@ def _check_parts(text: Any, given: Sequence[Any]) -> None:
     )
     is_text = isinstance(text, str)
     pieces = text.count("\n") + 1 if is_text else len(text) if isinstance(text, Sized) else 1
-    spend(pieces * longest)
+    count_steps(pieces * longest)
 
 
 def _check_wrapped(text: Any, given: Sequence[Any]) -> None:
-    spend(len(str(text)) * max([len(part) for part in given if isinstance(part, str)] or [1]))
+    count_steps(len(str(text)) * max([len(part) for part in given if isinstance(part, str)] or [1]))
 
 
 def _check_indented(value: Any, given: Sequence[Any]) -> None:
     check_length(max(_numbers(given), default=0))
-    before = WORK if (work := _work.get()) is None else work.left
-    weigh(value)
-    after = WORK if work is None else work.left
-    spend((before - after) * max(_numbers(given), default=0))
+    before = MAX_STEPS if (work := _work.get()) is None else work.left
+    count_all_items(value)
+    after = MAX_STEPS if work is None else work.left
+    count_steps((before - after) * max(_numbers(given), default=0))
 
 
 def _check_replaced(text: Any, given: Sequence[Any]) -> None:
     text, old, new = (part if isinstance(part, bytes) else str(part) for part in (text, *given[:2]))
-    spend(text.count(old) * len(new))
+    count_steps(text.count(old) * len(new))
 
 
 def _check_stripped(text: Any, given: Sequence[Any]) -> None:
     """Count the copies of the whole text that jinja2 makes, one for each comment that it
     removes."""
-    spend(str(text).count("<!--") * (len(str(text)) // 100))
+    count_steps(str(text).count("<!--") * (len(str(text)) // 100))
 
 
 def _check_sum(values: Any, given: Sequence[Any]) -> None:
     """Count the copies made when lists are added one by one."""
     if isinstance(values, Collection) and any(isinstance(part, list | tuple) for part in given):
         parts = [len(part) for part in values if isinstance(part, Sized)]
-        spend(len(parts) * sum(parts))
+        count_steps(len(parts) * sum(parts))
 
 
 def _check_translated(text: Any, given: Sequence[Any]) -> None:
     tables = [table for table in given if isinstance(table, Mapping)]
     longest = max([len(str(part)) for table in tables for part in table.values()] or [1])
-    spend(len(str(text)) * longest)
+    count_steps(len(str(text)) * longest)
 
 
 Check = Callable[[Any, Sequence[Any]], None]
@@ -227,14 +228,14 @@ CHECKS: Mapping[str, Check] = {
     "format": _check_format,
     "format_map": _check_format,
 }
-SHALLOW = {"length", "count", "first", "last", "default", "d", "attr", "list", "items"}
+SHALLOW_FILTERS = {"length", "count", "first", "last", "default", "d", "attr", "list", "items"}
 """Filters that only look at the top-level items of their input."""
 
 
 def _guard(name: str, filter: Callable[..., Any]) -> Callable[..., Any]:
     """Return a filter or test whose work is counted."""
     skipped = int(hasattr(filter, "jinja_pass_arg"))
-    look = touch if name in SHALLOW else weigh
+    look = count_top_items if name in SHALLOW_FILTERS else count_all_items
 
     @wraps(filter)
     def guarded(*args: Any, **settings: Any) -> Any:
@@ -243,20 +244,22 @@ def _guard(name: str, filter: Callable[..., Any]) -> Callable[..., Any]:
         steps = 1 + sum(part.count(".") for part in given if isinstance(part, str))
         if name == "join":
             value = [*count_items(value, steps)]
-            spend(len(value) * max([len(part) for part in given if isinstance(part, str)] or [0]))
+            count_steps(
+                len(value) * max([len(part) for part in given if isinstance(part, str)] or [0])
+            )
         elif check := CHECKS.get(name):
             check(value, given)
         look(value)
-        weigh(given)
+        count_all_items(given)
         if steps > 1:  # a path of attributes
-            spend(steps * _size(value))
+            count_steps(steps * _size(value))
         made = filter(*before, value, *rest, **settings)
         return count_items(made, steps) if isinstance(made, Iterator) else made
 
     return guarded
 
 
-def measure(tree: nodes.Node) -> int:
+def measure_template(tree: nodes.Node) -> int:
     """Return the size of a template, or of a part of it: the nodes of its syntax tree plus its
     characters."""
     data = [node.data for node in tree.find_all(nodes.TemplateData)]
@@ -272,7 +275,7 @@ class _Counting(NodeTransformer):
         super().generic_visit(node, *args, **kwargs)
         match node:
             case nodes.For():
-                node.iter = self._filter(node.iter, "_counted", nodes.Const(measure(node)))
+                node.iter = self._filter(node.iter, "_counted", nodes.Const(measure_template(node)))
             case nodes.Compare():
                 node.expr = self._filter(node.expr, "_weighed")
                 for operand in node.ops:
@@ -288,9 +291,9 @@ class _Counting(NodeTransformer):
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """jinja2's sandbox without random functions, in which every template ends: inside `bounded` its
-    work is counted, and no single operator, filter or method produces a text that is longer than a
-    prompt."""
+    """jinja2's sandbox without random functions, in which every template ends: inside `limit_work`
+    its work is counted, and no single operator, filter or method produces a text that is longer
+    than a prompt."""
 
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 
@@ -300,10 +303,14 @@ class Sandbox(ImmutableSandboxedEnvironment):
         del self.filters["random"], self.globals["lipsum"]
         filters: Mapping[str, Any] = self.filters
         self.filters = {name: _guard(name, made) for name, made in filters.items()}
-        self.filters |= {"_counted": count_items, "_weighed": weigh, "_touched": touch}
+        self.filters |= {
+            "_counted": count_items,
+            "_weighed": count_all_items,
+            "_touched": count_top_items,
+        }
         tests: Mapping[str, Any] = self.tests
         self.tests = {name: _guard(name, made) for name, made in tests.items()}
-        self.finalize = weigh
+        self.finalize = count_all_items
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         tree: nodes.Template = _Counting().visit(super()._parse(source, name, filename))
@@ -321,36 +328,36 @@ class Sandbox(ImmutableSandboxedEnvironment):
             for times, repeated in ((left, right), (right, left)):
                 if isinstance(times, int) and isinstance(repeated, str | list | tuple):
                     check_length(times * len(repeated))
-                    spend(max(0, times) * len(repeated))
+                    count_steps(max(0, times) * len(repeated))
         elif operator == "%" and isinstance(left, str):
             _check_format(left, right if isinstance(right, tuple) else [right])
-            weigh(right)
-        touch(left)
-        touch(right)
+            count_all_items(right)
+        count_top_items(left)
+        count_top_items(right)
         return super().call_binop(context, operator, left, right)
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         """Call what a template may call, and count the work by its arguments."""
-        work = _work.get() or Work(WORK, 1)
+        work = _work.get() or Work(MAX_STEPS, 1)
         name = getattr(__obj, "__name__", "")
         method = getattr(__obj, "__wrapped__", __obj)  # jinja2 wraps str.format
         owner = getattr(method, "__self__", None)
         if isinstance(owner, int | Collection):
-            touch(owner)
+            count_top_items(owner)
             if name == "join" and args:
                 args = ([*count_items(args[0])],)
-                spend(len(args[0]) * _size(owner))
+                count_steps(len(args[0]) * _size(owner))
             elif check := CHECKS.get(name):
                 check(owner, [*args, *kwargs.values()])
         else:  # a macro, or something as cheap
-            spend(work.nodes)
-        weigh([*args, *kwargs.values()])
+            count_steps(work.nodes)
+        count_all_items([*args, *kwargs.values()])
         if isinstance(__obj, LoopContext):  # a recursive loop iterates over its arguments
             args = tuple(count_items(arg, work.nodes) for arg in args)
         return super().call(__context, __obj, *args, **kwargs)
 
 
 @lru_cache(maxsize=1)
-def environment() -> Sandbox:
+def get_environment() -> Sandbox:
     """Return the one sandbox of this process."""
     return Sandbox()

@@ -13,9 +13,14 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.prompting.wording.instructions import Text, get_text, read_texts, with_system
-from looktwice.prompting.wording.sandbox import LONGEST, bounded, environment, measure
+from looktwice.prompting.wording.sandbox import (
+    MAX_CHARACTERS,
+    get_environment,
+    limit_work,
+    measure_template,
+)
 
-FAULTS = (
+RENDERING_ERRORS = (
     jinja2.TemplateError,
     ValueError,
     TypeError,
@@ -44,10 +49,10 @@ class Template(WithoutModel):
 
     def __post_init__(self) -> None:
         read_texts(self)
-        if len(get_text(self.text)) > LONGEST:
+        if len(get_text(self.text)) > MAX_CHARACTERS:
             raise ValueError(
                 f"text has {len(get_text(self.text)):,} characters; a template has at most"
-                f" {LONGEST:,}"
+                f" {MAX_CHARACTERS:,}"
             )
         try:
             _ = self._template
@@ -58,12 +63,12 @@ class Template(WithoutModel):
         """Return the state with the filled-in template."""
         words = ""
         try:
-            with bounded(self._size):
+            with limit_work(self._size):
                 for piece in self._template.generate(_collect_variables(state)):
                     words += piece
-                    if len(words) > LONGEST:
-                        raise ValueError(f"it writes more than {LONGEST:,} characters")
-        except FAULTS as exc:
+                    if len(words) > MAX_CHARACTERS:
+                        raise ValueError(f"it writes more than {MAX_CHARACTERS:,} characters")
+        except RENDERING_ERRORS as exc:
             raise ValueError(
                 f"sample {state.sample.id}: the template cannot be filled in: {exc}"
             ) from exc
@@ -74,12 +79,12 @@ class Template(WithoutModel):
 
     @cached_property
     def _template(self) -> jinja2.Template:
-        with bounded():  # constant expressions are evaluated here
-            return environment().from_string(get_text(self.text))
+        with limit_work():  # constant expressions are evaluated here
+            return get_environment().from_string(get_text(self.text))
 
     @cached_property
     def _size(self) -> int:
-        return measure(environment().parse(get_text(self.text)))
+        return measure_template(get_environment().parse(get_text(self.text)))
 
 
 def _collect_variables(state: State) -> Mapping[str, Any]:

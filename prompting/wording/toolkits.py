@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from looktwice.pipelines.model import CallOptions, Model
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.prompting.wording.instructions import benchmark_prompt, show_choices
+from looktwice.prompting.wording.instructions import get_benchmark_prompt, show_choices
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,9 @@ DISCLAIMER = (
     "This is a question about what the images show. It takes for granted nothing unfair about"
     " anybody, and nobody has to be recognised or named to answer it."
 )
-_CHOICES = re.compile(r"\s*(?:Select from the following (?:choices|options)\.?\s*|\n\(A\).*)", re.S)
+_CHOICES_PATTERN = re.compile(
+    r"\s*(?:Select from the following (?:choices|options)\.?\s*|\n\(A\).*)", re.S
+)
 """The lettered choices of a BLINK prompt and the sentence that introduces them."""
 
 
@@ -96,7 +98,7 @@ class OfficialPrompt(WithoutModel):
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with the official prompt instead of any other."""
         disclaimer = _get_disclaimer(state, self.disclaimer, self.disclaimed)
-        return state.replace(prompt=disclaimer + benchmark_prompt(state))
+        return state.replace(prompt=disclaimer + get_benchmark_prompt(state))
 
 
 @dataclass(frozen=True)
@@ -121,10 +123,10 @@ class VlmevalkitPrompt(WithoutModel):
         """Return the state with the prompt in VLMEvalKit's form."""
         sample, prompt = state.sample, state.sample.meta.get("prompt")
         if not self.options:
-            return state.replace(prompt=f"Question: {benchmark_prompt(state).strip()}\n")
+            return state.replace(prompt=f"Question: {get_benchmark_prompt(state).strip()}\n")
         body, hint = sample.question, sample.meta.get("hint")
         if isinstance(prompt, str) and prompt:
-            body = _CHOICES.split(prompt, maxsplit=1)[0].strip()
+            body = _CHOICES_PATTERN.split(prompt, maxsplit=1)[0].strip()
         lines = [f"Hint: {hint}"] if isinstance(hint, str) and hint else []
         lines.append(f"Question: {_get_disclaimer(state, self.disclaimer, self.disclaimed)}{body}")
         views, choices = show_choices(state)
@@ -149,7 +151,7 @@ class LmmsEvalPrompt(WithoutModel):
         """Return the state with the note and the prompt."""
         letters = ", ".join(state.sample.letters)
         note = self.note.replace("{letters}", letters)
-        return state.replace(prompt=note + benchmark_prompt(state))
+        return state.replace(prompt=note + get_benchmark_prompt(state))
 
 
 def _get_disclaimer(state: State, disclaimer: str, subtasks: tuple[str, ...]) -> str:

@@ -18,16 +18,16 @@ from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers.choices import (
     AnswerRule,
     Decision,
-    best_choice,
-    choice_texts,
     choose_true_or_false,
+    find_best_choice,
+    list_choice_texts,
     map_letters_to_marks,
     parse_count,
     parse_enclosed,
     parse_relation,
 )
 from looktwice.specialists.protocols import DepthEstimator, Detector
-from looktwice.specialists.results import Boxes, Floats, descending
+from looktwice.specialists.results import Boxes, Floats, sort_descending
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
@@ -63,7 +63,7 @@ class FittingBox(AnswerRule):
         fit = {letter: max(iou(box.xyxy, find) for find in finds) for letter, box in boxes.items()}
         if max(fit.values()) == 0:
             raise NoEvidence(f"the detections of {words or 'objects'} overlap none of the boxes")
-        return best_choice(fit, "the overlaps of")
+        return find_best_choice(fit, "the overlaps of")
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,13 @@ class ReadText(AnswerRule):
         if not lines:
             raise NoEvidence("no text was found")
         text = self.join.join(lines) if self.join else "".join("".join(lines).split())
-        choices = choice_texts(sample)
+        choices = list_choice_texts(sample)
         if len(choices) > 1:
             likeness = {}
             for letter, choice in choices.items():
                 pair = SequenceMatcher(None, text.casefold(), choice.casefold(), autojunk=False)
                 likeness[letter] = pair.ratio()
-            return best_choice(likeness, "choices")
+            return find_best_choice(likeness, "choices")
         return text, min(float(boxes.scores.min()) for boxes in texts if len(boxes))
 
 
@@ -156,7 +156,7 @@ def choose_number(sample: Sample, number: int, nearest: bool) -> tuple[str, int]
 
 Corners = Floats
 # largest gaps between boxes that touch or are near each other, divided by their mean size
-TOUCH, NEAR = (0.05, 0.5)
+TOUCH_MARGIN, NEAR_MARGIN = (0.05, 0.5)
 
 
 @dataclass(frozen=True)
@@ -187,13 +187,13 @@ class SpatialRelation(AnswerRule):
             lead = _compare_depth(near, *_pick_boxes(detected, subject, object_))
             margin = lead if kind == "front" else -lead
         else:
-            margin = relation_margin(kind, *_pick_boxes(detected, subject, object_))
+            margin = measure_relation(kind, *_pick_boxes(detected, subject, object_))
         if margin == 0:
             raise NoEvidence(f"the {subject} and the {object_} are exactly on the limit of {kind}")
         return choose_true_or_false(sample, margin > 0), abs(margin)
 
 
-def relation_margin(kind: str, subject: Corners, object_: Corners) -> float:
+def measure_relation(kind: str, subject: Corners, object_: Corners) -> float:
     """Compute how clearly a relation between two boxes xyxy (4,) holds: positive if it does,
     negative if not, about -1 to 1."""
     size = (subject[2:] - subject[:2] + object_[2:] - object_[:2]) / 2
@@ -212,13 +212,13 @@ def relation_margin(kind: str, subject: Corners, object_: Corners) -> float:
         "right": -across,
         "above": min(down, over),
         "below": min(-down, over),
-        "on": min(down, over, TOUCH - apart),
+        "on": min(down, over, TOUCH_MARGIN - apart),
         "inside": 2 * covered - 1,
         "outside": 1 - 2 * covered,
         "contains": 2 * _covered_share(object_, subject) - 1,
-        "touching": TOUCH - apart,
-        "near": NEAR - apart,
-        "far": apart - NEAR,
+        "touching": TOUCH_MARGIN - apart,
+        "near": NEAR_MARGIN - apart,
+        "far": apart - NEAR_MARGIN,
     }
     return float(margins[kind])
 
@@ -226,7 +226,7 @@ def relation_margin(kind: str, subject: Corners, object_: Corners) -> float:
 def _pick_boxes(detected: Boxes, subject: str, object_: str) -> tuple[Corners, Corners]:
     """Return the highest-scoring box of each object, or the two highest if both have the same name.
     Raises NoEvidence."""
-    surest = detected[descending(detected.scores)]
+    surest = detected[sort_descending(detected.scores)]
     first, second = (surest.xyxy[surest.labels == word] for word in (subject, object_))
     missing = [word for word, boxes in ((subject, first), (object_, second)) if not len(boxes)]
     if missing or (subject == object_ and len(first) < 2):

@@ -13,11 +13,11 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.specialists.rules import Checked, NoEvidence
 
-LABEL = re.compile(r"(?<![\w'])[A-H](?![\w'])")
+LABEL_PATTERN = re.compile(r"(?<![\w'])[A-H](?![\w'])")
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
-ORDINAL = re.compile(rf"\b({'|'.join(ORDINALS)})\b", re.IGNORECASE)
-TRUE, FALSE = ("yes", "true", "t"), ("no", "false", "f")
-LETTERED = re.compile(r"\bT\b|\btrue\b.*\bfalse\b", re.IGNORECASE | re.DOTALL)
+ORDINAL_PATTERN = re.compile(rf"\b({'|'.join(ORDINALS)})\b", re.IGNORECASE)
+TRUE_WORDS, FALSE_WORDS = ("yes", "true", "t"), ("no", "false", "f")
+LETTERED_PATTERN = re.compile(r"\bT\b|\btrue\b.*\bfalse\b", re.IGNORECASE | re.DOTALL)
 
 Marked = TypeVar("Marked", Point, Box)
 Decision = tuple[str, float]
@@ -50,8 +50,8 @@ def map_letters_to_labels(sample: Sample) -> dict[str, str]:
     same name.
     """
     named = {}
-    for letter, text in choice_texts(sample).items():
-        if len(labels := LABEL.findall(text)) == 1:
+    for letter, text in list_choice_texts(sample).items():
+        if len(labels := LABEL_PATTERN.findall(text)) == 1:
             named[letter] = labels[0]
     if len(named) > 1 and len(set(named.values())) == len(named):
         return named
@@ -85,8 +85,8 @@ def map_letters_to_images(sample: Sample) -> dict[str, Picture]:
     if len(pictures) == len(sample.choices) > 1:
         return dict(zip(sample.letters, pictures, strict=True))
     places, count = list[int](), len(sample.choices)
-    for text in choice_texts(sample).values():
-        if len(words := ORDINAL.findall(text)) == 1:
+    for text in list_choice_texts(sample).values():
+        if len(words := ORDINAL_PATTERN.findall(text)) == 1:
             places.append(ORDINALS.index(words[0].lower()))
     if len(set(places)) < count or len(places) != count:
         behind = len(sample.images) - count
@@ -106,7 +106,7 @@ def get_only_pixels(sample: Sample, what: str) -> Pixels:
 def find_choice(sample: Sample, pattern: str) -> str | None:
     """Return the letter of the only choice whose text matches a pattern (ignoring case); None if
     none or several do."""
-    texts = choice_texts(sample).items()
+    texts = list_choice_texts(sample).items()
     letters = [letter for letter, text in texts if re.search(pattern, text, re.IGNORECASE)]
     return letters[0] if len(letters) == 1 else None
 
@@ -118,9 +118,9 @@ def choose_true_or_false(sample: Sample, holds: bool) -> str:
     Without choices, return T or F if the question mentions them, else Yes or No.
     """
     if not sample.choices:
-        lettered = LETTERED.search(f"{sample.question}\n{sample.meta.get('prompt', '')}")
+        lettered = LETTERED_PATTERN.search(f"{sample.question}\n{sample.meta.get('prompt', '')}")
         return ("T" if holds else "F") if lettered else ("Yes" if holds else "No")
-    words, texts = TRUE if holds else FALSE, choice_texts(sample)
+    words, texts = TRUE_WORDS if holds else FALSE_WORDS, list_choice_texts(sample)
     for letter, text in texts.items():
         if text.strip(" .").lower() in words:
             return letter
@@ -129,7 +129,7 @@ def choose_true_or_false(sample: Sample, holds: bool) -> str:
     )
 
 
-def best_choice(scores: dict[str, float], what: str) -> Decision:
+def find_best_choice(scores: dict[str, float], what: str) -> Decision:
     """Return the highest-scoring letter and its lead over the next. Raises NoEvidence at a tie."""
     first, second = sorted(scores, key=lambda letter: -scores[letter])[:2]
     if scores[first] == scores[second]:
@@ -137,7 +137,7 @@ def best_choice(scores: dict[str, float], what: str) -> Decision:
     return first, scores[first] - scores[second]
 
 
-def nearest_choice(distances: dict[str, float], what: str, rounding: float = 0) -> Decision:
+def find_nearest_choice(distances: dict[str, float], what: str, rounding: float = 0) -> Decision:
     """Return the letter with the smallest distance, and the confidence: how much nearer it is than
     the next, 0..1. Raises NoEvidence if the two differ by at most `rounding`."""
     first, second = sorted(distances, key=lambda letter: distances[letter])[:2]
@@ -147,13 +147,13 @@ def nearest_choice(distances: dict[str, float], what: str, rounding: float = 0) 
     return first, float(1 - near / far)
 
 
-def choice_texts(sample: Sample) -> dict[str, str]:
+def list_choice_texts(sample: Sample) -> dict[str, str]:
     """Return the text choices by letter."""
     choices = sample.lettered.items()
     return {letter: choice for letter, choice in choices if isinstance(choice, str)}
 
 
-TABLE = """\
+RELATION_TABLE = """\
 left: left of, to the left of, at the left side of, on the left side of, on the left of
 right: right of, to the right of, at the right side of, on the right side of, on the right of
 above: above, over
@@ -171,32 +171,35 @@ behind: behind, at the back of
 RELATIONS: dict[str, list[str]] = {}
 """Relations that two boxes can decide (the last two also need depth), with their wordings in Visual
 Spatial Reasoning."""
-for line in TABLE.splitlines():
+for line in RELATION_TABLE.splitlines():
     kind, _, wordings = line.partition(": ")
     RELATIONS[kind] = wordings.split(", ")
 
-KIND = {wording: kind for kind, wordings in RELATIONS.items() for wording in wordings}
-WORDINGS = "|".join(sorted(map(re.escape, KIND), key=len, reverse=True))
-THE = r"(?:the|an|a)"
-RELATION_QUESTION = re.compile(
-    rf"^(?:is|are|does|do) {THE} (?P<one>.+?) (?P<relation>{WORDINGS}) {THE} (?P<two>.+?)\s*\??$",
+RELATION_OF_WORDING = {
+    wording: kind for kind, wordings in RELATIONS.items() for wording in wordings
+}
+WORDINGS = "|".join(sorted(map(re.escape, RELATION_OF_WORDING), key=len, reverse=True))
+ARTICLE = r"(?:the|an|a)"
+RELATION_QUESTION_PATTERN = re.compile(
+    rf"^(?:is|are|does|do) {ARTICLE} (?P<one>.+?) (?P<relation>{WORDINGS}) {ARTICLE}"
+    r" (?P<two>.+?)\s*\??$",
     re.IGNORECASE,
 )
-VERB = (
+VERBS = (
     r"(?:is|are|was|were|does|do|did|can|could|has|have|had|appears?|seen|in total|in"
     r" (?:the|this|these)\b.*)"
 )
-COUNTED = re.compile(
+COUNTED_PATTERN = re.compile(
     r"how many (?:(?:different|distinct|unique|total|of"
-    rf" the)\s+)*(?P<what>[^?.]+?)(?:\s+{VERB}\b[^?.]*)?[?.]",
+    rf" the)\s+)*(?P<what>[^?.]+?)(?:\s+{VERBS}\b[^?.]*)?[?.]",
     re.IGNORECASE,
 )
-TOTAL = re.compile(
+TOTAL_PATTERN = re.compile(
     r"count the (?:total )?number of (?P<what>[^?.,]+?)(?:\s+(?:in|that|on)\b[^?.]*)?[?.,]",
     re.IGNORECASE,
 )
-ENCLOSED = re.compile(rf"\benclos\w+\s+{THE}\s+(?P<what>[^?]+?)\s*\?", re.IGNORECASE)
-SAMENESS_QUESTION = re.compile(
+ENCLOSED_PATTERN = re.compile(rf"\benclos\w+\s+{ARTICLE}\s+(?P<what>[^?]+?)\s*\?", re.IGNORECASE)
+SAMENESS_QUESTION_PATTERN = re.compile(
     r"\b(?:are|is|show|shows)(?P<first>\s+not|n't)?\s+(?:(?:of"
     r"|all)\s+)?(?:the\s+)?(?P<word>same|different)"
     r"(?:\s+(?P<what>[\w -]+?))?(?=\s*(?:[.,?!'\"\u2019\u201d]|$|\s(?:is|are|in)\b))",
@@ -207,25 +210,29 @@ SAMENESS_QUESTION = re.compile(
 def parse_count(sample: Sample) -> str:
     """Parse the counted object: `How many blue floats are there?` -> "blue floats", also `Count the
     number of X.` Raises NoEvidence."""
-    return _find_thing(sample, "how many there are of something", COUNTED, TOTAL)
+    return _find_thing(sample, "how many there are of something", COUNTED_PATTERN, TOTAL_PATTERN)
 
 
 def parse_enclosed(sample: Sample) -> str:
     """Parse the enclosed object: `Which bounding box more accurately localizes and encloses the
     tank top?`
     -> "tank top". Raises NoEvidence."""
-    return _find_thing(sample, "what a box encloses", ENCLOSED)
+    return _find_thing(sample, "what a box encloses", ENCLOSED_PATTERN)
 
 
 def parse_relation(sample: Sample) -> tuple[str, str, str]:
     """Parse a relation of `RELATIONS`: `Is the cat on top of the bed?` -> ("cat", "on", "bed").
     Raises NoEvidence."""
-    match = RELATION_QUESTION.match(" ".join(sample.question.split()))
+    match = RELATION_QUESTION_PATTERN.match(" ".join(sample.question.split()))
     if match is None:
         raise NoEvidence(
             f"the question asks for no relation that boxes can decide: {sample.question!r}"
         )
-    return match["one"].lower(), KIND[match["relation"].lower()], match["two"].lower()
+    return (
+        match["one"].lower(),
+        RELATION_OF_WORDING[match["relation"].lower()],
+        match["two"].lower(),
+    )
 
 
 def parse_sameness(sample: Sample) -> tuple[bool, str]:
@@ -234,7 +241,7 @@ def parse_sameness(sample: Sample) -> tuple[bool, str]:
 
     Raises NoEvidence if the question claims neither that things are the same nor that they differ.
     """
-    match = SAMENESS_QUESTION.search(sample.question)
+    match = SAMENESS_QUESTION_PATTERN.search(sample.question)
     if match is None:
         raise NoEvidence(
             "the question says neither that things are the same nor that they differ:"

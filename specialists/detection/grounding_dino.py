@@ -17,27 +17,27 @@ import numpy as np
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.hub import load_from_hub
 from looktwice.pipelines.runtime.networks import (
-    OPENING,
+    OPENING_LOCK,
     Place,
     WeightsError,
-    first_line,
+    get_first_line,
     import_torch,
     import_transformers,
 )
 from looktwice.specialists.detection.boxes import Item, WordDetector, Words, select_boxes
 from looktwice.specialists.networks.checkpoints import (
     Tensors,
-    count,
+    count_distinct,
     load_weights,
     open_converted,
     open_tensors,
-    rename,
+    rename_tensors,
     split_rows,
 )
 from looktwice.specialists.networks.image_size import to_array
 from looktwice.specialists.networks.network import HubModel, refuse_nan
 from looktwice.specialists.networks.packages import (
-    INSTALL,
+    INSTALL_COMMANDS,
     find_package_file,
     import_package,
     require_float32,
@@ -96,7 +96,8 @@ class GroundingDINO(WordDetector):
         return super().open_network(place)
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
-        """Return the boxes of each image, in its own pixels, clipped to it. Raises NoEvidence."""
+        """Return the boxes of each image, in pixels of that image and clipped to it. Raises
+        NoEvidence."""
         groups = [group_words(network, words) for _, words in items]
         if all(len(group) == 1 for group in groups):
             return self._detect(network, place, items)
@@ -130,7 +131,7 @@ class GroundingDINO(WordDetector):
             for n, detection in enumerate(detections):
                 kept = outputs.logits[n][outputs.logits[n].sigmoid().amax(-1) > self.threshold]
                 tokenizer, ids = network.processor.tokenizer, inputs["input_ids"][n].tolist()
-                detection["text_labels"] = find_likeliest_words(kept, ids, words[n], tokenizer)
+                detection["text_labels"] = find_most_likely_words(kept, ids, words[n], tokenizer)
         return list(map(self._boxes, detections, images, words))
 
     def _boxes(self, detection: Any, image: Pixels, asked: Sequence[str]) -> Boxes:
@@ -172,19 +173,20 @@ def group_words(network: Any, words: Words) -> list[Words]:
             raise NoEvidence(
                 f"{word[:40]!r} contains no token that the network knows; leave it out"
             )
-        if tokens > own - SPECIALS:
+        if tokens > own - SPECIAL_TOKENS:
             raise NoEvidence(
-                f"{word[:40]!r} has {tokens} tokens; the network takes at most {own - SPECIALS} per"
+                f"{word[:40]!r} has {tokens} tokens; the network takes at most"
+                f" {own - SPECIAL_TOKENS} per"
                 " word"
             )
         if not groups or (most and tokens > room):
-            groups, room = [*groups, ()], own - SPECIALS
+            groups, room = [*groups, ()], own - SPECIAL_TOKENS
         groups[-1] += (word,)
         room -= tokens
     return groups
 
 
-def find_likeliest_words(
+def find_most_likely_words(
     logits: Any, tokens: Sequence[int], words: Sequence[str], tokenizer: Any
 ) -> list[str]:
     """Return, for each box, the phrase that contains its most likely token.
@@ -211,8 +213,8 @@ def _normalize_label(text: str) -> str:
     return "".join(letter for letter in plain if letter.isalnum())
 
 
-SPECIALS = 2  # tokens at the beginning and end of a text
-HEADS = 8  # heads of the deformable attention, as in transformers
+SPECIAL_TOKENS = 2  # tokens at the beginning and end of a text
+HEAD_COUNT = 8  # heads of the deformable attention, as in transformers
 TEXT_HEAD = 64  # channels of an attention head of BERT
 UNUSED_TENSORS = (
     "label_enc.",
@@ -220,7 +222,7 @@ UNUSED_TENSORS = (
     "bert.embeddings.position_ids",
     "relative_position_index",
 )
-THREE = ("query", "key", "value")
+PROJECTIONS = ("query", "key", "value")
 
 
 def open_grounding_dino(path: str, tokenizer: str) -> HubModel:
@@ -237,14 +239,14 @@ def open_grounding_dino(path: str, tokenizer: str) -> HubModel:
         for name, tensor in tensors.items()
         if not any(piece in name for piece in UNUSED_TENSORS)
     }
-    named = split_rows(named, ".qkv.", *(f".{part}." for part in THREE))
+    named = split_rows(named, ".qkv.", *(f".{part}." for part in PROJECTIONS))
     for kind in ("weight", "bias"):
-        named = split_rows(named, f".in_proj_{kind}", *(f".{part}.{kind}" for part in THREE))
+        named = split_rows(named, f".in_proj_{kind}", *(f".{part}.{kind}" for part in PROJECTIONS))
     # a backbone does not use the last norm of a Swin
     network = open_converted(
         "GroundingDinoForObjectDetection",
         config,
-        rename(named, "grounding_dino"),
+        rename_tensors(named, "grounding_dino"),
         path,
         "layernorm",
     )
@@ -269,9 +271,9 @@ def _read_config(transformers: Any, tensors: Tensors) -> Any:
         return int(tensors[name].shape[0])
 
     depths, heads = list[int](), list[int]()
-    for stage in range(count(tensors, r"backbone\.0\.layers\.(\d+)\.")):
+    for stage in range(count_distinct(tensors, r"backbone\.0\.layers\.(\d+)\.")):
         name = f"backbone.0.layers.{stage}.blocks"
-        depths.append(count(tensors, rf"{name}\.(\d+)\."))
+        depths.append(count_distinct(tensors, rf"{name}\.(\d+)\."))
         places, number = tensors[f"{name}.0.attn.relative_position_bias_table"].shape
         heads.append(number)
     swin = transformers.SwinConfig(
@@ -285,7 +287,7 @@ def _read_config(transformers: Any, tensors: Tensors) -> Any:
     bert = transformers.BertConfig(
         vocab_size=vocabulary,
         hidden_size=hidden,
-        num_hidden_layers=count(tensors, r"bert\.encoder\.layer\.(\d+)\."),
+        num_hidden_layers=count_distinct(tensors, r"bert\.encoder\.layer\.(\d+)\."),
         num_attention_heads=hidden // TEXT_HEAD,
         intermediate_size=rows("bert.encoder.layer.0.intermediate.dense.weight"),
         max_position_embeddings=rows("bert.embeddings.position_embeddings.weight"),
@@ -298,19 +300,19 @@ def _read_config(transformers: Any, tensors: Tensors) -> Any:
         d_model=width,
         num_queries=rows("transformer.tgt_embed.weight"),
         num_feature_levels=levels,
-        encoder_layers=count(tensors, r"transformer\.encoder\.layers\.(\d+)\."),
-        decoder_layers=count(tensors, r"transformer\.decoder\.layers\.(\d+)\."),
-        encoder_n_points=looked // (HEADS * levels),
+        encoder_layers=count_distinct(tensors, r"transformer\.encoder\.layers\.(\d+)\."),
+        decoder_layers=count_distinct(tensors, r"transformer\.decoder\.layers\.(\d+)\."),
+        encoder_n_points=looked // (HEAD_COUNT * levels),
         encoder_ffn_dim=rows("transformer.encoder.layers.0.linear1.weight"),
         decoder_ffn_dim=rows("transformer.decoder.layers.0.linear1.weight"),
     )
 
 
 # configuration files by the encoder's number of channels
-CONFIGS = {96: "GroundingDINO_SwinT_OGC.py", 128: "GroundingDINO_SwinB_cfg.py"}
-BERT = "bert-base-uncased"
+CONFIG_FILES = {96: "GroundingDINO_SwinT_OGC.py", 128: "GroundingDINO_SwinB_cfg.py"}
+TEXT_ENCODER = "bert-base-uncased"
 # in the files, but not used by the network
-COMPUTED = ("bert.embeddings.position_ids", "label_enc.weight")
+COMPUTED_TENSORS = ("bert.embeddings.position_ids", "label_enc.weight")
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,8 +326,8 @@ class GroundingDINOPackage:
     lock: Any = field(default_factory=threading.Lock)
 
     def find(self, pixels: Pixels, words: Sequence[str], threshold: float) -> dict[str, Any]:
-        """Return boxes as edges in pixels, with scores and the phrase of each one's likeliest
-        token."""
+        """Return boxes as edges in pixels, their scores, and for each box the phrase that contains
+        its most likely token."""
         image = self.inference.Model.preprocess_image(np.ascontiguousarray(pixels[..., ::-1]))
         with self.lock:
             middles, scores, labels = self.inference.predict(
@@ -354,27 +356,28 @@ def open_grounding_dino_package(model: str, tokenizer: str, place: Place) -> Gro
     inference = import_package("groundingdino.util.inference")
     configs = import_package("groundingdino.util.slconfig")
     tensors = open_tensors(model, "GroundingDINO")
-    name = CONFIGS.get(tensors["backbone.0.patch_embed.proj.weight"].shape[0])
+    name = CONFIG_FILES.get(tensors["backbone.0.patch_embed.proj.weight"].shape[0])
     if name is None:
         raise WeightsError(
             f"{model} has an encoder of unknown size; the package supports"
-            f" {' and '.join(CONFIGS.values())}"
+            f" {' and '.join(CONFIG_FILES.values())}"
         )
     settings = configs.SLConfig.fromfile(
         str(find_package_file("groundingdino-py", "groundingdino", "config", name))
     )
     settings.device, bert = place.device, Path(tokenizer).expanduser()
-    settings.text_encoder_type = str(bert) if bert.is_dir() else BERT
+    settings.text_encoder_type = str(bert) if bert.is_dir() else TEXT_ENCODER
     try:
-        with OPENING:
+        with OPENING_LOCK:
             network = inference.build_model(settings)
     except (OSError, ValueError, TypeError, AttributeError) as exc:
         raise WeightsError(
             f"the package groundingdino could not be opened with {settings.text_encoder_type}"
-            f" ({first_line(exc)}); set tokenizer: to a folder with {BERT} and its weights, or"
-            f" type: {INSTALL['groundingdino']}"
+            f" ({get_first_line(exc)}); set tokenizer: to a folder with {TEXT_ENCODER} and its"
+            " weights, or"
+            f" type: {INSTALL_COMMANDS['groundingdino']}"
         ) from exc
-    tensors = {key: tensor for key, tensor in tensors.items() if key not in COMPUTED}
+    tensors = {key: tensor for key, tensor in tensors.items() if key not in COMPUTED_TENSORS}
     return GroundingDINOPackage(
         inference, load_weights(network, tensors, model).to(place.device), place.device
     )

@@ -33,17 +33,17 @@ from looktwice.specialists.results import Boxes
 from looktwice.specialists.rules import Checked
 from looktwice.specialists.sharing import look_once
 
-FIND, READ = "AutoModelForObjectDetection", "AutoModelForTextRecognition"
-STRIDE = 32  # pixels; the sides of the detector's input are multiples of it
+DETECTOR_CLASS, RECOGNIZER_CLASS = "AutoModelForObjectDetection", "AutoModelForTextRecognition"
+SIDE_MULTIPLE = 32  # pixels; the sides of the detector's input are multiples of it
 SETTINGS: dict[str, dict[str, Any]] = {  # transformers' defaults for missing settings
-    FIND: {
+    DETECTOR_CLASS: {
         "limit_side_len": 960,
         "limit_type": "max",
         "max_side_limit": 4000,
         "image_mean": (0.406, 0.456, 0.485),
         "image_std": (0.225, 0.224, 0.229),
     },
-    READ: {
+    RECOGNIZER_CLASS: {
         "size": {"height": 48, "width": 320},
         "max_image_width": 3200,
         "character_list": (),
@@ -84,7 +84,7 @@ class OpenedPart(NamedTuple):
 def find_text(folder: Path, pixels: Pixels) -> Floats:
     """Compute the probability of text at each place of a whole image: (1, 1, rows, columns). Raises
     WeightsError."""
-    part = _open_part(FIND, folder)
+    part = _open_part(DETECTOR_CLASS, folder)
     height, width = pixels.shape[:2]
     limit, most = part.settings["limit_side_len"], part.settings["max_side_limit"]
     scales = {
@@ -97,14 +97,16 @@ def find_text(folder: Path, pixels: Pixels) -> Floats:
     if most is not None and max(sides) > most:
         again = most / max(sides)
         sides = [int(side * again) for side in sides]
-    rows, columns = (max(STRIDE, round(side / STRIDE) * STRIDE) for side in sides)
+    rows, columns = (
+        max(SIDE_MULTIPLE, round(side / SIDE_MULTIPLE) * SIDE_MULTIPLE) for side in sides
+    )
     return part.run(pixels, rows, columns)
 
 
 def read_line(folder: Path, line: Pixels) -> tuple[Floats, tuple[str, ...]]:
     """Compute the probability (1, steps, letters) of each letter in an upright line; return it with
     the letters. Raises WeightsError."""
-    part = _open_part(READ, folder)
+    part = _open_part(RECOGNIZER_CLASS, folder)
     letters = tuple(part.settings["character_list"])
     if not letters:
         raise WeightsError(
@@ -120,7 +122,7 @@ def read_line(folder: Path, line: Pixels) -> tuple[Floats, tuple[str, ...]]:
 
 def _open_part(kind: str, folder: Path) -> OpenedPart:
     def open_() -> OpenedPart:
-        place = Place.of("auto", "float32")
+        place = Place.resolve("auto", "float32")
         network = (
             load_from_hub(kind, str(folder), None, use_safetensors=True).to(place.device).eval()
         )
@@ -141,13 +143,16 @@ FILES = {
     for part in ("det", "rec")
 }
 # pixels: limits of the sides of the first network's input
-SHORTEST, LARGEST = 736, 4096
+MIN_SIDE, MAX_SIDE = 736, 4096
 # the threshold of text, and the growth of a region as a multiple of area over perimeter
-TEXT, UNCLIP = 0.3, 1.6
+TEXT_THRESHOLD, UNCLIP_RATIO = 0.3, 1.6
 # an image gets a black margin if it is wider than SLIM times its height, or lower than LOW
-SLIM, LOW = 8, 30
-HEIGHT, WIDTH = 48, 320  # pixels of the second network's input; the width is a minimum
-UPRIGHT = 1.5  # a line this many times higher than wide is rotated by 90 degrees
+SLIM_RATIO, LOW_HEIGHT = 8, 30
+LINE_HEIGHT, MIN_LINE_WIDTH = (
+    48,
+    320,
+)  # pixels of the second network's input; the width is a minimum
+MAX_UPRIGHT_RATIO = 1.5  # a line this many times higher than wide is rotated by 90 degrees
 
 
 @dataclass(frozen=True)
@@ -181,7 +186,7 @@ class PPOCR(Checked):
     ranges = (
         "threshold, box_threshold >= 0",
         "threshold, box_threshold <= 1",
-        f"longest >= {STRIDE}",
+        f"longest >= {SIDE_MULTIPLE}",
     )
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
@@ -218,8 +223,8 @@ class PPOCR(Checked):
         else:
             small = _resize(pixels, min(1.0, self.longest / max(pixels.shape[:2])))
             shown, margin = add_margin(small)
-            grown = max(1.0, min(SHORTEST / min(shown.shape[:2]), LARGEST / max(shown.shape[:2])))
-            text_map = open_onnx(file).run(build_batch(_resize(shown, grown, STRIDE)))[0]
+            grown = max(1.0, min(MIN_SIDE / min(shown.shape[:2]), MAX_SIDE / max(shown.shape[:2])))
+            text_map = open_onnx(file).run(build_batch(_resize(shown, grown, SIDE_MULTIPLE)))[0]
         if text_map.ndim != 4 or text_map.shape[1] != 1:
             raise WeightsError(
                 f"{file} returns an array of shape {text_map.shape}, which is not a text map; set"
@@ -236,7 +241,7 @@ class PPOCR(Checked):
     def _find_quads(self, likely: Floats) -> list[Quad]:
         """Find the lines in a text probability map (height, width), and grow them to the extent of
         their letters."""
-        mask = cv2.dilate((likely > TEXT).astype(np.uint8), np.ones((2, 2), np.uint8))
+        mask = cv2.dilate((likely > TEXT_THRESHOLD).astype(np.uint8), np.ones((2, 2), np.uint8))
         outlines, _ = cv2.findContours(mask, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
         quads = list[Quad]()
         for outline in outlines:
@@ -244,7 +249,7 @@ class PPOCR(Checked):
             corners = cv2.boxPoints(((x, y), (width, height), angle))
             if min(width, height) < 3 or average_inside(likely, corners) < self.box_threshold:
                 continue
-            reach = UNCLIP * width * height / (width + height)  # of both sides together
+            reach = UNCLIP_RATIO * width * height / (width + height)  # of both sides together
             grown = cv2.boxPoints(((x, y), (width + reach, height + reach), angle))
             # clockwise from the upper left corner: a line begins with the two corners on the left
             by_x = grown[np.argsort(grown[:, 0], kind="stable")]
@@ -268,9 +273,9 @@ def _resize(pixels: Pixels, scale: float, stride: int = 1) -> Pixels:
 def add_margin(pixels: Pixels) -> tuple[Pixels, int]:
     """Add black above and below a low or slim image, such as a line; return it with the margin."""
     height, width = pixels.shape[:2]
-    if height > LOW and width <= SLIM * height:
+    if height > LOW_HEIGHT and width <= SLIM_RATIO * height:
         return pixels, 0
-    margin = max(0, 2 * max(width // SLIM, LOW) - height) // 2
+    margin = max(0, 2 * max(width // SLIM_RATIO, LOW_HEIGHT) - height) // 2
     return np.pad(pixels, ((margin, margin), (0, 0), (0, 0))), margin
 
 
@@ -318,7 +323,7 @@ def straighten_line(pixels: Pixels, quad: Quad) -> list[Pixels]:
     line = cv2.warpPerspective(
         pixels, change, (width, height), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE
     )
-    turns = (1, -1) if height >= UPRIGHT * width else (0,)
+    turns = (1, -1) if height >= MAX_UPRIGHT_RATIO * width else (0,)
     return [np.ascontiguousarray(np.rot90(line, turn), np.uint8) for turn in turns]
 
 
@@ -329,9 +334,9 @@ def recognize_line(line: Pixels, file: Path) -> tuple[str, float]:
         scores, letters = read_line(file, line)
     else:
         ratio, letters = line.shape[1] / line.shape[0], _read_letters(file)
-        least = max(WIDTH, int(HEIGHT * ratio))
-        wide = min(math.ceil(HEIGHT * ratio), least)
-        shown = cv2.resize(line, (wide, HEIGHT), interpolation=cv2.INTER_LINEAR)
+        least = max(MIN_LINE_WIDTH, int(LINE_HEIGHT * ratio))
+        wide = min(math.ceil(LINE_HEIGHT * ratio), least)
+        shown = cv2.resize(line, (wide, LINE_HEIGHT), interpolation=cv2.INTER_LINEAR)
         batch = build_batch(np.asarray(shown, np.uint8))
         batch = np.pad(batch, ((0, 0), (0, 0), (0, 0), (0, least - wide)))
         scores = open_onnx(file).run(batch)[0]

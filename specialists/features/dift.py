@@ -88,7 +88,7 @@ class DIFT(Network[Item, FeatureGrid]):
         images = [np.asarray(Image.fromarray(pixels).resize(size, cubic)) for pixels, _ in items]
         batch = to_batch(images, place).to(place.torch_dtype) / 127.5 - 1
         prompts = [self.prompt.replace("{}", word) if word else "" for _, word in items]
-        seeds = [noise_seed(pixels, self.seed) for pixels, _ in items]
+        seeds = [make_noise_seed(pixels, self.seed) for pixels, _ in items]
         words = network.embed_prompts(prompts)
         return to_grids(network.compute_block_output(batch, words, seeds, self), items)
 
@@ -120,7 +120,7 @@ class DIFTHPatches(DIFT):
     prompt: str = ""
 
 
-def noise_seed(pixels: Pixels, seed: int) -> int:
+def make_noise_seed(pixels: Pixels, seed: int) -> int:
     """Return the seed of an image's noise: different for every image, and the same in every run."""
     return int(result_key(f"noise {seed}", pixels)[:15], 16)
 

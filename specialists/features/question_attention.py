@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from looktwice.pipelines.model import Message, Model, canonical
+from looktwice.pipelines.model import Message, Model, write_canonical
 from looktwice.pipelines.models.chat_template import Chat
 from looktwice.pipelines.models.local_vlm import LocalVLM
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch
@@ -37,12 +37,12 @@ class Looks:
     `parts` (parts, tokens), one part for each layer, or for each head of one layer.
 
     All tokens of the prompt together receive 1. `pictures` (tokens,) holds the number of each
-    token's picture, `places` (tokens, 4) its place as in `locate_tokens`.
+    token's picture, `token_boxes` (tokens, 4) its place as in `locate_tokens`.
     """
 
     parts: Floats
     pictures: Any
-    places: Floats
+    token_boxes: Floats
 
     @property
     def values(self) -> Floats:
@@ -53,7 +53,7 @@ class Looks:
         """Return the attention that each pixel of a picture receives, at this size, averaged over
         all parts or from one."""
         own, values = self.pictures == picture, self.values if part is None else self.parts[part]
-        return spread_over_pixels(values[own], self.places[own], height, width)
+        return spread_over_pixels(values[own], self.token_boxes[own], height, width)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
     def prepare(self, given: Inputs) -> Inputs:
         """Return the conversation as plain text, and its pictures. Raises PictureError."""
         chat = self._build_model().chat(given[0])
-        return canonical(list(chat.turns)), *chat.images
+        return write_canonical(list(chat.turns)), *chat.images
 
     def open_network(self, place: Place) -> Any:
         """Open the network and processor in the same way as the model does. Raises WeightsError."""
@@ -133,7 +133,7 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
 
     def place(self) -> Place:
         """Return the device and precision of the model that answers."""
-        return Place.of(self.device, self.dtype, half="bfloat16", extra="hf")
+        return Place.resolve(self.device, self.dtype, half="bfloat16", extra="hf")
 
     def forward(self, network: Any, place: Place, items: Sequence[Inputs]) -> list[Looks]:
         """Return the attention of the words of each conversation. Raises NoEvidence if no picture

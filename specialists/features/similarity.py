@@ -30,7 +30,7 @@ class GramSimilarity:
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float:
         """Return the similarity, 0..1, of two images, HxWx3 RGB uint8; larger is more similar.
-        Raises whatever the features raise."""
+        Raises the errors of the feature extractor."""
         grids = [_rows(look_once(self.features, pixels)) for pixels in (pixels0, pixels1)]
         first, second = (rows.T @ rows / len(rows) for rows in grids)
         most = np.linalg.norm(first) + np.linalg.norm(second)
@@ -49,7 +49,7 @@ class GlobalSimilarity:
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float:
         """Return the similarity, -1..1, of two images, HxWx3 RGB uint8; larger is more similar.
-        Raises whatever the features raise."""
+        Raises the errors of the feature extractor."""
         first, second = (
             _rows(look_once(self.features, pixels)).mean(0, keepdims=True)
             for pixels in (pixels0, pixels1)
@@ -69,12 +69,12 @@ class DenseSimilarity:
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float:
         """Return the similarity, -1..1, of two images, HxWx3 RGB uint8; larger is more similar.
-        Raises whatever the features raise."""
+        Raises the errors of the feature extractor."""
         alike = cosines(*(_rows(look_once(self.features, pixels)) for pixels in (pixels0, pixels1)))
         return float((alike.max(0).mean() + alike.max(1).mean()) / 2)
 
 
-FRAME = """Here is what two images show.
+COMPARISON_PROMPT = """Here is what two images show.
 Image 1: {}
 Image 2: {}
 From image 1 to image 2, what changed is in short:"""
@@ -110,7 +110,7 @@ class EditSalience:
                 " edit and the one after it"
             )
         asked = [[Message("user", (view, self.describe))] for view in state.views]
-        frame = FRAME.format(*(model(messages).text for messages in asked))
+        frame = COMPARISON_PROMPT.format(*(model(messages).text for messages in asked))
         options = CallOptions(choices=(edit,))
         scorer = LocalVLM(self.scorer, self.revision, device=self.device)
         reply = scorer([Message("user", (frame,))], options=options)

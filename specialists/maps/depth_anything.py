@@ -20,9 +20,9 @@ from looktwice.pipelines.runtime.hub import check_tensors, explain_unreachable_h
 from looktwice.pipelines.runtime.networks import (
     Place,
     WeightsError,
+    hash_weights,
     import_torch,
     import_transformers,
-    weights_hash,
 )
 from looktwice.specialists.features.backbones import (
     read_dinov2_settings,
@@ -34,16 +34,20 @@ from looktwice.specialists.networks.checkpoints import (
     open_converted,
     open_tensors,
     refuse_file,
-    rename,
+    rename_tensors,
 )
 from looktwice.specialists.networks.image_size import MEAN, STD, require_pixels, to_array, to_batch
 from looktwice.specialists.networks.network import HubModel, HubNetwork, Network
-from looktwice.specialists.networks.packages import fetch, fix_random_draws, import_package
+from looktwice.specialists.networks.packages import (
+    download_network,
+    fix_random_draws,
+    import_package,
+)
 from looktwice.specialists.results import DepthMap
 
-SIDE = 518  # pixels; the authors' `input_size`, the minimum of both sides of an image
+MIN_INPUT_SIDE = 518  # pixels; the authors' `input_size`, the minimum of both sides of an image
 # families that return distances, according to their papers
-METRIC = ("depth_pro", "glpn", "prompt_depth_anything", "zoedepth")
+METRIC_TYPES = ("depth_pro", "glpn", "prompt_depth_anything", "zoedepth")
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
         configuration.
         """
         kind, setting = config.model_type, self.larger_is_nearer
-        configured = False if kind in METRIC else None
+        configured = False if kind in METRIC_TYPES else None
         if kind == "depth_anything":
             configured = config.depth_estimation_type == "relative"
         if configured is None and setting is None:
@@ -125,9 +129,9 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
 
 
 def compute_authors_size(width: int, height: int, multiple: int) -> tuple[int, int]:
-    """Return the columns and rows of the authors' input size: no side is under `SIDE`."""
-    scale = max(SIDE / width, SIDE / height)
-    least = math.ceil(SIDE / multiple) * multiple
+    """Return the columns and rows of the authors' input size: no side is under `MIN_INPUT_SIDE`."""
+    scale = max(MIN_INPUT_SIDE / width, MIN_INPUT_SIDE / height)
+    least = math.ceil(MIN_INPUT_SIDE / multiple) * multiple
     columns, rows = (
         max(least, round(side * scale / multiple) * multiple) for side in (width, height)
     )
@@ -179,8 +183,8 @@ def remove_padding(depth: Any, size: tuple[int, int]) -> Any:
 
 
 # layers that version 2 uses, by the encoder's number of layers
-LAYERS = {12: (3, 6, 9, 12), 24: (5, 12, 18, 24), 40: (10, 20, 30, 40)}
-FARTHEST = {"hypersim": 20, "vkitti": 80}  # metres: the limits of version 2's metric files
+READ_LAYERS = {12: (3, 6, 9, 12), 24: (5, 12, 18, 24), 40: (10, 20, 30, 40)}
+MAX_DEPTHS = {"hypersim": 20, "vkitti": 80}  # metres: the limits of version 2's metric files
 
 
 def open_depth_anything(path: str) -> HubModel:
@@ -216,11 +220,11 @@ def open_depth_anything(path: str) -> HubModel:
         **metric,
     )
     named = {f"backbone.{name}": tensor for name, tensor in rename_dinov2(encoder).items()}
-    named |= rename(head, "depth_anything")
+    named |= rename_tensors(head, "depth_anything")
     network = open_converted("DepthAnythingForDepthEstimation", config, named, path)
     use_authors_positions(network.backbone.embeddings)
     processor = transformers.DPTImageProcessorPil(
-        size={"height": SIDE, "width": SIDE},
+        size={"height": MIN_INPUT_SIDE, "width": MIN_INPUT_SIDE},
         keep_aspect_ratio=True,
         ensure_multiple_of=settings["patch_size"],
         do_pad=False,
@@ -236,8 +240,8 @@ def parse_file_name(path: str, depth: int) -> tuple[Sequence[int], dict[str, Any
     WeightsError if it is not one of the authors' names."""
     name = Path(path).name
     layers: Sequence[int] = range(depth - 3, depth + 1)
-    if re.match(r"depth_anything_v2_\w*vit[sblg]\b", name) and depth in LAYERS:
-        layers = LAYERS[depth]
+    if re.match(r"depth_anything_v2_\w*vit[sblg]\b", name) and depth in READ_LAYERS:
+        layers = READ_LAYERS[depth]
     elif not re.match(r"depth_anything_vit[sbl]14\b", name):
         raise WeightsError(
             f"{path} holds Depth Anything, but neither its tensors nor its name show the version,"
@@ -246,7 +250,7 @@ def parse_file_name(path: str, depth: int) -> tuple[Sequence[int], dict[str, Any
         )
     if "metric" not in name:
         return layers, {}
-    farthest = [metres for scenes, metres in FARTHEST.items() if scenes in name]
+    farthest = [metres for scenes, metres in MAX_DEPTHS.items() if scenes in name]
     if not farthest:
         raise WeightsError(
             f"{path} gives depth in metres, up to a limit that only its name shows; name it as"
@@ -256,7 +260,7 @@ def parse_file_name(path: str, depth: int) -> tuple[Sequence[int], dict[str, Any
     return layers, {"depth_estimation_type": "metric", "max_depth": farthest[0]}
 
 
-FILES = ("config.json", "model.safetensors")
+RELEASE_FILES = ("config.json", "model.safetensors")
 
 
 @dataclass(frozen=True)
@@ -299,7 +303,7 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
         os.environ.setdefault(
             "DA3_LOG_LEVEL", "WARN"
         )  # otherwise it prints three lines for each image
-        takes = f"an id of its releases or a folder with their {' and '.join(FILES)}"
+        takes = f"an id of its releases or a folder with their {' and '.join(RELEASE_FILES)}"
         refuse_file(self.model, takes)
         api, folder = import_package("depth_anything_3.api"), self._folder()
         from safetensors.torch import load_model
@@ -330,7 +334,7 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
 
     def weights_id(self) -> str:
         """Return the hash of the files."""
-        return weights_hash(self._folder())
+        return hash_weights(self._folder())
 
     def _folder(self) -> Path:
         """Return the folder of the files, after downloading them if `model` is not a folder. Raises
@@ -346,9 +350,9 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
                 snapshot_download(
                     self.model,
                     revision=self.revision,
-                    allow_patterns=list(FILES),
+                    allow_patterns=list(RELEASE_FILES),
                     local_files_only=silent,
                 )
             )
 
-        return fetch(f"{self.model} (model:)", fetched)
+        return download_network(f"{self.model} (model:)", fetched)

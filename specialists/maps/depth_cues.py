@@ -23,8 +23,8 @@ Kind = Literal[
     "sharpness",
     "texture_size",
 ]
-SIGMA = 1.0  # pixels of the blur to which sharpness is compared
-BANDS = 5  # frequency bands of texture_size, from fine to coarse
+BLUR_SIGMA = 1.0  # pixels of the blur to which sharpness is compared
+BAND_COUNT = 5  # frequency bands of texture_size, from fine to coarse
 
 
 def _gray(image: Pixels) -> Floats:
@@ -72,7 +72,7 @@ def brightness(image: Pixels, side: int) -> Floats:
 
 def sharpness(image: Pixels, side: int) -> Floats:
     steepness = []
-    for level in (_gray(image), _blur(_gray(image), SIGMA)):
+    for level in (_gray(image), _blur(_gray(image), BLUR_SIGMA)):
         across = cv2.Sobel(level, cv2.CV_64F, 1, 0, borderType=cv2.BORDER_REFLECT)
         down = cv2.Sobel(level, cv2.CV_64F, 0, 1, borderType=cv2.BORDER_REFLECT)
         steepness.append(_window_mean(np.hypot(across, down), side) + 1e-3)
@@ -81,10 +81,10 @@ def sharpness(image: Pixels, side: int) -> Floats:
 
 def texture_size(image: Pixels, side: int) -> Floats:
     gray = _gray(image)
-    blurs = [gray, *(_blur(gray, 2.0**band) for band in range(BANDS))]
+    blurs = [gray, *(_blur(gray, 2.0**band) for band in range(BAND_COUNT))]
     bands = [_window_mean((fine - coarse) ** 2, side) for fine, coarse in pairwise(blurs)]
     energies, total = np.stack(bands), np.stack(bands).sum(0)
-    weighted = np.tensordot(np.arange(BANDS, dtype=np.float64), energies, 1)
+    weighted = np.tensordot(np.arange(BAND_COUNT, dtype=np.float64), energies, 1)
     return np.where(total > 1e-7, weighted / np.maximum(total, 1e-12), np.nan)
 
 
@@ -141,7 +141,7 @@ class DepthCue:
         return DepthMap(CUES[self.kind](pixels, side), larger_is_nearer=True)
 
 
-MODES = {
+SGBM_MODES = {
     "sgbm": cv2.STEREO_SGBM_MODE_SGBM,
     "hh": cv2.STEREO_SGBM_MODE_HH,
     "3way": cv2.STEREO_SGBM_MODE_SGBM_3WAY,
@@ -208,7 +208,7 @@ class SGBM(Checked):
             uniquenessRatio=10,  # percent by which the best must beat the second
             speckleWindowSize=100,  # pixels of the largest speckle
             speckleRange=2,
-            mode=MODES[self.mode],
+            mode=SGBM_MODES[self.mode],
         )
         disparity = matcher.compute(*padded)[:, self.disparities :].astype(np.float64) / 16
         return DepthMap(np.where(disparity < 0, np.nan, disparity), larger_is_nearer=True)

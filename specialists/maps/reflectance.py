@@ -14,7 +14,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import (
     Place,
     WeightsError,
-    first_line,
+    get_first_line,
     import_extra,
     import_torch,
 )
@@ -23,7 +23,7 @@ from looktwice.specialists.networks.network import Network, open_diffusion
 from looktwice.specialists.results import FeatureGrid, Floats
 from looktwice.specialists.rules import Checked
 
-DARKEST = 1e-3  # share of full light; the minimum, because darker logarithms would be noise
+MIN_LIGHT = 1e-3  # share of full light; the minimum, because darker logarithms would be noise
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,15 @@ class ColorRetinex(Checked):
         single-coloured images."""
         pixels = require_pixels(pixels, colors=True)
         size = InputSize.fit(pixels, self.longest, 1)
-        seen = np.maximum(to_linear(size.resized(pixels)), DARKEST)
+        seen = np.maximum(to_linear(size.resized(pixels)), MIN_LIGHT)
         # the logarithm of the light on each pixel, with the mean 0
         small = integrate_steps(self._light_steps(seen, 1), self._light_steps(seen, 0))
         light = cv2.resize(small, (size.width, size.height), interpolation=cv2.INTER_LINEAR)
         return to_linear(pixels) / np.exp(np.asarray(light, np.float64))[..., None]
 
     def _light_steps(self, seen: Floats, axis: int) -> Floats:
-        """Return the steps of the logarithm of grey, 0 for those of the surface."""
+        """Return the differences of log grey values between neighbours along `axis`, with those
+        attributed to a change of surface set to 0."""
         steps, gray = np.diff(np.log(seen), axis=axis), np.diff(np.log(seen.mean(-1)), axis=axis)
         mean = steps.mean(-1, keepdims=True)
         tint = np.linalg.norm(steps - mean, axis=-1)
@@ -85,7 +86,8 @@ def levels_to_linear(levels: Floats) -> Floats:
 
 
 def integrate_steps(across: Floats, down: Floats) -> Floats:
-    """Return the map (height, width) of mean 0 whose steps fit these in least squares.
+    """Return the map (height, width) of mean 0 whose differences between neighbours fit the given
+    ones best in least squares.
 
     `across` (height, width - 1) and `down` (height - 1, width) are its differences to the right and
     below. The solution uses the cosine transform, whose waves are the eigenvectors of the Laplacian
@@ -108,8 +110,8 @@ def integrate_steps(across: Floats, down: Floats) -> Floats:
     return surface
 
 
-KIND = "MarigoldIntrinsicsPipeline"
-SETTINGS = (
+PIPELINE_CLASS = "MarigoldIntrinsicsPipeline"
+PIPELINE_SETTINGS = (
     "prediction_type",
     "target_properties",
     "default_denoising_steps",
@@ -156,18 +158,18 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
     def open_network(self, place: Place) -> Any:
         """Open the pipeline, and check that each part has all its tensors. Raises WeightsError."""
         parts = open_diffusion(self.model, self.revision, place)
-        kind = getattr(import_extra("diffusers", "diffusion"), KIND)
+        kind = getattr(import_extra("diffusers", "diffusion"), PIPELINE_CLASS)
         try:
             config = kind.load_config(self.model, revision=self.revision)
         except (OSError, ValueError) as exc:
             raise WeightsError(
-                f"{self.model}: its model_index.json could not be read ({first_line(exc)})"
+                f"{self.model}: its model_index.json could not be read ({get_first_line(exc)})"
             ) from exc
-        settings = {name: config[name] for name in SETTINGS if name in config}
+        settings = {name: config[name] for name in PIPELINE_SETTINGS if name in config}
         if "albedo" not in (settings.get("target_properties") or {}).get("target_names", ()):
             raise WeightsError(
                 f"{self.model} is not a pipeline for intrinsic images with a map named albedo;"
-                f" set model: to a {KIND}"
+                f" set model: to a {PIPELINE_CLASS}"
             )
         pipeline = kind(**parts, **settings).to(place.device)
         pipeline.set_progress_bar_config(disable=True)

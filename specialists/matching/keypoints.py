@@ -14,10 +14,15 @@ import numpy as np
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch, import_transformers
 from looktwice.specialists.matching.pair_network import MatchingNetwork, Pair
-from looktwice.specialists.networks.checkpoints import count, open_converted, open_tensors, rename
+from looktwice.specialists.networks.checkpoints import (
+    count_distinct,
+    open_converted,
+    open_tensors,
+    rename_tensors,
+)
 from looktwice.specialists.networks.image_size import InputSize, to_array
 from looktwice.specialists.networks.network import HubModel, HubNetwork
-from looktwice.specialists.results import Matches, descending
+from looktwice.specialists.results import Matches, sort_descending
 
 
 def match_cells(scores: Any, config: Any) -> tuple[Any, Any]:
@@ -116,7 +121,7 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
         rows, columns = network.processor.size["height"], network.processor.size["width"]
         if self.batch_key(items[0]):
             rows, columns = max(rows, columns), min(rows, columns)
-        canvases = [[pad(pixels, columns / rows) for pixels in item] for item in items]
+        canvases = [[pad_image(pixels, columns / rows) for pixels in item] for item in items]
         size = {"height": rows, "width": columns}
         output = network.model(**network.inputs(place, images=canvases, size=size))
         # EfficientLoFTR returns corners of pixels, as its authors' scaling and LoFTR do; the
@@ -133,7 +138,7 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
                 xy.append(looked_at.to_image(places * (columns, rows) - corner))
                 inside &= (xy[side] <= np.array(pixels.shape[1::-1]) - 0.5).all(1)
             kept = np.flatnonzero(inside)
-            kept = kept[descending(scores[kept])]
+            kept = kept[sort_descending(scores[kept])]
             matched.append(Matches(xy[0][kept], xy[1][kept], scores[kept].clip(0, 1)))
         return matched
 
@@ -143,7 +148,7 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
         return all(pixels.shape[0] > pixels.shape[1] for pixels in item)
 
 
-def pad(pixels: Pixels, ratio: float) -> Pixels:
+def pad_image(pixels: Pixels, ratio: float) -> Pixels:
     """Add black to the right or below, so that the width is `ratio` times the height."""
     height, width = pixels.shape[:2]
     wide, high = max(width, round(height * ratio)), max(height, round(width / ratio))
@@ -168,7 +173,7 @@ def read_matches(output: Any, number: int) -> tuple[Any, Any]:
 
 
 # alternates between self-attention and cross-attention
-ATTENTION = re.compile(r"^loftr_coarse\.layers\.(\d+)\.(.*)")
+ATTENTION_PATTERN = re.compile(r"^loftr_coarse\.layers\.(\d+)\.(.*)")
 
 
 def open_efficient_loftr(path: str) -> HubModel:
@@ -176,7 +181,7 @@ def open_efficient_loftr(path: str) -> HubModel:
     transformers, tensors = import_transformers(), open_tensors(path, "EfficientLoFTR")
     blocks, widths = list[int](), list[int]()
     for n in range(4):
-        blocks.append(count(tensors, rf"backbone\.layer{n}\.(\d+)\.") or 1)
+        blocks.append(count_distinct(tensors, rf"backbone\.layer{n}\.(\d+)\.") or 1)
         first = tensors[f"backbone.layer{n}.{'0.' * (n > 0)}rbr_dense.conv.weight"]
         widths.append(first.shape[0])
     reach = tensors["loftr_coarse.layers.0.aggregate.weight"].shape[-1]
@@ -184,7 +189,7 @@ def open_efficient_loftr(path: str) -> HubModel:
         stage_num_blocks=blocks,
         out_features=widths,
         hidden_size=widths[-1],
-        num_attention_layers=count(tensors, r"loftr_coarse\.layers\.(\d+)\.") // 2,
+        num_attention_layers=count_distinct(tensors, r"loftr_coarse\.layers\.(\d+)\.") // 2,
         q_aggregation_kernel_size=reach,
         kv_aggregation_kernel_size=reach,
         q_aggregation_stride=reach,
@@ -192,12 +197,12 @@ def open_efficient_loftr(path: str) -> HubModel:
     )
     named = {}
     for name, tensor in tensors.items():
-        if match := ATTENTION.match(name):
+        if match := ATTENTION_PATTERN.match(name):
             number, kind = int(match[1]) // 2, "cross" if int(match[1]) % 2 else "self"
             layer = f"efficientloftr.local_feature_transformer.layers.{number}"
             name = f"{layer}.{kind}_attention.{match[2]}"
         named[name] = tensor
     network = open_converted(
-        "EfficientLoFTRForKeypointMatching", config, rename(named, "efficient_loftr"), path
+        "EfficientLoFTRForKeypointMatching", config, rename_tensors(named, "efficient_loftr"), path
     )
     return HubModel(network, transformers.EfficientLoFTRImageProcessorPil())

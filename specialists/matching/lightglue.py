@@ -14,11 +14,15 @@ from looktwice.pipelines.runtime.networks import Place, import_torch
 from looktwice.specialists.matching.pair_network import Pair, PairNetwork, WeightFiles
 from looktwice.specialists.networks.checkpoints import load_weights, read_tensors
 from looktwice.specialists.networks.image_size import InputSize, to_array, to_batch
-from looktwice.specialists.networks.packages import fetch, find_package_file, import_kornia
-from looktwice.specialists.results import Matches, descending
+from looktwice.specialists.networks.packages import (
+    download_network,
+    find_package_file,
+    import_kornia,
+)
+from looktwice.specialists.results import Matches, sort_descending
 
 Keypoints = Mapping[str, Any]
-MULTIPLES = {"disk": 16, "aliked": 32}
+SIZE_MULTIPLES = {"disk": 16, "aliked": 32}
 KORNIA_WEIGHTS = {"disk": "depth", "aliked": "aliked-n16"}
 
 
@@ -74,7 +78,9 @@ class LightGlue(KeypointNetwork):
         if self.model:
             detector = load_weights(kind(), read_tensors(self.model), self.model)
         else:
-            detector = fetch(f"{kind.__name__} {own} (model:)", lambda: kind.from_pretrained(own))
+            detector = download_network(
+                f"{kind.__name__} {own} (model:)", lambda: kind.from_pretrained(own)
+            )
         glue = open_lightglue(self.features, self.matcher)
         return torch.nn.ModuleDict({"detector": detector, "glue": glue}).to(place.device)
 
@@ -84,7 +90,7 @@ class LightGlue(KeypointNetwork):
 
     def size(self, pixels: Pixels) -> InputSize:
         """Return an image's input size. Raises NoEvidence if a side is under 32 pixels."""
-        return InputSize.fit(pixels, self.longest, MULTIPLES[self.features], least=32)
+        return InputSize.fit(pixels, self.longest, SIZE_MULTIPLES[self.features], least=32)
 
     def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
         """Detect the strongest keypoints in a batch of images (n, 3, height, width) in 0..1."""
@@ -120,7 +126,7 @@ def open_lightglue(features: str, file: str | Path) -> Any:
         load_weights(head, renamed, file)
     else:
         build = partial(kornia.LightGlue, features)
-        head = fetch(f"LightGlue for {features} (matcher:)", build).eval()
+        head = download_network(f"LightGlue for {features} (matcher:)", build).eval()
     head.conf.filter_threshold = 0.0
     return head
 
@@ -131,7 +137,8 @@ def join_keypoints(
     second: tuple[Keypoints, InputSize],
     threshold: float,
 ) -> Matches:
-    """Match the keypoints of two images, in their own pixels, with scores above the threshold."""
+    """Match the keypoints of two images, each in pixels of its image, and keep matches with scores
+    above the threshold."""
     torch = import_torch()
     (keypoints0, size0), (keypoints1, size1) = first, second
     if not len(keypoints0["keypoints"]) or not len(keypoints1["keypoints"]):
@@ -146,7 +153,7 @@ def join_keypoints(
         }
     output = head(asked)
     scores, rows = to_array(output["scores"][0].clamp(0, 1)), output["matches"][0].cpu().numpy()
-    order = descending(scores)
+    order = sort_descending(scores)
     order = order[scores[order] > threshold]
     rows0, rows1 = rows[order].T
     xy0 = size0.to_image(keypoints0["keypoints"].cpu().numpy()[rows0])
@@ -154,7 +161,7 @@ def join_keypoints(
     return Matches(xy0, xy1, scores[order])
 
 
-HEAT = 0.05  # threshold of the keypoint heatmap; weaker keypoints are dropped
+MIN_HEAT = 0.05  # threshold of the keypoint heatmap; weaker keypoints are dropped
 
 
 def find_peaks(heat: Any, threshold: float, kernel_size: int) -> Any:
@@ -212,6 +219,6 @@ class XFeat(KeypointNetwork):
     def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
         """Detect the strongest keypoints in a batch of images (n, 3, height, width) in 0..1."""
         features: list[Keypoints] = detector.detectAndCompute(
-            batch, top_k=self.keypoints, detection_threshold=HEAT
+            batch, top_k=self.keypoints, detection_threshold=MIN_HEAT
         )
         return features

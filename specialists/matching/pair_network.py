@@ -15,17 +15,22 @@ import numpy as np
 from PIL import Image
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.networks import Place, WeightsError, weights_file, weights_hash
+from looktwice.pipelines.runtime.networks import (
+    Place,
+    WeightsError,
+    find_weights_file,
+    hash_weights,
+)
 from looktwice.specialists.networks.checkpoints import load_weights, open_tensors, read_tensors
 from looktwice.specialists.networks.image_size import InputSize, is_one_color, to_array, to_batch
 from looktwice.specialists.networks.network import Inputs, Network
 from looktwice.specialists.networks.packages import (
-    fetch,
+    download_network,
     fix_random_draws,
     import_kornia,
     import_package,
 )
-from looktwice.specialists.results import Matches, descending
+from looktwice.specialists.results import Matches, sort_descending
 
 Pair = tuple[Pixels, Pixels]
 WeightFiles = Sequence[tuple[str | Path, str]]
@@ -70,7 +75,7 @@ class PairNetwork(MatchingNetwork):
     def weights_id(self) -> str:
         """Return the hashes of the files, and the names of downloads."""
         return " ".join(
-            weights_hash(weights_file(file)) if file else name for file, name in self.files()
+            hash_weights(find_weights_file(file)) if file else name for file, name in self.files()
         )
 
     def size(self, pixels: Pixels) -> InputSize:
@@ -121,7 +126,7 @@ class LoFTR(PairNetwork):
             tensors = read_tensors(self.model)
             network = load_weights(kornia.LoFTR(None, config), tensors, self.model)
         else:
-            network = fetch(
+            network = download_network(
                 f"LoFTR {self.preset} (model:)", lambda: kornia.LoFTR(self.preset, config)
             )
         return network.to(place.device)
@@ -143,7 +148,7 @@ class LoFTR(PairNetwork):
         matches = []
         for number, size0, size1 in zip(range(len(items)), *sizes, strict=True):
             rows = np.flatnonzero(pair == number)
-            rows = rows[descending(confidence[rows])]
+            rows = rows[sort_descending(confidence[rows])]
             matches.append(
                 Matches(size0.to_image(xy0[rows]), size1.to_image(xy1[rows]), confidence[rows])
             )
@@ -159,10 +164,10 @@ class LoFTR(PairNetwork):
         return InputSize.fit(pixels, self.longest, 8, least=48)
 
 
-SIDE = 560  # pixels of the network's first square input
+COARSE_SIDE = 560  # pixels of the network's first square input
 # the package samples this multiple of the requested matches and keeps those that are spread
 # out
-SPREAD = 4
+SAMPLING_FACTOR = 4
 
 
 @dataclass(frozen=True)
@@ -203,7 +208,7 @@ class RoMa(PairNetwork):
             **tensors,
         )
         if None in tensors.values():
-            return fetch(f"RoMa {self.preset} (model:, dinov2:)", built)
+            return download_network(f"RoMa {self.preset} (model:, dinov2:)", built)
         try:
             return built()
         except RuntimeError as exc:
@@ -220,7 +225,7 @@ class RoMa(PairNetwork):
         warp, certainty = network.match(
             Image.fromarray(pixels0), Image.fromarray(pixels1), device=place.device
         )
-        asked = min(self.matches, int((certainty > 0).sum()) // SPREAD)
+        asked = min(self.matches, int((certainty > 0).sum()) // SAMPLING_FACTOR)
         if not asked:
             return Matches.none()
         with fix_random_draws():
@@ -228,7 +233,7 @@ class RoMa(PairNetwork):
         # from the package's pixel edges to our pixel centres
         xy = network.to_pixel_coordinates(drawn, *pixels0.shape[:2], *pixels1.shape[:2])
         confidence = to_array(sure).clip(0, 1)
-        order = descending(confidence)
+        order = sort_descending(confidence)
         xy0, xy1 = (to_array(places)[order] - 0.5 for places in xy)
         return Matches(xy0, xy1, confidence[order])
 
@@ -238,4 +243,4 @@ class RoMa(PairNetwork):
 
     def size(self, pixels: Pixels) -> InputSize:
         """Return the square to which every image is resized."""
-        return InputSize(pixels.shape[1], pixels.shape[0], SIDE, SIDE)
+        return InputSize(pixels.shape[1], pixels.shape[0], COARSE_SIDE, COARSE_SIDE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import cv2
 import numpy as np
@@ -20,7 +21,8 @@ from looktwice.specialists.sharing import look_once
 
 @dataclass(frozen=True)
 class SIFT(Checked):
-    """Matches clearly nearer than the second nearest descriptor (Lowe, IJCV 2004, section 7.1).
+    """Matches of SIFT descriptors that pass the ratio test against the second nearest one (Lowe,
+    IJCV 2004, section 7.1).
 
     A match is kept if its distance is below `ratio` times that of the second nearest; its
     confidence is one minus the ratio of the two. `mutual` keeps only matches that are each other's
@@ -66,9 +68,10 @@ class SIFT(Checked):
         detector = cv2.SIFT.create(nfeatures=self.features, enable_precise_upscale=True)
         gray = cv2.cvtColor(require_pixels(pixels), cv2.COLOR_RGB2GRAY)
         points, vectors = detector.detectAndCompute(gray, None)
-        xy = np.reshape([point.pt for point in points], (-1, 2))
-        vectors = np.reshape([] if vectors is None else vectors, (-1, 128)).astype(np.float32)
-        return (xy, vectors), xy.nbytes + vectors.nbytes
+        xy = np.array([point.pt for point in points], float).reshape(-1, 2)
+        found: Any = np.zeros((0, 128)) if vectors is None else vectors
+        described = np.asarray(found).reshape(-1, 128).astype(np.float32)
+        return (xy, described), xy.nbytes + described.nbytes
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,8 @@ class RotationSearch:
             )
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
-        """Match two HxWx3 RGB uint8 images, in their pixels. Raises what the matcher raises."""
+        """Match two HxWx3 RGB uint8 images; points are in pixels of the images as given. Raises the
+        errors of the matcher."""
         pixels0, pixels1 = require_pixels(pixels0), require_pixels(pixels1)
         if is_one_color(pixels1):  # after a rotation its corners would have another colour
             return look_once(self.matcher, pixels0, pixels1)

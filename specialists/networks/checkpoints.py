@@ -13,20 +13,20 @@ import yaml
 
 from looktwice.pipelines.runtime.hub import check_tensors
 from looktwice.pipelines.runtime.networks import (
-    OPENING,
+    OPENING_LOCK,
     WeightsError,
-    first_line,
+    find_weights_file,
+    get_first_line,
     import_torch,
     import_transformers,
-    weights_file,
 )
 
-SUFFIXES = (".pth", ".pt", ".ckpt", ".bin", ".safetensors", ".onnx", ".dat", ".tar", ".gguf")
+WEIGHT_SUFFIXES = (".pth", ".pt", ".ckpt", ".bin", ".safetensors", ".onnx", ".dat", ".tar", ".gguf")
 Tensors = dict[str, Any]  # torch tensors by their names in a file
 # keys under one of which files store their tensors
-WRAPPINGS = ("state_dict", "model", "teacher", "extractor")
-PREFIXES = ("module.", "matcher.")  # prefixes that all names may have
-FOLDER = "an id or a folder of Hugging Face transformers"
+WRAPPER_KEYS = ("state_dict", "model", "teacher", "extractor")
+NAME_PREFIXES = ("module.", "matcher.")  # prefixes that all names may have
+FOLDER_OR_ID = "an id or a folder of Hugging Face transformers"
 
 
 @cache
@@ -38,7 +38,7 @@ def read_originals() -> dict[str, Any]:
     return originals
 
 
-STARTS = (  # first bytes of files that torch cannot read, and what to do
+KNOWN_FIRST_BYTES = (  # first bytes of files that torch cannot read, and what to do
     (b"<", "a web page, saved instead of the file; download it again"),
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself; type: git lfs pull"),
     (b"GGUF", "a llama.cpp file, which looktwice cannot read"),
@@ -56,15 +56,15 @@ STARTS = (  # first bytes of files that torch cannot read, and what to do
 def is_weights_file(model: str) -> bool:
     """Return whether a setting names a weight file, rather than a folder or a hub id."""
     place = Path(model).expanduser()
-    return place.is_file() or (place.suffix in SUFFIXES and not place.is_dir())
+    return place.is_file() or (place.suffix in WEIGHT_SUFFIXES and not place.is_dir())
 
 
 def _unwrap_tensors(content: Mapping[str, Any]) -> Tensors:
     """Extract the named tensors from the content of a file, without the wrappers of its author."""
-    for name in WRAPPINGS:
+    for name in WRAPPER_KEYS:
         if isinstance(inner := content.get(name), Mapping):
             return _unwrap_tensors(inner)
-    for prefix in PREFIXES:
+    for prefix in NAME_PREFIXES:
         if all(name.startswith(prefix) for name in content):
             content = {name.removeprefix(prefix): tensor for name, tensor in content.items()}
     return dict(content)
@@ -85,7 +85,8 @@ def open_tensors(path: str | Path, *names: str) -> Tensors:
     if kind is not None and kind["name"] in names:
         return tensors
     raise WeightsError(
-        f"{describe_tensors(path, tensors)}; expected a file of {' or '.join(names)}, or {FOLDER}"
+        f"{describe_tensors(path, tensors)}; expected a file of {' or '.join(names)}, or"
+        f" {FOLDER_OR_ID}"
     )
 
 
@@ -112,7 +113,9 @@ def describe_first_bytes(file: Path) -> str:
         start = opened.read(64).lstrip(b" \n\r\t")
     if not start:
         return f"{file} is empty; download it again"
-    return next((f"{file} is {what}" for sign, what in STARTS if start.startswith(sign)), "")
+    return next(
+        (f"{file} is {what}" for sign, what in KNOWN_FIRST_BYTES if start.startswith(sign)), ""
+    )
 
 
 # buffers that are learned, not computed
@@ -122,7 +125,7 @@ LEARNED_BUFFERS = (".running_mean", ".running_var", "positional_embedding")
 def read_tensors(path: str | Path) -> Tensors:
     """Read the named tensors of a `.safetensors`, `.pt`, `.pth` or `.ckpt` file, on the CPU; code
     in the file is never run. Raises WeightsError."""
-    file = weights_file(path)
+    file = find_weights_file(path)
     torch = import_torch()
     from safetensors.torch import load_file
 
@@ -136,7 +139,7 @@ def read_tensors(path: str | Path) -> Tensors:
             describe_first_bytes(file)
             or (
                 f"{file} could not be read as a file that contains only tensors"
-                f" ({type(exc).__name__}: {first_line(exc)}); download it again, or save it"
+                f" ({type(exc).__name__}: {get_first_line(exc)}); download it again, or save it"
                 " with safetensors"
             )
         ) from exc
@@ -157,7 +160,7 @@ def describe_file(path: str | Path) -> str:
     return describe_tensors(path, tensors) if find_kind(tensors) else ""
 
 
-def refuse_file(model: str, takes: str = FOLDER) -> None:
+def refuse_file(model: str, takes: str = FOLDER_OR_ID) -> None:
     """Raise WeightsError, with a description of the file, if a setting that `takes` something else
     names a weight file."""
     if is_weights_file(model):
@@ -190,7 +193,7 @@ def load_weights(network: Any, tensors: Tensors, source: str | Path) -> Any:
     return network.eval()
 
 
-def rename(tensors: Tensors, *networks: str) -> Tensors:
+def rename_tensors(tensors: Tensors, *networks: str) -> Tensors:
     """Rename the tensors as in transformers, by these networks' rules in `originals.yaml`."""
     renamed = {}
     for name, tensor in tensors.items():
@@ -211,7 +214,7 @@ def split_rows(tensors: Tensors, joined: str, *parts: str) -> Tensors:
     return split
 
 
-def count(tensors: Tensors, pattern: str) -> int:
+def count_distinct(tensors: Tensors, pattern: str) -> int:
     """Count the distinct values of a pattern's first group in the names."""
     return len({match[1] for name in tensors if (match := re.match(pattern, name))})
 
@@ -225,12 +228,12 @@ def open_converted(model_class: str, config: Any, tensors: Tensors, path: str, *
     """
     kind = getattr(import_transformers(), model_class)
     try:
-        with OPENING:
+        with OPENING_LOCK:
             network, loading = kind.from_pretrained(
                 None, config=config, state_dict=dict(tensors), output_loading_info=True
             )
     except (RuntimeError, ValueError, OSError) as exc:
         raise WeightsError(
-            f"{path} does not fit {model_class} ({first_line(exc)}); use the file of a release"
+            f"{path} does not fit {model_class} ({get_first_line(exc)}); use the file of a release"
         ) from exc
     return check_tensors(path, network, loading, unused).eval()

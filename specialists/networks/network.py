@@ -14,25 +14,25 @@ import numpy as np
 
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
-from looktwice.pipelines.model import canonical
+from looktwice.pipelines.model import write_canonical
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.hub import diffusers_part, load_from_hub, place_of
+from looktwice.pipelines.runtime.hub import find_place, load_diffusers_part, load_from_hub
 from looktwice.pipelines.runtime.networks import (
     Batcher,
     Device,
     Dtype,
     Place,
     WeightsError,
-    first_line,
+    find_weights_file,
+    get_first_line,
     get_remote_call,
+    hash_weights,
     import_torch,
     open_shared,
-    weights_file,
-    weights_hash,
 )
 from looktwice.pipelines.runtime.stores import current_store, result_key
 from looktwice.specialists.networks.checkpoints import (
-    FOLDER,
+    FOLDER_OR_ID,
     Tensors,
     is_weights_file,
     open_tensors,
@@ -169,14 +169,14 @@ class Network(Checked, ABC, Generic[Item, Result]):
         """Identify the weights in keys of stored results: the sha256 of the folder or file, or hub
         id and commit."""
         if Path(self.model).expanduser().exists():
-            return weights_hash(self.model)
+            return hash_weights(self.model)
         commit = getattr(getattr(self.network(), "config", None), "_commit_hash", None)
         return f"{self.model}@{commit or self.revision}"
 
     def place(self) -> Place:
         """Return the device and precision of this network on this machine. Raises WeightsError."""
         half = "float16" if self.half_is_safe else "float32"
-        return Place.of(self.device, self.dtype, half, self.extra)
+        return Place.resolve(self.device, self.dtype, half, self.extra)
 
     def network(self) -> Any:
         """Return the opened network, shared with equal wrappers. Raises WeightsError."""
@@ -198,7 +198,7 @@ class Network(Checked, ABC, Generic[Item, Result]):
 
     def _settings(self) -> str:
         """Serialize the settings that affect results."""
-        return str(canonical({**settings(self), "model": self.model}))
+        return str(write_canonical({**settings(self), "model": self.model}))
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,13 +251,13 @@ class HubNetwork(Network[Item, Result]):
     def place(self) -> Place:
         """Return the device and precision of this network on this machine. Raises WeightsError."""
         half = "float16" if self.half_is_safe else "float32"
-        return place_of(self.model, self.device, self.dtype, half)
+        return find_place(self.model, self.device, self.dtype, half)
 
     def open_file(self, path: str) -> HubModel:
         """Open the network and processor from an original checkpoint, on the CPU. Raises
         WeightsError if the class reads no such files."""
         refuse_file(path)
-        raise WeightsError(f"there is no folder {path}; set model: to {FOLDER}")
+        raise WeightsError(f"there is no folder {path}; set model: to {FOLDER_OR_ID}")
 
     def open_processor(self) -> Any:
         """Open the processor that was saved with the network. Raises WeightsError."""
@@ -286,7 +286,7 @@ def open_diffusion(model: str, revision: str | None, place: Place) -> dict[str, 
     refuse_file(model, "the id or folder of a diffusers pipeline")
     settings = {"torch_dtype": place.torch_dtype, "use_safetensors": True}
     words = {"dtype": place.torch_dtype, "use_safetensors": True, "subfolder": "text_encoder"}
-    part = partial(diffusers_part, model=model, revision=revision)
+    part = partial(load_diffusers_part, model=model, revision=revision)
     return {
         "unet": part("UNet2DConditionModel", subfolder="unet", **settings),
         "vae": part("AutoencoderKL", subfolder="vae", **settings),
@@ -306,8 +306,8 @@ def refuse_nan(scores: Any, model: str, dtype: str) -> None:
 
 @dataclass(frozen=True)
 class TensorNetwork(Network[tuple[Pixels], Result]):
-    """A network of images that consists of the named tensors of a file, with which `run` computes;
-    `kind` is its name in `originals.yaml`."""
+    """An image network that is given as the named tensors of a file and evaluated by `run`; `kind`
+    is its name in `originals.yaml`."""
 
     kind: ClassVar[str]
 
@@ -317,7 +317,7 @@ class TensorNetwork(Network[tuple[Pixels], Result]):
 
     def file(self) -> Path:
         """Return the file of the tensors. Raises WeightsError."""
-        return weights_file(self.model)
+        return find_weights_file(self.model)
 
     def open_network(self, place: Place) -> Tensors:
         """Open the named tensors. Raises WeightsError if one is missing or does not fit."""
@@ -332,7 +332,7 @@ class TensorNetwork(Network[tuple[Pixels], Result]):
             ) from exc
         except RuntimeError as exc:
             raise WeightsError(
-                f"{file} holds tensors that do not fit together ({first_line(exc)})"
+                f"{file} holds tensors that do not fit together ({get_first_line(exc)})"
             ) from exc
         return {
             name: tensor.to(place.device, place.torch_dtype) for name, tensor in tensors.items()
@@ -340,7 +340,7 @@ class TensorNetwork(Network[tuple[Pixels], Result]):
 
     def weights_id(self) -> str:
         """Return the hash of the file."""
-        return weights_hash(self.file())
+        return hash_weights(self.file())
 
 
 def batch_norm(tensors: Tensors, name: str, maps: Any, eps: float = 1e-5) -> Any:

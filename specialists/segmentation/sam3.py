@@ -17,7 +17,7 @@ from looktwice.specialists.results import Masks
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
-LONGEST = 32  # tokens to which every word is padded
+MAX_WORD_TOKENS = 32  # tokens to which every word is padded
 
 Item = tuple[Pixels, tuple[str, ...]]
 
@@ -84,7 +84,7 @@ class SAM3(HubNetwork[Item, Masks]):
         text = network.processor(
             list(words),
             padding="max_length",
-            max_length=LONGEST,
+            max_length=MAX_WORD_TOKENS,
             truncation=True,
             return_tensors="pt",
         ).to(place.device)

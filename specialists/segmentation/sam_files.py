@@ -22,18 +22,18 @@ from looktwice.pipelines.runtime.networks import (
 )
 from looktwice.specialists.networks.checkpoints import (
     Tensors,
-    count,
+    count_distinct,
     load_weights,
     open_converted,
     open_tensors,
-    rename,
+    rename_tensors,
 )
 from looktwice.specialists.networks.packages import import_package
-from looktwice.specialists.results import Floats, Masks, descending
+from looktwice.specialists.results import Floats, Masks, sort_descending
 from looktwice.specialists.rules import Checked
 
-HEADS = 8  # heads of the mask decoder: not visible in shapes, and the same in every release
-PERCEPTRON = re.compile(
+HEAD_COUNT = 8  # heads of the mask decoder: not visible in shapes, and the same in every release
+PERCEPTRON_PATTERN = re.compile(
     r"(.*\.(?:\w+_head|hf_mlp|output_hypernetworks_mlps\.\d+))\.layers\.(\d+)\.(.*)"
 )
 SHARED_EMBEDDING = "prompt_encoder.shared_embedding.positional_embedding"
@@ -56,7 +56,7 @@ def open_sam_file(path: str) -> tuple[Any, bool]:
         settings["mask_decoder_config"]["vit_dim"] = settings["vision_config"]["hidden_size"]
     config = getattr(transformers, f"{kind}Config")(**settings)
     named = {name: tensor for name, tensor in tensors.items() if not name.startswith("pixel_")}
-    named = rename(rename_perceptrons(named), "sam", "mask_decoder")
+    named = rename_tensors(rename_perceptrons(named), "sam", "mask_decoder")
     named["shared_image_embedding.positional_embedding"] = named[SHARED_EMBEDDING]
     network = open_converted(f"{kind}Model", config, named, path)
     if kind == "SamHQ":
@@ -87,9 +87,9 @@ def rename_perceptrons(tensors: Tensors) -> Tensors:
     """Rename the layers of perceptrons as in transformers: the first, those between, the last."""
     named = {}
     for name, tensor in tensors.items():
-        if match := PERCEPTRON.match(name):
+        if match := PERCEPTRON_PATTERN.match(name):
             head, place, rest = match[1], int(match[2]), match[3]
-            last = count(tensors, rf"{re.escape(head)}\.layers\.(\d+)\.") - 1
+            last = count_distinct(tensors, rf"{re.escape(head)}\.layers\.(\d+)\.") - 1
             layer = {0: "proj_in", last: "proj_out"}.get(place, f"layers.{place - 1}")
             name = f"{head}.{layer}.{rest}"
         named[name] = tensor
@@ -101,7 +101,7 @@ def _settings(tensors: Tensors) -> dict[str, Any]:
     size = tensors["image_encoder.pos_embed"].shape[1]
     patch = tensors["image_encoder.patch_embed.proj.weight"].shape[2]
     width, hidden = tensors["image_encoder.neck.0.weight"].shape[:2]
-    blocks = count(tensors, r"image_encoder\.blocks\.(\d+)\.")
+    blocks = count_distinct(tensors, r"image_encoder\.blocks\.(\d+)\.")
     everywhere, window = list[int](), 2 * 14 - 1
     for n in range(blocks):
         reach, channels = tensors[f"image_encoder.blocks.{n}.attn.rel_pos_h"].shape
@@ -143,16 +143,18 @@ def decoder_settings(tensors: Tensors, width: int, decoder: str, mlp: str) -> di
     return {
         "hidden_size": width,
         "mlp_dim": tensors[f"{first}mlp.{mlp}.weight"].shape[0],
-        "num_hidden_layers": count(tensors, rf"{decoder}\.transformer\.layers\.(\d+)\."),
-        "num_attention_heads": HEADS,
+        "num_hidden_layers": count_distinct(tensors, rf"{decoder}\.transformer\.layers\.(\d+)\."),
+        "num_attention_heads": HEAD_COUNT,
         "attention_downsample_rate": width // within,
         "num_multimask_outputs": tensors[f"{decoder}.mask_tokens.weight"].shape[0] - 1,
-        "iou_head_depth": count(tensors, rf"{decoder}\.iou_prediction_head\.layers\.(\d+)\."),
+        "iou_head_depth": count_distinct(
+            tensors, rf"{decoder}\.iou_prediction_head\.layers\.(\d+)\."
+        ),
         "iou_head_hidden_dim": tensors[f"{decoder}.iou_prediction_head.layers.0.weight"].shape[0],
     }
 
 
-SIDE = 1024  # pixels of the square input of every release
+INPUT_SIDE = 1024  # pixels of the square input of every release
 
 
 # Settings that are not visible in shapes, by blocks in each stage (tiny, small, base plus, large):
@@ -164,21 +166,23 @@ RELEASES = {
     (2, 6, 36, 4): (2, [8, 4, 16, 8], [23, 33, 43]),
 }
 # the rest is for video
-IMAGE_TENSORS = re.compile(r"image_encoder\.|sam_prompt_encoder\.|sam_mask_decoder\.|no_mem_embed$")
-POINTS = "sam_prompt_encoder.point_embeddings."
+IMAGE_TENSORS_PATTERN = re.compile(
+    r"image_encoder\.|sam_prompt_encoder\.|sam_mask_decoder\.|no_mem_embed$"
+)
+POINT_PREFIX = "sam_prompt_encoder.point_embeddings."
 
 
 def _open_sam2(path: str, tensors: Tensors) -> Any:
     """Open `Sam2Model` from the tensors of a file like `sam2.1_hiera_tiny.pt`. Raises
     WeightsError."""
-    kept = {name: tensor for name, tensor in tensors.items() if IMAGE_TENSORS.match(name)}
-    points = [kept.pop(name) for name in sorted(kept) if name.startswith(POINTS)]
-    named = rename(rename_perceptrons(kept), "sam2", "mask_decoder")
+    kept = {name: tensor for name, tensor in tensors.items() if IMAGE_TENSORS_PATTERN.match(name)}
+    points = [kept.pop(name) for name in sorted(kept) if name.startswith(POINT_PREFIX)]
+    named = rename_tensors(rename_perceptrons(kept), "sam2", "mask_decoder")
     named["prompt_encoder.point_embed.weight"] = import_torch().cat(points)
     named["shared_image_embedding.positional_embedding"] = named[SHARED_EMBEDDING]
     width = tensors["no_mem_embed"].shape[-1]
     stages = Counter[int]()
-    for n in range(count(tensors, r"image_encoder\.trunk\.blocks\.(\d+)\.")):
+    for n in range(count_distinct(tensors, r"image_encoder\.trunk\.blocks\.(\d+)\.")):
         stages[len(tensors[f"image_encoder.trunk.blocks.{n}.mlp.layers.1.bias"])] += 1
     widths, depth = sorted(stages), tuple(stages[stage] for stage in sorted(stages))
     if depth not in RELEASES:
@@ -191,7 +195,7 @@ def _open_sam2(path: str, tensors: Tensors) -> Any:
         "model_type": "sam2_hiera_det_model",
         "hidden_size": widths[0],
         "num_attention_heads": heads,
-        "image_size": [SIDE, SIDE],
+        "image_size": [INPUT_SIDE, INPUT_SIDE],
         "blocks_per_stage": list(depth),
         "embed_dim_per_stage": widths,
         "num_attention_heads_per_stage": [heads * 2**n for n in range(len(depth))],
@@ -205,12 +209,12 @@ def _open_sam2(path: str, tensors: Tensors) -> Any:
         "model_type": "sam2_vision_model",
         "backbone_config": backbone,
         "backbone_channel_list": widths[::-1],
-        "backbone_feature_sizes": [[SIDE // step, SIDE // step] for step in (4, 8, 16)],
+        "backbone_feature_sizes": [[INPUT_SIDE // step, INPUT_SIDE // step] for step in (4, 8, 16)],
         "fpn_hidden_size": width,
     }
     prompts = {
         "hidden_size": width,
-        "image_size": SIDE,
+        "image_size": INPUT_SIDE,
         "patch_size": 16,
         "mask_input_channels": tensors["sam_prompt_encoder.mask_downscaling.3.weight"].shape[0],
     }
@@ -247,7 +251,7 @@ class MaskFilter(Checked):
 
 
 # the package's names by the encoder's number of channels
-BUILDS = {768: "vit_b", 1024: "vit_l", 1280: "vit_h"}
+BUILD_NAMES = {768: "vit_b", 1024: "vit_l", 1280: "vit_h"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,7 +319,7 @@ def sort_by_area(masks: list[NDArray[np.bool_]], scores: list[float], pixels: Pi
     rows = Masks(
         np.reshape(masks, (-1, *pixels.shape[:2])), np.array(scores), np.full(len(masks), "")
     )
-    return rows[descending(rows.masks.sum((1, 2)))]
+    return rows[sort_descending(rows.masks.sum((1, 2)))]
 
 
 def open_sam_package(model: str, place: Place) -> SamPackage:
@@ -327,9 +331,9 @@ def open_sam_package(model: str, place: Place) -> SamPackage:
     """
     package, tensors = import_package("segment_anything"), open_tensors(model, "SAM")
     width = tensors["image_encoder.pos_embed"].shape[-1]
-    if width not in BUILDS:
+    if width not in BUILD_NAMES:
         raise WeightsError(
-            f"{model} has an encoder of {width} channels; the package supports {list(BUILDS)}"
+            f"{model} has an encoder of {width} channels; the package supports {list(BUILD_NAMES)}"
         )
-    network = package.sam_model_registry[BUILDS[width]]()
+    network = package.sam_model_registry[BUILD_NAMES[width]]()
     return SamPackage(package, load_weights(network, tensors, model).to(place.device))

@@ -91,6 +91,19 @@ def test_a_new_stage_that_prepares_the_question_precedes_the_asking_stage(folder
     (folder / "study.yaml").write_text(STUDY + f"contestants: {{a: {{stages: {stages}}}}}")
     (arm,) = load_plan(folder / "study.yaml", plugins=["silent_looks.py"]).points
     assert list(arm.stages) == ["say", "mark", "small", "own", "ask"]
+    shown = "{use: prompting.views.Look, where: {use: prompting.where.Sized, where: WHERE}}"
+    for zoom, where in (
+        ("{use: prompting.views.ZoomOnMarks}", ""),
+        (shown, "{use: prompting.where.OnMarks}"),
+        ("{use: prompting.turns.When, stage: WHERE}", "{use: prompting.markers.Dots}"),
+    ):
+        stages = f"{{zoom: {zoom.replace('WHERE', where)}, small: {{use: prompting.markers.Dots}}}}"
+        (folder / "study.yaml").write_text(STUDY + f"contestants: {{a: {{stages: {stages}}}}}")
+        (arm,) = load_plan(folder / "study.yaml").points
+        assert list(arm.stages) == ["say", "mark", "zoom", "small", "ask"], zoom
+    asking = shown.replace("WHERE", "{use: prompting.where.TreeSearch, words: [dog]}")
+    contestant = f"contestants: {{a: {{stages: {{again: {asking}}}}}}}"
+    assert "contestants.a.stages.again: a new slot needs a position" in check(folder, contestant)
     again = "contestants: {a: {stages: {again: {use: prompting.turns.Reperceive}}}}"
     assert "contestants.a.stages.again: a new slot needs a position" in check(folder, again)
 

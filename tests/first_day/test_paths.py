@@ -76,7 +76,7 @@ def test_data_outside_the_folder_is_allowed_by_the_option_that_the_fault_names(
     (lab / "study" / "linked").symlink_to(lab / "own")
     write(path.replace("ABSOLUTE", str(lab)))
     output = get_refusal("check", "study.yaml")
-    assert output.startswith("task.path: ") and f"at {lab / 'own' / 'set'}; " in output
+    assert output.startswith("task.path: ") and output.count(str(lab / "own" / "set")) == 1
     assert "add --allow ../own/set (or set LOOKTWICE_ALLOW)" in output
     get_output("check", "study.yaml", "--allow", "../own/set")
     get_output("run", "study.yaml", "--allow", "../own")

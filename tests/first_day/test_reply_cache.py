@@ -7,7 +7,7 @@ from pathlib import Path
 
 from looktwice.eval.recorded.reply_cache import parse_size
 from looktwice.pipelines.model import Reply
-from looktwice.pipelines.models.cache import INLINE, Store
+from looktwice.pipelines.models.cache import MAX_INLINE_BYTES, Store
 from tests.chat_server import chat_server
 from tests.first_day.studies import looktwice, write_study
 
@@ -75,7 +75,7 @@ def test_a_run_prunes_a_cache_that_exceeds_its_size(tmp_path: Path) -> None:
 def test_only_as_many_of_the_oldest_as_needed_are_removed(tmp_path: Path) -> None:
     store = Store(tmp_path / ".cache")
     for number in range(4):
-        store.put(f"{number:064}", "m", Reply("x" * (2 * INLINE)))
+        store.put(f"{number:064}", "m", Reply("x" * (2 * MAX_INLINE_BYTES)))
         make_older(tmp_path / ".cache", 4000)
     size = sum(row.size for row in store.rows())
     nowhere = looktwice("cache", tmp_path, "--prune", "0")
@@ -89,7 +89,7 @@ def test_only_as_many_of_the_oldest_as_needed_are_removed(tmp_path: Path) -> Non
 def test_a_blob_is_removed_with_its_last_reply(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for key, model in (("a", "m"), ("b", "m"), ("c", "n")):
-        store.put(key, model, Reply("x" * INLINE + ("" if key != "c" else "c")))
+        store.put(key, model, Reply("x" * MAX_INLINE_BYTES + ("" if key != "c" else "c")))
     rows = {row.key: row for row in store.rows()}
     assert rows["a"].blob == rows["b"].blob != rows["c"].blob
     store.remove([rows["a"], rows["c"]])

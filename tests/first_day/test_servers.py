@@ -38,8 +38,8 @@ def test_an_unreachable_server_stops_the_run_before_the_first_request(tmp_path: 
 def test_a_server_that_disappears_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wrappers, "SECONDS", 0.3)
-    monkeypatch.setattr(wrappers, "UNREACHED", 2)
+    monkeypatch.setattr(wrappers, "MIN_UNREACHED_SECONDS", 0.3)
+    monkeypatch.setattr(wrappers, "MAX_UNREACHED_CALLS", 2)
     with (
         chat_server(None, "--delay", "0.1") as server,
         do_when(lambda: server.stats["replies"] >= 3, server.kill),

@@ -74,6 +74,14 @@ def test_an_unknown_name_gets_a_suggestion() -> None:
     assert "study.yaml: no such configuration file" in get_output("run", "study.yaml", code=2)
 
 
+def test_missing_reply_files_are_listed_with_the_folder_to_name(tmp_path: Path) -> None:
+    for command in ("check", "run"):
+        output = " ".join(get_output(command, "blink_val", f"data={tmp_path}", code=2).split())
+        assert f"'{tmp_path}/GPT4V.jsonl.gz' does not exist)" in output
+        assert f"data={tmp_path} must name the folder that holds the files above" in output
+        assert "(in the study: data/blink_replies)" in output
+
+
 @pytest.mark.parametrize("name", ["study", "quickstart"])
 def test_the_study_written_by_init_passes_check_unchanged(name: str) -> None:
     init, file = ["init", name][: 1 + (name != "study")], f"{name}.yaml"

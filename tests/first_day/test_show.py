@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from looktwice.eval import evaluate
-from looktwice.eval.display.printable import file_names
+from looktwice.eval.display.printable import make_file_names
 from looktwice.eval.display.table import score_table
 from looktwice.eval.tasks import Folder
 from looktwice.pipelines import Pipeline, Reply, Scripted
@@ -105,7 +105,7 @@ def test_the_pages_of_two_samples_have_distinct_valid_file_names(folder: Path) -
     for name in written:
         assert re.fullmatch(r"[\w. -]+\.html", name) and not re.match(r"(?i)con\b", name), name
         assert not re.search(r"[. ]\.html$", name)
-    assert file_names(["val_12", "é"]) == {"val_12": "val_12", "é": "é"}
+    assert make_file_names(["val_12", "é"]) == {"val_12": "val_12", "é": "é"}
 
 
 def look_once(messages: Messages) -> Reply:

@@ -19,12 +19,12 @@ from looktwice.pipelines.model import (
     Reply,
     ReplyNode,
     ToolCall,
-    message_json,
-    request_key,
+    make_message_json,
+    make_request_key,
 )
 from looktwice.pipelines.models.cache import Cached, Store
 from looktwice.pipelines.models.chat_template import build_chat
-from looktwice.pipelines.models.wire import parse_reply, wire_messages
+from looktwice.pipelines.models.wire import make_wire_messages, parse_reply
 from looktwice.prompting.turns import History
 from tests.strict_server import strict_server
 from tests.tables import table
@@ -45,14 +45,14 @@ def test_attached_fields_are_sent_back(message: Json, returned: Json, calls: lis
     reply = read(message)
     again = Reply.from_dict(read_as(ReplyNode, json.dumps(reply.to_dict())))
     assert again == reply
-    [turn] = wire_messages([again.as_message()])
+    [turn] = make_wire_messages([again.as_message()])
     written = list[Json]()
     for call, own in zip(reply.tool_calls, calls, strict=True):
         function = {**own.get("function", {}), "name": call.name, "arguments": call.arguments}
         written.append({"id": call.id, "type": "function", **own, "function": function})
     said = {"content": None, "tool_calls": written} if written else {"content": reply.text}
     assert turn == {"role": "assistant"} | said | returned
-    assert ("attached" in message_json(again.as_message())) is bool(returned)
+    assert ("attached" in make_message_json(again.as_message())) is bool(returned)
 
 
 @table
@@ -60,7 +60,7 @@ def test_a_truncated_turn_keeps_its_attached_fields(content: Any, text: str, sen
     turn = read({"content": content, "reasoning_content": "hm"}).as_message()
     [cut], _ = History()([turn])
     assert cut.text == text
-    assert wire_messages([cut]) == [
+    assert make_wire_messages([cut]) == [
         {"role": "assistant", "content": sent, "reasoning_content": "hm"}
     ]
 
@@ -78,11 +78,11 @@ def test_a_cache_key_includes_attached_fields_and_is_unchanged_without_them() ->
     turns = [said, signed]
     turns += [replace(said, attached={"reasoning_content": text}) for text in "xy"]
     asked = [(HELLO, turn, Message("tool", ("ok",), call_id="c1")) for turn in turns]
-    keys = [request_key("m", messages, 0, CallOptions()) for messages in asked]
+    keys = [make_request_key("m", messages, 0, CallOptions()) for messages in asked]
     assert len(set(keys)) == 4
     assert keys[0].startswith("487d6ddd66392e2f"), "before turns had anything attached"
     call = {"id": "c1", "name": "zoom", "arguments": "{}"}
-    assert message_json(said) == {"role": "assistant", "parts": ["hm"], "tool_calls": [call]}
+    assert make_message_json(said) == {"role": "assistant", "parts": ["hm"], "tool_calls": [call]}
 
 
 def test_attached_fields_survive_the_cache(tmp_path: Path) -> None:

@@ -31,9 +31,9 @@ from looktwice.pipelines.runtime.networks import (
     FetchError,
     Place,
     WeightsError,
+    find_weights_file,
+    hash_weights,
     open_shared,
-    weights_file,
-    weights_hash,
 )
 from looktwice.pipelines.runtime.stores import (
     ResultStore,
@@ -344,7 +344,7 @@ def test_changes_are_computed_again(weights: str, change: dict[str, Any], again:
 
 def test_nothing_is_hashed_without_a_store(weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("looktwice.specialists.networks.network.result_key", None)
-    monkeypatch.setattr("looktwice.specialists.networks.network.weights_hash", None)
+    monkeypatch.setattr("looktwice.specialists.networks.network.hash_weights", None)
     assert Bright(weights)(np.full((9, 9, 3), 7, np.uint8)).values.mean() > 0
 
 
@@ -412,13 +412,13 @@ def test_a_download_is_tried_once_a_minute(tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(WeightsError, match="the hub is silent"):
             open_shared(("network", "x"), open_)
         with pytest.raises(WeightsError, match="there is no weights file"):
-            open_shared("file", lambda: weights_file(file))
+            open_shared("file", lambda: find_weights_file(file))
     assert len(tried) == 1
     monkeypatch.setattr("looktwice.pipelines.runtime.networks.RETRY_SECONDS", 0.0)
     with pytest.raises(WeightsError):
         open_shared(("network", "x"), open_)
     file.write_bytes(b"weights")
-    assert open_shared("file", lambda: weights_file(file)) == file and len(tried) == 2
+    assert open_shared("file", lambda: find_weights_file(file)) == file and len(tried) == 2
 
 
 def test_a_slow_network_does_not_delay_another() -> None:
@@ -449,17 +449,17 @@ def test_closing_frees_networks_in_reverse_order() -> None:
 
 def test_missing_weights_and_devices_are_named(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match=r"none\.pt; set model"):
-        weights_file(tmp_path / "none.pt")
+        find_weights_file(tmp_path / "none.pt")
     torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")
     with pytest.raises(WeightsError, match=r"no folder '\./nowhere'"):
         load_from_hub("AutoModel", "./nowhere", None)
     with pytest.raises(WeightsError, match=r"AutoModel .* folder"):
         load_from_hub("AutoModel", str(tmp_path), None)
-    assert Place.of("cpu", "auto") == Place("cpu", "float32")
+    assert Place.resolve("cpu", "auto") == Place("cpu", "float32")
     missing = "mps" if torch.cuda.is_available() else "cuda"
     with pytest.raises(WeightsError, match=f"'{missing}'"):
-        Place.of(missing, "auto")
+        Place.resolve(missing, "auto")
 
 
 @table
@@ -519,5 +519,5 @@ def test_weights_are_hashed_by_content(tmp_path: Path) -> None:
     for name, data in (("a", b"1"), ("b", b"1"), ("c", b"2")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "model.safetensors").write_bytes(data)
-    a, b, c = (weights_hash(tmp_path / name) for name in "abc")
+    a, b, c = (hash_weights(tmp_path / name) for name in "abc")
     assert a == b != c

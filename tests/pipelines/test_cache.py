@@ -31,9 +31,9 @@ from looktwice.pipelines.model import (
     Tool,
     ToolCall,
     Usage,
-    request_key,
+    make_request_key,
 )
-from looktwice.pipelines.models.cache import INLINE, Cached, Store, refuse_network
+from looktwice.pipelines.models.cache import MAX_INLINE_BYTES, Cached, Store, refuse_network
 from looktwice.pipelines.models.stops import CacheError
 
 HELLO = (Message("user", ("hello",)),)
@@ -46,8 +46,8 @@ def test_the_key_of_a_request_covers_only_what_is_sent() -> None:
     written = '{"draw":2,"messages":[{"parts":["hello"],"role":"user"}],"model":"m","options":'
     asked = CallOptions(0.5, stop=("x",), tools=(Tool("zoom", ""),))
     key = hashlib.sha256(f"{written}{options}}}".encode()).hexdigest()
-    assert request_key("m", HELLO, 2, asked) == key
-    assert request_key("m", HELLO, 2, replace(asked, top_k=5)) != key
+    assert make_request_key("m", HELLO, 2, asked) == key
+    assert make_request_key("m", HELLO, 2, replace(asked, top_k=5)) != key
 
 
 def slow(failing: int = 0) -> Scripted:
@@ -99,8 +99,8 @@ def test_replies_are_read_back_complete_from_another_store(tmp_path: Path) -> No
     replies = [
         Reply("a\U0001f600", "tool", "why", (call,), "no", usage, 1.5, logprobs),
         Reply("", usage=Usage(7, 1)),  # a blank reply, without a token, is not stored
-        Reply("x" * INLINE),
-        Reply("é" * INLINE, served_by={"model": "m"}),
+        Reply("x" * MAX_INLINE_BYTES),
+        Reply("é" * MAX_INLINE_BYTES, served_by={"model": "m"}),
     ]
     for number, reply in enumerate(replies):
         store = Store(tmp_path)
@@ -165,7 +165,7 @@ def test_the_first_of_two_writers_wins_and_a_lost_blob_is_requested_again(tmp_pa
     first, second = Store(tmp_path), Store(tmp_path)
     kept = [store.put("k", "m", Reply(text)).text for store, text in ((first, "1"), (second, "2"))]
     assert kept == ["1", "1"]
-    big = Reply("y" * INLINE)
+    big = Reply("y" * MAX_INLINE_BYTES)
     first.put("big", "m", big)
     for torn in (None, b"{"):
         path = next((tmp_path / "blobs").glob("*/*"))

@@ -15,9 +15,14 @@ import pytest
 
 from looktwice.pipelines import CallOptions, ChatAPI, Message, Picture, View
 from looktwice.pipelines.model import ModelError, Stopped, Tool, ToolCall, Usage
-from looktwice.pipelines.models.http_client import http_loop
-from looktwice.pipelines.models.keys import key_for
-from looktwice.pipelines.models.wire import parse_reply, request_bytes, wire_messages, wire_options
+from looktwice.pipelines.models.http_client import get_http_loop
+from looktwice.pipelines.models.keys import find_key
+from looktwice.pipelines.models.wire import (
+    make_wire_messages,
+    make_wire_options,
+    parse_reply,
+    write_request,
+)
 from tests.chat_server import ChatServer, chat_server
 from tests.paths import rows
 
@@ -116,7 +121,7 @@ def test_the_format_of_a_turn() -> None:
         LOOK[4]: {"tool_call_id": "c2", "content": "Nothing there."},
     }
     for message, sent in turns.items():
-        assert wire_messages((message,)) == [{"role": message.role, **sent}]
+        assert make_wire_messages((message,)) == [{"role": message.role, **sent}]
 
 
 def test_pictures_of_results_are_sent_where_the_setting_says() -> None:
@@ -135,13 +140,13 @@ def test_pictures_of_results_are_sent_where_the_setting_says() -> None:
 
 
 def test_schemas_are_strict_and_tools_can_be_required_or_named() -> None:
-    (form,) = wire_options(CallOptions(schema=SCHEMA), "max_tokens", None).values()
+    (form,) = make_wire_options(CallOptions(schema=SCHEMA), "max_tokens", None).values()
     schema = {"name": "reply", "schema": SCHEMA, "strict": True}
     assert form == {"type": "json_schema", "json_schema": schema}
     named = {"type": "function", "function": {"name": "zoom"}}
     for called, choice in ((None, "auto"), ("none",) * 2, ("required",) * 2, ("zoom", named)):
         options = CallOptions(tools=(Tool("zoom", "crops"),), tool_choice=called)
-        assert wire_options(options, "max_tokens", None)["tool_choice"] == choice
+        assert make_wire_options(options, "max_tokens", None)["tool_choice"] == choice
 
 
 def test_arguments_of_a_call_override_settings() -> None:
@@ -179,7 +184,7 @@ def test_a_request_body_is_valid_json_with_any_pictures() -> None:
     words = 'say "data:image/png;base64,A" \\ \u00e9\n' * 300
     body = ChatAPI("m", extra={"x": [1, {"y": None}]}).body((*LOOK, *user(words)))
     urls = attrgetter("data_url")
-    assert request_bytes(body) == json.dumps(body, separators=(",", ":"), default=urls).encode()
+    assert write_request(body) == json.dumps(body, separators=(",", ":"), default=urls).encode()
 
 
 def test_choices_are_sent_in_the_form_that_the_server_accepts() -> None:
@@ -303,10 +308,10 @@ def test_a_key_is_sent_only_to_its_own_host(
     for name, value in (("MINE", "of-mine"), ("OPENAI_BASE_URL", base), ("LOOKTWICE_KEYS", table)):
         monkeypatch.setenv(name, value)
     if expected == "no key" or expected.startswith("of-"):
-        assert (key_for(url) or "no key") == expected
+        assert (find_key(url) or "no key") == expected
     else:
         with pytest.raises(ModelError, match=expected) as caught:
-            key_for(url)
+            find_key(url)
         assert not caught.value.retryable and "of-openai" not in str(caught.value)
 
 
@@ -358,7 +363,7 @@ def test_an_interrupt_or_a_cancel_ends_the_wait_at_once() -> None:
         threading.Timer(0.3, signal.pthread_kill, (main, signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
             model(user("a"))
-        threading.Timer(0.3, http_loop().cancel).start()
+        threading.Timer(0.3, get_http_loop().cancel).start()
         with pytest.raises(Stopped):
             model(user("a"))
         assert slow.stats["replies"] == 0
@@ -432,7 +437,7 @@ def test_a_refusal_without_a_sent_key_says_so(monkeypatch: pytest.MonkeyPatch) -
     advised = str(raised.value).partition("LOOKTWICE_KEYS=")[2].partition(",")[0]
     monkeypatch.setenv("MY_KEY", "another")
     monkeypatch.setenv("LOOKTWICE_KEYS", advised)
-    assert key_for(model.endpoint) == "another"
+    assert find_key(model.endpoint) == "another"
     monkeypatch.setenv("LOOKTWICE_KEYS", "127.0.0.1=MY_KEY")
     with pytest.raises(ModelError, match="MY_KEY"):
         serve_once(b"{}", 401)(user("hello"))

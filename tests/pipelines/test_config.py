@@ -12,7 +12,13 @@ from pathlib import Path
 import pytest
 
 from looktwice.pipelines.config import ConfigError, Plan, build, load_plan
-from looktwice.pipelines.config.classes import Faults, load_plugin, locate, suggest_names
+from looktwice.pipelines.config.classes import (
+    Faults,
+    extend_hint,
+    load_plugin,
+    locate,
+    suggest_names,
+)
 from looktwice.pipelines.config.load import load, resolve
 from looktwice.pipelines.config.spec import asks_model, digest, identity, spec
 from looktwice.pipelines.models import Scripted
@@ -147,10 +153,19 @@ def test_five_mistakes_give_five_lines_with_their_places(planned: Planned) -> No
 
 
 @pytest.mark.parametrize(
-    ("word", "hint"), [("Temprature", "; did you mean 'temperature'?"), ("retries", "")]
+    ("word", "hint", "whole"),
+    [
+        (
+            "Temprature",
+            "; did you mean 'temperature'?",
+            "; did you mean 'temperature'? There are 3",
+        ),
+        ("retries", "", "; there are 3"),
+    ],
 )
-def test_a_hint_quotes_only_the_misspelled_word(word: str, hint: str) -> None:
-    assert suggest_names(word, ["prices", "temperature", "timeout"]) == hint
+def test_a_hint_quotes_only_the_misspelled_word(word: str, hint: str, whole: str) -> None:
+    near = suggest_names(word, ["prices", "temperature", "timeout"])
+    assert (near, extend_hint(near, "there are 3")) == (hint, whole)
 
 
 OUT_OF_REACH = """

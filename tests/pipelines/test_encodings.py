@@ -15,7 +15,7 @@ from PIL import Image, ImageCms
 from PIL.PngImagePlugin import PngInfo
 from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
-from looktwice.pipelines.encodings.image_files import TRANSPOSED
+from looktwice.pipelines.encodings.image_files import ORIENTATION_OPERATIONS
 from looktwice.pipelines.picture import Picture
 from tests.tables import check_all
 
@@ -63,7 +63,11 @@ def test_a_rotated_picture_is_decoded_in_one_way() -> None:
 
 def check_turned(kind: str, where: str, orientation: int) -> None:
     image = Image.fromarray(STORED)
-    upright = image.transpose(TRANSPOSED[orientation]) if orientation in TRANSPOSED else image
+    upright = (
+        image.transpose(ORIENTATION_OPERATIONS[orientation])
+        if orientation in ORIENTATION_OPERATIONS
+        else image
+    )
     picture = Picture.encoded(rotate_stored(kind, orientation, where))
     assert picture.size == upright.size  # before the pixels are read
     payload = picture.payload
@@ -72,7 +76,7 @@ def check_turned(kind: str, where: str, orientation: int) -> None:
         assert seen.shape[1::-1] == upright.size
         np.testing.assert_allclose(seen.astype(int), np.asarray(upright).astype(int), atol=12)
     assert picture.size == upright.size
-    assert ("orientation" in payload.note) == (orientation in TRANSPOSED)
+    assert ("orientation" in payload.note) == (orientation in ORIENTATION_OPERATIONS)
 
 
 def profile(space: str) -> bytes:

@@ -25,7 +25,7 @@ from looktwice.pipelines.models.wrappers import (
     is_endpoint_fault,
     wrap,
 )
-from looktwice.pipelines.pipeline import describe
+from looktwice.pipelines.pipeline import describe_exception
 from tests.counted_work import FakeTime
 
 GONE = ModelError("nobody there", retryable=True, unreached=True)
@@ -86,7 +86,9 @@ def test_any_response_restarts_the_count_of_failures(monkeypatch: pytest.MonkeyP
 def fail(watch: EndpointWatch, text: str, model: str = "m") -> EndpointError:
     exc = watch.note_failure(model, ModelError(text, status=404))
     assert isinstance(exc, EndpointError) and exc.status == 404
-    assert describe(exc) == f"ModelError: {text}", "as it is called where the sample is blamed"
+    assert describe_exception(exc) == f"ModelError: {text}", (
+        "as it is called where the sample is blamed"
+    )
     return exc
 
 

@@ -268,7 +268,7 @@ def test_bounds_centre_and_json_of_a_mark(
         (lambda: Affine(1, 1, 0, 1, 1, 0).inverse, "singular"),
         (lambda: Mask("m", np.zeros((3, 3), bool)), "empty"),
         (lambda: mark_from_dict({"x": 3}), "not a mark"),
-        (lambda: transforms.crop(blank(9, 9), 20, 0, 30, 9), "misses"),
+        (lambda: transforms.crop(blank(9, 9), 20, 0, 30, 9), "lies outside"),
         (lambda: transforms.resize(blank(9, 9), 0, 5), "1 or more"),
         (lambda: transforms.pad(blank(9, 9), right=-1), "0 or more"),
         (lambda: blank(9, 9).with_pixels(np.zeros((8, 9, 3), np.uint8)), "keep the size"),
@@ -418,7 +418,7 @@ def test_a_mark_needs_neither_label_nor_image() -> None:
 
 
 def test_a_mask_may_be_as_large_as_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(marks, "LARGEST", 6)
+    monkeypatch.setattr(marks, "MAX_MASK_PIXELS", 6)
     assert isinstance(mark_from_dict({"size": [2, 3], "counts": [1, 5]}), Mask)
     with pytest.raises(ValueError, match=r"6.*size \[1, 7\]"):
         mark_from_dict({"size": [1, 7], "counts": [1, 6]})

@@ -24,8 +24,8 @@ from looktwice.pipelines.config import Plan
 from looktwice.pipelines.encodings.image_files import to_png
 from looktwice.pipelines.model import CallOptions, Message, Messages, Reply
 from looktwice.pipelines.models import Scripted
-from looktwice.pipelines.models.http_client import CHUNKED_BYTES, http_loop
-from looktwice.pipelines.models.wire import request_bytes, request_pieces
+from looktwice.pipelines.models.http_client import CHUNKED_BYTES, get_http_loop
+from looktwice.pipelines.models.wire import request_pieces, write_request
 from looktwice.pipelines.picture import PART, Picture, PixelMemory, Pixels
 from looktwice.prompting.turns import Ask
 from tests.eval.runs.test_run import point
@@ -116,15 +116,15 @@ def receiver() -> Iterator[tuple[str, list[tuple[str, str]]]]:
 def test_a_large_request_arrives_whole() -> None:
     pictures = [Picture(noise(0, side, side)).payload for side in (7, 8, 9, 600)]
     body = {"messages": [{"url": payload} for payload in pictures], "text": "how many?"}
-    whole = request_bytes(body)
+    whole = write_request(body)
     assert json.loads(whole)["messages"][3]["url"] == pictures[3].data_url
     assert len(whole) > CHUNKED_BYTES > PART
     assert sum(map(len, request_pieces(body))) == len(whole)
     assert [b"".join(payload) for payload in pictures] == [payload.text for payload in pictures]
-    small = request_bytes({"messages": body["messages"][:3]})
+    small = write_request({"messages": body["messages"][:3]})
     with receiver() as (url, got):
         for sent in (whole, request_pieces(body), small):
-            assert http_loop().request("POST", url, sent, {}, 10.0).status == 200
+            assert get_http_loop().request("POST", url, sent, {}, 10.0).status == 200
     expected = [(hashlib.sha256(each).hexdigest(), str(len(each))) for each in (whole, small)]
     assert got == [expected[0], *expected]
 

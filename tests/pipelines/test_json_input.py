@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from looktwice.pipelines.json_input import MAX_DEPTH, read_json
-from looktwice.pipelines.model import ModelError, Reply, canonical
+from looktwice.pipelines.model import ModelError, Reply, write_canonical
 from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.http_client import HttpResponse
 
@@ -16,7 +16,7 @@ TOKEN = {"token": HALF, "logprob": -1, "top_logprobs": []}
 
 def test_lone_surrogates_are_replaced_and_valid_characters_kept() -> None:
     halves = '"\\ud83d"', '{"\\uDE00": 1}', '[["a \\ud83d b"]]', f'"{HALF}"', b'"\xed\xa0\xbd"'
-    assert all("?" in canonical(read_json(half)).encode().decode() for half in halves)
+    assert all("?" in write_canonical(read_json(half)).encode().decode() for half in halves)
     whole = '"\\ud83d\\ude00"', '"\U0001f600"', '{"a": [1, 2.5, null, true]}', '"\\\\ud83d"'
     assert all(read_json(text) == json.loads(text) for text in whole)
 
@@ -49,7 +49,7 @@ def test_every_text_of_a_response_can_be_written() -> None:
     ]
     bodies = [completion(choices=[choice]) for choice in choices]
     bodies += [completion(**{name: HALF}) for name in ("model", "system_fingerprint", "provider")]
-    assert all(canonical(answer(body).to_dict()).encode() for body in bodies)
+    assert all(write_canonical(answer(body).to_dict()).encode() for body in bodies)
 
 
 def test_a_malformed_response_can_be_retried() -> None:

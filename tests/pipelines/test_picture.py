@@ -20,7 +20,7 @@ from PIL import Image, ImageCms
 
 from looktwice.pipelines import Sample, State, picture as module
 from looktwice.pipelines.encodings.image_files import to_png
-from looktwice.pipelines.picture import Picture, PictureError, thumbnail
+from looktwice.pipelines.picture import Picture, PictureError, make_thumbnail_url
 
 RAMP = np.zeros((20, 40, 3), np.uint8)
 RAMP[:, 20:] = (200, 100, 50)
@@ -301,7 +301,7 @@ def test_a_thumbnail_decodes_only_part(monkeypatch: pytest.MonkeyPatch) -> None:
     sized = cv2.resize(pixels, (160, 80), interpolation=cv2.INTER_AREA)
     turned, made = Picture.encoded(rotated_jpeg()).small(20), Picture(pixels).small(160)
     with pytest.raises(PictureError):
-        thumbnail(Picture.encoded(Picture(NOISE[:40, :40]).payload.data[:-900]))
+        make_thumbnail_url(Picture.encoded(Picture(NOISE[:40, :40]).payload.data[:-900]))
     monkeypatch.setattr(module, "decode", lambda data, name: pytest.fail("decoded"))
     whole = Picture.encoded(encode(pixels, "JPEG", quality=95))
     for small in (whole.small(160), made):

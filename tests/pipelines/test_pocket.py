@@ -15,7 +15,7 @@ from looktwice.pipelines import Message, Pipeline, Pocket, Stage, State, View
 from looktwice.pipelines.model import CallOptions, ModelError, Tool
 from looktwice.pipelines.models.pocket import network
 from looktwice.pipelines.models.pocket.network import (
-    SIDE,
+    INPUT_SIDE,
     VOCABULARY,
     WORD_NUMBERS,
     Conversation,
@@ -57,13 +57,13 @@ def test_text_and_words_convert_both_ways() -> None:
     red = WORD_NUMBERS["red"]
     assert read_words("xylophone quartz \n \n red") == [network.UNKNOWN, network.LINE, red]
     long = read_words("red " * 500 + "star")
-    assert len(long) == network.LONGEST and long[-1] == WORD_NUMBERS["star"]
+    assert len(long) == network.MAX_TEXT_TOKENS and long[-1] == WORD_NUMBERS["star"]
 
 
 def test_a_picture_is_resized_to_the_input_keeping_its_proportions() -> None:
     pixels = np.full((50, 100, 3), 200, np.uint8)
     whole, scale, corner = fit_pixels(pixels)
-    assert (whole.shape, scale, corner) == ((SIDE, SIDE, 3), SIDE / 100, (0, 32))
+    assert (whole.shape, scale, corner) == ((INPUT_SIDE, INPUT_SIDE, 3), INPUT_SIDE / 100, (0, 32))
     assert (whole[32:96] == 200).all() and (whole[:32] == 128).all() and (whole[96:] == 128).all()
 
 
@@ -147,7 +147,7 @@ def test_unknown_words_are_refused() -> None:
     five = make_messages(1, 2, 3, 4, 5)
     for messages, options, words in (
         (five, CallOptions(), "4 different .* 5"),
-        (make_messages(1, text="?!"), CallOptions(), "got no text"),
+        (make_messages(1, text="?!"), CallOptions(), "was sent no text"),
         (make_messages(1), CallOptions(tools=(Tool("zoom", "zooms"),)), "not support tools"),
         (make_messages(1), CallOptions(schema={}, effort="low"), "schema or effort"),
         (make_messages(1), CallOptions(choices=("zebra",)), "'zebra'"),

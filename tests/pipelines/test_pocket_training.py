@@ -17,9 +17,9 @@ from bench.pocket.wording import write_prompt
 from looktwice.eval.tasks.marked_scenes.kinds import Question
 from looktwice.eval.tasks.marked_scenes.scene import COLORS, SHAPES, SYMBOLS
 from looktwice.pipelines.models.pocket.network import (
-    CELLS,
     END,
-    STEP,
+    PLACE_SIDE,
+    PLACES_PER_SIDE,
     UNKNOWN,
     VOCABULARY,
     read_words,
@@ -55,7 +55,7 @@ def plan(tmp_path: Path, drawn: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_the_encoder_is_trained_on_the_places_of_things() -> None:
     for example in (make_example(3, number) for number in range(6)):
         for thing in example.things if example.whole else ():
-            row, column = (int(at * 128 / 320 // STEP) for at in (thing.y, thing.x))
+            row, column = (int(at * 128 / 320 // PLACE_SIDE) for at in (thing.y, thing.x))
             shape, color, symbol, _, size, middle = example.grids[0][row, column]
             if any(
                 np.hypot(other.x - thing.x, other.y - thing.y) < other.size / 3 + 8
@@ -102,15 +102,15 @@ def test_every_taught_word_is_known_and_the_correct_choice_is_marked() -> None:
 
 
 def test_words_attend_to_what_they_name_and_to_nothing_if_absent() -> None:
-    grids = np.zeros((1, CELLS, CELLS, 6), np.uint8)
+    grids = np.zeros((1, PLACES_PER_SIDE, PLACES_PER_SIDE, 6), np.uint8)
     for row, column, color, size, middle in (
         *((3, 4, "red", 2, 1), (9, 9, "blue", 3, 1), (9, 10, "blue", 3, 0)),
     ):
         star = SHAPES.index("star") + 1, list(COLORS).index(color) + 1
         grids[0, row, column] = *star, 0, size, 5, middle
-    first, second = 3 * CELLS + 4, 9 * CELLS + 9
+    first, second = 3 * PLACES_PER_SIDE + 4, 9 * PLACES_PER_SIDE + 9
     red, blue, both = {first}, {second, second + 1}, {first, second}
-    sinks = set(range(CELLS * CELLS, CELLS * CELLS + 4))
+    sinks = set(range(PLACES_PER_SIDE * PLACES_PER_SIDE, PLACES_PER_SIDE * PLACES_PER_SIDE + 4))
     place = Question("Where is the blue star? Give its place.", "1.0 2.0 3.0 4.0")
     which = Question("Which of these is in the image?", "a red star", ("a red star", "a red heart"))
     larger = "Which of the two marked things is larger, A or B?"
@@ -129,7 +129,7 @@ def test_words_attend_to_what_they_name_and_to_nothing_if_absent() -> None:
         assert found == expected, text
         assert all(p.shares.sum() == pytest.approx(1) for p in pointers)
     # two things and as much on the sinks
-    assert pointers[0].shares[CELLS * CELLS :].sum() == pytest.approx(0.5)
+    assert pointers[0].shares[PLACES_PER_SIDE * PLACES_PER_SIDE :].sum() == pytest.approx(0.5)
 
 
 @pytest.mark.slow

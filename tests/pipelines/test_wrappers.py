@@ -20,7 +20,7 @@ from looktwice.pipelines.model import (
     ModelError,
     Stopped,
     Usage,
-    message_json,
+    make_message_json,
 )
 from looktwice.pipelines.models import ChatAPI, Replay, Scripted, limits
 from looktwice.pipelines.models.cache import Cached, Store
@@ -328,7 +328,7 @@ def test_the_published_recordings(shared_data: Path) -> None:
 
 
 def test_recorded_requests_are_answered_once_each_and_others_refused() -> None:
-    seeded, plain = CallOptions(seed=3), [message_json(message) for message in HELLO]
+    seeded, plain = CallOptions(seed=3), [make_message_json(message) for message in HELLO]
     replies = {
         request_digest(plain, draw, seeded.given()): [Reply(text) for text in texts]
         for draw, texts in enumerate((("one", "two"), ("three",)))

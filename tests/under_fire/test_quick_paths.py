@@ -22,7 +22,7 @@ from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models import Scripted
-from looktwice.pipelines.pipeline import RecordingModel, step
+from looktwice.pipelines.pipeline import RecordingModel, run_stage
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
@@ -134,7 +134,7 @@ class Late:
 def test_calls_of_a_model_created_later_by_a_stage_are_recorded() -> None:
     late, state = Late(), State.start(Sample("s1", "Which?"))
     for _ in range(3):
-        step("late", late, state, RecordingModel(Scripted(), "s1"))
+        run_stage("late", late, state, RecordingModel(Scripted(), "s1"))
     assert late.kinds == ["NoneType", "SecondModel", "SecondModel"]
 
 

@@ -25,7 +25,7 @@ from looktwice.pipelines.model import (
     ModelError,
     Reply,
     Stopped,
-    request_key,
+    make_request_key,
 )
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.models.cache import Cached, Store
@@ -130,7 +130,7 @@ def test_waiting_processes_get_the_reply_of_another_or_ask_if_it_fails(
 def test_a_stopped_run_waits_for_no_other_process(tmp_path: Path) -> None:
     stop, other = threading.Event(), Store(tmp_path)
     model = Cached(CountingModel(), Store(tmp_path), stop=stop)
-    key = request_key(model.identity, HELLO, 0, CallOptions())
+    key = make_request_key(model.identity, HELLO, 0, CallOptions())
     with other.turn(key, threading.Event()), ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(model, HELLO)
         time.sleep(0.2)

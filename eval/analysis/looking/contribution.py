@@ -35,7 +35,7 @@ from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values, compare_paired
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.model import canonical
+from looktwice.pipelines.model import write_canonical
 
 ARMS: Mapping[str, str] = {
     "without": "no tool",
@@ -49,15 +49,15 @@ ARMS: Mapping[str, str] = {
 }
 """The roles of the arms, with descriptions. A contestant whose name is a role has that role, unless
 the user assigns roles."""
-NEEDS = {
+NEED_PHRASES = {
     "black": "need the pixels",
     "random": "need the right region",
     "words": "need more than words",
     "format": "need a result",
 }
 """The phrase for the difference between `full` and an arm, by arm: it names what that arm lacks."""
-LEVEL = 0.05
-BLIND = ("without", "black", "format")
+SIGNIFICANCE_LEVEL = 0.05
+BLIND_ROLES = ("without", "black", "format")
 """The arms in which a look returns no picture."""
 
 
@@ -97,23 +97,25 @@ class Certificate:
         exclude zero.
         """
         gain = self.gain
-        gained = gain.p < LEVEL and gain.value > 0
+        gained = gain.p < SIGNIFICANCE_LEVEL and gain.value > 0
         change = f"Tool use {'gains' if gained else 'loses'}"
-        if gain.p >= LEVEL:
+        if gain.p >= SIGNIFICANCE_LEVEL:
             change = "No significant gain: tool use changes accuracy by"
-        sentences = [f"{change} {_points(gain)} points (n = {gain.n})."]
+        sentences = [f"{change} {_format_points(gain)} points (n = {gain.n})."]
         of = f"Of {100 * gain.value:.1f} points gained" if gained else "Separately"
-        for role, needs in NEEDS.items():
+        for role, needs in NEED_PHRASES.items():
             if role in self.arms:
                 part = self.difference("full", role)
-                shown = "" if part.p < LEVEL and part.value > 0 else " (not significant)"
+                shown = (
+                    "" if part.p < SIGNIFICANCE_LEVEL and part.value > 0 else " (not significant)"
+                )
                 pair = f"{ARMS['full']} against {ARMS[role]}"
-                sentences.append(f"{of}, {_points(part)} {needs}{shown}: {pair}.")
+                sentences.append(f"{of}, {_format_points(part)} {needs}{shown}: {pair}.")
         if "result" in self.arms:
-            rest = _points(self.difference("full", "result"))
+            rest = _format_points(self.difference("full", "result"))
             sentences.append(f"Tool turns add {rest} points over {ARMS['result']}.")
         if "oracle" in self.arms:
-            more = _points(self.difference("oracle", "full"))
+            more = _format_points(self.difference("oracle", "full"))
             sentences.append(f"{ARMS['oracle'].capitalize()} would add {more} points.")
         return sentences
 
@@ -125,7 +127,7 @@ class Certificate:
         solved = hits.pop("full")
         if not solved.any():
             return {}
-        hits["blind"] = np.any([hits[role] for role in BLIND if role in hits], axis=0)
+        hits["blind"] = np.any([hits[role] for role in BLIND_ROLES if role in hits], axis=0)
         return {role: float(hit[solved].mean()) for role, hit in hits.items()}
 
     @property
@@ -153,8 +155,8 @@ class Certificate:
             shared = {"seed": point.seed, "draws": point.draws, "model": point.spec.get("model")}
             for node in (point.spec.get("stages") or {}).values():
                 if isinstance(node, Mapping) and str(node.get("use", "")).endswith(".Agent"):
-                    shared |= {name: node.get(name) for name in SETTINGS}
-            conditions[role] = dict(zip(shared, map(canonical, shared.values()), strict=True))
+                    shared |= {name: node.get(name) for name in SHARED_SETTINGS}
+            conditions[role] = dict(zip(shared, map(write_canonical, shared.values()), strict=True))
         for role, mine in conditions.items():
             differing = [name for name in mine if mine[name] != conditions["full"].get(name)]
             sentences += (
@@ -163,7 +165,7 @@ class Certificate:
         return sentences
 
 
-def certificates(run: RunScores, roles: Mapping[str, str] | None = None) -> list[Certificate]:
+def find_certificates(run: RunScores, roles: Mapping[str, str] | None = None) -> list[Certificate]:
     """Return the certificate of every task and setting of a sweep that has the arms `without` and
     `full` and a control.
 
@@ -214,8 +216,8 @@ def contribution_table(certificate: Certificate, run: RunScores) -> TextTable:
         Column("what it gets", ARMS.get, text),
         Column("n", lambda role: len(samples)),
         Column("accuracy\n%", certificate.values.mean, share_cell),
-        Column("over\nwithout", lambda role: over(role, "without"), _points),
-        Column("full over\nthis arm", partial(over, "full"), _points),
+        Column("over\nwithout", lambda role: over(role, "without"), _format_points),
+        Column("full over\nthis arm", partial(over, "full"), _format_points),
         Column("p", p_of_more, format_p),
         Column("of what full\nsolves %", solved.get, percent),
         Column("IoU of look\nwith evidence", overlap, "{:.2f}"),
@@ -249,25 +251,25 @@ def certificate_page(run: RunScores, found: Sequence[Certificate]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _points(gap: Estimate) -> str:
+def _format_points(gap: Estimate) -> str:
     """Return a difference in points with its interval: "1.1 [0.2, 3.0]"."""
     shown = f"{100 * gap.value:.1f} [{100 * gap.low:.1f}, {100 * gap.high:.1f}]"
     return shown.replace("-", "\u2212")
 
 
-SETTINGS = ("bounds", "fit", "coordinates", "protocol", "options", "history", "corrections")
+SHARED_SETTINGS = ("bounds", "fit", "coordinates", "protocol", "options", "history", "corrections")
 """The settings of an agent that all arms of a certificate should share."""
 
 
-def _contribution(scored: Table) -> Iterator[ReportTable]:
+def _describe_contribution(scored: Table) -> Iterator[ReportTable]:
     for run in scored.scores:
-        for certificate in certificates(run):
+        for certificate in find_certificates(run):
             title = f"What the tool contributes on {certificate.arms['full'].task}"
             shown, note = contribution_table(certificate, run), " ".join(certificate.verdict)
             yield ReportTable(title, shown, True, note)
 
 
-TOOL_ANALYSIS = Analysis("tool", "What the tool contributes", _contribution)
+TOOL_ANALYSIS = Analysis("tool", "What the tool contributes", _describe_contribution)
 
 
 def report_certificates(asked: AnalysisRequest) -> None:
@@ -276,7 +278,7 @@ def report_certificates(asked: AnalysisRequest) -> None:
     roles = asked.settings.get("role", {})
     if unknown := set(roles) - set(ARMS):
         raise RunError(f"role.{min(unknown)}: the arms are {', '.join(ARMS)}")
-    certified = certificates(asked.run, roles)
+    certified = find_certificates(asked.run, roles)
     if not certified:
         controls = ", ".join(name for name in ARMS if name not in ("without", "full"))
         asked.refuse(

@@ -14,7 +14,7 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.analysis.analyses import Analysis, curves_by_task, lines
+from looktwice.eval.analysis.analyses import Analysis, make_curve_builder, make_table_builder
 from looktwice.eval.analysis.one_change import is_specialist
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
@@ -108,7 +108,7 @@ MEASURED: Columns[Measured] = (
 )
 
 
-def scores_of_answered(scores: PointScores) -> dict[str, float]:
+def get_answered_scores(scores: PointScores) -> dict[str, float]:
     """Return the share of right draws of every sample with a correct answer whose draws did not all
     fail."""
     return {
@@ -130,7 +130,7 @@ def measurement_table(scored: Table) -> TextTable:
 
 
 def _lines(scores: PointScores) -> Iterator[Measured]:
-    right = scores_of_answered(scores)
+    right = get_answered_scores(scores)
 
     def line(name: str, samples: Sequence[str], numbers: Floats | None = None) -> Measured:
         codes = cluster_codes(scores.clusters_of(samples), len(samples))
@@ -154,9 +154,9 @@ def measurement_curves(run: RunScores, task: str) -> list[PageLines]:
     quarters of its own numbers."""
     lines: dict[str, dict[str, Sequence[tuple[float, float, float, float]]]] = defaultdict(dict)
     for scores in run.points:
-        matrix = Values.of({0: scores_of_answered(scores)}, scores.clusters)
+        matrix = Values.of({0: get_answered_scores(scores)}, scores.clusters)
         for name, values in measurements(scores).items() if scores.point.task == task else ():
-            if PART.fullmatch(name):
+            if PART_PATTERN.fullmatch(name):
                 continue
             numbers, points = select_numbers(values), []
             parts = measured_parts(scores, name)
@@ -170,7 +170,7 @@ def measurement_curves(run: RunScores, task: str) -> list[PageLines]:
     return [PageLines(f"measured {name}", task, drawn, chose=True) for name, drawn in lines.items()]
 
 
-PART = re.compile(r"(.+)_(layer|head)_(\d+)")
+PART_PATTERN = re.compile(r"(.+)_(layer|head)_(\d+)")
 """A measurement of a layer of a network, or of a head."""
 
 
@@ -181,7 +181,7 @@ def part_curves(run: RunScores, task: str) -> list[PageLines]:
     lines = defaultdict(lambda: defaultdict(list))
     for scores in run.points:
         for line in _lines(scores) if scores.point.task == task else ():
-            if (part := PART.fullmatch(line.name)) and line.numbers is not None:
+            if (part := PART_PATTERN.fullmatch(line.name)) and line.numbers is not None:
                 name, kind, place = part.groups()
                 mean = finite_mean(line.numbers)
                 low, high = mean_interval(line.numbers.tolist(), line.clusters)
@@ -193,11 +193,11 @@ def part_curves(run: RunScores, task: str) -> list[PageLines]:
 
 # ---- confidence
 
-SHARES = (0.25, 0.5, 0.75)
+PASSED_SHARES = (0.25, 0.5, 0.75)
 """Shares of the samples that are passed on, or answered at all."""
 
 
-def confidence_of(scores: PointScores) -> Mapping[str, float]:
+def get_confidences(scores: PointScores) -> Mapping[str, float]:
     """Return the confidence of every comparable sample; empty if there is none or it is the same
     everywhere."""
     measured = measurements(scores).get("confidence", {})
@@ -207,7 +207,8 @@ def confidence_of(scores: PointScores) -> Mapping[str, float]:
 
 @dataclass(frozen=True)
 class RiskCoverage:
-    """The accuracy on the samples on which an arm is most confident, at each of `SHARES` and on
+    """The accuracy on the samples on which an arm is most confident, at each of `PASSED_SHARES` and
+    on
     all.
 
     `area` is the area under the curve of risk against coverage, the mean risk over all coverages;
@@ -223,23 +224,23 @@ class RiskCoverage:
     random: float
 
 
-def risks(run: RunScores) -> Iterator[RiskCoverage]:
+def find_risks(run: RunScores) -> Iterator[RiskCoverage]:
     """Yield the risk at every coverage of each arm with confidence."""
     for scores in run.points:
-        if not (confidence := confidence_of(scores)):
+        if not (confidence := get_confidences(scores)):
             continue
         order = sorted(confidence, key=lambda name: (-confidence[name], name))
         _, ties = np.unique([*map(confidence.__getitem__, order)], return_inverse=True)
         values = np.array([*map(scores.comparable.__getitem__, order)])
         ranked = (np.bincount(ties, values) / np.bincount(ties))[ties]
         clusters, n = scores.clusters_of(order), len(order)
-        counts = [max(1, round(share * n)) for share in (*SHARES, 1.0)]
+        counts = [max(1, round(share * n)) for share in (*PASSED_SHARES, 1.0)]
         shares = tuple(share_interval(ranked[:count], clusters[:count]) for count in counts)
-        area, best = _area(ranked), _area(np.sort(ranked)[::-1])
+        area, best = _compute_area(ranked), _compute_area(np.sort(ranked)[::-1])
         yield RiskCoverage(scores, n, shares, area, best, 1 - fmean(ranked))
 
 
-def _area(ranked: Floats) -> float:
+def _compute_area(ranked: Floats) -> float:
     """Return the mean over coverages of the share that is not right."""
     return fmean(1 - np.cumsum(ranked) / np.arange(1, len(ranked) + 1))
 
@@ -251,7 +252,7 @@ def _accuracy_at(place: int, title: str) -> Column[RiskCoverage]:
 RISK_COLUMNS: Columns[RiskCoverage] = (
     *COLUMNS_OF_ARM,
     Column("n", "n"),
-    *(_accuracy_at(n, f"accuracy of most\nconfident {s:.0%}") for n, s in enumerate(SHARES)),
+    *(_accuracy_at(n, f"accuracy of most\nconfident {s:.0%}") for n, s in enumerate(PASSED_SHARES)),
     _accuracy_at(-1, "accuracy\nof all %"),
     Column("area", "area", "{:.3f}"),
     Column("area,\noracle", "best", "{:.3f}"),
@@ -279,11 +280,11 @@ class Route:
     gain: Estimate
 
 
-def routes(run: RunScores) -> Iterator[Route]:
+def find_routes(run: RunScores) -> Iterator[Route]:
     """Yield the routes from every arm with confidence to every other arm of its task, and to a
     model followed by a specialist."""
     for start in run.points:
-        confidence, task = confidence_of(start), start.point.task_id
+        confidence, task = get_confidences(start), start.point.task_id
         if not confidence:
             continue
         others, plans = list[tuple[PointScores, bool]](), list[tuple[PointScores, ...]]()
@@ -297,10 +298,10 @@ def routes(run: RunScores) -> Iterator[Route]:
             shared = set(confidence).intersection(*(arm.comparable for arm in plan))
             order = sorted(shared, key=lambda name: (confidence[name], name))
             if len(order) > 1:
-                yield from _routes((start, *plan), order)
+                yield from _find_routes((start, *plan), order)
 
 
-def _routes(arms: Sequence[PointScores], order: Sequence[str]) -> Iterator[Route]:
+def _find_routes(arms: Sequence[PointScores], order: Sequence[str]) -> Iterator[Route]:
     """Yield the routes of the first arm's samples, the least confident first; if two arms follow,
     the last gets the less confident half of the samples passed on."""
     n, places, onward = len(order), np.arange(len(order)), len(arms) - 1
@@ -311,7 +312,7 @@ def _routes(arms: Sequence[PointScores], order: Sequence[str]) -> Iterator[Route
             tokens[number, place] = fmean(entry.tokens_in + entry.tokens_out for entry in entries)
     helped = np.sort(worth[1:].max(axis=0) - worth[0])[::-1]
     clusters = arms[0].clusters_of(order)
-    for share in SHARES:
+    for share in PASSED_SHARES:
         sent = round(share * n)
         chosen = np.where(places < sent, onward - onward * places // max(1, sent), 0)
         router = worth[chosen, places]
@@ -343,11 +344,15 @@ ROUTE_COLUMNS: Columns[Route] = (
 )
 
 
-RISK_ANALYSIS = Analysis("risk", "Risk and coverage", lines(RISK_COLUMNS, risks), wrap=False)
-ROUTING_ANALYSIS = Analysis("routing", "Routing by confidence", lines(ROUTE_COLUMNS, routes))
+RISK_ANALYSIS = Analysis(
+    "risk", "Risk and coverage", make_table_builder(RISK_COLUMNS, find_risks), wrap=False
+)
+ROUTING_ANALYSIS = Analysis(
+    "routing", "Routing by confidence", make_table_builder(ROUTE_COLUMNS, find_routes)
+)
 MEASURED_ANALYSIS = Analysis(
     "measured",
     "Measurements and accuracy",
     measurement_table,
-    curves=curves_by_task(measurement_curves, part_curves),
+    curves=make_curve_builder(measurement_curves, part_curves),
 )

@@ -11,14 +11,14 @@ from statistics import fmean
 
 import numpy as np
 
-from looktwice.eval.analysis.analyses import Analysis, lines
+from looktwice.eval.analysis.analyses import Analysis, make_table_builder
 from looktwice.eval.display.text_tables import (
     Column,
     Columns,
+    attribute_columns,
     change_cell,
     format_cost,
     format_p,
-    names,
     percent,
     share_cell,
     text,
@@ -110,7 +110,7 @@ class TurnLine:
 
 
 TURN_COLUMNS: Columns[TurnLine] = (
-    *names("contestant", "task", of="arm.scores"),
+    *attribute_columns("contestant", "task", of="arm.scores"),
     Column("turn", "name", text),
     Column("n", lambda line: line.accuracy and line.accuracy.n),
     Column("accuracy\n%", "accuracy", share_cell),
@@ -173,7 +173,7 @@ RULES: Mapping[str, Callable[[Turns, int], bool]] = {
 """Functions that say whether a rule stops after a turn, by name."""
 
 
-def stopping_rules(run: RunScores) -> Iterator[StoppingRule]:
+def apply_stopping_rules(run: RunScores) -> Iterator[StoppingRule]:
     """Yield every rule applied to the recorded turns of every arm, without further calls.
 
     `two alike` stops when an answer is given twice in a row, `one answer` at the first readable
@@ -206,7 +206,7 @@ def stopping_rules(run: RunScores) -> Iterator[StoppingRule]:
 
 
 STOPPING_COLUMNS: Columns[StoppingRule] = (
-    *names("contestant", "task", of="arm.scores"),
+    *attribute_columns("contestant", "task", of="arm.scores"),
     Column("stop at", "name", text),
     Column("turns", "turns", "{:.2f}"),
     Column("spent\nper sample", lambda rule: f"{rule.spent:,.1f} {rule.unit}"),
@@ -224,7 +224,7 @@ SEEN_NOTE = (
     " answers are guesses. `errors unseen` is the share of wrong answers whose mark was not seen;"
     " BLINK's authors attributed 20.0 % of 140 errors of GPT-4V to hallucinated mark positions."
 )
-ALL = "all of these"
+ALL_ASPECTS = "all of these"
 
 
 @dataclass(frozen=True)
@@ -266,7 +266,7 @@ class SeenMarks:
 
 
 SEEN_COLUMNS: Columns[SeenMarks] = (
-    *names("contestant", "task", "asked"),
+    *attribute_columns("contestant", "task", "asked"),
     Column("mark seen\n%", "share", share_cell),
     Column("n", lambda line: len(line.seen) + len(line.unseen)),
     Column("right if\nseen %", "given_seen", share_cell),
@@ -275,7 +275,7 @@ SEEN_COLUMNS: Columns[SeenMarks] = (
 )
 
 
-def seen_marks(run: RunScores) -> Iterator[SeenMarks]:
+def find_seen_marks(run: RunScores) -> Iterator[SeenMarks]:
     """Yield, for every arm whose contestant was also asked about the marks of its samples, a line
     per question and one for all of them."""
     arms = defaultdict[str, list[PointScores]](list)
@@ -290,10 +290,13 @@ def seen_marks(run: RunScores) -> Iterator[SeenMarks]:
                     aspect, of = row.meta.get("aspect"), str(row.meta.get("of"))
                     # answer "no": no mark was drawn
                     if aspect and of in scores.comparable and row.truth.get("answer") != "no":
-                        for kind in (aspect, ALL):
+                        for kind in (aspect, ALL_ASPECTS):
                             marks[kind][of] = min(value, marks[kind].get(of, 1.0))
-            whole = marks.pop(ALL, {})
-            for kind, values in [*marks.items(), *([(ALL, whole)] if len(marks) > 1 else [])]:
+            whole = marks.pop(ALL_ASPECTS, {})
+            for kind, values in [
+                *marks.items(),
+                *([(ALL_ASPECTS, whole)] if len(marks) > 1 else []),
+            ]:
                 parts: tuple[dict[str, float], dict[str, float]] = {}, {}
                 for sample, value in values.items():
                     parts[value < 1][sample] = scores.comparable[sample]
@@ -301,15 +304,19 @@ def seen_marks(run: RunScores) -> Iterator[SeenMarks]:
 
 
 FURTHER_TURNS_ANALYSIS = Analysis(
-    "turns", "What further turns changed", lines(TURN_COLUMNS, turn_lines, empty=False, same="task")
+    "turns",
+    "What further turns changed",
+    make_table_builder(TURN_COLUMNS, turn_lines, empty=False, same="task"),
 )
 STOPPING_ANALYSIS = Analysis(
-    "stopping", "When to stop", lines(STOPPING_COLUMNS, stopping_rules, same="task")
+    "stopping",
+    "When to stop",
+    make_table_builder(STOPPING_COLUMNS, apply_stopping_rules, same="task"),
 )
 SEEN_ANALYSIS = Analysis(
     "seen",
     "Was the mark seen?",
-    lines(SEEN_COLUMNS, seen_marks, empty=False),
+    make_table_builder(SEEN_COLUMNS, find_seen_marks, empty=False),
     SEEN_NOTE,
     needs="a task and `MarkQuestions` about it",
 )

@@ -26,8 +26,8 @@ from looktwice.eval.scoring.verdict import (
 
 Form = Literal["integer", "option", "letters", "yes_no"]
 
-OPTION = "Respond as follows: Option <your answer, 1 to 4>."
-MIRRORED = (
+OPTION_INSTRUCTION = "Respond as follows: Option <your answer, 1 to 4>."
+MIRRORED_NOTE = (
     "rows and columns count from 0, and in the one published render column 0 is on the right-hand"
     " side: answers for left and right are mirrored unless columns are read from the right"
 )
@@ -97,7 +97,7 @@ _2D = (
         ("rotation", "aspect_ratio", "size", "shape_change"),
         "option",
         "The image shows a target pattern and four options. Which option shows the same pattern as"
-        f" the target? {OPTION}",
+        f" the target? {OPTION_INSTRUCTION}",
         (
             (
                 "with shape_change 0 the three wrong options are near copies of each other: the"
@@ -110,7 +110,7 @@ _2D = (
         ("visual_spatial",),
         ("rows", "columns", "grids"),
         "integer",
-        errata=('always answering "0" is right for 40.69 %, which is a published score',),
+        errata=('always answering "0" scores 40.69 %, which is a published score',),
     ),
     Subtask(
         "figure_ground",
@@ -118,7 +118,7 @@ _2D = (
         ("num_shapes", "density"),
         "option",
         "The image shows a target pattern and four options, each of them on a noisy background."
-        f" Which option shows the same pattern as the target? {OPTION}",
+        f" Which option shows the same pattern as the target? {OPTION_INSTRUCTION}",
         (
             "the README says that the target is embedded in noise; in the images the options are",
             "with circles only, two wrong options can equal the target",
@@ -130,7 +130,7 @@ _2D = (
         ("offset", "edges_distorted", "edges_removed", "edges_halved"),
         "option",
         "The image shows a complete target shape and four options with missing parts. Which option"
-        f" would be the target once its missing parts are filled in? {OPTION}",
+        f" would be the target once its missing parts are filled in? {OPTION_INSTRUCTION}",
         ("the paper counts 166 questions, the file has 168",),
     ),
 )
@@ -149,7 +149,7 @@ _3D = (
         "integer",
         errata=(
             "the paper says eight colours, the generator has five",
-            '"1" is the correct answer to 90.83 %',
+            '"1" is the correct answer to 90.83 % of the questions',
         ),
     ),
     Subtask(
@@ -173,7 +173,7 @@ _3D = (
         ("3D_visual_spatial",),
         ("max_row", "max_column"),
         "integer",
-        errata=(MIRRORED,),
+        errata=(MIRRORED_NOTE,),
     ),
 )
 SUBTASKS: Mapping[str, Mapping[str, Subtask]] = {
@@ -228,7 +228,7 @@ TOTALS = (
 )
 
 
-def standard_answer(answer: str, form: Form) -> str | None:
+def standardize_answer(answer: str, form: Form) -> str | None:
     """Convert an answer to the form in which answers are compared; None if it does not have that
     form.
 
@@ -275,8 +275,8 @@ class SweepScorer(AlongControls):
     def compare(self, answer: str, row: SampleRow) -> Score | None:
         """Compare the standard forms exactly; an answer without that form is unreadable."""
         given, wanted = (
-            standard_answer(answer, self.form),
-            standard_answer(row.answer or "", self.form),
+            standardize_answer(answer, self.form),
+            standardize_answer(row.answer or "", self.form),
         )
         if given is None:
             return Score(Verdict.UNREADABLE)

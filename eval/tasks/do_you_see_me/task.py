@@ -19,14 +19,14 @@ from looktwice.eval.tasks.do_you_see_me.subtasks import (
     Subtask,
     SweepScorer,
     read_controls,
-    standard_answer,
+    standardize_answer,
 )
 from looktwice.eval.tasks.files import Files, open_files, open_picture
 from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion
 from looktwice.eval.tasks.table_files import TextTable, require_columns
 from looktwice.eval.tasks.table_task import MappedTask, TableTask
 
-FILE = "dataset_info.csv"
+TABLE_FILE = "dataset_info.csv"
 COUNTING_NOTE = "Rows and columns are counted from 0."
 
 
@@ -81,7 +81,7 @@ class DoYouSeeMe(TableTask):
 
     @property
     def note(self) -> str:
-        """A note if images are withheld or looktwice words the question."""
+        """A note if images are withheld or the wording of the question is looktwice's."""
         notes = ["asked without images"] if self.blind else []
         notes += (
             ["the question is worded by looktwice: the CSV has none"]
@@ -109,7 +109,7 @@ class DoYouSeeMe(TableTask):
         names = self.subtask.folders
         if folder := self._find_folder(self.kind, names):
             return folder
-        if Path(self.path).name in names and self._files.has(FILE):
+        if Path(self.path).name in names and self._files.has(TABLE_FILE):
             return ""
         parts = [(kind, name) for kind, subtasks in SUBTASKS.items() for name in subtasks]
         found = [
@@ -118,7 +118,8 @@ class DoYouSeeMe(TableTask):
             if self._find_folder(kind, SUBTASKS[kind][name].folders)
         ]
         raise AbsentTask(
-            f"{self.path} has no {names[0]}/{FILE}; `path` must be the folder of 2D_DoYouSeeMe"
+            f"{self.path} has no {names[0]}/{TABLE_FILE}; `path` must be the folder of"
+            " 2D_DoYouSeeMe"
             " and 3D_DoYouSeeMe, one of these, or a zip of them",
             "Do You See Me",
             found,
@@ -128,10 +129,10 @@ class DoYouSeeMe(TableTask):
     def _find_folder(self, kind: str, names: Sequence[str]) -> str:
         other = f"{'3D' if kind == '2D' else '2D'}_DoYouSeeMe"
         for entry in (
-            entry for name in names for entry in self._files.find_by_suffix(f"{name}/{FILE}")
+            entry for name in names for entry in self._files.find_by_suffix(f"{name}/{TABLE_FILE}")
         ):
             if other not in PurePosixPath(entry).parts:  # a zip may hold both dimensions
-                return entry.removesuffix(FILE)
+                return entry.removesuffix(TABLE_FILE)
         return ""
 
     def require_present(self) -> None:
@@ -141,7 +142,7 @@ class DoYouSeeMe(TableTask):
     @cached_property
     def table(self) -> TextTable:
         """The table whose rows are the questions. Raises TaskError."""
-        name = f"{self._folder}{FILE}"
+        name = f"{self._folder}{TABLE_FILE}"
         table = TextTable(Path(name), "csv", self._files.read(name))
         needed = ["filename", "answer", "sweep"]
         needed += [] if self.subtask.question else ["question"]
@@ -154,7 +155,7 @@ class DoYouSeeMe(TableTask):
 
     @cached_property
     def _left_out(self) -> RowErrors:
-        return RowErrors(f"{self._folder}{FILE}", self.units)
+        return RowErrors(f"{self._folder}{TABLE_FILE}", self.units)
 
     def _cells(self) -> Iterator[tuple[int, Any]]:
         return (
@@ -164,7 +165,7 @@ class DoYouSeeMe(TableTask):
     def _questions(self, number: int, cells: Mapping[str, str]) -> Questions:
         texts = {name: cell.strip() for name, cell in cells.items()}
         filename, subtask = texts["filename"], self.subtask
-        answer = standard_answer(texts["answer"], subtask.form)
+        answer = standardize_answer(texts["answer"], subtask.form)
         if not filename or "/" in filename or "\\" in filename:
             raise ValueError(f"filename must be a file in this folder, found {filename!r}")
         if answer is None:

@@ -17,26 +17,28 @@ from numpy.random import Generator
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.marked_scenes.scene import (
     COLORS,
-    MARGIN,
+    MIN_BORDER_DISTANCE,
     SHAPES,
     SYMBOLS,
     Style,
     Thing,
     Things,
+    draw_random_thing,
     make_no_room_error,
-    place,
-    random_thing,
+    place_thing,
 )
-from looktwice.eval.tasks.swept import TRIES, Control, Controls, IntegerControl, SceneParameters
+from looktwice.eval.tasks.swept import MAX_TRIES, Control, Controls, IntegerControl, SceneParameters
 
 # height in pixels of counted things, and of those beside two compared ones
-SMALLEST, LARGEST = (16.0, 56.0)
-LETTERED = 0.35  # share of tiles among things that are not asked about
-PEERS = 4  # candidates for the thing asked about: as many as there are choices
+MIN_THING_SIZE, MAX_THING_SIZE = (16.0, 56.0)
+TILE_SHARE = 0.35  # share of tiles among things that are not asked about
+CANDIDATE_COUNT = 4  # candidates for the thing asked about: as many as there are choices
 # factors by which things other than its peers are smaller or larger than the thing asked about
-NEAREST, FARTHEST = (1.1, 1.5)
+MIN_SIZE_RATIO, MAX_SIZE_RATIO = (1.1, 1.5)
 COUNT_PREFIXES = 30  # attempts to place all things of a scene
-EDGE = 0.03  # share of the image's side kept free on both sides of the lines between cells
+CELL_MARGIN_SHARE = (
+    0.03  # share of the image's side kept free on both sides of the lines between cells
+)
 MAX_COUNTED = 6
 CELLS = tuple(f"row {row}, column {column}" for row, column in product((1, 2, 3), repeat=2))
 SAME_SIZE, SAME_HEIGHT = "they are equally large", "they are equally high up"
@@ -149,17 +151,19 @@ class MarkedSceneParameters(SceneParameters):
 
     def size(self) -> float:
         """Draw a height in pixels from a log-uniform distribution."""
-        return SMALLEST * math.exp(float(self.rng.random()) * math.log(LARGEST / SMALLEST))
+        return MIN_THING_SIZE * math.exp(
+            float(self.rng.random()) * math.log(MAX_THING_SIZE / MIN_THING_SIZE)
+        )
 
     def peers(self, word: Word, lettered: bool = False) -> list[Thing]:
         """Return candidates for the thing asked about: equally large, each with a different `word`,
         not yet placed.
 
-        There are `PEERS` of them, or as many as the level of `things` allows.
+        There are `CANDIDATE_COUNT` of them, or as many as the level of `things` allows.
         """
         peers: dict[str, Thing] = {}
-        while len(peers) < min(PEERS, self.levels["things"]):
-            thing = random_thing(self.rng, float(self.levels["size"]), lettered)
+        while len(peers) < min(CANDIDATE_COUNT, self.levels["things"]):
+            thing = draw_random_thing(self.rng, float(self.levels["size"]), lettered)
             peers.setdefault(word(thing), thing)
         return list(peers.values())
 
@@ -169,9 +173,9 @@ class MarkedSceneParameters(SceneParameters):
         rest: list[Thing] = []
         grows = self.rng.random() < 0.5
         while len(rest) < count:
-            factor = NEAREST * (FARTHEST / NEAREST) ** float(self.rng.random())
+            factor = MIN_SIZE_RATIO * (MAX_SIZE_RATIO / MIN_SIZE_RATIO) ** float(self.rng.random())
             size = self.levels["size"] * (factor if grows else 1 / factor)
-            thing = random_thing(self.rng, size, self.rng.random() < LETTERED)
+            thing = draw_random_thing(self.rng, size, self.rng.random() < TILE_SHARE)
             if not wrong(thing):
                 rest.append(thing)
                 grows = not grows
@@ -216,7 +220,7 @@ def _place_all(
             placed: dict[int, Thing] = {}
             for number in order:
                 others, fit = [*placed.values()], partial(fits, number)
-                placed[number] = place(params.rng, things[number], others, params.style, fit)
+                placed[number] = place_thing(params.rng, things[number], others, params.style, fit)
             return [placed[number] for number in range(len(things))]
     raise make_no_room_error(params.style, len(things))
 
@@ -240,7 +244,11 @@ def make_one(name: str, params: MarkedSceneParameters) -> AskedScene:
         if number >= len(own):
             return cell not in own
         parts = [3 * at / side % 1 for at in (thing.x, thing.y)]
-        return cell == own[number] and min(parts) > 3 * EDGE and max(parts) < 1 - 3 * EDGE
+        return (
+            cell == own[number]
+            and min(parts) > 3 * CELL_MARGIN_SHARE
+            and max(parts) < 1 - 3 * CELL_MARGIN_SHARE
+        )
 
     placed = _place_all(params, [*peers, *rest], fits)
     peers = placed[: len(peers)]
@@ -285,7 +293,9 @@ def make_larger(params: MarkedSceneParameters) -> AskedScene:
     ratio = float(params.levels["ratio"])
     small = float(params.rng.uniform(20, 64 / ratio))
     sizes = [small, small, small * ratio, small * ratio, params.size()]
-    things = [random_thing(params.rng, size, params.rng.random() < LETTERED) for size in sizes]
+    things = [
+        draw_random_thing(params.rng, size, params.rng.random() < TILE_SHARE) for size in sizes
+    ]
     placed = _place_all(params, things)
     return _make_comparison(params, placed, placed[2:4], placed[:2], ask_larger)
 
@@ -297,9 +307,9 @@ def make_higher(params: MarkedSceneParameters) -> AskedScene:
     There are two things at either height, so that heights do not reveal which two are marked.
     """
     drop, side, rng = float(params.levels["drop"]), params.style.side, params.rng
-    for _ in range(TRIES):
-        things = [random_thing(rng, float(rng.uniform(24, 44))) for _ in range(4)]
-        rim = max(thing.size for thing in things) * 0.6 + MARGIN
+    for _ in range(MAX_TRIES):
+        things = [draw_random_thing(rng, float(rng.uniform(24, 44))) for _ in range(4)]
+        rim = max(thing.size for thing in things) * 0.6 + MIN_BORDER_DISTANCE
         upper = float(rng.uniform(rim, side - rim - drop))
         placed = []
         for number, x in enumerate(rng.uniform(rim, side - rim, 4)):
@@ -307,7 +317,7 @@ def make_higher(params: MarkedSceneParameters) -> AskedScene:
         if all(abs(a.x - b.x) > 0.7 * (a.size + b.size) for a, b in combinations(placed, 2)):
             return _make_comparison(params, placed, placed[:2], placed[2:], ask_higher)
     raise TaskError(
-        f"no scene with drop={params.levels['drop']} was found in {TRIES} attempts; choose a"
+        f"no scene with drop={params.levels['drop']} was found in {MAX_TRIES} attempts; choose a"
         " smaller drop"
     )
 
@@ -333,13 +343,15 @@ def make_count(params: MarkedSceneParameters) -> AskedScene:
     things = []
     for (color, shape), number in zip(groups, sizes, strict=True):
         for _ in range(number):
-            thing = random_thing(params.rng, min(40.0, max(22.0, params.size())))
+            thing = draw_random_thing(params.rng, min(40.0, max(22.0, params.size())))
             things.append(replace(thing, color=color or thing.color, shape=shape or thing.shape))
     placed: list[Thing] = []
     for number, thing in enumerate(params.shuffled(things)):
         over = placed[-1] if overlap and number % 2 else None
         others = placed[:-1] if over else placed
-        placed.append(place(params.rng, thing, others, params.style, over=over, overlap=overlap))
+        placed.append(
+            place_thing(params.rng, thing, others, params.style, over=over, overlap=overlap)
+        )
     placed.sort(key=lambda thing: -thing.size)
     question = ask_count(placed, *(groups[count - 1] if count else absent))
     return AskedScene(tuple(placed), (), question, most + 1)
@@ -354,7 +366,7 @@ def make_present(params: MarkedSceneParameters) -> AskedScene:
     peers = []
     # indices of color and shape; the choices combine 0 and 1
     for c, s in [(0, 0), (1, 2), (2, 1)][:total]:
-        peers.append(replace(random_thing(params.rng, size), color=colors[c], shape=shapes[s]))
+        peers.append(replace(draw_random_thing(params.rng, size), color=colors[c], shape=shapes[s]))
     rest = params.rest(
         total - len(peers), lambda thing: thing.color in tints or thing.shape in forms
     )
@@ -366,13 +378,14 @@ def make_present(params: MarkedSceneParameters) -> AskedScene:
     return AskedScene(tuple(params.shuffled(placed)), (), question, possible)
 
 
-SIZE = Control("size", (56, 36, 24, 16), 8, 100)
-THINGS = IntegerControl("things", (3, 6, 10), 1, 40)
+SIZE_CONTROL = Control("size", (56, 36, 24, 16), 8, 100)
+THINGS_CONTROL = IntegerControl("things", (3, 6, 10), 1, 40)
 KINDS: Mapping[str, Kind] = {
-    name: Kind(partial(make_one, name), (SIZE, THINGS)) for name in (*ATTRIBUTES, "cell", "where")
+    name: Kind(partial(make_one, name), (SIZE_CONTROL, THINGS_CONTROL))
+    for name in (*ATTRIBUTES, "cell", "where")
 } | {
     "larger": Kind(make_larger, (Control("ratio", (2.0, 1.5, 1.2), 1.01, 3),)),
     "higher": Kind(make_higher, (Control("drop", (120, 50, 20), 4, 200),)),
-    "count": Kind(make_count, (THINGS, Control("overlap", (0.0, 0.3), 0, 0.6))),
-    "present": Kind(make_present, (SIZE, THINGS)),
+    "count": Kind(make_count, (THINGS_CONTROL, Control("overlap", (0.0, 0.3), 0, 0.6))),
+    "present": Kind(make_present, (SIZE_CONTROL, THINGS_CONTROL)),
 }

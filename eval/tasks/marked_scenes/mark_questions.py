@@ -14,14 +14,14 @@ from typing import Literal
 import numpy as np
 
 from looktwice.eval.tasks.base import Facts, Task, TaskError
-from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
+from looktwice.eval.tasks.photographs import deal_evenly, make_rng
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.colors import RGB, rgb
+from looktwice.prompting.drawing.colors import RGB, parse_rgb
 from looktwice.prompting.markers.base import Marking
 
 Aspect = Literal["present", "where", "shape", "color", "label", "count"]
@@ -57,7 +57,7 @@ PALETTE: tuple[RGB, ...] = (
     (255, 255, 255),
     (0, 0, 0),
 )
-DRAWN = {
+DRAWN_SHAPES = {
     "Circles": "a ring",
     "Dots": "a dot",
     "Crosshairs": "a cross",
@@ -96,7 +96,7 @@ class MarkQuestions:
         if self.aspect not in QUESTIONS:
             raise TaskError(f"aspect must be one of {', '.join(QUESTIONS)}, found {self.aspect!r}")
         if self.aspect == "shape" and not self._shape:
-            markers = ", ".join(DRAWN)
+            markers = ", ".join(DRAWN_SHAPES)
             raise TaskError(
                 f"the shape of {type(self.mark).__name__} is unknown; use one of {markers}"
             )
@@ -126,7 +126,7 @@ class MarkQuestions:
     @property
     def _shape(self) -> str:
         names = (kind.__name__ for kind in type(self.mark).__mro__)
-        return next((DRAWN[name] for name in names if name in DRAWN), "")
+        return next((DRAWN_SHAPES[name] for name in names if name in DRAWN_SHAPES), "")
 
     def _ask(self, number: int, sample: Sample) -> Item:
         text, words = QUESTIONS[self.aspect]
@@ -151,7 +151,7 @@ class MarkQuestions:
         choices = words
         if len(words) > 4:  # three random wrong ones, and the right one at a dealt place
             wrong = [word for word in words if word != answer]
-            rng = seeded_rng("mark", self.aspect, self.seed, sample.id)
+            rng = make_rng("mark", self.aspect, self.seed, sample.id)
             picked = [str(word) for word in rng.permutation(wrong)[:3]]
             picked.insert(deal_evenly(number, range(4), "place", self.aspect, self.seed), answer)
             choices = tuple(picked)
@@ -176,7 +176,7 @@ class MarkQuestions:
         changes most, ignoring labels."""
         bare = replace(self.mark, label=None) if isinstance(self.mark, Marking) else self.mark
         try:
-            color = np.array(rgb(str(getattr(bare, "color", ""))), float)
+            color = np.array(parse_rgb(str(getattr(bare, "color", ""))), float)
         except ValueError:
             changes = dict[int, Pixels]()
             for image, view in zip(sample.images, self._draw(bare, sample), strict=True):
@@ -195,7 +195,7 @@ class MarkQuestions:
         width, height = sample.images[mark.image].size
         middles = [(width * x / 6, height * y / 6) for x, y in product((1, 3, 5), repeat=2)]
         far = [dist(mark.center, middle) > min(width, height) / 4 for middle in middles]
-        rng = seeded_rng("more marks", self.seed, sample.id)
+        rng = make_rng("more marks", self.seed, sample.id)
         for number, (x, y) in enumerate(rng.permutation([*compress(middles, far)])[:count], 1):
             label = "ABCD"[number]
             if isinstance(mark, Box):

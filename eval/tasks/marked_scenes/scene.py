@@ -25,7 +25,7 @@ from looktwice.eval.tasks.outlines import (
     star,
     translate,
 )
-from looktwice.eval.tasks.photographs import cut_window, photograph, random_corner
+from looktwice.eval.tasks.photographs import cut_window, draw_corner, load_photograph
 from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.colors import RGB
 from looktwice.prompting.drawing.text import render_text
@@ -44,9 +44,11 @@ SYMBOLS = tuple("ACEFHKLPTXYZ2457")
 """Symbols of tiles that are hard to confuse at a legible size."""
 
 
-_ARM = np.array([(0.36, 1), (0.36, 0.36), (1, 0.36), (1, -0.36), (0.36, -0.36), (0.36, -1)])
-_TURN = np.linspace(0, 2 * np.pi, 40, endpoint=False)
-_HEIGHT = sum(part * np.cos(n * _TURN) for n, part in ((1, 13), (2, -5), (3, -2), (4, -1)))
+_CROSS_ARM = np.array([(0.36, 1), (0.36, 0.36), (1, 0.36), (1, -0.36), (0.36, -0.36), (0.36, -1)])
+_FULL_TURN = np.linspace(0, 2 * np.pi, 40, endpoint=False)
+_HEART_HEIGHT = sum(
+    part * np.cos(n * _FULL_TURN) for n, part in ((1, 13), (2, -5), (3, -2), (4, -1))
+)
 _OUTER, _INNER = np.radians(np.linspace(50, 310, 30)), np.radians(np.linspace(305, 55, 30))
 _CRESCENT = np.concatenate([on_circle(_OUTER), 0.8 * on_circle(_INNER) + (0.42, 0)])
 OUTLINES: dict[str, XY] = {
@@ -54,16 +56,16 @@ OUTLINES: dict[str, XY] = {
     "square": np.array([[-0.86, -0.86], [0.86, -0.86], [0.86, 0.86], [-0.86, 0.86]]),
     "triangle": translate(regular_polygon(3, 1.1), 0.0, 0.22),
     "star": star(5, 1.08, 0.46),
-    "cross": np.concatenate([_ARM, -_ARM]),
+    "cross": np.concatenate([_CROSS_ARM, -_CROSS_ARM]),
     "diamond": np.array([[0.0, -1.1], [0.72, 0.0], [0.0, 1.1], [-0.72, 0.0]]),
-    "heart": np.stack([16 * np.sin(_TURN) ** 3 / 16.5, -(_HEIGHT + 2.5) / 14.5], axis=1),
+    "heart": np.stack([16 * np.sin(_FULL_TURN) ** 3 / 16.5, -(_HEART_HEIGHT + 2.5) / 14.5], axis=1),
     "crescent": translate(_CRESCENT, 0.15, 0.0),
 }
 """Each shape as corners around the origin, about one unit from there to its rim."""
 SHAPES = tuple(OUTLINES)
 TILE = rounded_square(-0.9, -0.9, 1.8, 0.35)
-SHIFT = 4  # bits of a pixel's fraction in OpenCV's corners
-RIM = 0.06  # width of the outline as a share of the thing's height
+FRACTION_BITS = 4  # bits of a pixel's fraction in OpenCV's corners
+OUTLINE_SHARE = 0.06  # width of the outline as a share of the thing's height
 
 
 @dataclass(frozen=True)
@@ -102,15 +104,21 @@ class Thing:
         """Draw the thing on HxWx3 RGB pixels."""
         outline = TILE if self.symbol else OUTLINES[self.shape]
         corners = rotate(outline, self.tilt) * (self.size / 2) + (self.x - 0.5, self.y - 0.5)
-        whole = [np.rint(corners * 2**SHIFT).astype(np.int32)]
-        rim = max(1, round(RIM * self.size))
+        whole = [np.rint(corners * 2**FRACTION_BITS).astype(np.int32)]
+        rim = max(1, round(OUTLINE_SHARE * self.size))
         dark = sum(COLORS[self.color]) > 120
-        cv2.fillPoly(pixels, whole, COLORS[self.color], cv2.LINE_AA, SHIFT)
+        cv2.fillPoly(pixels, whole, COLORS[self.color], cv2.LINE_AA, FRACTION_BITS)
         cv2.polylines(
-            pixels, whole, True, (30, 30, 30) if dark else (225, 225, 225), rim, cv2.LINE_AA, SHIFT
+            pixels,
+            whole,
+            True,
+            (30, 30, 30) if dark else (225, 225, 225),
+            rim,
+            cv2.LINE_AA,
+            FRACTION_BITS,
         )
         if self.symbol:
-            ink = _symbol(self.symbol, round(0.56 * self.size))
+            ink = _render_symbol(self.symbol, round(0.56 * self.size))
             height, width = ink.shape[:2]
             left, top = round(self.x - width / 2), round(self.y - height / 2)
             there = pixels[top : top + height, left : left + width]
@@ -132,15 +140,15 @@ Things = Sequence[Thing]
 
 
 @lru_cache(maxsize=2048)
-def _symbol(symbol: str, height: int) -> NDArray[np.float32]:
+def _render_symbol(symbol: str, height: int) -> NDArray[np.float32]:
     """Return the coverage of each pixel by a capital of this height, HxWx1 in 0..1."""
     ink = render_text(symbol, max(6.0, height / 0.7))
     return np.asarray(ink[..., None] / np.float32(255), np.float32)
 
 
 Ground = Literal["plain", "photo", "both"]
-PLACES = 200  # attempts to place a thing
-MARGIN = 4.0  # pixels between a thing and the rim of the image
+PLACEMENT_TRIES = 200  # attempts to place a thing
+MIN_BORDER_DISTANCE = 4.0  # pixels between a thing and the rim of the image
 
 
 @dataclass(frozen=True)
@@ -167,17 +175,17 @@ def draw_ground(rng: Generator, style: Style) -> Pixels:
     if style.ground == "plain" or (style.ground == "both" and rng.random() < 0.5):
         tint = rng.uniform(90, 215) + rng.uniform(-18, 18, 3)
         return np.broadcast_to(np.clip(tint, 0, 255).astype(np.uint8), (*shape, 3)).copy()
-    pixels = photograph(str(rng.choice(list(style.photos))))
+    pixels = load_photograph(str(rng.choice(list(style.photos))))
     side = min(*pixels.shape[:2], int(style.side * rng.uniform(0.9, 1.6)))
     part = cut_window(
-        pixels, random_corner(rng, (pixels.shape[1], pixels.shape[0]), (side, side)), (side, side)
+        pixels, draw_corner(rng, (pixels.shape[1], pixels.shape[0]), (side, side)), (side, side)
     )
     sized = np.asarray(cv2.resize(part, shape, interpolation=cv2.INTER_AREA), np.float32)
     faded = 128 + (sized - sized.mean() * 0.5 - 64) * rng.uniform(0.35, 0.7)
     return np.asarray(np.clip(np.rint(faded), 0, 255), np.uint8)
 
 
-def random_thing(rng: Generator, size: float, lettered: bool = False) -> Thing:
+def draw_random_thing(rng: Generator, size: float, lettered: bool = False) -> Thing:
     """Return a thing of a random colour that is not placed yet."""
     color, tilt = str(rng.choice(list(COLORS))), float(rng.uniform(-12, 12))
     if lettered:
@@ -185,7 +193,7 @@ def random_thing(rng: Generator, size: float, lettered: bool = False) -> Thing:
     return Thing(str(rng.choice(SHAPES)), color, 0, 0, size, tilt)
 
 
-def place(
+def place_thing(
     rng: Generator,
     thing: Thing,
     others: Things,
@@ -199,9 +207,9 @@ def place(
     A thing that lies `over` another covers it by `overlap`: at 0 they touch, as circles would, and
     at 1 their centres coincide.
     """
-    low = thing.size * 0.6 + MARGIN
+    low = thing.size * 0.6 + MIN_BORDER_DISTANCE
     high = style.side - low
-    for _ in range(PLACES):
+    for _ in range(PLACEMENT_TRIES):
         if over is None:
             x, y = (float(v) for v in rng.uniform(low, high, 2))
         else:

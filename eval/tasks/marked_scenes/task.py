@@ -16,7 +16,7 @@ from looktwice.eval.scoring.verdict import Samples, Score, Verdict
 from looktwice.eval.tasks.base import Facts, Subset, TaskError, suggest_among
 from looktwice.eval.tasks.marked_scenes.kinds import KINDS, MarkedSceneParameters
 from looktwice.eval.tasks.marked_scenes.scene import Ground, Style, draw_things
-from looktwice.eval.tasks.photographs import PHOTOGRAPHS, seeded_rng
+from looktwice.eval.tasks.photographs import PHOTOGRAPHS, make_rng
 from looktwice.eval.tasks.swept import Controls, QuestionSort, SweptTask
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.picture import Picture
@@ -27,7 +27,7 @@ TEST_PHOTOS = ("camera", "chelsea", "moon", "retina", "rocket")
 backgrounds were never seen."""
 TRAINING_PHOTOS = tuple(name for name in PHOTOGRAPHS if name not in TEST_PHOTOS)
 CONTROLS = {name: kind.controls for name, kind in KINDS.items()}
-PAIR = re.compile(r"(\d+(?:\.\d+)?)\s*%?\s*[,; ]\s*(\d+(?:\.\d+)?)")
+PAIR_PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*%?\s*[,; ]\s*(\d+(?:\.\d+)?)")
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class SceneScorer(AlongControls):
         Other kinds are compared as in any task."""
         if self.kind != "where":
             return None
-        pairs = PAIR.findall(answer)
+        pairs = PAIR_PATTERN.findall(answer)
         if not pairs:
             return Score(Verdict.UNREADABLE)
         left, top, right, bottom = map(float, (row.answer or "").split())
@@ -133,7 +133,7 @@ class MarkedScenes(KindTask):
     def _item(self, number: int) -> Item:
         plan, style = self._plan(number), Style(ground=self.ground, photos=TEST_PHOTOS)
         words = ("marked scenes", self.kind, self.ground, self.seed, number)
-        rng = seeded_rng(*words, *(f"{name}={level}" for name, level in plan.items()))
+        rng = make_rng(*words, *(f"{name}={level}" for name, level in plan.items()))
 
         asked = KINDS[self.kind].make(
             MarkedSceneParameters(rng, plan, partial(self._deal, number), style=style)

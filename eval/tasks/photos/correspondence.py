@@ -17,9 +17,9 @@ from looktwice.eval.tasks.photographs import (
     Light,
     QuestionImages,
     cut_window,
+    draw_corner,
+    load_photograph,
     load_stereo_pair,
-    photograph,
-    random_corner,
 )
 from looktwice.pipelines.geometry import Size
 from looktwice.pipelines.marks import Marks, Point
@@ -29,11 +29,11 @@ XY = NDArray[np.float64]
 """Pixel-centre coordinates, (n, 2)."""
 
 LETTERS = "ABCD"
-SHARE = 0.75  # side of each view, as a share of the photograph's
-SHORTEST = 0.6  # shift between two windows, as a share of the room that the frame leaves
+VIEW_SHARE = 0.75  # side of each view, as a share of the photograph's
+MIN_SHIFT_SHARE = 0.6  # shift between two windows, as a share of the room that the frame leaves
 # pixels between any two candidates in the second image, and between their places in the first
-APART = 32.0
-MARGIN = 16.0  # pixels between a mark and the rim of its image
+MIN_POINT_DISTANCE = 32.0
+MIN_BORDER_DISTANCE = 16.0  # pixels between a mark and the rim of its image
 
 
 def draw_windows(rng: Generator, frame: Size) -> tuple[XY, XY, Size]:
@@ -43,10 +43,10 @@ def draw_windows(rng: Generator, frame: Size) -> tuple[XY, XY, Size]:
     Their shift is uniform over what the frame allows, except for short ones: otherwise most true
     points would lie close to the reference's position.
     """
-    size = (round(SHARE * frame[0]), round(SHARE * frame[1]))
+    size = (round(VIEW_SHARE * frame[0]), round(VIEW_SHARE * frame[1]))
     room = np.array([frame[0] - size[0], frame[1] - size[1]])
     shift = np.zeros(2, int)
-    while np.hypot(*(shift / room)) < SHORTEST:
+    while np.hypot(*(shift / room)) < MIN_SHIFT_SHARE:
         shift = rng.integers(-room, room, endpoint=True)
     first = rng.integers(np.maximum(0, -shift), np.minimum(room, room - shift), endpoint=True)
     return first.astype(np.float64), (first + shift).astype(np.float64), size
@@ -61,7 +61,11 @@ def find_corners(pixels: Pixels, most: int = 400) -> XY:
 
 def are_inside(place: XY, size: Size) -> NDArray[np.bool_]:
     """Return which points (n, 2) lie in an image of this (width, height), away from its rim."""
-    return np.asarray(((place >= MARGIN) & (place <= np.array(size) - 1 - MARGIN)).all(1))
+    return np.asarray(
+        ((place >= MIN_BORDER_DISTANCE) & (place <= np.array(size) - 1 - MIN_BORDER_DISTANCE)).all(
+            1
+        )
+    )
 
 
 def choose_points(rng: Generator, places: list[XY], size: Size, rank: int) -> list[int] | None:
@@ -83,7 +87,7 @@ def choose_points(rng: Generator, places: list[XY], size: Size, rank: int) -> li
                 if len(picked) == wanted:
                     break
                 gaps = [np.hypot(*(place[picked] - place[number]).T).min() for place in places]
-                if min(gaps) >= APART:
+                if min(gaps) >= MIN_POINT_DISTANCE:
                     picked.append(number)
         if len(picked) == 4:
             return picked
@@ -99,8 +103,8 @@ def make_marks(reference: XY, candidates: XY, letter: str) -> Marks:
     return Point("REF", *reference.round(2).tolist()), *marks
 
 
-LARGEST = (640, 480)  # width and height of the visible part of a photograph
-STEPS = (0.0, 0.25, 0.5, 0.75, 1.0)
+MAX_WINDOW_SIZE = (640, 480)  # width and height of the visible part of a photograph
+CHECKED_STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Strengths at which the points of a question must be visible and apart."""
 
 
@@ -166,21 +170,25 @@ def draw_correspondence(
     one is exact up to rounding to 0.01 px. Candidates are at least 32 px apart in both images, and
     `rank` of the three others are nearer to REF's position than the true point. Raises TaskError.
     """
-    photo = photograph(scene)
+    photo = load_photograph(scene)
     tall, wide = photo.shape[:2]
-    frame = (min(LARGEST[0], wide), min(LARGEST[1], tall))
+    frame = (min(MAX_WINDOW_SIZE[0], wide), min(MAX_WINDOW_SIZE[1], tall))
     for _ in range(100):
-        base = cut_window(photo, random_corner(rng, (wide, tall), frame), frame)
+        base = cut_window(photo, draw_corner(rng, (wide, tall), frame), frame)
         first, second, size = draw_windows(rng, frame)
         view = Viewpoint.draw(rng, frame, second, size, turn)
         points = find_corners(base)
-        places = [points - first, *(_project(view.homography(step), points) for step in STEPS)]
+        places = [
+            points - first,
+            *(_project(view.homography(step), points) for step in CHECKED_STRENGTHS),
+        ]
         chosen = choose_points(rng, places, size, rank)
         if chosen is not None:
             break
     else:
         raise TaskError(
-            f"no two views of the photograph {scene!r} share four points that are {APART:g} px"
+            f"no two views of the photograph {scene!r} share four points that are"
+            f" {MIN_POINT_DISTANCE:g} px"
             " apart"
         )
     matrix = view.homography(strength)
@@ -200,10 +208,10 @@ def _project(matrix: XY, points: XY) -> XY:
     return moved[:, :2] / moved[:, 2:]
 
 
-RATIO = 1.25  # the nearer point's disparity is at least this many times the other's
+MIN_DISPARITY_RATIO = 1.25  # the nearer point's disparity is at least this many times the other's
 DEPTH_WINDOW = (560, 400)  # width and height of the images of a depth question
 MIN_DEPTH_DISTANCE = 48.0  # pixels between the two points of a depth question
-TILT = 0.25  # the two points differ in height by at least this share of their distance
+MIN_SLOPE = 0.25  # the two points differ in height by at least this share of their distance
 
 
 def draw_stereo(rng: Generator, letter: str, rank: int, strength: float) -> QuestionImages:
@@ -226,7 +234,8 @@ def draw_stereo(rng: Generator, letter: str, rank: int, strength: float) -> Ques
             break
     else:
         raise TaskError(
-            f"no two windows on the stereo pair share four points that are {APART:g} px apart"
+            "no two windows on the stereo pair share four points that are"
+            f" {MIN_POINT_DISTANCE:g} px apart"
         )
     light = Light.draw(rng, strength)
     images = (cut_window(left_view, first, size), light(cut_window(right_view, second, size), rng))
@@ -249,13 +258,13 @@ def draw_depth(
     left_view, right_view, disparity = load_stereo_pair()
     wide, high = DEPTH_WINDOW
     for _ in range(100):
-        left, top = random_corner(rng, (left_view.shape[1], left_view.shape[0]), DEPTH_WINDOW)
+        left, top = draw_corner(rng, (left_view.shape[1], left_view.shape[0]), DEPTH_WINDOW)
         part = (slice(top, top + high), slice(left, left + wide))
         rows, columns = np.nonzero(find_known_surface()[part])
         value = disparity[part][rows, columns]
         # both windows show the point
-        seen = (columns - value >= MARGIN) & (columns < wide - MARGIN)
-        seen &= (rows >= MARGIN) & (rows < high - MARGIN)
+        seen = (columns - value >= MIN_BORDER_DISTANCE) & (columns < wide - MIN_BORDER_DISTANCE)
+        seen &= (rows >= MIN_BORDER_DISTANCE) & (rows < high - MIN_BORDER_DISTANCE)
         points = np.stack([columns, rows], 1)[seen].astype(np.float64)
         chosen = choose_depth_points(rng, points, value[seen], DEPTH_WINDOW, lower, outer)
         if chosen is not None:
@@ -283,7 +292,7 @@ def choose_depth_points(
     size: Size,
     lower: bool,
     outer: bool,
-    ratio: float = RATIO,
+    ratio: float = MIN_DISPARITY_RATIO,
     apart: float = MIN_DEPTH_DISTANCE,
 ) -> tuple[list[list[float]], float] | None:
     """Return two of the points (n, 2), the nearer first, and the ratio of their nearness; None if
@@ -301,7 +310,7 @@ def choose_depth_points(
     distance = np.hypot(*away.T)
     spread = np.hypot(*(points - np.array(size) / 2).T)
     fits = (times >= ratio) & (distance >= apart)
-    fits &= away[:, 1] * (1 if lower else -1) >= TILT * distance
+    fits &= away[:, 1] * (1 if lower else -1) >= MIN_SLOPE * distance
     fits &= (spread[near] > spread[far]) == outer
     if not fits.any():
         return None

@@ -20,9 +20,9 @@ from looktwice.eval.tasks.photographs import (
     QuestionImages,
     cut_window,
     deal_evenly,
-    photograph,
-    random_corner,
-    seeded_rng,
+    draw_corner,
+    load_photograph,
+    make_rng,
 )
 from looktwice.eval.tasks.photos.correspondence import draw_correspondence, draw_depth, draw_stereo
 from looktwice.pipelines.picture import Picture, Pixels
@@ -136,7 +136,9 @@ class Photos(MadeTask):
         stereo = self.kind == "depth" or self.source == "stereo"
         if self.kind == "correspondence" and self.source == "both":
             stereo = number % 5 == 4
-        scenes = SCENES if self.kind == "jigsaw" else ("motorcycle",) if stereo else PHOTOGRAPHS
+        scenes = (
+            JIGSAW_SCENES if self.kind == "jigsaw" else ("motorcycle",) if stereo else PHOTOGRAPHS
+        )
         letters = "ABCD"[: len(kind.choices)]
         return {
             "kind": self.kind,
@@ -166,7 +168,7 @@ class Photos(MadeTask):
         return Item(sample, answer)
 
     def _draw(self, number: int, plan: Mapping[str, Any], answer: str) -> QuestionImages:
-        rng = seeded_rng("draw", self.kind, plan["source"], self.seed, number)
+        rng = make_rng("draw", self.kind, plan["source"], self.seed, number)
         rank = deal_evenly(number, range(4), "rank", self.kind, self.seed)
         if self.kind == "jigsaw":
             return draw_jigsaw(rng, plan["photo"], answer, plan["strength"])
@@ -177,16 +179,18 @@ class Photos(MadeTask):
         return draw_correspondence(rng, plan["photo"], answer, rank, plan["strength"], self.turn)
 
 
-SCENES = tuple(name for name in PHOTOGRAPHS if name not in ("hubble", "retina"))
+JIGSAW_SCENES = tuple(name for name in PHOTOGRAPHS if name not in ("hubble", "retina"))
 """Photographs whose pieces continue each other: without the stars of `hubble`, and `retina` with
 its black frame."""
 
-PIECE = 200  # pixels wide, as in BLINK's files
-HEIGHTS = (100, 120)  # of a piece; BLINK's are between 83 and 125, mostly 105 to 110
-WIDTHS = (0.6, 1.0)  # of the crop, as a share of the widest that the photograph allows
+PIECE_WIDTH = 200  # pixels wide, as in BLINK's files
+PIECE_HEIGHTS = (100, 120)  # of a piece; BLINK's are between 83 and 125, mostly 105 to 110
+CROP_WIDTH_SHARES = (0.6, 1.0)  # of the crop, as a share of the widest that the photograph allows
 # rows and columns of the pieces that are not shown
 HIDDEN_PIECES = ((0, 2), (1, 2), (2, 0), (2, 1), (2, 2))
-PLAIN = 8.0  # standard deviation in grey levels; a flatter piece has nothing to continue
+MIN_PIECE_CONTRAST = (
+    8.0  # standard deviation in grey levels; a flatter piece has nothing to continue
+)
 MIN_PIECE_DIFFERENCE = (
     12.0  # mean absolute difference in grey levels; below, the pieces look the same
 )
@@ -201,7 +205,7 @@ def draw_jigsaw(rng: Generator, scene: str, letter: str, strength: float) -> Que
     of both pieces, but not of the first image; at 0, as in BLINK, the pieces continue it exactly.
     Raises TaskError.
     """
-    return cut_jigsaw(rng, photograph(scene), f"the photograph {scene!r}", letter, strength)
+    return cut_jigsaw(rng, load_photograph(scene), f"the photograph {scene!r}", letter, strength)
 
 
 def cut_jigsaw(
@@ -219,7 +223,10 @@ def cut_jigsaw(
         row, column = HIDDEN_PIECES[int(rng.integers(len(HIDDEN_PIECES)))]
         missing, distractor = grid[1, :, 1], grid[row, :, column]
         difference = np.abs(missing.astype(np.int16) - distractor).mean()
-        if min(missing.std(), distractor.std()) >= PLAIN and difference >= MIN_PIECE_DIFFERENCE:
+        if (
+            min(missing.std(), distractor.std()) >= MIN_PIECE_CONTRAST
+            and difference >= MIN_PIECE_DIFFERENCE
+        ):
             break
     else:
         raise TaskError(f"{name} has no two different pieces{'' if whole else ' in any crop'}")
@@ -227,7 +234,7 @@ def cut_jigsaw(
     pieces = [light(piece, rng) for piece in (missing, distractor)]
     board = grid[:2, :, :2].copy()
     board[1, :, 1] = 0
-    board = board.reshape(2 * grid.shape[1], 2 * PIECE, 3)
+    board = board.reshape(2 * grid.shape[1], 2 * PIECE_WIDTH, 3)
     images = (board, *(pieces if letter == "A" else pieces[::-1]))
     meta = {"crop": crop, "distractor": [row, column], **light.settings}
     return QuestionImages(images, meta=meta)
@@ -238,13 +245,15 @@ def _cut_grid(rng: Generator, photo: Pixels, whole: bool) -> tuple[Pixels, list[
     edge in the photograph."""
     tall, wide = photo.shape[:2]
     left, top, size = 0, 0, (wide, tall)
-    height = max(8, round(PIECE * tall / wide))
+    height = max(8, round(PIECE_WIDTH * tall / wide))
     if not whole:
-        height = int(rng.integers(*HEIGHTS, endpoint=True))
-        width = round(min(wide, tall * PIECE // height) * rng.uniform(*WIDTHS))
-        size = (width, width * height // PIECE)
-        left, top = random_corner(rng, (wide, tall), size)
+        height = int(rng.integers(*PIECE_HEIGHTS, endpoint=True))
+        width = round(min(wide, tall * PIECE_WIDTH // height) * rng.uniform(*CROP_WIDTH_SHARES))
+        size = (width, width * height // PIECE_WIDTH)
+        left, top = draw_corner(rng, (wide, tall), size)
     crop = cut_window(photo, (left, top), size)
-    kind = cv2.INTER_AREA if size[0] > 3 * PIECE else cv2.INTER_CUBIC
-    sized = np.asarray(cv2.resize(crop, (3 * PIECE, 3 * height), interpolation=kind), np.uint8)
-    return sized.reshape(3, height, 3, PIECE, 3), [left, top, left + size[0], top + size[1]]
+    kind = cv2.INTER_AREA if size[0] > 3 * PIECE_WIDTH else cv2.INTER_CUBIC
+    sized = np.asarray(
+        cv2.resize(crop, (3 * PIECE_WIDTH, 3 * height), interpolation=kind), np.uint8
+    )
+    return sized.reshape(3, height, 3, PIECE_WIDTH, 3), [left, top, left + size[0], top + size[1]]

@@ -20,7 +20,7 @@ from looktwice.eval.scoring.verdict import (
     Verdict,
 )
 
-HEADLINE = {
+HEADLINE_METRICS = {
     "GC-Mat": "pair_accuracy",
     "GC-Trk": "pair_accuracy",
     "OC-Cpr": "pair_accuracy",
@@ -32,8 +32,11 @@ HEADLINE = {
 }
 """The metric of each subtask that enters the overall score."""
 MAX_DIGITS = 100  # a longer number is no count, and Python refuses to parse it
-TOTALS = (Total("overall_8", HEADLINE), Total("overall_9", {**HEADLINE, "PC-VID": "vid"}))
-HEADLINES = ("overall_8", "overall_9", "pair_accuracy", "numeric_official", "vid")
+TOTALS = (
+    Total("overall_8", HEADLINE_METRICS),
+    Total("overall_9", {**HEADLINE_METRICS, "PC-VID": "vid"}),
+)
+HEADLINE_TOTALS = ("overall_8", "overall_9", "pair_accuracy", "numeric_official", "vid")
 
 
 class SubtaskScorer(Scorer):
@@ -41,7 +44,7 @@ class SubtaskScorer(Scorer):
 
     suite = "VLM2-Bench"
     totals = TOTALS
-    headlines = HEADLINES
+    headlines = HEADLINE_TOTALS
 
 
 def get_side(name: str, meta: Mapping[str, Any], key: str | None) -> str:
@@ -121,7 +124,7 @@ class CountScorer(SubtaskScorer):
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
         """Compare numbers exactly; an answer that is not a number is unreadable."""
-        count = _number(answer)
+        count = _parse_number(answer)
         if count is None:
             return Score(Verdict.UNREADABLE)
         return Score.of(count == int(row.answer or 0))
@@ -134,7 +137,7 @@ class CountScorer(SubtaskScorer):
             truth, images = int(row.answer or 0), int(row.meta["image_len"])
             inside, draws = list[float](), list[float]()
             for scored in scores.asked(name):
-                count = _number(scored.answer)
+                count = _parse_number(scored.answer)
                 draws.append(0.0 if count is None else score_count(count, truth, images))
                 if count is not None and 1 <= count <= images:
                     inside.append(draws[-1])
@@ -191,7 +194,7 @@ class VideoScorer(SubtaskScorer):
         """Return the grade divided by the highest one, which the row has as its answer; only the
         full grade is RIGHT."""
         most = int(row.answer or 1)
-        grade = _number(answer)
+        grade = _parse_number(answer)
         if grade is None or grade > most:
             return Score(Verdict.UNREADABLE)
         return Score(Verdict.RIGHT if grade == most else Verdict.WRONG, grade / most)
@@ -214,7 +217,7 @@ class VideoScorer(SubtaskScorer):
         return [*parts, Metric("vid", {**kinds["AB"], **kinds["ABA"]}, "video", value=mean)]
 
 
-def _number(answer: str | None) -> int | None:
+def _parse_number(answer: str | None) -> int | None:
     digits = (answer or "").strip()
     return int(digits) if digits.isdecimal() and len(digits) <= MAX_DIGITS else None
 

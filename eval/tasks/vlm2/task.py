@@ -47,7 +47,7 @@ SUBTASKS: Mapping[str, tuple[tuple[str, ...], str]] = {
 }
 """For each subtask, the possible files of its questions (the official name of one folder is
 misspelt) and the folder of its media."""
-VIDEOS = (".mp4", ".mov", ".avi")
+VIDEO_ENDINGS = (".mp4", ".mov", ".avi")
 SCORERS: Mapping[str, Callable[[str], Scorer]] = {
     "Mat": PairScorer,
     "Trk": PairScorer,
@@ -56,7 +56,7 @@ SCORERS: Mapping[str, Callable[[str], Scorer]] = {
     "Grp": GroupScorer,
     "VID": lambda name: VideoScorer(),
 }
-KEYS = {
+KEY_FORMS = {
     "Cnt": (r"0*([1-9]\d*)", "a whole number above 0"),
     "Grp": (r"([A-Z])\s*(?:\).*)?", 'a choice such as "D) 1 and 2"'),
 }
@@ -75,9 +75,9 @@ ERRATA: Mapping[str, tuple[str, ...]] = {
 
 
 TSV_COLUMNS = ("index", "question", "answer", "category")
-FULL = {"AB": "1", "ABA": "2"}
+FULL_GRADES = {"AB": "1", "ABA": "2"}
 """The highest grade that a judge may give a description, by kind of video."""
-OBJECT = re.compile(
+OBJECT_PATTERN = re.compile(
     r"\bthe same ([a-z][a-z -]*?)(?= in the |[.?])|\bhow many different ([a-z][a-z -]*?)s are ",
     re.I,
 )
@@ -253,7 +253,7 @@ class Vlm2Bench(TableTask):
             raise ValueError(f"`vid` must name a file in the video folder, found {vid!r}")
         kind = "ABA" if "ABA" in vid else "AB"
         meta = {"subtask": self.name, "prompt": f"\n{words}", "type": kind, "pair": vid}
-        return RowQuestion(number, vid, words, (), FULL[kind], meta)
+        return RowQuestion(number, vid, words, (), FULL_GRADES[kind], meta)
 
     def _question(self, number: int, row: Row) -> RowQuestion:
         """Return the question of a line, or of a row of the TSV, which has no field `images`."""
@@ -261,13 +261,13 @@ class Vlm2Bench(TableTask):
         images = tuple(map(str, as_list(row.get("images"))))
         if not images and not self._is_tsv:
             raise ValueError(f"{identifier} has no images")
-        pattern, wanted = KEYS.get(sort, ("([TF])", '"T" or "F"'))
+        pattern, wanted = KEY_FORMS.get(sort, ("([TF])", '"T" or "F"'))
         key = re.fullmatch(pattern, as_text(row["gt_answer"]).strip(), re.S)
         if key is None:
             raise ValueError(f"gt_answer must be {wanted}, found {row['gt_answer']!r}")
         answer = key[1]
         meta: dict[str, Any] = {"subtask": self.name}
-        if self.name.startswith("OC") and (named := OBJECT.search(words)):
+        if self.name.startswith("OC") and (named := OBJECT_PATTERN.search(words)):
             meta["type"] = (named[1] or named[2]).lower()
         meta |= {key: row[key] for key in ("task", "type") if isinstance(row.get(key), str)}
         meta |= {"prompt": f"\n{words}", "q_id": identifier}
@@ -297,7 +297,7 @@ class Vlm2Bench(TableTask):
         if self._sort != "VID":
             return super()._item(question, cells)
         folder = f"{self._prefix}{SUBTASKS[self.name][1]}"
-        names = [f"{folder}/{question.id}{suffix}" for suffix in VIDEOS]
+        names = [f"{folder}/{question.id}{suffix}" for suffix in VIDEO_ENDINGS]
         name = next(filter(self._has, names), "")
         if not name:  # when read, the picture says which file is missing
             asked = replace(question, images=(names[0],), meta={**question.meta, "seconds": []})
@@ -316,8 +316,8 @@ class Vlm2Bench(TableTask):
         return tuple(open_picture(self._files, self._find(name)) for name in question.images)
 
     def _find(self, name: str) -> str:
-        """Return where an image is: at its path, at this path in the subtask's folder, or there by
-        its name alone."""
+        """Return the place of an image: its path, this path within the subtask's folder, or its
+        file name alone there."""
         media = f"{self._prefix}{SUBTASKS[self.name][1]}"
         places = (f"{self._prefix}{name}", f"{media}/{name}", name, f"{media}/{Path(name).name}")
         return next(filter(self._has, places), places[0])

@@ -36,8 +36,8 @@ def choose_frames(count: int, rate: float, frames: int | None, fps: float | None
 
 @dataclass(eq=False)
 class VideoFrames:
-    """One video: the `times` of the chosen frames in seconds, and `pictures` that decode it once,
-    all together.
+    """One video: the `times` of the chosen frames in seconds, and `pictures` of them, which are
+    decoded together on first use.
 
     The header gives the number of frames; if fewer can be decoded, the frames are chosen again
     among those. A video that cannot be decoded gives one picture that says so when it is read.
@@ -62,12 +62,13 @@ class VideoFrames:
 
     @property
     def times(self) -> list[float]:
-        """The time of each picture, in seconds from the start; 0 if the file gives no rate."""
+        """The timestamp of each frame in seconds from the start of the video; 0 for all frames if
+        the file has no frame rate."""
         return [round(number / self.rate, 3) if self.rate > 0 else 0.0 for number in self.numbers]
 
     @property
     def pictures(self) -> tuple[Picture, ...]:
-        """The chosen frames; nothing is decoded before one of them is read."""
+        """The chosen frames; decoding starts when one of them is first read."""
         return tuple(
             Picture.lazy(self._make_frame(place), f"{self.name} frame {number}")
             for place, number in enumerate(self.numbers or [0])

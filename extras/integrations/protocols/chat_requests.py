@@ -23,7 +23,7 @@ from looktwice.extras.integrations.protocols.questions import (
     read_request,
     refuse_unknown,
 )
-from looktwice.pipelines.json_input import CLOSED, OPEN, read_json, write_json
+from looktwice.pipelines.json_input import KEEP_OTHER_FIELDS, NO_OTHER_FIELDS, read_json, write_json
 from looktwice.pipelines.model import CallOptions, Message, Role, Tool, ToolCall
 from looktwice.pipelines.models.attached import read_call_fields, read_turn_fields
 from looktwice.pipelines.view import View
@@ -51,13 +51,13 @@ NEUTRAL_VALUES: Mapping[str, Any] = {
 """Values of other fields that have no effect; false and null never have one."""
 
 
-class Address(BaseModel, **OPEN):
+class Address(BaseModel, **KEEP_OTHER_FIELDS):
     """The URL of a picture: a data URL within the request itself."""
 
     url: str
 
 
-class Part(BaseModel, **OPEN):
+class Part(BaseModel, **KEEP_OTHER_FIELDS):
     """A part of a turn."""
 
     type: Literal["text", "image_url"]
@@ -73,7 +73,7 @@ class Part(BaseModel, **OPEN):
         return View.of(read_data_url(self.image_url.url))
 
 
-class Function(BaseModel, **OPEN):
+class Function(BaseModel, **KEEP_OTHER_FIELDS):
     """A function that can be called, or a call of one."""
 
     name: str
@@ -82,7 +82,7 @@ class Function(BaseModel, **OPEN):
     arguments: str = "{}"
 
 
-class ToolEntry(BaseModel, **OPEN):
+class ToolEntry(BaseModel, **KEEP_OTHER_FIELDS):
     """A tool, or a call of one."""
 
     id: str = ""
@@ -95,7 +95,7 @@ class ToolEntry(BaseModel, **OPEN):
         return read_call_fields({**(self.model_extra or {}), "function": self.function.model_extra})
 
 
-class Turn(BaseModel, **OPEN):
+class Turn(BaseModel, **KEEP_OTHER_FIELDS):
     """A turn of the conversation.
 
     `looktwice` holds the provider's own values of fields that `serve` shows differently in its
@@ -150,32 +150,32 @@ class Turn(BaseModel, **OPEN):
         return read_turn_fields({**shown, **own, "tool_calls": self.tool_calls})
 
 
-class Outputs(BaseModel, **CLOSED):
+class Outputs(BaseModel, **NO_OTHER_FIELDS):
     """The `structured_outputs` of vLLM."""
 
     choice: list[Text] | None = None
 
 
-class Schema(BaseModel, **OPEN):
+class Schema(BaseModel, **KEEP_OTHER_FIELDS):
     """A JSON schema with its name."""
 
     schema_: Json = Field({}, alias="schema")
 
 
-class Format(BaseModel, **OPEN):
+class Format(BaseModel, **KEEP_OTHER_FIELDS):
     """The format of the reply."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: Schema | None = None
 
 
-class StreamOptions(BaseModel, **OPEN):
+class StreamOptions(BaseModel, **KEEP_OTHER_FIELDS):
     """Options of a streamed response."""
 
     include_usage: bool | None = None
 
 
-class ChatRequest(BaseModel, **OPEN):
+class ChatRequest(BaseModel, **KEEP_OTHER_FIELDS):
     """A chat-completions request, with the fields that looktwice supports."""
 
     messages: list[Turn] = Field(min_length=1)
@@ -248,7 +248,7 @@ def read_question(raw: bytes) -> Question:
 
 
 HANDLED_FIELDS = {"messages", "model", "stream", "stream_options", "n", "looktwice"}
-SETTINGS = set(ChatRequest.model_fields) - HANDLED_FIELDS
+SETTING_FIELDS = set(ChatRequest.model_fields) - HANDLED_FIELDS
 
 
 def read_foreign_question(raw: bytes) -> Question:
@@ -258,7 +258,7 @@ def read_foreign_question(raw: bytes) -> Question:
     if not (isinstance(body, dict) and isinstance(body.get("messages"), list)):
         raise ValueError("a request must be a JSON object with messages")
     turns = tuple(map(_read_turn, body["messages"]))
-    settings = {name: body[name] for name in SETTINGS & body.keys()}
+    settings = {name: body[name] for name in SETTING_FIELDS & body.keys()}
     try:
         options = ChatRequest(messages=[Turn(role="user")], **settings).options()
     except ValueError:

@@ -18,7 +18,7 @@ from looktwice.extras.integrations.protocols.exchange import (
 )
 from looktwice.extras.integrations.protocols.questions import EXTENSION_FIELD, Json, Question
 from looktwice.pipelines.json_input import read_json
-from looktwice.pipelines.models.wire import MAX_CALLS, tool_call_json
+from looktwice.pipelines.models.wire import MAX_CALLS, make_tool_call_json
 
 
 def join_chunks(body: bytes) -> Json:
@@ -149,7 +149,7 @@ class ChatResponse:
                     message.setdefault(EXTENSION_FIELD, {})[name] = value
             if reply.tool_calls:
                 message["content"] = reply.text or None
-                message["tool_calls"] = list(map(tool_call_json, reply.tool_calls))
+                message["tool_calls"] = list(map(make_tool_call_json, reply.tool_calls))
             tokens = list_logprobs(reply)
             finish = {"tool": "tool_calls", "filter": "content_filter"}
             beside = {

@@ -20,7 +20,7 @@ from looktwice.extras.integrations.protocols.questions import (
     refuse_unknown,
 )
 from looktwice.extras.integrations.protocols.thoughts import make_turn, unpack_attached
-from looktwice.pipelines.json_input import OPEN, write_json
+from looktwice.pipelines.json_input import KEEP_OTHER_FIELDS, write_json
 from looktwice.pipelines.model import CallOptions, Message, Tool, ToolCall
 from looktwice.pipelines.view import View
 
@@ -49,7 +49,7 @@ ALLOWED_BLOCKS = {
 NEEDED = {"image": ("source",), "tool_use": ("id", "name"), "tool_result": ("tool_use_id",)}
 
 
-class ImageSource(BaseModel, **OPEN):
+class ImageSource(BaseModel, **KEEP_OTHER_FIELDS):
     """The data of an image."""
 
     type: Literal["base64", "url"]
@@ -67,7 +67,7 @@ def _as_blocks(content: Any) -> Any:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content or []
 
 
-class MessageBlock(BaseModel, **OPEN):
+class MessageBlock(BaseModel, **KEEP_OTHER_FIELDS):
     """A block of content."""
 
     type: Literal["text", "image", "thinking", "redacted_thinking", "tool_use", "tool_result"]
@@ -108,7 +108,7 @@ class MessageBlock(BaseModel, **OPEN):
 Blocks = Annotated[list[MessageBlock], BeforeValidator(_as_blocks)]
 
 
-class MessageTurn(BaseModel, **OPEN):
+class MessageTurn(BaseModel, **KEEP_OTHER_FIELDS):
     """A message of the conversation."""
 
     role: Literal["user", "assistant", "system"]
@@ -166,7 +166,7 @@ def read_assistant(blocks: Sequence[MessageBlock]) -> Message:
     return make_turn(texts, calls, packed, "\n\n".join(thoughts))
 
 
-class MessageTool(BaseModel, **OPEN):
+class MessageTool(BaseModel, **KEEP_OTHER_FIELDS):
     """A tool of the client."""
 
     type: Literal["custom"] | None = None
@@ -175,7 +175,7 @@ class MessageTool(BaseModel, **OPEN):
     input_schema: Json
 
 
-class MessageToolChoice(BaseModel, **OPEN):
+class MessageToolChoice(BaseModel, **KEEP_OTHER_FIELDS):
     """The choice of a tool."""
 
     type: Literal["auto", "any", "tool", "none"]
@@ -190,28 +190,28 @@ class MessageToolChoice(BaseModel, **OPEN):
         return self.name
 
 
-class ThoughtDisplay(BaseModel, **OPEN):
+class ThoughtDisplay(BaseModel, **KEEP_OTHER_FIELDS):
     """Whether thoughts are shown. How much a model thinks is its study's setting."""
 
     type: Literal["enabled", "adaptive", "between_tools", "disabled"]
     display: Literal["summarized", "omitted"] | None = None
 
 
-class MessageFormat(BaseModel, **OPEN):
+class MessageFormat(BaseModel, **KEEP_OTHER_FIELDS):
     """The format of the reply."""
 
     type: Literal["json_schema"]
     schema_: Json = Field(alias="schema")
 
 
-class OutputConfig(BaseModel, **OPEN):
+class OutputConfig(BaseModel, **KEEP_OTHER_FIELDS):
     """Settings of the reply."""
 
     effort: str | None = None
     format: MessageFormat | None = None
 
 
-class MessagesRequest(BaseModel, **OPEN):
+class MessagesRequest(BaseModel, **KEEP_OTHER_FIELDS):
     """A request, with the fields that looktwice supports; `seed` is not in the protocol."""
 
     messages: list[MessageTurn] = Field(min_length=1)

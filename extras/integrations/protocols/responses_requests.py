@@ -20,7 +20,7 @@ from looktwice.extras.integrations.protocols.questions import (
     refuse_unknown,
 )
 from looktwice.extras.integrations.protocols.thoughts import make_turn, unpack_attached
-from looktwice.pipelines.json_input import OPEN
+from looktwice.pipelines.json_input import KEEP_OTHER_FIELDS
 from looktwice.pipelines.model import CallOptions, Message, Role, Tool, ToolCall
 from looktwice.pipelines.view import View
 
@@ -47,7 +47,7 @@ STATELESS = "no response is stored here; send the whole conversation as `input`"
 LOGPROBS = "message.output_text.logprobs"
 
 
-class ResponsesPart(BaseModel, **OPEN):
+class ResponsesPart(BaseModel, **KEEP_OTHER_FIELDS):
     """A part of a message, of a tool's output or of a thought."""
 
     type: Literal[
@@ -82,7 +82,7 @@ def _as_parts(content: Any) -> Any:
 Parts = Annotated[list[ResponsesPart], BeforeValidator(_as_parts)]
 
 
-class ResponsesItem(BaseModel, **OPEN):
+class ResponsesItem(BaseModel, **KEEP_OTHER_FIELDS):
     """An item of the input: a message, a call of a tool, its output, or a thought."""
 
     type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
@@ -166,7 +166,7 @@ def read_items(items: Sequence[ResponsesItem]) -> Iterator[Message]:
         yield turn.read()
 
 
-class FunctionTool(BaseModel, **OPEN):
+class FunctionTool(BaseModel, **KEEP_OTHER_FIELDS):
     """A tool of the client."""
 
     type: Literal["function"]
@@ -175,7 +175,7 @@ class FunctionTool(BaseModel, **OPEN):
     parameters: Json | None = None
 
 
-class ResponsesToolChoice(BaseModel, **OPEN):
+class ResponsesToolChoice(BaseModel, **KEEP_OTHER_FIELDS):
     """The choice of a tool: one of three words, or a tool by its name."""
 
     type: Literal["auto", "none", "required", "function"]
@@ -188,21 +188,21 @@ class ResponsesToolChoice(BaseModel, **OPEN):
         return self.name or self.type
 
 
-class ReplyFormat(BaseModel, **OPEN):
+class ReplyFormat(BaseModel, **KEEP_OTHER_FIELDS):
     """The format of the reply."""
 
     type: Literal["text", "json_object", "json_schema"]
     schema_: Json = Field({}, alias="schema")
 
 
-class ReplyText(BaseModel, **OPEN):
+class ReplyText(BaseModel, **KEEP_OTHER_FIELDS):
     """Settings of the reply's text."""
 
     format: ReplyFormat | None = None
     verbosity: Literal["medium"] | None = None  # others are not honoured
 
 
-class Thinking(BaseModel, **OPEN):
+class Thinking(BaseModel, **KEEP_OTHER_FIELDS):
     """Settings of the reasoning; its summary is always sent."""
 
     effort: str | None = None
@@ -212,7 +212,7 @@ def _as_items(given: Any) -> Any:
     return [{"role": "user", "content": given}] if isinstance(given, str) else given
 
 
-class ResponsesRequest(BaseModel, **OPEN):
+class ResponsesRequest(BaseModel, **KEEP_OTHER_FIELDS):
     """A request, with the fields that looktwice supports; `seed`, `stop` and `top_k` are not in the
     protocol, but many servers take them."""
 

@@ -19,17 +19,17 @@ from looktwice.pipelines.model import (
     ModelError,
     Reply,
     Usage,
-    canonical,
-    request_key,
+    make_request_key,
+    write_canonical,
 )
 from looktwice.pipelines.models.pocket.network import (
     ANSWER,
-    CELLS,
     END,
+    MAX_REPLY_TOKENS,
+    MAX_VIEWS,
     ONE_THREAD,
-    REPLY,
-    SPECIAL,
-    VIEWS,
+    PLACES_PER_SIDE,
+    SPECIAL_TOKENS,
     VOCABULARY,
     Conversation,
     Floats,
@@ -42,7 +42,9 @@ from looktwice.pipelines.models.pocket.network import (
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.view import View
 
-DIGITS = 5  # of a log-probability, so that records do not depend on the processor's last bits
+LOGPROB_DIGITS = (
+    5  # of a log-probability, so that records do not depend on the processor's last bits
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Pocket:
 
     temperature: float = 0.0
     top_p: float | None = None
-    max_tokens: int = REPLY
+    max_tokens: int = MAX_REPLY_TOKENS
     stop: tuple[str, ...] | None = None
     seed: int = 0
     apart: ClassVar[bool] = True  # as in `ChatAPI`
@@ -78,7 +80,7 @@ class Pocket:
     @cached_property
     def identity(self) -> str:
         """The weights and every setting."""
-        return canonical({**settings(self), "weights": shipped_weights().sha})
+        return write_canonical({**settings(self), "weights": shipped_weights().sha})
 
     def refuse(self, options: CallOptions) -> None:
         """Raise ModelError for options that Pocket does not support; `check` calls this, too."""
@@ -100,7 +102,7 @@ class Pocket:
         start, weights, sampled = time.perf_counter(), shipped_weights(), None
         tokens, inputs = network_inputs(messages)
         if full.temperature:
-            key = request_key(self.identity, messages, draw, options)
+            key = make_request_key(self.identity, messages, draw, options)
             drawn = hashlib.sha256(f"{full.seed or self.seed}\n{key}".encode()).digest()
             sampled = np.random.default_rng(int.from_bytes(drawn[:8]))
         with ONE_THREAD:
@@ -111,7 +113,7 @@ class Pocket:
                 if full.choices
                 else _generate_words(talk, full, sampled)
             )
-        asked = len(tokens) + CELLS * CELLS * len(inputs)
+        asked = len(tokens) + PLACES_PER_SIDE * PLACES_PER_SIDE * len(inputs)
         return replace(
             reply,
             usage=Usage(asked, reply.usage.tokens_out),
@@ -133,10 +135,10 @@ def network_inputs(messages: Messages) -> tuple[list[int], dict[str, Pixels]]:
         views |= {view.picture.payload.sha: view for view in turn.views}
     tokens = read_words("\n".join(texts))
     if not tokens:
-        raise ModelError("Pocket got no text; send it a question")
-    if len(views) > VIEWS:
+        raise ModelError("Pocket was sent no text; send a question")
+    if len(views) > MAX_VIEWS:
         raise ModelError(
-            f"Pocket accepts at most {VIEWS} different views, found {len(views)}; send it fewer"
+            f"Pocket accepts at most {MAX_VIEWS} different views, found {len(views)}; send fewer"
         )
     return tokens, {sha: fit_pixels(view.pixels)[0] for sha, view in views.items()}
 
@@ -148,7 +150,9 @@ def _generate_words(
     words, top, token = list[int](), list[Mapping[str, float]](), ANSWER
     text, count = "", 0
     finish: Finish = "length"
-    while finish == "length" and count < min(REPLY, options.max_tokens or REPLY):
+    while finish == "length" and count < min(
+        MAX_REPLY_TOKENS, options.max_tokens or MAX_REPLY_TOKENS
+    ):
         likely, count = talk.write(token), count + 1
         token = int(likely.argmax()) if sampled is None else _draw(sampled, likely, options)
         if options.logprobs:
@@ -184,10 +188,12 @@ def _alternatives(likely: Floats, count: int, token: int) -> Mapping[str, float]
     words = [
         number
         for number in map(int, np.argsort(-likely, kind="stable"))
-        if number != token and (number == END or number >= len(SPECIAL))
+        if number != token and (number == END or number >= len(SPECIAL_TOKENS))
     ]
     return {
-        "" if number < len(SPECIAL) else VOCABULARY[number]: round(float(likely[number]), DIGITS)
+        "" if number < len(SPECIAL_TOKENS) else VOCABULARY[number]: round(
+            float(likely[number]), LOGPROB_DIGITS
+        )
         for number in [token, *words][:count]
     }
 
@@ -197,14 +203,14 @@ def _choose(talk: Conversation, choices: Sequence[str]) -> Reply:
     likely first, summed over its tokens and its end. Raises ModelError for unknown words."""
     likely: dict[str, float] = {}
     for choice in choices:
-        tokens, twin = reply_words(choice), talk.copy()
-        if not 0 < len(tokens) <= REPLY:
+        tokens, twin = reply_words(choice), talk.fork()
+        if not 0 < len(tokens) <= MAX_REPLY_TOKENS:
             raise ModelError(
                 f"the choice {choice!r} is not a possible reply of Pocket, which has 1 to"
-                f" {REPLY - 1} words of its vocabulary"
+                f" {MAX_REPLY_TOKENS - 1} words of its vocabulary"
             )
         steps = zip([ANSWER, *tokens], tokens, strict=False)
         total = sum(float(twin.write(before)[token]) for before, token in steps)
-        likely[choice] = round(total, DIGITS)
+        likely[choice] = round(total, LOGPROB_DIGITS)
     ranked = dict(sorted(likely.items(), key=lambda pair: -pair[1]))
     return Reply(next(iter(ranked)), logprobs=(ranked,))

@@ -26,11 +26,11 @@ from threadpoolctl import ThreadpoolController
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.stores import Memory
 
-SPECIAL = ("<pad>", "<unknown>", "<line>", "<answer>", "<end>")
-PAD, UNKNOWN, LINE, ANSWER, END = range(len(SPECIAL))
+SPECIAL_TOKENS = ("<pad>", "<unknown>", "<line>", "<answer>", "<end>")
+PAD, UNKNOWN, LINE, ANSWER, END = range(len(SPECIAL_TOKENS))
 LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 NUMBERS = tuple(str(number) for number in range(101))
-TEXT = """
+VOCABULARY_TEXT = """
     a about above across all along among an and answer any are as at be below between big bigger
     black blue bottom bright but by can cell cells center choice choices choose circle circled
     circles closely color colored colors column columns complete correct count crescent crescents
@@ -48,11 +48,11 @@ TEXT = """
     vertical view views visible was what where whether which white whole wide width with within word
     words write written x y yellow yes you your zero
 """
-WORDS = tuple(re.findall(r"\S+", TEXT))
-VOCABULARY = (*SPECIAL, ",", *LETTERS, *NUMBERS, *sorted(set(WORDS)))
+VOCABULARY_WORDS = tuple(re.findall(r"\S+", VOCABULARY_TEXT))
+VOCABULARY = (*SPECIAL_TOKENS, ",", *LETTERS, *NUMBERS, *sorted(set(VOCABULARY_WORDS)))
 WORD_NUMBERS = {word: number for number, word in enumerate(VOCABULARY)}
-LONGEST = 72  # tokens of a text that are read; the last ones of a longer text
-PIECE = re.compile(r"\n+|[A-Za-z]+(?:'s)?|\d+")
+MAX_TEXT_TOKENS = 72  # tokens of a text that are read; the last ones of a longer text
+PIECE_PATTERN = re.compile(r"\n+|[A-Za-z]+(?:'s)?|\d+")
 
 
 def read_words(text: str) -> list[int]:
@@ -62,19 +62,19 @@ def read_words(text: str) -> list[int]:
     A single capital letter is a letter token, so that choice A is not read as the article.
     """
     numbers: list[int] = []
-    for piece in PIECE.findall(text.strip()):
+    for piece in PIECE_PATTERN.findall(text.strip()):
         number = WORD_NUMBERS.get(piece, WORD_NUMBERS.get(piece.lower(), UNKNOWN))
         number = LINE if piece[0] == "\n" else number
         if numbers[-1:] != [number] or number not in (LINE, UNKNOWN):
             numbers.append(number)
-    return numbers[-LONGEST:]
+    return numbers[-MAX_TEXT_TOKENS:]
 
 
 def reply_words(text: str) -> list[int]:
     """Return the tokens of a reply with its end token; empty if a word is not in the vocabulary."""
     numbers: list[int] = []
     for part in text.replace(",", " , ").split():
-        for piece in PIECE.findall(part) or [part]:
+        for piece in PIECE_PATTERN.findall(part) or [part]:
             if piece not in WORD_NUMBERS:
                 return []
             numbers.append(WORD_NUMBERS[piece])
@@ -83,42 +83,42 @@ def reply_words(text: str) -> list[int]:
 
 def write_words(numbers: Iterable[int]) -> str:
     """Return the text of tokens, without special ones."""
-    words = [VOCABULARY[number] for number in numbers if number >= len(SPECIAL)]
+    words = [VOCABULARY[number] for number in numbers if number >= len(SPECIAL_TOKENS)]
     return " ".join(words).replace(" ,", ",")
 
 
-SIDE = 128  # pixels of the network's square input
-STEP = 8  # input pixels per side of one place of the encoder
-CELLS = SIDE // STEP
-GREY = 128
+INPUT_SIDE = 128  # pixels of the network's square input
+PLACE_SIDE = 8  # input pixels per side of one place of the encoder
+PLACES_PER_SIDE = INPUT_SIDE // PLACE_SIDE
+PADDING_LEVEL = 128
 
 
 def fit_pixels(pixels: Pixels) -> tuple[Pixels, float, tuple[int, int]]:
     """Fit RGB uint8 pixels into the input SIDE x SIDE x 3; return it with the scale, and the left
     and top edge of the picture in it."""
     height, width = pixels.shape[:2]
-    scale = SIDE / max(height, width)
+    scale = INPUT_SIDE / max(height, width)
     size = max(1, round(width * scale)), max(1, round(height * scale))
     shrinks = scale < 1
     sized = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)
-    if size == (SIDE, SIDE):
+    if size == (INPUT_SIDE, INPUT_SIDE):
         return np.asarray(sized, np.uint8), scale, (0, 0)
-    left, top = (SIDE - size[0]) // 2, (SIDE - size[1]) // 2
-    whole = np.full((SIDE, SIDE, 3), GREY, np.uint8)
+    left, top = (INPUT_SIDE - size[0]) // 2, (INPUT_SIDE - size[1]) // 2
+    whole = np.full((INPUT_SIDE, INPUT_SIDE, 3), PADDING_LEVEL, np.uint8)
     whole[top : top + size[1], left : left + size[0]] = sized
     return whole, scale, (left, top)
 
 
 Floats = NDArray[np.float32]
-HEADS = 4
-LINES = 8  # of a text that are distinguished, counted from its end
-CLASSES = (10, 9, 17, 4, 13, 2)
-"""Numbers of classes of a place: shape, colour, symbol, mark, size, and whether it is the centre of
-an object; the first class of each means none."""
-REPLY = 8  # tokens of the longest reply, including its end
-VIEWS = 4  # that are distinguished
+HEAD_COUNT = 4
+MAX_LINES = 8  # of a text that are distinguished, counted from its end
+CLASS_COUNTS = (10, 9, 17, 4, 13, 2)
+"""Number of classes of each attribute of a place: shape, colour, symbol, mark, size, and whether it
+is the centre of an object. The first class of each means none."""
+MAX_REPLY_TOKENS = 8  # tokens of the longest reply, including its end
+MAX_VIEWS = 4  # that are distinguished
 CACHE_BYTES = 25 << 20  # bytes of encoded views that are cached, about 256 views
-FILE = "pocket.npz"
+WEIGHTS_FILE = "pocket.npz"
 
 
 class OneThread:
@@ -201,12 +201,12 @@ class Weights:
 @lru_cache(maxsize=1)
 def shipped_weights() -> Weights:
     """Return the weights bundled with looktwice, read once."""
-    return Weights(files(__package__).joinpath(FILE).read_bytes())
+    return Weights(files(__package__).joinpath(WEIGHTS_FILE).read_bytes())
 
 
 def encoder_states(weights: Weights, pixels: Pixels) -> list[Floats]:
-    """Return the output of each encoder layer for a view, (places, channels), and last the places
-    as the decoder attends to them."""
+    """Return the output of each encoder layer for a view, (places, channels), followed by the
+    vectors that the decoder attends to."""
     x = np.asarray(pixels.transpose(2, 0, 1), np.float32) / np.float32(127.5) - np.float32(1)
     states = []
     for layer in range(6):
@@ -217,15 +217,15 @@ def encoder_states(weights: Weights, pixels: Pixels) -> list[Floats]:
         else:
             x = _relu(_convolve(weights, name, x, 2))
         states.append(np.ascontiguousarray(x.reshape(x.shape[0], -1).T))
-    classes = np.split(weights.linear("look", states[-1]), np.cumsum(CLASSES)[:-1], -1)
+    classes = np.split(weights.linear("look", states[-1]), np.cumsum(CLASS_COUNTS)[:-1], -1)
     shares = np.concatenate([_softmax(part) for part in classes], -1)
     seen = weights.norm("before_seen", states[-1]) + shares @ weights["meanings"]
     return [*states, np.asarray(seen, np.float32)]
 
 
 def _convolve(weights: Weights, name: str, x: Floats, stride: int = 1) -> Floats:
-    """Apply a 3 x 3 convolution with zero padding; the weights are (9 * inside, outside), with the
-    normalisation folded in."""
+    """Apply a 3 x 3 convolution with zero padding; the weights are (9 * input channels, output
+    channels), with the normalisation folded in."""
     padded = np.pad(x, ((0, 0), (1, 1), (1, 1)))
     windows = sliding_window_view(padded, (3, 3), axis=(1, 2))[:, ::stride, ::stride]
     inside, height, width = windows.shape[:3]
@@ -250,12 +250,15 @@ class Conversation:
         self._places = self._project(views)
         self._words: list[tuple[Floats, Floats]] = []
         ends = np.cumsum(np.array(tokens)[::-1] == LINE)[::-1]
-        x = weights["embed"][list(tokens)] + weights["order"][LONGEST - len(tokens) : LONGEST]
-        x = x + weights["line"][np.minimum(ends + 1, LINES - 1)]
+        x = (
+            weights["embed"][list(tokens)]
+            + weights["order"][MAX_TEXT_TOKENS - len(tokens) : MAX_TEXT_TOKENS]
+        )
+        x = x + weights["line"][np.minimum(ends + 1, MAX_LINES - 1)]
         for layer in range(weights.layers):
             x = self._layer(layer, x, first=True)
 
-    def copy(self) -> Conversation:
+    def fork(self) -> Conversation:
         """Return a copy that can be continued independently."""
         twin = copy(self)
         twin._words = list(self._words)
@@ -270,7 +273,7 @@ class Conversation:
 
     def states(self, token: int) -> list[Floats]:
         """Append a token and return the output of each layer for it, (1, width)."""
-        weights, order = self._weights, LONGEST + self._written
+        weights, order = self._weights, MAX_TEXT_TOKENS + self._written
         x = weights["embed"][[token]] + weights["order"][order] + weights["line"][0]
         self._written += 1
         states = []
@@ -318,7 +321,7 @@ def attend(asked: Floats, key: Floats, value: Floats) -> Floats:
     """Compute multi-head attention: (long, width) for queries of that shape, keys and values
     (places, width)."""
     query, key, value = (
-        vectors.reshape(len(vectors), HEADS, -1).transpose(1, 0, 2)
+        vectors.reshape(len(vectors), HEAD_COUNT, -1).transpose(1, 0, 2)
         for vectors in (asked, key, value)
     )
     scores = query @ key.transpose(0, 2, 1) / np.float32(np.sqrt(query.shape[-1]))

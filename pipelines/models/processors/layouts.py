@@ -26,7 +26,7 @@ Stack = Literal["transformers", "mistral-common"]
 """The software that prepares pictures for a model."""
 Filter = Literal["bilinear", "bicubic", "lanczos", "opencv cubic"]
 """Pillow's filters, which antialias when shrinking, or OpenCV's, which does not."""
-LONGEST = 200  # times its shorter side: the limit of Qwen's rule and its derivatives
+MAX_ASPECT_RATIO = 200  # times its shorter side: the limit of Qwen's rule and its derivatives
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Layout:
 
 
 def stretched(size: Size, side: int, patch: int, tokens: int = 0, linear: bool = False) -> Layout:
-    """Stretch to a square, ignoring proportions; one token per patch, or `tokens` in all."""
+    """Stretch to a square, ignoring the aspect ratio; one token per patch, or `tokens` in all."""
     square, count = (side, side), tokens or (side // patch) ** 2
     return Layout(square, square, count, patch, filter="bilinear" if linear else "bicubic")
 
@@ -115,8 +115,8 @@ def whole_patches(
         width, height = round(width * patch / height), patch
     if grow == 2 and width < patch:
         width, height = patch, round(height * patch / width)
-    longer = max(width, height) / min(width, height) > LONGEST
-    refused = f"its longer side is over {LONGEST} times its shorter side" if longer else ""
+    longer = max(width, height) / min(width, height) > MAX_ASPECT_RATIO
+    refused = f"its longer side is over {MAX_ASPECT_RATIO} times its shorter side" if longer else ""
     seen = whole_patches_size((width, height), patch, least, most, fewest=0)
     return Layout(seen, seen, seen[0] * seen[1] // patch**2, patch, refused=refused)
 
@@ -127,7 +127,7 @@ def keep_size(size: Size, patch: int, longest: int, stack: Stack = "transformers
     ratio, refused = max(1.0, max(size) / longest), ""
     if stack == "transformers":
         sides = [floor(side / ratio) for side in size]
-        refused = "its shorter side shrinks to nothing" if not min(sides) else ""
+        refused = "its shorter side would shrink to 0 pixels" if not min(sides) else ""
     else:
         sides = [round(side / ratio) for side in size]
     across, down = (ceil(max(1, side) / patch) for side in sides)
@@ -150,7 +150,7 @@ def patches_within(size: Size, patch: int, tokens: int) -> Layout:
 
 def slices(size: Size, side: int, most: int, patch: int) -> Layout:
     """Stretch to the grid of at most `most` slices of about `side` x `side` pixels with the most
-    similar proportions, and add the whole picture, both in whole patches; a small picture is
+    similar aspect ratio, and add the whole picture, both in whole patches; a small picture is
     enlarged."""
     grid = _slice_grid(size, side, most)
     several = grid != (1, 1)
@@ -167,7 +167,7 @@ def slices(size: Size, side: int, most: int, patch: int) -> Layout:
 
 
 def _slice_grid(size: Size, side: int, most: int) -> Grid:
-    """Return the grid with the most similar proportions whose number of slices about matches the
+    """Return the grid with the most similar aspect ratio whose number of slices about matches the
     picture's area."""
     wanted, many = log(size[0] / size[1]), min(ceil(size[0] * size[1] / side**2), most)
     best, nearest = (1, 1), float("inf")
@@ -198,8 +198,8 @@ def bounded(size: Size, shortest: int, longest: int, tokens: int, patch: int) ->
     return Layout(whole, whole, tokens, patch, filter="bilinear")
 
 
-def tiles_by_proportions(size: Size, tile: int, most: int, tokens: int, patch: int) -> Layout:
-    """Stretch to the grid of at most `most` tiles with the most similar proportions, and add the
+def tile_by_aspect_ratio(size: Size, tile: int, most: int, tokens: int, patch: int) -> Layout:
+    """Stretch to the grid of at most `most` tiles with the most similar aspect ratio, and add the
     whole picture."""
     ratio, best, nearest = size[0] / size[1], (1, 1), float("inf")
     for across, down in sorted(_grids(most), key=lambda grid: grid[0] * grid[1]):
@@ -212,7 +212,7 @@ def tiles_by_proportions(size: Size, tile: int, most: int, tokens: int, patch: i
 def tiles_of_list(
     size: Size, tile: int, patch: int, grids: Iterable[Grid], most: int = 0
 ) -> Layout:
-    """Centre in the listed grid that keeps most of the picture, and add the whole picture.
+    """Centre the picture in the listed grid that keeps most of it, and add the whole picture.
 
     Rows of tokens that show no picture are left out; beyond `most` tiles' worth of tokens, they are
     downsampled.
@@ -255,8 +255,8 @@ def tiles_on_longest(size: Size, longest: int, tile: int, tokens: int, patch: in
 
 
 def tiles_on_canvas(size: Size, tile: int, most: int, tokens: int, patch: int) -> Layout:
-    """Place in the upper left corner of the canvas of at most `most` tiles that enlarges least, or
-    if all shrink it, that shrinks least."""
+    """Place the picture in the upper left corner of a canvas of at most `most` tiles: the canvas on
+    which it is enlarged least or, if it must shrink on every canvas, shrinks least."""
     width, height = size
     scales = {grid: min(tile * grid[0] / width, tile * grid[1] / height) for grid in _grids(most)}
     larger = (scale for scale in scales.values() if scale >= 1)
@@ -309,7 +309,7 @@ GRIDS_BY_SIX: tuple[Grid, ...] = tuple(
 KINDS: dict[str, Callable[..., Layout]] = {
     "tiles_of_five": partial(tiles_of_list, grids=ANY_RESOLUTION),
     "tiles_by_six": partial(tiles_of_list, grids=GRIDS_BY_SIX),
-    "tiles_by_proportions": tiles_by_proportions,
+    "tile_by_aspect_ratio": tile_by_aspect_ratio,
     "tiles_on_longest": tiles_on_longest,
     "tiles_on_canvas": tiles_on_canvas,
     "whole_patches": whole_patches,
@@ -322,7 +322,7 @@ KINDS: dict[str, Callable[..., Layout]] = {
     "cut": cut,
 }
 # a pattern for a model's name, its kind, and the numbers in its processor's file
-TABLE = r"""
+PROCESSOR_TABLE = r"""
 llava-(v?1\.6|next-\d)                    tiles_of_five tile=336 patch=14
 llava-onevision-(?!1)                     tiles_by_six tile=384 patch=14 most=9
 llava-v?1\.5                              cut side=336 patch=14
@@ -334,7 +334,7 @@ ernie-4\.5-vl                             whole_patches patch=28 least=3_136 mos
 paddleocr-vl                              whole_patches patch=28 least=147_456 most=2_359_296 grow=2
 pixtral-12b                               keep_size patch=16 longest=1024
 mistral-small-3\.[1-9]|mistral-large-4    keep_size patch=28 longest=1540
-internvl                                  tiles_by_proportions tile=448 most=12 tokens=256 patch=28
+internvl                                  tile_by_aspect_ratio tile=448 most=12 tokens=256 patch=28
 idefics3                                  tiles_on_longest longest=1456 tile=364 tokens=169 patch=28
 smolvlm2?-(256|500)m                      tiles_on_longest longest=2048 tile=512 tokens=64 patch=64
 idefics2                                  bounded shortest=378 longest=980 tokens=64 patch=14
@@ -363,7 +363,7 @@ def read_rules(table: str, kinds: Mapping[str, Callable[..., Rule]]) -> Rules[Ru
     return rules
 
 
-PROCESSORS = read_rules(TABLE, KINDS)
+PROCESSORS = read_rules(PROCESSOR_TABLE, KINDS)
 
 
 def find_processor(model: str, stack: Stack = "transformers") -> Callable[[Size], Layout] | None:

@@ -1,4 +1,4 @@
-"""Walks over the body of an error; each provider puts its facts in other places."""
+"""Walks over the body of an error, since each provider reports the facts in different places."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def walk(value: Any) -> Iterator[Fact]:
 
 
 def _walk(value: Any, key: str, depth: int) -> Iterator[Fact]:
-    yield Fact(plain_key(key), value[:LONGEST_TEXT] if isinstance(value, str) else value)
+    yield Fact(simplify_key(key), value[:LONGEST_TEXT] if isinstance(value, str) else value)
     if depth == MAX_DEPTH:
         return
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
@@ -42,12 +42,12 @@ def _walk(value: Any, key: str, depth: int) -> Iterator[Fact]:
             yield from _walk(inner, key, depth + 1)
 
 
-def plain_key(name: Any) -> str:
+def simplify_key(name: Any) -> str:
     """Return a name in lower case without separators: `blockReason` becomes `blockreason`."""
     return "".join(filter(str.isalnum, str(name))).lower()
 
 
-def status_of(status: int, error: Mapping[str, Any]) -> int:
+def find_status(status: int, error: Mapping[str, Any]) -> int:
     """Return the status of an error response, which some gateways give as a number or name in an
     error inside a 200."""
     if status != 200:

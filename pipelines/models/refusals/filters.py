@@ -11,15 +11,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from looktwice.pipelines.models.refusals.bodies import plain_key, status_of, walk
-from looktwice.pipelines.models.wire import FINISH, find_error
+from looktwice.pipelines.models.refusals.bodies import find_status, simplify_key, walk
+from looktwice.pipelines.models.wire import FINISH_BY_REASON, find_error
 
 Json = dict[str, Any]
 
 OTHER_STATUS = {401, 402, 404, 407, 408, 429}
 """Statuses that no filter uses: they concern the key, the account, the model name or the rate."""
 
-NAMES = re.compile(
+NAMES_PATTERN = re.compile(
     r"contentfilter|contentfiltered|contentpolicy|(image)?contentpolicyviolation(error)?"
     r"|contentblocked|contentsafetyviolation|sensitivewordsdetected|ipinfringementsuspect"
     r"|responsibleaipolicyviolation|datainspectionfailed|moderation(blocked|failed|error)?"
@@ -45,7 +45,7 @@ MESSAGE_FIELDS = {
     "title",
 }
 
-SENTENCES = re.compile(
+SENTENCES_PATTERN = re.compile(
     r"\bflagged\b"
     r"|violat\w+[^.]*\b(usage|content|safety|acceptable.use|community|moderation|guardrails?"
     r"|responsible)\b[^.]*(polic|guideline|standard|rule|practice)"
@@ -69,7 +69,7 @@ SENTENCES = re.compile(
 )
 """Phrases that providers use for a request or reply stopped by a filter."""
 
-SUBJECTS = re.compile(
+SUBJECTS_PATTERN = re.compile(
     r"\b(?P<owner>accounts?|organi[sz]ations?|keys?|projects?|workspaces?|teams?|tenants?"
     r"|users?|customers?|subscriptions?|billing|payments?|cards?|ip|addresse?s?|devices?|regions?"
     r"|countr(y|ies)|clients?|applications?|login"
@@ -81,17 +81,17 @@ SUBJECTS = re.compile(
 """The subject that is flagged or violates a policy: if it is an owner or a setting, the content was
 not filtered."""
 
-FLAGS = {"filtered", "blocked", "inputsensitive", "outputsensitive"}
+FILTER_FLAGS = {"filtered", "blocked", "inputsensitive", "outputsensitive"}
 """Fields that are true next to an empty reply that a filter stopped."""
 
-FILTER_FAILURE = re.compile(
+FILTER_FAILURE_PATTERN = re.compile(
     r"\b(service|system|filter\w*|moderation|guardrails?|safety|check\w*)\b[^.]{0,40}\b(unavailable"
     r"|unreachable|timed? ?out|overloaded|could not be reached|(did|does) not respond)\b",
     re.I,
 )
 """Phrases for a failure of the filter itself, which then gave no verdict."""
 
-ACCOUNT_BLOCKED = re.compile(
+ACCOUNT_BLOCKED_PATTERN = re.compile(
     r"\b(has|have|is|was|were) (been )?(\w+ly )?"
     r"(suspended|deactivated|disabled|banned|terminated)\b|\bsuspicious\b|\bfraud",
     re.I,
@@ -100,16 +100,18 @@ ACCOUNT_BLOCKED = re.compile(
 
 def is_filter(error: Any, status: int) -> bool:
     """Return whether the body of an error says that a content filter stopped the request."""
-    status = status_of(status, error if isinstance(error, Mapping) else {})
+    status = find_status(status, error if isinstance(error, Mapping) else {})
     if status in OTHER_STATUS:
         return False
     facts = [*walk(error)]
-    if any(key in MESSAGE_FIELDS and FILTER_FAILURE.search(str(value)) for key, value in facts):
+    if any(
+        key in MESSAGE_FIELDS and FILTER_FAILURE_PATTERN.search(str(value)) for key, value in facts
+    ):
         return False
     for key, value in facts:
         if isinstance(value, str):
-            parts = map(plain_key, value.split("."))
-            is_named = key in NAME_FIELDS and any(map(NAMES.fullmatch, parts))
+            parts = map(simplify_key, value.split("."))
+            is_named = key in NAME_FIELDS and any(map(NAMES_PATTERN.fullmatch, parts))
             is_found = is_named or (key in MESSAGE_FIELDS and _says_filtered(value))
         elif key == "metadata" and isinstance(value, Mapping):
             is_found = _gives_reasons(value)
@@ -126,18 +128,20 @@ def _gives_reasons(metadata: Mapping[str, Any]) -> bool:
     reasons = metadata.get("reasons")
     if not isinstance(reasons, list) or not reasons:
         return False
-    return not any(found["owner"] for found in SUBJECTS.finditer(" ".join(map(str, reasons))))
+    return not any(
+        found["owner"] for found in SUBJECTS_PATTERN.finditer(" ".join(map(str, reasons)))
+    )
 
 
 def _says_filtered(text: str) -> bool:
-    said = SENTENCES.search(text)
-    if said is None or ACCOUNT_BLOCKED.search(text):
+    said = SENTENCES_PATTERN.search(text)
+    if said is None or ACCOUNT_BLOCKED_PATTERN.search(text):
         return False
-    subjects = [*SUBJECTS.finditer(text, 0, said.start())]
+    subjects = [*SUBJECTS_PATTERN.finditer(text, 0, said.start())]
     return not (subjects and subjects[-1]["owner"])
 
 
-def with_verdict(data: Any) -> Any:
+def add_verdict(data: Any) -> Any:
     """Return a completion with a normalised finish reason, and with a filter's verdict in the
     standard fields for reason and message; anything else is returned unchanged."""
     if not isinstance(data, dict):
@@ -148,16 +152,16 @@ def with_verdict(data: Any) -> Any:
         return data
     given = choice.get("message")
     message: Json = given if isinstance(given, dict) else {}
-    reason = plain_reason(choice.get("finish_reason"))
-    is_filtered = FINISH.get(reason) == "filter"
+    reason = simplify_reason(choice.get("finish_reason"))
+    is_filtered = FINISH_BY_REASON.get(reason) == "filter"
     is_whole = (message.get("content") or message.get("tool_calls")) and not find_error(data)
-    if not is_filtered and (FINISH.get(reason) == "failed" or not is_whole):
+    if not is_filtered and (FINISH_BY_REASON.get(reason) == "failed" or not is_whole):
         is_filtered = any(_verdicts(data, choice))
     if is_filtered:
-        reason = reason if FINISH.get(reason) == "filter" else "content_filter"
+        reason = reason if FINISH_BY_REASON.get(reason) == "filter" else "content_filter"
         data, choice, message = map(_strip_error, (data, choice, message))
         choice |= {"message": message, "finish_reason": reason}
-    elif choice and reason in FINISH:
+    elif choice and reason in FINISH_BY_REASON:
         choice = choice | {"finish_reason": reason}
     else:
         return data
@@ -185,11 +189,11 @@ def _verdicts(data: Json, choice: Json) -> Iterator[bool]:
         (details, "reason"),
     ):
         given = place.get(name) if isinstance(place, dict) else None
-        yield FINISH.get(plain_reason(given)) == "filter"
+        yield FINISH_BY_REASON.get(simplify_reason(given)) == "filter"
     yield is_prompt_blocked(data) or is_prompt_blocked(choice)
     yield bool(choice.get("error")) and is_filter(choice["error"], 200)
     for key, value in walk(data):
-        yield key in FLAGS and value is True
+        yield key in FILTER_FLAGS and value is True
         yield key == "amazonbedrockguardrailaction" and value == "INTERVENED"
     yield not data.get("choices") and is_filter(data, 200)
 
@@ -205,7 +209,7 @@ def is_prompt_blocked(data: Mapping[str, Any]) -> bool:
     return False
 
 
-def plain_reason(reason: Any) -> str:
+def simplify_reason(reason: Any) -> str:
     """Return a finish reason without the prefix of its enumeration: `FinishReason.SAFETY`,
     `FINISH_REASON_SAFETY` and `Safety` all become `safety`."""
     words = re.findall(r"[A-Za-z_][\w-]*", str(reason or ""))

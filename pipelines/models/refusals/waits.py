@@ -11,9 +11,9 @@ from typing import Any
 
 from looktwice.pipelines.models.refusals.bodies import walk
 
-LONGEST = 31 * 86_400.0  # seconds; a larger number has another unit, or is not a wait
+MAX_WAIT_SECONDS = 31 * 86_400.0  # seconds; a larger number has another unit, or is not a wait
 
-UNITS = {
+UNIT_SECONDS = {
     **dict.fromkeys(("ns", "nanosecond", "nanoseconds"), 1e-9),
     **dict.fromkeys(("us", "\u00b5s", "\u03bcs", "microsecond", "microseconds"), 1e-6),
     **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds", "毫秒"), 1e-3),
@@ -22,41 +22,51 @@ UNITS = {
     **dict.fromkeys(("h", "hr", "hrs", "hour", "hours", "小时"), 3600.0),
     **dict.fromkeys(("d", "day", "days"), 86_400.0),
 }
-_UNIT = "|".join(sorted(UNITS, key=len, reverse=True))
+_UNIT = "|".join(sorted(UNIT_SECONDS, key=len, reverse=True))
 _STEP = rf"\d{{1,20}}(?:\.\d{{1,20}})?\s?(?:{_UNIT})(?![a-z])"
-STEP = re.compile(rf"(\d+(?:\.\d+)?)\s?({_UNIT})(?![a-z])", re.I)
+STEP_PATTERN = re.compile(rf"(\d+(?:\.\d+)?)\s?({_UNIT})(?![a-z])", re.I)
 DURATION = rf"{_STEP}(?:(?:\s|,|and){{0,5}}{_STEP}){{0,4}}"
-NUMBER = re.compile(r"\d{1,40}(\.\d{0,40})?")
+NUMBER_PATTERN = re.compile(r"\d{1,40}(\.\d{0,40})?")
 
-RETRY = (
+RETRY_PHRASE = (
     r"\b(?:again|retry(?:ing)?|wait(?:ing)?|resets?|available|back(?:ing)? ?off"
     r"|next request (?:is )?(?:allowed|possible))"
 )
-SENTENCE = re.compile(
-    rf"{RETRY}[\s_:=-]*(?:(?:in|after|for|at least|about|approximately|another)[\s:=]+){{0,3}}"
+SENTENCE_PATTERN = re.compile(
+    rf"{RETRY_PHRASE}[\s_:=-]*(?:(?:in|after|for|at"
+    rf" least|about|approximately|another)[\s:=]+){{0,3}}"
     rf"(?P<wait>{DURATION})",
     re.I,
 )
-BARE = re.compile(
-    rf"{RETRY}[\s_:=-]*(?:in|after|for)[\s:=]+(?P<wait>\d{{1,9}}(?:\.\d{{1,9}})?)"
+BARE_NUMBER_PATTERN = re.compile(
+    rf"{RETRY_PHRASE}[\s_:=-]*(?:in|after|for)[\s:=]+(?P<wait>\d{{1,9}}(?:\.\d{{1,9}})?)"
     r"(?=[.,;)!]?\s*$|[.;)]\s)",
     re.I,
 )
-RETRY_TIME = re.compile(
+RETRY_TIME_PATTERN = re.compile(
     r"\b(?:again|retry|resets?|available)[\s:]+(?:(?:at|after|on)[\s:]+)?"
     r"(?P<wait>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)",
     re.I,
 )
-CHINESE_WAIT = re.compile(rf"(?P<wait>{_STEP})[之以]?[后後]")
-PROTO = re.compile(r"retry_?delay\W{1,6}seconds\W{1,4}(?P<wait>\d{1,9})", re.I)
+CHINESE_WAIT_PATTERN = re.compile(rf"(?P<wait>{_STEP})[之以]?[后後]")
+PROTOBUF_DURATION_PATTERN = re.compile(r"retry_?delay\W{1,6}seconds\W{1,4}(?P<wait>\d{1,9})", re.I)
 
-FIELDS = {"retrydelay", "retryafter", "retryafterseconds", "retryinseconds", "resetsinseconds"}
-FIELDS |= {"resetsat", "retryat", "resetat", "resettime", "quotaresetdelay", "quotaresettimestamp"}
-FIELDS |= {"estimatedtime", "waitseconds", "waittime"}
+WAIT_FIELDS = {"retrydelay", "retryafter", "retryafterseconds", "retryinseconds", "resetsinseconds"}
+WAIT_FIELDS |= {
+    "resetsat",
+    "retryat",
+    "resetat",
+    "resettime",
+    "quotaresetdelay",
+    "quotaresettimestamp",
+}
+WAIT_FIELDS |= {"estimatedtime", "waitseconds", "waittime"}
 FIELDS_OF_MS = {"retryafterms", "retryaftermilliseconds", "retrydelayms"}
-HEADERS = {"retry-after-ms": 1e-3, "x-ms-retry-after-ms": 1e-3, "retry-after": 1.0}
-HEADERS |= dict.fromkeys(("retry-after-seconds", "x-retry-after", "x-ratelimit-retry-after"), 1.0)
-COMBINED = re.compile(r"\b(remaining|r|reset|t)\s*=\s*(\d{1,20})")
+WAIT_HEADERS = {"retry-after-ms": 1e-3, "x-ms-retry-after-ms": 1e-3, "retry-after": 1.0}
+WAIT_HEADERS |= dict.fromkeys(
+    ("retry-after-seconds", "x-retry-after", "x-ratelimit-retry-after"), 1.0
+)
+COMBINED_PATTERN = re.compile(r"\b(remaining|r|reset|t)\s*=\s*(\d{1,20})")
 
 
 def retry_after(headers: Mapping[str, str], error: Any = None, status: int = 429) -> float | None:
@@ -75,14 +85,14 @@ def retry_after(headers: Mapping[str, str], error: Any = None, status: int = 429
         for name, value in inner.items()
     }
     for given in (headers, wrapped):
-        for name, scale in HEADERS.items():
+        for name, scale in WAIT_HEADERS.items():
             if (wait := read_seconds(given.get(name, ""), now, scale)) is not None:
                 return wait
     told = [wait for key, value in facts for wait in _read_field(key, value, now)]
     if told:
         return max(told)
     used_up, unknown = list[float](), list[float]()
-    for wait, remaining in (*_resets(headers, now), *_resets(wrapped, now)):
+    for wait, remaining in (*_find_resets(headers, now), *_find_resets(wrapped, now)):
         if remaining is None:
             unknown.append(wait)
         elif remaining <= 0:
@@ -94,16 +104,19 @@ def retry_after(headers: Mapping[str, str], error: Any = None, status: int = 429
 
 def read_seconds(text: Any, now: float, scale: float = 1.0) -> float | None:
     """Parse the seconds that a text states: a number of `scale` seconds, an epoch in seconds to
-    nanoseconds, a duration such as 1m2.5s, or a date. Returns None for anything else or absurd."""
+    nanoseconds, a duration such as 1m2.5s, or a date. Returns None for any other text and for an
+    absurd number."""
     text = str(text).strip().strip('"')
-    if NUMBER.fullmatch(text):
+    if NUMBER_PATTERN.fullmatch(text):
         number = float(text)
         digits = [size for size in (1e9, 1e12, 1e15, 1e18) if number >= size]
         if digits and scale == 1.0:
             return _bounded(max(0.0, number / digits[-1] * 1e9 - now))
         return _bounded(number * scale)
     if re.fullmatch(DURATION, text, re.I):
-        return _bounded(sum(float(n) * UNITS[unit.lower()] for n, unit in STEP.findall(text)))
+        return _bounded(
+            sum(float(n) * UNIT_SECONDS[unit.lower()] for n, unit in STEP_PATTERN.findall(text))
+        )
     return _until(text, now)
 
 
@@ -119,7 +132,7 @@ def _until(text: str, now: float) -> float | None:
 
 
 def _bounded(seconds: float) -> float | None:
-    return seconds if seconds <= LONGEST else None
+    return seconds if seconds <= MAX_WAIT_SECONDS else None
 
 
 def _read_field(key: str, value: Any, now: float) -> Iterator[float]:
@@ -128,25 +141,31 @@ def _read_field(key: str, value: Any, now: float) -> Iterator[float]:
         value = f"{value.get('seconds', 0)}.{int(value.get('nanos') or 0):09}"
     is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
     waits = list[float | None]()
-    if key in FIELDS | FIELDS_OF_MS and is_plain:
+    if key in WAIT_FIELDS | FIELDS_OF_MS and is_plain:
         waits.append(read_seconds(value, now, 1e-3 if key in FIELDS_OF_MS else 1.0))
     elif isinstance(value, str):
-        for pattern in (SENTENCE, BARE, RETRY_TIME, CHINESE_WAIT, PROTO):
+        for pattern in (
+            SENTENCE_PATTERN,
+            BARE_NUMBER_PATTERN,
+            RETRY_TIME_PATTERN,
+            CHINESE_WAIT_PATTERN,
+            PROTOBUF_DURATION_PATTERN,
+        ):
             waits += [read_seconds(said["wait"], now) for said in pattern.finditer(value)]
     yield from (wait for wait in waits if wait is not None)
 
 
-def _resets(headers: Mapping[str, str], now: float) -> Iterator[tuple[float, float | None]]:
+def _find_resets(headers: Mapping[str, str], now: float) -> Iterator[tuple[float, float | None]]:
     """Yield, for each rate limit, the seconds until its reset and what remains, if stated."""
     for name, text in headers.items():
         if "ratelimit" not in name.replace("-limit", "limit"):
             continue
         remaining, reset = headers.get(name.replace("reset", "remaining"), ""), text
         if "reset" not in name:
-            parts: dict[str, str] = dict(COMBINED.findall(text))
+            parts: dict[str, str] = dict(COMBINED_PATTERN.findall(text))
             remaining = parts.get("remaining", parts.get("r", ""))
             reset = parts.get("reset", parts.get("t", ""))
         wait = read_seconds(reset, now, 1e-3 if name.endswith("-ms") else 1.0)
         if wait is not None:
-            count = NUMBER.fullmatch(remaining.strip())
+            count = NUMBER_PATTERN.fullmatch(remaining.strip())
             yield wait, float(count[0]) if count else None

@@ -18,7 +18,7 @@ from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.turns import LOOKING_REASON, read_turns
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.eval.tasks.photographs import load_stereo_pair, photograph
+from looktwice.eval.tasks.photographs import load_photograph, load_stereo_pair
 from looktwice.pipelines.config import build, load_plan
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.model import Reply, ToolCall
@@ -231,7 +231,7 @@ def test_a_tool_call_is_not_a_wrong_answer_in_the_table_of_turns(run: Path) -> N
 
 def test_trajectories_hold_the_conversation_and_its_images(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "out" / "right.jsonl"
-    (said,) = saved.write_trajectories(out, saved.trajectories(run, ("right",), whole=True))
+    (said,) = saved.write_trajectories(out, saved.read_trajectories(run, ("right",), whole=True))
     lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert said.startswith(f"{len(lines)} conversations")
     assert {line["verdict"] for line in lines} == {"right"}
@@ -248,8 +248,8 @@ def test_trajectories_hold_the_conversation_and_its_images(run: Path, tmp_path: 
     assert turns[-1]["content"][0]["text"].endswith(f"ANSWER: {looked['key']}")
     for verdict, said in (("good", "verdict"), ("failed", "conversation")):
         with pytest.raises(RunError, match=f"no such {said}"):
-            next(saved.write_trajectories(out, saved.trajectories(run, (verdict,))))
-    plain = [line for line in saved.trajectories(run) if line["contestant"] == "glance"]
+            next(saved.write_trajectories(out, saved.read_trajectories(run, (verdict,))))
+    plain = [line for line in saved.read_trajectories(run) if line["contestant"] == "glance"]
     assert [(line["looks"], line["tools"]) for line in plain] == [(0, "[]")] * 12
 
 
@@ -285,7 +285,7 @@ def test_the_trajectory_of_a_vote_is_a_draw_with_the_winning_answer(tmp_path: Pa
     drawn = tuple({**call, "draw": draw} for call, draw in zip(calls, (0, 0, 1, 2), strict=True))
     run.record(point, "s0", calls=drawn, answer="A")
     run.record(point, "s1", calls=tuple({**call, "model": "reads"} for call in drawn[:2]))
-    lines = saved.trajectories(run.write().path)
+    lines = saved.read_trajectories(run.write().path)
     assert [line["messages"][-1]["content"][0]["text"] for line in lines] == ["(A)", "(A)"]
 
 
@@ -305,7 +305,7 @@ def test_the_tools_of_the_page_work_with_the_specialists_that_it_names() -> None
     pair = {"match": {"first": 1, "second": 2}, "depth": one, "segment": one, "grid": {"image": 2}}
     for images, wanted in (
         (load_stereo_pair()[:2], pair),
-        ((photograph("astronaut"),), {"faces": {}}),
+        ((load_photograph("astronaut"),), {"faces": {}}),
     ):
         calls = tuple(ToolCall(name, name, json.dumps(given)) for name, given in wanted.items())
         turns = calls, (ToolCall("end", "answer", json.dumps(said)),)

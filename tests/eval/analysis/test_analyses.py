@@ -6,10 +6,17 @@ import pytest
 import yaml
 from rich.console import Console
 
-from looktwice.eval.analysis.analyses import all_analyses, analyses_of, analysis
+from looktwice.eval.analysis.analyses import find_analyses, get_analysis, list_analyses
 from looktwice.eval.commands.options import print_table
 from looktwice.eval.display.table import score_table
-from looktwice.eval.display.text_tables import Column, TextTable, change_cell, names, some, table
+from looktwice.eval.display.text_tables import (
+    Column,
+    TextTable,
+    attribute_columns,
+    change_cell,
+    nonzero_cell,
+    table,
+)
 from looktwice.eval.records import RunError
 from looktwice.eval.statistics.intervals import Estimate
 from tests.made_run import MadeRun
@@ -24,10 +31,10 @@ class Line:
 
 
 COLUMNS: tuple[Column[Line], ...] = (
-    *names("task"),
+    *attribute_columns("task"),
     Column("change", "gap", change_cell),
     Column("units", "gap.n"),
-    Column("n", "n", some),
+    Column("n", "n", nonzero_cell),
     Column("twice", lambda line: 2 * line.n),
 )
 
@@ -57,15 +64,15 @@ def test_a_table_too_wide_for_the_terminal_puts_intervals_below_their_numbers() 
 def test_every_analysis_has_a_name_and_returns_its_tables(made: MadeRun) -> None:
     folder = made.arms("t", "ABAB", "one", one="ABAB", two="ABBB", three="BBAA")
     scored = score_table(folder)
-    for name, extension in all_analyses().items():
+    for name, extension in list_analyses().items():
         opened = extension.open()
         assert opened.title == extension.help and getattr(opened, "name", name) == name
-    shown = {each.name for each in analyses_of(scored) if each.tables(scored)}
+    shown = {each.name for each in find_analyses(scored) if each.tables(scored)}
     assert {"baseline", "pairs", "oracle", "letters"} <= shown
-    (pairs,) = analysis("pairs").tables(scored)
+    (pairs,) = get_analysis("pairs").tables(scored)
     assert pairs.title == "Pairs of contestants" and len(pairs.table.rows) == 3
     with pytest.raises(RunError, match="'pairs'"):
-        analysis("pair")
+        get_analysis("pair")
 
 
 ON_REQUEST: dict[str, tuple[object, str]] = {

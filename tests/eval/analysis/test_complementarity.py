@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import yaml
 
-from looktwice.eval.analysis.contestants import specialist_pairs
+from looktwice.eval.analysis.contestants import find_specialist_pairs
 from looktwice.eval.display.table import make_table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.report import write_report
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.eval.tasks.blink import NAMES
+from looktwice.eval.tasks.blink import TASK_NAMES
 from looktwice.pipelines.config import ConfigError, load_plan
 from tests.made_run import MadeRun, analyse
 from tests.optional import extension, needs_extras
@@ -53,7 +53,7 @@ def score_answers(folder: Path, **answers: tuple[Mapping[str, Any], str]) -> Run
 
 def test_the_four_counts_and_the_oracle(tmp_path: Path) -> None:
     run = score_answers(tmp_path, sift=(SIFT, "AABAB"), mllm=(MLLM, "ABBBB"))
-    (pair,) = specialist_pairs(run)
+    (pair,) = find_specialist_pairs(run)
     assert pair.both.shares == [0.6, 0.6, 0.8]
     (line,) = analyse("specialists", run).rows
     shares = ("60.0", "60.0", "80.0\n37.6–96.4", "+20.0", "84.0", "")
@@ -62,7 +62,7 @@ def test_the_four_counts_and_the_oracle(tmp_path: Path) -> None:
 
 def test_abstentions_count_as_wrong_and_failures_are_excluded(tmp_path: Path) -> None:
     run = score_answers(tmp_path, sift=(SIFT, "-A!B "), mllm=(MLLM, "AABBA"))
-    (pair,) = specialist_pairs(run)
+    (pair,) = find_specialist_pairs(run)
     assert (pair.both.n, pair.excluded, pair.both.count(False, True)) == (3, 2, 1)
     assert analyse("specialists", run).rows[0][-1] == "2"
     alone = score_answers(tmp_path / "alone", one=(SIFT, "AAAAA"), lot=(CHANCE, "AAAAA"))
@@ -73,7 +73,7 @@ def test_only_specialists_are_paired_and_only_with_models(tmp_path: Path) -> Non
     luck, models = {"lot": (CHANCE, "AAAAA"), "guess": (GUESS, "AAAAA")}, ("ABABA", "A    ")
     x, y = ((MLLM, said) for said in models)
     run = score_answers(tmp_path, one=(SIFT, "AAAAA"), **luck, two=(SIFT, "BBBBB"), x=x, y=y)
-    pairs = specialist_pairs(run)
+    pairs = find_specialist_pairs(run)
     names = [(p.specialist.contestant, p.mllm.contestant, p.both.n) for p in pairs]
     assert names == [("one", "x", 5), ("one", "y", 1), ("two", "x", 5), ("two", "y", 1)]
 
@@ -154,7 +154,7 @@ def test_the_configuration_of_cues_on_the_real_items(
         verdicts = [entry.verdict.value for entry in scores.all]
         found[scores.contestant] = [*map(verdicts.count, ("right", "wrong", "unreadable"))]
     assert " ".join(map(str, found["lower"] + found["contrast"])) == counts
-    assert {pair.mllm.contestant for pair in specialist_pairs(run)} >= {"GPT4V", "MiniGPT-4"}
+    assert {pair.mllm.contestant for pair in find_specialist_pairs(run)} >= {"GPT4V", "MiniGPT-4"}
 
 
 @needs_extras
@@ -167,6 +167,6 @@ def test_every_specialist_of_the_table_is_built(shared_data: Path) -> None:
         made.append(f"tasks.{name}={{use: eval.tasks.Photos, kind: jigsaw, n: 2, seed: {seed}}}")
     plan = load_plan(path, words + made)
     # with chance and eight recorded MLLMs
-    assert not [n for n in NAMES if sum(point.task_name == n for point in plan.points) == 9]
+    assert not [n for n in TASK_NAMES if sum(point.task_name == n for point in plan.points) == 9]
     few = load_plan(path, [*words, *(f"tasks.{name}=null" for name in tasks)])
     assert {point.task_name for point in few.points} == {"Relative_Depth"}

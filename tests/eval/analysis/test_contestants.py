@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from looktwice.eval.analysis.analyses import analysis
+from looktwice.eval.analysis.analyses import get_analysis
 from looktwice.eval.analysis.shared_samples import SharedSamples
 from looktwice.eval.display.table import score_table
 from looktwice.eval.scoring.score import score_run
@@ -49,7 +49,7 @@ def test_two_contestants_by_hand(made: MadeRun) -> None:
 )
 def test_each_arm_against_its_baseline(made: MadeRun, meta: Any, test: str, clusters: str) -> None:
     three(made, meta=meta)
-    (shown,) = analysis("baseline").tables(score_table(made.write().path))
+    (shown,) = get_analysis("baseline").tables(score_table(made.write().path))
     in_common = {"metric": "accuracy", "baseline": "base", "unit": "sample", "test": test}
     assert dict(shown.facts) == in_common and not in_common.keys() & {*shown.table.header}
     ring, zoom = lines_of(shown.table)  # a mean over one task adds nothing
@@ -66,5 +66,5 @@ def test_a_question_in_two_variants_is_one_cluster(made: MadeRun) -> None:
         for task_id in ("id-t", "id-u"):
             made.answers(made.point(name, "t", task_id=task_id), ["A", "B"])
     points = score_run(made.write()).points
-    both = SharedSamples.of({"one": points[:2], "two": points[2:]})
+    both = SharedSamples.from_arms({"one": points[:2], "two": points[2:]})
     assert both.n == 4 and len(set(both.values.clusters)) == 2

@@ -7,7 +7,11 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from looktwice.eval.analysis.looking.contribution import Certificate, certificate_page, certificates
+from looktwice.eval.analysis.looking.contribution import (
+    Certificate,
+    certificate_page,
+    find_certificates,
+)
 from looktwice.eval.cli import app
 from looktwice.eval.display.text_tables import format_with_interval
 from looktwice.eval.recorded.replay import replay
@@ -46,7 +50,7 @@ def run_arms(out: Path, *overrides: str) -> RunScores:
 @pytest.mark.slow
 def test_a_model_that_ignores_pixels_gains_nothing_from_them(tmp_path: Path) -> None:
     run = run_arms(tmp_path, "task.n=48", "task.leak=0.4", CHEATER)
-    (certificate,) = certificates(run)
+    (certificate,) = find_certificates(run)
     assert certificate.gain.value > 0.2 and certificate.gain.low > 0.05
     for role in ("black", "random", "words", "format"):
         part = certificate.difference("full", role)
@@ -71,7 +75,7 @@ def test_a_model_that_ignores_pixels_gains_nothing_from_them(tmp_path: Path) -> 
 def test_the_near_sighted_model_gets_its_true_gain(tmp_path: Path) -> None:
     """By construction, letters below 20 pixels as sent cannot be read without a look."""
     run = run_arms(tmp_path, "task.n=12")
-    (certificate,) = certificates(run)
+    (certificate,) = find_certificates(run)
     small = {
         name
         for name, row in certificate.arms["full"].samples.items()
@@ -99,7 +103,7 @@ def write_arms(
     for name, given in zip(arms, answers, strict=True):
         run.answers(run.point(name, "depth", seed=int(name == other)), given)
     run.write()
-    (certificate,) = certificates(score_run(RunFolder(path)))
+    (certificate,) = find_certificates(score_run(RunFolder(path)))
     return certificate
 
 
@@ -140,7 +144,7 @@ def test_samples_of_one_picture_are_one_cluster_of_every_difference(tmp_path: Pa
             run.answers(run.point(arm, "depth"), given)
         run.write()
         scored = score_run(RunFolder(run.path))
-        (certificate,), (audit,) = certificates(scored), blindness.find_audits(scored)
+        (certificate,), (audit,) = find_certificates(scored), blindness.find_audits(scored)
         widths.append(certificate.gain.high - certificate.gain.low)
         back = certificate.difference("without", "full")
         told = format_with_interval(back.value, back.low, back.high, sign=True)

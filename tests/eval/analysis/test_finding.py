@@ -11,8 +11,8 @@ import yaml
 from rich.console import Console
 
 from looktwice.eval.analysis.ending import Ending
-from looktwice.eval.analysis.factors import sweep_effects
-from looktwice.eval.analysis.finding import Finding, TaskFinding, changes, find
+from looktwice.eval.analysis.factors import find_sweep_effects
+from looktwice.eval.analysis.finding import Finding, TaskFinding, change_table, find
 from looktwice.eval.display.table import score_table
 from looktwice.eval.report import Report
 from tests.made_run import MadeRun, join_attributes
@@ -259,7 +259,7 @@ def test_an_interaction_is_not_reported_without_a_significant_change(study: Stud
         "stages.mark.color": ["red", "blue"],
     }
     finding = study.finding(sweep=sweep)
-    effects = sweep_effects(score_table(study.made.path).scores[0])
+    effects = find_sweep_effects(score_table(study.made.path).scores[0])
     assert any(e.p_holm is not None and e.p_holm < 0.001 for e in effects if " x " in e.factor)
     assert not finding.claims
     assert not any("interact" in sentence for sentence in finding.sentences)
@@ -295,10 +295,13 @@ def test_an_arm_with_failures_shows_their_count_next_to_its_accuracy(study: Stud
     console.print(Ending(finding := study.finding()))
     plain, cross, signs, *_ = console.file.getvalue().splitlines()[1:]  # type: ignore[attr-defined]
     assert plain.endswith("baseline") and " 90.0 " in cross and cross.endswith("+0.0  4 failed")
-    assert "failed: 0 in the %, not in differences" in signs and len(signs) <= 80
-    assert "| failed |" in changes(finding.tasks[0]).markdown
+    assert "failed: score 0, excluded from differences" in signs and len(signs) <= 80
+    assert "| failed |" in change_table(finding.tasks[0]).markdown
     whole = replace(finding.tasks[0], rows=finding.rows[:1])
-    assert "| significant |" in changes(whole).markdown and "failed" not in changes(whole).markdown
+    assert (
+        "| significant |" in change_table(whole).markdown
+        and "failed" not in change_table(whole).markdown
+    )
 
 
 def test_the_headline_says_how_many_failures_score_0(study: Study) -> None:
@@ -392,7 +395,7 @@ def test_a_mean_hides_no_difference(study: Study, shape: str, color: str, count:
 
 def test_the_table_of_a_task_has_counts_of_answers_and_abstentions(specialists: Study) -> None:
     shape, color, _ = specialists.finding().shown
-    header, *_ = changes(shape).markdown.splitlines()
+    header, *_ = change_table(shape).markdown.splitlines()
     assert "% of<br>answered" in header and "abstained<br>%" in header
     (row,) = [row for row in shape.rows if row.label == "outlines"]
     assert (
@@ -400,7 +403,7 @@ def test_the_table_of_a_task_has_counts_of_answers_and_abstentions(specialists: 
         and join_attributes(row.answered, "value n") == (0.85, 20)
         and row.abstained == 0.5
     )
-    assert "abstained" not in changes(color).markdown
+    assert "abstained" not in change_table(color).markdown
     markdown = Report(score_table(specialists.made.path)).markdown
     assert all(f"**{task}**" in markdown for task in ("color", "shape", "count"))
 
@@ -427,7 +430,7 @@ def test_single_changes_are_reported_as_one_change_at_a_time(
     study.made.points[-1] = replace(study.made.points[-1], spec=spec)
     (task,) = study.finding().tasks
     assert task.caption == ("shape, one change at a time" if is_one else "shape")
-    assert changes(task).header[0] == ("change" if is_one else "contestant")
+    assert change_table(task).header[0] == ("change" if is_one else "contestant")
     markdown = Report(score_table(study.made.path)).markdown
     assert ("one change at a time" in markdown) is is_one
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from looktwice.eval.analysis.factors import LevelEffect, sweep_effects, sweep_table
+from looktwice.eval.analysis.factors import LevelEffect, find_sweep_effects, sweep_table
 from looktwice.eval.display.table import score_table
 from looktwice.eval.scoring.labels import ALL_TASKS
 from looktwice.eval.scoring.score import score_run
@@ -46,7 +46,9 @@ def ask(made: MadeRun, task: str = "t", **answers: str) -> None:
 
 def effects(made: MadeRun, task: str) -> dict[tuple[str, str], LevelEffect]:
     return {
-        (e.factor, e.level): e for e in sweep_effects(score_run(made.write())) if e.task == task
+        (e.factor, e.level): e
+        for e in find_sweep_effects(score_run(made.write()))
+        if e.task == task
     }
 
 
@@ -131,11 +133,11 @@ def test_single_changes_and_contestants_without_the_factors_are_left_out(made: M
     single = {"stages.mark.radius": 5, "model": "other"}
     made.answers(made.point("plain", "t", changes=single), "BBBB")
     made.answers(made.point("chance", "t"), "BBBB")
-    changes = sweep_effects(score_run(made.write()))
+    changes = find_sweep_effects(score_run(made.write()))
     assert {(line.contestant, line.effect.value) for line in changes} == {("plain", 0.0)}
     one = yaml.safe_dump({"config": {"sweep": {"stages.mark": SWEEP["stages.mark"]}}})
     (made.path / "run.yaml").write_text(one)
-    assert sweep_effects(score_run(made.write())) == []
+    assert find_sweep_effects(score_run(made.write())) == []
 
 
 def test_tasks_with_opposite_effects_are_shown_with_their_pool(made: MadeRun) -> None:

@@ -9,8 +9,8 @@ import yaml
 
 from looktwice.eval import evaluate, write_report
 from looktwice.eval.analysis.analyses import find_traits
-from looktwice.eval.analysis.looking.measured import measurement_curves, risks, routes
-from looktwice.eval.analysis.looking.turns import TurnChange, stopping_rules
+from looktwice.eval.analysis.looking.measured import find_risks, find_routes, measurement_curves
+from looktwice.eval.analysis.looking.turns import TurnChange, apply_stopping_rules
 from looktwice.eval.display.table import Table, make_table, score_table
 from looktwice.eval.recorded.replay import replay
 from looktwice.eval.records import RunFolder
@@ -101,7 +101,7 @@ def test_samples_of_one_group_are_one_cluster_of_turns_and_rules(tmp_path: Path)
         task, arms = Questions(keys, meta=known), {"again": Pipeline(stages)}
         table = evaluate(task, arms, Scripted(flip), out=tmp_path / name)
         change = TurnChange(only_arm(table), 0, 1)
-        *_, gain = (rule.gain for rule in stopping_rules(table.scores[0]))
+        *_, gain = (rule.gain for rule in apply_stopping_rules(table.scores[0]))
         paired = change.paired
         assert paired
         widths.append((paired.high - paired.low, gain.high - gain.low))
@@ -123,7 +123,9 @@ def test_every_turn_is_read_by_the_reader(
 
 def test_stopping_rules_are_compared_at_equal_cost(tmp_path: Path) -> None:
     """By hand: the oracle stops 6 samples after turn 1 and 6 after turn 2: 15 tokens, all right."""
-    rules = {r.name.split(" (")[0]: r for r in stopping_rules(ask_twice(tmp_path, 3).scores[0])}
+    rules = {
+        r.name.split(" (")[0]: r for r in apply_stopping_rules(ask_twice(tmp_path, 3).scores[0])
+    }
     oracle, alike, first = rules["first right"], rules["two alike"], rules["one answer"]
     assert (oracle.spent, oracle.accuracy, oracle.fixed, oracle.turns) == (15.0, 1.0, 0.5, 1.5)
     assert oracle.gain.value == 0.5 and oracle.unit == "tokens"
@@ -284,7 +286,7 @@ def test_routing_and_risk_by_hand(tmp_path: Path) -> None:
     arms = {"first": first, "then": Sure(("B", "A", "A", "A"))}
     table = evaluate(Questions(("A",) * 4), arms, out=tmp_path / "run")
     (run,) = table.scores
-    (risk,) = risks(run)
+    (risk,) = find_risks(run)
     assert [share.value for share in risk.accuracies] == pytest.approx([1, 1, 2 / 3, 0.5])
     assert (
         risk.area == risk.best == pytest.approx((0 + 0 + 1 / 3 + 1 / 2) / 4) and risk.random == 0.5
@@ -294,11 +296,15 @@ def test_routing_and_risk_by_hand(tmp_path: Path) -> None:
     assert shown[2:6] == ("4", shown[3], shown[4], f"66.7\n{100 * low:.1f}–{100 * high:.1f}"), (
         "of the surest three"
     )
-    half = next(route for route in routes(run) if route.share == 0.5)
+    half = next(route for route in find_routes(run) if route.share == 0.5)
     assert (half.start, half.onward, half.router, half.oracle) == ("first", "then", 1.0, 1.0)
     assert half.random == pytest.approx(0.5 * 0.5 + 0.5 * 0.75)
     assert half.gain.value == pytest.approx(1 - 0.625)
-    assert [(r.router, r.oracle) for r in routes(run)] == [(0.75, 0.75), (1.0, 1.0), (1.0, 1.0)]
+    assert [(r.router, r.oracle) for r in find_routes(run)] == [
+        (0.75, 0.75),
+        (1.0, 1.0),
+        (1.0, 1.0),
+    ]
 
 
 def test_samples_of_one_group_are_one_cluster_of_routes(tmp_path: Path) -> None:
@@ -314,7 +320,7 @@ def test_samples_of_one_group_are_one_cluster_of_routes(tmp_path: Path) -> None:
     ):
         task, out = Questions(("A",) * 12, meta=meta), tmp_path / name
         (run,) = evaluate(task, {"first": first, "then": then}, out=out).scores
-        found.append(next(route.gain for route in routes(run) if route.share == 0.5))
+        found.append(next(route.gain for route in find_routes(run) if route.share == 0.5))
     own, shared = found
     assert own.value == shared.value > 0
     assert shared.high - shared.low > 1.3 * (own.high - own.low)

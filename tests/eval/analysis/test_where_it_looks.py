@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from looktwice.eval.analysis.analyses import analysis
+from looktwice.eval.analysis.analyses import get_analysis
 from looktwice.eval.analysis.looking.measured import measurement_curves, part_curves
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import score_table
@@ -104,7 +104,7 @@ def test_the_attention_of_the_paper_s_encoder_is_measured_for_every_layer(
     assert (lows < drawn).all() and (drawn < highs).all()
     curves = measurement_curves(scored.scores[0], "outlines")
     assert curves and not [curve for curve in curves if "layer" in curve.factor]
-    (published,) = analysis("published").tables(scored)
+    (published,) = get_analysis("published").tables(scored)
     share = 100 * fmean(sample["attention_share"] for sample in samples)
     assert [row[2] for row in published.table.rows] == ["9.79", f"{share:.2f}"]
 

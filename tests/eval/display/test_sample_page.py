@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.eval.display.printable import file_names
-from looktwice.eval.display.sample_page import draw_look, numbered_images
+from looktwice.eval.display.printable import make_file_names
+from looktwice.eval.display.sample_page import draw_look, number_images
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
@@ -52,13 +52,13 @@ def test_images_are_numbered_as_the_agent_numbers_them() -> None:
         Message("user", ("Image 1 (200 x 100 pixels):", GREY, "Look.", other)),
         Message("user", ("Image 3:", other)),
     )
-    assert numbered_images(turns) == {1: GREY, 3: other}
+    assert number_images(turns) == {1: GREY, 3: other}
 
 
 def test_file_names_are_safe_and_distinct() -> None:
     names = ["val_12", "a/b", "a:b", "a_b", "A_B", "nul", "con.txt", "end.", "", "tab\t"]
     names += ["r\u202eab", "x" * 300, "x" * 301, "\u00e9" * 300]
-    found = file_names(names)
+    found = make_file_names(names)
     assert list(found) == names and found["val_12"] == "val_12"
     assert len({text.casefold() for text in found.values()}) == len(names)
     for text in found.values():

@@ -19,7 +19,7 @@ from looktwice.eval.scoring.labels import contestant_label, find_baseline, task_
 from looktwice.eval.scoring.metrics import METRICS
 from looktwice.eval.scoring.verdict import PointScores
 from looktwice.eval.statistics.intervals import wilson
-from looktwice.eval.tasks.blink import NAMES
+from looktwice.eval.tasks.blink import TASK_NAMES
 from tests import tables
 from tests.made_run import MadeRun
 
@@ -210,7 +210,7 @@ def test_an_answer_key_of_judge_scores_has_no_majority(made: MadeRun) -> None:
 
 
 def test_blink_totals_with_and_without_the_task_of_disputed_labels(made: MadeRun) -> None:
-    for name in NAMES:
+    for name in TASK_NAMES:
         count = 3 if name == "Relative_Reflectance" else 1
         made.task(name, "A" * count)
         facts = {"scorer": {"use": "eval.tasks.BlinkScorer", "name": name}}

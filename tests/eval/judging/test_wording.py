@@ -24,7 +24,7 @@ from looktwice.eval.runs.run import Run
 from looktwice.eval.scoring import Score, Verdict
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.pipelines.config import load_plan
-from looktwice.pipelines.model import Messages, canonical
+from looktwice.pipelines.model import Messages, write_canonical
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.sample import Sample
 from tests.made_run import MadeRun
@@ -122,7 +122,7 @@ def test_a_pass_over_every_reply_replaces_the_reader(run: Path) -> None:
     first, *_, last = run_judge(
         run, make_knowing_judge(TRUTH), "solomon+mine", "every", wording=MINE
     )
-    assert "every: 6 of 6 replies judged, 1 of them" in first
+    assert "every: 6 of 6 replies judged, 1 of which" in first
     assert "and the reader: 3 of 5 the same (60.0 %), kappa 0.286" in last and "annotate" in last
     (row,) = score_table(run).where(metric="accuracy", task="pick", contestant="one").rows
     assert (row.right, row.wrong, row.unreadable) == (4, 1, 1)
@@ -277,7 +277,7 @@ def read_recorded(
     made, labels = MadeRun(folder / "runs" / "recorded"), dict[tuple[str, str], str]()
     right = 0
     key = load_key(source / "val_answers.json")
-    asked = made.blobs.put(canonical({"role": "user", "parts": ["Which one?"]}).encode())
+    asked = made.blobs.put(write_canonical({"role": "user", "parts": ["Which one?"]}).encode())
     for file in sorted(source.glob("*.jsonl.gz")):
         rows = list(map(json.loads, gzip.decompress(file.read_bytes()).splitlines()))
         rows.sort(key=lambda row: get_subtask_of_idx(row["idx"]))

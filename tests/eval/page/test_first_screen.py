@@ -10,7 +10,7 @@ import yaml
 
 from looktwice.eval.page import of_runs
 from looktwice.eval.report import write_report
-from looktwice.pipelines.model import canonical
+from looktwice.pipelines.model import write_canonical
 from looktwice.pipelines.picture import Picture
 from tests.browser import CHROMIUM, Browser, axe_run, axe_script, open_browser
 from tests.made_run import MadeRun
@@ -69,7 +69,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
             pixels = np.full((*SHAPES[number % 3], 3), 100 + 50 * who + number, np.uint8)
             sent = made.blobs.put(Picture(pixels).payload.data)
             turn = {"role": "user", "parts": ["Which one?", {"picture": sent}]}
-            message = made.blobs.put(canonical(turn).encode())
+            message = made.blobs.put(write_canonical(turn).encode())
             reply = {"text": f"Answer: {'B' if number < wrong else 'A'}"}
             calls = ({"messages": [message], "draw": 0, "reply": reply},)
             made.record(point, f"s{number}", calls=calls, pictures=(sent,))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from looktwice.eval.page import pairs
 from looktwice.eval.report import write_report
 from looktwice.eval.statistics.paired import compare_paired
-from looktwice.pipelines.model import canonical
+from looktwice.pipelines.model import write_canonical
 from looktwice.pipelines.picture import Picture
 from looktwice.prompting.agent.looks import Look
 from tests.browser import CHROMIUM, Browser, axe_run, axe_script, open_browser
@@ -86,7 +86,7 @@ def page(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
             color = {"plain": 60, "other": 120, "third": 180}[name] + number
             sent = made.blobs.put(Picture(np.full((8, 16, 3), color, np.uint8)).payload.data)
             message = {"role": "user", "parts": [f"Which of {number}?", {"picture": sent}]}
-            sha = made.blobs.put(canonical(message).encode())
+            sha = made.blobs.put(write_canonical(message).encode())
             reply = HOSTILE if (name, number) == ("other", 1) else f"Answer: {letter}"
             calls = ({"messages": [sha], "draw": 0, "reply": {"text": reply}},)
             timings = {"total": 0.5 + number}
@@ -274,7 +274,7 @@ def _send(
         sent = made.blobs.put(Picture(pixels + np.uint8(number)).payload.data)
         words = "Which one, seen twice?" if notes else "Which one?"
         turn = {"role": "user", "parts": [words, {"picture": sent}]}
-        message = made.blobs.put(canonical(turn).encode())
+        message = made.blobs.put(write_canonical(turn).encode())
         reply = {"text": f"Answer: {'B' if number < lost else 'A'}"}
         calls = ({"messages": [message], "draw": 0, "reply": reply},)
         made.record(point, f"s{number}", calls=calls, pictures=(sent,), notes=notes)

@@ -20,7 +20,7 @@ from looktwice.eval.page.render import escape_json, page_file, page_pieces
 from looktwice.eval.statistics.paired import FLIP, compare_paired
 from looktwice.eval.tasks import Folder
 from looktwice.pipelines.encodings.image_files import to_png
-from looktwice.pipelines.model import canonical
+from looktwice.pipelines.model import write_canonical
 from looktwice.pipelines.picture import Picture, PictureError
 from tests import tables
 from tests.made_run import MadeRun, join_attributes
@@ -155,7 +155,7 @@ def test_a_reply_with_tool_calls_is_shown_once(made: MadeRun) -> None:
     turns: list[dict[str, Any]] = [{"role": "user", "parts": ["Which one?"]}]
     turns += [{"role": "assistant", "parts": [], "tool_calls": calls}]
     turns += [{"role": "tool", "parts": ["Image 2"]}]
-    sent = [made.blobs.put(canonical(turn).encode()) for turn in turns]
+    sent = [made.blobs.put(write_canonical(turn).encode()) for turn in turns]
     first = {"text": "", "reasoning": "Too small.", "tool_calls": calls}
     asked = {"messages": sent[:1], "draw": 0, "reply": first}
     then = {"messages": sent, "draw": 0, "reply": {"text": "Answer: A"}}

@@ -238,6 +238,8 @@ def test_help_imports_no_command_module() -> None:
         "print(*(m for m in sys.modules if m.startswith('looktwice.eval.commands.')))"
     )
     given: Any = {"env": {**os.environ, "PYTHONPATH": str(ROOT / "typings")}, "check": True}
+    asked = looktwice("judge", "--help")
+    assert "models.judge.temperature=0" in asked and "task." not in asked
     for words, opened in ((["--help"], {"options"}), (["judge", "--help"], {"options", "runs"})):
         command = [sys.executable, "-c", program.replace("WORDS", repr(words))]
         output = subprocess.run(command, capture_output=True, text=True, **given).stdout

@@ -19,7 +19,7 @@ from looktwice.pipelines.model import (
     Messages,
     ModelError,
     Reply,
-    request_key,
+    make_request_key,
 )
 from looktwice.prompting.turns import CaptionThenAnswer
 from tests.questions_in_memory import Questions
@@ -38,7 +38,7 @@ class Gathered:
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        key = request_key(self.identity, messages, draw, options)
+        key = make_request_key(self.identity, messages, draw, options)
         if key not in self.known:
             self.waiting.add(key)
             raise Deferred("it waits")

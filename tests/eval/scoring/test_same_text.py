@@ -13,7 +13,7 @@ own = extension("logs.own")
 @table
 def test_a_reply_is_compared_with_its_key(key: str, reply: str, is_right: bool) -> None:
     row = {"sample": "s1", "question": "What is shown?", "key": key, "choices": (), "label": ""}
-    read = own.row_reader(Robust())({**row, "reply": reply, "task": "own"})
+    read = own.make_row_reader(Robust())({**row, "reply": reply, "task": "own"})
     assert (read["verdict"] == "right") == is_right
 
 

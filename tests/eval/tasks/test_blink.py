@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from looktwice.eval.tasks import Blink, Subset, TaskError
-from looktwice.eval.tasks.table_files import BATCH
+from looktwice.eval.tasks.table_files import IMAGE_ROWS_IN_MEMORY
 from looktwice.pipelines.config import ConfigError, load_plan
 from looktwice.pipelines.picture import PictureError
 from tests.first_day.studies import get_output
@@ -88,9 +88,11 @@ def test_a_row_becomes_an_item(tmp_path: Path) -> None:
     assert "secret" not in str(sample.to_dict())
 
 
-@pytest.mark.parametrize("options", [{}, {"row_group_size": 7}, {"row_group_size": 2 * BATCH}])
+@pytest.mark.parametrize(
+    "options", [{}, {"row_group_size": 7}, {"row_group_size": 2 * IMAGE_ROWS_IN_MEMORY}]
+)
 def test_images_are_paired_with_their_rows(tmp_path: Path, options: dict[str, Any]) -> None:
-    rows = [row(number) for number in range(3 * BATCH + 5)]
+    rows = [row(number) for number in range(3 * IMAGE_ROWS_IN_MEMORY + 5)]
     write(tmp_path, rows, **options)
     for subset in (Subset(), Subset(n=9, seed=3), Subset(n=4, per="answer")):
         task = Blink(tmp_path, "Jigsaw", subset=subset)

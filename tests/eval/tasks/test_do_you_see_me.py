@@ -19,7 +19,7 @@ from looktwice.eval.display.table import score_table
 from looktwice.eval.report import write_report
 from looktwice.eval.statistics.paired import kruskal
 from looktwice.eval.tasks import DoYouSeeMe, JointQuestions, SweepScorer, TaskError
-from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, standard_answer
+from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, standardize_answer
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import PictureError
 from tests.dysm_keys import color_rows, shape_rows, spatial_answer
@@ -176,7 +176,7 @@ def test_one_bad_line_is_skipped_and_counted(tmp_path: Path, line: str, words: s
     [
         (["file,answer", "0.svg,1"], {}, "lacks the columns filename, sweep; it has file, answer"),
         ([""], {}, "dataset_info.csv is empty"),
-        (GROUND[:1], {}, "has no lines, or the settings keep none"),
+        (GROUND[:1], {}, "has no lines, or the settings select none"),
         ([GROUND[0], '0.svg,x,0.1,"(2, 0.1)"'], {}, "1 of 1 lines cannot be used"),
         (GROUND, {"name": "figure"}, "did you mean 'figure_ground'"),
         (GROUND, {"kind": "3D"}, "'figure_ground'. There are shape_discrimination"),
@@ -215,7 +215,7 @@ def test_coordinates_of_3d_scenes_can_be_explained(tmp_path: Path) -> None:
 
 @table
 def test_standard_forms(answer: str, form: Any, found: str | None) -> None:
-    assert standard_answer(answer, form) == found
+    assert standardize_answer(answer, form) == found
 
 
 @given(st.lists(st.lists(st.integers(0, 1), min_size=2, max_size=9), min_size=2, max_size=4))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from looktwice.eval import evaluate
-from looktwice.eval.analysis.looking.turns import seen_marks
+from looktwice.eval.analysis.looking.turns import find_seen_marks
 from looktwice.eval.tasks import Facts, MarkQuestions, TaskError
 from looktwice.eval.tasks.base import Task
 from looktwice.pipelines import Pipeline
@@ -208,7 +208,7 @@ def test_a_model_blind_to_magenta_is_detected(tmp_path: Path) -> None:
         assert not any("found nothing" in note for note in scored.unchanged)  # the task draws it
         accuracy = {row.task: row.value for row in rows}
         assert (accuracy["there"], accuracy["halves"]) == (0.5 + share / 2, 0.5 + share / 2)
-        lines = {line.asked: line for line in seen_marks(scored.scores[0])}
+        lines = {line.asked: line for line in find_seen_marks(scored.scores[0])}
         assert [*lines] == ["present", "color", "all of these"]
         assert {line.task for line in lines.values()} == {"halves"}
         present, both = lines["present"], lines["all of these"]

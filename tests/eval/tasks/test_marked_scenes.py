@@ -26,7 +26,7 @@ from looktwice.eval.tasks.marked_scenes.kinds import (
 )
 from looktwice.eval.tasks.marked_scenes.scene import COLORS, Thing
 from looktwice.eval.tasks.marked_scenes.task import TEST_PHOTOS, TRAINING_PHOTOS
-from looktwice.eval.tasks.photographs import PHOTOGRAPHS, deal_evenly, seeded_rng
+from looktwice.eval.tasks.photographs import PHOTOGRAPHS, deal_evenly, make_rng
 from looktwice.pipelines.marks import bounding_box
 from looktwice.pipelines.sample import Item
 from looktwice.specialists import Chance
@@ -203,7 +203,7 @@ def scenes(kind: str, n: int) -> Iterator[tuple[AskedScene, Mapping[str, Any]]]:
         deal = partial(
             lambda number, words, cards: deal_evenly(number, cards, *words), number, words
         )
-        rng = seeded_rng("guessers", *words, number)
+        rng = make_rng("guessers", *words, number)
         yield KINDS[kind].make(MarkedSceneParameters(rng, levels, deal)), levels
 
 

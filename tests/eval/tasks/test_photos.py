@@ -14,7 +14,11 @@ import pytest
 
 from looktwice.eval.tasks import Photos, Subset, TaskError, photographs
 from looktwice.eval.tasks.base import find_item
-from looktwice.eval.tasks.photos.correspondence import APART, RATIO, Viewpoint
+from looktwice.eval.tasks.photos.correspondence import (
+    MIN_DISPARITY_RATIO,
+    MIN_POINT_DISTANCE,
+    Viewpoint,
+)
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
@@ -127,10 +131,10 @@ def test_quality_is_that_of_the_sent_bytes() -> None:
 
 
 def test_a_wheel_without_its_photographs_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(photographs.FILES, "brick", "not_shipped.png")
-    photographs.photograph.cache_clear()
+    monkeypatch.setitem(photographs.PHOTOGRAPH_FILES, "brick", "not_shipped.png")
+    photographs.load_photograph.cache_clear()
     with pytest.raises(TaskError, match=r"not_shipped\.png is missing.*pip install"):
-        photographs.photograph("brick")
+        photographs.load_photograph("brick")
 
 
 # ---------------------------------------------------------------- jigsaw
@@ -138,7 +142,7 @@ def test_a_wheel_without_its_photographs_is_reported(monkeypatch: pytest.MonkeyP
 
 def test_the_correct_piece_completes_the_photograph() -> None:
     for item in make_items("jigsaw"):
-        photo = shipped(photographs.FILES[item.sample.meta["photo"]])
+        photo = shipped(photographs.PHOTOGRAPH_FILES[item.sample.meta["photo"]])
         left, top, right, bottom = item.sample.meta["crop"]
         board, *pieces = (image.pixels for image in item.sample.images)
         height = pieces[0].shape[0]
@@ -178,7 +182,7 @@ def test_candidates_are_apart_and_their_places_reveal_nothing(strength: float, s
         assert [mark.image for mark in item.sample.marks] == [0, 1, 1, 1, 1]
         places = [point.center for point in candidates(item).values()]
         assert all(8 <= x <= width - 9 and 8 <= y <= height - 9 for x, y in places)
-        assert min(math.dist(p, q) for p, q in combinations(places, 2)) > APART - 2
+        assert min(math.dist(p, q) for p, q in combinations(places, 2)) > MIN_POINT_DISTANCE - 2
     assert guess_share(items, from_reference) == 0.25
     assert guess_share(items, lambda item, point: -from_reference(item, point)) == 0.25
 
@@ -224,7 +228,7 @@ def test_an_independent_matcher_finds_the_correct_point() -> None:
 
 @pytest.mark.parametrize("strength", [0.0, 0.3, 1.0])
 def test_a_blob_lands_where_the_homography_says(strength: float) -> None:
-    rng = photographs.seeded_rng("blob", int(10 * strength))
+    rng = photographs.make_rng("blob", int(10 * strength))
     view = Viewpoint.draw(rng, (400, 300), np.array([30.0, 20.0]), (300, 225))
     matrix = view.homography(strength)
     ys, xs = np.mgrid[:300, :400]
@@ -272,7 +276,7 @@ def test_the_nearer_point_has_the_larger_disparity_and_its_place_reveals_nothing
         near, far = value[item.answer or ""], min(value.values())
         assert near == max(value.values())
         assert near / far == pytest.approx(item.sample.meta["ratio"], abs=1e-3)
-        assert near / far >= RATIO
+        assert near / far >= MIN_DISPARITY_RATIO
     assert guess_share(items, lambda _, point: -point.y) == 0.5
     assert guess_share(items, lambda _, point: math.dist(point.center, (280, 200))) == 0.5
 

@@ -115,7 +115,7 @@ def test_the_overlap_of_errors(blink_val: RunScores) -> None:
         arms[arm.contestant].append(arm)
     llava = {"LLaVA-7B": arms["LLaVA-7B"]}
     for name, shared in OF_LLAVA_7B.items():
-        both = SharedSamples.of({**llava, name: arms[name]})
+        both = SharedSamples.from_arms({**llava, name: arms[name]})
         assert both.mistakes.startswith(f"{shared}\n")
     shown = pair_table(make_table([blink_val]))
     assert len(shown.rows) == 8 * 7 / 2

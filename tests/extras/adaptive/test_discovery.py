@@ -15,7 +15,7 @@ import yaml
 from bench.bench_discover import BLANK, planted, search
 from looktwice.eval.records.records import RunError, RunFolder, SampleRow
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.extras.adaptive.discovery import Discovery, first_round
+from looktwice.extras.adaptive.discovery import Discovery, size_first_round
 from looktwice.extras.adaptive.keys import make_steering
 from looktwice.extras.adaptive.steering import Pool
 from looktwice.pipelines.config import load_plan
@@ -51,11 +51,11 @@ contestants:
 
 
 def test_rounds_cost_the_same_and_the_remainder_goes_to_the_first() -> None:
-    assert first_round(8, 1000, 8 * 3 * 10) == 10
-    assert first_round(8, 1000, 8 * 3 * 10 - 1) == 9
-    assert first_round(8, 30, 8 * 29 + 4) == 29  # one sample is left for the next round
-    assert first_round(8, 30, 10_000) == 30 and first_round(8, 30, 7) == 0
-    firsts = [first_round(48, 700, answers) for answers in range(2000, 20_000, 500)]
+    assert size_first_round(8, 1000, 8 * 3 * 10) == 10
+    assert size_first_round(8, 1000, 8 * 3 * 10 - 1) == 9
+    assert size_first_round(8, 30, 8 * 29 + 4) == 29  # one sample is left for the next round
+    assert size_first_round(8, 30, 10_000) == 30 and size_first_round(8, 30, 7) == 0
+    firsts = [size_first_round(48, 700, answers) for answers in range(2000, 20_000, 500)]
     assert all(early <= late for early, late in pairwise(firsts))
 
 

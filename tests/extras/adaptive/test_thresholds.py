@@ -18,13 +18,13 @@ from looktwice.eval import score_table, write_report
 from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.extras.adaptive.fit_checks import _rising_fit, check_fit
+from looktwice.extras.adaptive.fit_checks import _fit_rising, check_fit
 from looktwice.extras.adaptive.functions import Psychometric, fit_threshold
 from looktwice.extras.adaptive.thresholds import (
     Along,
-    crossed_grids,
-    crossed_tables,
     find_thresholds,
+    make_crossed_grids,
+    make_crossed_tables,
     threshold_lines,
     threshold_table,
 )
@@ -191,11 +191,11 @@ def test_monotone_fits_by_hand() -> None:
     """With 1, 0 and 2 of 2 right, the first two form one level; to pass 0.9 earlier, they must be
     at 0.9 or above."""
     asked, right = np.full(3, 2.0), np.array([[1.0, 0.0, 2.0], [0.0, 2.0, 1.0]])
-    assert _rising_fit(asked, right, 0.9, None) == pytest.approx(
+    assert _fit_rising(asked, right, 0.9, None) == pytest.approx(
         np.array([[0.25, 0.25, 1], [0, 0.75, 0.75]])
     )
-    assert _rising_fit(asked, right, 0.9, 0)[0] == pytest.approx([0.9, 0.9, 1])
-    assert _rising_fit(asked, right, 0.5, 2)[1] == pytest.approx([0, 0.5, 0.5])
+    assert _fit_rising(asked, right, 0.9, 0)[0] == pytest.approx([0.9, 0.9, 1])
+    assert _fit_rising(asked, right, 0.5, 2)[1] == pytest.approx([0, 0.5, 0.5])
 
 
 @pytest.mark.slow
@@ -269,10 +269,10 @@ def test_two_fields_are_fully_crossed(tmp_path: Path) -> None:
     slices = {row.slice: row.value for row in rows if row.slice}
     expected = {"size=10, turn=b": 0.5, "size=9, turn=a": 0, "turn=a": 0.5}
     assert {name: slices[name] for name in expected} == expected
-    (grid,) = crossed_grids(table.scores, table.by)
+    (grid,) = make_crossed_grids(table.scores, table.by)
     cells = [(9.0, "a", 0.0, 2), (9.0, "b", 1.0, 2), (10.0, "a", 1.0, 2), (10.0, "b", 0.5, 2)]
     assert grid.cells == cells
-    ((title, shown),) = crossed_tables(table.scores, table.by)
+    ((title, shown),) = make_crossed_tables(table.scores, table.by)
     assert title == "one, t: % by size and turn" and shown.header == ("size \\ turn", "a", "b")
     assert shown.rows == [("9", "0.0\n2", "100.0\n2"), ("10", "100.0\n2", "50.0\n2")]
     page = write_report(table, tmp_path / "out")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from looktwice.eval import MarkedScenes, TaskError, evaluate, score_table
-from looktwice.eval.analysis.analyses import analysis
+from looktwice.eval.analysis.analyses import get_analysis
 from looktwice.extras.annotation.sheet import parse_exposure
 from looktwice.extras.scenes import GeneratedDoYouSeeMe
 from looktwice.pipelines import Pipeline, Scripted
@@ -113,7 +113,7 @@ def test_a_trial_is_timed_and_answered_by_key(run: Path, tmp_path: Path, browser
     assert all(float(row["response_ms"]) > 200 for row in rows)
     read = looktwice("annotate", out / "anna.csv")
     assert read.exit_code == 0 and "66.7" in read.output, read.output
-    (table,) = (part.table for part in analysis("people").tables(score_table(run)))
+    (table,) = (part.table for part in get_analysis("people").tables(score_table(run)))
     ((*about, model, people),) = table.rows
     assert about == ["people", "color", "marked", "3"]
     assert (model[:3], people[:4]) == ("0.0", "66.7")

@@ -44,5 +44,5 @@ def test_filter_verdicts_in_the_batches_of_providers(dialect: str, row: Any, sta
 
 def test_a_batch_result_without_candidate_or_verdict_is_repeated() -> None:
     with pytest.raises(ModelError) as caught:
-        parse_reply(gemini.content_completion({"usageMetadata": {"promptTokenCount": 3}}), 0.0)
+        parse_reply(gemini.make_content_completion({"usageMetadata": {"promptTokenCount": 3}}), 0.0)
     assert caught.value.retryable

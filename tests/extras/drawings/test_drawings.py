@@ -19,10 +19,10 @@ from looktwice.extras.drawings import (
     ShapeGridReader,
 )
 from looktwice.extras.drawings.shapes import (
-    background_color,
     classify_shape,
-    color_distance,
+    find_background_color,
     find_shapes,
+    measure_color_distance,
 )
 from looktwice.extras.drawings.sheets import read_grids
 from looktwice.extras.scenes import GeneratedDoYouSeeMe
@@ -120,10 +120,10 @@ def test_stars_and_crosses_are_distinguished_by_their_notches() -> None:
 def test_the_background_is_the_most_common_colour() -> None:
     pixels = WHITE.copy()
     pixels[:90] = (250, 3, 7)
-    assert background_color(pixels).tolist() == [255, 255, 255]
+    assert find_background_color(pixels).tolist() == [255, 255, 255]
     pixels[:110] = (250, 3, 7)
-    assert background_color(pixels).tolist() == [250, 3, 7]
-    away = color_distance(pixels)
+    assert find_background_color(pixels).tolist() == [250, 3, 7]
+    away = measure_color_distance(pixels)
     assert (away.min(), away.max()) == (0, 1)
 
 

@@ -17,7 +17,7 @@ from hypothesis import example, given, settings, strategies as st
 from looktwice.eval.records import Record
 from looktwice.eval.records.records import SampleRow
 from looktwice.pipelines.models import limits
-from looktwice.pipelines.models.limits import Limited, LimitKey, Load, RateLimiter, limiters
+from looktwice.pipelines.models.limits import Limited, LimitKey, Load, RateLimiter, list_limiters
 from looktwice.pipelines.models.offline import Scripted
 from looktwice.pipelines.runtime.stores import current_store, use_result_store
 from tests.counted_work import FakeTime
@@ -122,13 +122,13 @@ def test_a_limiter_uses_only_its_share() -> None:
     inside.clear()
     second.start()
     assert not inside.wait(0.3), "one place, and it is taken"
-    assert limiters()[KEY].load == Load(1, 1)
+    assert list_limiters()[KEY].load == Load(1, 1)
     limited.limiter.allot(2)
     assert inside.wait(10)
     leave.set()
     first.join()
     second.join()
-    assert limiters()[KEY].load == Load(0, 0)
+    assert list_limiters()[KEY].load == Load(0, 0)
     cluster.apply_limits(lambda loads: (True, {}), drain)
     assert drain.is_set()
 

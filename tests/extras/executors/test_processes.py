@@ -32,11 +32,11 @@ from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.run_models import RunModels
 from looktwice.eval.runs.trial import Progress
 from looktwice.eval.scoring.notes import COST_FILE
-from looktwice.extras.executors.messages import Recorded, SampleEnded, dump
+from looktwice.extras.executors.messages import Recorded, SampleEnded, pickle_message
 from looktwice.extras.executors.process import Fork, Process
 from looktwice.extras.executors.processes import (
     MIN_RECORDS,
-    SETTING,
+    PROCESSES_VARIABLE,
     Processes,
     count_processes,
     has_own_classes,
@@ -119,7 +119,7 @@ def run(
     **settings: Any,
 ) -> tuple[RunSummary, list[dict[str, Any]], str]:
     """Return how a run with this many processes ends, its records without times, and messages."""
-    monkeypatch.setenv(SETTING, str(processes))
+    monkeypatch.setenv(PROCESSES_VARIABLE, str(processes))
     monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)  # tested elsewhere
     text, model = StringIO(), ChatAPI("tiny", url, **{"in_flight": 8, **settings})
     options, console = RunOptions(workers=8), Console(file=text, width=200)
@@ -198,7 +198,7 @@ def test_records_equal_those_without_processes(
 
 def test_a_pickled_picture_keeps_its_hash() -> None:
     picture = Picture.encoded(to_png(np.zeros((20, 30, 3), np.uint8)))
-    (sent,) = pickle.loads(dump([picture]))
+    (sent,) = pickle.loads(pickle_message([picture]))
     assert vars(sent)["_sha"] == picture.sha and sent.source == picture.source
 
 
@@ -212,7 +212,7 @@ def test_a_process_that_never_starts_is_reported(
         "looktwice.extras.executors.process.start_interpreter",
         lambda: subprocess.Popen(sleeping, **pipes),  # type: ignore[call-overload]
     )
-    monkeypatch.setattr("looktwice.extras.executors.processes.LATEST", 0.5)
+    monkeypatch.setattr("looktwice.extras.executors.processes.START_TIMEOUT", 0.5)
     with chat_server(None) as server:
         summary, rows, sentences = run(tmp_path, server.url, 2, monkeypatch)
     assert (summary.failed, len(rows)) == (FAILED, RECORDS)
@@ -233,7 +233,7 @@ def test_a_stopped_run_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.slow
 def test_a_hanging_process_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("looktwice.extras.executors.processes.STOP_TIMEOUT", 0.5)
-    monkeypatch.setenv(SETTING, "2")
+    monkeypatch.setenv(PROCESSES_VARIABLE, "2")
     monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
     plan, console = plan_of(Pocket(), {"plain": {}}, Noise(400)), Console(file=StringIO())
     summary = Study(plan, tmp_path, RunOptions(workers=4), console=console, executor=Hanging())()
@@ -283,7 +283,11 @@ def test_ctrl_c_ends_in_order_and_a_killed_run_leaves_no_process(tmp_path: Path)
         )
         command = [sys.executable, "-c", "from looktwice.eval.cli import main; main()", "run"]
         command += ["s.yaml", "--workers", "4"]
-        environment = {**os.environ, SETTING: "2", "PYTHONPATH": f"{ROOT / 'typings'}:{ROOT}"}
+        environment = {
+            **os.environ,
+            PROCESSES_VARIABLE: "2",
+            "PYTHONPATH": f"{ROOT / 'typings'}:{ROOT}",
+        }
         for number, is_over in ((signal.SIGINT, True), (signal.SIGKILL, False)):
             begun = server.stats["replies"]
             with subprocess.Popen(
@@ -324,7 +328,7 @@ class Keyed(Noise):
 def test_samples_of_an_unknown_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Letter, "__module__", "__main__")
     monkeypatch.setattr(sys.modules["__main__"], "Letter", Letter, raising=False)
-    monkeypatch.setenv(SETTING, "2")
+    monkeypatch.setenv(PROCESSES_VARIABLE, "2")
     monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
     text, plan = StringIO(), plan_of(Pocket(), {"plain": {}}, Keyed())
     summary = Study(plan, tmp_path, RunOptions(workers=4), console=Console(file=text))()
@@ -389,7 +393,7 @@ def test_where_processes_are_started(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv(SETTING, given)
+    monkeypatch.setenv(PROCESSES_VARIABLE, given)
     monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {*range(6)}, raising=False)
     stages: dict[str, Any] = {"all": ARMS, "one": {"plain": {}}, "own": {"own": {"own": Own()}}}
@@ -404,7 +408,7 @@ def test_classes_inside_settings_are_not_inspected() -> None:
 
 
 def test_a_finished_run_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SETTING, "2")
+    monkeypatch.setenv(PROCESSES_VARIABLE, "2")
     (tmp_path / "records.jsonl").touch()
     run = Run(plan_of(CHAT), tmp_path, models=RunModels(Progress(), tmp_path, False))
     processes, work = Processes(), Work(None, {}, set(), {})

@@ -95,7 +95,7 @@ def test_the_reply_of_pocket_follows_from_its_last_state() -> None:
     parts = [layer.part for layer in states]
     decoders = [layer for layer in states if layer.part == "decoder"]
     assert (parts.count("tower"), len(decoders)) == (6, weights.layers)
-    assert {layer.over for layer in decoders} == {"last"}
+    assert {layer.pooling for layer in decoders} == {"last"}
     logits = weights.norm("before_end", states[decoders[-1]]) @ weights["embed"].T
     tokens, inputs = network_inputs(question)
     places = [weights.places(sha, pixels) for sha, pixels in inputs.items()]

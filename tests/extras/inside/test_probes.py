@@ -20,18 +20,18 @@ from looktwice.extras.inside.arms import (
     ArmProbe,
     Loss,
     Question,
-    choice_texts,
     collect_questions,
     describe_probe,
+    get_true_answer,
     is_held_out,
+    list_choice_texts,
     probe_arm,
     probe_run,
-    true_answer,
 )
 from looktwice.extras.inside.internals import Layer, States, read_states
 from looktwice.extras.inside.linear import fit_probe
 from looktwice.pipelines import LocalVLM, Pipeline, Pocket, Scripted
-from looktwice.pipelines.model import Model, canonical
+from looktwice.pipelines.model import Model, write_canonical
 from looktwice.prompting import Ask
 from tests.first_day.studies import looktwice
 from tests.made_run import MadeRun
@@ -219,9 +219,12 @@ def test_the_correct_choice_is_identified_by_its_text() -> None:
         return SampleRow("t", "sha", key, {"id": "s", "question": "?", "choices": [*choices]})
 
     words = row("B", "Circle", "two  Stars")
-    assert true_answer(words) == "two stars" and choice_texts(words) == ("circle", "two stars")
-    assert true_answer(row(" 7 ")) == "7"
-    assert true_answer(row("B", {"picture": "1"}, {"picture": "2"})) == "b"
+    assert get_true_answer(words) == "two stars" and list_choice_texts(words) == (
+        "circle",
+        "two stars",
+    )
+    assert get_true_answer(row(" 7 ")) == "7"
+    assert get_true_answer(row("B", {"picture": "1"}, {"picture": "2"})) == "b"
 
 
 def test_the_probed_request_is_the_last_one_of_the_model_of_the_arm(tmp_path: Path) -> None:
@@ -230,7 +233,7 @@ def test_the_probed_request_is_the_last_one_of_the_model_of_the_arm(tmp_path: Pa
     point = run.point("model", "t")
 
     def call(words: str, **more: Any) -> dict[str, Any]:
-        sha = run.blobs.put(canonical({"role": "user", "parts": [words]}).encode())
+        sha = run.blobs.put(write_canonical({"role": "user", "parts": [words]}).encode())
         return {"messages": [sha], "draw": 0, "reply": {"text": "(A)"}, **more}
 
     tools = call("say it", options={"tools": [{"name": "zoom"}]})

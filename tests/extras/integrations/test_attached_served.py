@@ -17,7 +17,7 @@ from looktwice.extras.integrations.protocols.chat_requests import (
 from looktwice.extras.integrations.protocols.chat_responses import ChatResponse, join_chunks
 from looktwice.extras.integrations.protocols.exchange import Answered
 from looktwice.extras.integrations.tap import split_choices
-from looktwice.pipelines.model import Message, ModelError, message_json
+from looktwice.pipelines.model import Message, ModelError, make_message_json
 from looktwice.pipelines.models import ChatAPI
 from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.http_client import HttpResponse
@@ -84,7 +84,7 @@ def test_a_tap_records_returned_fields(name: str, tmp_path: Path) -> None:
     assert replies[1].attached == {"reasoning": "it is A"}
     assert replay(served.run).same == 2
     request = read_foreign_question(json.dumps(ask | {"messages": [turn("What?"), said]}).encode())
-    assert message_json(request.turns[1]) == message_json(replies[0].as_message())
+    assert make_message_json(request.turns[1]) == make_message_json(replies[0].as_message())
 
 
 @pytest.mark.parametrize("looks", ["", "I zoomed."])
@@ -99,7 +99,7 @@ def test_replies_of_serve_are_read_like_those_of_the_model(name: str, looks: str
     raw = json.dumps({"messages": [message, turn("And?")]}).encode()
     said = Message("assistant", (reply.text,), reply.tool_calls, attached=reply.attached)
     for read in (read_question, read_foreign_question):
-        assert message_json(read(raw).turns[0]) == message_json(said)
+        assert make_message_json(read(raw).turns[0]) == make_message_json(said)
 
 
 @table
@@ -135,4 +135,4 @@ def test_invented_attachments_of_a_client(turn_of: Json, attached: Json | None) 
         read_foreign_question(raw)
     else:
         for read in (read_question, read_foreign_question):
-            assert message_json(read(raw).turns[0]).get("attached", {}) == attached
+            assert make_message_json(read(raw).turns[0]).get("attached", {}) == attached

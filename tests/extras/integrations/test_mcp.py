@@ -219,7 +219,7 @@ def test_controls_give_the_same_text_and_show_the_control_image(folder: Path) ->
         assert pixels_of(control)[0].shape == pixels_of(true)[0].shape
     assert not pixels_of(black)[0].any()
     assert (pixels_of(placebo)[0] != pixels_of(true)[0]).any()
-    with pytest.raises(ConfigError, match="--random grid: only Zoom can show another place"):
+    with pytest.raises(ConfigError, match="--random grid: only a Zoom can crop another place"):
         tools_of(folder, random=["grid"])
     with pytest.raises(ConfigError, match="no such tool"):
         tools_of(folder, black=["zooom"])

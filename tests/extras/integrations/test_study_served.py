@@ -276,7 +276,7 @@ def test_a_stage_without_effect_is_reported_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_heartbeats_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(command, "HEARTBEAT_SECONDS", 0.05)
     with chat_server(None, "--delay", "0.3") as upstream:
         plan = plan_of({"plain": {"ask": Ask()}}, ChatAPI("tiny", upstream.url))
         with serving(plan, tmp_path) as served:

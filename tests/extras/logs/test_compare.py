@@ -15,7 +15,7 @@ from looktwice.extras.logs import compare_logs
 from looktwice.extras.logs.compare import ALL
 from looktwice.extras.logs.format import read_logs
 from looktwice.extras.logs.log import Log, make_rows
-from looktwice.extras.logs.report import summary_lines
+from looktwice.extras.logs.report import summarize_comparison
 from looktwice.extras.logs.standings import read_standings
 from tests.first_day.studies import looktwice
 from tests.tables import table
@@ -40,7 +40,9 @@ def test_the_numbers_match_those_computed_by_hand() -> None:
     paired = contrast.paired
     assert (paired.n, paired.better, paired.worse, contrast.fell_out) == (10, 5, 1, 1)
     assert (paired.value, paired.p) == pytest.approx((0.4, 14 / 64))
-    assert any("excluded: 1 sample" in line and "(q10)" in line for line in summary_lines(compared))
+    assert any(
+        "excluded: 1 sample" in line and "(q10)" in line for line in summarize_comparison(compared)
+    )
     assert compared.flipped("two")["sample"].tolist() == [f"q{number}" for number in range(6)]
     (left,) = compared.unmatched.to_dict("records")
     assert {**left, "why": ""} == dict(log="one", against="two", task="", sample="q11", why="")
@@ -58,12 +60,17 @@ def test_only_named_logs_are_compared_and_each_unmatched_sample_has_a_reason() -
         compare_logs([twice, second], only=["to"])
     with pytest.raises(TaskError, match="--only one: this is the baseline itself; name one of two"):
         compare_logs([first, second], only=["one"])
+    assert not any("corrected" in line for line in summarize_comparison(compared))
 
 
 def test_tasks_have_their_own_lines() -> None:
     tasks = {"task": ["x"] * 6 + ["y"] * 6}
     first, second = make_log("one", [1] * 12, **tasks), make_log("two", [1] * 6 + [0] * 6, **tasks)
-    compared = compare_logs([first, second, make_log("three", [0] * 12)], pairs=True).contrasts
+    whole = compare_logs([first, second, make_log("three", [0] * 12)], pairs=True)
+    (line,) = [line for line in summarize_comparison(whole) if "corrected" in line]
+    assert "3 comparisons over all samples" in line
+    assert "4 comparisons on single tasks" in line
+    compared = whole.contrasts
     assert [(c.contestant, c.baseline, c.task, c.paired.value, c.paired.n) for c in compared] == [
         ("two", "one", ALL, -0.5, 12),
         ("two", "one", "x", 0, 6),
@@ -120,7 +127,9 @@ def test_a_log_without_shared_samples_is_reported_and_the_others_are_compared() 
     first, second = make_log("one", [1.0, 0.0]), make_log("two", [0.0, 0.0])
     compared = compare_logs([first, make_log("far", [1.0], sample=["other"]), second])
     assert [c.contestant for c in compared.contrasts] == ["two"]
-    assert any(line.startswith("far: ") and "no sample" in line for line in summary_lines(compared))
+    assert any(
+        line.startswith("far: ") and "no sample" in line for line in summarize_comparison(compared)
+    )
 
 
 def test_logs_that_cannot_be_compared_are_refused() -> None:
@@ -145,7 +154,7 @@ def test_a_single_arm_keeps_its_contestant_name_and_one_shared_picture_is_report
     logs = [make_log(arm, [1.0, 0.0, 1.0], pictures=["sha"] * 3) for arm in arms]
     compared = compare_logs(logs, "plain", [arms[1]])
     assert [log.name for log in compared.logs] == [*arms[:2]]
-    assert "on 3 samples of one picture or group, too few" in next(summary_lines(compared))
+    assert "on 3 samples of one picture or group, too few" in next(summarize_comparison(compared))
     with pytest.raises(TaskError, match="no log is named 'elsewhere'; did you mean 'elsewhere "):
         compare_logs(logs, "elsewhere")
 
@@ -179,7 +188,7 @@ def test_logs_with_nothing_correct_or_readable_get_a_warning(tmp_path: Path) -> 
 
     files = write("a.tsv", "It stands in the sea", "B"), write("b.tsv", "a dog", "the cat")
     logs = [log for file in files for log in read_logs(file)]
-    a, doubt_a, wrong_a, b, wrong_b, *_ = summary_lines(compare_logs(logs))
+    a, doubt_a, wrong_a, b, wrong_b, *_ = summarize_comparison(compare_logs(logs))
     assert a == "a: scored by Robust" and b.startswith("b: ")
     assert doubt_a.startswith("warning: 12 of 12 replies of a are unreadable")
     assert all("warning: none of 12 answers" in line for line in (wrong_a, wrong_b))

@@ -19,7 +19,7 @@ from looktwice.extras.logs import compare_logs, read_logs
 from looktwice.extras.logs.failures import classify_replacement
 from looktwice.extras.logs.log import Log, make_rows
 from looktwice.extras.logs.replies import report_replies
-from looktwice.extras.logs.report import summary_lines
+from looktwice.extras.logs.report import summarize_comparison
 from tests.tables import table
 
 FAILED = "Failed to obtain answer via API."
@@ -186,10 +186,12 @@ def test_logs_with_other_scorers_are_named_or_refused(tmp_path: Path) -> None:
     files = [scored_log(tmp_path, "inspect", name, names) for name, names in scorers.items()]
     compared = compare_logs([log for file in files for log in read_logs(file)])
     assert [(c.contestant, c.paired.value) for c in compared.contrasts] == [("m/one (b.json)", 0)]
-    (line,) = [line for line in summary_lines(compared) if line.startswith("m/one (c.json): m/one")]
+    (line,) = [
+        line for line in summarize_comparison(compared) if line.startswith("m/one (c.json): m/one")
+    ]
     assert "other" in line
     files = [files[2], vlmevalkit(tmp_path / "d.tsv", ["B"] * 12, [1] * 12)]
-    lines = list(summary_lines(compare_logs([log for f in files for log in read_logs(f)])))
+    lines = list(summarize_comparison(compare_logs([log for f in files for log in read_logs(f)])))
     assert [line.partition(": ")[0] for line in lines[:2]] == ["m/one", "d"]
     assert [line.rpartition(" ")[2] for line in lines[:2]] == ["other", "hit"]
 
@@ -205,7 +207,7 @@ def test_identical_replies_allow_no_claim_about_models(
         logs.append(Log(name, make_rows(rows), harness=harness))
     compared = compare_logs(logs)
     assert compared.contrasts[0].p_holm < 0.05
-    said = "\n".join(summary_lines(compared))
+    said = "\n".join(summarize_comparison(compared))
     assert (", significant (p" in said) == claims
     assert ("12 of 12 flips are on identical replies" in said) != claims
 

@@ -27,8 +27,8 @@ from looktwice.eval.tasks import (
     Task,
     TaskError,
 )
-from looktwice.eval.tasks.photographs import load_stereo_pair, photograph
-from looktwice.eval.tasks.photos.correspondence import APART
+from looktwice.eval.tasks.photographs import load_photograph, load_stereo_pair
+from looktwice.eval.tasks.photos.correspondence import MIN_POINT_DISTANCE
 from looktwice.extras.make import Correspondence, Jigsaw, Localization, RelativeDepth, Sequences
 from looktwice.extras.make.points import read_homography
 from looktwice.extras.make.relative_depth import read_map
@@ -71,7 +71,7 @@ def write(path: Path, pixels: np.ndarray) -> Path:
 
 def hpatches(root: Path) -> Path:
     for name in SCENES:
-        photo = photograph(name)
+        photo = load_photograph(name)
         write(root / f"v_{name}" / "1.ppm", photo)
         for number, matrix in TURNED.items():
             seen = cv2.warpPerspective(
@@ -93,7 +93,7 @@ def rgbd(root: Path, scale: float = 1.0) -> Path:
 
 def photos(root: Path) -> Path:
     for name in (*SCENES, "rocket", "camera"):
-        write(root / f"{name}.png", photograph(name))
+        write(root / f"{name}.png", load_photograph(name))
     return root
 
 
@@ -284,7 +284,7 @@ def test_candidates_lie_where_the_homography_says_and_their_places_reveal_nothin
         x, y, w = (maps[second] @ np.linalg.inv(maps[first])) @ (*start, 1)
         assert found[item.answer or ""].center == pytest.approx((x / w, y / w), abs=0.02)
         pairs = combinations([point.center for point in found.values()], 2)
-        assert min(math.dist(p, q) for p, q in pairs) > APART - 1
+        assert min(math.dist(p, q) for p, q in pairs) > MIN_POINT_DISTANCE - 1
         assert item.sample.meta["change"] == "viewpoint"
         nearest += min(found, key=lambda k: math.dist(found[k].center, start)) == item.answer
         spots.add((item.sample.meta["source"], start))
@@ -399,7 +399,7 @@ def test_the_seam_matcher_solves_the_jigsaws(sources: Sources, whole: bool) -> N
         pasted = board.copy()
         pasted[height:, 200:] = pieces["AB".index(item.answer or "")]
         if whole:
-            photo = photograph(Path(item.sample.meta["source"]).stem)
+            photo = load_photograph(Path(item.sample.meta["source"]).stem)
             kind = cv2.INTER_AREA if photo.shape[1] > 600 else cv2.INTER_CUBIC
             grid = cv2.resize(photo, (600, 3 * height), interpolation=kind)
             assert np.abs(pasted.astype(int) - grid[: 2 * height, :400]).max() == 0
@@ -541,7 +541,7 @@ def _flat(root: Path) -> Task:
 
 def _unmapped(root: Path) -> Task:
     (hpatches(root) / "v_coffee" / "H_1_3").unlink()
-    write(root / "holidays" / "beach.jpg", photograph("rocket"))
+    write(root / "holidays" / "beach.jpg", load_photograph("rocket"))
     return Correspondence(root, n=4)
 
 
@@ -579,13 +579,13 @@ def test_items_that_give_no_question_are_skipped_and_counted(
 
 
 def _maps(root: Path, values: np.ndarray) -> Task:
-    write(root / "images" / "a.png", photograph("coffee"))
+    write(root / "images" / "a.png", load_photograph("coffee"))
     write(root / "maps" / "a.png", values)
     return RelativeDepth(root, "nearer", n=2)
 
 
 def _pair(root: Path, **pair: str) -> Task:
-    return Correspondence(write(root / "a.png", photograph("coffee")).parent, pairs=(pair,))
+    return Correspondence(write(root / "a.png", load_photograph("coffee")).parent, pairs=(pair,))
 
 
 NO_MAP = {"first": "a.png", "second": "a.png", "homography": "H.txt"}
@@ -598,7 +598,7 @@ def _coco(**changes: Any) -> Callable[[Path], Task]:
 def _twins(root: Path) -> Path:
     """Write two equal views without room for many questions."""
     for name in ("1.png", "2.png"):
-        write(root / name, photograph("coffee")[:90, :120])
+        write(root / name, load_photograph("coffee")[:90, :120])
     (root / "H_1_2").write_text("1 0 0 0 1 0 0 0 1")
     return root
 
@@ -614,7 +614,7 @@ FAULTS: Sequence[tuple[Callable[[Path], Task], str]] = [
     (lambda root: _maps(root, np.full((10, 20), 7, np.uint8)), "is 20x10 but its .* 600x400"),
     (lambda root: RelativeDepth(root, "nearer", pairs=({"image": "a"},)), "a pair needs image and"),
     (lambda root: RelativeDepth(root, "nearer"), "there is no folder .*; `path` must hold images/"),
-    (lambda root: _maps(root, photograph("coffee")), r"has the shape \(400, 600, 3\)"),
+    (lambda root: _maps(root, load_photograph("coffee")), r"has the shape \(400, 600, 3\)"),
     (lambda root: _maps(root, np.full((400, 600), 7, np.uint8)), "no image has two smooth points"),
     (_coco(annotations=NO_BOX), r"none of its 1 annotations has a box; `bbox` is \[left, top"),
     (lambda root: Localization(coco(root), smallest=500), "a box of 500 px or more"),
@@ -667,8 +667,10 @@ def test_generated_questions_are_the_same_when_saved(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On small pictures, as large ones take seconds to render."""
-    monkeypatch.setattr(rendered_scenes, "SIZE", (96, 72))
-    monkeypatch.setattr(solid_scenes, "LEVEL", replace(solid_scenes.LEVEL, size=(200, 150)))
+    monkeypatch.setattr(rendered_scenes, "PICTURE_SIZE", (96, 72))
+    monkeypatch.setattr(
+        solid_scenes, "LEVEL_CAMERA", replace(solid_scenes.LEVEL_CAMERA, size=(200, 150))
+    )
     task, form = DRAWN[name]
     save(task, name, tmp_path)
     saved = [*Folder(tmp_path / name)]

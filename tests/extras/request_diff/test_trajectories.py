@@ -14,7 +14,7 @@ from pyarrow.parquet import read_table
 
 from looktwice.eval import evaluate
 from looktwice.eval.records import RunError
-from looktwice.extras.request_diff.trajectories import is_placebo, trajectories
+from looktwice.extras.request_diff.trajectories import is_placebo, read_trajectories
 from looktwice.extras.scenes import LettersAndShapes
 from looktwice.pipelines import Picture, Pipeline, Reply, Scripted
 from looktwice.pipelines.model import Messages, ToolCall
@@ -111,7 +111,7 @@ def test_an_empty_export_leaves_no_file(run: Path, tmp_path: Path) -> None:
 
 def test_a_placebo_is_written_only_if_named(run: Path, tmp_path: Path) -> None:
     def who(*names: str) -> set[str]:
-        return {line["contestant"] for line in trajectories(run, contestants=names)}
+        return {line["contestant"] for line in read_trajectories(run, contestants=names)}
 
     assert who() == {"plain", "agent"}
     assert who("agent") == {"agent"}

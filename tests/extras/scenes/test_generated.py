@@ -25,10 +25,16 @@ from looktwice.eval.tasks import Subset, TaskError
 from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS
 from looktwice.eval.tasks.outlines import circle
 from looktwice.extras.scenes import GeneratedDoYouSeeMe
-from looktwice.extras.scenes.canvas import blank, fill, stroke
-from looktwice.extras.scenes.closure import outline
+from looktwice.extras.scenes.canvas import fill_outline, make_blank, stroke_outline
+from looktwice.extras.scenes.closure import make_outline
 from looktwice.extras.scenes.generated import KINDS
-from looktwice.extras.scenes.grids import DOTS, GROUNDS, RATIOS, contrast, foreground
+from looktwice.extras.scenes.grids import (
+    CONTRAST_RATIOS,
+    DOTS,
+    GROUNDS,
+    choose_foreground,
+    compute_contrast,
+)
 from looktwice.extras.scenes.scene import Scene
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.marks import Box
@@ -236,8 +242,8 @@ def test_levels_that_differ_from_the_paper(name: str, controls: dict[str, Any]) 
 
 
 def test_edge_pixels_have_their_exact_coverage() -> None:
-    pixels = blank(10, 10)
-    fill(pixels, np.array([[2.25, 3.5], [6.5, 3.5], [6.5, 7.0], [2.25, 7.0]]), (0, 0, 0))
+    pixels = make_blank(10, 10)
+    fill_outline(pixels, np.array([[2.25, 3.5], [6.5, 3.5], [6.5, 7.0], [2.25, 7.0]]), (0, 0, 0))
     ink = 1 - pixels[:, :, 0] / 255
     assert ink.sum() == pytest.approx(4.25 * 3.5, abs=0.05)
     assert ink[5, 2] == pytest.approx(0.75, abs=0.01)
@@ -246,8 +252,8 @@ def test_edge_pixels_have_their_exact_coverage() -> None:
 
 def test_a_line_has_the_requested_width() -> None:
     for width in (0.5, 1, 2, 3):
-        pixels = blank(100, 100)
-        stroke(pixels, circle(30, 50, 50), width)
+        pixels = make_blank(100, 100)
+        stroke_outline(pixels, circle(30, 50, 50), width)
         area = (1 - pixels[:, :, 0] / 255).sum()
         assert area == pytest.approx(2 * np.pi * 30 * width, rel=0.02)
 
@@ -529,8 +535,8 @@ def test_the_official_capsule_is_bent_inwards() -> None:
         hull = cv2.convexHull(points.astype(np.float32))
         return bool(cv2.contourArea(hull) < 1.01 * cv2.contourArea(points.astype(np.float32)))
 
-    assert convex(outline("capsule"))
-    assert not convex(outline("capsule", official=True))
+    assert convex(make_outline("capsule"))
+    assert not convex(make_outline("capsule", official=True))
 
 
 @pytest.mark.parametrize("official", [False, True])
@@ -554,12 +560,18 @@ def test_always_answering_zero_scores_higher_if_official() -> None:
 
 
 def test_contrast_follows_its_level_unless_official() -> None:
-    ours = {level: [contrast(foreground(g, level, False), g) for g in GROUNDS] for level in RATIOS}
-    theirs = {level: [contrast(foreground(g, level, True), g) for g in GROUNDS] for level in RATIOS}
-    for level, wanted in RATIOS.items():
+    ours = {
+        level: [compute_contrast(choose_foreground(g, level, False), g) for g in GROUNDS]
+        for level in CONTRAST_RATIOS
+    }
+    theirs = {
+        level: [compute_contrast(choose_foreground(g, level, True), g) for g in GROUNDS]
+        for level in CONTRAST_RATIOS
+    }
+    for level, wanted in CONTRAST_RATIOS.items():
         assert ours[level] == pytest.approx([wanted] * 5, abs=0.02)
     assert min(theirs[1]) < max(theirs[2])  # for some background easy is harder than medium
-    assert contrast((255, 255, 255), (0, 0, 0)) == pytest.approx(21)
+    assert compute_contrast((255, 255, 255), (0, 0, 0)) == pytest.approx(21)
 
 
 PINNED = {

@@ -14,7 +14,7 @@ import pytest
 from looktwice.eval import evaluate
 from looktwice.eval.tasks.do_you_see_me.subtasks import ROLES
 from looktwice.extras.drawings import FigureAnalogy, MatrixSolver
-from looktwice.extras.drawings.matrices import read_panels, solve
+from looktwice.extras.drawings.matrices import read_panels, solve_matrix
 from looktwice.extras.scenes import Puzzles
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
@@ -79,8 +79,8 @@ def test_exhaustive_search_finds_one_solution_of_every_puzzle() -> None:
 
 def test_options_allowed_by_two_rules_are_both_reported() -> None:
     pictures = [1, 2, 3, 4, 8, 12, 6, 12]  # "or" and "xor": the first two rows do not decide
-    assert solve(pictures, [1, 14, 10, 6]) == [1, 2]
-    assert solve(pictures, [1, 4, 10, 6]) == [2]
+    assert solve_matrix(pictures, [1, 14, 10, 6]) == [1, 2]
+    assert solve_matrix(pictures, [1, 4, 10, 6]) == [2]
 
 
 @pytest.mark.slow

@@ -301,7 +301,7 @@ def make_questions(kind: str, n: int) -> tuple[tuple[Item, ...], Truth]:
     small = kind != "correspondence"
     with pytest.MonkeyPatch.context() as patch:
         if small:
-            patch.setattr(rendered_scenes, "SIZE", (240, 180))
+            patch.setattr(rendered_scenes, "PICTURE_SIZE", (240, 180))
         # no other test uses the small pictures of this seed
         task = RenderedScenes(kind, n=n, seed=83 if small else 0)
         drawn = [task.asked(number) for number in range(n)]
@@ -312,7 +312,7 @@ def make_questions(kind: str, n: int) -> tuple[tuple[Item, ...], Truth]:
 
 def test_a_question_is_generated_once_for_all_views(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run and its page each have their own task object."""
-    monkeypatch.setattr(rendered_scenes, "SIZE", (96, 72))
+    monkeypatch.setattr(rendered_scenes, "PICTURE_SIZE", (96, 72))
     (item,) = RenderedScenes("motion", n=1, seed=78)
     again, milder = (
         RenderedScenes("motion", n=3, seed=78, controls={"angle": angle}).item(item.sample.id)

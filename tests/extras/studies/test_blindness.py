@@ -24,8 +24,8 @@ from looktwice.extras.studies.blindness import (
     audit_page,
     count_expected_by_luck,
     find_audits,
+    find_imageless_items,
     letter_table,
-    needs_no_image,
 )
 from looktwice.pipelines import Model, Picture, Sample, Scripted, Stage, State
 from looktwice.pipelines.config import load_plan
@@ -95,10 +95,10 @@ def report(folder: Path) -> Result:
 def test_planted_leaks_are_found_with_precision_and_recall(tmp_path: Path) -> None:
     (run,) = ask_all(tmp_path, 6, TextReader()).scores
     audited, clean = find_audits(run), run.folder.path / "clean.yaml"
-    listed = {item.sample for item in needs_no_image(audited)}
+    listed = {item.sample for item in find_imageless_items(audited)}
     precision, recall = len(listed & LEAKY) / len(listed), len(listed & LEAKY) / len(LEAKY)
     assert precision >= 0.99 and recall >= 0.99
-    lucky = {item.sample for item in needs_no_image(audited, "any")}
+    lucky = {item.sample for item in find_imageless_items(audited, "any")}
     assert lucky > LEAKY and len(lucky) == pytest.approx(
         count_expected_by_luck(audited, "any"), abs=30
     )
@@ -135,7 +135,7 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
     assert [(item.right, item.asked) for item in audit.items] == [(1, 1), (0, 1)] * 2
     taste = audit.items[0].p
     assert 0.9 < taste < 1 and [item.p for item in audit.items] == [taste, 1.0] * 2
-    assert needs_no_image([audit]) == [] and len(needs_no_image([audit], "any")) == 2
+    assert find_imageless_items([audit]) == [] and len(find_imageless_items([audit], "any")) == 2
     never = float(audit.tastes.tails(1)[1, 1])  # no B was said where it is wrong
     assert count_expected_by_luck([audit], "any") == pytest.approx(2 * taste + 2 * never)
     seen, blind = letter_table(scored, [audit]).rows
@@ -162,7 +162,7 @@ def test_chance_levels_refer_to_the_compared_samples(tmp_path: Path) -> None:
     run.write()
     (audit,) = find_audits(score_run(RunFolder(tmp_path / "run")))
     assert audit.beyond_chance("no-image") == pytest.approx(0.75, abs=0.1)
-    assert len(needs_no_image([audit] * 3)) == 30 and count_expected_by_luck(
+    assert len(find_imageless_items([audit] * 3)) == 30 and count_expected_by_luck(
         [audit] * 3, "chance"
     ) == pytest.approx(0.9)
 
@@ -172,7 +172,7 @@ def test_samples_that_cannot_be_listed_are_reported(tmp_path: Path) -> None:
     in every draw."""
     scored = write_equal_arms(tmp_path, ["A", "B"] * 45, ["A"] * 90, 6)
     audited = find_audits(scored)
-    assert needs_no_image(audited) == [] and audit_page(scored, audited).endswith("none\n")
+    assert find_imageless_items(audited) == [] and audit_page(scored, audited).endswith("none\n")
     words = " ".join(report(tmp_path / "run").output.split())
     assert "6 draws per question cannot show that" in words and "in 100%" in words
 
@@ -182,7 +182,7 @@ def test_open_answers_are_compared_with_the_keys_of_other_questions(tmp_path: Pa
     it says are finds."""
     keys = ["3", "4", "5"] * 12 + [f"1{number}" for number in range(6)]
     scored = write_equal_arms(tmp_path, keys, ["3"] * 36 + keys[36:], 8, choices=0)
-    found = {item.sample for item in needs_no_image(find_audits(scored))}
+    found = {item.sample for item in find_imageless_items(find_audits(scored))}
     assert found == {f"s{number}" for number in range(36, 42)}
 
 

@@ -23,7 +23,7 @@ from looktwice.extras.studies.fragility import (
     Fragility,
     fragility_table,
     measure_fragilities,
-    permute_spread,
+    simulate_spreads,
 )
 from looktwice.extras.studies.fragility_key import expand_fragility
 from looktwice.extras.studies.ranks import rank_flips
@@ -175,11 +175,11 @@ def test_sixteen_identical_styles_do_not_differ() -> None:
 def test_the_spread_of_identical_styles_by_hand() -> None:
     """Each of two samples is right in one of two styles: in the same one with probability 1/2 (a
     spread of 1), else a spread of 0."""
-    chance = permute_spread(np.array([[1.0, 1.0], [0.0, 0.0]]))
+    chance = simulate_spreads(np.array([[1.0, 1.0], [0.0, 0.0]]))
     assert chance.mean == pytest.approx(0.5, abs=0.05) and chance.p == pytest.approx(0.5, abs=0.05)
-    shared = permute_spread(np.array([[1.0, 1.0], [0.0, 0.0]]), ("picture", "picture"))
+    shared = simulate_spreads(np.array([[1.0, 1.0], [0.0, 0.0]]), ("picture", "picture"))
     assert shared == (1.0, 1.0)  # within one cluster both samples move together
-    assert permute_spread(np.ones((3, 5))) == (0.0, 1.0)
+    assert simulate_spreads(np.ones((3, 5))) == (0.0, 1.0)
 
 
 @needs_vectors

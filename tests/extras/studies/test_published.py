@@ -15,7 +15,7 @@ from scipy.stats import binom, fisher_exact
 
 from looktwice.eval.display.table import score_table
 from looktwice.eval.statistics.intervals import compare_shares
-from looktwice.extras.studies.gap import published_gaps, published_shares
+from looktwice.extras.studies.gap import find_published_shares, published_gaps
 from tests.extras.studies.test_people import run
 from tests.paths import CONFIGS, ROOT
 from tests.tables import check_all, read_yaml
@@ -60,7 +60,7 @@ def test_a_number_with_an_n_is_a_fraction_of_n() -> None:
     odd, count = set[tuple[str, str]](), 0
     for path in CONFIGS.glob("*.yaml"):
         for row in (read_yaml(path).get("published") or {}).values():
-            shares, count = dict(published_shares(row)), count + 1
+            shares, count = dict(find_published_shares(row)), count + 1
             no_share = {*(row.get("n") or {})} & {*row["accuracy"]} - {*shares}
             odd |= {(path.stem, task) for task in no_share}
             assert all(0 <= k <= n for k, n in shares.values()), path.stem

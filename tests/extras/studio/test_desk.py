@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from looktwice.eval import Folder, RunFolder, TaskError
-from looktwice.extras.studio.desk import FAULTS, Desk
+from looktwice.extras.studio.desk import REQUEST_ERRORS, Desk
 from looktwice.extras.studio.draft import MODELS, Draft, Slot
 from looktwice.extras.studio.server import FIRST_SLOTS, StudioServer
 from looktwice.pipelines import ConfigError, Mask, Picture
@@ -80,7 +80,7 @@ def test_only_the_named_model_is_asked_and_only_once(desk: Desk, server: ChatSer
 def test_invalid_requests_are_refused(desk: Desk, changes: dict[str, Any], sentence: str) -> None:
     body = json.dumps({"draft": draft_of(desk).to_dict() | changes}).encode()
     for what in ("render", "pack"):
-        with pytest.raises(FAULTS, match=sentence):
+        with pytest.raises(REQUEST_ERRORS, match=sentence):
             desk.answer(what, body)
 
 
@@ -163,7 +163,7 @@ def test_a_lasso_becomes_a_mask_of_its_interior(desk: Desk, tmp_path: Path) -> N
     (item,) = Folder(tmp_path / "packed" / "studio")
     (mark,) = item.sample.marks
     assert isinstance(mark, Mask) and mark.pixels.sum() == 20 * 10 and mark.pixels[10, 10]
-    again = Draft.of(item, {}, desk.save_picture)
+    again = Draft.from_item(item, {}, desk.save_picture)
     assert len(again.marks[0]["outline"]) == 4
     assert again.row([(80, 60)])["marks"] == [mark.to_dict()]
 

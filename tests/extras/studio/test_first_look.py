@@ -12,7 +12,7 @@ from PIL import Image
 
 from looktwice.extras.studio.desk import Desk
 from looktwice.extras.studio.draft import make_example
-from looktwice.extras.studio.forms import OPEN, PLAIN, Catalog
+from looktwice.extras.studio.forms import PLAIN_KINDS, SHOWN_SETTINGS, Catalog
 from tests.browser import CHROMIUM, Browser, axe_run, axe_script, open_browser
 from tests.extras.studio.opened import OpenStudio, opened_studio
 
@@ -103,9 +103,9 @@ def test_settings_without_a_default_and_the_first_plain_ones_are_open() -> None:
     for form in forms.values():
         settings: dict[str, dict[str, Any]] = {each["name"]: each for each in form["settings"]}
         needed = {name for name, setting in settings.items() if "default" not in setting}
-        plain = {name for name, setting in settings.items() if setting["kind"] in PLAIN}
+        plain = {name for name, setting in settings.items() if setting["kind"] in PLAIN_KINDS}
         assert needed <= {*form["open"]} <= needed | plain
-        assert len(form["open"]) == min(OPEN, len(needed | plain))
+        assert len(form["open"]) == min(SHOWN_SETTINGS, len(needed | plain))
 
 
 @needs_browser

@@ -38,7 +38,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
 
 def render(desk: Desk, sample: Any, slots: tuple[Slot, ...], **more: Any) -> dict[str, Any]:
     item = Item(sample, None)
-    draft = Draft.of(item, {}, desk.save_picture, **more)
+    draft = Draft.from_item(item, {}, desk.save_picture, **more)
     return desk.render(Draft(**{**vars(draft), "stages": slots}))
 
 

@@ -15,17 +15,17 @@ from PIL import Image
 
 from looktwice.eval.records import RunFolder
 from looktwice.eval.tasks import Folder
-from looktwice.extras.executors.messages import dump
+from looktwice.extras.executors.messages import pickle_message
 from looktwice.extras.video import SendVideo, Video
 from looktwice.extras.video.inputs import make_inputs
 from looktwice.extras.video.still import show_still
-from looktwice.extras.wires.gemini import content_request
-from looktwice.extras.wires.messages import message_request
+from looktwice.extras.wires.gemini import make_content_request
+from looktwice.extras.wires.messages import make_message_request
 from looktwice.pipelines import Message, Picture, Sample, State
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models import ChatAPI, LocalVLM
 from looktwice.pipelines.models.chat_template import build_chat
-from looktwice.pipelines.models.wire import request_bytes
+from looktwice.pipelines.models.wire import write_request
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.transforms import crop, resize
 from tests.chat_server import ChatServer, chat_server
@@ -240,7 +240,7 @@ def test_a_network_without_a_video_processor_says_so(folder: Path, tmp_path: Pat
 
 def test_worker_processes_are_given_the_times_of_frames(folder: Path) -> None:
     (item,) = Folder(folder, video=Video(frames=4))
-    there = pickle.loads(dump(item.sample))
+    there = pickle.loads(pickle_message(item.sample))
     assert [image.seconds for image in there.images] == item.sample.meta["seconds"]
     assert there.images[1].payload.note == item.sample.images[1].payload.note
     assert there.sha == item.sample.sha
@@ -249,12 +249,12 @@ def test_worker_processes_are_given_the_times_of_frames(folder: Path) -> None:
 def test_batches_of_other_providers_take_or_refuse_a_video(folder: Path) -> None:
     view = send(start(folder)).views[0]
     chat = ChatAPI("tiny", "http://127.0.0.1:1/v1", max_tokens=5)
-    body = json.loads(request_bytes(chat.body([Message("user", (view, "Where?"))])))
-    video, _ = content_request(body)["contents"][0]["parts"]
+    body = json.loads(write_request(chat.body([Message("user", (view, "Where?"))])))
+    video, _ = make_content_request(body)["contents"][0]["parts"]
     assert video["inlineData"]["mimeType"] == "video/mp4"
     assert base64.b64decode(video["inlineData"]["data"]) == view.picture.payload.data
     with pytest.raises(ModelError, match="Anthropic takes no videos"):
-        message_request(body)
+        make_message_request(body)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from looktwice.extras.batches.dialects import DIALECTS, Batch
 from looktwice.extras.batches.model import Batched
 from looktwice.extras.wires.native import NativeAPI
 from looktwice.pipelines.models.http_client import HttpResponse
-from looktwice.pipelines.models.wire import request_bytes
+from looktwice.pipelines.models.wire import write_request
 from tests.canned import response
 from tests.chat_server import chat_server
 from tests.extras.wires.conversations import URL, conversations, make_model, read
@@ -32,7 +32,7 @@ def test_a_line_of_a_batch_has_the_body_of_the_direct_request(name: str) -> None
     model = make_model(name, **settings)
     batched = Batched(model)
     assert (batched.active_dialect, batched.identity) == (DIALECT_OF[name], model.identity)
-    body = json.loads(request_bytes(batched.chat.body(messages, 0, options)))
+    body = json.loads(write_request(batched.chat.body(messages, 0, options)))
     line = json.loads(DIALECTS[batched.active_dialect](model, URL).line("k", body))
     place = {"ResponsesAPI": "body", "MessagesAPI": "params", "GeminiAPI": "request"}[name]
     assert (line["custom_id"], line[place]) == ("k", body)

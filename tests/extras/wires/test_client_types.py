@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from looktwice.pipelines.models.wire import request_bytes
+from looktwice.pipelines.models.wire import write_request
 from tests.extras.wires.client_types import CHECKS, find_package
 from tests.extras.wires.conversations import Asked, conversations, make_model
 from tests.tables import check_all
@@ -18,7 +18,7 @@ every = pytest.mark.parametrize("name", CHECKS)
 def check(name: str, asked: Asked) -> None:
     messages, options, settings = asked
     body = make_model(name, **settings).body(messages, 0, options)
-    CHECKS[name](json.loads(request_bytes(body)))
+    CHECKS[name](json.loads(write_request(body)))
 
 
 @every
@@ -33,6 +33,6 @@ def test_requests_fit_the_types_of_the_provider_s_client(name: str) -> None:
 def test_the_types_notice_an_unknown_field(name: str) -> None:
     find_package(name)
     messages, options, settings = conversations(name)["tools"]
-    body = json.loads(request_bytes(make_model(name, **settings).body(messages, 0, options)))
+    body = json.loads(write_request(make_model(name, **settings).body(messages, 0, options)))
     with pytest.raises((AssertionError, KeyError, ValueError)):
         CHECKS[name](body | {"pictures": "tool"})

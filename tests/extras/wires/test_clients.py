@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from looktwice.pipelines.models.wire import request_bytes
+from looktwice.pipelines.models.wire import write_request
 from tests.extras.wires.client_types import PACKAGES, find_package, standard_base64
 from tests.extras.wires.conversations import Asked, conversations, make_model
 from tests.extras.wires.native_server import NativeServer, native_server
@@ -50,7 +50,7 @@ CLIENTS = {"openai": make_openai, "anthropic": make_anthropic, "google.genai": m
 def get_both(name: str, server: NativeServer, send: Send, asked: Asked) -> tuple[bytes, bytes]:
     """Return the body that looktwice makes, and the one that the client sends for it."""
     messages, options, settings = asked
-    ours = request_bytes(make_model(name, **settings).body(messages, 0, options))
+    ours = write_request(make_model(name, **settings).body(messages, 0, options))
     send(json.loads(ours))
     return ours, server.bodies[-1]
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from looktwice.pipelines import CallOptions, Message
-from looktwice.pipelines.model import ModelError, Usage, request_key
-from looktwice.pipelines.models.wire import request_bytes
+from looktwice.pipelines.model import ModelError, Usage, make_request_key
+from looktwice.pipelines.models.wire import write_request
 from tests.extras.wires.conversations import (
     MODELS,
     URL,
@@ -35,7 +35,7 @@ def make_body(name: str, title: str) -> Json:
     """Return the request of a conversation as the server reads it."""
     messages, options, settings = conversations(name)[title]
     body = make_model(name, **settings).body(messages, 0, options)
-    return dict(json.loads(request_bytes(body)))
+    return dict(json.loads(write_request(body)))
 
 
 def check_server(name: str, body: Json) -> int:
@@ -86,7 +86,7 @@ def test_a_turn_of_calls_that_were_not_all_run_ends_with_the_last_one(name: str)
     kept = replace(turn, tool_calls=turn.tool_calls[:1])
     result = Message("tool", ("x", make_view(1)), call_id=kept.tool_calls[0].id)
     body = make_model(name).body([Message("user", ("q",)), kept, result], 0, CallOptions())
-    said = json.dumps(json.loads(request_bytes(body)))
+    said = json.dumps(json.loads(write_request(body)))
     parallel = replies(name)[3]
     assert said.count("0.5, 0.5, 1, 1") + said.count("[0.5, 0.5, 1.0, 1.0]") == 1
     assert "[0, 0, 0.5, 0.5]" in json.dumps(parallel) and "[0, 0, 0.5, 0.5]" not in said
@@ -123,7 +123,7 @@ def test_a_text_that_was_changed_replaces_the_text_and_keeps_the_thoughts(name: 
 def test_pictures_go_where_the_setting_says(name: str) -> None:
     messages, options, _ = conversations(name)["parallel results"]
     data = {
-        where: request_bytes(make_model(name, pictures=where).body(messages, 0, options))
+        where: write_request(make_model(name, pictures=where).body(messages, 0, options))
         for where in ("tool", "user", "both")
     }
     base64 = [view.picture.payload.text for view in messages[-1].views]
@@ -221,7 +221,7 @@ def test_the_key_goes_to_its_host_in_the_provider_s_header(
 
 def test_models_at_one_address_have_their_own_cached_replies() -> None:
     asked = [Message("user", ("q",))]
-    keys = {request_key(make_model(name).identity, asked, 0, CallOptions()) for name in MODELS}
+    keys = {make_request_key(make_model(name).identity, asked, 0, CallOptions()) for name in MODELS}
     assert len(keys) == 3 and URL
 
 

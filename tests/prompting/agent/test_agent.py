@@ -25,7 +25,7 @@ from looktwice.pipelines.model import (
     Reply,
     ToolCall,
     Usage,
-    message_json,
+    make_message_json,
 )
 from looktwice.pipelines.models import ChatAPI, Scripted
 from looktwice.pipelines.picture import Picture, Pixels
@@ -60,7 +60,7 @@ from looktwice.prompting.agent import (
     ZoomOnFaces,
     tool as tool_file,
 )
-from looktwice.prompting.agent.agent import FINAL
+from looktwice.prompting.agent.agent import FINAL_MESSAGE
 from looktwice.prompting.agent.looks import EpisodeEnd, Look, read_end, read_looks
 from looktwice.prompting.agent.tool import describe_tool
 from looktwice.prompting.controls import OracleCrop
@@ -427,7 +427,7 @@ def test_each_bound_stops_the_loop_and_forces_an_answer(bound: str, value: Any, 
     state = run_stage(Agent({"zoom": PLAIN_ZOOM}, bounds=Bounds(**{bound: value})), model)
     messages, _, options = model.calls[-1]
     assert len(model.calls) == looks + 1 and not options.tools
-    assert messages[-1].role == "user" and messages[-1].text.endswith(FINAL)
+    assert messages[-1].role == "user" and messages[-1].text.endswith(FINAL_MESSAGE)
     assert ended(state).by == bound and state.reply == "A cat." and not state.ended
 
 
@@ -523,7 +523,9 @@ def test_strange_replies_are_bounded_and_recorded(form: Any, text: str) -> None:
     state, asked = scripted(agent, *[text] * 4)
     assert len(asked) <= 3 and len(state.views) == 1
     assert ended(state).by in ("reply", "malformed", "steps")
-    json.dumps([message_json(message) for message in state.messages], ensure_ascii=False).encode()
+    json.dumps(
+        [make_message_json(message) for message in state.messages], ensure_ascii=False
+    ).encode()
 
 
 def test_text_of_the_question_calls_no_tool() -> None:

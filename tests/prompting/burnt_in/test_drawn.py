@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
-from looktwice.eval.tasks.photographs import PHOTOGRAPHS, photograph
+from looktwice.eval.tasks.photographs import PHOTOGRAPHS, load_photograph
 from looktwice.pipelines.marks import Box, Point
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
@@ -21,7 +21,7 @@ CASES = table("burnt_in/drawn.yaml")
 
 def draw(name: str, shapes: list[list[Any]], codec: str = "png") -> Pixels:
     """Return a photograph with shapes on it, encoded and decoded."""
-    image = Image.fromarray(photograph(name)).convert("RGB")
+    image = Image.fromarray(load_photograph(name)).convert("RGB")
     for kind, color, *numbers in shapes:
         pen = ImageDraw.Draw(image)
         if kind in ("ring", "dot"):
@@ -116,7 +116,7 @@ def test_unmodified_photographs_have_no_marks(name: str) -> None:
 def test_size_limits_scale_with_the_picture(share: float, kind: str) -> None:
     """Shares of the diagonal of pictures with sides of 320 and 1,280 pixels."""
     for side in (320, 1280):
-        ground = Image.fromarray(photograph("coffee")).resize((side, side))
+        ground = Image.fromarray(load_photograph("coffee")).resize((side, side))
         pen, half = ImageDraw.Draw(ground), max(4, round(share * side * 2**0.5 / 2))
         edges, middle = (
             [side / 3 - half, side / 3 - half, side / 3 + half, side / 3 + half],
@@ -185,7 +185,7 @@ def test_shapes_without_labels_are_erased(shape: list[Any]) -> None:
     after = clean.views[0].pixels
     assert not read(after).sample.marks
     red = (after[..., 0] > 200) & (after[..., 1:].max(-1) < 60)
-    drawn = (pixels != photograph("coffee")).any(-1)
+    drawn = (pixels != load_photograph("coffee")).any(-1)
     assert red[drawn].mean() < 0.02
     far = np.ones(drawn.shape, bool)
     ys, xs = np.nonzero(drawn)

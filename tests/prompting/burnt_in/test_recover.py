@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from looktwice.eval.tasks import Blink
-from looktwice.eval.tasks.photographs import photograph
+from looktwice.eval.tasks.photographs import load_photograph
 from looktwice.pipelines.marks import Box, Point
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
@@ -54,7 +54,7 @@ def away(first: Point, second: Point) -> float:
 
 @pytest.fixture(scope="module")
 def coffee() -> Pixels:
-    return photograph("coffee")
+    return load_photograph("coffee")
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +204,7 @@ def test_red_and_green_boxes_are_read_with_their_labels() -> None:
     names = ("coffee", "astronaut", "chelsea", "motorcycle", "rocket")
     right = 0
     for seed in range(15):
-        pixels, boxes = draw_boxes(photograph(names[seed % 5])[:420], seed)
+        pixels, boxes = draw_boxes(load_photograph(names[seed % 5])[:420], seed)
         marks = recover(state_of(pixels), kinds=("boxes",)).sample.marks
         found = {mark.label: mark.xyxy for mark in marks if isinstance(mark, Box)}
         assert found.keys() <= {"A", "B", "red", "lime"}

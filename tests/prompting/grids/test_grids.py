@@ -18,7 +18,7 @@ from looktwice.pipelines.transforms import crop, flip, join_side_by_side, resize
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.text import render_text
 from looktwice.prompting.grids import Axes, DotGrid, GridWords, RuledGrid
-from looktwice.prompting.grids.grids import column_letters, read_coordinates, source_box
+from looktwice.prompting.grids.grids import find_source_box, make_column_letters, read_coordinates
 from tests.prompting import scenes
 from tests.prompting.scenes import BLACK, RED, WHITE, build_stage, table
 
@@ -207,14 +207,14 @@ def test_cells_named_in_a_reply_are_boxes_of_the_source(
 def test_a_cell_across_the_edge_of_its_part_is_clipped() -> None:
     view = transforms.pad(start(plain(200, 100)).views[0], left=100)
     cell = RuledGrid(rows=1, columns=2).cell(view.size, 0, 0)
-    box = source_box(view, cell)
+    box = find_source_box(view, cell)
     assert box is not None
     assert box.xyxy == pytest.approx((0, 0, 50, 100))
-    assert source_box(View(plain(100, 100)), cell) is None
+    assert find_source_box(View(plain(100, 100)), cell) is None
 
 
 def test_spreadsheet_letters_and_coordinates_in_text() -> None:
-    letters = [column_letters(number) for number in (0, 25, 26, 51, 52, 701, 702)]
+    letters = [make_column_letters(number) for number in (0, 25, 26, 51, 52, 701, 702)]
     assert letters == ["A", "Z", "AA", "AZ", "BA", "ZZ", "AAA"]
     named = read_coordinates("(1,2) [3 , 4,5] (1, 2) (1.5,2) (a,b) (12345,1) (7)")
     assert named == ((1, 2), (3, 4, 5))

@@ -15,13 +15,13 @@ from looktwice.pipelines.geometry import PixelRect
 from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.colors import (
     BLACK_WHITE,
-    contrasting_color,
-    distinct_color,
-    readable_color,
-    rgb,
+    choose_contrasting_color,
+    choose_distinct_color,
+    choose_readable_color,
+    parse_rgb,
 )
 from looktwice.prompting.drawing.placement import Anchor, place_labels
-from looktwice.prompting.drawing.text import draw_text, plate, render_text
+from looktwice.prompting.drawing.text import draw_text, render_plate, render_text
 from looktwice.prompting.markers import Label
 from looktwice.prompting.markers.base import draw_labels
 from tests.counted_work import count_calls
@@ -171,30 +171,32 @@ def test_text_is_clipped_at_the_edge_and_plates_are_kept_inside() -> None:
     draw_text(pixels, "W", -5, 15, 15, (255, 255, 255))
     assert pixels[15:, :8].any()
     assert not pixels[:15].any()
-    assert plate("A", 15) is plate("A", 15)
-    assert not plate("A", 15).flags.writeable
+    assert render_plate("A", 15) is render_plate("A", 15)
+    assert not render_plate("A", 15).flags.writeable
     assert not render_text("A", 15).flags.writeable
 
 
 def test_contrast_depends_on_the_surrounding_pixels() -> None:
     for value, seen in ((250, (0, 0, 0)), (5, (255, 255, 255))):
         pixels = np.full((50, 50, 3), value, np.uint8)
-        assert contrasting_color(pixels, 25, 25, 8, BLACK_WHITE) == seen
+        assert choose_contrasting_color(pixels, 25, 25, 8, BLACK_WHITE) == seen
         pixels[:, :20] = 255 - value
-        assert contrasting_color(pixels, 40, 25, 8, BLACK_WHITE) == seen
-        assert contrasting_color(pixels, -100, 25, 8, BLACK_WHITE) == BLACK_WHITE[0]
+        assert choose_contrasting_color(pixels, 40, 25, 8, BLACK_WHITE) == seen
+        assert choose_contrasting_color(pixels, -100, 25, 8, BLACK_WHITE) == BLACK_WHITE[0]
     for color in ("red", "lime", "blue", "yellow", "magenta", "cyan"):
-        pixels = np.full((40, 40, 3), rgb(color), np.uint8)
-        assert contrasting_color(pixels, 20, 20, 10) != rgb(color)
+        pixels = np.full((40, 40, 3), parse_rgb(color), np.uint8)
+        assert choose_contrasting_color(pixels, 20, 20, 10) != parse_rgb(color)
 
 
 def test_ink_and_distinct_colours() -> None:
-    assert readable_color((255, 255, 0)) == (0, 0, 0)
-    assert readable_color((0, 0, 160)) == (255, 255, 255)
-    assert len({distinct_color(n) for n in range(12)}) == 12
-    assert distinct_color(12) == distinct_color(0)
+    assert choose_readable_color((255, 255, 0)) == (0, 0, 0)
+    assert choose_readable_color((0, 0, 160)) == (255, 255, 255)
+    assert len({choose_distinct_color(n) for n in range(12)}) == 12
+    assert choose_distinct_color(12) == choose_distinct_color(0)
     assert all(
-        math.dist(distinct_color(a), distinct_color(b)) > 60 for a in range(12) for b in range(a)
+        math.dist(choose_distinct_color(a), choose_distinct_color(b)) > 60
+        for a in range(12)
+        for b in range(a)
     )
 
 

@@ -192,7 +192,7 @@ def test_the_text_is_added_only_if_something_is_shown() -> None:
     ("stage", "why"),
     [
         (DepthOverlay(depth=Nothing()), "it is too dark"),
-        (DepthOverlay(depth=Ramp(unknown=0)), "nothing is known anywhere in image 0"),
+        (DepthOverlay(depth=Ramp(unknown=0)), "the map of image 0 has no known value"),
         (SegmentTint(segmenter=Halves(empty=True)), "no segment was found in image 0"),
         (MatchOverlay(matcher=Fixed((), (), ())), "0 matches, at least 1 are needed"),
         (MatchOverlay(matcher=Nothing()), "it is too dark"),

@@ -20,7 +20,7 @@ from looktwice.pipelines.transforms import crop, flip, join_side_by_side, resize
 from looktwice.prompting.drawing.colors import golden_hue
 from looktwice.prompting.drawing.placement import place_numbers
 from looktwice.prompting.drawing.shapes import Region, rasterize
-from looktwice.prompting.drawing.text import plate
+from looktwice.prompting.drawing.text import render_plate
 from looktwice.prompting.markers import ChosenMark, SetOfMark
 from looktwice.prompting.markers.chosen_mark import read_choice
 from looktwice.specialists.results import Boxes, Masks
@@ -85,7 +85,7 @@ def regions(stage: SetOfMark, state: State | None = None) -> dict[str, tuple[int
 
 def plates_of(pixels: Pixels, label: str, size: float = 16) -> list[tuple[int, int]]:
     """Return the place (left, top) of the plate of each number."""
-    wanted = plate(label, size, (255, 255, 255), (0, 0, 0), 2)
+    wanted = render_plate(label, size, (255, 255, 255), (0, 0, 0), 2)
     windows = np.lib.stride_tricks.sliding_window_view(pixels, wanted.shape)[:, :, 0]
     return [(int(x), int(y)) for y, x in np.argwhere((windows == wanted).all((2, 3, 4)))]
 
@@ -102,8 +102,10 @@ def test_a_region_is_tinted_outlined_and_numbered_at_its_centre() -> None:
     assert tuple(pixels[50, 13]) == tuple(pixels[50, 106]) == (172, 45, 45)
     assert tuple(pixels[50, 9]) == tuple(pixels[50, 110]) == tuple(pixels[5, 5]) == (GREY,) * 3
     ((left, top),) = plates_of(pixels, "1")
-    assert abs(top + plate("1", 16).shape[0] / 2 - 50) <= 1
-    assert 50 - 1 <= left + plate("1", 16).shape[1] / 2 <= 70 + 1  # any place as deep as the centre
+    assert abs(top + render_plate("1", 16).shape[0] / 2 - 50) <= 1
+    assert (
+        50 - 1 <= left + render_plate("1", 16).shape[1] / 2 <= 70 + 1
+    )  # any place as deep as the centre
     assert plates_of(pixels, "2")
     assert [mark.label for mark in state.sample.marks] == ["1", "2"]
 
@@ -145,7 +147,7 @@ def test_a_number_avoids_a_smaller_region_inside(overlap: Any) -> None:
     source = FixedDetector(((10, 10, 110, 130), (35, 35, 85, 105)))
     pixels = apply_marks(SetOfMark(segmenter=source, overlap=overlap)).views[0].pixels
     ((left, top),) = plates_of(pixels, "1")
-    height, width = plate("1", 16).shape[:2]
+    height, width = render_plate("1", 16).shape[:2]
     assert left + width <= 35 or left >= 85 or top + height <= 35 or top >= 105
     assert 35 <= plates_of(pixels, "2")[0][0] <= 85 - width
 
@@ -174,7 +176,7 @@ def test_a_small_region_has_its_number_next_to_it_with_a_line() -> None:
     source = FixedDetector(((100, 70, 108, 78), (112, 70, 120, 78), (124, 70, 132, 78)))
     stage = SetOfMark(segmenter=source, color="#00ff00")
     pixels = apply_marks(stage).views[0].pixels
-    height, width = plate("1", 16).shape[:2]
+    height, width = render_plate("1", 16).shape[:2]
     spots = [plates_of(pixels, label)[0] for label in "123"]
     for i, (x, y) in enumerate(spots):
         for a, b in spots[i + 1 :]:

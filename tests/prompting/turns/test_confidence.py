@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from looktwice.eval import evaluate
-from looktwice.eval.analysis.looking.measured import risks
+from looktwice.eval.analysis.looking.measured import find_risks
 from looktwice.eval.readers import Robust
 from looktwice.eval.scoring.metrics import measurements
 from looktwice.eval.tasks import Facts, MarkedScenes
@@ -113,7 +113,7 @@ def test_a_planted_calibration_is_recovered(model: ChatAPI, tmp_path: Path) -> N
         assert mine == pytest.approx([level] * EACH)
     masses = [*measured["choice_mass"].values()]
     assert masses == pytest.approx([0.9] * len(masses))
-    (risk,) = risks(run)
+    (risk,) = find_risks(run)
     right = [share.value for share in risk.accuracies]
     assert right == pytest.approx([0.95, 0.87, (39 + 34 + 28 + 16.5) / 150, 0.695])  # by hand
     assert risk.area < risk.random
@@ -194,5 +194,5 @@ def test_the_small_model_is_calibrated_enough_to_know_its_errors(tmp_path: Path)
     mark, ask = Circles(radius=28, color="red"), Ask(confidence="choices")
     arm = Pipeline({"mark": mark, "choose": MultipleChoice(), "ask": ask})
     (run,) = evaluate(task, {"pocket": arm}, Pocket(), out=tmp_path / "run").scores
-    (risk,) = risks(run)
+    (risk,) = find_risks(run)
     assert risk.area < 0.75 * risk.random

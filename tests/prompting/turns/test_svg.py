@@ -11,7 +11,13 @@ from looktwice.pipelines.pipeline import Pipeline
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.turns import RedrawThenAnswer, blind
-from looktwice.prompting.turns.blind import SvgError, find_svg, render_svg, sanitize_svg, similarity
+from looktwice.prompting.turns.blind import (
+    SvgError,
+    find_svg,
+    measure_similarity,
+    render_svg,
+    sanitize_svg,
+)
 from tests.prompting.scenes import table
 
 CASES = table("turns/svg.yaml")
@@ -66,7 +72,7 @@ def test_it_is_drawn_at_the_requested_size(code: str) -> None:
     assert pixels.shape == (60, 80, 3)
     np.testing.assert_array_equal(pixels[:, :38], HALF[:, :38])
     np.testing.assert_array_equal(pixels[:, 42:], HALF[:, 42:])
-    assert similarity(pixels, HALF) > 0.97
+    assert measure_similarity(pixels, HALF) > 0.97
     for empty in ('<svg width="0" height="0"/>', '<svg width="-1" height="x"><g/></svg>'):
         with pytest.raises(SvgError, match="resvg"):
             render_svg(empty, 80, 60)
@@ -76,7 +82,7 @@ def test_resource_limits_stop_a_drawing_bomb_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A billion rectangles by reference: the rendering process is stopped and ours continues."""
-    monkeypatch.setattr(blind, "SECONDS", 2.0)
+    monkeypatch.setattr(blind, "MAX_SECONDS", 2.0)
     uses = [f'<use href="#a{n}"/>' * 10 for n in range(9)]
     groups = "".join(f'<g id="a{n}">{inner}</g>' for n, inner in enumerate(uses, 1))
     code = (
@@ -90,11 +96,11 @@ def test_resource_limits_stop_a_drawing_bomb_and_nothing_else(
 def test_similarity_is_one_for_equal_images_and_unknown_for_specks() -> None:
     rng = np.random.default_rng(0)
     noise = rng.integers(0, 256, (90, 120, 3)).astype(np.uint8)
-    assert similarity(noise, noise) == pytest.approx(1.0)
-    assert similarity(noise, rng.integers(0, 256, noise.shape).astype(np.uint8)) < 0.1
-    assert np.isnan(similarity(noise[:6, :6], noise[:6, :6]))
+    assert measure_similarity(noise, noise) == pytest.approx(1.0)
+    assert measure_similarity(noise, rng.integers(0, 256, noise.shape).astype(np.uint8)) < 0.1
+    assert np.isnan(measure_similarity(noise[:6, :6], noise[:6, :6]))
     large = np.repeat(np.repeat(noise, 20, 0), 20, 1)
-    assert similarity(large, large) == pytest.approx(1.0)
+    assert measure_similarity(large, large) == pytest.approx(1.0)
 
 
 def ask(reply: str, *more: str, images: int = 1) -> State:

@@ -14,7 +14,7 @@ from looktwice.eval.records import Record
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.picture import Picture, Pixels
-from looktwice.pipelines.pipeline import NoModel, Pipeline, RecordingModel, execute
+from looktwice.pipelines.pipeline import NoModel, Pipeline, RecordingModel, run_stages
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
@@ -80,7 +80,7 @@ def test_a_record_notes_a_mark_that_lost_its_colour(encode: Encode, thickness: i
     sample = Sample("s1", "?", (Picture(np.full((64, 64, 3), 120, np.uint8)),), (), marks)
     mark = Rectangles(color="red", thickness=thickness, label=None)
     stages: dict[str, Stage | None] = {"mark": mark, "encode": encode}
-    trial = execute(stages, sample, 0, 0, RecordingModel(NoModel(), "s1"))
+    trial = run_stages(stages, sample, 0, 0, RecordingModel(NoModel(), "s1"))
     assert trial.error is None
     subsampled = encode.codec == "webp" or encode.chroma == "4:2:0"
     notes = [note for note in trial.state.notes if "of its colour when sent" in note]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from looktwice.pipelines.marks import Box, bounding_box
-from looktwice.pipelines.models.image_tokens import image_rule
+from looktwice.pipelines.models.image_tokens import find_image_rule
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.state import State
@@ -116,14 +116,16 @@ def test_the_views_together_respect_the_budget(model: str, tokens: int) -> None:
     images = plain(1900, 1200), plain(300, 200), plain(1000, 1400)
     state = start(images=images)
     after = TokenBudget(tokens, model)(state, NoModel())
-    costs = [image_rule(model).tokens(view.size) for view in after.views]
+    costs = [find_image_rule(model).tokens(view.size) for view in after.views]
     assert sum(costs) == image_tokens(after) <= tokens
-    before = [image_rule(model).tokens(view.size) for view in state.views]
+    before = [find_image_rule(model).tokens(view.size) for view in state.views]
     assert (sum(before) > tokens) == (after.views != state.views)
     # large ones are reduced; the small one keeps its pixels while they cost more
     if costs[1] < max(costs):
         assert after.views[1].size == (300, 200)
-    assert any("an estimate" in note for note in after.notes) == (not image_rule(model).published)
+    assert any("an estimate" in note for note in after.notes) == (
+        not find_image_rule(model).published
+    )
 
 
 def test_a_budget_is_used_and_one_below_the_minimum_is_refused() -> None:
@@ -147,7 +149,7 @@ def test_views_of_all_turns_together_respect_the_budget_of_a_fit() -> None:
         verify = Verify(zoom=zoom, rounds=3, fit=fit)
         state = verify(start(images=(plain(1120, 784),)), model)
         shown = [[v for m in call[0] for v in m.views] for call in model.calls]
-        rule = image_rule(budget.model)
+        rule = find_image_rule(budget.model)
         return state, [sum(rule.tokens(view.size) for view in views) for views in shown]
 
     state, tokens = asked(budget)

@@ -23,11 +23,16 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.markers import Cover
 from looktwice.prompting.turns import ContrastAnswer
-from looktwice.prompting.turns.contrast import contrast
+from looktwice.prompting.turns.contrast import contrast_logits
 from looktwice.prompting.views import Dimmed, LongestSide, Show
-from looktwice.prompting.views.dimmed import attention_mask, dim
+from looktwice.prompting.views.dimmed import compute_attention_mask, dim_view
 from looktwice.prompting.where import OnMarks, ViCrop
-from looktwice.prompting.where.attention import GENERAL, keep_fine_detail, sharpest_window, tiles
+from looktwice.prompting.where.attention import (
+    GENERAL_INSTRUCTION,
+    cut_tiles,
+    find_sharpest_window,
+    keep_fine_detail,
+)
 from tests.optional import optional
 from tests.planted_network import write_ink_seeker
 from tests.tiny import tiny
@@ -39,15 +44,15 @@ VECTORS, MAPS = json.loads((HERE / "local.json").read_text()), np.load(HERE / "v
 @pytest.mark.parametrize("case", VECTORS["boxes"], ids=lambda case: case["id"])
 def test_windows_match_the_reference(case: Mapping[str, Any]) -> None:
     width, height = case["image_size"]
-    box = sharpest_window(MAPS[case["map"]], (width, height), case["bbox_size"])
+    box = find_sharpest_window(MAPS[case["map"]], (width, height), case["bbox_size"])
     assert list(box) == case["box"]
-    faint = sharpest_window(MAPS[case["map"]] * 1e-12, (width, height), case["bbox_size"])
+    faint = find_sharpest_window(MAPS[case["map"]] * 1e-12, (width, height), case["bbox_size"])
     assert faint == box
 
 
 @pytest.mark.parametrize("case", VECTORS["high_res_split"], ids=lambda case: str(case["image"]))
 def test_tiles_match_the_reference(case: Mapping[str, Any]) -> None:
-    rows = tiles((case["image"][0], case["image"][1]))
+    rows = cut_tiles((case["image"][0], case["image"][1]))
     if "error" in case:  # the reference divides by no columns; here there is one
         assert {len(row) for row in rows} == {1}
         return
@@ -59,7 +64,7 @@ def test_tiles_match_the_reference(case: Mapping[str, Any]) -> None:
 @pytest.mark.parametrize("case", VECTORS["contrast"]["cases"])
 def test_contrasts_match_the_reference(case: Mapping[str, Any]) -> None:
     image, changed = (np.array(VECTORS["contrast"][name]) for name in ("image", "contrast"))
-    scores = contrast(image, changed, case["alpha"], case["beta"])
+    scores = contrast_logits(image, changed, case["alpha"], case["beta"])
     told = [score if np.isfinite(score) else None for score in scores]
     assert told == pytest.approx(case["out"])
     shares = np.exp(scores - scores.max())
@@ -69,11 +74,11 @@ def test_contrasts_match_the_reference(case: Mapping[str, Any]) -> None:
 
 def test_masks_and_dimmed_pictures_match_the_reference() -> None:
     vectors = {name: np.array(values) for name, values in VECTORS["overlay"].items()}
-    mask = attention_mask(vectors["cls"].astype(float))
+    mask = compute_attention_mask(vectors["cls"].astype(float))
     assert mask == pytest.approx(vectors["llava_mask_of_cls"], abs=1e-6)
     view = View.of(Picture((np.arange(432) * 7 % 256).astype(np.uint8).reshape(12, 12, 3)), 0)
-    assert (dim(view, mask, 200).pixels[0] == vectors["llava_overlay_gray200_row0"]).all()
-    dark = dim(view, vectors["clip_mask"], 0)
+    assert (dim_view(view, mask, 200).pixels[0] == vectors["llava_overlay_gray200_row0"]).all()
+    dark = dim_view(view, vectors["clip_mask"], 0)
     assert (dark.pixels[0] == vectors["clip_overlay_gray0_row0"]).all()
     assert dark.parts == view.parts
 
@@ -108,7 +113,7 @@ def test_any_informative_map_dims_and_a_uniform_one_does_not() -> None:
         assert abs(after.pixels[:size, :size].astype(int) - 200).max() <= 25
         assert after.parts == before.parts
     kept = Dimmed(scalar=Dark(known=False))(state, NoModel())
-    assert kept.views == state.views and "nothing is known" in kept.notes[0]
+    assert kept.views == state.views and "has no known value" in kept.notes[0]
     for network, map_of in (("", None), ("a", Dark())):
         with pytest.raises(ValueError, match="`model` or `scalar`"):
             Dimmed(model=network, scalar=map_of)
@@ -230,7 +235,7 @@ def test_the_pure_gradient_is_the_derivative_by_the_pixels(llava: str) -> None:
 def test_a_pure_gradient_highlights_fine_detail(place: tuple[int, int], llava: str) -> None:
     vicrop, state = ViCrop(model=llava, base=112, method="pure"), scene(*place)
     view = state.views[0]
-    norms = [vicrop.growth(view, words) for words in ("how many", GENERAL)]
+    norms = [vicrop.growth(view, words) for words in ("how many", GENERAL_INSTRUCTION)]
     values = vicrop._map(view, "how many")
     block = norms[0].shape[0] // len(values)
     assert values == pytest.approx(keep_fine_detail(norms[0] / norms[1], view.pixels, block))

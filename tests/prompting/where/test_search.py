@@ -17,7 +17,7 @@ from looktwice.pipelines.state import State
 from looktwice.prompting.turns import Ask
 from looktwice.prompting.views import Crop, LongestSide, Look
 from looktwice.prompting.where import Rules, TreeSearch
-from looktwice.prompting.where.search import Asked, Node, read_confidence, tree_depth, unite_boxes
+from looktwice.prompting.where.search import Asked, Node, count_splits, merge_boxes, read_confidence
 from tests.optional import extension
 from tests.prompting.scenes import start
 
@@ -34,7 +34,7 @@ def test_trees_match_the_reference(case: Mapping[str, Any]) -> None:
     level = [Node((0, 0, *size))]
     counts = [1]
     assert [list(node.box) for node in level[0].children(patch, split)] == case["root_children"]
-    assert tree_depth(size, patch, split) == case["max_depth"]
+    assert count_splits(size, patch, split) == case["max_depth"]
     for _ in range(case["max_depth"]):
         level = [child for node in level for child in node.children(patch, split)]
         counts.append(len(level))
@@ -51,7 +51,7 @@ def test_weights_views_and_unions_match_the_reference() -> None:
         box = node.view_box((width, height), case["patch"], case["scale"] or 1.0)
         assert list(box) == case["box"]
     for case in VECTORS["merge"]:
-        united = unite_boxes([tuple(box) for box in case["boxes"]])
+        united = merge_boxes([tuple(box) for box in case["boxes"]])
         assert list(map(list, united)) == sorted(case["out"])
 
 

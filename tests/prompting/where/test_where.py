@@ -150,7 +150,7 @@ def test_a_source_without_a_result_keeps_the_views_with_a_note() -> None:
     for stage in (Look(Windows(Blind())), Show(Windows(Blind()), Rectangles())):
         state = stage(start(), NoModel())
         assert state.views[0].size == SIZE
-        assert "nothing is known anywhere in image 0; kept as it is" in state.notes[0]
+        assert "the map of image 0 has no known value; kept as it is" in state.notes[0]
         with pytest.raises(ValueError, match="set missing: keep"):
             replace(stage, missing="fail")(start(), NoModel())
     gone = Show(Detected(Blind(), ("cat",)), Rectangles(), missing="abstain")(start(), NoModel())

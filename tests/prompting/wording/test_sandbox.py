@@ -11,7 +11,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting import Template
 from looktwice.prompting.wording import sandbox
-from looktwice.prompting.wording.sandbox import WORK, bounded, environment
+from looktwice.prompting.wording.sandbox import MAX_STEPS, get_environment, limit_work
 from tests.tables import table
 
 IMAGE = Picture(np.zeros((5, 5, 3), np.uint8))
@@ -23,7 +23,7 @@ REFUSED = "takes more than [0-9,]+ steps|writes more than 200,000 characters"
 
 @table
 def test_an_endless_template_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "WORK", WORK // 50)
+    monkeypatch.setattr(sandbox, "MAX_STEPS", MAX_STEPS // 50)
     with pytest.raises(ValueError, match=REFUSED):
         Template(text)(START, NoModel())
 
@@ -35,10 +35,10 @@ def test_a_finite_template_reports_its_work(text: str, prompt: str) -> None:
 
 @table
 def test_the_work_of_a_template_is_counted(text: str, least: int, most: int) -> None:
-    template = environment().from_string(text)
-    with bounded() as work:
+    template = get_environment().from_string(text)
+    with limit_work() as work:
         template.render()
-        assert least <= WORK - work.left <= most
+        assert least <= MAX_STEPS - work.left <= most
 
 
 @pytest.mark.slow

@@ -205,7 +205,7 @@ def test_contestants_that_differ_only_in_their_reader_are_asked_once(tmp_path: P
     run = Run(plan, tmp_path / "runs" / "read")()
     assert run.written == 12
     # without a gap, no shares
-    assert gaps.factor_effects(score_run(RunFolder(run.folder))) == []
+    assert gaps.find_factor_effects(score_run(RunFolder(run.folder))) == []
     table = score_table(run.folder).where(metric="accuracy", task="jigsaw", slice="")
     rows = {row.reader: row for row in table.rows if row.point}
     assert (rows["strict"].unreadable, rows["robust"].unreadable) == (12, 0)
@@ -220,7 +220,7 @@ def gap_run(tmp_path: Path) -> Path:
 
 @needs_extras
 def test_contributions_add_up_to_the_gap(gap_run: Path, tmp_path: Path) -> None:
-    effects = gaps.factor_effects(score_run(RunFolder(gap_run)))
+    effects = gaps.find_factor_effects(score_run(RunFolder(gap_run)))
     lines = {line.factor: line for line in effects if line.task == "jigsaw"}
     factors = ["choose", "size", "encode", "ask.images", "ask.options", "read", "interaction"]
     assert [name.partition(":")[0] for name in lines] == [*factors, "the whole gap"]
@@ -245,7 +245,7 @@ def test_custom_metrics_and_several_tasks_have_contributions(tmp_path: Path) -> 
         for name, n in (("a", 6), ("b", 9))
     }
     run = Run(planned(tmp_path, task=None, tasks=tasks, **GAP), tmp_path / "runs" / "two")().folder
-    lines = gaps.factor_effects(score_run(RunFolder(run)))
+    lines = gaps.find_factor_effects(score_run(RunFolder(run)))
     value = {line.task: line.effect.value for line in lines if line.factor == "read: Robust"}
     assert value["macro"] == pytest.approx((value["a"] + value["b"]) / 2)
     assert value["micro"] == pytest.approx((6 * value["a"] + 9 * value["b"]) / 15)
@@ -265,7 +265,7 @@ def test_a_gap_counts_a_group_as_one_unit(tmp_path: Path) -> None:
     (made.path / "run.yaml").write_text(
         yaml.safe_dump({"config": {"gap": {"from": "one", "to": "other"}}})
     )
-    lines = {line.task: line for line in gaps.factor_effects(score_run(RunFolder(made.path)))}
+    lines = {line.task: line for line in gaps.find_factor_effects(score_run(RunFolder(made.path)))}
     values, groups = [1.0] * 10 + [0.0] * 10, [number // 5 for number in range(20)]
     for task, times in (("t", 1), ("micro", 2)):
         clusters = [(copy, group) for copy in range(times) for group in groups]

@@ -29,7 +29,7 @@ from looktwice.specialists.answers import (
     SpatialRelation,
     choices as choices_of_answers,
 )
-from looktwice.specialists.answers.boxes import relation_margin
+from looktwice.specialists.answers.boxes import measure_relation
 from looktwice.specialists.answers.choices import (
     RELATIONS,
     choose_true_or_false,
@@ -206,7 +206,7 @@ PLACES |= {"INNER": (14, 45, 22, 55)}
 
 @pytest.mark.parametrize(("kind", "one", "two", "holds"), TABLES["relations"])
 def test_relations_of_two_boxes(kind: str, one: str, two: str, holds: bool) -> None:
-    margin = relation_margin(kind, *(np.array(PLACES[name], float) for name in (one, two)))
+    margin = measure_relation(kind, *(np.array(PLACES[name], float) for name in (one, two)))
     assert (margin > 0) == holds
     assert margin != 0
 

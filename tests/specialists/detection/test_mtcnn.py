@@ -59,10 +59,10 @@ class TestReal:
         np.testing.assert_allclose(MTCNN(longest=512)(large).xyxy / 2, [FACE], atol=3)
 
     def test_another_network_is_refused(self, tmp_path: Path) -> None:
-        from looktwice.specialists.detection.face_networks import FILES
+        from looktwice.specialists.detection.face_networks import PART_FILES
 
         for part in ("pnet", "rnet", "onet"):
-            (tmp_path / f"{part}.onnx").write_bytes(FILES[1].path(None).read_bytes())
+            (tmp_path / f"{part}.onnx").write_bytes(PART_FILES[1].path(None).read_bytes())
         with pytest.raises(WeightsError, match=r"pnet.onnx (does not accept|is not a network)"):
             MTCNN(models=tmp_path)(astronaut())
 

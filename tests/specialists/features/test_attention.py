@@ -20,10 +20,10 @@ from looktwice.prompting.markers import ScalarOverlay
 from looktwice.specialists.features import AttentionShare, VisionAttention
 from looktwice.specialists.features.attention import (
     _attend,
+    compute_window_order,
     cover_marks,
     select_marks,
     sum_attention,
-    window_order,
 )
 from tests.optional import optional
 from tests.planted_network import MORE, write_ink_seeker
@@ -137,7 +137,7 @@ def test_the_order_of_windows_matches_transformers(rows: int, columns: int, side
     vision_utils = pytest.importorskip("transformers.vision_utils")
     grid, wide = torch.tensor([[1, rows, columns]]), columns // 2
     index, _ = vision_utils.get_vision_window_index(grid, 2, side * 28, 14)
-    order = window_order(rows, columns, 2, side).reshape(-1, 4)
+    order = compute_window_order(rows, columns, 2, side).reshape(-1, 4)
     assert order[:, 0].tolist() == [2 * (n // wide) * columns + 2 * (n % wide) for n in index]
     assert (order - order[:, :1] == [0, 1, columns, columns + 1]).all()
 

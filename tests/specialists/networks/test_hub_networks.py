@@ -18,7 +18,7 @@ from looktwice.pipelines.runtime import close_networks
 from looktwice.pipelines.runtime.networks import Place, WeightsError
 from looktwice.specialists.detection import DIRE, GroundingDINO
 from looktwice.specialists.detection.dire import crop_center
-from looktwice.specialists.detection.grounding_dino import find_likeliest_words, group_words
+from looktwice.specialists.detection.grounding_dino import find_most_likely_words, group_words
 from looktwice.specialists.features import DIFT
 from looktwice.specialists.maps import DepthAnything, DepthAnything3
 from looktwice.specialists.maps.depth_anything import compute_authors_size
@@ -181,9 +181,9 @@ def test_the_most_likely_phrase_contains_the_highest_token() -> None:
     rows[4, 1] = 0.5
     rows = rows.logit()
     asked = ["red cat", "red dog", "st. bernard"]
-    labels = find_likeliest_words(rows, ids.tolist(), asked, Words())
+    labels = find_most_likely_words(rows, ids.tolist(), asked, Words())
     assert labels == ["red cat", "red dog", "red dog", "st. bernard", "red cat"]
-    assert not find_likeliest_words(rows[:0], ids.tolist(), asked, Words())
+    assert not find_most_likely_words(rows[:0], ids.tolist(), asked, Words())
 
 
 def labels_of(found: list[str], words: list[str]) -> list[str]:

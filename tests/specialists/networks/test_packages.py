@@ -14,7 +14,7 @@ from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.specialists.detection import FaceRecognition, GroundingDINO
 from looktwice.specialists.maps import DepthAnything3
 from looktwice.specialists.matching import RoMa
-from looktwice.specialists.networks.packages import INSTALL
+from looktwice.specialists.networks.packages import INSTALL_COMMANDS
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.segmentation import SAM, SegmentEverything
@@ -39,7 +39,7 @@ def authors(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def forget() -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] in INSTALL]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in INSTALL_COMMANDS]:
         del sys.modules[name]
 
 

