@@ -68,7 +68,7 @@ class SIFT(Checked):
         detector = cv2.SIFT.create(nfeatures=self.features, enable_precise_upscale=True)
         gray = cv2.cvtColor(require_pixels(pixels), cv2.COLOR_RGB2GRAY)
         points, vectors = detector.detectAndCompute(gray, None)
-        xy = np.array([point.pt for point in points], float).reshape(-1, 2)
+        xy: Any = np.array([point.pt for point in points], float).reshape(-1, 2)
         found: Any = np.zeros((0, 128)) if vectors is None else vectors
         described = np.asarray(found).reshape(-1, 128).astype(np.float32)
         return (xy, described), xy.nbytes + described.nbytes

@@ -208,8 +208,7 @@ def get_confidences(scores: PointScores) -> Mapping[str, float]:
 @dataclass(frozen=True)
 class RiskCoverage:
     """The accuracy on the samples on which an arm is most confident, at each of `PASSED_SHARES` and
-    on
-    all.
+    on all.
 
     `area` is the area under the curve of risk against coverage, the mean risk over all coverages;
     `best` and `random` are those of an oracle's order and of a random one (Geifman et al. 2019).
