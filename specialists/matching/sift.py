@@ -70,7 +70,7 @@ class SIFT(Checked):
         points, vectors = detector.detectAndCompute(gray, None)
         xy: Any = np.array([point.pt for point in points], float).reshape(-1, 2)
         found: Any = np.zeros((0, 128)) if vectors is None else vectors
-        described = np.asarray(found).reshape(-1, 128).astype(np.float32)
+        described: Any = np.asarray(found).reshape(-1, 128).astype(np.float32)
         return (xy, described), xy.nbytes + described.nbytes
 
 
