@@ -22,7 +22,7 @@ from bench.large_run import make_run
 from looktwice.eval.display.table import score_table
 from looktwice.eval.page.of_runs import RunPage
 from looktwice.eval.report import Report, render_report_page
-from looktwice.eval.verdicts.kept import FILE, SEAL
+from looktwice.eval.scoring.kept import FILE, SEAL
 
 ROUNDS, LIMIT_MB = 3, 500
 ROOT = Path(__file__).resolve().parent.parent

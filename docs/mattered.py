@@ -133,7 +133,7 @@ AUDIT = """
 
 The arms have no image, a blank or another one, shuffled patches, a description, the choices alone
 or the question alone.
-`audit` writes audit.md, find_imageless_items.csv and clean.yaml, the samples that remain.
+`audit` writes audit.md, needs_no_image.csv and clean.yaml, the samples that remain.
 `include: [STUDY.yaml, clean.yaml]` asks only these, and `looktwice score RUN --only clean.yaml`
 scores only these.
 

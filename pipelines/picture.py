@@ -361,7 +361,7 @@ def make_thumbnail_url(picture: Picture, longest: int = 320, quality: int = 85) 
         how = cv2.INTER_LINEAR if scale > 0.5 else cv2.INTER_AREA
         pixels = cv2.resize(pixels, (width, height), interpolation=how)
     buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "JPEG_TYPE", quality=quality, subsampling=0)
+    Image.fromarray(pixels).save(buffer, "JPEG", quality=quality, subsampling=0)
     return Payload(buffer.getvalue(), JPEG_TYPE, "", "").data_url
 
 

@@ -23,8 +23,8 @@ from looktwice.eval.display.table import Table, cache_measure
 from looktwice.eval.display.text_tables import Columns, TextTable, table
 from looktwice.eval.page.data import PageGrid, PageLines
 from looktwice.eval.records.schema import RunError
+from looktwice.eval.scoring.columns import read_values
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.eval.verdicts.columns import read_values
 from looktwice.pipelines.config.classes import suggest_names
 from looktwice.pipelines.extensions import Extension, list_extensions
 

@@ -35,12 +35,12 @@ from looktwice.eval.display.text_tables import (
     table,
     text,
 )
+from looktwice.eval.scoring.columns import Words
 from looktwice.eval.scoring.labels import ALL_TASKS
 from looktwice.eval.scoring.notes import find_commonest_reason
 from looktwice.eval.scoring.run_rows import headline_rows
 from looktwice.eval.scoring.verdict import Verdict
 from looktwice.eval.statistics.intervals import Estimate
-from looktwice.eval.verdicts.columns import Words
 from looktwice.pipelines.counted import format_count
 
 MAX_CHANGES = 4  # significant changes that a sentence lists

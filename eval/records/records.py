@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from looktwice.prompting.agent.looks import Look
 
 Outcome = Literal["answered", "failed", "lost"]
-LARGE_BYTES = 1 << 19
-"""The size of records.jsonl from which the verdicts on it are kept, some 700 records."""
 RUN_FILES = ("points.yaml", "samples.jsonl", "records.jsonl", "judged.jsonl", "run.yaml")
 
 
@@ -162,12 +160,6 @@ class RunFolder:
             )
         nodes = self._yaml("points.yaml", list[PointRow]) or ()
         return {node["id"]: PointRow(**node) for node in nodes}
-
-    @property
-    def is_large(self) -> bool:
-        """Whether reading its records takes longer than opening a table of their verdicts."""
-        path = self.path / "records.jsonl"
-        return path.exists() and path.stat().st_size >= LARGE_BYTES
 
     @property
     def samples(self) -> dict[tuple[str, str], SampleRow]:

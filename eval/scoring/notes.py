@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from looktwice.eval.records.records import PointRow, get_looks
+from looktwice.eval.scoring.columns import Words
 from looktwice.eval.scoring.labels import baselines, contestant_changes
 from looktwice.eval.scoring.record_scorer import price_lines
 from looktwice.eval.scoring.verdict import (
@@ -22,7 +23,6 @@ from looktwice.eval.scoring.verdict import (
     Verdict,
     find_commonest_failure,
 )
-from looktwice.eval.verdicts.columns import Words
 from looktwice.pipelines.counted import format_count, format_list, shorten_text
 from looktwice.prompting.markers.base import NO_MARK
 

@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from looktwice.eval.records.records import PointRow
+from looktwice.eval.scoring.columns import read_values
 from looktwice.eval.scoring.labels import baselines
 from looktwice.eval.scoring.metrics import (
     CIRCULAR,
@@ -37,7 +38,6 @@ from looktwice.eval.scoring.row import (
 )
 from looktwice.eval.scoring.verdict import Metric, PointScores, RunScores, Scorer
 from looktwice.eval.statistics.means import mean_interval
-from looktwice.eval.verdicts.columns import read_values
 from looktwice.pipelines.model import write_canonical
 
 MAJORITY, CHANCE, GUESSER = "majority (key)", "chance (level)", "guesser (level)"

@@ -16,6 +16,8 @@ from looktwice.eval.readers.reader import get_reader_name
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.judgements import judgements
 from looktwice.eval.records.records import PointRow, RecordLines, RunError, RunFolder
+from looktwice.eval.scoring.arm_columns import RunColumns, ScoredColumns
+from looktwice.eval.scoring.columns import RecordColumns
 from looktwice.eval.scoring.labels import labels
 from looktwice.eval.scoring.record_scorer import (
     JudgementsByRecord,
@@ -24,14 +26,16 @@ from looktwice.eval.scoring.record_scorer import (
     read_prices,
 )
 from looktwice.eval.scoring.verdict import PointScores, RunScores, build_scorer, get_cluster
-from looktwice.eval.verdicts.arm_columns import RunColumns, ScoredColumns
-from looktwice.eval.verdicts.columns import RecordColumns
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError, is_foreign
 from looktwice.pipelines.state import Stage
 
 if TYPE_CHECKING:
     from looktwice.pipelines.config.plan import Plan
+
+
+LARGE_BYTES = 1 << 19
+"""The size of records.jsonl from which the verdicts on it are kept, some 700 records."""
 
 
 def score_run(
@@ -100,8 +104,8 @@ def score_records(
         for task, rows in folder.samples_by_task.items()
     }
     kept = loaded = None
-    if keep and folder.is_large:
-        from looktwice.eval.verdicts.kept import KeptVerdicts
+    if keep and _is_large(folder):
+        from looktwice.eval.scoring.kept import KeptVerdicts
 
         kept = KeptVerdicts.of(folder, points, scorers, places, whole)
         loaded = kept.load() if kept else None
@@ -125,6 +129,11 @@ def score_records(
     if kept and is_complete and lines.end > before:
         kept.save(made, lines)
     return RunColumns.from_records(made)
+
+
+def _is_large(folder: RunFolder) -> bool:
+    path = folder.path / "records.jsonl"
+    return path.exists() and path.stat().st_size >= LARGE_BYTES
 
 
 @contextmanager

@@ -15,8 +15,8 @@ import numpy as np
 
 from looktwice.eval.records.judgements import Judgements
 from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow, read_records_at
-from looktwice.eval.verdicts.arm_columns import ArmColumns, ScoredColumns
-from looktwice.eval.verdicts.columns import (
+from looktwice.eval.scoring.arm_columns import ArmColumns, ScoredColumns
+from looktwice.eval.scoring.columns import (
     ABSTAINED as ABSTAINED,
     UNJUDGED as UNJUDGED,
     ReadResult as ReadResult,

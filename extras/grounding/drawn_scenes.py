@@ -37,7 +37,7 @@ UNITS: dict[Unit, str] = {
 }
 WANTED: dict[Ask, str] = {
     "box": "Give its box as [left, top, right, bottom], {unit}.",
-    "point": "Give the place_thing of its middle as (x, y), {unit}.",
+    "point": "Give the place of its middle as (x, y), {unit}.",
     "boxes": 'Reply with a JSON list of {{"bbox_2d": [left, top, right, bottom], "label": name}},'
     " {unit}.",
     "points": 'Reply with a JSON list of {{"point_2d": [x, y], "label": name}}, {unit}.',

@@ -26,7 +26,7 @@ def print_audit(asked: AnalysisRequest) -> None:
     blind = find_imageless_items(found, rule)
     write_file(out / "audit.md", audit_page(run, found, rule))
     write_file(out / "clean.yaml", make_clean_subset(run, found, blind))
-    write_file(out / "find_imageless_items.csv", blind_items_csv(blind))
+    write_file(out / "needs_no_image.csv", blind_items_csv(blind))
     for line in audit_sentences(found, blind, rule):
         asked.say(line)
     asked.say(f"audit: {out / 'audit.md'}, with needs_no_image.csv and clean.yaml next to it")

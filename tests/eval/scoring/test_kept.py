@@ -12,13 +12,13 @@ import pytest
 
 from looktwice.eval.display.table import score_table
 from looktwice.eval.readers.robust import Robust
-from looktwice.eval.records import Record, RunFolder, records
+from looktwice.eval.records import Record, RunFolder
 from looktwice.eval.records.judgements import UNREADABLE_PASS, Judgement, append, hash_judged_words
 from looktwice.eval.records.records import RunError
+from looktwice.eval.scoring import kept, score
 from looktwice.eval.scoring.record_scorer import RecordScorer
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import ScoredRecord
-from looktwice.eval.verdicts import kept
 from tests.made_run import MadeRun
 from tests.tables import table
 
@@ -30,7 +30,7 @@ N = 30
 def run(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run of two arms, one with two draws, with a measurement, an unreadable and a failed
     reply."""
-    monkeypatch.setattr(records, "LARGE_BYTES", 1)
+    monkeypatch.setattr(score, "LARGE_BYTES", 1)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(made.path.parent / "config"))
     made.task("t", "AB" * (N // 2), meta=[{"group": f"g{number // 3}"} for number in range(N)])
     one, two = made.point("one", "t", baseline=True), made.point("two", "t", draws=2)

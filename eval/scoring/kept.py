@@ -28,7 +28,7 @@ import numpy as np
 
 import looktwice
 from looktwice.eval.records.records import PointRow, RecordLines, RunFolder
-from looktwice.eval.verdicts.columns import DIGEST_BYTES, NUMBERS, POOLED, RecordColumns, Words
+from looktwice.eval.scoring.columns import DIGEST_BYTES, NUMBERS, POOLED, RecordColumns, Words
 from looktwice.pipelines.config.spec import settings
 from looktwice.pipelines.disk import open_file, read_file, write_file
 from looktwice.pipelines.model import write_canonical
@@ -39,7 +39,7 @@ ROWS = 100_000
 """The rows of a part that is read and written at once."""
 TEXTS = ("arm", "sample", *POOLED)
 """The columns whose codes stand for texts."""
-OWN_CODE = ("eval/readers", "eval/records", "eval/scoring", "eval/verdicts", "pipelines/replies")
+OWN_CODE = ("eval/readers", "eval/records", "eval/scoring", "pipelines/replies")
 """The folders of looktwice whose code decides what a reply is worth."""
 Places = Mapping[str, Mapping[str, int]]
 """The place of each sample by task and id."""

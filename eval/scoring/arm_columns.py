@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.eval.verdicts.columns import (
+from looktwice.eval.scoring.columns import (
     CODES,
     DIGEST_BYTES,
     NO_DIGEST,
