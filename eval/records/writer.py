@@ -24,7 +24,7 @@ from looktwice.eval.records.records import (
     SampleRow,
     refuse_links,
 )
-from looktwice.pipelines.config.classes import find_plugin_frame, suggest_names
+from looktwice.pipelines.config.classes import extend_hint, find_plugin_frame, suggest_names
 from looktwice.pipelines.config.spec import Arm, spec
 from looktwice.pipelines.disk import MAX_LINE_BYTES, append_file, dump_yaml, write_file
 from looktwice.pipelines.json_input import map_texts, read_json, repair_text, write_json
@@ -267,7 +267,7 @@ def _suggest_fix(exc: BaseException, text: str) -> str:
     if not isinstance(name, str) or not owner.__module__.startswith("looktwice.pipelines."):
         return ""
     names = {*dir(owner), *getattr(owner, "__dataclass_fields__", ())}
-    return f"{suggest_names(name, sorted(names))}; see `looktwice list {owner.__name__}`"
+    return extend_hint(suggest_names(name, sorted(names)), f"see `looktwice list {owner.__name__}`")
 
 
 def describe_reply(reply: Reply) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from looktwice.extras.grounding.labels import match_label
 from looktwice.extras.grounding.places import Place, Places
@@ -112,6 +111,8 @@ def match_places(
     quality = np.array(
         [[_fit(one, other, fits) for other in needed] for one in found], float
     ).reshape(len(found), len(needed))
+    from scipy.optimize import linear_sum_assignment
+
     rows, columns = linear_sum_assignment((quality > 0) * 1000.0 + quality, maximize=True)
     paired = {
         int(row) for row, column in zip(rows, columns, strict=True) if quality[row, column] > 0

@@ -102,7 +102,7 @@ class PlacesScorer(Scorer):
         precision."""
         faulty = {name for name, row in scores.keyed.items() if not self._has_truth(row)}
         scores = scores.only({*scores.samples} - faulty) if faulty else scores
-        found = {id(draw): parse_places(draw.answer or "") for draw in scores.all}
+        found = {(draw.sample, draw.draw): parse_places(draw.answer or "") for draw in scores.all}
         return [
             metric
             for metric in self._metrics(scores, found)
@@ -115,10 +115,12 @@ class PlacesScorer(Scorer):
             return tuple(to_marks(parse_places(answer) or ()))
         return tuple(to_marks(self._true(row))) if self._has_truth(row) else ()
 
-    def _metrics(self, scores: PointScores, found: Mapping[int, Places | None]) -> Iterator[Metric]:
+    def _metrics(
+        self, scores: PointScores, found: Mapping[tuple[str, int], Places | None]
+    ) -> Iterator[Metric]:
         def mean_of(name: str, value: Any) -> Metric:
             units = scores.means(
-                lambda draw: value(found[id(draw)] or (), scores.samples[draw.sample])
+                lambda draw: value(found[draw.sample, draw.draw] or (), scores.samples[draw.sample])
             )
             keyed = {unit: worth for unit, worth in units.items() if unit in scores.keyed}
             failed = frozenset(keyed.keys() - scores.comparable.keys())
@@ -138,7 +140,7 @@ class PlacesScorer(Scorer):
             yield from self._average_precision(scores, found)
 
     def _average_precision(
-        self, scores: PointScores, found: Mapping[int, Places | None]
+        self, scores: PointScores, found: Mapping[tuple[str, int], Places | None]
     ) -> Iterator[Metric]:
         """Yield COCO's figures, and what shows whether they depend on the order of images."""
         every = {place.label: None for row in scores.keyed.values() for place in self._true(row)}
@@ -146,7 +148,9 @@ class PlacesScorer(Scorer):
         scenes, given = list[Scene](), list[bool]()
         for draw in draws:
             row = scores.samples[draw.sample]
-            own = label_places(found[id(draw)] or (), self._names(row), self.synonyms, [*every])
+            own = label_places(
+                found[draw.sample, draw.draw] or (), self._names(row), self.synonyms, [*every]
+            )
             given += [place.score is not None for place in own]
             scenes += _split_images(own, self._true(row))
         figures = average_precision(scenes)

@@ -35,7 +35,7 @@ from looktwice.extras.logs.log import (
     normalize_answer,
 )
 from looktwice.extras.logs.tables import read_table
-from looktwice.pipelines.config.classes import suggest_names
+from looktwice.pipelines.config.classes import extend_hint, suggest_names
 from looktwice.pipelines.model import Messages
 from looktwice.pipelines.state import Stage
 
@@ -184,10 +184,8 @@ def _describe_unscorable(idx: str, subtask: str) -> str:
             f" give --key FILE. That needs an idx such as val_Art_Style_1; {idx!r} is not"
             " SPLIT_SUBTASK_NUMBER"
         )
-    return (
-        f"{idx!r} has no choices and no key, and {subtask!r} is not a subtask of"
-        f" BLINK{suggest_names(subtask, CHOICES)}; these are {', '.join(sorted(CHOICES))}"
-    )
+    there = extend_hint(suggest_names(subtask, CHOICES), f"these are {', '.join(sorted(CHOICES))}")
+    return f"{idx!r} has no choices and no key, and {subtask!r} is not a subtask of BLINK{there}"
 
 
 def add_known_choices(rows: Iterable[Cells]) -> Iterator[Fields]:

@@ -10,7 +10,13 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from looktwice.pipelines.config.classes import Faults, flatten_changes, locate, suggest_names
+from looktwice.pipelines.config.classes import (
+    Faults,
+    extend_hint,
+    flatten_changes,
+    locate,
+    suggest_names,
+)
 from looktwice.pipelines.config.load import (
     OVERLAY_KEYS,
     Node,
@@ -204,10 +210,8 @@ class Expansion:
         only = overlay.get("only")
         for name in only or ():
             if name not in tasks and name not in (self.config.get("tasks") or ()):
-                near = suggest_names(name, tasks)
-                self.faults.note(
-                    f"{place}only: no task {name!r}; there are {', '.join(tasks)}{near}"
-                )
+                near = extend_hint(suggest_names(name, tasks), f"there are {', '.join(tasks)}")
+                self.faults.note(f"{place}only: no task {name!r}{near}")
         return [task for task in tasks if only is None or task in only]
 
     def _model(self, model: Any, models: Mapping[str, Any]) -> tuple[Any, str]:
@@ -227,9 +231,9 @@ class Expansion:
         if not isinstance(model, str):
             return model, "model"
         if model not in models:
-            near = suggest_names(model, models)
-            there = f"; there are {', '.join(models) or 'none'}"
-            self.faults.note(f"model: no model {model!r} under `models:`{near}{there}")
+            there = f"there are {', '.join(models) or 'none'}"
+            near = extend_hint(suggest_names(model, models), there)
+            self.faults.note(f"model: no model {model!r} under `models:`{near}")
         return models.get(model), f"models.{model}"
 
     def _needs_are_met(self, name: str, overlay: Mapping[str, Any], merged: Node) -> bool:

@@ -266,7 +266,7 @@ def test_counting_tokens_is_refused(tmp_path: Path) -> None:
 def test_clients_raise_errors_that_end_a_stream(
     protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(command, "HEARTBEAT_SECONDS", 0.05)
     with ExitStack() as stack:
         upstream = stack.enter_context(chat_server(None, "--delay", "0.3"))
         own = stack.enter_context(asking(protocol, ChatAPI("tiny", upstream.url), tmp_path))

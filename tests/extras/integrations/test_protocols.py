@@ -397,7 +397,7 @@ def test_the_token_is_the_key_of_either_client(tmp_path: Path) -> None:
 def test_a_stream_that_fails_after_a_wait_ends_with_an_error(
     protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(command, "HEARTBEAT_SECONDS", 0.05)
     held = "input" if protocol == "responses" else "messages"
     turns = [{"role": "user", "content": "fail:503"}]
     body = {"model": "plain", held: turns, "max_tokens": 5, "stream": True}
