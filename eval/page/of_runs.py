@@ -49,6 +49,9 @@ SHOWN_ANSWERS = 2_000
 """The answers whose texts the file of a larger run holds; samples on which contestants disagree
 come first. `view` shows all of them."""
 
+IMAGE_STARTS = (b"\x89PNG", b"\xff\xd8\xff")
+"""How most pictures begin; others may be videos, which an extension shows as pictures."""
+
 PREFETCHED_THUMBNAILS = 8  # samples whose thumbnails are started before they are needed
 
 TASK_FACTS = ("split", "label_version", "errata", "note", "revision", "left_out")
@@ -172,7 +175,9 @@ class RunPage:
         def read() -> bytes:
             for run in self.runs:
                 with suppress(OSError, ValueError):  # it is gone, or its name is not a sha256
-                    data, still = run.folder.blobs.get(sha), find_extension("parts", "still")
+                    data = run.folder.blobs.get(sha)
+                    is_image = data.startswith(IMAGE_STARTS)
+                    still = None if is_image else find_extension("parts", "still")
                     return still.open()(data) if still else data
             raise PictureError(f"no run holds the picture {sha[:12]}")
 
