@@ -44,6 +44,7 @@ def looktwice(*words: str, folder: Path, path: Path) -> subprocess.CompletedProc
     )
 
 
+@pytest.mark.slow
 @needs_extras
 def test_the_package_of_the_page_adds_one_class_of_each_kind(
     installed: Path, tmp_path: Path

@@ -35,6 +35,7 @@ def simulate(seed: int, arms: int, items: int) -> tuple[Floats, Floats, Floats]:
     return abilities, difficulties, right.astype(float)
 
 
+@pytest.mark.slow
 def test_simulated_abilities_and_difficulties_are_recovered() -> None:
     abilities, difficulties, values = simulate(1, 40, 600)
     items = fit_items(values)

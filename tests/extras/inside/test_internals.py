@@ -68,6 +68,7 @@ def test_states_are_those_of_the_network(family: str, tmp_path: Path, torch: Any
     assert model(question).text == said
 
 
+@pytest.mark.slow
 def test_only_the_layers_used_by_the_projector_are_read_from_a_tower(
     tmp_path: Path, torch: Any
 ) -> None:

@@ -91,6 +91,7 @@ def test_panels_are_parsed_correctly_at_every_size() -> None:
         assert bits[:8] + bits[9:] == wanted[:8] + wanted[9:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ROLES)
 def test_the_solver_is_always_correct(role: str) -> None:
     asked = [item for item in items() if item.sample.meta["role"] == role]

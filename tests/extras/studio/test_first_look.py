@@ -176,15 +176,11 @@ def test_a_picture_dropped_anywhere_is_taken(
     assert studio.browser.run(OUTLINE) == before
 
 
+@pytest.mark.slow
 @needs_browser
 @pytest.mark.parametrize(
     ("size", "theme"),
-    [
-        (SIZES[0], "light"),
-        pytest.param(SIZES[0], "dark", marks=pytest.mark.slow),
-        pytest.param(SIZES[1], "light", marks=pytest.mark.slow),
-        pytest.param(SIZES[1], "dark", marks=pytest.mark.slow),
-    ],
+    [(SIZES[0], "light"), (SIZES[0], "dark"), (SIZES[1], "light"), (SIZES[1], "dark")],
 )
 def test_axe_finds_no_fault_and_no_word_is_broken(
     studio: OpenStudio, size: tuple[int, int], theme: str

@@ -349,6 +349,7 @@ def test_measure_uses_the_image_at_full_size() -> None:
     assert outcomes(state) == ["said"] and len(state.views) == 1
 
 
+@pytest.mark.slow
 def test_repeated_rotation_does_not_exhaust_memory() -> None:
     agent = Agent({"rotate": Rotate()}, bounds=Bounds(steps=12), fit=LongestSide(40))
     turns = [call("rotate", degrees=45 - n / 10) for n in range(8)]

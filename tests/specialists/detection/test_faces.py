@@ -102,6 +102,7 @@ def test_face_recognition_finds_and_distinguishes_real_faces() -> None:
     assert max(same) < 0.3 and len(others) >= 10 and min(apart) > 0.65
 
 
+@pytest.mark.slow
 @needs_dlib
 def test_the_network_finds_the_same_face_as_the_histograms() -> None:
     pixels = photograph("astronaut")[:300, 100:400].copy()
