@@ -152,13 +152,11 @@ EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
     "commands": COMMANDS,
     "keys": KEYS,
     "analyses": ANALYSES,
-    "executors": {
-        "processes": _make_entry("executors.processes:Processes"),
-        "ray": _make_entry("executors.ray_executor:RayExecutor"),
-    },
+    "executors": {"ray": _make_entry("executors.ray_executor:RayExecutor")},
     "classes": CLASSES,
     "passes": {"key": _make_entry("sets.key_judge:KEY_PASS")},
     "parts": {
+        "processes": _make_entry("executors.processes:Processes"),
         "replies": _make_entry("logs.replies:report_replies"),
         "still": _make_entry("video.still:show_still"),
         "studio": _make_entry("studio.server:make_page_studio"),

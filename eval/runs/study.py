@@ -121,7 +121,7 @@ class Study:
         asked = self.plan.models
         is_long = PROCESSES_VARIABLE in os.environ or run.questions.total() >= MIN_PARALLEL_RECORDS
         may_go = asked and not run.chooser and all(getattr(m, "apart", False) for m in asked)
-        extension = find_extension("executors", "processes") if is_long and may_go else None
+        extension = find_extension("parts", "processes") if is_long and may_go else None
         if extension is None:
             return Executor()
         executor: Executor = extension.open()(may_fork=self.may_fork)
