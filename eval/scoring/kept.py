@@ -15,11 +15,11 @@ import hashlib
 import json
 import os
 import secrets
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from inspect import getfile
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
@@ -34,13 +34,15 @@ from looktwice.pipelines.disk import open_file, read_file, write_file
 from looktwice.pipelines.model import write_canonical
 
 FILE, SEAL = "verdicts.parquet", "verdicts.seal"
-METADATA = b"looktwice"
+METADATA, KEY_BYTES = b"looktwice", 32
 ROWS = 100_000
 """The rows of a part that is read and written at once."""
 TEXTS = ("arm", "sample", *POOLED)
 """The columns whose codes stand for texts."""
-OWN_CODE = ("eval/readers", "eval/records", "eval/scoring", "pipelines/replies")
-"""The folders of looktwice whose code decides what a reply is worth."""
+ROOMS = ("pipelines", "specialists", "prompting", "eval", "extras")
+"""The folders of looktwice's code."""
+SETTLED_NS = 2_000_000_000
+"""A file that changed this recently may change again within one tick of the clock of its disk."""
 Places = Mapping[str, Mapping[str, int]]
 """The place of each sample by task and id."""
 
@@ -99,8 +101,7 @@ class KeptVerdicts:
             made = [settings(scorer.reader), scorer.scorer and settings(scorer.scorer)]
             draws = None if whole else point.draws
             arms[point.id] = [*made, dict(scorer.prices), draws, point.task_id, point.records_id]
-        files = {Path(getfile(type(part))) for part in parts}
-        facts = {"code": _hash_code(frozenset(files)), "arms": json.loads(write_canonical(arms))}
+        facts = {"code": _hash_code(), "arms": json.loads(write_canonical(arms))}
         return cls(folder, points, facts | {"judged": _hash_judgements(folder)}, places)
 
     def load(self) -> tuple[RecordColumns, RecordLines] | None:
@@ -235,7 +236,9 @@ class KeptVerdicts:
             path = self.folder.path / name
             now = path.stat()
             part = end if name == "records.jsonl" else now.st_size
-            yield name, [now.st_size, now.st_mtime_ns, part, _hash_beginning(path, part)]
+            is_settled = time.time_ns() - now.st_mtime_ns > SETTLED_NS
+            changed = now.st_mtime_ns if is_settled else None  # the next look reads the file
+            yield name, [now.st_size, changed, part, _hash_beginning(path, part)]
 
 
 def _join(column: Any) -> Any:
@@ -307,12 +310,11 @@ def _hash_judgements(folder: RunFolder) -> str:
 
 
 @cache
-def _hash_code(files: frozenset[Path]) -> str:
-    """Return a digest of looktwice's code that reads and scores, and of these files."""
+def _hash_code() -> str:
+    """Return a digest of looktwice's code, all of it, as a scorer may call a parser anywhere."""
     root = Path(looktwice.__path__[0])
-    every = {file for folder in OWN_CODE for file in (root / folder).glob("*.py")}
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
-    for file in sorted(every | files):
+    for file in sorted(chain(*((root / room).rglob("*.py") for room in ROOMS))):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()
 
@@ -325,9 +327,11 @@ def _seal(data: bytes) -> str:
     try:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_file(path, secrets.token_bytes(32))
+            write_file(path, secrets.token_bytes(KEY_BYTES))
             path.chmod(0o600)
         key = read_file(path)
     except OSError:
         return ""
-    return hashlib.blake2b(data, key=key[:64], digest_size=32).hexdigest()
+    if len(key) != KEY_BYTES:  # a damaged one would be no secret
+        return ""
+    return hashlib.blake2b(data, key=key, digest_size=32).hexdigest()

@@ -115,7 +115,8 @@ def describe_usage(usage: Usage) -> Json:
 
 
 def read_arguments(call: ToolCall) -> Json:
-    """Return the arguments of a call as an object; a text that is none is in its one field."""
+    """Return the arguments of a call as an object; other text becomes the
+    value of the field `INVALID_JSON`."""
     try:
         value = read_json(call.arguments or "{}")
     except ValueError:

@@ -6,11 +6,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from looktwice.eval.display.table import score_table
+from looktwice.eval.readers.reader import Reader, Reading
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records import Record, RunFolder
 from looktwice.eval.records.judgements import UNREADABLE_PASS, Judgement, append, hash_judged_words
@@ -19,6 +22,7 @@ from looktwice.eval.scoring import kept, score
 from looktwice.eval.scoring.record_scorer import RecordScorer
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import ScoredRecord
+from looktwice.pipelines.state import State
 from tests.made_run import MadeRun
 from tests.tables import table
 
@@ -163,7 +167,7 @@ def test_whatever_differs_is_scored_again(
                 "XDG_CONFIG_HOME", str(run / "other")
             ),
             "another version of the reader": lambda: monkeypatch.setattr(Robust, "version", 99),
-            "other code": lambda: monkeypatch.setattr(kept, "_hash_code", lambda files: "other"),
+            "other code": lambda: monkeypatch.setattr(kept, "_hash_code", lambda: "other"),
             "a judge": lambda: judge(run),
         }
         acts[case]()
@@ -192,6 +196,45 @@ def test_a_folder_that_cannot_be_written_is_scored(
     monkeypatch.setattr(kept, "write_file", refuse)
     shown = read(run)
     assert not (run / kept.FILE).exists() and len(shown[1][0]) == N
+
+
+def test_a_damaged_secret_seals_nothing(run: Path) -> None:
+    secret = run.parent / "config" / "looktwice" / "seal"
+    secret.parent.mkdir(parents=True)
+    secret.write_bytes(b"")
+    read(run)
+    assert not (run / kept.FILE).exists()
+
+
+@dataclass(frozen=True)
+class FirstLetter(Reader):
+    """A reader of a user's own file."""
+
+    reads_only_reply: ClassVar[bool] = True
+
+    def read(self, state: State) -> Reading:
+        return Reading.from_answer(state.reply[-1:])
+
+
+def test_verdicts_of_own_classes_are_not_kept(run: Path) -> None:
+    """Their code may change without a trace."""
+    folder = RunFolder(run)
+    points = list(folder.points.values())
+
+    def find_place(*scorers: RecordScorer) -> kept.KeptVerdicts | None:
+        return kept.KeptVerdicts.of(folder, points, scorers, {}, whole=True)
+
+    assert find_place(*[RecordScorer(folder, Robust())] * 2) is not None
+    assert find_place(RecordScorer(folder, Robust()), RecordScorer(folder, FirstLetter())) is None
+
+
+def test_a_file_that_just_changed_is_read_again(run: Path) -> None:
+    """A disk with a coarse clock may hide a change within its tick."""
+    before = (run / "records.jsonl").stat().st_mtime_ns
+    first = read(run)
+    rewrite(run / "records.jsonl", lambda data: data.replace(b": A", b": B", 1))
+    os.utime(run / "records.jsonl", ns=(before, before))
+    assert read(run) != first
 
 
 def test_a_record_without_a_sample_keeps_nothing(run: Path) -> None:
