@@ -17,7 +17,6 @@ from string import ascii_uppercase
 
 from looktwice.eval.readers.vocabulary import (
     AGREEMENTS,
-    ALSO_ASCII_PATTERN,
     DENIALS,
     FOREIGN_ORDINALS,
     LEFT,
@@ -30,6 +29,7 @@ from looktwice.eval.readers.vocabulary import (
     Pattern,
     Texts,
     any_word,
+    has_other_ascii,
     longest_word,
     may_contain,
     pattern,
@@ -298,7 +298,7 @@ def filter_nameable(choices: Sequence[str], text: str) -> Texts:
     does not change how the reply is read."""
     choices = tuple(choices)
     words = _find_required_words(choices)
-    if words is None or ALSO_ASCII_PATTERN.search(text):
+    if words is None or has_other_ascii(text):
         return choices
     small = text.lower()
     return tuple(

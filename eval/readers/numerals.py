@@ -28,6 +28,8 @@ _COMPOSED_PATTERN = pattern(
 )
 _SEPARATED_PATTERN = re.compile(r"(?<![\w.,'])\d{1,3}(?:([,'])\d{3})(?:\1\d{3})*(?![\w]|[.,']\d)")
 _PERCENT_PATTERN = pattern(r"(?<![\w.,])\d+(?:[.,]\d+)?\s?(?:%|percent\b|per cent\b)")
+_OTHER_WORD_PATTERN = pattern(rf"[ .]*(?!(?:an?|half|dozens?|{_SCALE}|{_WORD})\b)[a-z]")
+"""A word with which no number begins."""
 _ANY_NUMBER_PATTERN = pattern(rf"\d|(?<![\w-])(?:{_WORD})(?![\w-])")
 COUNTED_THINGS_PATTERN = pattern(
     r"\bhow many"
@@ -79,6 +81,8 @@ def write_in_digits(text: str) -> str:
 @lru_cache(maxsize=8192)
 def parse_whole_number(choice: str) -> str:
     """Return a choice that is a whole number in digits, or "" for other choices."""
+    if _OTHER_WORD_PATTERN.match(choice):  # most choices
+        return ""
     digits = write_in_digits(choice.strip(" ."))
     digits = NUMBERS.get(digits.casefold(), digits)
     return digits if digits.isdigit() else ""

@@ -215,15 +215,17 @@ def longest_word(text: str) -> str:
 
 def may_contain(text: str, word: str) -> bool:
     """Return whether a text may contain a word in any case; True if only a pattern can tell."""
-    return (
-        not word.isascii()
-        or word.lower() in text.lower()
-        or ALSO_ASCII_PATTERN.search(text) is not None
-    )
+    return not word.isascii() or word.lower() in text.lower() or has_other_ascii(text)
 
 
 ALSO_ASCII_PATTERN = re.compile("[\u0130\u0131\u017f\u212a]")
 """Non-ASCII letters that a case-insensitive pattern matches with i, s and k."""
+
+
+def has_other_ascii(text: str) -> bool:
+    """Return whether a text has a letter that a case-insensitive pattern matches with another, so
+    that searching its lower case is not enough."""
+    return not text.isascii() and ALSO_ASCII_PATTERN.search(text) is not None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
-from looktwice.eval.readers.reader import Reader
+from looktwice.eval.readers.reader import Reader, TextReader
 from looktwice.eval.records.judgements import (
     DESCRIPTION_PASS,
     EVERY_PASS,
@@ -35,7 +35,7 @@ from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.json_input import is_text
 from looktwice.pipelines.marks import mark_from_dict
-from looktwice.pipelines.model import Message, Usage, find_price_fault, format_prices, get_amounts
+from looktwice.pipelines.model import Usage, find_price_fault, format_prices, get_amounts
 from looktwice.pipelines.models.keys import list_known_keys
 from looktwice.pipelines.pipeline import NoModel, RecordingModel, StageFailed, run_stage
 from looktwice.pipelines.sample import Sample, describe_key_fault
@@ -251,9 +251,8 @@ class RecordScorer:
                 sample = self.memory.get_sample(row, self.folder)
             else:
                 sample = row.without_pixels(self.folder.blobs, record.choices)
-            last = Message("assistant", (record.calls[-1]["reply"]["text"],))
-            state = State(sample, prompt=sample.question, messages=(last,), draw=record.draw)
-            reading = self.reader.read_masked(state, self._keys)  # type: ignore[attr-defined]
+            reply = record.calls[-1]["reply"]["text"]
+            reading = self.reader.read_reply(reply, sample, self._keys)  # type: ignore[attr-defined]
         except Exception:
             return None
         for text in (reading.answer, reading.reason):
@@ -264,9 +263,8 @@ class RecordScorer:
     @cached_property
     def reads_only_reply(self) -> bool:
         """Whether the reader's result depends only on the reply and the sample's texts."""
-        reader: Any = self.reader
-        is_plain = isinstance(reader, Reader) and type(reader).__call__ is Reader.__call__
-        return is_plain and bool(reader.reads_only_reply)
+        own = type(self.reader).__call__
+        return isinstance(self.reader, TextReader) and own is Reader.__call__
 
     @cached_property
     def _rules(self) -> object:
@@ -308,9 +306,14 @@ def _get_marks(judged: Mapping[str, Judgement]) -> dict[str, float]:
     return marks
 
 
+@lru_cache(maxsize=1024)
+def _make_read_result(answer: str) -> ReadResult:
+    return ReadResult(answer=answer, read=True)
+
+
 def _interpret(record: Record, answer: str | None, reason: str) -> ReadResult:
     if answer is not None:
-        return ReadResult(answer=answer, read=True)
+        return _make_read_result(answer)
     cut = record.last_reply is not None and record.last_reply.get("finish") == "length"
     return unreadable("cut_off" if cut else get_reason(reason), reason)
 

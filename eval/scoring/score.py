@@ -114,18 +114,19 @@ def score_records(
     readers = defaultdict[str, list[int]](list)  # the indices of the points that read a record
     for arm, point in enumerate(points):
         readers[point.records_id].append(arm)
+    tasks = [(places.get(p.task_id, {}), folder.samples_by_task.get(p.task_id, {})) for p in points]
     with pause_collection():
         for record in lines:
             for arm in readers.get(record.point, ()):
-                point = points[arm]
-                place = places.get(point.task_id, {}).get(record.sample)
+                own, rows = tasks[arm]
+                place = own.get(record.sample)
                 if place is None:
                     is_complete = False  # its sample may still come
-                elif not whole and record.draw >= point.draws:
+                elif not whole and record.draw >= points[arm].draws:
                     made.add_unscored(arm, place, record.draw)
                 else:
-                    row = folder.samples_by_task[point.task_id][record.sample]
-                    made.add(arm, place, scorers[arm](record, row), lines.begin)
+                    scored = scorers[arm](record, rows[record.sample])
+                    made.add(arm, place, scored, lines.begin)
     if kept and is_complete and lines.end > before:
         kept.save(made, lines)
     return RunColumns.from_records(made)

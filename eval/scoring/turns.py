@@ -125,7 +125,7 @@ def read_turns(run: RunScores) -> list[TurnsOfArm]:
             for part in _cut(record, scores.point.id in chains):
                 scored = scores.score(part, row)
                 is_call = scored.answer is None and len(part.calls) - 1 in looked
-                cut.append(replace(scored, reason=LOOKING_REASON) if is_call else scored)
+                cut.append(scored._replace(reason=LOOKING_REASON) if is_call else scored)
             if cut:
                 turns[scores.point.id].append(Turns(record.sample, (*cut, final)))
     arms = []
