@@ -137,7 +137,7 @@ def _collect_arms(scored: Table, task: str = "") -> dict[str, list[PointScores]]
     something to compare."""
     arms = defaultdict[str, list[PointScores]](list)
     for arm in scored.scores[0].points if len(scored.scores) == 1 else ():
-        if task in ("", arm.task) and arm.firsts:
+        if task in ("", arm.task) and len(arm.first_rows):
             arms[arm.contestant].append(arm)
     return arms
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from statistics import fmean
+from string import ascii_uppercase
 from typing import NamedTuple
 
 from looktwice.eval.analysis.analyses import Analysis, make_table_builder
@@ -23,6 +25,7 @@ from looktwice.eval.display.text_tables import (
     percent,
     table,
 )
+from looktwice.eval.scoring.columns import VERDICTS
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.eval.statistics.answers import (
@@ -122,19 +125,62 @@ def find_draws(run: RunScores) -> Iterator[Draws]:
 # ---- letters
 
 
-def iterate_letters(run: RunScores) -> Iterator[tuple[PointScores, ScoredRecord, str, str]]:
-    """Yield each answer to a question with choices and a correct answer: the arm, the record, and
-    the two letters as the contestant saw them."""
-    shown = {
-        record.key: {own: asked for asked, own in (record.letters or {}).items()}
-        for record in run.folder.last_records(holding='"letters":{')
-    }
+class ChosenLetter(NamedTuple):
+    """The letter of an answer to a question with this number of choices, and the correct letter;
+    `seen` and `seen_key` are the same as the contestant saw them. `is_first` is True for a first
+    draw."""
+
+    choices: int
+    answer: str
+    key: str
+    seen: str
+    seen_key: str
+    verdict: Verdict
+    is_first: bool
+
+
+def count_letters(run: RunScores) -> Iterator[tuple[PointScores, Counter[ChosenLetter]]]:
+    """Yield each arm with its answers to questions with choices and a correct answer, counted, in
+    the order in which they first came."""
+    shown = defaultdict[str, dict[tuple[str, int], Letters]](dict)
+    for record in run.folder.last_records(holding='"letters":{'):
+        shown[record.point][record.sample, record.draw] = tuple((record.letters or {}).items())
     for scores in run.points:
-        for entry in scores.all:
-            row, answer = scores.samples[entry.sample], entry.answer
-            if answer is not None and row.answer is not None and row.n_choices:
-                seen = shown.get((scores.point.records_id, entry.sample, entry.draw), {})
-                yield scores, entry, seen.get(answer, answer), seen.get(row.answer, row.answer)
+        yield scores, _count_letters(scores, shown.get(scores.point.records_id, {}))
+
+
+Letters = tuple[tuple[str, str], ...]
+"""Pairs of a letter as asked and the sample's own letter."""
+
+
+def _count_letters(
+    scores: PointScores, shown: Mapping[tuple[str, int], Letters]
+) -> Counter[ChosenLetter]:
+    columns, samples = scores.columns, map(scores.samples.get, scores.columns.ids)
+    questions = [row and (row.n_choices, row.answer) for row in samples]
+    names = ("sample", "draw", "words", "verdict")
+    places, draws, *codes = (columns[name].tolist() for name in names)
+    asked = map(questions.__getitem__, places)
+    orders: Iterable[Letters] = repeat(())
+    if shown:
+        ids = map(columns.ids.__getitem__, places)
+        orders = [shown.get(place, ()) for place in zip(ids, draws, strict=True)]
+    counts, words = Counter[ChosenLetter](), columns.pools["words"].values
+    distinct = Counter(zip(asked, draws, *codes, orders, strict=False))
+    for (question, draw, code, verdict, order), count in distinct.items():
+        (choices, key), answer = question or (0, None), words[code].answer
+        if choices and answer is not None and key is not None:
+            seen = {own: asked for asked, own in order}
+            both = seen.get(answer, answer), seen.get(key, key)
+            facts = VERDICTS[verdict], draw == 0
+            counts[ChosenLetter(choices, answer, key, *both, *facts)] += count
+    return counts
+
+
+def measure_bias(letters: Mapping[ChosenLetter, int]) -> PositionBias:
+    """Return the position bias of counted answers. Raises ValueError without any."""
+    every = [letter for letter, count in letters.items() for _ in range(count)]
+    return position_bias([one.seen for one in every], [one.seen_key for one in every])
 
 
 class _Letters(NamedTuple):
@@ -164,18 +210,18 @@ class _Letters(NamedTuple):
 def position_table(scored: Table) -> TextTable:
     """Return a line for each contestant and number of choices: the letters that it chose, the
     correct letters, and the bias; over first draws that name a letter."""
-    chosen = dict[tuple[str, int], list[tuple[str, str]]]()
+    chosen = dict[tuple[str, int], Counter[ChosenLetter]]()
     for run in scored.scores:
-        own = defaultdict[tuple[str, int], list[tuple[str, str]]](list)
-        for scores, entry, *pair in iterate_letters(run):
-            row = scores.samples[entry.sample]
-            letters = [chr(ord("A") + place) for place in range(row.n_choices)]
-            if entry.draw == 0 and len(letters) > 1 and {entry.answer, row.answer} <= {*letters}:
-                own[scores.contestant, row.n_choices].append((pair[0], pair[1]))
+        own = defaultdict[tuple[str, int], Counter[ChosenLetter]](Counter)
+        for scores, counts in count_letters(run):
+            for letter, count in counts.items():
+                among = ascii_uppercase[: letter.choices]
+                if letter.is_first and len(among) > 1 and {letter.answer, letter.key} <= {*among}:
+                    own[scores.contestant, letter.choices][letter] += count
         chosen |= own
     lines, named = list[_Letters](), set[str]()
-    for place, pairs in chosen.items():
-        lines.append(_Letters(*place, position_bias(*zip(*pairs, strict=True))))
+    for place, letters in chosen.items():
+        lines.append(_Letters(*place, measure_bias(letters)))
         named |= lines[-1].bias.chosen.keys()
     columns: list[Column[_Letters]] = [
         *attribute_columns("contestant"),

@@ -27,7 +27,7 @@ from looktwice.eval.records.schema import (
     SampleRow as SampleRow,
     load_stored_picture,
 )
-from looktwice.pipelines.disk import LOADER, check_yaml, open_file, read_file, read_lines
+from looktwice.pipelines.disk import LOADER, check_yaml, has_text, open_file, read_file, read_lines
 from looktwice.pipelines.json_input import (
     KEEP_OTHER_FIELDS,
     NO_OTHER_FIELDS,
@@ -223,7 +223,8 @@ class RunFolder:
         other lines are not parsed. Raises RunError with the line number of a damaged line.
         """
         name, piece = "records.jsonl", holding.encode()
-        if piece and not any(self._parse_lines(name, bytes, lambda number, line: piece in line)):
+        path = self.path / name
+        if not path.exists() or (piece and not has_text(path, piece)):
             return
         last = {key: number for number, key in self._parse_lines(name, parse_key)}
         wanted = {n for key, n in last.items() if samples is None or key[1] in samples}

@@ -67,6 +67,7 @@ def score_run(
     scorers = [tools.record_scorer(point) for point in shown]
     columns = score_records(folder, shown, scorers, whole=whole, keep=reader is None and not judge)
     clusters = _clusters_by_task(folder, shown)
+    ids = {task: list(rows) for task, rows in folder.samples_by_task.items()}
     arms, hidden_draws = list[PointScores](), 0
     for place, (point, scorer) in enumerate(zip(shown, scorers, strict=True)):
         samples = folder.samples_by_task.get(point.task_id, {})
@@ -75,7 +76,7 @@ def score_run(
         arm = PointScores(
             point,
             samples,
-            ScoredColumns(columns.select_arm(place, list(samples)), samples),
+            ScoredColumns(columns.select_arm(place, ids.get(point.task_id, [])), samples),
             contestant=contestant,
             task=task,
             planned=0 if place >= len(present) else planned.get(point.task_id),

@@ -12,6 +12,7 @@ from string import ascii_uppercase
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from looktwice.eval.records.judgements import Judgements
 from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow, read_records_at
@@ -107,12 +108,18 @@ class PointScores:
         return self.scored.get(sample, {}).get(0)
 
     @cached_property
-    def firsts(self) -> Mapping[str, ScoredRecord]:
-        """The first draw of each sample with a correct answer, unless FAILED or unjudged."""
+    def first_rows(self) -> NDArray[np.intp]:
+        """The rows of the columns with the first draw of each sample with a correct answer, unless
+        FAILED or unjudged."""
         columns = self.columns
         wanted = ~columns.is_verdict(Verdict.FAILED) & ~columns.is_unjudged & (columns["draw"] == 0)
-        firsts = map(self._records.__getitem__, np.flatnonzero(wanted).tolist())
-        return {first.sample: first for first in firsts if first.sample in self.keyed}
+        is_keyed = np.array([name in self.keyed for name in columns.ids], bool)
+        return np.flatnonzero(wanted & is_keyed[columns["sample"]])
+
+    @cached_property
+    def firsts(self) -> Mapping[str, ScoredRecord]:
+        """The records of `first_rows` by sample."""
+        return {first.sample: first for first in self.columns.records(self.first_rows)}
 
     def result_of(self, record: Record) -> ScoredRecord | None:
         """Return the scored record, or None if this arm has no such record."""

@@ -52,15 +52,23 @@ def mcnemar_p(better: int, worse: int) -> float:
     `compare_paired` flips signs. It uses integers, so that a p such as 29/128 is rounded equally on
     every machine.
     """
-    n, tail, ways = better + worse, 0, 1
+    n, fewer = better + worse, min(better, worse)
     if n > 10_000:
         from scipy.special import betainc
 
-        fewer = min(better, worse)
         return min(1.0, float(2 * betainc(n - fewer, fewer + 1, 0.5)))
-    for k in range(min(better, worse) + 1):
-        tail, ways = tail + ways, ways * (n - k) // (k + 1)
-    return min(1.0, float(2 * tail / 2**n))
+    tail, between = range(fewer + 1), range(fewer + 1, n - fewer)
+    if len(between) < len(tail):  # summing the rest is quicker
+        return min(1.0, (2**n - _sum_binomials(n, between)) / 2**n)
+    return min(1.0, 2 * _sum_binomials(n, tail) / 2**n)
+
+
+def _sum_binomials(n: int, places: range) -> int:
+    """Return the sum of the binomial coefficients of n at consecutive places."""
+    total, ways = 0, math.comb(n, places.start)
+    for place in places:
+        total, ways = total + ways, ways * (n - place) // (place + 1)
+    return total
 
 
 def mean_difference(

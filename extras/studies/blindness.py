@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-from looktwice.eval.analysis.steadiness import iterate_letters
+from looktwice.eval.analysis.steadiness import ChosenLetter, count_letters, measure_bias
 from looktwice.eval.display.printable import format_csv
 from looktwice.eval.display.text_tables import (
     COLUMNS_OF_ARM,
@@ -37,7 +37,7 @@ from looktwice.eval.display.text_tables import (
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.labels import contestant_changes
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
-from looktwice.eval.statistics.answers import PositionBias, position_bias
+from looktwice.eval.statistics.answers import PositionBias
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values, benjamini_hochberg
 from looktwice.extras.studies.tastes import (
@@ -391,15 +391,15 @@ LETTER_COLUMNS: Columns[LetterLine] = (
 def letter_table(run: RunScores, audits: Sequence[Audit]) -> TextTable:
     """Build a table with a line for each arm with choices: the frequency of each letter, recall by
     the key's position, and the share right in all draws."""
-    letters = defaultdict[str, list[tuple[str, str]]](list)
-    for scores, entry, answer, key in iterate_letters(run):
-        if entry.verdict in (Verdict.RIGHT, Verdict.WRONG):
-            letters[scores.point.id].append((answer, key))
+    letters = dict[str, Mapping[ChosenLetter, int]]()
+    for scores, counts in count_letters(run):
+        readable = [one for one in counts if one.verdict in (Verdict.RIGHT, Verdict.WRONG)]
+        letters[scores.point.id] = {one: counts[one] for one in readable}
     arms = {arm.point.id: arm for audit in audits for arm in audit.arms.values()}
     lines = [
-        LetterLine(arm, position_bias(*zip(*letters[name], strict=True)))
+        LetterLine(arm, measure_bias(letters[name]))
         for name, arm in arms.items()
-        if name in letters
+        if letters.get(name)
     ]
     return table(LETTER_COLUMNS, lines).without_empty()
 
