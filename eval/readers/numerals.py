@@ -8,29 +8,27 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from looktwice.eval.readers.vocabulary import NUMBERS, Match, pattern
+from looktwice.eval.readers.vocabulary import NUMBER_WORD, NUMBERS, SCALE_WORD, Match, pattern
 from looktwice.pipelines.counted import NUMBER_WORDS
 
 MAX_COUNT = 10**12
 """Larger number words cannot be a count of things in an image."""
 _SCALES = {"hundred": 100, "dozen": 12, "dozens": 12, "thousand": 1000, "million": 10**6}
-_WORD = "|".join(word for word in NUMBERS if word.isascii() and word.isalpha())
 _TENS = "|".join(word for word in NUMBERS if word.endswith("ty"))
-_SCALE = "hundred|thousand|million"
-_HALVES_PATTERN = pattern(rf"(?<![\w-])(?:\d+|{_WORD}|an?) and a half(?:[ -](?:dozen|{_SCALE}))?\b")
+_HALVES_PATTERN = pattern(
+    rf"(?<![\w-])(?:\d+|{NUMBER_WORD}|an?) and a half(?:[ -](?:dozen|{SCALE_WORD}))?\b"
+)
 _HALF_DOZEN_PATTERN = pattern(r"\b(?:a )?half[ -](?:a[ -])?dozen\b")
-_SCALE_ALONE_PATTERN = pattern(rf"\A\W*(?:dozen|{_SCALE})\W*\Z")
+_SCALE_ALONE_PATTERN = pattern(rf"\A\W*(?:dozen|{SCALE_WORD})\W*\Z")
 _COMPOSED_PATTERN = pattern(
-    rf"(?<![\w.,-])(?<!half )(?:an?|\d[\d,]{{0,11}}|{_WORD})[\s-]+(?:{_SCALE}|dozen)\b"
-    rf"(?:(?:\s+and\s+|[\s-]+)(?:{_WORD}|{_SCALE})(?!\w))*",
-    rf"(?<![\w-])(?:{_WORD})[\s-]+dozens\b",
+    rf"(?<![\w.,-])(?<!half )(?:an?|\d[\d,]{{0,11}}|{NUMBER_WORD})[\s-]+(?:{SCALE_WORD}|dozen)\b"
+    rf"(?:(?:\s+and\s+|[\s-]+)(?:{NUMBER_WORD}|{SCALE_WORD})(?!\w))*",
+    rf"(?<![\w-])(?:{NUMBER_WORD})[\s-]+dozens\b",
     rf"(?<![\w-])(?:{_TENS})[\s-](?:{'|'.join(NUMBER_WORDS[1:10])})(?![\w-])",
 )
 _SEPARATED_PATTERN = re.compile(r"(?<![\w.,'])\d{1,3}(?:([,'])\d{3})(?:\1\d{3})*(?![\w]|[.,']\d)")
 _PERCENT_PATTERN = pattern(r"(?<![\w.,])\d+(?:[.,]\d+)?\s?(?:%|percent\b|per cent\b)")
-_OTHER_WORD_PATTERN = pattern(rf"[ .]*(?!(?:an?|half|dozens?|{_SCALE}|{_WORD})\b)[a-z]")
-"""A word with which no number begins."""
-_ANY_NUMBER_PATTERN = pattern(rf"\d|(?<![\w-])(?:{_WORD})(?![\w-])")
+_ANY_NUMBER_PATTERN = pattern(rf"\d|(?<![\w-])(?:{NUMBER_WORD})(?![\w-])")
 COUNTED_THINGS_PATTERN = pattern(
     r"\bhow many"
     r" ((?:[\w-]+\s+){0,4}?[\w-]+)(?=\s+(?:is|are|do|does|did|can|were|was|in|on)\b|\W*\Z)"
@@ -81,8 +79,6 @@ def write_in_digits(text: str) -> str:
 @lru_cache(maxsize=8192)
 def parse_whole_number(choice: str) -> str:
     """Return a choice that is a whole number in digits, or "" for other choices."""
-    if _OTHER_WORD_PATTERN.match(choice):  # most choices
-        return ""
     digits = write_in_digits(choice.strip(" ."))
     digits = NUMBERS.get(digits.casefold(), digits)
     return digits if digits.isdigit() else ""

@@ -36,14 +36,8 @@ from looktwice.eval.readers.mentions import (
     find_tagged_letters,
     get_tagger,
 )
-from looktwice.eval.readers.numerals import (
-    count_listed,
-    normalize_counts,
-    parse_whole_number,
-    write_in_digits,
-)
 from looktwice.eval.readers.reader import Reading, TextReader, choice_texts, get_subtask
-from looktwice.eval.readers.vocabulary import Texts, has_words, pattern
+from looktwice.eval.readers.vocabulary import Texts, begins_no_number, has_words, pattern
 from looktwice.pipelines.sample import Sample
 
 Kind = Literal["auto", "choice", "yes_no", "true_false", "integer", "letters", "text"]
@@ -101,6 +95,8 @@ def read_choice(
     text, texts = translate_to_english(text, own)
     asked = _describe_question(own, texts, subtask, question)
     if asked.has_numbers:
+        from looktwice.eval.readers.numerals import count_listed, normalize_counts
+
         listed = count_listed(text) if asked.is_count else 0
         text = str(listed) if listed else normalize_counts(text, question)
     named = filter_nameable(asked.texts, text)
@@ -123,12 +119,16 @@ class _Question(NamedTuple):
 def _describe_question(own: Texts, texts: Texts, subtask: str, question: str) -> _Question:
     """Describe a question whose choices have the texts `own`, which are `texts` in English."""
     yes_no = [choice.casefold() for choice in own] == ["yes", "no"]
-    digits = tuple(map(parse_whole_number, texts))
-    counts, has_numbers, is_count = subtask == "Counting" or all(digits), any(digits), False
+    counts, has_numbers, is_count = subtask == "Counting" or not texts, False, False
+    if not all(map(begins_no_number, texts)):
+        from looktwice.eval.readers.numerals import parse_whole_number, write_in_digits
+
+        digits = tuple(map(parse_whole_number, texts))
+        counts, has_numbers = counts or all(digits), any(digits)
     if has_numbers:
-        texts = tuple(map(write_in_digits, texts))
         from looktwice.eval.readers.open_answers import get_question_kind
 
+        texts = tuple(map(write_in_digits, texts))
         is_count = counts and get_question_kind(question, subtask) == "integer"
         if is_count and not has_words(subtask):
             subtask = "Counting"

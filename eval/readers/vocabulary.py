@@ -32,6 +32,8 @@ NUMBERS |= {
 }
 """Number words in English from zero to ninety-nine, and signs in Chinese and Japanese up to ten, as
 digits."""
+NUMBER_WORD = "|".join(word for word in NUMBERS if word.isascii() and word.isalpha())
+SCALE_WORD = "hundred|thousand|million"
 ORDINALS = {
     word: number
     for number, word in enumerate(("first", "second", "third", "fourth", "fifth", "sixth"), 1)
@@ -220,6 +222,14 @@ def may_contain(text: str, word: str) -> bool:
 
 ALSO_ASCII_PATTERN = re.compile("[\u0130\u0131\u017f\u212a]")
 """Non-ASCII letters that a case-insensitive pattern matches with i, s and k."""
+
+
+_OTHER_WORD_PATTERN = pattern(rf"[ .]*(?!(?:an?|half|dozens?|{SCALE_WORD}|{NUMBER_WORD})\b)[a-z]")
+
+
+def begins_no_number(text: str) -> bool:
+    """Return whether a text begins with a word with which no number begins."""
+    return _OTHER_WORD_PATTERN.match(text) is not None
 
 
 def has_other_ascii(text: str) -> bool:

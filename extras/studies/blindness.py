@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-from looktwice.eval.analysis.steadiness import ChosenLetter, count_letters, measure_bias
+from looktwice.eval.analysis.letters import ChosenLetter, count_letters, measure_bias
 from looktwice.eval.display.printable import format_csv
 from looktwice.eval.display.text_tables import (
     COLUMNS_OF_ARM,
