@@ -262,8 +262,8 @@ class Metric:
     """One metric of one arm; `name` is its name in report.csv.
 
     `units` are the values (0..1) of what the metric counts, by name: samples, pairs, images or
-    groups, as `unit` says. The metric is their mean unless `value` gives it; paired tests use the
-    units except those in `failed`. `slice` is a part of the samples ("rows=3"), `groups` is the
+    groups, as `unit` says. The metric is their mean unless `value` gives it, with `low` and `high`
+    as its interval; paired tests use the units except those in `failed`. `slice` is a part of the samples ("rows=3"), `groups` is the
     number of groups that a test compared, and `p` its result. `clusters` names the cluster of units
     that are not independent; any other unit is its own.
     """
@@ -273,6 +273,8 @@ class Metric:
     unit: str = "sample"
     failed: frozenset[str] = frozenset()
     value: float | None = None
+    low: float | None = None
+    high: float | None = None
     slice: str = ""
     groups: int | None = None
     p: float | None = None

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.verdict import Metric, PointScores, Score, ScoredRecord, Scorer, Verdict
+from looktwice.extras.grounding.ap_intervals import estimate_precision
 from looktwice.extras.grounding.library import require_library
 from looktwice.extras.grounding.matching import (
     Matched,
@@ -145,7 +146,7 @@ class PlacesScorer(Scorer):
         """Yield COCO's figures, and what shows whether they depend on the order of images."""
         every = {place.label: None for row in scores.keyed.values() for place in self._true(row)}
         draws: list[ScoredRecord] = [d for name in scores.keyed for d in scores.asked(name)]
-        scenes, given = list[Scene](), list[bool]()
+        scenes, given, clusters = list[Scene](), list[bool](), list[str]()
         for draw in draws:
             row = scores.samples[draw.sample]
             own = label_places(
@@ -153,12 +154,14 @@ class PlacesScorer(Scorer):
             )
             given += [place.score is not None for place in own]
             scenes += _split_images(own, self._true(row))
-        figures = average_precision(scenes)
+            clusters += [scores.clusters[draw.sample]] * (len(scenes) - len(clusters))
+        figures = estimate_precision(scenes, clusters)
+        for name, figure in figures.items():
+            yield Metric(name, value=figure.value, low=figure.low, high=figure.high, unit="image")
         if figures and given and not all(given):
-            figures["ap_reversed"] = average_precision(scenes[::-1]).get("ap", 0.0)
-            figures["confidence_given"] = sum(given) / len(given)
-        for name, value in figures.items():
-            yield Metric(name, value=value, unit="image", groups=len(scenes))
+            turned = average_precision(scenes[::-1])["ap"]
+            yield Metric("ap_reversed", value=turned, unit="image")
+            yield Metric("confidence_given", value=sum(given) / len(given), unit="image")
 
     def _true(self, row: SampleRow) -> Places:
         """Return the true places of a sample. Raises ValueError."""
