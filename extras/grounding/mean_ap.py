@@ -52,7 +52,8 @@ def average_precision(scenes: Iterable[Scene]) -> dict[str, float]:
 class MatchedScenes:
     """The package's evaluation of scenes, whose boxes are matched once, for any choice of them.
 
-    `matches` are the package's own results, (categories, ranges of area, scenes).
+    `matches` are the package's own results, (categories, ranges of area, scenes), in the list from
+    which its `accumulate` reads them; it has no public place for a choice of images.
     """
 
     evaluation: Any

@@ -53,7 +53,8 @@ def _find_edges(image: Floats) -> Floats:
     gradient = sum(np.abs(cv2.Sobel(gray, cv2.CV_64F, *axes, ksize=3)) for axes in ((0, 1), (1, 0)))
     square = cv2.resize(cast("Any", gradient), (side, side))
     low, high = float(square.min()), float(square.max())
-    return (square >= low + EDGE_SHARE * (high - low)).astype(np.float64)
+    edges: Floats = (square >= low + EDGE_SHARE * (high - low)).astype(np.float64)
+    return edges
 
 
 def _pool(values: Floats, side: int) -> Floats:

@@ -27,12 +27,12 @@ def estimate_ap(scenes: Sequence[Scene], clusters: Sequence[Hashable] | None = N
 
 def test_every_figure_has_an_interval_around_it() -> None:
     rng = np.random.default_rng(4)
-    scenes = [make_scene(*draw_scene(rng, True)) for _ in range(30)]
-    estimates = estimate_precision(scenes, range(30))
+    scenes = [make_scene(*draw_scene(rng, True)) for _ in range(12)]
+    estimates = estimate_precision(scenes, range(12))
     assert {name: one.value for name, one in estimates.items()} == average_precision(scenes)
     for one in estimates.values():
         assert 0 <= one.low < one.value < one.high <= 1 and one.high - one.low > 0.02
-    assert estimates == estimate_precision(scenes, range(30))
+    assert estimates == estimate_precision(scenes, range(12))
 
 
 @pytest.mark.parametrize(
@@ -68,17 +68,18 @@ def test_the_interval_reaches_the_row_of_the_report() -> None:
     metrics = scorer.metrics(score(scorer, [FOUND] * 9 + ["[]"] * 3, rows))
     (own,) = [metric for metric in metrics if metric.name == "ap"]
     row = fill(Row("run", "p", "plain", "task", "", "ap", None), own)
-    assert row.value == own.value and row.low is not None and row.high is not None
+    assert row.value is not None and row.low is not None and row.high is not None
+    assert row.value == own.value
     assert 0.4 < row.low < 0.6 < row.value < row.high <= 1
 
 
 @pytest.mark.slow
 def test_intervals_of_simulated_scenes_contain_the_figure_of_many() -> None:
     rng = np.random.default_rng(1)
-    many = [make_scene(*draw_scene(rng, True)) for _ in range(4000)]
+    many = [make_scene(*draw_scene(rng, True)) for _ in range(2000)]
     true, hits = average_precision(many)["ap"], 0
-    for _ in range(60):
-        drawn = rng.choice(4000, 60, replace=False)
+    for _ in range(40):
+        drawn = rng.choice(2000, 50, replace=False)
         one = estimate_ap([many[number] for number in drawn])
         hits += one.low <= true <= one.high
-    assert hits >= 50  # 98 % of samples at a coverage of 0.9
+    assert hits >= 32  # of 40; fewer have a chance of 2 % at a coverage of 0.9
