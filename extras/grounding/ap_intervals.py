@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
-from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.statistics.intervals import Estimate, Z, cluster_codes, student_quantile
+from looktwice.eval.statistics.intervals import Estimate, Z, cluster_codes, student_quantile, wilson
 from looktwice.extras.grounding.mean_ap import MatchedScenes, Scene
 
 MOST, LEAST = 400, 100
@@ -26,12 +25,12 @@ def estimate_precision(
 
     `clusters` names the cluster of each scene: images of one sample, or samples of one picture.
     Whole clusters are drawn with replacement, as many as there are, and the package computes each
-    figure of every draw from boxes that it matched once. A figure of few images is too high, and
-    that of a draw, with fewer different images, higher still. The interval is therefore the mean
-    of the draws reflected at the figure, and Student's quantile of their spread to both sides.
-    Draws without a true box that enters a figure are left out of its interval. If all draws agree,
-    the interval includes the case that some images are all wrong or all right, as that of a share
-    does. With a single cluster the interval is 0 to 1.
+    figure of every draw from boxes that it matched once. As that of a share, the interval is
+    Wilson's with an effective n, here from the variance of the draws (the number of clusters if all
+    draws agree), with Student's quantile for few clusters. A figure of few images is too high, and
+    that of a draw, with fewer different images, higher still: the interval is moved by that bias.
+    Draws without a true box that enters a figure are left out of its interval. With a single
+    cluster the interval is 0 to 1.
     """
     matched = MatchedScenes.of(scenes)
     if matched is None:
@@ -63,10 +62,9 @@ def _draw_figures(matched: MatchedScenes, codes: NDArray[np.int64]) -> Iterator[
 
 def _find_limits(value: float, drawn: Sequence[float], clusters: int) -> tuple[float, float]:
     """Return the limits of the interval, within 0..1, around a figure that it includes."""
-    middle = 2 * value - float(np.mean(drawn))
-    half = student_quantile(clusters - 1) * float(np.std(drawn)) * sqrt(clusters / (clusters - 1))
-    low, high = middle - half, middle + half
-    if half < 1e-12:
-        unseen = Z * Z / (clusters + Z * Z)  # Wilson's upper limit after zero events
-        low, high = value * (1 - unseen), value + unseen * (1 - value)
+    bias = float(np.mean(drawn)) - value
+    wider = clusters / (clusters - 1) * (student_quantile(clusters - 1) / Z) ** 2
+    variance = wider * float(np.var(drawn))
+    n = value * (1 - value) / variance if variance > 1e-24 else clusters
+    low, high = (end - bias for end in wilson(value * n, n))
     return max(0.0, min(low, value)), min(1.0, max(high, value))
