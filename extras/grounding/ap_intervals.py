@@ -43,7 +43,7 @@ def estimate_precision(
             drawn[name].append(value)
     estimates = {}
     for name, value in matched.summarize().items():
-        low, high = _find_limits(value, drawn[name], count) if drawn[name] else (0.0, 1.0)
+        low, high = find_limits(value, drawn[name], count) if drawn[name] else (0.0, 1.0)
         estimates[name] = Estimate(value, low, high, len(scenes), count)
     return estimates
 
@@ -60,7 +60,7 @@ def _draw_figures(matched: MatchedScenes, codes: NDArray[np.int64]) -> Iterator[
         yield known[key]
 
 
-def _find_limits(value: float, drawn: Sequence[float], clusters: int) -> tuple[float, float]:
+def find_limits(value: float, drawn: Sequence[float], clusters: int) -> tuple[float, float]:
     """Return the limits of the interval, within 0..1, around a figure that it includes."""
     bias = float(np.mean(drawn)) - value
     wider = clusters / (clusters - 1) * (student_quantile(clusters - 1) / Z) ** 2

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from looktwice.extras.geometry import CameraPath, DepthAnythingViews, GeometricMatcher, Views
+from looktwice.extras.scenes import RenderedScenes
 from looktwice.pipelines.config.classes import locate
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture, Pixels
@@ -123,6 +124,48 @@ def test_matches_serve_the_rules_that_take_a_matcher() -> None:
     marks = tuple(Point(label, *xy, image=1) for label, xy in places.items())
     found = ask("Which?", *places, marks=(Point("REF", 50, 40), *marks))
     assert run_stage(MatchedPoint(GeometricMatcher(Fixed(see()))), found).answer == "B"
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """The true geometry of rendered questions, by their pictures."""
+
+    known: dict[bytes, Views]
+
+    @classmethod
+    def of(cls, task: RenderedScenes) -> "Truth":
+        known = dict[bytes, Views]()
+        for number in range(task.n):
+            views, depths, cameras, places = task.views(number), [], [], []
+            for view in views:
+                own = (view.points - np.array(view.camera.eye)) @ view.camera.axes.T
+                width, height = view.camera.size
+                focal = view.camera.focal * width
+                depths.append(own[..., 2])
+                cameras.append([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1]])
+                axes, eye = view.camera.axes, np.array(view.camera.eye)
+                places.append(np.column_stack([axes, -axes @ eye]))
+            sure = np.ones_like(depths[0]), np.ones_like(depths[1])
+            known[views[0].pixels.tobytes()] = Views(
+                depths[0], depths[1], *sure, np.array(cameras), np.stack(places)
+            )
+        return cls(known)
+
+    def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Views:
+        return self.known[pixels0.tobytes()]
+
+
+@pytest.mark.slow
+def test_with_the_true_geometry_every_rendered_question_is_answered_rightly() -> None:
+    motion, places = (RenderedScenes(kind, n=4) for kind in ("motion", "correspondence"))
+    truth = Truth.of(motion)
+    for item in motion:
+        assert run_stage(CameraPath(truth), item.sample).answer == item.answer
+        flow = CameraMotion(GeometricMatcher(truth))
+        assert run_stage(flow, item.sample).answer == item.answer
+    matched = MatchedPoint(GeometricMatcher(Truth.of(places)))
+    right = [run_stage(matched, item.sample).answer == item.answer for item in places]
+    assert sum(right) >= 3
 
 
 def test_without_a_path_or_choices_it_abstains() -> None:

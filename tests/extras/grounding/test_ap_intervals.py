@@ -8,7 +8,7 @@ import pytest
 from looktwice.eval.scoring.row import Row, fill
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.extras.grounding import PlacesScorer
-from looktwice.extras.grounding.ap_intervals import estimate_precision
+from looktwice.extras.grounding.ap_intervals import estimate_precision, find_limits
 from looktwice.extras.grounding.mean_ap import Scene, average_precision
 from looktwice.extras.grounding.places import Place
 from tests.extras.grounding.scenes import draw_scene, make_row, make_scene, score
@@ -48,6 +48,12 @@ def test_few_or_equal_images_leave_room(
 ) -> None:
     one = estimate_ap(scenes, clusters)
     assert (one.low, one.high) == pytest.approx(limits, abs=1e-3)
+
+
+def test_the_interval_is_moved_by_the_bias_of_the_draws() -> None:
+    low, high = find_limits(0.4, [0.40, 0.50] * 50, 200)  # 0.05 too high on average
+    assert (low + high) / 2 == pytest.approx(0.35, abs=0.01)
+    assert high - low == pytest.approx(4 * 0.05, rel=0.1)
 
 
 def test_images_of_one_cluster_are_drawn_together() -> None:
