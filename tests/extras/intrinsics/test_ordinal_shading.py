@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from looktwice.extras.intrinsics import OrdinalShading
-from looktwice.extras.intrinsics.midas import run_large, run_resnext_layer
+from looktwice.extras.intrinsics.midas import run_large, run_resnext_layer, run_small
 from looktwice.extras.intrinsics.resolution import find_size
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture
@@ -41,14 +41,28 @@ chrislib) with these tensors, `resize_conf=64`, numpy's seed 0, on `chelsea()[60
 of scikit-image."""
 
 
+NETWORKS = {
+    "ord_state_dict": (run_large, 3, (0.49976122, 0.50329185, 0.50980181)),
+    "iid_state_dict": (run_small, 5, (0.4898915, 0.49072108, 0.49065548)),
+}
+"""Channels of the input, and outputs of the authors' classes with these tensors at three places."""
+
+
 @pytest.mark.slow
 def test_the_released_networks_give_the_values_of_their_authors_code(tmp_path: Path) -> None:
     model = write_ordinal_shading(tmp_path / "final_weights.pt", FULL)
+    parts = torch.load(model)
+    for name, (run, channels, values) in NETWORKS.items():
+        dice = torch.Generator().manual_seed(channels)
+        with torch.inference_mode():
+            out = run(parts[name], torch.rand(1, channels, 64, 96, generator=dice))[0, 0]
+        places = [float(out[place]) for place in ((10, 10), (40, 50), (60, 90))]
+        assert places == pytest.approx(values, abs=2e-6)
     pixels = np.ascontiguousarray(cat()[60:220:2, 100:300:2])
     albedo = OrdinalShading(model, longest=64, device="cpu")(pixels)
     assert albedo.shape == (80, 100, 3)
-    for place, values in THEIRS.items():
-        assert albedo[place] == pytest.approx(values, rel=1e-4)
+    for row, column in THEIRS:
+        assert albedo[row, column] == pytest.approx(THEIRS[row, column], rel=1e-4)
 
 
 def test_the_encoder_without_groups_is_the_resnet_of_dire() -> None:
