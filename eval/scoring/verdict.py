@@ -198,11 +198,11 @@ class PointScores:
     def only(self, samples: set[str]) -> PointScores:
         """Return the scores restricted to some of the samples: a slice."""
         kept = {name: row for name, row in self.samples.items() if name in samples}
-        scored: Mapping[str, Mapping[int, ScoredRecord]]
-        if isinstance(self.scored, ScoredColumns):
-            scored = self.scored.only(samples)
-        else:
-            scored = {name: self.scored[name] for name in self.scored if name in samples}
+        scored = (
+            self.scored.only(samples)
+            if isinstance(self.scored, ScoredColumns)
+            else {name: self.scored[name] for name in self.scored if name in samples}
+        )
         return replace(self, samples=kept, scored=scored, planned=None)
 
 
@@ -269,10 +269,10 @@ class Metric:
     """One metric of one arm; `name` is its name in report.csv.
 
     `units` are the values (0..1) of what the metric counts, by name: samples, pairs, images or
-    groups, as `unit` says. The metric is their mean unless `value` gives it; paired tests use the
-    units except those in `failed`. `slice` is a part of the samples ("rows=3"), `groups` is the
-    number of groups that a test compared, and `p` its result. `clusters` names the cluster of units
-    that are not independent; any other unit is its own.
+    groups, as `unit` says. The metric is their mean unless `value` gives it, with `low` and `high`
+    as its interval; paired tests use the units except those in `failed`. `slice` is a part of the
+    samples ("rows=3"), `groups` is the number of groups that a test compared, and `p` its result.
+    `clusters` names the cluster of units that are not independent; any other unit is its own.
     """
 
     name: str
@@ -283,6 +283,8 @@ class Metric:
     slice: str = ""
     groups: int | None = None
     p: float | None = None
+    low: float | None = None
+    high: float | None = None
     clusters: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.verdict import Metric, PointScores, Score, ScoredRecord, Scorer, Verdict
+from looktwice.extras.grounding.ap_intervals import estimate_precision
 from looktwice.extras.grounding.library import require_library
 from looktwice.extras.grounding.matching import (
     Matched,
@@ -46,10 +47,12 @@ class PlacesScorer(Scorer):
     true box with the nearest found one. "box" also reports accuracy at each of `thresholds`,
     "boxes" and "points" precision and recall per sample. With `mean_ap`, "boxes" also reports
     COCO's average precision and recall over all images of the task (the extra `map`), without the
-    figures that no true box enters. Few models state confidences. Boxes without one count as
-    equally certain, so that AP depends on the order of the images; `ap_reversed` is AP with the
-    images in reverse order, and `confidence_given` the share of boxes with a confidence. Where the
-    two differ, cite F1.
+    figures that no true box enters. Their intervals draw whole samples, with all of their images;
+    in simulations, 86 to 97 % contain the figure of very many images, fewer if rare categories or
+    missing confidences meet 100 images or less. Few models state confidences. Boxes without one
+    count as equally certain, so that AP depends on the order of the images; `ap_reversed` is AP
+    with the images in reverse order, and `confidence_given` the share of boxes with a confidence.
+    Where the two differ, cite F1.
 
     Labels equal a category if they do so without case, articles, punctuation and a plural s, by
     `synonyms` ({sofa: couch}), or if they contain the name of one only. A box without a label is of
@@ -145,7 +148,7 @@ class PlacesScorer(Scorer):
         """Yield COCO's figures, and what shows whether they depend on the order of images."""
         every = {place.label: None for row in scores.keyed.values() for place in self._true(row)}
         draws: list[ScoredRecord] = [d for name in scores.keyed for d in scores.asked(name)]
-        scenes, given = list[Scene](), list[bool]()
+        scenes, given, clusters = list[Scene](), list[bool](), list[str]()
         for draw in draws:
             row = scores.samples[draw.sample]
             own = label_places(
@@ -153,12 +156,14 @@ class PlacesScorer(Scorer):
             )
             given += [place.score is not None for place in own]
             scenes += _split_images(own, self._true(row))
-        figures = average_precision(scenes)
+            clusters += [scores.clusters[draw.sample]] * (len(scenes) - len(clusters))
+        figures = estimate_precision(scenes, clusters)
+        for name, figure in figures.items():
+            yield Metric(name, value=figure.value, low=figure.low, high=figure.high, unit="image")
         if figures and given and not all(given):
-            figures["ap_reversed"] = average_precision(scenes[::-1]).get("ap", 0.0)
-            figures["confidence_given"] = sum(given) / len(given)
-        for name, value in figures.items():
-            yield Metric(name, value=value, unit="image", groups=len(scenes))
+            turned = average_precision(scenes[::-1])["ap"]
+            yield Metric("ap_reversed", value=turned, unit="image")
+            yield Metric("confidence_given", value=sum(given) / len(given), unit="image")
 
     def _true(self, row: SampleRow) -> Places:
         """Return the true places of a sample. Raises ValueError."""
