@@ -24,7 +24,7 @@ from tests.paths import DOCS, ROOT
 SIZE = {"width": 1440, "height": 900}
 QUALITY = 80  # of the WebP files
 VIEWS = {  # by name: the address, and what holds the words that the picture is for
-    "finding": ("", "#summary > p, #found"),
+    "finding": ("", "#summary > :is(p, ul), #found"),
     "samples": ("who=unmarked&flip=lost", "#sample :is(h3, .question, .choices, h4)"),
     "sheet": ("who=unmarked&flip=lost&sheet=1", "#contacts :is(thead, tbody tr:first-child)"),
 }
