@@ -40,8 +40,9 @@ def answer(sample: int, is_agent: bool) -> PageAnswer:
     look = PageTurn("look", ('zoom {"box":[1.0,2.0,3.0,4.0]}', sent))
     asked = PageTurn("user", ("Which?", sent, sent))
     if not is_agent:
-        turns = asked, said
-        return PageAnswer("right", 1.0, "A", turns=turns, seconds=0.012, served_by="model x")
+        return PageAnswer(
+            "right", 1.0, "A", turns=(asked, said), seconds=0.012, served_by="model x"
+        )
     turns = asked, said, look, said, look, said
     reason = "unread: unread: it names no letter"
     return PageAnswer(
