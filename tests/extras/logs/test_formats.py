@@ -23,7 +23,11 @@ from tests.tables import read_yaml, table
 PIXELS = b"\x89PNG any bytes"
 SHA = hashlib.sha256(PIXELS).hexdigest()
 ADDRESS = "data:image/png;base64," + base64.b64encode(PIXELS).decode()
-HEADER = {"version": 2, "status": "success", "eval": {"task": "depth", "model": "m/one"}}
+HEADER: dict[str, Any] = {
+    "version": 2,
+    "status": "success",
+    "eval": {"task": "depth", "model": "m/one"},
+}
 DATA = Path(__file__).with_suffix(".yaml")
 UNSCORED = [*read_yaml(DATA)["unscored"], "inspect.json"]
 
