@@ -312,7 +312,7 @@ def rescore_with(log: Log, reader: Stage | None) -> Log:
         again = unscored[number] or (reader is not None and row["verdict"] != "failed")
         if row["key"] and again:
             rows[number] = {**read(row), "scorer": name, "scores": {}}
-    return replace(whole, read_by=read_by, doubt=doubt, rows=make_rows(rows))
+    return replace(whole, read_by=read_by, doubt=doubt or whole.doubt, rows=make_rows(rows))
 
 
 def make_row_reader(reader: Stage | None) -> Callable[[Cells], Fields]:

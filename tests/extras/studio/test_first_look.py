@@ -26,6 +26,8 @@ OUTLINE = """(({ outlineStyle, outlineWidth }) => outlineStyle + outlineWidth)
 (getComputedStyle(document.getElementById('studio')))"""
 SHOWN = """[...document.querySelectorAll('[data-slot=mark] .setting')]
   .filter((row) => row.checkVisibility()).map((row) => row.dataset.place.split('.').pop())"""
+SLIDERS = """[...document.querySelectorAll('[data-slot=mark] [type=range]')]
+  .filter((slider) => slider.checkVisibility()).map((slider) => slider.clientWidth)"""
 BROKEN = """(() => {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), broken = [];
   const range = document.createRange();
@@ -129,6 +131,14 @@ def test_more_settings_open_by_keyboard_and_stay_open(studio: OpenStudio) -> Non
 
 
 @needs_browser
+@pytest.mark.parametrize("size", SIZES)
+def test_sliders_are_wide_enough_to_set(studio: OpenStudio, size: tuple[int, int]) -> None:
+    with shown_as(studio, *size):
+        widths = studio.browser.run(SLIDERS)
+        assert len(widths) == 4 and min(widths) >= 75
+
+
+@needs_browser
 @pytest.mark.parametrize("shape", [(1024, 768), (600, 1200), (2400, 400)])
 @pytest.mark.parametrize("size", SIZES)
 def test_what_is_sent_is_above_the_fold(
@@ -197,6 +207,7 @@ def test_axe_finds_no_fault_and_no_word_is_broken(
     with shown_as(studio, *size, theme):
         for act in [lambda: None, *acts]:
             act()
+            assert run(axe_run("document", RULES))["faults"] == []
             run("document.querySelectorAll('details').forEach((it) => { it.open = true; })")
             checked = run(axe_run("document", RULES))
             assert checked["faults"] == []
