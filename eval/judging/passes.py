@@ -381,7 +381,8 @@ class Wording:
         return cls(path.stem, text)
 
     def word(self, judging: JudgePass) -> JudgePass:
-        """Return the pass with this template as its prompt, and with the pass's pictures."""
+        """Return the pass with this template instead of its own prompt; it sends the same pictures.
+        """
 
         def ask(case: JudgeCase) -> Message:
             sample = case.sample

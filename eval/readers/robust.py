@@ -132,8 +132,8 @@ _clean_text = lru_cache(maxsize=8192)(clean_text)  # models repeat the same repl
 def _read_choice(
     text: str, choices: Texts, subtask: str, question: str | None, wrong_is_asked: bool
 ) -> Reading:
-    """Do the work of `read_choice` for a cleaned reply. Choices and question are given only if they
-    affect reading, so that equal replies are read once."""
+    """Read the choice in a cleaned reply. Choices and question are given only if they affect
+    reading, so that equal replies are read once."""
     tagger = get_tagger(choices)
     letters = tagger.letters
     text = strip_echo(text, choices)

@@ -289,7 +289,7 @@ class Results:
         compared = values.compare_arms("after", "before")
         if compared is None:
             raise RunError(
-                f"{before!r} and {after!r} were asked no common sample that has a correct answer"
+                f"{before!r} and {after!r} share no sample that has a correct answer"
             )
         changed = values.where(values.has() & (values["before"] != values["after"])).units
         flips = _flips([(*pairs[number], name) for number, name in changed])

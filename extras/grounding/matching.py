@@ -16,8 +16,8 @@ MASK_SLACK = 2.0  # pixels by which a mask may stick out of its box, as polygons
 
 
 def place_iou(found: Place, true: Place) -> float:
-    """Return the intersection over union of two boxes on one image, 0..1; with a crowd, the share
-    of the found box that lies in it, as COCO has it."""
+    """Return the intersection over union of two boxes on one image, 0..1; for a crowd, the share of
+    the found box that lies in it, as COCO defines it."""
     if found.image != true.image or not (found.has_area and true.has_area):
         return 0.0
     one, other = _edges(found), _edges(true)
@@ -59,7 +59,8 @@ def pick_one(found: Places) -> Places:
 
 @dataclass(frozen=True)
 class Matched:
-    """How many places were found, named wrongly and missed; optional ones count in none."""
+    """Counts of the places that were found, named wrongly and missed; optional places count in none
+    of them."""
 
     hits: int
     extra: int

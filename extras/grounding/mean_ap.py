@@ -20,7 +20,7 @@ FIGURES = {
     "ar_10": "AR_second",
     "ar_100": "AR_third",
 }
-"""Our names of the package's figures."""
+"""Our names of the package's metrics."""
 BEYOND_ALL = 1e11  # square pixels: more than COCO's range "all", so that the place is ignored
 
 
@@ -33,7 +33,8 @@ class Scene:
 
 
 def average_precision(scenes: Iterable[Scene]) -> dict[str, float]:
-    """Return COCO's figures over scenes, by our names; without those that no true box enters.
+    """Return COCO's metrics over scenes, by our names, without metrics to which no true box
+    contributes.
 
     Categories are the labels of true boxes. Found boxes with other labels are in no category that
     is averaged, as in COCO. A box without a confidence counts as 1.0; boxes of equal confidence are

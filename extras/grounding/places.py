@@ -74,7 +74,7 @@ class Place:
         return self.crowd or self.ignore
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the form that answers have."""
+        """Return the place in the form used in answers."""
         numbers = [_shorten(number) for number in self.numbers]
         plain: dict[str, Any] = {"label": self.label} if self.label else {}
         plain["box" if self.is_box else "point"] = numbers
@@ -83,7 +83,7 @@ class Place:
         return plain | ({"image": self.image} if self.image else {})
 
     def to_truth(self) -> dict[str, Any]:
-        """Return the form that the truth of an item has, with mask and flags."""
+        """Return the place in the form used in an item's truth, with mask and flags."""
         plain = self.to_dict()
         if self.region is not None:
             mask = Mask("", self.region).to_dict()

@@ -142,7 +142,7 @@ class PlacesScorer(Scorer):
     def _average_precision(
         self, scores: PointScores, found: Mapping[tuple[str, int], Places | None]
     ) -> Iterator[Metric]:
-        """Yield COCO's figures, and what shows whether they depend on the order of images."""
+        """Yield COCO's metrics, and one that shows whether they depend on the order of images."""
         every = {place.label: None for row in scores.keyed.values() for place in self._true(row)}
         draws: list[ScoredRecord] = [d for name in scores.keyed for d in scores.asked(name)]
         scenes, given = list[Scene](), list[bool]()

@@ -93,7 +93,7 @@ class Images:
         files = map(self.find, origin.sources)
         sources = tuple((source, self._read(source)) for source in files)
         if any(part.source >= len(sources) for part in origin.parts):
-            raise ToolError(f"{note} names a source that is not there")
+            raise ToolError(f"{note} names a source that does not exist")
         shown = View(picture, origin.parts)
         return replace(whole, view=shown, sources=sources, apart=origin.apart)
 

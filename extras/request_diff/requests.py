@@ -236,7 +236,7 @@ def pair_requests(
 
 
 def _find_mutual_nearest(apart: Matrix) -> list[tuple[int, int]]:
-    """Return the pairs in which each is clearly the other's nearest."""
+    """Return the pairs of requests of which each is clearly the nearest to the other."""
     if not apart.size:
         return []
     nearest = apart.argmin(axis=1)

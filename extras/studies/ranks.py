@@ -44,7 +44,7 @@ ORDER_NOTE = (
     "Every two contestants, on the samples that both have in every setting, over the tasks of both."
     " `swap` is the probability that the two change places between two settings (markers, prompts,"
     " whatever was swept), or between two draws; a tie counts one half. Intervals are 95 %,"
-    " bootstrapped over clusters; small samples add swaps, so the intervals are rather high."
+    " bootstrapped over clusters; in small samples swaps are overestimated."
 )
 
 

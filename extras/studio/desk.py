@@ -1,5 +1,5 @@
-"""Renders and asks the studio's drafts in a separate folder, as a run would, for a server or a
-notebook.
+"""Renders the studio's drafts and sends them to models, in a separate folder, as a run would; for a
+server or a notebook.
 
 It also describes what the page shows with the pictures: every word, the amount that Ask sends,
 marks that no stage draws, and drawings that are cut off.

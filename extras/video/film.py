@@ -37,7 +37,8 @@ HEAD = PACKET + 12  # bytes by which a format is recognised
 FORMATS = "MP4, MOV, MKV, WebM, AVI, MPEG, FLV, Ogg and GIF"
 ROUNDING = Fraction(1, 10**6)  # of times given in decimals, in seconds
 MILLISECOND = Fraction(1, 1000)
-"""The clock of Matroska, to which it rounds the times of frames; coarser clocks are exact."""
+"""The time base of Matroska, to which it rounds the times of frames; coarser time bases are exact.
+"""
 
 
 def find_format(head: bytes) -> str:

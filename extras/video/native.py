@@ -78,7 +78,7 @@ class Scene(NamedTuple):
 @dataclass(frozen=True)
 class SendVideo(Ranged, WithoutModel):
     """Sends the frames of each video as one video: `video_url` parts for chat servers that take
-    them (vLLM, SGLang, Qwen's own, OpenRouter), the processor's video input for `LocalVLM`. Stands
+    them (vLLM, SGLang, Qwen's own, OpenRouter), the processor's video input for `LocalVLM`. Put it
     right before the stage that asks.
 
     `form: mp4` encodes the views as they are, with marks, crops and sizes, as H.264 at their own

@@ -134,8 +134,8 @@ def make_tool_call_json(call: ToolCall) -> Json:
 
 
 def replace_text(parts: list[Json], text: str) -> list[Json]:
-    """Return the parts of a content; if the turn's text was truncated or cleaned since, with the
-    new text after the other parts."""
+    """Return the parts of a content; if the turn's text was truncated or cleaned since, the new
+    text follows the other parts."""
     if _content(parts)[0] == text:
         return parts
     others = [part for part in parts if part.get("type", "text") != "text"]
@@ -151,8 +151,9 @@ def _part(part: str | View, detail: Detail | None) -> Json:
 
 
 def request_pieces(body: Json) -> list[bytes | Payload]:
-    """Write a request as JSON, in pieces: texts, and the pictures between them, whose `text`
-    follows. Searching that for characters to escape would take longer than drawing on them."""
+    """Write a request as JSON, in pieces: text, and between the texts the pictures, whose base64 is
+    inserted later. It needs no escaping, and searching it for characters to escape would take
+    longer than drawing on the pictures."""
     pictures, place = list[Payload](), os.urandom(16).hex()
 
     def put_in(payload: Payload) -> str:

@@ -38,8 +38,8 @@ def make_thumbnail(picture: Picture) -> Pixels:
 
 
 class Match(NamedTuple):
-    """A picture of the file that resembles an image: its line, its number in the line, and its
-    distance from the image."""
+    """A known picture that resembles an image: its line in the file, its number in that line, and
+    its distance from the image."""
 
     line: Sample
     image: int
