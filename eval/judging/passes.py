@@ -381,8 +381,8 @@ class Wording:
         return cls(path.stem, text)
 
     def word(self, judging: JudgePass) -> JudgePass:
-        """Return the pass with this template instead of its own prompt; it sends the same pictures.
-        """
+        """Return the pass with this template instead of its own prompt; it sends the same
+        pictures."""
 
         def ask(case: JudgeCase) -> Message:
             sample = case.sample

@@ -49,8 +49,8 @@ _CANNOT_PATTERN = pattern(
 
 
 def parse_number_words(words: Iterable[str]) -> int:
-    """Return the number that several words form, or any number above MOST as soon as it exceeds
-    that."""
+    """Return the number that several words form, or any number above MAX_COUNT as soon as it
+    exceeds that."""
     whole = part = 0
     for word in words:
         if whole + part > MAX_COUNT:

@@ -98,7 +98,7 @@ class Reader(WithoutModel, ABC):
         """Return the result of `read` with secret keys masked: removing markup may have joined a
         key that was split.
 
-        To read many states, pass the `known_keys`.
+        To read many states, pass the `list_known_keys`.
         """
         reading = self._read_last_turn(state)
         answer = reading.answer

@@ -26,7 +26,7 @@ COUNT_FIELDS = ("records", "failed", "tokens_in", "tokens_out")
 class MergeResult(NamedTuple):
     """The sentence that describes a merge, and the missing shards, such as "2/3"."""
 
-    said: str
+    summary: str
     missing: Sequence[str]
 
 

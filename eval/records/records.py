@@ -394,7 +394,8 @@ class StoredMessage(Message):
 
 
 def read_message(blobs: Blobs, sha: str) -> Json:
-    """Read a message that `message_json` wrote. Raises RunError if it is missing or damaged."""
+    """Read a message that `make_message_json` wrote. Raises RunError if it is missing or
+    damaged."""
     try:
         return read_as(MessageNode, blobs.get(sha))  # type: ignore[no-any-return]
     except (OSError, ValueError) as exc:

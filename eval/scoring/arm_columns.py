@@ -192,8 +192,8 @@ class ArmColumns:
         return np.isin(self["words"], true)
 
     def count_words(self, rows: Column | None = None) -> dict[Words, int]:
-        """Return how many rows (by default of all) have each words, in order of first appearance.
-        """
+        """Return how many rows (by default of all) have each words, in order of first
+        appearance."""
         return self._count("words", rows)
 
     def count_judged(self) -> dict[str, int]:

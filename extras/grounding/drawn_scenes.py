@@ -119,8 +119,8 @@ class DrawnScenes(MadeTask):
 
 
 def _locate(thing: Thing, side: int) -> Place:
-    """Return the box and mask of an object with its rim: the pixels that it covers by half or more.
-    """
+    """Return the box and mask of an object with its rim: the pixels that it covers by half or
+    more."""
     on_black, on_white = (np.full((side, side, 3), shade, np.uint8) for shade in (0, 255))
     for pixels in (on_black, on_white):
         thing.draw(pixels)

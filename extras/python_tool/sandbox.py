@@ -185,8 +185,8 @@ class PythonSandbox(Ranged):
         return Reply(text, seconds=seconds, served_by=result["versions"], attached=attached)
 
     def _run(self, session: LiveSession, messages: Messages) -> tuple[CodeResult, bool]:
-        """Run the code of new messages; return the last result, and whether the variables are lost.
-        """
+        """Run the code of new messages; return the last result, and whether the variables are
+        lost."""
         wanted = [write_canonical(make_message_json(message)) for message in messages]
         is_same = session.identity == self.identity and session.done == wanted[:-1]
         if session.running is None or not is_same:

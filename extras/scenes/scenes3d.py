@@ -268,8 +268,8 @@ class World:
     light: XYZ = (-5.0, -7.0, 12.0)
 
     def nearest(self, origin: Floats, directions: Floats) -> tuple[Floats, Numbers]:
-        """Return the distance along rays (n, 3) to the first hit, and the identity of what it hits.
-        """
+        """Return the distance along rays (n, 3) to the first hit, and the identity of what it
+        hits."""
         down = directions[:, 2]
         with np.errstate(divide="ignore"):
             far = np.where(down < 0, -origin[2] / down, np.inf)

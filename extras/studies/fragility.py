@@ -365,7 +365,7 @@ def read_published(run: RunScores) -> Published:
 
 
 def _published_spreads(published: Published) -> Iterator[Sequence[str]]:
-    """Yield a row under PUBLISHED per task and model, and then each task's mean and largest
+    """Yield a row under PUBLISHED_HEADER per task and model, and then each task's mean and largest
     spread."""
     for task, styles in published.items():
         models = dict.fromkeys(model for accuracies in styles.values() for model in accuracies)

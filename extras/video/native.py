@@ -13,8 +13,8 @@ import numpy as np
 from PIL import Image
 from pybase64 import b64encode
 
-from looktwice.extras.video.film import HEAD, find_format, import_av
 from looktwice.extras.video.frames import Footage, Frame
+from looktwice.extras.video.video_file import HEAD, find_format, import_av
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Payload, Picture, Pixels
 from looktwice.pipelines.ranges import Ranged
@@ -49,7 +49,7 @@ class Clip(Picture):
     """Frames that are sent as one video; its pixels are those of the first."""
 
     @classmethod
-    def of(cls, frames: Sequence[Pixels], payload: Payload) -> Clip:
+    def from_frames(cls, frames: Sequence[Pixels], payload: Payload) -> Clip:
         """Return the frames with the payload in which they are sent."""
         clip = cls(frames[0], "a video")
         clip.frames, clip._video = tuple(frames), payload
@@ -105,7 +105,7 @@ class SendVideo(Ranged, WithoutModel):
             if scene.footage is None:
                 views += scene.views
             else:
-                views.append(self._join(state, scene.views, scene.footage.film.source))
+                views.append(self._join(state, scene.views, scene.footage.file.source))
         return state.replace(views=tuple(views))
 
     def _join(self, state: State, views: Sequence[View], source: Picture) -> View:
@@ -131,7 +131,7 @@ class SendVideo(Ranged, WithoutModel):
             data = encode_mp4(frames, times, self.crf)
             payload = make_payload(data, "video/mp4", "encoded as H.264")
         parts = tuple(part for view in views for part in view.parts)
-        return View(Clip.of(frames, payload), parts)
+        return View(Clip.from_frames(frames, payload), parts)
 
 
 def _split_scenes(state: State) -> list[Scene]:

@@ -370,7 +370,7 @@ def convert_to_snake_keys(value: Any) -> Any:
     }
 
 
-def is_billed(data: Any) -> Usage | None:
+def find_billed_usage(data: Any) -> Usage | None:
     """Return the usage billed for a body without a complete reply, such as one that broke off; None
     if it reports none."""
     try:
@@ -426,7 +426,7 @@ def find_error(data: Any) -> Json | None:
     own = data.get("error") if is_not_empty(data.get("error")) else None
     error = own or (data if data.get("object") == "error" else data.get("detail"))
     if data.get("choices") and not own:
-        error = _is_cut_off(data["choices"])
+        error = _find_cut_off_error(data["choices"])
     if not error:
         return None
     if isinstance(error, dict):
@@ -434,7 +434,7 @@ def find_error(data: Any) -> Json | None:
     return {"message": error if isinstance(error, str) else json.dumps(error)}
 
 
-def _is_cut_off(choices: Any) -> Any:
+def _find_cut_off_error(choices: Any) -> Any:
     """Return the error next to a partial reply; OpenRouter puts it into choice or message."""
     choice = choices[0] if isinstance(choices, list) else None
     nodes = (choice, choice.get("message")) if isinstance(choice, dict) else ()

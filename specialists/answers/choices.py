@@ -210,14 +210,16 @@ SAMENESS_QUESTION_PATTERN = re.compile(
 def parse_count(sample: Sample) -> str:
     """Parse the counted object: `How many blue floats are there?` -> "blue floats", also `Count the
     number of X.` Raises NoEvidence."""
-    return _find_thing(sample, "how many there are of something", COUNTED_PATTERN, TOTAL_PATTERN)
+    return _find_object_name(
+        sample, "how many there are of something", COUNTED_PATTERN, TOTAL_PATTERN
+    )
 
 
 def parse_enclosed(sample: Sample) -> str:
     """Parse the enclosed object: `Which bounding box more accurately localizes and encloses the
     tank top?`
     -> "tank top". Raises NoEvidence."""
-    return _find_thing(sample, "what a box encloses", ENCLOSED_PATTERN)
+    return _find_object_name(sample, "what a box encloses", ENCLOSED_PATTERN)
 
 
 def parse_relation(sample: Sample) -> tuple[str, str, str]:
@@ -251,7 +253,7 @@ def parse_sameness(sample: Sample) -> tuple[bool, str]:
     return same, (match["what"] or "").strip().lower()
 
 
-def _find_thing(sample: Sample, what: str, *patterns: re.Pattern[str]) -> str:
+def _find_object_name(sample: Sample, what: str, *patterns: re.Pattern[str]) -> str:
     for text in (sample.question, str(sample.meta.get("prompt", ""))):
         for pattern in patterns:
             if match := pattern.search(f"{text}?"):

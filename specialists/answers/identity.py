@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
-from looktwice.specialists.answers.boxes import choose_number, detect_thing
+from looktwice.specialists.answers.boxes import choose_number, detect_object
 from looktwice.specialists.answers.choices import (
     AnswerRule,
     Decision,
@@ -80,7 +80,7 @@ class ObjectIdentity:
         """Return one vector (1, d). Raises NoEvidence, also for a single-coloured image."""
         require_pixels(pixels, colors=True)
         if self.detector is not None:
-            boxes = detect_thing(self.detector, pixels, words)
+            boxes = detect_object(self.detector, pixels, words)
             if not len(boxes):
                 raise NoEvidence(f"the detector finds no {words or 'object'} in an image")
             surest = np.round(boxes.xyxy[int(np.argmax(boxes.scores))])

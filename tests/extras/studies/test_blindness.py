@@ -133,11 +133,11 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
         audit.mirage("no-image") == pytest.approx(2 / 3) and audit.beyond_chance("no-image") == 0.0
     )
     assert [(item.right, item.asked) for item in audit.items] == [(1, 1), (0, 1)] * 2
-    taste = audit.items[0].p
-    assert 0.9 < taste < 1 and [item.p for item in audit.items] == [taste, 1.0] * 2
+    bias = audit.items[0].p
+    assert 0.9 < bias < 1 and [item.p for item in audit.items] == [bias, 1.0] * 2
     assert find_imageless_items([audit]) == [] and len(find_imageless_items([audit], "any")) == 2
-    never = float(audit.tastes.tails(1)[1, 1])  # no B was said where it is wrong
-    assert count_expected_by_luck([audit], "any") == pytest.approx(2 * taste + 2 * never)
+    never = float(audit.bias.tails(1)[1, 1])  # no B was said where it is wrong
+    assert count_expected_by_luck([audit], "any") == pytest.approx(2 * bias + 2 * never)
     seen, blind = letter_table(scored, [audit]).rows
     assert seen[3:5] == ("A 75 B 25", "A 100 B 50") and blind[3:5] == ("A 100 B 0", "A 100 B 0")
 
