@@ -223,7 +223,7 @@ def describe_exception(exc: BaseException) -> str:
     try:
         text = repair_text(str(exc))
     except Exception as inner:
-        text = f"(its message cannot be made: {type(inner).__name__})"
+        text = f"(its message cannot be formatted: {type(inner).__name__})"
     return f"{type(exc).__name__}: {text}"
 
 

@@ -62,10 +62,9 @@ PAIR_NOTE = (
 )
 ORACLE_NOTE = (
     "All contestants on the questions that all of them answered without failure, first draw. The"
-    " oracle"
-    " takes the right answer of any of them, the majority their most frequent answer (the mean of"
-    " equally frequent ones). Fleiss' kappa (1971) is over their answers, if these are choices;"
-    " unreadable is an answer of its own. Intervals: 95 %, bootstrap over clusters."
+    " oracle is right if any contestant is; the majority gives their most frequent answer (the mean"
+    " of equally frequent ones). Fleiss' kappa (1971) is over their answers, if these are choices;"
+    " unreadable counts as a separate answer. Intervals: 95 %, bootstrap over clusters."
 )
 
 

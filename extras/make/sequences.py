@@ -95,7 +95,7 @@ def draw_sequence(
     for letter, count in Counter(pattern).most_common():
         fitting = [name for name in free if len(kind.things[name]) >= count]
         if not fitting:
-            raise TaskError(f"{kind.name!r} has too few things for {pattern}")
+            raise TaskError(f"{kind.name!r} has too few objects for {pattern}")
         name = fitting[int(rng.integers(len(fitting)))]
         files = kind.things[name]
         if vectors and pairs:
@@ -130,7 +130,7 @@ class Sequences(FileTask):
 
     Equal `seed`s give equal questions.
 
-    `path` holds a folder of photographs for each thing, or a folder of things for each kind
+    `path` holds a folder of photographs for each object, or a folder of things for each kind
     (cup/mine, cup/yours ...), named in the singular; without kinds, `thing` is the word. In AAB the
     main thing is shown twice and another of the same kind once; the order is shuffled. `ask`
     "compare" gives two statements on each sequence, a true one and its negation, which are scored
@@ -174,7 +174,7 @@ class Sequences(FileTask):
         sources = [f"{item.sample.id} {item.sample.meta['sources']}" for item in self._items]
         things = sum(len(kind.things) for kind in self._kinds)
         note = f"{things} things of {len(self._kinds)} kinds"
-        return f"{note}: sequences of one thing are not independent", sources
+        return f"{note}: sequences of one object are not independent", sources
 
     @property
     def scorer(self) -> Scorer:
@@ -184,12 +184,12 @@ class Sequences(FileTask):
 
     @cached_property
     def _kinds(self) -> list[ObjectKind]:
-        root = require_folder(self.path, "a folder of photographs for each thing")
+        root = require_folder(self.path, "a folder of photographs for each object")
         self._skipped.clear()
         kinds = find_kinds(root, self.thing, self._skipped)
         if not kinds:
             raise self._skipped.make_empty_error(
-                root, "it holds no folder with photographs; expected THING/*.jpg"
+                root, "it holds no folder with photographs; expected OBJECT/*.jpg"
             )
         return kinds
 

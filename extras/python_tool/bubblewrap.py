@@ -128,7 +128,7 @@ def _find_fault(sandbox: Bubblewrap) -> str:
     if shutil.which("bwrap") is None:
         return f"`bwrap` is not on the PATH; {INSTALL}"
     if make_no_process_filter() is None:
-        return f"bubblewrap's filter is not made for this processor; {INSTALL}"
+        return f"the system call filter does not support this processor; {INSTALL}"
     return "" if _holds(sandbox) else f"bubblewrap cannot make a sandbox here; {INSTALL}"
 
 

@@ -195,7 +195,7 @@ def find_imageless_items(audited: Sequence[Audit], rule: Rule = "chance") -> lis
     return list(listed.values())
 
 
-def count_expected_by_luck(audited: Sequence[Audit], rule: Rule) -> float:
+def count_expected_by_chance(audited: Sequence[Audit], rule: Rule) -> float:
     """Return how many items the rule `any` lists through answer bias alone; for `chance`, the bound
     on false discoveries, summed over the models."""
     if rule == "chance":
@@ -426,8 +426,8 @@ def audit_sentences(audits: Sequence[Audit], blind: Sequence[BlindItem], rule: R
         if rule == "any"
         else "more right answers than answer bias explains"
     )
-    bound, count = "about" if rule == "any" else "at most", count_expected_by_luck(audits, rule)
-    luck = f"{bound} {count:.1f} of them are expected by luck"
+    bound, count = "about" if rule == "any" else "at most", count_expected_by_chance(audits, rule)
+    luck = f"{bound} {count:.1f} of them are expected by chance"
     sentences.append(f"{len(blind)} of {asked} items need no image, by {words}; {luck}.")
     return sentences
 

@@ -182,7 +182,7 @@ class SpatialRelation(AnswerRule):
         detected = look_once(self.detector, pixels, list(dict.fromkeys((subject, object_))))
         if kind in ("front", "behind"):
             if self.depth is None:
-                raise NoEvidence(f"boxes alone do not show what is {kind!r}; set depth")
+                raise NoEvidence(f"boxes alone do not show what is {kind!r}; set `depth`")
             near = look_once(self.depth, pixels).nearness
             lead = _compare_depth(near, *_pick_boxes(detected, subject, object_))
             margin = lead if kind == "front" else -lead

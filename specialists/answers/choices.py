@@ -246,7 +246,7 @@ def parse_sameness(sample: Sample) -> tuple[bool, str]:
     match = SAMENESS_QUESTION_PATTERN.search(sample.question)
     if match is None:
         raise NoEvidence(
-            "the question says neither that things are the same nor that they differ:"
+            "the question claims neither that objects are the same nor that they differ:"
             f" {sample.question!r}"
         )
     same = (match["word"].lower() == "same") != bool(match["first"])

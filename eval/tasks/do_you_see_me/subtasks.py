@@ -86,7 +86,7 @@ _2D = (
                 " level is faint"
             ),
             (
-                "in the repository's tree, which holds samples only, some images were renamed:"
+                "some images of the repository's tree, which holds only samples, were renamed:"
                 " 1.png shows row 0.svg"
             ),
         ),

@@ -226,5 +226,5 @@ def place_thing(
 def make_no_room_error(style: Style, count: int) -> TaskError:
     """Return the error for more things than fit."""
     return TaskError(
-        f"an image of {style.side} pixels has no room for {count} things; ask for fewer"
+        f"an image of {style.side} pixels has no room for {count} objects; ask for fewer"
     )

@@ -253,7 +253,7 @@ def test_shards_of_changed_data_are_refused(part: str, change: dict[str, str], d
     if part == "pictures":
         (data / row["images"][0]).write_bytes(to_png(np.zeros((8, 8, 3), np.uint8)))
     said = run_command(2, "merge", "1/study", run_shard(2), "--out", "whole")
-    assert f"2/study was made from other {part} of" in " ".join(said.split())
+    assert f"2/study was made with different {part} of" in " ".join(said.split())
     assert not Path("whole").exists()
 
 
