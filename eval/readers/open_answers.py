@@ -278,7 +278,7 @@ def _read_letters(text: str, question: str) -> Reading:
     spelt = len(words) == 1 or max(map(len, words), default=3) <= 2
     if spelt and bare.isascii() and bare.isalpha():
         return Reading(bare.upper())
-    return Reading(None, "unread: it names no letters, or several words of them")
+    return Reading(None, "unread: it names no letters, or several groups of them")
 
 
 JSON_ANSWER_PATTERN = pattern(r'"(?:my|final)?_?answer"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?)')

@@ -79,7 +79,7 @@ class Container(PythonSandbox):
 
 @cache
 def _find_fault(engine: str, image: str) -> str:
-    never = "Python as a tool never runs code without a sandbox"
+    never = "Python code of a model never runs without a sandbox"
     if shutil.which(engine) is None:
         return f"`{engine}` is not on the PATH; {never}, so install it, or use bubblewrap"
     command = [engine, "image", "inspect", image]

@@ -42,7 +42,7 @@ FACTORS = (
     "temperature",
     "max_tokens",
 )
-"""The factors that are always compared; of the settings, the most common ones."""
+"""The factors that are always compared, including the most common settings."""
 CHOICES_PLACEHOLDER, NOT_SET, NOTHING = "<choices>", "not set", "none"
 
 
