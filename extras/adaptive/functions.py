@@ -88,18 +88,18 @@ class Psychometric:
     @cached_property
     def thresholds(self) -> Floats:
         """The candidate thresholds, on the scale of the levels or of their logarithms."""
-        first, last = self._ends
+        first, last = self._interval_ends
         beyond = RANGE_MARGIN * (last - first)
         return np.linspace(first - beyond, last + beyond, GRID_STEPS // self.coarse)
 
     @cached_property
     def slopes(self) -> Floats:
         """The candidate slopes, per unit of that scale."""
-        first, last = self._ends
+        first, last = self._interval_ends
         return np.asarray(SLOPE_GRID[:: self.coarse] / (last - first))
 
     @property
-    def _ends(self) -> Floats:
+    def _interval_ends(self) -> Floats:
         return self._at(np.array([self.levels[0], self.levels[-1]]))
 
     @cached_property

@@ -33,14 +33,14 @@ class Scene:
 
 
 def average_precision(scenes: Iterable[Scene]) -> dict[str, float]:
-    """Return COCO's metrics over scenes, by our names, without metrics to which no true box
+    """Return COCO's metrics over scenes, by our names, without metrics to which no ground-truth box
     contributes.
 
-    Categories are the labels of true boxes. Found boxes with other labels are in no category that
-    is averaged, as in COCO. A box without a confidence counts as 1.0; boxes of equal confidence are
-    ranked in the order of scenes, then of the reply. A crowd is COCO's `iscrowd`. The package
-    overwrites the flag `ignore`, so a place to ignore gets an area beyond every range, which it
-    does ignore.
+    Categories are the labels of ground-truth boxes. Found boxes with other labels are in no
+    category that is averaged, as in COCO. A box without a confidence counts as 1.0; boxes of equal
+    confidence are ranked in the order of scenes, then of the reply. A crowd is COCO's `iscrowd`.
+    The package overwrites the flag `ignore`, so a place to ignore gets an area beyond every range,
+    which it does ignore.
     """
     truth, found = _as_coco(scenes)
     if not truth["annotations"]:

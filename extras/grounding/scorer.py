@@ -161,7 +161,7 @@ class PlacesScorer(Scorer):
             yield Metric(name, value=value, unit="image", groups=len(scenes))
 
     def _true(self, row: SampleRow) -> Places:
-        """Return the true places of a sample. Raises ValueError."""
+        """Return the ground-truth places of a sample. Raises ValueError."""
         value = row.truth.get(self.places, row.answer)
         try:
             return read_places(value if value is not None else [], self.form)
@@ -172,7 +172,7 @@ class PlacesScorer(Scorer):
             ) from exc
 
     def _has_truth(self, row: SampleRow) -> bool:
-        """Return whether the true places of a sample can be read."""
+        """Return whether the ground-truth places of a sample can be read."""
         try:
             self._true(row)
         except ValueError:
@@ -186,7 +186,7 @@ class PlacesScorer(Scorer):
         return [*dict.fromkeys([*names, *filter(None, (p.label for p in self._true(row)))])]
 
     def _match(self, found: Places, row: SampleRow) -> Matched:
-        """Return how found and true places pair up."""
+        """Return how found and ground-truth places are matched."""
         named = label_places(found, self._names(row), self.synonyms)
         fits = self._box_fits if self.rule == "boxes" else _point_fits
         return match_places(named, self._true(row), fits)
@@ -196,7 +196,7 @@ class PlacesScorer(Scorer):
         return share if share >= self.threshold else 0.0
 
     def _first_iou(self, found: Places, row: SampleRow) -> float:
-        """Return the IoU of the first box with the nearest true one."""
+        """Return the IoU of the first box with the nearest ground-truth box."""
         shares = [place_iou(one, true) for one in pick_one(found) for true in self._true(row)]
         return max(shares, default=0.0)
 
@@ -204,8 +204,8 @@ class PlacesScorer(Scorer):
         return float(self._first_iou(found, row) >= least)
 
     def _mean_iou(self, found: Places, row: SampleRow) -> float | None:
-        """Return the mean over true boxes of the IoU with the nearest found one of its label; None
-        if there is nothing to find."""
+        """Return the mean over ground-truth boxes of the IoU with the nearest found one of its
+        label; None if there is nothing to find."""
         named = label_places(found, self._names(row), self.synonyms)
         best = list[float]()
         for true in self._true(row):

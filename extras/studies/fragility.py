@@ -174,7 +174,7 @@ class Fragility:
         return None if isnan(floor) else floor
 
     @property
-    def above(self) -> Estimate | None:
+    def above_floor(self) -> Estimate | None:
         """R minus its floor."""
         (ratio, floor), (ratios, floors) = self._measured_means, self._ratios(self._resampled_means)
         return self._estimate(ratio - floor, ratios - floors)
