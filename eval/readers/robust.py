@@ -60,7 +60,7 @@ class Robust(Reader):
     words in the reasoning ("the head beside X looks closer"); a conclusion that names one choice;
     weaker descriptions; the only choice that is named; the only one that is not ruled out. Several
     choices at once, none of them, letters beyond the choices, questions, conditions and refusals
-    are no answer and give a reason. A statement may also answer yes or no. A correction ("Oops, I
+    are not answers and give a reason. A statement may also answer yes or no. A correction ("Oops, I
     misread: ...") replaces what precedes it, and second choices ("Second choice: A") do not count
     beside a first one.
 

@@ -50,9 +50,9 @@ SIZES = (24.0, 64.0)  # pixels, the smallest and largest height of things
 class DrawnScenes(MadeTask):
     """`n` questions about where objects are in drawn scenes of 320 x 320 pixels.
 
-    `ask` is "box" or "point", of one thing named by its colour and shape, or "boxes" or "points",
-    of all things with one of three shapes, of which some may be absent. `unit` is the unit that the
-    question asks for. Scenes hold `things` coloured shapes that do not overlap. Truth holds the
+    `ask` is "box" or "point", of one object named by its colour and shape, or "boxes" or "points",
+    of all objects with one of three shapes, of which some may be absent. `unit` is the unit that
+    the question asks for. Scenes hold `things` coloured shapes that do not overlap. Truth holds the
     boxes and masks. With "boxes", `mean_ap` reports average precision (the extra `map`). Question
     `i` depends only on `ask`, `things`, `ground`, `seed` and `i`. Raises TaskError.
     """

@@ -28,7 +28,7 @@ class Place:
 
     `score` is a confidence in 0..1, None if there is none. A place of a correct answer may have a
     `mask`, HxW, or a `source`, the object of a file from which it is decoded when it is needed (see
-    `region`); it lies within the box. A place may be a `crowd` (a box around many things, in which
+    `region`); it lies within the box. A place may be a `crowd` (a box around many objects, in which
     any number of answers may lie), or one to `ignore`, which need not be found.
     """
 

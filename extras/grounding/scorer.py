@@ -54,7 +54,7 @@ class PlacesScorer(Scorer):
     Labels equal a category if they do so without case, articles, punctuation and a plural s, by
     `synonyms` ({sofa: couch}), or if they contain the name of one only. A box without a label is of
     the category that was asked for, if that was one; the meta field `categories` lists them. A box
-    whose label is no category is wrong in F1 and in no category of AP.
+    whose label is not a category is wrong in F1 and in no category of AP.
 
     The true places are the field `places` of an item's truth, or else its answer, as objects or
     JSON; `form` is that of their boxes. Places marked `crowd` or `ignore` need not be found, and a

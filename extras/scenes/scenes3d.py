@@ -378,7 +378,7 @@ def is_fully_visible(distances: Floats) -> bool:
 
 
 def measure_visible_shares(distances: Sequence[Floats]) -> Floats:
-    """Return the visible share of each thing's own pixels, from each thing's distances, which are
+    """Return the visible share of each object's own pixels, from each object's distances, which are
     infinite where it is not."""
     alone = np.isfinite(distances)
     first = np.argmin(distances, axis=0) == np.arange(len(distances))[:, None, None]

@@ -21,7 +21,7 @@ BIAS = "expected_bias"
 
 def read_answer_line(reply: str) -> str:
     """Return the last letter after "Answer:" as it is written, and A for a reply without one
-    (OmniSpatial, 208bac2): "answer: b" is "b", which is no key."""
+    (OmniSpatial, 208bac2): "answer: b" is "b", which is not a key."""
     return next(reversed(ANSWER_LINE.findall(reply)), "A")
 
 
@@ -44,7 +44,7 @@ def read_first_character(reply: str) -> str:
 
 def read_before_bracket(reply: str) -> str:
     """Return what precedes the first closing bracket (VisRes in lmms-eval, 75571cf): "(B)" is "(B",
-    which is no key."""
+    which is not a key."""
     return reply.partition(")")[0]
 
 

@@ -65,7 +65,7 @@ ARMS: Mapping[str, str] = {
 }
 BLIND_ARMS = ("no-image", "blank")
 """The arms that show whether an item needs its image; the first that a run has is used. A model
-that ignores images would only repeat its guess in the other one, so it is no second chance."""
+that ignores images would only repeat its guess in the other one, so it adds no second chance."""
 Rule = Literal["chance", "any"]
 
 

@@ -304,7 +304,7 @@ FRAGILITIES: Columns[Fragility] = (
     ),
     Column("R", _ratio_cell),
     Column(FLOOR_HEADER, "floor", "{:.2f}"),
-    Column(ABOVE_HEADER, "above", number_cell),
+    Column(ABOVE_HEADER, "above_floor", number_cell),
     Column("best minus\nworst", "spread", estimate_cell),
     Column(ALIKE_HEADER, lambda line: f"{percent(line.chance.mean)}\np {format_p(line.chance.p)}"),
     Column("worst", lambda line: line.ends[0]),

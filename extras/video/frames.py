@@ -152,8 +152,8 @@ class Video:
         return (column,)
 
     def read_moments(self, marks: Sequence[Mapping[str, Any]]) -> tuple[float | None, ...]:
-        """Return the time of each mark, None without one. Raises ValueError for a time that is no
-        number of seconds."""
+        """Return the time of each mark, None without one. Raises ValueError for a time that is not
+        a number of seconds."""
         moments = tuple(mark.get("seconds") for mark in marks)
         for moment in moments:
             is_number = isinstance(moment, int | float) and not isinstance(moment, bool)

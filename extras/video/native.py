@@ -69,7 +69,7 @@ class Clip(Picture):
 
 
 class Scene(NamedTuple):
-    """Consecutive views of one video; of none, if they are no frames."""
+    """Consecutive views of one video; or of none, if they are not frames."""
 
     footage: Footage | None
     views: list[View]
@@ -87,7 +87,7 @@ class SendVideo(Ranged, WithoutModel):
     the video file, with all its frames and its sound, and so refuses views that were changed.
     `frames` leaves the views as images, to compare both in one line of `each:`. A server may sample
     a video again: for vLLM, set `extra: {mm_processor_kwargs: {do_sample_frames: false}}` on the
-    model. Views that are no frames are sent as they are. Raises ValueError for views of one video
+    model. Views that are not frames are sent as they are. Raises ValueError for views of one video
     in several sizes.
     """
 

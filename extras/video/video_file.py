@@ -42,7 +42,8 @@ MILLISECOND = Fraction(1, 1000)
 
 
 def find_format(head: bytes) -> str:
-    """Return FFmpeg's name of the format of a file by its first 200 bytes, "" if it is no video."""
+    """Return FFmpeg's name of the format of a file by its first 200 bytes, "" if it is not a
+    video."""
     for name, (offset, signatures) in SIGNATURES.items():
         if any(head.startswith(signature, offset) for signature in signatures):
             is_cut = name == "mpegts" and head[PACKET : PACKET + 1] != b"G"

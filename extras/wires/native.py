@@ -30,7 +30,7 @@ RESERVED = {"model", "stream", "tools", "seed", "temperature", "top_p"}
 class NativeAPI(ChatAPI):
     """A model behind a provider's own protocol; subclasses are named in studies.
 
-    `server_tools` are tools that the provider runs itself, in its own form; their calls are no
+    `server_tools` are tools that the provider runs itself, in its own form; their calls are not
     calls of an agent.
     """
 

@@ -88,8 +88,8 @@ def read_arguments(call: Json) -> Json:
 
 
 def write_call(identifier: str, name: str, arguments: Any) -> Json:
-    """Return a tool call in the form of chat completions; arguments that are no text are written as
-    JSON."""
+    """Return a tool call in the form of chat completions; arguments that are not text are written
+    as JSON."""
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments)
     return {"id": identifier, "function": {"name": name, "arguments": arguments}}

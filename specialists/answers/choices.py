@@ -241,7 +241,7 @@ def parse_sameness(sample: Sample) -> tuple[bool, str]:
     """Parse a claim of identity and its object: `The bags in these images are not the same bag.` ->
     (False, "bag").
 
-    Raises NoEvidence if the question claims neither that things are the same nor that they differ.
+    Raises NoEvidence if the question claims neither that objects are the same nor that they differ.
     """
     match = SAMENESS_QUESTION_PATTERN.search(sample.question)
     if match is None:
