@@ -314,8 +314,8 @@ BIAS_NOTE = (
     "A model that does not look has an answer bias: for words, for letters, and for repeating a"
     " guess. The bias is estimated from how often the model gives the wrong choices of its other"
     " questions; a question is listed if it is right more often than the bias explains. The power"
-    " is that for questions which the model knows and answers right in"
-    f" {KNOWN_RIGHT_SHARE:.0%} of the draws, if {LEAK_SHARE:.0%} of all questions are such."
+    " is given for questions that the model knows and answers right in"
+    f" {KNOWN_RIGHT_SHARE:.0%} of the draws, if these are {LEAK_SHARE:.0%} of all questions."
 )
 
 

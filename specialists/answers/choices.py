@@ -97,7 +97,8 @@ def map_letters_to_images(sample: Sample) -> dict[str, Picture]:
 
 
 def get_only_pixels(sample: Sample, what: str) -> Pixels:
-    """Return the pixels of the only image, HxWx3. Raises NoEvidence that begins with `what`."""
+    """Return the pixels of the only image, HxWx3. Raises NoEvidence with a message that begins with
+    `what`."""
     if len(sample.images) != 1:
         raise NoEvidence(f"{what}, found {len(sample.images)}")
     return sample.images[0].pixels
