@@ -74,7 +74,7 @@ class DrawnScenes(MadeTask):
     @property
     def facts(self) -> Facts:
         """Facts: that correct answers are known by construction, and their scorer."""
-        return Facts("made", "by construction", note="made images", scorer=self._scorer)
+        return Facts("made", "by construction", note="generated images", scorer=self._scorer)
 
     @property
     def _scorer(self) -> PlacesScorer:

@@ -79,7 +79,9 @@ class LettersAndShapes(MadeTask):
     def facts(self) -> Facts:
         """The split, label version and other facts about the task that tables list."""
         return Facts(
-            "made", "by construction", note="made images; measures tools and loops, not perception"
+            "made",
+            "by construction",
+            note="generated images; measures tools and loops, not perception",
         )
 
     @cached_property

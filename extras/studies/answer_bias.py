@@ -98,7 +98,7 @@ class FittedBias(NamedTuple):
 
     means: Floats
     firmness: Floats
-    of_groups: Floats
+    group_weights: Floats
     log_likelihood: float
 
 
@@ -219,7 +219,7 @@ class AnswerBias:
         for number, question in enumerate(self.questions):
             key = Offer(number, question.key, _letters(question).get(question.key, ""), 0)
             groups.append(self.groups.get(self._group(key), -1))
-        return np.asarray(np.vstack([self.fitted.of_groups, self.fitted.means])[groups])
+        return np.asarray(np.vstack([self.fitted.group_weights, self.fitted.means])[groups])
 
     def _group(self, offer: Offer) -> Hashable:
         question, grouping = self.questions[offer.question], self.grouping

@@ -128,7 +128,7 @@ class MarkedScenes(KindTask):
     version: ClassVar[int] = 3
 
     _controls = CONTROLS
-    _note = "made images"
+    _note = "generated images"
 
     def _item(self, number: int) -> Item:
         plan, style = self._plan(number), Style(ground=self.ground, photos=TEST_PHOTOS)

@@ -1,5 +1,5 @@
-"""Made scenes with marked things: their keys against what is drawn, their controls, and how places
-are scored."""
+"""Generated scenes with marked objects: keys against what is drawn, controls, and how places are
+scored."""
 
 from __future__ import annotations
 
