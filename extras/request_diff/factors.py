@@ -82,8 +82,8 @@ class RequestComparison:
     def without_partner(self) -> Iterator[tuple[Requests, Requests, list[tuple[str, str]]]]:
         """For each side: the side, the other side, and its samples without a partner, with the
         reason."""
-        base, rival, (_, *unpaired) = self.base, self.rival, self.pairing
-        for side, against, places in ((base, rival, unpaired[0]), (rival, base, unpaired[1])):
+        base, rival, (_, own, others) = self.base, self.rival, self.pairing
+        for side, against, places in ((base, rival, own), (rival, base, others)):
             yield side, against, [(side.requests[place].sample, why) for place, why in places]
 
     @cached_property

@@ -71,18 +71,15 @@ class LettersAndShapes(MadeTask):
             raise TaskError(f"`leak` must be a share of the questions in 0..1, got {self.leak}")
         if min(self.width, self.height) < 10 * self.largest:
             raise TaskError(
-                f"an image of {self.width} x {self.height} pixels is too small for things of"
+                f"an image of {self.width} x {self.height} pixels is too small for shapes of"
                 f" {self.largest}; make both sides at least {10 * self.largest}"
             )
 
     @property
     def facts(self) -> Facts:
         """The split, label version and other facts about the task that tables list."""
-        return Facts(
-            "made",
-            "by construction",
-            note="generated images; measures tools and loops, not perception",
-        )
+        note = "generated images; measures tools and loops, not perception"
+        return Facts("made", "by construction", note=note)
 
     @cached_property
     def _chosen(self) -> list[int]:

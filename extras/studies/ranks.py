@@ -239,12 +239,8 @@ def find_orders(run: RunScores) -> Iterator[OrderLine]:
             clusters |= {(arm.point.task_id, n): cluster for n, cluster in arm.clusters.items()}
         settings = [[_collect_values(side[setting]) for setting in shared] for side in pair]
         drawn = [_collect_values_by_draw(arms) if is_drawn else [] for arms in start]
-        line = OrderLine(
-            first,
-            rival,
-            _Swaps.from_values(settings, clusters),
-            _Swaps.from_values(drawn, clusters),
-        )
+        swaps = (_Swaps.from_values(gaps, clusters) for gaps in (settings, drawn))
+        line = OrderLine(first, rival, *swaps)
         if line.settings or line.draws:
             yield line
 

@@ -109,10 +109,8 @@ class VideoFile:
         """Return the frames with these numbers, RGB. Raises PictureError for one that cannot be
         decoded."""
         wanted = {self.frames[number].timestamp: number for number in numbers}
-        keys, found = (
-            [entry.timestamp for entry in self.frames if entry.is_key],
-            dict[int, Pixels](),
-        )
+        keys = [entry.timestamp for entry in self.frames if entry.is_key]
+        found = dict[int, Pixels]()
         for starts in (keys, []):  # again without jumps, for a file whose index is wrong
             if lost := sorted(wanted.keys() - found.keys()):
                 with self.lock, self._open() as (container, stream):

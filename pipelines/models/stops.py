@@ -55,11 +55,9 @@ class Stoppable(ModelWrapper):
 
     def for_sample(self, sample: str) -> Stoppable:
         """Return this wrapper around the model of one sample, if the model has one per sample."""
-        return (
-            replace(self, model=self.model.for_sample(sample))
-            if hasattr(self.model, "for_sample")
-            else self
-        )
+        if not hasattr(self.model, "for_sample"):
+            return self
+        return replace(self, model=self.model.for_sample(sample))
 
     def wrap_call(self, ask: Callable[[], Reply]) -> Reply:
         """Ask the model. Raises what the model raises, and Stopped."""

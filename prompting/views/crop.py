@@ -141,9 +141,7 @@ class Crop:
         """Return the areas to crop, in whole pixels, and a note if there are more than `most`
         places."""
         count, kept = len(places), places[: self.most]
-        notes = (
-            [f"only the first {self.most} of {count} regions are used"] if count > self.most else []
-        )
+        notes = [f"uses {self.most} of {count} regions, in order"] if count > self.most else []
         located = [(_part_rect(view, place), bounding_box(place)) for place in kept]
         if self.merge == "union":
             union: dict[PixelRect, Rect] = {}
