@@ -121,7 +121,8 @@ def iterate_leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def find_non_finite(value: Any) -> tuple[str, float] | None:
-    """Return the first infinite or NaN number, which `canonical` rejects, with its dotted place."""
+    """Return the first infinite or NaN number, which `write_canonical` rejects, with its dotted
+    place."""
     for place, leaf in iterate_leaves(value):
         if isinstance(leaf, float) and not math.isfinite(leaf):
             return place, leaf

@@ -1,5 +1,5 @@
-"""The registry of analyses of scored runs, in the order of the report; add one as a line of FIRST
-or FURTHER, or in an extension.
+"""The registry of analyses of scored runs, in the order of the report; add one as a line of
+FIRST_ANALYSES or FURTHER_ANALYSES, or in an extension.
 
 The report shows all analyses that have a result, `looktwice analyse RUN NAME` shows one, and so
 does Python: `get_analysis("pairs").tables(score_table(run))[0].table.markdown`. An analysis is

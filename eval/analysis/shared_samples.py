@@ -34,8 +34,8 @@ Question = tuple[str, str]
 
 @dataclass(frozen=True, eq=False)
 class SharedSamples:
-    """Contestants on the questions with a correct answer that each of them was asked and none
-    failed.
+    """Contestants on the questions with a correct answer that all of them were asked and none
+    failed on.
 
     `values` are means over draws; everything else uses the first draw, in which unreadable answers
     count as errors, as in BLINK's own comparison of models (App. C.2). `left_out` counts the
@@ -65,7 +65,8 @@ class SharedSamples:
 
     @property
     def shares(self) -> list[float]:
-        """The accuracy of each contestant, and last the share that any of them has right."""
+        """The accuracy of each contestant, followed by the share of questions that any of them has
+        right."""
         return [*self.hits.mean(axis=1).tolist(), float(self.hits.any(axis=0).mean())]
 
     @property
@@ -101,7 +102,8 @@ class SharedSamples:
 
     @property
     def swap(self) -> Estimate:
-        """The probability that two new halves rank two contestants in opposite orders."""
+        """The probability that two new samples of half the size rank the two contestants in
+        opposite orders."""
         first, rival = self.values.value
         return swap_rate_over_halves(first - rival, self.values.clusters)
 

@@ -52,7 +52,8 @@ SHOWN_ANSWERS = 2_000
 come first. `view` shows all of them."""
 
 IMAGE_STARTS = (b"\x89PNG", b"\xff\xd8\xff")
-"""How most pictures begin; others may be videos, which an extension shows as pictures."""
+"""The first bytes of most image formats; other files may be videos, which an extension shows as
+pictures."""
 
 PREFETCHED_THUMBNAILS = 8  # samples whose thumbnails are started before they are needed
 

@@ -12,7 +12,7 @@ from looktwice.eval.readers.vocabulary import NUMBER_WORD, NUMBERS, SCALE_WORD, 
 from looktwice.pipelines.counted import NUMBER_WORDS
 
 MAX_COUNT = 10**12
-"""Larger number words cannot be a count of things in an image."""
+"""Larger number words cannot be a count of objects in an image."""
 _SCALES = {"hundred": 100, "dozen": 12, "dozens": 12, "thousand": 1000, "million": 10**6}
 _TENS = "|".join(word for word in NUMBERS if word.endswith("ty"))
 _HALVES_PATTERN = pattern(
@@ -33,7 +33,7 @@ COUNTED_THINGS_PATTERN = pattern(
     r"\bhow many"
     r" ((?:[\w-]+\s+){0,4}?[\w-]+)(?=\s+(?:is|are|do|does|did|can|were|was|in|on)\b|\W*\Z)"
 )
-"""The things that a question asks to count, with their adjectives."""
+"""The objects that a question asks to count, with their adjectives."""
 _ONE_PAIR = "scissors|glasses|sunglasses|pants|trousers|jeans|shorts|pliers|tweezers|binoculars"
 _PLACE = (
     r"images?|pictures?|photos?|frames?|rows?|columns?|lines?|steps?|panels?|views?|figures?|pages?"
@@ -49,8 +49,8 @@ _CANNOT_PATTERN = pattern(
 
 
 def parse_number_words(words: Iterable[str]) -> int:
-    """Return the number that several words form, or any number above MOST as soon as it exceeds
-    that."""
+    """Return the number that several words form, or any number above MAX_COUNT as soon as it
+    exceeds that."""
     whole = part = 0
     for word in words:
         if whole + part > MAX_COUNT:
@@ -155,7 +155,7 @@ def _strip_percents(text: str, question: str) -> str:
 
 
 def _strip_places(text: str, question: str) -> str:
-    """Remove numbers of places, and numbers that enumerate the things asked for: "cup 1: red, cup
+    """Remove numbers of places, and numbers that enumerate the objects asked for: "cup 1: red, cup
     2: blue"."""
     if not (asked := COUNTED_THINGS_PATTERN.search(question)):
         return text

@@ -96,7 +96,7 @@ class Reader(WithoutModel, ABC):
         """Return the result of `read` with secret keys masked: removing markup may have joined a
         key that was split.
 
-        To read many states, pass the `known_keys`.
+        To read many states, pass the `list_known_keys`.
         """
         read = partial(_read_instead, self, state)
         return _mask_reading(_read_part(self.part, state.reply, read), keys)

@@ -54,7 +54,7 @@ class Robust(TextReader):
     words in the reasoning ("the head beside X looks closer"); a conclusion that names one choice;
     weaker descriptions; the only choice that is named; the only one that is not ruled out. Several
     choices at once, none of them, letters beyond the choices, questions, conditions and refusals
-    are no answer and give a reason. A statement may also answer yes or no. A correction ("Oops, I
+    are not answers and give a reason. A statement may also answer yes or no. A correction ("Oops, I
     misread: ...") replaces what precedes it, and second choices ("Second choice: A") do not count
     beside a first one.
 
@@ -144,8 +144,8 @@ _clean_text = lru_cache(maxsize=8192)(clean_text)  # models repeat the same repl
 def _read_choice(
     text: str, choices: Texts, subtask: str, question: str | None, wrong_is_asked: bool
 ) -> Reading:
-    """Do the work of `read_choice` for a cleaned reply. Choices and question are given only if they
-    affect reading, so that equal replies are read once."""
+    """Read the choice in a cleaned reply. Choices and question are given only if they affect
+    reading, so that equal replies are read once."""
     tagger = get_tagger(choices)
     letters = tagger.letters
     text = strip_echo(text, choices)

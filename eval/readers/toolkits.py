@@ -208,10 +208,10 @@ class Vlm2(TextReader):
     denominators, is in the metrics named `..._vlmevalkit`. Both take the subtask from
     `meta["subtask"]`, as `eval.tasks.Vlm2Bench` sets it, and raise ValueError for any other.
 
-    "exact": exactly T or F; "T." and "True" are no answer. "true_false": the only word that is t,
+    "exact": exactly T or F; "T." and "True" are not answers. "true_false": the only word that is t,
     f, true or false; the t of "don't" is such a word. "count": the only number, where all number
     words together are one: "2 (two)" has two numbers, "one or two" is the one number 3, "zero" is
-    none; number words above a trillion are no answer. "grouping": what precedes the first ")", so
+    none; number words above a trillion are not answers. "grouping": what precedes the first ")", so
     that "(D)" is not D; no answer if there are several letters in brackets.
     """
 

@@ -299,8 +299,8 @@ def parse_key(line: bytes) -> Key:
 @dataclass
 class RecordLines:
     """Yields the record of every whole line of records.jsonl, from the byte `end` on, which is line
-    number `number` + 1; both count on, and `begin` is the byte at which the last line began. A
-    later record replaces an earlier one of its key.
+    number `number` + 1. Both advance with each line; `begin` is the byte at which the last line
+    began. A later record replaces an earlier one of its key.
 
     A torn last line, which a killed writer leaves, is skipped. Raises RunError for a damaged line,
     at the end if it has a key, as a later record may replace it.
@@ -395,7 +395,8 @@ class StoredMessage(Message):
 
 
 def read_message(blobs: Blobs, sha: str) -> Json:
-    """Read a message that `message_json` wrote. Raises RunError if it is missing or damaged."""
+    """Read a message that `make_message_json` wrote. Raises RunError if it is missing or
+    damaged."""
     try:
         return read_as(MessageNode, blobs.get(sha))  # type: ignore[no-any-return]
     except (OSError, ValueError) as exc:

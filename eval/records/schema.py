@@ -124,7 +124,7 @@ class SentNode(TypedDict):
 
 @with_config(NO_OTHER_FIELDS)
 class MessageNode(TypedDict):
-    """A message as `message_json` writes it."""
+    """A message as `make_message_json` writes it."""
 
     role: str
     parts: list[Choice]

@@ -108,7 +108,7 @@ class ScoredRecord(NamedTuple):
 VERDICTS = tuple(Verdict)
 CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
 NOT_SCORED = 255
-"""The code in place of a verdict for a record whose draw the present plan no longer has."""
+"""The code, instead of a verdict, of a record whose draw the current plan no longer has."""
 DIGEST_BYTES = 16
 NO_DIGEST = bytes(DIGEST_BYTES)
 NOT_KNOWN = float("nan")
@@ -150,8 +150,8 @@ class Words(NamedTuple):
 
 
 class Pool:
-    """Distinct values by code, in the order in which they came; `make` makes a value of what it
-    equals."""
+    """Distinct values by code, in the order in which they were added; `make` converts a key to the
+    value that is stored."""
 
     def __init__(self, make: Callable[[Any], Any] | None = None) -> None:
         self.values, self._codes = list[Any](), dict[Any, int]()
@@ -224,12 +224,12 @@ class RecordColumns:
             self.settle()
 
     def add_unscored(self, arm: int, sample: int, draw: int) -> None:
-        """Add a record whose draw the present plan no longer has."""
+        """Add a record whose draw the current plan no longer has."""
         rest = [0] * (len(NUMBERS) - 4)
         self._waiting.append((arm, sample, draw, NOT_SCORED, *rest, NO_DIGEST))
 
     def settle(self) -> None:
-        """Write the rows that wait into the columns."""
+        """Append the pending rows to the columns."""
         if self._waiting:
             *numbers, requests = zip(*self._waiting, strict=True)
             for column, values in zip(self.columns.values(), numbers, strict=True):

@@ -53,11 +53,11 @@ JudgementsByRecord = Mapping[JudgedWords, Mapping[str, Judgement]]
 
 
 MAX_SAMPLES, MAX_REPLIES = 5_000, 20_000
-"""The most samples, and the most replies, that are remembered."""
+"""The most samples, and the most replies, that are cached."""
 
 
 class ReadingMemory:
-    """What readers found in replies, so that equal replies to a question are read once."""
+    """A cache of readers' results, so that equal replies to a question are read once."""
 
     def __init__(self) -> None:
         self._results = dict[Any, tuple[SampleRow, tuple[ReadResult, Score]]]()
@@ -72,12 +72,12 @@ class ReadingMemory:
             return object()
 
     def get_result(self, row: SampleRow, place: Hashable) -> tuple[ReadResult, Score] | None:
-        """Return what was kept for this sample and place, if anything."""
+        """Return the cached result for this sample and place, if there is one."""
         found = self._results.get((id(row), place))
         return found[1] if found and found[0] is row else None
 
     def keep(self, row: SampleRow, place: Hashable, result: tuple[ReadResult, Score]) -> None:
-        """Keep what was found; everything is forgotten when it becomes too much."""
+        """Cache a result; the cache is cleared when it becomes too large."""
         if len(self._results) >= MAX_REPLIES:
             self._results.clear()
         self._results[id(row), place] = row, result
@@ -182,7 +182,7 @@ class RecordScorer:
 
     def _score(self, record: Record, row: SampleRow) -> tuple[ReadResult, Score]:
         """Return the result and score of a record without judgements. Those of a plain reply are
-        remembered for equal replies to the sample."""
+        cached for equal replies to the sample."""
         calls = record.calls
         reply = calls[-1].get("reply") if calls and self.reads_only_reply else None
         place: Hashable = None

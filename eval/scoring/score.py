@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 LARGE_BYTES = 1 << 19
-"""The size of records.jsonl from which the verdicts on it are kept, some 700 records."""
+"""The size of records.jsonl, about 700 records, from which its verdicts are stored."""
 
 
 def score_run(
@@ -47,8 +47,7 @@ def score_run(
     plugins: Sequence[str] = (),
     all_arms: bool = False,
 ) -> RunScores:
-    """Read and score the records of a run's present plan, or with `all_arms` of every plan that it
-    ever had.
+    """Read and score the records of a run's current plan, or, with `all_arms`, of all its plans.
 
     `reader` replaces the readers of the run. Readers and the benchmarks' scorers are the objects of
     `plan` if the run was just made from it; otherwise they are built from points.yaml, with classes
@@ -99,7 +98,8 @@ def score_records(
     keep: bool = False,
 ) -> RunColumns:
     """Score every record that one of the points reads. Unless `whole`, draws that a point no longer
-    has are not scored. With `keep`, verdicts are taken from the run's folder, and kept there."""
+    has are not scored. With `keep`, verdicts stored in the run's folder are reused, and new ones
+    are stored there."""
     places = {
         task: {name: place for place, name in enumerate(rows)}
         for task, rows in folder.samples_by_task.items()
@@ -203,8 +203,8 @@ class ScoringTools:
 
     @cached_property
     def of_plan(self) -> Mapping[str, RecordScorer]:
-        """The scorers of the plan's arms by id, with the objects of the plan itself. Raises
-        ConfigError."""
+        """The scorers of the plan's arms by id, built from the plan's own objects rather than from
+        points.yaml. Raises ConfigError."""
         if self.plan is None:
             return {}
         binder = Binder.for_checked_paths(self.plan.plugins)

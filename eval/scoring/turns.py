@@ -32,7 +32,7 @@ LOOKING_REASON = "looking"
 class Turns:
     """The answers that one record would have given after each turn; the last is its final answer.
     Tokens and cost are those up to that turn. A turn that ended in a look (tool call) has no answer
-    yet: its reason is LOOKING."""
+    yet: its reason is LOOKING_REASON."""
 
     sample: str
     scored: tuple[ScoredRecord, ...]

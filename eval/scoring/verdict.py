@@ -87,7 +87,7 @@ class PointScores:
         return self.columns.records()
 
     def count_words(self, verdict: Verdict) -> dict[Words, int]:
-        """Return how many records with a verdict have each words, in order of appearance."""
+        """Count the records with a verdict by their words, in order of first appearance."""
         return self.columns.count_words(np.flatnonzero(self.columns.is_verdict(verdict)))
 
     def draws(self, sample: str) -> list[ScoredRecord | None]:

@@ -23,7 +23,7 @@ FIGURES = {
     "ar_10": "AR_second",
     "ar_100": "AR_third",
 }
-"""Our names of the package's figures."""
+"""Our names of the package's metrics."""
 BEYOND_ALL = 1e11  # square pixels: more than COCO's range "all", so that the place is ignored
 
 
@@ -36,13 +36,14 @@ class Scene:
 
 
 def average_precision(scenes: Iterable[Scene]) -> dict[str, float]:
-    """Return COCO's figures over scenes, by our names; without those that no true box enters.
+    """Return COCO's metrics over scenes, by our names, without metrics to which no ground-truth box
+    contributes.
 
-    Categories are the labels of true boxes. Found boxes with other labels are in no category that
-    is averaged, as in COCO. A box without a confidence counts as 1.0; boxes of equal confidence are
-    ranked in the order of scenes, then of the reply. A crowd is COCO's `iscrowd`. The package
-    overwrites the flag `ignore`, so a place to ignore gets an area beyond every range, which it
-    does ignore.
+    Categories are the labels of ground-truth boxes. Found boxes with other labels are in no
+    category that is averaged, as in COCO. A box without a confidence counts as 1.0; boxes of equal
+    confidence are ranked in the order of scenes, then of the reply. A crowd is COCO's `iscrowd`.
+    The package overwrites the flag `ignore`, so a place to ignore gets an area beyond every range,
+    which it does ignore.
     """
     matched = MatchedScenes.of(scenes)
     return matched.summarize() if matched else {}

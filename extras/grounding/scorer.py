@@ -57,7 +57,7 @@ class PlacesScorer(Scorer):
     Labels equal a category if they do so without case, articles, punctuation and a plural s, by
     `synonyms` ({sofa: couch}), or if they contain the name of one only. A box without a label is of
     the category that was asked for, if that was one; the meta field `categories` lists them. A box
-    whose label is no category is wrong in F1 and in no category of AP.
+    whose label is not a category is wrong in F1 and in no category of AP.
 
     The true places are the field `places` of an item's truth, or else its answer, as objects or
     JSON; `form` is that of their boxes. Places marked `crowd` or `ignore` need not be found, and a
@@ -145,7 +145,7 @@ class PlacesScorer(Scorer):
     def _average_precision(
         self, scores: PointScores, found: Mapping[tuple[str, int], Places | None]
     ) -> Iterator[Metric]:
-        """Yield COCO's figures, and what shows whether they depend on the order of images."""
+        """Yield COCO's metrics, and one that shows whether they depend on the order of images."""
         every = {place.label: None for row in scores.keyed.values() for place in self._true(row)}
         draws: list[ScoredRecord] = [d for name in scores.keyed for d in scores.asked(name)]
         scenes, given, clusters = list[Scene](), list[bool](), list[str]()
@@ -166,7 +166,7 @@ class PlacesScorer(Scorer):
             yield Metric("confidence_given", value=sum(given) / len(given), unit="image")
 
     def _true(self, row: SampleRow) -> Places:
-        """Return the true places of a sample. Raises ValueError."""
+        """Return the ground-truth places of a sample. Raises ValueError."""
         value = row.truth.get(self.places, row.answer)
         try:
             return read_places(value if value is not None else [], self.form)
@@ -177,7 +177,7 @@ class PlacesScorer(Scorer):
             ) from exc
 
     def _has_truth(self, row: SampleRow) -> bool:
-        """Return whether the true places of a sample can be read."""
+        """Return whether the ground-truth places of a sample can be read."""
         try:
             self._true(row)
         except ValueError:
@@ -191,7 +191,7 @@ class PlacesScorer(Scorer):
         return [*dict.fromkeys([*names, *filter(None, (p.label for p in self._true(row)))])]
 
     def _match(self, found: Places, row: SampleRow) -> Matched:
-        """Return how found and true places pair up."""
+        """Return how found and ground-truth places are matched."""
         named = label_places(found, self._names(row), self.synonyms)
         fits = self._box_fits if self.rule == "boxes" else _point_fits
         return match_places(named, self._true(row), fits)
@@ -201,7 +201,7 @@ class PlacesScorer(Scorer):
         return share if share >= self.threshold else 0.0
 
     def _first_iou(self, found: Places, row: SampleRow) -> float:
-        """Return the IoU of the first box with the nearest true one."""
+        """Return the IoU of the first box with the nearest ground-truth box."""
         shares = [place_iou(one, true) for one in pick_one(found) for true in self._true(row)]
         return max(shares, default=0.0)
 
@@ -209,8 +209,8 @@ class PlacesScorer(Scorer):
         return float(self._first_iou(found, row) >= least)
 
     def _mean_iou(self, found: Places, row: SampleRow) -> float | None:
-        """Return the mean over true boxes of the IoU with the nearest found one of its label; None
-        if there is nothing to find."""
+        """Return the mean over ground-truth boxes of the IoU with the nearest found one of its
+        label; None if there is nothing to find."""
         named = label_places(found, self._names(row), self.synonyms)
         best = list[float]()
         for true in self._true(row):

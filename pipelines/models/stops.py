@@ -53,9 +53,11 @@ class Stoppable(ModelWrapper):
 
     stop: threading.Event = field(repr=False)
 
-    def of(self, sample: str) -> Stoppable:
+    def for_sample(self, sample: str) -> Stoppable:
         """Return this wrapper around the model of one sample, if the model has one per sample."""
-        return replace(self, model=self.model.of(sample)) if hasattr(self.model, "of") else self
+        if not hasattr(self.model, "for_sample"):
+            return self
+        return replace(self, model=self.model.for_sample(sample))
 
     def wrap_call(self, ask: Callable[[], Reply]) -> Reply:
         """Ask the model. Raises what the model raises, and Stopped."""
@@ -74,7 +76,7 @@ class FailureRow:
     """
 
     reason: str
-    said: str
+    message: str
     first: bool
     count: int = 0
     over: bool = False

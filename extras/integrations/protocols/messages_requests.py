@@ -191,7 +191,7 @@ class MessageToolChoice(BaseModel, **KEEP_OTHER_FIELDS):
 
 
 class ThoughtDisplay(BaseModel, **KEEP_OTHER_FIELDS):
-    """Whether thoughts are shown. How much a model thinks is its study's setting."""
+    """Whether thoughts are shown. How much a model thinks is a setting of its study."""
 
     type: Literal["enabled", "adaptive", "between_tools", "disabled"]
     display: Literal["summarized", "omitted"] | None = None
@@ -270,8 +270,8 @@ class MessagesRequest(BaseModel, **KEEP_OTHER_FIELDS):
         )
 
     def list_sent(self) -> dict[str, str]:
-        """Return what the inner form does not have, and only the record keeps: the settings of
-        thinking, and the ids of failed calls of tools."""
+        """Return what the internal form lacks and only the record stores: the settings of thinking,
+        and the ids of failed calls of tools."""
         thinking = self.thinking.model_dump(exclude_unset=True) if self.thinking else None
         failed = [
             block.tool_use_id

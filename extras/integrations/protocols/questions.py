@@ -1,5 +1,5 @@
-"""The inner form of every protocol's request: a question with its turns, pictures and options, and
-the limits of what clients may send."""
+"""The common internal form of requests: a question with its turns, pictures and options, and the
+limits of what clients may send."""
 
 from __future__ import annotations
 

@@ -114,8 +114,8 @@ class AssistantItems:
     thought: str = ""
 
     def begins_anew(self, item: ResponsesItem) -> bool:
-        """Return whether an item belongs to a later turn: after a text without calls, anything but
-        a call. A text or thought after calls stays, because results must follow calls directly."""
+        """Return whether an item starts a new turn: after a text without calls, anything but a
+        call. A text or thought after calls stays, because results must follow calls directly."""
         return bool(self.texts and not self.calls and item.type != "function_call")
 
     def add(self, item: ResponsesItem) -> None:

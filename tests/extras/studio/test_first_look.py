@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from looktwice.extras.studio.desk import Desk
+from looktwice.extras.studio.backend import StudioBackend
 from looktwice.extras.studio.draft import make_example
 from looktwice.extras.studio.forms import PLAIN_KINDS, SHOWN_SETTINGS, Catalog
 from tests.browser import CHROMIUM, Browser, axe_run, axe_script, open_browser
@@ -56,7 +56,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def studio(browser: Browser, tmp_path: Path) -> Iterator[OpenStudio]:
-    with opened_studio(browser, tmp_path / "desk") as opened:
+    with opened_studio(browser, tmp_path / "backend") as opened:
         yield opened
 
 
@@ -77,10 +77,10 @@ def save_picture(file: Path, width: int, height: int) -> Path:
 
 
 def test_pocket_answers_the_example(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    draft = make_example(desk.save_picture)
-    assert draft.marks and draft.question and draft.choices and desk.render(draft)["notes"] == []
-    (row,) = desk.ask(draft)
+    backend = StudioBackend(tmp_path)
+    draft = make_example(backend.save_picture)
+    assert draft.marks and draft.question and draft.choices and backend.render(draft)["notes"] == []
+    (row,) = backend.ask(draft)
     assert row["verdict"] == "right"
 
 

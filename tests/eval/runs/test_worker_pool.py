@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from looktwice.eval.runs.crew import Crew, Task
+from looktwice.eval.runs.worker_pool import Task, WorkerPool
 
 
 class Watched:
@@ -13,14 +13,14 @@ class Watched:
 
     def __init__(self, workers: int, count: int, sleepers: int = 0) -> None:
         self.errors: list[BaseException] = []
-        self.crew = Crew(workers, self.errors.append)
+        self.pool = WorkerPool(workers, self.errors.append)
         self.count, self.sleepers = count, sleepers
         self.begun: list[int] = []
         self.at_work = self.most = 0
         self.lock, self.woken = threading.Lock(), threading.Event()
 
     def run(self) -> "Watched":
-        self.crew.run(self.samples(), self.woken.set)
+        self.pool.run(self.samples(), self.woken.set)
         return self
 
     def samples(self) -> Iterator[Task]:
@@ -28,13 +28,13 @@ class Watched:
             yield lambda number=number: self.work(number)  # type: ignore[misc]
 
     def work(self, number: int) -> bool:
-        with self.crew.turns:
+        with self.pool.turns:
             self.note(1, number)
             if number < self.sleepers:
                 self.note(-1)
-                self.crew.release()
+                self.pool.release()
                 assert self.woken.wait(20)
-                self.crew.acquire()
+                self.pool.acquire()
                 self.note(1)
             elif number == self.count - 1:
                 self.woken.set()
@@ -59,23 +59,23 @@ def test_sleeping_workers_are_replaced_by_others() -> None:
     """Three sleep until the last sample starts, which only other workers can start."""
     run = Watched(3, 60, sleepers=3).run()
     assert sorted(run.begun) == [*range(60)] and run.most <= 3
-    assert run.crew.hired == 0 and run.crew.asleep == 0
+    assert run.pool.hired == 0 and run.pool.asleep == 0
 
 
 def test_other_workers_take_parts_of_a_sample_and_its_last_part_takes_the_next() -> None:
-    crew, ended = Crew(1, lambda exc: None), list[str]()
+    pool, ended = WorkerPool(1, lambda exc: None), list[str]()
 
     def samples() -> Iterator[Task]:
         for name in ("a", "b"):
 
             def begin(name: str = name) -> bool:
-                crew.submit(lambda: not ended.append(f"{name} second"))  # type: ignore[func-returns-value]
+                pool.submit(lambda: not ended.append(f"{name} second"))  # type: ignore[func-returns-value]
                 ended.append(f"{name} first")
                 return False
 
             yield begin
 
-    crew.run(samples(), lambda: None)
+    pool.run(samples(), lambda: None)
     assert ended == ["a first", "a second", "b first", "b second"]
 
 
@@ -86,21 +86,21 @@ def test_an_error_while_samples_are_made_is_reported_and_ends_the_run() -> None:
         yield lambda: True
         raise ValueError("line 2 is no question")
 
-    Crew(4, told.append).run(samples(), lambda: None)
+    WorkerPool(4, told.append).run(samples(), lambda: None)
     assert [str(exc) for exc in told] == ["line 2 is no question"]
 
 
 def test_an_interrupt_waits_for_work_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
-    run, real = Watched(2, 2, sleepers=2), Crew._wait
+    run, real = Watched(2, 2, sleepers=2), WorkerPool._wait
     waits: list[str] = []
 
-    def wait(crew: Crew) -> None:
+    def wait(pool: WorkerPool) -> None:
         waits.append("interrupted" if run.woken.is_set() else "")
         if len(waits) == 1:
             raise KeyboardInterrupt
-        real(crew)
+        real(pool)
 
-    monkeypatch.setattr(Crew, "_wait", wait)
+    monkeypatch.setattr(WorkerPool, "_wait", wait)
     with pytest.raises(KeyboardInterrupt):
         run.run()
-    assert waits == ["", "interrupted"] and sorted(run.begun) == [0, 1] and run.crew.hired == 0
+    assert waits == ["", "interrupted"] and sorted(run.begun) == [0, 1] and run.pool.hired == 0

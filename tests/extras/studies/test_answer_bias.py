@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from bench.bench_audit import BlindModel, audit, listed
-from looktwice.extras.studies.blindness import select_beyond_taste
-from looktwice.extras.studies.tastes import BlindQuestion, find_tastes
+from looktwice.extras.studies.answer_bias import BlindQuestion, estimate_bias
+from looktwice.extras.studies.blindness import select_beyond_bias
 
 TASTED = (
     BlindModel("words", word=0.3),
@@ -34,7 +34,7 @@ def test_planted_leaks_are_found_at_the_reported_rate() -> None:
     preferences."""
     for model in (BlindModel("guesses"), BlindModel("words", word=5.0)):
         _, false, power = audit(model, 100, 4, 16, 6)
-        told = find_tastes(model.answer(np.random.default_rng(50), 100, 4, 16, 0.1)[0]).power(16)
+        told = estimate_bias(model.answer(np.random.default_rng(50), 100, 4, 16, 0.1)[0]).power(16)
         assert false <= 0.05 and power > 0.75 and told == pytest.approx(power, abs=0.2)
 
 
@@ -42,9 +42,9 @@ def test_more_draws_do_not_help_against_a_model_with_constant_guesses() -> None:
     questions, _ = BlindModel("stubborn", item=0.05).answer(
         np.random.default_rng(0), 80, 4, 20, 0.0
     )
-    tastes = find_tastes(questions)
+    bias = estimate_bias(questions)
     assert not listed(questions) and sum(question.right >= 16 for question in questions) > 10
-    assert tastes.power(20) == 0 and tastes.draws_needed() is None and tastes.firm_share > 0.7
+    assert bias.power(20) == 0 and bias.draws_needed() is None and bias.firm_share > 0.7
 
 
 def make_question(key: str, word: str) -> BlindQuestion:
@@ -61,22 +61,22 @@ def test_a_preferred_word_is_distinguished_from_a_known_answer() -> None:
         + [make_question("green", "red")] * 15
     )
     questions += [make_question("blue", "blue")] * 5
-    tastes = find_tastes(questions)
-    assert set(tastes.ps[:30]) == {tastes.ps[0]} and tastes.ps[0] > 0.9
-    assert (tastes.ps[30:60] == 1).all() and tastes.grouping.by in ("letter", "word")
-    assert tastes.ps[60] == pytest.approx(tastes.tails(10)[60, 10]) and tastes.ps[60] < 0.001
-    assert len(select_beyond_taste(tastes)) == 5
+    bias = estimate_bias(questions)
+    assert set(bias.p_values[:30]) == {bias.p_values[0]} and bias.p_values[0] > 0.9
+    assert (bias.p_values[30:60] == 1).all() and bias.grouping.by in ("letter", "word")
+    assert bias.p_values[60] == pytest.approx(bias.tails(10)[60, 10]) and bias.p_values[60] < 0.001
+    assert len(select_beyond_bias(bias)) == 5
 
 
 def test_tail_probabilities_match_enumeration_and_decrease() -> None:
     questions, _ = BlindModel("words", word=1.0).answer(np.random.default_rng(1), 40, 3, 7, 0.0)
-    tails = find_tastes(questions).tails(7)
+    tails = estimate_bias(questions).tails(7)
     assert (
         tails.shape == (40, 8)
         and np.allclose(tails[:, 0], 1)
         and (np.diff(tails, axis=1) <= 0).all()
     )
-    assert find_tastes(questions).expected == pytest.approx(tails[:, 1:].mean(), abs=1e-9)
+    assert estimate_bias(questions).expected == pytest.approx(tails[:, 1:].mean(), abs=1e-9)
 
 
 def test_without_wrong_choices_nothing_is_reported() -> None:

@@ -28,8 +28,8 @@ MIN_RIGHT_SHARE = 0.8
 """A question is listed only if at least this share of its draws is right; the bias is estimated
 from the other questions."""
 KNOWN_RIGHT_SHARE, LEAK_SHARE, TARGET_POWER = 0.9, 0.1, 0.8
-"""The power is computed for questions right in a share STRENGTH of draws, if these
-are a share LEAKS of all questions; POWER is the target."""
+"""Power is computed for questions that are right in the first share of their draws and make up the
+second share of all questions; the third is the target."""
 CANDIDATE_DRAWS = (*range(2, 21), 25, 30, 40, 60)
 
 MEAN_GRID = np.sin(np.pi / 2 * (np.arange(30) + 0.5) / 30) ** 2  # evenly spaced in the arc sine
@@ -92,18 +92,18 @@ GROUPINGS = tuple(
 )
 
 
-class FittedTastes(NamedTuple):
-    """The fitted weights of each of MEANS and of FIRMNESS, the weights of MEANS in each group
-    (groups, means), and the log-likelihood."""
+class FittedBias(NamedTuple):
+    """The fitted weights of each of MEAN_GRID and of FIRMNESS_GRID, the weights of MEAN_GRID in
+    each group (groups, means), and the log-likelihood."""
 
     means: Floats
     firmness: Floats
-    of_groups: Floats
+    group_weights: Floats
     log_likelihood: float
 
 
 @dataclass(frozen=True, eq=False)
-class Tastes:
+class AnswerBias:
     """A model's answer bias, from the wrong choices of questions that it does not consistently
     answer right.
 
@@ -125,12 +125,12 @@ class Tastes:
         return {name: number for number, name in enumerate(names)}
 
     @cached_property
-    def fitted_tastes(self) -> FittedTastes:
+    def fitted(self) -> FittedBias:
         """The fit to the wrong choices. Equal counts, and groups with equal counts, are computed
         once."""
         means, firmness = (np.full(len(grid), 1 / len(grid)) for grid in (MEAN_GRID, FIRMNESS_GRID))
         if not self.wrong:
-            return FittedTastes(means, firmness, np.zeros((0, len(MEAN_GRID))), 0.0)
+            return FittedBias(means, firmness, np.zeros((0, len(MEAN_GRID))), 0.0)
         counts, group = list[tuple[int, int]](), list[int]()
         for offer in self.wrong:
             counts.append((offer.given, self.questions[offer.question].draws))
@@ -154,22 +154,21 @@ class Tastes:
             firmness = np.einsum("km,kmf->f", weights, parts) + UNSEEN_COUNT / len(FIRMNESS_GRID)
             firmness /= firmness.sum()
         likelihood = float(times @ (top + np.log(totals))[:, 0])
-        return FittedTastes(means, firmness, shares[pattern.reshape(-1)], likelihood)
+        return FittedBias(means, firmness, shares[pattern.reshape(-1)], likelihood)
 
     def tails(self, draws: int) -> Floats:
         """Return the probability that each question is right through bias in r or more of `draws`
         draws, (questions, draws + 1)."""
         chance = (
-            _beta_binomial(np.arange(draws + 1), np.full(draws + 1, draws))
-            @ self.fitted_tastes.firmness
+            _beta_binomial(np.arange(draws + 1), np.full(draws + 1, draws)) @ self.fitted.firmness
         )
         tails = np.minimum(1, np.cumsum(chance[::-1], axis=0)[::-1])
         return np.asarray(self._means_of_keys @ tails.T)
 
     @cached_property
-    def ps(self) -> Floats:
-        """The p of each question: the tail probability of its right answers, or 1 if less than SURE
-        of its draws are right."""
+    def p_values(self) -> Floats:
+        """The p-value of each question: the tail probability of its right answers, or 1 if less
+        than MIN_RIGHT_SHARE of its draws are right."""
         out = np.ones(len(self.questions))
         tails = {
             draws: self.tails(draws) for draws in {question.draws for question in self.questions}
@@ -186,8 +185,8 @@ class Tastes:
 
     @cached_property
     def firm_share(self) -> float:
-        """The share of questions with one wrong choice in SURE of the draws, among those not right
-        that often."""
+        """The share of questions with one wrong choice in MIN_RIGHT_SHARE of the draws, among those
+        not right that often."""
         firm = {
             o.question
             for o in self.wrong
@@ -197,9 +196,9 @@ class Tastes:
 
     def power(self, draws: int) -> float:
         """Return the share of known questions that would be listed after `draws` draws of each, if
-        LEAKS of all are known.
+        LEAK_SHARE of all are known.
 
-        A known question is right in a draw with probability STRENGTH.
+        A known question is right in a draw with probability KNOWN_RIGHT_SHARE.
         """
         from scipy.special import bdtrc
 
@@ -209,20 +208,18 @@ class Tastes:
         return float(np.mean(bdtrc(fewest - 1.0, draws, KNOWN_RIGHT_SHARE) * (fewest <= draws)))
 
     def draws_needed(self) -> int | None:
-        """Return the smallest of CANDIDATE_DRAWS that reaches POWER, or None."""
+        """Return the smallest of CANDIDATE_DRAWS that reaches TARGET_POWER, or None."""
         return next((draws for draws in CANDIDATE_DRAWS if self.power(draws) >= TARGET_POWER), None)
 
     @cached_property
     def _means_of_keys(self) -> Floats:
-        """The weights of MEANS for the correct answer of each question: the weights of its group,
-        or of all groups if its group is unknown."""
+        """The weights of MEAN_GRID for the correct answer of each question: the weights of its
+        group, or of all groups if its group is unknown."""
         groups = []
         for number, question in enumerate(self.questions):
             key = Offer(number, question.key, _letters(question).get(question.key, ""), 0)
             groups.append(self.groups.get(self._group(key), -1))
-        return np.asarray(
-            np.vstack([self.fitted_tastes.of_groups, self.fitted_tastes.means])[groups]
-        )
+        return np.asarray(np.vstack([self.fitted.group_weights, self.fitted.means])[groups])
 
     def _group(self, offer: Offer) -> Hashable:
         question, grouping = self.questions[offer.question], self.grouping
@@ -230,22 +227,22 @@ class Tastes:
         return grouping.wording(question.text), len(question.choices), choice
 
 
-def find_tastes(questions: Sequence[BlindQuestion]) -> Tastes:
+def estimate_bias(questions: Sequence[BlindQuestion]) -> AnswerBias:
     """Estimate the bias under the grouping of GROUPINGS with the highest likelihood of the wrong
     choices.
 
     Groupings with fewer than three wrong choices per group on average are skipped. Questions that
-    are right in SURE or more of their draws are left out: knowledge is not bias, and no question
-    may influence its own p.
+    are right in MIN_RIGHT_SHARE or more of their draws are left out: knowledge is not bias, and no
+    question may influence its own p.
     """
     wrong = []
     for offer in _list_offers(questions):
         question = questions[offer.question]
         if question.right < MIN_RIGHT_SHARE * question.draws and offer.word != question.key:
             wrong.append(offer)
-    coarsest, *others = (Tastes(questions, wrong, grouping) for grouping in GROUPINGS)
-    finer = [tastes for tastes in others if 3 * len(tastes.groups) <= len(wrong)]
-    return max([coarsest, *finer], key=lambda tastes: tastes.fitted_tastes.log_likelihood)
+    coarsest, *others = (AnswerBias(questions, wrong, grouping) for grouping in GROUPINGS)
+    finer = [bias for bias in others if 3 * len(bias.groups) <= len(wrong)]
+    return max([coarsest, *finer], key=lambda bias: bias.fitted.log_likelihood)
 
 
 def _list_offers(questions: Sequence[BlindQuestion]) -> Iterator[Offer]:

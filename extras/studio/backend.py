@@ -1,5 +1,5 @@
-"""Renders and asks the studio's drafts in a separate folder, as a run would, for a server or a
-notebook.
+"""Renders the studio's drafts and sends them to models, in a separate folder, as a run would; for a
+server or a notebook.
 
 It also describes what the page shows with the pictures: every word, the amount that Ask sends,
 marks that no stage draws, and drawings that are cut off.
@@ -73,7 +73,7 @@ class Asked:
 
 
 @dataclass(eq=False)
-class Desk:
+class StudioBackend:
     """The backend of one page: `folder` holds pictures, questions and runs, and `models` are the
     models that may be asked, by name."""
 
@@ -147,7 +147,7 @@ class Desk:
     def answer(self, what: str, data: bytes) -> Any:
         """Return the response to a request: plain values, or the bytes of a file.
 
-        The body of `upload` is a picture's bytes, any other body is JSON. Raises FAULTS.
+        The body of `upload` is a picture's bytes, any other body is JSON. Raises REQUEST_ERRORS.
         """
         if what == "upload":
             return self.image(self.save_bytes(data))

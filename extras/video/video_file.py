@@ -37,11 +37,13 @@ HEAD = PACKET + 12  # bytes by which a format is recognised
 FORMATS = "MP4, MOV, MKV, WebM, AVI, MPEG, FLV, Ogg and GIF"
 ROUNDING = Fraction(1, 10**6)  # of times given in decimals, in seconds
 MILLISECOND = Fraction(1, 1000)
-"""The clock of Matroska, to which it rounds the times of frames; coarser clocks are exact."""
+"""The time base of Matroska, to which it rounds the times of frames; coarser time bases are exact.
+"""
 
 
 def find_format(head: bytes) -> str:
-    """Return FFmpeg's name of the format of a file by its first 200 bytes, "" if it is no video."""
+    """Return FFmpeg's name of the format of a file by its first 200 bytes, "" if it is not a
+    video."""
     for name, (offset, signatures) in SIGNATURES.items():
         if any(head.startswith(signature, offset) for signature in signatures):
             is_cut = name == "mpegts" and head[PACKET : PACKET + 1] != b"G"
@@ -60,7 +62,7 @@ def import_av() -> Any:
     return av
 
 
-class Shot(NamedTuple):
+class FrameInfo(NamedTuple):
     """One frame: its timestamp in the file, and whether decoding can start there."""
 
     timestamp: int
@@ -68,7 +70,7 @@ class Shot(NamedTuple):
 
 
 @dataclass(eq=False)
-class Film:
+class VideoFile:
     """A video file, named by a picture that reads its bytes.
 
     Times count from the first frame, whatever its timestamp is, and a frame is on screen until the
@@ -80,15 +82,15 @@ class Film:
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __post_init__(self) -> None:
-        self._base, self.shots, end = self._scan()
-        self.end = float((end - self.shots[0].timestamp) * self._base)
+        self._base, self.frames, end = self._scan()
+        self.end = float((end - self.frames[0].timestamp) * self._base)
 
     @property
     def name(self) -> str:
         """The name of the file in messages."""
         return self.source.name
 
-    def find_shot(self, time: float) -> int:
+    def find_frame(self, time: float) -> int:
         """Return the number of the frame that is on screen at a time. Raises PictureError for a
         time outside the video."""
         if not 0 <= time < self.end + ROUNDING:
@@ -96,18 +98,19 @@ class Film:
                 f"{self.name}: there is no frame at {time:g} s, the video has {self.end:g} s"
             )
         tolerance = min(self._base, MILLISECOND) / 2 + ROUNDING
-        ticks = self.shots[0].timestamp + math.floor((Fraction(time) + tolerance) / self._base)
-        return bisect_right(self.shots, ticks, key=lambda shot: shot.timestamp) - 1
+        ticks = self.frames[0].timestamp + math.floor((Fraction(time) + tolerance) / self._base)
+        return bisect_right(self.frames, ticks, key=lambda entry: entry.timestamp) - 1
 
     def get_time(self, number: int) -> float:
         """Return the time of a frame, in seconds from the first."""
-        return float((self.shots[number].timestamp - self.shots[0].timestamp) * self._base)
+        return float((self.frames[number].timestamp - self.frames[0].timestamp) * self._base)
 
     def decode(self, numbers: Sequence[int]) -> dict[int, Pixels]:
         """Return the frames with these numbers, RGB. Raises PictureError for one that cannot be
         decoded."""
-        wanted = {self.shots[number].timestamp: number for number in numbers}
-        keys, found = [shot.timestamp for shot in self.shots if shot.is_key], dict[int, Pixels]()
+        wanted = {self.frames[number].timestamp: number for number in numbers}
+        keys = [entry.timestamp for entry in self.frames if entry.is_key]
+        found = dict[int, Pixels]()
         for starts in (keys, []):  # again without jumps, for a file whose index is wrong
             if lost := sorted(wanted.keys() - found.keys()):
                 with self.lock, self._open() as (container, stream):
@@ -124,11 +127,11 @@ class Film:
     ) -> Iterator[tuple[int, Pixels]]:
         """Yield the undamaged frames with these ascending timestamps, each decoded from the last of
         `keys`, the key frames, or from the frame before, whichever is nearer."""
-        at, rest = self.shots[0].timestamp - 1, list(timestamps)
+        at, rest = self.frames[0].timestamp - 1, list(timestamps)
         frames = container.decode(stream)
         while rest:
             start = max((key for key in keys if key <= rest[0]), default=at)
-            if start > max(at, self.shots[0].timestamp):
+            if start > max(at, self.frames[0].timestamp):
                 container.seek(start, stream=stream)
                 frames = container.decode(stream)
             for frame in frames:
@@ -141,7 +144,7 @@ class Film:
                 yield at, make_upright(frame)
             rest = [timestamp for timestamp in rest if timestamp > at]
 
-    def _scan(self) -> tuple[Fraction, tuple[Shot, ...], int]:
+    def _scan(self) -> tuple[Fraction, tuple[FrameInfo, ...], int]:
         """Return the seconds of a tick, the frames in the order of their times, and the timestamp
         at which the last one ends."""
         with self._open() as (container, stream):
@@ -156,7 +159,7 @@ class Film:
             raise PictureError(f"{self.name}: the video has no frames; fetch the file again")
         first, last = known[0][0], known[-1][0]
         step = known[-1][2] or (last - first) // max(1, len(known) - 1) or 1
-        return base, tuple(Shot(pts, key) for pts, key, _ in known), last + step
+        return base, tuple(FrameInfo(pts, key) for pts, key, _ in known), last + step
 
     @contextmanager
     def _open(self) -> Iterator[tuple[Any, Any]]:

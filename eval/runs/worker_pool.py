@@ -13,7 +13,7 @@ Task = Callable[[], bool]
 
 
 @dataclass(eq=False)
-class Crew:
+class WorkerPool:
     """A thread pool in which at most `workers` threads run at the same time.
 
     While a thread sleeps, for example before a retry, another may work instead, up to twice
