@@ -111,7 +111,7 @@ _LETTER_ALONE = (
     r"(?!\s*[+=*/^\u00d7\u2229\u222a])"
 )
 _SURE_LETTER = (
-    "definitely|certainly|clearly|obviously|surely|probably|absolutely|undoubtedly|presumably|"
+    "definitely|certainly|clearly|obviously|sure(?:ly)|probably|absolutely|undoubtedly|presumably|"
     "possibly|evidently|really|actually|apparently|precisely|exactly|indeed|only|confidently"
 )
 _NO_NOUN = (  # words that cannot follow an article, so that an "A" before them is a letter

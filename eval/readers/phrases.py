@@ -111,7 +111,7 @@ DECLARATIONS = (
     pattern(
         r"^\W*(?:(?:most |very"
         r" )?(?:probably|likely)|maybe|perhaps|possibly|definitely|certainly|clearly|obviously"
-        r"|surely|without (?:a )?doubt)"
+        r"|sure(?:ly)|without (?:a )?doubt)"
         rf"\s+{CHOICE_TAG}\W*(?:$|,)"
     ),
     pattern(rf"(?:^|[.;,]\s+)(?:final )?(?:answer|choice) {CHOICE_TAG}\W*$"),
