@@ -66,7 +66,7 @@ KINDS = {
         " scenes",
     ),
 }
-SECOND_VIEW = " The second image shows the same scene from a little further to the right."
+SECOND_VIEW = " The second image shows the same scene from slightly to the right."
 
 
 @dataclass(frozen=True)
