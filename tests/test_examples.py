@@ -39,7 +39,7 @@ def page(name: str) -> str:
 
 def command(name: str) -> list[str]:
     """Return the first command of a page."""
-    return COMMAND.findall(page(name))[0].split()
+    return str(COMMAND.findall(page(name))[0]).split()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -311,7 +311,7 @@ def minimum_detectable(gaps: ArrayLike) -> float:
     """
     squares = np.square(np.asarray(gaps, float))
     n, total = len(squares), float(squares.sum())
-    differing = total * total / square_sum(squares) if total > 0 else 0.0
+    differing = min(n, total * total / square_sum(squares)) if total > 0 else 0.0
     size = sqrt(total / differing) if total > 0 else 1.0
     za, zb = NormalDist().inv_cdf(1 - ALPHA / 2), NormalDist().inv_cdf(POWER)
     root = n * za**2 - (n + zb**2) * (za**2 - zb**2)
