@@ -195,8 +195,9 @@ class RecordColumns:
     def add(self, arm: int, sample: int, scored: ScoredRecord, begin: int = -1) -> None:
         """Add a scored record of the arm and sample with these indices, whose line begins at a
         byte."""
-        _, draw, answer, score, reason, detail, read, tokens_in, tokens_out, cost, *rest = scored
-        calls, judge, judged, measured, request, kept = rest
+        _, draw, answer, score, reason, detail, read, *counts = scored[:11]
+        tokens_in, tokens_out, cost, calls = counts
+        judge, judged, measured, request, kept = scored[11:]
         get_words, get_group, get_measured, get_judged = self._get_codes
         digest = request or NO_DIGEST
         if len(digest) != DIGEST_BYTES:

@@ -339,9 +339,9 @@ def minimum_detectable(gaps: ArrayLike) -> float:
     approximation is used: the solution for d of n = (z_a s + z_b sqrt(s^2 - d^2))^2 / d^2 with the
     mean square s^2 (Connor 1987). At most 1.
     """
-    squares = np.square(np.asarray(gaps, float))
+    squares = np.square(gaps, dtype=float)
     n, total = len(squares), float(squares.sum())
-    differing = total * total / square_sum(squares) if total > 0 else 0.0
+    differing = min(n, total * total / square_sum(squares)) if total > 0 else 0.0
     size = sqrt(total / differing) if total > 0 else 1.0
     za, zb = NormalDist().inv_cdf(1 - ALPHA / 2), NormalDist().inv_cdf(POWER)
     root = n * za**2 - (n + zb**2) * (za**2 - zb**2)
