@@ -10,6 +10,7 @@ import random
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -79,7 +80,7 @@ def make_run(
     with (questions / "samples.jsonl").open("w", encoding="utf-8") as file:
         for number in range(samples):
             choices = [f"{colour} thing {number}" for colour in ("red", "green", "blue", "grey")]
-            row = {
+            row: dict[str, Any] = {
                 "id": f"q{number:05}",
                 "question": f"Which thing of scene {number} is nearest?",
                 "choices": choices,

@@ -139,9 +139,9 @@ def position_table(scored: Table) -> TextTable:
         Column("p", "bias.p", format_p),
         Column("n", "bias.n"),
     ]
-    for letter in sorted(named):
-        shares = partial(_Letters.shares, letter=letter)
-        columns.insert(-3, Column(f"{letter} %\n(key)", shares))
+    for name in sorted(named):
+        shares = partial(_Letters.shares, letter=name)
+        columns.insert(-3, Column(f"{name} %\n(key)", shares))
     return table(columns, lines)
 
 

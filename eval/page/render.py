@@ -7,7 +7,7 @@ import hashlib
 import json
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from itertools import chain, islice, product
@@ -175,19 +175,13 @@ def plain(value: Any, texts: Texts | None = None, name: str = "") -> Any:
         return None if isnan(value) else float(f"{value:.5g}")
     if value is None or isinstance(value, int):
         return value
-    if names := _list_fields(type(value)):
+    if names := getattr(value, "__dataclass_fields__", None):
         return {name: plain(getattr(value, name), texts, name) for name in names}
     if isinstance(value, Mapping):
         return {key: plain(inner, texts) for key, inner in value.items()}
     if isinstance(value, Sequence):
         return [plain(inner, texts, name) for inner in value]
     return value
-
-
-@cache
-def _list_fields(kind: type) -> Sequence[str]:
-    """Return the fields of a dataclass, none of another type."""
-    return [part.name for part in fields(kind)] if is_dataclass(kind) else []
 
 
 def escape_json(value: Any) -> str:

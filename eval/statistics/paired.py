@@ -58,10 +58,10 @@ def mcnemar_p(better: int, worse: int) -> float:
         from scipy.special import betainc
 
         return min(1.0, float(2 * betainc(n - fewer, fewer + 1, 0.5)))
-    tail, between = range(fewer + 1), range(fewer + 1, n - fewer)
+    tail, between, whole = range(fewer + 1), range(fewer + 1, n - fewer), 1 << n
     if len(between) < len(tail):  # summing the rest is quicker
-        return min(1.0, (2**n - _sum_binomials(n, between)) / 2**n)
-    return min(1.0, 2 * _sum_binomials(n, tail) / 2**n)
+        return min(1.0, (whole - _sum_binomials(n, between)) / whole)
+    return min(1.0, 2 * _sum_binomials(n, tail) / whole)
 
 
 def _sum_binomials(n: int, places: range) -> int:
