@@ -91,6 +91,7 @@ class Network:
     seen: list[Seen] = field(default_factory=list)
     arguments: list[Mapping[str, Any]] = field(default_factory=list)
     running: set[int] = field(default_factory=set)
+    over: list[Seen] = field(default_factory=list)
     most: int = 0
     closed: int = 0
     gate: threading.Event = field(default_factory=threading.Event)
@@ -114,6 +115,7 @@ class Network:
     def end(self, seen: Seen) -> None:
         """Note that a request no longer runs."""
         self.running.discard(id(seen))
+        self.over.append(seen)
 
 
 NETWORK = Network()

@@ -179,23 +179,19 @@ def test_requests_of_threads_run_together_and_end_apart(name: str, network: Netw
         return "word " * (400 if "long" in seen.prompt else 1)
 
     network.reply = reply
-    model, order = MODELS[name]("m", max_tokens=5000), list[str]()
+    model = MODELS[name]("m", max_tokens=5000)
     engine: Any = model.open()
     network.gate.clear()
-
-    def call(text: str) -> None:
-        model(ask(text))
-        order.append(text)
-
     with ThreadPoolExecutor(9) as threads:
-        asked = [threads.submit(call, "long")]
+        asked = [threads.submit(model, ask("long"))]
         wait_until(lambda: bool(network.seen))  # the long request is in the batch first
-        asked += [threads.submit(call, f"short {n}") for n in range(8)]
+        asked += [threads.submit(model, ask(f"short {n}")) for n in range(8)]
         wait_until(lambda: len(network.seen) + len(getattr(engine, "queue", ())) == 9)
         network.gate.set()
         for each in asked:
             each.result()
-    assert order[-1] == "long" and len(order) == 9
+    over = ["long" in seen.prompt for seen in network.over]
+    assert over == [False] * 8 + [True], "the first request ends last"
     assert network.most > 1 and len(network.arguments) == 1
 
 

@@ -44,13 +44,13 @@ class LLMEngine:
         NETWORK.gate.wait()
         if NETWORK.dies_of is not None:
             raise NETWORK.dies_of
-        for seen, _, tokens in self.unfinished.values():
-            if tokens:
-                tokens.pop()
-            else:
-                NETWORK.end(seen)
-        over = [name for name, (_, _, tokens) in self.unfinished.items() if not tokens]
-        return [self.unfinished.pop(name)[1] for name in over]
+        for _, _, tokens in self.unfinished.values():
+            del tokens[-1:]
+        names = [name for name, (_, _, tokens) in self.unfinished.items() if not tokens]
+        over = [self.unfinished.pop(name) for name in names]
+        for seen, _, _ in over:
+            NETWORK.end(seen)
+        return [output for _, output, _ in over]
 
 
 class LLM:
