@@ -182,7 +182,7 @@ def make_output(name: str, prompt: list[int], whole: str, params: Any) -> Reques
     constraint = params.structured_outputs
     if constraint is not None and constraint.choice is not None:
         whole = constraint.choice[-1]
-    text, reason, count = cut(whole, params.stop, params.max_tokens)
+    text, reason, count = cut(whole, params.stop or (), params.max_tokens)
     tokens = Tokenizer().encode(whole, add_special_tokens=False)[:count]
     likely = None
     if params.logprobs is not None:
