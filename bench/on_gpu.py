@@ -219,7 +219,7 @@ def list_faults(engine: str, name: str, model: Model) -> list[str]:
 def follows_schema(text: str) -> bool:
     """Return whether a text is JSON that follows the schema."""
     try:
-        return json.loads(text).keys() == {"colour"}
+        return bool(json.loads(text).keys() == {"colour"})
     except (ValueError, AttributeError):
         return False
 
@@ -267,7 +267,17 @@ def main(words: Sequence[str]) -> int:
 def run_apart(engine: str, name: str, side: str, folder: str) -> dict[str, Any]:
     """Return the results of one side, which a process of its own measures."""
     file = Path(folder) / f"{side}.json"
-    command = [sys.executable, "-m", "bench.on_gpu", engine, name, "--side", side, "--to", file]
+    command = [
+        sys.executable,
+        "-m",
+        "bench.on_gpu",
+        engine,
+        name,
+        "--side",
+        side,
+        "--to",
+        str(file),
+    ]
     subprocess.run(command, check=True)
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return found

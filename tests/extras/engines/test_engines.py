@@ -122,8 +122,8 @@ def test_large_pictures_are_shrunk_to_max_pixels(name: str, network: Network) ->
     assert large[0] * large[1] <= 5000 and small == (10, 10, 3)
 
 
-NEUTRAL = {"temperature": 0.0, "top_p": 1.0, "stop": [], "seed": None}
-OWN_NAMES = {
+NEUTRAL: dict[str, Any] = {"temperature": 0.0, "top_p": 1.0, "stop": [], "seed": None}
+OWN_NAMES: dict[str, dict[str, Any]] = {
     "vllm": {"top_k": 0, "max_tokens": 512, "logprobs": None},
     "sglang": {"top_k": -1, "max_new_tokens": 512},
 }
@@ -142,7 +142,7 @@ def test_no_default_of_an_engine_applies(name: str, network: Network) -> None:
     expected = NEUTRAL | OWN_NAMES[name]
     found = read_sampling(network)
     assert {key: found[key] for key in expected} == expected
-    changes = {"temperature": 0.5, "top_p": 0.9, "top_k": 5, "stop": ("x",)}
+    changes: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "top_k": 5, "stop": ("x",)}
     length = "max_tokens" if name == "vllm" else "max_new_tokens"
     model(ask(), options=CallOptions(max_tokens=3, **changes))
     found = read_sampling(network)

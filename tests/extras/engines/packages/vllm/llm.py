@@ -161,7 +161,7 @@ class LLM:
             raise ValueError("the model is not a multimodal model")
         assert not any("reasoning_content" in turn for turn in messages), "vLLM reads `reasoning`"
         assert self.interleaved, "else all pictures stand before all texts"
-        template = {"tokenize": False, "chat_template": Tokenizer.chat_template}
+        template: dict[str, Any] = {"tokenize": False, "chat_template": Tokenizer.chat_template}
         template |= {"tools": tools, "add_generation_prompt": True}
         text = Tokenizer().apply_chat_template(messages, **template, **(chat_template_kwargs or {}))
         prompt = [BOS, *map(ord, text), *[0] * IMAGE_TOKENS * len(images)]
