@@ -1,5 +1,4 @@
-"""Models that vLLM or SGLang run in this process: the engine holds the network and batches the
-requests of all threads continuously, so that no server has to be started.
+"""Models that vLLM or SGLang run in this process, with the requests of all threads in one batch.
 
 Here: what both engines share, and for each engine its settings, its requests and its results.
 Not here: the same engines behind HTTP and networks of transformers (`pipelines.models`), and the
