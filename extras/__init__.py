@@ -134,6 +134,8 @@ CLASSES = {
     "pipelines.models.GeminiAPI": _make_entry("wires.native:GeminiAPI"),
     "pipelines.models.MessagesAPI": _make_entry("wires.native:MessagesAPI"),
     "pipelines.models.ResponsesAPI": _make_entry("wires.native:ResponsesAPI"),
+    "pipelines.models.SGLang": _make_entry("engines.sglang_engine:SGLang"),
+    "pipelines.models.VLLM": _make_entry("engines.vllm_engine:VLLM"),
     "prompting.agent.Bubblewrap": _make_entry("python_tool.bubblewrap:Bubblewrap"),
     "prompting.agent.Container": _make_entry("python_tool.container:Container"),
     "prompting.agent.RunPython": _make_entry("python_tool.tool:RunPython"),

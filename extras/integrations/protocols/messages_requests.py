@@ -18,6 +18,7 @@ from looktwice.extras.integrations.protocols.questions import (
     make_question,
     read_data_url,
     refuse_unknown,
+    refuse_video,
 )
 from looktwice.extras.integrations.protocols.thoughts import make_turn, unpack_attached
 from looktwice.pipelines.json_input import KEEP_OTHER_FIELDS, write_json
@@ -70,7 +71,10 @@ def _as_blocks(content: Any) -> Any:
 class MessageBlock(BaseModel, **KEEP_OTHER_FIELDS):
     """A block of content."""
 
-    type: Literal["text", "image", "thinking", "redacted_thinking", "tool_use", "tool_result"]
+    type: Annotated[
+        Literal["text", "image", "thinking", "redacted_thinking", "tool_use", "tool_result"],
+        BeforeValidator(refuse_video),
+    ]
     text: str = ""
     source: ImageSource | None = None
     thinking: str = ""

@@ -18,6 +18,7 @@ from looktwice.extras.integrations.protocols.questions import (
     make_question,
     read_data_url,
     refuse_unknown,
+    refuse_video,
 )
 from looktwice.extras.integrations.protocols.thoughts import make_turn, unpack_attached
 from looktwice.pipelines.json_input import KEEP_OTHER_FIELDS
@@ -50,14 +51,17 @@ LOGPROBS = "message.output_text.logprobs"
 class ResponsesPart(BaseModel, **KEEP_OTHER_FIELDS):
     """A part of a message, of a tool's output or of a thought."""
 
-    type: Literal[
-        "input_text",
-        "output_text",
-        "text",
-        "refusal",
-        "summary_text",
-        "reasoning_text",
-        "input_image",
+    type: Annotated[
+        Literal[
+            "input_text",
+            "output_text",
+            "text",
+            "refusal",
+            "summary_text",
+            "reasoning_text",
+            "input_image",
+        ],
+        BeforeValidator(refuse_video),
     ]
     text: str = ""
     refusal: str = ""
