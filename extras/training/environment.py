@@ -1,0 +1,190 @@
+"""A study's agent as an environment of a trainer that generates tokens and runs tool calls itself:
+the rows of its questions, a class with a method for each tool, and the reward.
+
+It follows the protocol of `environment_factory` in TRL, and imports no trainer.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from PIL import Image
+
+from looktwice.extras.training.rollouts import Asked, Rollout, Rollouts
+from looktwice.pipelines.config.classes import ConfigError
+from looktwice.pipelines.model import Reply, Tool, ToolCall
+from looktwice.pipelines.view import View
+from looktwice.prompting.agent.call_formats import NativeCalls
+
+Block = dict[str, Any]
+
+TYPES: Mapping[str, Any] = {
+    "array": list[float],
+    "boolean": bool,
+    "integer": int,
+    "number": float,
+    "object": dict,
+    "string": str,
+}
+"""The Python type by which TRL is told the JSON type of an argument."""
+ENDED = "The question is answered; give no further call."
+
+
+def make_rows(rollouts: Rollouts, samples: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return one row for every question, or for those with the ids `samples`: `sample` is the id,
+    and `prompt` the turns before the question, whose texts and pictures the environment adds.
+
+    Raises ConfigError if TRL cannot run the contestant, and KeyError for an unknown id.
+    """
+    _refuse_unsuitable(rollouts)
+    rows = []
+    for name in samples or rollouts.items:
+        rollout = Rollout(rollouts, rollouts.items[name])
+        earlier = _get_asked(rollout).messages[:-1]
+        rollout.close()
+        if any(turn.views for turn in earlier):
+            fault = "its examples have pictures, which a row of TRL cannot hold; leave them out"
+            raise ConfigError([f"contestant {rollouts.arm.contestant!r}: {fault}"])
+        turns = [{"role": turn.role, "content": _make_blocks(turn.parts)} for turn in earlier]
+        rows.append({"prompt": [*turns, {"role": "user", "content": []}], "sample": name})
+    return rows
+
+
+def _refuse_unsuitable(rollouts: Rollouts) -> None:
+    """Raise ConfigError for an agent whose calls or pictures TRL would place elsewhere."""
+    agent, fault = rollouts.agent, ""
+    if agent is not None and not isinstance(agent.protocol, NativeCalls):
+        fault = f"its calls are {type(agent.protocol).__name__}, and TRL parses calls itself"
+    elif agent is not None and agent.protocol.pictures != "tool":
+        fault = "its pictures follow in a user's turn, and TRL leaves them in the tool's turn"
+    elif agent is not None and agent.afresh:
+        fault = "`afresh` begins a second conversation, which TRL cannot do; leave it out"
+    if fault:
+        advice = "write protocol: {use: prompting.agent.NativeCalls, pictures: tool}"
+        told = fault if "afresh" in fault else f"{fault}; {advice}"
+        raise ConfigError([f"contestant {rollouts.arm.contestant!r}: {told}"])
+
+
+def _get_asked(rollout: Rollout) -> Asked:
+    """Return the pending request. Raises ValueError if the stages answered without the model."""
+    if rollout.asked is None:
+        told = "was answered without the model; leave it out of the training"
+        raise ValueError(f"the question {rollout.item.sample.id} {told}")
+    return rollout.asked
+
+
+def _make_blocks(parts: Sequence[str | View]) -> list[Block]:
+    """Return texts and pictures as content blocks of chat templates, pictures as PIL images."""
+    return [
+        {"type": "text", "text": part}
+        if isinstance(part, str)
+        else {"type": "image", "image": Image.fromarray(part.pixels)}
+        for part in parts
+    ]
+
+
+def make_environment(rollouts: Rollouts) -> Callable[[], Any]:
+    """Return the `environment_factory`: a class with `reset` and a method for each tool of the
+    agent. Raises ConfigError if TRL cannot run the contestant."""
+    _refuse_unsuitable(rollouts)
+    methods = {tool.name: _make_method(tool) for tool in _list_tools(rollouts)}
+    if taken := {"reset", "get_reward"} & methods.keys():
+        told = f"TRL uses the name {min(taken)!r} itself; give the tool another name"
+        raise ConfigError([f"contestant {rollouts.arm.contestant!r}: {told}"])
+    return type("StudyEnvironment", (_Environment,), {**methods, "_rollouts": rollouts})
+
+
+def _list_tools(rollouts: Rollouts) -> Sequence[Tool]:
+    return rollouts.agent.tool_descriptions if rollouts.agent else ()
+
+
+class _Environment:
+    """One rollout after the other, as TRL drives them."""
+
+    _rollouts: Rollouts
+    _rollout: Rollout | None = None
+
+    def reset(self, sample: str, **row: Any) -> list[Block]:
+        """Begin the question with the id `sample`, and return its texts and pictures."""
+        self._close()
+        self._rollout = Rollout(self._rollouts, self._rollouts.items[sample])
+        return _make_blocks(_get_asked(self._rollout).messages[-1].parts)
+
+    def _close(self) -> None:
+        """End a rollout that has not ended, without a record."""
+        if self._rollout is not None:
+            self._rollout.close()
+
+    def _call(self, name: str, arguments: Mapping[str, Any]) -> list[Block]:
+        """Run a call, and return its texts and pictures, and what the agent says after it."""
+        rollout = self._rollout
+        if rollout is None or rollout.asked is None:
+            return [{"type": "text", "text": ENDED}]
+        before = len(rollout.asked.messages)
+        call = ToolCall(f"call_{before}", name, json.dumps(arguments))
+        asked = rollout.send(Reply("", "tool", tool_calls=(call,)))
+        if asked is None:
+            return [{"type": "text", "text": ENDED}]
+        added = [turn for turn in asked.messages[before:] if turn.role != "assistant"]
+        return [block for turn in added for block in _make_blocks(turn.parts)]
+
+    def _end(self, completion: Sequence[Mapping[str, Any]], step: int | None) -> float:
+        """Send the answer of a completion, and return its value."""
+        if self._rollout is None:
+            raise ValueError("the environment has no rollout; call reset first")
+        self._rollout.step = step
+        return float(self._rollout.finish(_read_answer(completion)).score.value)
+
+
+def _make_method(tool: Tool) -> Callable[..., list[Block]]:
+    """Return a method with the name, arguments and texts of a tool, from which TRL makes the
+    schema that the model sees."""
+
+    def method(self: _Environment, **arguments: Any) -> list[Block]:
+        return self._call(tool.name, arguments)
+
+    properties = tool.parameters.get("properties", {})
+    required = tool.parameters.get("required", ())
+    given = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    lines = [tool.description, "", "Args:"] if properties else [tool.description]
+    hints: dict[str, Any] = {}
+    for name in sorted(properties, key=lambda name: name not in required):
+        schema = properties[name]
+        hints[name] = TYPES.get(schema.get("type", ""), str)
+        empty = inspect.Parameter.empty
+        default = empty if name in required else schema.get("default")
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        given.append(inspect.Parameter(name, kind, default=default, annotation=hints[name]))
+        lines.append(f"    {name}: {schema.get('description', name)}")
+    method.__name__ = method.__qualname__ = tool.name
+    method.__doc__, method.__annotations__ = "\n".join(lines), hints
+    method.__signature__ = inspect.Signature(given)  # type: ignore[attr-defined]
+    return method
+
+
+def _read_answer(completion: Sequence[Mapping[str, Any]]) -> Reply:
+    """Return the reply in which a completion ends, without text if it was cut off before it."""
+    last = completion[-1] if completion else {}
+    if last.get("role") != "assistant" or last.get("tool_calls"):
+        return Reply("", "length")
+    content = last.get("content") or ""
+    if not isinstance(content, str):
+        content = "".join(part.get("text", "") for part in content)
+    thought = last.get("reasoning_content") or last.get("thinking") or ""
+    return Reply(content, reasoning=thought)
+
+
+def study_reward(
+    completions: Sequence[Sequence[Mapping[str, Any]]],
+    environments: Sequence[Any],
+    trainer_state: Any = None,
+    **columns: Any,
+) -> list[float]:
+    """Return the value of every answer by the study's own reader and scorer, and record it: 1 for a
+    correct answer, 0 for a wrong or unreadable one, and shares for scorers that give them."""
+    step = getattr(trainer_state, "global_step", None)
+    pairs = zip(environments, completions, strict=True)
+    return [environment._end(completion, step) for environment, completion in pairs]

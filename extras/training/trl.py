@@ -1,0 +1,79 @@
+"""A study's agent as an environment of TRL's GRPOTrainer, which needs the extra `trl`.
+
+TRL generates the tokens, runs the calls that its parser finds and continues the conversation; the
+study opens it, runs the tools, keeps the bounds and scores the answer:
+
+    with Rollouts.load("study.yaml", "full", "runs/train") as rollouts:
+        trainer = GRPOTrainer(
+            model,
+            args=GRPOConfig(...),
+            processing_class=processor,
+            train_dataset=make_dataset(rollouts),
+            environment_factory=make_environment(rollouts),
+            reward_funcs=study_reward,
+            callbacks=[CertifyCheckpoints("study.yaml", "models.policy.model={}", "runs/steps")],
+        )
+        trainer.train()
+
+TRL makes the schemas of tools from signatures, so that prompts lack bounds such as `minItems`. Each
+call is a step of the agent, also if one reply holds several. Image tokens of tool results count
+towards `max_completion_length`; a result that exceeds it is dropped, and the rollout has no answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from transformers import TrainerCallback
+
+from looktwice.extras.training.checkpoints import Checkpoint, certify_checkpoint
+from looktwice.extras.training.environment import make_environment, make_rows, study_reward
+from looktwice.extras.training.rollouts import Rollouts
+
+__all__ = ["CertifyCheckpoints", "make_dataset", "make_environment", "study_reward"]
+
+
+def make_dataset(rollouts: Rollouts, samples: Sequence[str] = ()) -> Dataset:
+    """Return one row for every question, or for those with the ids `samples`: `sample` is the id,
+    and `prompt` the turns before the question, whose texts and pictures the environment adds.
+
+    Raises ConfigError if TRL cannot run the contestant, and KeyError for an unknown id.
+    """
+    return Dataset.from_list(make_rows(rollouts, samples))
+
+
+class CertifyCheckpoints(TrainerCallback):  # type: ignore[misc]
+    """Runs a study with every saved checkpoint, all arms and placebos, and logs accuracies and
+    certificates.
+
+    `override` names the checkpoint in the study: `models.policy.model={}`, where `{}` becomes its
+    folder. The run of step 10 is `out/step-10`. `log` receives the figures, such as `trainer.log`,
+    which may be set later; they are in the trainer's state as well.
+    """
+
+    def __init__(
+        self,
+        study: str | Path,
+        override: str,
+        out: str | Path,
+        log: Callable[[dict[str, float]], Any] | None = None,
+    ) -> None:
+        self.study, self.override, self.out, self.log = study, override, Path(out), log
+        self.checkpoints: list[Checkpoint] = []
+
+    def on_save(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        """Certify the checkpoint that was just saved, on the main process only. Raises
+        ConfigError, RunError."""
+        if not state.is_world_process_zero:
+            return
+        step = int(state.global_step)
+        folder = Path(args.output_dir) / f"checkpoint-{step}"
+        overrides = [self.override.replace("{}", str(folder.resolve()))]
+        checkpoint = certify_checkpoint(self.study, overrides, self.out, f"step-{step}")
+        self.checkpoints.append(checkpoint)
+        state.log_history.append({**checkpoint.figures, "step": step})
+        if self.log is not None:
+            self.log(dict(checkpoint.figures))
