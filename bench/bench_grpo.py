@@ -4,10 +4,11 @@ the pictures that its tool returns.
     pip install -e '.[trl]'
     python -m bench.bench_grpo [STEPS [FOLDER]]
 
-The network is no language model: a Qwen2-VL of two layers and 60,000 weights, whose vocabulary has
-the call of its tool as one token. A supervised warm-up teaches it to call and then to name any
-colour; which one, it learns from the reward alone. The tool shows the region that matters
-(OracleZoom), because a network of this size cannot learn to point as well.
+The network is no language model: a Qwen2-VL of two layers and 160,000 weights, whose vocabulary has
+the call of its tool as one token. A supervised warm-up teaches it to call the tool, and to name
+four of the eight colours; for the others it learns to name any. Those it learns from the reward
+alone. The tool shows the region that matters (OracleZoom): a network of this size does not learn to
+point as well.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 COLORS = ("red", "green", "blue", "yellow", "purple", "orange", "white", "black")
+TAUGHT = COLORS[:4]
 BOX = [400, 400, 600, 600]
 CALL = '<tool_call>\n{"name": "zoom", "arguments": {"box": [400, 400, 600, 600]}}\n</tool_call>'
 SPECIAL = ("<pad>", "<unk>", "<|im_start|>", "<|im_end|>")
@@ -181,12 +183,14 @@ def open_network(folder: Path) -> tuple[Any, Any]:
 
 
 def warm_up(network: Any, processor: Any, rollouts: Any, steps: int) -> None:
-    """Teach the network to call its tool and then to name a random colour."""
+    """Teach the network to call its tool, and then to name a colour: the right one for those of
+    `TAUGHT`, any for others."""
     import torch
 
     from looktwice.extras.training.environment import make_environment, make_rows
 
-    rng, environment, conversations = random.Random(0), make_environment(rollouts)(), []
+    rng, environment = random.Random(0), make_environment(rollouts)()
+    conversations, truths = list[Any](), list[str]()
     for row in make_rows(rollouts):
         asked = environment.reset(**row)
         call = {"type": "function", "function": {"name": "zoom", "arguments": {"box": BOX}}}
@@ -197,6 +201,8 @@ def warm_up(network: Any, processor: Any, rollouts: Any, steps: int) -> None:
             {"role": "tool", "content": environment.zoom(box=BOX)},
         ]
         conversations.append(turns)
+        sample = rollouts.items[row["sample"]]
+        truths.append(sample.sample.choices["ABCD".index(sample.answer)])
     answer = {"role": "assistant", "content": [{"type": "text", "text": COLORS[0]}]}
     inputs = processor.apply_chat_template(
         [[*turns, answer] for turns in conversations],
@@ -204,14 +210,16 @@ def warm_up(network: Any, processor: Any, rollouts: Any, steps: int) -> None:
         return_dict=True,
         return_tensors="pt",
     )
-    first, *others = processor.tokenizer.convert_tokens_to_ids([*COLORS])
+    numbers = dict(zip(COLORS, processor.tokenizer.convert_tokens_to_ids([*COLORS]), strict=True))
     tokens, grids = inputs["input_ids"], inputs["image_grid_thw"]
     pixels = inputs["pixel_values"].reshape(len(tokens), -1, inputs["pixel_values"].shape[-1])
     learner = torch.optim.AdamW(network.parameters(), lr=3e-3)
     for _ in range(steps):
-        rows = torch.tensor(rng.sample(range(len(tokens)), 16))
+        chosen = rng.sample(range(len(tokens)), 16)
+        named = [truths[n] if truths[n] in TAUGHT else rng.choice(COLORS) for n in chosen]
+        rows = torch.tensor(chosen)
         said = tokens[rows].clone()
-        said[said == first] = torch.tensor(rng.choices([first, *others], k=16))
+        said[said == numbers[COLORS[0]]] = torch.tensor([numbers[name] for name in named])
         likely = (
             network(
                 input_ids=said,
@@ -240,7 +248,8 @@ def is_own(tokens: Any, processor: Any) -> Any:
 
 
 def train(folder: Path, steps: int, every: int, rows: int = 64, n: int = 200) -> list[Any]:
-    """Warm up and train the network, and return its certificates: before, and at every checkpoint."""
+    """Warm up and train the network, and return its certificates before and at every
+    checkpoint."""
     from trl import GRPOConfig, GRPOTrainer
 
     from looktwice.extras.training import Rollouts, certify_checkpoint
@@ -255,7 +264,7 @@ def train(folder: Path, steps: int, every: int, rows: int = 64, n: int = 200) ->
     held_out = write_study(folder, "held_out", 120, 1)
     network, processor = open_network(folder / "network")
     with Rollouts.load(write_study(folder, "train", n, 0), "full", folder / "rollouts") as rollouts:
-        warm_up(network, processor, rollouts, 80)
+        warm_up(network, processor, rollouts, 350)
         network.save_pretrained(folder / "warm")
         processor.save_pretrained(folder / "warm")
         place = "models.policy.model={}"
@@ -267,14 +276,14 @@ def train(folder: Path, steps: int, every: int, rows: int = 64, n: int = 200) ->
             output_dir=str(folder / "trainer"),
             use_cpu=True,
             bf16=False,
-            learning_rate=2e-3,
+            learning_rate=3e-4,
             num_iterations=4,
             lr_scheduler_type="constant",
             max_steps=steps,
             save_steps=every,
             logging_steps=8,
             per_device_train_batch_size=rows,
-            num_generations=8,
+            num_generations=16,
             max_completion_length=24,
             max_tool_calling_iterations=2,
             beta=0.0,

@@ -115,7 +115,9 @@ class Rollouts:
             state = state.measured(STEP_MEASURE, step)
         state = state.replace(draw=recorder.take(arm, sample.id, 1)[0])
         record = make_record(arm, sample, row.sha, state, recorder.writer.blobs, error)
-        return self._scorer(recorder.writer.record(record), row)
+        written = recorder.writer.record(record)
+        recorder.writer.flush()
+        return self._scorer(written, row)
 
     def _note(self, item: Item) -> SampleRow:
         """Return the line of a question, after writing it if it is new."""

@@ -26,12 +26,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset
-from transformers import TrainerCallback
-
 from looktwice.extras.training.checkpoints import Checkpoint, certify_checkpoint
 from looktwice.extras.training.environment import make_environment, make_rows, study_reward
 from looktwice.extras.training.rollouts import Rollouts
+from looktwice.pipelines.runtime.install import format_install
+
+try:
+    from datasets import Dataset
+    from transformers import TrainerCallback
+except ModuleNotFoundError as exc:
+    told = f"training with TRL needs {exc.name}; type: {format_install('trl')}"
+    raise ModuleNotFoundError(told, name=exc.name) from exc
 
 __all__ = ["CertifyCheckpoints", "make_dataset", "make_environment", "study_reward"]
 

@@ -27,13 +27,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import verifiers.v1 as vf
-
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.extras.integrations.command import find_free_folder
 from looktwice.extras.training.rollouts import Rollouts
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.models.chat_api import ChatAPI, make_bearer_header
+from looktwice.pipelines.runtime.install import format_install
+
+try:
+    import verifiers.v1 as vf
+except ModuleNotFoundError as exc:
+    told = f"this environment needs {exc.name}; type: {format_install('verifiers')}"
+    raise ModuleNotFoundError(told, name=exc.name) from exc
 
 __all__ = ["StudyHarness", "StudyTaskset"]
 
@@ -145,4 +150,5 @@ class StudyHarness(vf.Harness[vf.HarnessConfig]):
             "answer": scored.answer,
         }
         failed = scored.verdict == "failed"
-        return vf.ProgramResult(int(failed), "", scored.detail or scored.reason if failed else "")
+        why = (scored.detail or scored.reason or "failed").splitlines()[0] if failed else ""
+        return vf.ProgramResult(int(failed), "", why)
