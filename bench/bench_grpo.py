@@ -1,26 +1,42 @@
-"""GRPO on the CPU: a tiny network with random weights learns the colour of the marked thing from
-the pictures that its tool returns.
+"""GRPO on the CPU: a tiny network learns the colour of the marked thing from the pictures that its
+tool returns.
 
     pip install -e '.[trl]'
     python -m bench.bench_grpo [STEPS [FOLDER]]
 
-The network is no language model: a Qwen2-VL of two layers and 160,000 weights, whose vocabulary has
-the call of its tool as one token. A supervised warm-up teaches it to call the tool, and to name
-four of the eight colours; for the others it learns to name any. Those it learns from the reward
-alone. The tool shows the region that matters (OracleZoom): a network of this size does not learn to
-point as well.
+The network is no language model: a Qwen2-VL of two layers and 160,000 weights, made on the spot,
+whose vocabulary has the call of its tool as one token. A short supervised warm-up teaches it to
+call the tool and then to name a colour, more often the right one than by chance; GRPO goes on from
+there with the reward alone. The tool shows the region that matters (OracleZoom): a network of this
+size does not learn to point as well. Answers are sampled, in training and in the certificates.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from looktwice.eval.records import RunFolder
+from looktwice.eval.scoring.score import score_run
+from looktwice.eval.statistics.means import mean_interval
+from looktwice.extras.request_diff.trajectories import read_trajectories, write_trajectories
+from looktwice.extras.training import Checkpoint, Rollouts, certify_checkpoint
+from looktwice.extras.training.environment import make_environment, make_rows
+from looktwice.extras.training.rollouts import STEP_MEASURE
+from looktwice.pipelines.models.chat_template import open_processor
+
+Reward = Callable[..., list[float]]
+ENDS = ("", " low", " high")
+
 COLORS = ("red", "green", "blue", "yellow", "purple", "orange", "white", "black")
-TAUGHT = COLORS[:4]
 BOX = [400, 400, 600, 600]
 CALL = '<tool_call>\n{"name": "zoom", "arguments": {"box": [400, 400, 600, 600]}}\n</tool_call>'
 SPECIAL = ("<pad>", "<unk>", "<|im_start|>", "<|im_end|>")
@@ -75,7 +91,8 @@ STUDY = """
 task: {use: eval.tasks.MarkedScenes, kind: color, n: %(n)d, seed: %(seed)d, ground: plain,
   controls: {size: 56, things: 3}, mark: box}
 models:
-  policy: {use: pipelines.models.LocalVLM, model: "%(model)s", max_tokens: 4, device: cpu}
+  policy: {use: pipelines.models.LocalVLM, model: "%(model)s", max_tokens: 4, temperature: 1.0,
+    device: cpu}
 model: policy
 stages:
   agent:
@@ -168,8 +185,6 @@ def open_network(folder: Path) -> tuple[Any, Any]:
     """Return the network and its processor."""
     from transformers import Qwen2VLForConditionalGeneration
 
-    from looktwice.pipelines.models.chat_template import open_processor
-
     network = Qwen2VLForConditionalGeneration.from_pretrained(folder)
     processor, _ = open_processor(str(folder), None)
 
@@ -183,11 +198,8 @@ def open_network(folder: Path) -> tuple[Any, Any]:
 
 
 def warm_up(network: Any, processor: Any, rollouts: Any, steps: int) -> None:
-    """Teach the network to call its tool, and then to name a colour: the right one for those of
-    `TAUGHT`, any for others."""
+    """Teach the network to call its tool, and then to name the colour, with few examples."""
     import torch
-
-    from looktwice.extras.training.environment import make_environment, make_rows
 
     rng, environment = random.Random(0), make_environment(rollouts)()
     conversations, truths = list[Any](), list[str]()
@@ -216,10 +228,9 @@ def warm_up(network: Any, processor: Any, rollouts: Any, steps: int) -> None:
     learner = torch.optim.AdamW(network.parameters(), lr=3e-3)
     for _ in range(steps):
         chosen = rng.sample(range(len(tokens)), 16)
-        named = [truths[n] if truths[n] in TAUGHT else rng.choice(COLORS) for n in chosen]
         rows = torch.tensor(chosen)
         said = tokens[rows].clone()
-        said[said == numbers[COLORS[0]]] = torch.tensor([numbers[name] for name in named])
+        said[said == numbers[COLORS[0]]] = torch.tensor([numbers[truths[n]] for n in chosen])
         likely = (
             network(
                 input_ids=said,
@@ -247,12 +258,24 @@ def is_own(tokens: Any, processor: Any) -> Any:
     return said
 
 
-def train(folder: Path, steps: int, every: int, rows: int = 64, n: int = 200) -> list[Any]:
-    """Warm up and train the network, and return its certificates before and at every
-    checkpoint."""
-    from trl import GRPOConfig, GRPOTrainer
+@dataclass(frozen=True)
+class Sizes:
+    """How much is trained and asked: optimizer steps, steps between checkpoints, rollouts per step,
+    questions of the training and of the certificates, and steps of the warm-up."""
 
-    from looktwice.extras.training import Rollouts, certify_checkpoint
+    steps: int = 100
+    every: int = 50
+    rollouts: int = 64
+    questions: int = 200
+    held_out: int = 80
+    lessons: int = 200
+
+
+def train(folder: Path, sizes: Sizes, reward: Reward | None = None) -> list[Checkpoint]:
+    """Warm up and train the network, and return its certificates before and at every
+    checkpoint. `reward` replaces the study's."""
+    from trl import GRPOTrainer
+
     from looktwice.extras.training.trl import (
         CertifyCheckpoints,
         make_dataset,
@@ -261,56 +284,102 @@ def train(folder: Path, steps: int, every: int, rows: int = 64, n: int = 200) ->
     )
 
     write_network(folder / "network")
-    held_out = write_study(folder, "held_out", 120, 1)
+    held_out = write_study(folder, "held_out", sizes.held_out, 1)
+    study = write_study(folder, "train", sizes.questions, 0)
     network, processor = open_network(folder / "network")
-    with Rollouts.load(write_study(folder, "train", n, 0), "full", folder / "rollouts") as rollouts:
-        warm_up(network, processor, rollouts, 350)
-        network.save_pretrained(folder / "warm")
-        processor.save_pretrained(folder / "warm")
-        place = "models.policy.model={}"
-        runs = folder / "checkpoints"
-        overrides = [place.replace("{}", str(folder / "warm"))]
-        before = certify_checkpoint(held_out, overrides, runs, "step-0")
+    with Rollouts.load(study, "full", folder / "rollouts") as rollouts:
+        warm_up(network, processor, rollouts, sizes.lessons)
+        for part in (network, processor):
+            part.save_pretrained(folder / "warm")
+        place, runs = "models.policy.model={}", folder / "checkpoints"
+        warm = [place.replace("{}", str(folder / "warm"))]
+        before = certify_checkpoint(held_out, warm, runs, "step-0")
         certify = CertifyCheckpoints(held_out, place, runs)
-        settings = GRPOConfig(
-            output_dir=str(folder / "trainer"),
-            use_cpu=True,
-            bf16=False,
-            learning_rate=3e-4,
-            num_iterations=4,
-            lr_scheduler_type="constant",
-            max_steps=steps,
-            save_steps=every,
-            logging_steps=8,
-            per_device_train_batch_size=rows,
-            num_generations=16,
-            max_completion_length=24,
-            max_tool_calling_iterations=2,
-            beta=0.0,
-            report_to=[],
-            disable_tqdm=True,
-            generation_kwargs={
-                "suppress_tokens": processor.tokenizer.convert_tokens_to_ids([*PICTURE])
-            },
-        )
         trainer = GRPOTrainer(
             network,
-            args=settings,
+            args=make_settings(folder, sizes, processor),
             processing_class=processor,
             train_dataset=make_dataset(rollouts),
             environment_factory=make_environment(rollouts),
-            reward_funcs=study_reward,
+            reward_funcs=reward or study_reward,
             callbacks=[certify],
         )
         trainer.train()
     return [before, *certify.checkpoints]
 
 
-if __name__ == "__main__":
-    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 300
-    place = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(tempfile.mkdtemp(prefix="grpo-"))
-    for checkpoint in train(place.resolve(), steps, max(1, steps // 3)):
+def make_settings(folder: Path, sizes: Sizes, processor: Any) -> Any:
+    """Return the settings of TRL. The network may not write the tokens of pictures: one of them
+    takes all pictures out of its training step."""
+    from trl import GRPOConfig
+
+    return GRPOConfig(
+        output_dir=str(folder / "trainer"),
+        use_cpu=True,
+        bf16=False,
+        learning_rate=1e-3,
+        lr_scheduler_type="constant",
+        num_iterations=2,
+        max_steps=sizes.steps,
+        save_steps=sizes.every,
+        logging_steps=10,
+        per_device_train_batch_size=sizes.rollouts,
+        num_generations=8,
+        max_completion_length=24,
+        max_tool_calling_iterations=2,
+        beta=0.0,
+        report_to=[],
+        disable_tqdm=True,
+        generation_kwargs={
+            "suppress_tokens": processor.tokenizer.convert_tokens_to_ids([*PICTURE])
+        },
+    )
+
+
+def describe_rewards(folder: Path) -> list[str]:
+    """Return the mean reward of each third of the training with its 95 % interval, over
+    questions."""
+    (arm,) = score_run(RunFolder(folder / "rollouts")).points
+    entries = [entry for entry in arm.all if STEP_MEASURE in entry.measured]
+    steps = [int(str(entry.measured[STEP_MEASURE])) for entry in entries]
+    ends, lines = [third * (max(steps) + 1) // 3 for third in range(4)], []
+    for begin, end in pairwise(ends):
+        chosen = [e for e, step in zip(entries, steps, strict=True) if begin <= step < end]
+        values = [entry.score.value for entry in chosen]
+        low, high = mean_interval(values, [entry.sample for entry in chosen])
+        shown = f"{fmean(values):.3f} [{low or 0:.3f}, {high or 0:.3f}]"
+        lines.append(f"reward in steps {begin} to {end - 1}: {shown}, {len(values)} rollouts")
+    return lines
+
+
+def describe_rollout(line: Mapping[str, Any]) -> str:
+    """Format a conversation with a line for each turn; pictures are named by their files."""
+    pictures, lines = iter(line["images"]), [f"{line['sample']}: {line['verdict']}"]
+    for turn in line["messages"]:
+        said = [part["text"] or next(pictures) for part in turn["content"]]
+        said += [
+            f"{call['function']['name']}({call['function']['arguments']})"
+            for call in turn["tool_calls"] or ()
+        ]
+        lines.append(f"  {turn['role']}: {' '.join(said)}")
+    return "\n".join(lines)
+
+
+def run(folder: Path, sizes: Sizes) -> None:
+    """Train, and print rewards, certificates and the last rollout."""
+    for checkpoint in train(folder, sizes):
         print(checkpoint.run.name)
-        for name, value in checkpoint.figures.items():
-            print(f"  {name} {value:.3f}")
-        print(*checkpoint.verdict, sep="\n")
+        for name in ("without", "full", "black", "random", "gain", "full over black"):
+            value, low, high = (100 * checkpoint.figures[f"color/{name}{e}"] for e in ENDS)
+            print(f"  {name}: {value:.1f} [{low:.1f}, {high:.1f}]")
+        print(*(f"  {sentence}" for sentence in checkpoint.verdict), sep="\n")
+    print(*describe_rewards(folder), sep="\n")
+    out = folder / "rollouts.jsonl"
+    print(*write_trajectories(out, read_trajectories(folder / "rollouts")))
+    print(describe_rollout(json.loads(out.read_text(encoding="utf-8").splitlines()[-1])))
+
+
+if __name__ == "__main__":
+    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    place = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(tempfile.mkdtemp(prefix="grpo-"))
+    run(place.resolve(), Sizes(steps, max(1, steps // 2)))

@@ -33,7 +33,7 @@ def test_the_study_of_the_page_is_the_served_one() -> None:
 def test_the_code_of_the_page_is_the_code_that_runs() -> None:
     code = {name: text for language, name, text in BLOCKS if language == "python"}
     assert code == {name: (ROOT / name).read_text(encoding="utf-8") for name in code}
-    assert len(code) == 4
+    assert len(code) == 3
 
 
 @pytest.mark.parametrize("client", CLIENTS[:5], ids=lambda client: client.package)

@@ -38,7 +38,7 @@ except ModuleNotFoundError as exc:
     told = f"training with TRL needs {exc.name}; type: {format_install('trl')}"
     raise ModuleNotFoundError(told, name=exc.name) from exc
 
-__all__ = ["CertifyCheckpoints", "make_dataset", "make_environment", "study_reward"]
+__all__ = ["CertifyCheckpoints", "Rollouts", "make_dataset", "make_environment", "study_reward"]
 
 
 def make_dataset(rollouts: Rollouts, samples: Sequence[str] = ()) -> Dataset:
