@@ -22,6 +22,7 @@ import asyncio
 import atexit
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -45,6 +46,8 @@ __all__ = ["StudyHarness", "StudyTaskset"]
 INFO_KEY = "looktwice"
 """The key in a trace's `info` for the verdict of the study's scorer."""
 _OPENING = threading.Lock()
+_THREADS = ThreadPoolExecutor(256, thread_name_prefix="looktwice-rollout")
+"""The rollouts at once; a thread waits for its model most of the time."""
 
 
 @cache
@@ -143,7 +146,7 @@ class StudyHarness(vf.Harness[vf.HarnessConfig]):
             model = _TracedModel(ctx.model, endpoint, pictures=pictures, secret=secret)
             return rollouts.run(rollouts.items[data.id], model)
 
-        scored = await asyncio.to_thread(run)
+        scored = await asyncio.get_running_loop().run_in_executor(_THREADS, run)
         trace.info[INFO_KEY] = {
             "value": float(scored.score.value),
             "verdict": scored.verdict.value,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bench.bench_grpo import Sizes, describe_rewards, describe_rollout, train
+from bench.bench_grpo import Sizes, describe_rollout, measure_rewards, train
 from looktwice.eval.records import RunFolder
 from looktwice.extras.request_diff.trajectories import read_trajectories
 from looktwice.extras.training import Rollouts
@@ -49,7 +49,8 @@ def test_a_step_of_grpo_is_recorded_and_certified(tmp_path: Path) -> None:
     assert any(turn["role"] == "tool" for line in lines for turn in line["messages"])
     images = {len(line["images"]) for line in lines}
     assert max(images) >= 2, "the tool returns pictures"
-    assert describe_rewards(tmp_path) and point.contestant == "full"
+    (rewards,) = measure_rewards(tmp_path, 1)
+    assert rewards.mean == sum(value for _, value in seen) / 8 and point.contestant == "full"
     shown = describe_rollout({**lines[0], "images": [f"{n}.png" for n in range(9)]})
     assert "0.png" in shown and "assistant: " in shown
 
