@@ -381,7 +381,8 @@ def describe_rollout(line: Mapping[str, Any]) -> str:
     """Format a conversation with a line for each turn; pictures are named by their files."""
     pictures, lines = iter(line["images"]), [f"{line['sample']}: {line['verdict']}"]
     for turn in line["messages"]:
-        said = [part["text"] or next(pictures) for part in turn["content"]]
+        parts = turn["content"]
+        said = [part["text"] if part["type"] == "text" else next(pictures) for part in parts]
         said += [
             f"{call['function']['name']}({call['function']['arguments']})"
             for call in turn["tool_calls"] or ()

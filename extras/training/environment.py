@@ -15,11 +15,12 @@ from PIL import Image
 
 from looktwice.extras.training.rollouts import Asked, Rollout, Rollouts
 from looktwice.pipelines.config.classes import ConfigError
-from looktwice.pipelines.model import Reply, Tool, ToolCall
+from looktwice.pipelines.model import CallOptions, Finish, Messages, Reply, Tool, ToolCall
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent.call_formats import NativeCalls
 
 Block = dict[str, Any]
+Turn = Mapping[str, Any]
 
 TYPES: Mapping[str, Any] = {
     "array": list[float],
@@ -54,18 +55,18 @@ def make_rows(rollouts: Rollouts, samples: Sequence[str] = ()) -> list[dict[str,
 
 
 def _refuse_unsuitable(rollouts: Rollouts) -> None:
-    """Raise ConfigError for an agent whose calls or pictures TRL would place elsewhere."""
+    """Raise ConfigError for an agent whose calls or pictures the trainer would place elsewhere."""
     agent, fault = rollouts.agent, ""
-    if agent is not None and not isinstance(agent.protocol, NativeCalls):
-        fault = f"its calls are {type(agent.protocol).__name__}, and TRL parses calls itself"
-    elif agent is not None and agent.protocol.pictures != "tool":
-        fault = "its pictures follow in a user's turn, and TRL leaves them in the tool's turn"
-    elif agent is not None and agent.afresh:
+    protocol = agent.protocol if agent else NativeCalls("tool")
+    advice = "write protocol: {use: prompting.agent.NativeCalls, pictures: tool}"
+    if not isinstance(protocol, NativeCalls):
+        fault = f"its calls are {type(protocol).__name__}, and TRL parses calls itself; {advice}"
+    elif protocol.pictures != "tool":
+        fault = f"its pictures follow the tool's turn, and TRL leaves them in it; {advice}"
+    elif agent and agent.afresh:
         fault = "`afresh` begins a second conversation, which TRL cannot do; leave it out"
     if fault:
-        advice = "write protocol: {use: prompting.agent.NativeCalls, pictures: tool}"
-        told = fault if "afresh" in fault else f"{fault}; {advice}"
-        raise ConfigError([f"contestant {rollouts.arm.contestant!r}: {told}"])
+        raise ConfigError([f"contestant {rollouts.arm.contestant!r}: {fault}"])
 
 
 def _get_asked(rollout: Rollout) -> Asked:
@@ -106,11 +107,12 @@ class _Environment:
 
     _rollouts: Rollouts
     _rollout: Rollout | None = None
+    _calls = 0
 
     def reset(self, sample: str, **row: Any) -> list[Block]:
         """Begin the question with the id `sample`, and return its texts and pictures."""
         self._close()
-        self._rollout = Rollout(self._rollouts, self._rollouts.items[sample])
+        self._rollout, self._calls = Rollout(self._rollouts, self._rollouts.items[sample]), 0
         return _make_blocks(_get_asked(self._rollout).messages[-1].parts)
 
     def _close(self) -> None:
@@ -121,22 +123,49 @@ class _Environment:
     def _call(self, name: str, arguments: Mapping[str, Any]) -> list[Block]:
         """Run a call, and return its texts and pictures, and what the agent says after it."""
         rollout = self._rollout
+        self._calls += 1
         if rollout is None or rollout.asked is None:
             return [{"type": "text", "text": ENDED}]
         before = len(rollout.asked.messages)
-        call = ToolCall(f"call_{before}", name, json.dumps(arguments))
+        call = ToolCall(f"call_{self._calls}", name, json.dumps(arguments))
         asked = rollout.send(Reply("", "tool", tool_calls=(call,)))
         if asked is None:
             return [{"type": "text", "text": ENDED}]
         added = [turn for turn in asked.messages[before:] if turn.role != "assistant"]
         return [block for turn in added for block in _make_blocks(turn.parts)]
 
-    def _end(self, completion: Sequence[Mapping[str, Any]], step: int | None) -> float:
-        """Send the answer of a completion, and return its value."""
-        if self._rollout is None:
+    def _end(self, completion: Sequence[Turn], step: int | None) -> float:
+        """Send the answer of a completion, and return its value.
+
+        A call was sent when the trainer ran it, as a reply of its own. If the completion shows
+        replies of another form, with texts or several calls, they are repeated as they were.
+        """
+        rollout, (*looks, answer) = self._rollout, _read_replies(completion)
+        if rollout is None:
             raise ValueError("the environment has no rollout; call reset first")
-        self._rollout.step = step
-        return float(self._rollout.finish(_read_answer(completion)).score.value)
+        is_same = [1] * self._calls == [len(look.tool_calls) for look in looks]
+        may_call = rollout.asked is not None and rollout.asked.options.tools is not None
+        rollout.step = step
+        if may_call and not (is_same and all(not look.text for look in looks)):
+            rollout.close()
+            said = _Said([*looks, answer])
+            return float(self._rollouts.run(rollout.item, said, lambda: step).score.value)
+        return float(rollout.finish(answer).score.value)
+
+
+class _Said:
+    """A model that repeats the replies of a completion, the last one forever."""
+
+    identity = "a model in training"
+
+    def __init__(self, replies: Sequence[Reply]) -> None:
+        self.replies = list(replies)
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        """Return the next reply."""
+        return self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
 
 
 def _make_method(tool: Tool) -> Callable[..., list[Block]]:
@@ -165,20 +194,35 @@ def _make_method(tool: Tool) -> Callable[..., list[Block]]:
     return method
 
 
-def _read_answer(completion: Sequence[Mapping[str, Any]]) -> Reply:
-    """Return the reply in which a completion ends, without text if it was cut off before it."""
-    last = completion[-1] if completion else {}
-    if last.get("role") != "assistant" or last.get("tool_calls"):
-        return Reply("", "length")
-    content = last.get("content") or ""
-    if not isinstance(content, str):
-        content = "".join(part.get("text", "") for part in content)
-    thought = last.get("reasoning_content") or last.get("thinking") or ""
-    return Reply(content, reasoning=thought)
+def _read_replies(completion: Sequence[Turn]) -> list[Reply]:
+    """Return the replies of a completion. The last one is its answer, which is without text if the
+    completion was cut off before it."""
+    replies, count = list[Reply](), 0
+    for number, turn in enumerate(completion):
+        if turn.get("role") != "assistant":
+            continue
+        calls = []
+        for call in turn.get("tool_calls") or ():
+            count += 1
+            asked = call.get("function", {})
+            arguments = json.dumps(asked.get("arguments", {}))
+            calls.append(ToolCall(f"call_{count}", str(asked.get("name", "")), arguments))
+        is_last = number == len(completion) - 1
+        if calls and is_last:  # nobody answered them
+            continue
+        content = turn.get("content") or ""
+        if not isinstance(content, str):
+            content = "".join(part.get("text", "") for part in content)
+        thought = turn.get("reasoning_content") or turn.get("thinking") or ""
+        finish: Finish = "tool" if calls else "stop"
+        replies.append(Reply(content, finish, thought, tuple(calls)))
+    if not replies or replies[-1].tool_calls:
+        replies.append(Reply("", "length"))
+    return replies
 
 
 def study_reward(
-    completions: Sequence[Sequence[Mapping[str, Any]]],
+    completions: Sequence[Sequence[Turn]],
     environments: Sequence[Any],
     trainer_state: Any = None,
     **columns: Any,

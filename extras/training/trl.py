@@ -15,12 +15,12 @@ study opens it, runs the tools, keeps the bounds and scores the answer:
         )
         trainer.train()
 
-TRL makes the schemas of tools from signatures, so that prompts lack bounds such as `minItems`. Each
-call is a step of the agent, also if one reply holds several; the agent's last words at a bound are
-part of the tool's turn. Image tokens of tool results count towards `max_completion_length`: a
-result that exceeds it is dropped, and the rollout has no answer. A policy that writes an image
-token takes all pictures out of the training step; suppress these tokens in `generation_kwargs`.
-Every process of a training needs a folder of its own.
+TRL makes the schemas of tools from signatures, so that prompts lack bounds such as `minItems`.
+While it runs, each call is a step of the agent, also if one reply holds several; the agent's last
+words at a bound are part of the tool's turn. Image tokens of tool results count towards
+`max_completion_length`: a result that exceeds it is dropped, and the rollout has no answer. A
+policy that writes an image token takes all pictures out of the training step; suppress these tokens
+in `generation_kwargs`. Every process of a training needs a folder of its own.
 """
 
 from __future__ import annotations

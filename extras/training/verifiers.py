@@ -33,6 +33,7 @@ from looktwice.extras.integrations.command import find_free_folder
 from looktwice.extras.training.rollouts import Rollouts
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.models.chat_api import ChatAPI, make_bearer_header
+from looktwice.pipelines.models.wire import Pictures
 from looktwice.pipelines.runtime.install import format_install
 
 try:
@@ -65,7 +66,7 @@ def open_rollouts(study: str, contestant: str, out: str) -> Rollouts:
         return _open_rollouts(study, contestant, out)
 
 
-class StudyTasksetConfig(vf.TasksetConfig):
+class StudyTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
     """Which questions: the study, its contestant, and the folder of the rollouts."""
 
     study: str = ""
@@ -73,7 +74,7 @@ class StudyTasksetConfig(vf.TasksetConfig):
     out: str = "runs/verifiers"
 
 
-class StudyData(vf.TaskData):
+class StudyData(vf.TaskData):  # type: ignore[misc]
     """A question: the id of its sample, and where it comes from. The pictures stay in the study."""
 
     study: str
@@ -81,7 +82,7 @@ class StudyData(vf.TaskData):
     out: str
 
 
-class StudyTask(vf.Task[StudyData]):
+class StudyTask(vf.Task[StudyData]):  # type: ignore[misc]
     """A question, rewarded by the study's own reader and scorer."""
 
     @vf.reward(weight=1.0)
@@ -90,7 +91,7 @@ class StudyTask(vf.Task[StudyData]):
         return float(trace.info.get(INFO_KEY, {}).get("value", 0.0))
 
 
-class StudyTaskset(vf.Taskset[StudyTask, StudyTasksetConfig]):
+class StudyTaskset(vf.Taskset[StudyTask, StudyTasksetConfig]):  # type: ignore[misc]
     """All questions of the contestant's task."""
 
     def load(self) -> Iterator[StudyTask]:
@@ -118,7 +119,7 @@ class _TracedModel(ChatAPI):
         return make_bearer_header(self.secret)
 
 
-class StudyHarness(vf.Harness[vf.HarnessConfig]):
+class StudyHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
     """Runs the stages of the contestant on a question, with the model behind verifiers'
     endpoint."""
 
@@ -142,7 +143,7 @@ class StudyHarness(vf.Harness[vf.HarnessConfig]):
         def run() -> ScoredRecord:
             rollouts = open_rollouts(data.study, data.contestant, data.out)
             protocol = getattr(rollouts.agent, "protocol", None)
-            pictures = getattr(protocol, "pictures", "user")
+            pictures: Pictures = getattr(protocol, "pictures", "user")
             model = _TracedModel(ctx.model, endpoint, pictures=pictures, secret=secret)
             return rollouts.run(rollouts.items[data.id], model)
 

@@ -32,18 +32,25 @@ def list_tools(environment: Any) -> dict[str, Any]:
     return {name: getattr(environment, name) for name in names}
 
 
-def play(environment: Any, row: dict[str, Any], calls: list[Any], answer: str) -> list[Any]:
+Calls = list[tuple[str, dict[str, Any]]]
+
+
+def play(
+    environment: Any, row: dict[str, Any], replies: list[tuple[str, Calls]], answer: str
+) -> list[Any]:
     """Return the conversation of one rollout, as TRL builds it."""
     *earlier, last = row["prompt"]
     said = environment.reset(**row)
     turns = [*earlier, {**last, "content": last["content"] + said}]
-    for name, arguments in calls:
-        call = {"type": "function", "function": {"name": name, "arguments": arguments}}
-        result = list_tools(environment)[name](**arguments)
-        turns += [
-            {"role": "assistant", "content": "", "tool_calls": [call]},
-            {"role": "tool", "name": name, "content": result},
+    for text, calls in replies:
+        asked = [
+            {"type": "function", "function": {"name": name, "arguments": arguments}}
+            for name, arguments in calls
         ]
+        turns.append({"role": "assistant", "content": text, "tool_calls": asked})
+        for name, arguments in calls:
+            result = list_tools(environment)[name](**arguments)
+            turns.append({"role": "tool", "name": name, "content": result})
     return [*turns, {"role": "assistant", "content": answer}]
 
 
@@ -67,8 +74,13 @@ def test_rewards_records_and_trajectories_agree(rollouts: Rollouts) -> None:
     environments = [make() for _ in rows]
     answers = [f"({item.answer})" for item in rollouts.items.values()]
     answers[1] = "no idea"
-    calls = [[], [("zoom", {"box": BOX})], [("zoom", {"box": BOX}), ("zoom", {"box": [0]})]]
-    turns = [play(*given) for given in zip(environments, rows, calls, answers, strict=True)]
+    first, second = ("zoom", {"box": BOX}), ("zoom", {"box": SECOND})
+    replies: list[list[tuple[str, Calls]]] = [
+        [],
+        [("", [first]), ("", [("zoom", {"box": [0]})])],
+        [("I look twice.", [first, second])],
+    ]
+    turns = [play(*given) for given in zip(environments, rows, replies, answers, strict=True)]
     rewards = study_reward(
         [whole[2:] for whole in turns], environments, SimpleNamespace(global_step=3), sample=[]
     )
@@ -80,10 +92,9 @@ def test_rewards_records_and_trajectories_agree(rollouts: Rollouts) -> None:
         pictures = [p["image"] for turn in whole for p in turn["content"] if "image" in p]
         assert [image.size for image in pictures] == [(64, 64)] * len(line["images"])
         assert line["value"] == reward
-    assert [line["refused"] for line in lines.values()] == [0, 0, 1]
-    assert {record.measured["train_step"] for record in RunFolder(rollouts.out).last_records()} == {
-        3
-    }
+    assert [(line["looks"], line["refused"]) for line in lines.values()] == [(0, 0), (2, 1), (2, 0)]
+    records = list(RunFolder(rollouts.out).last_records())
+    assert [(record.measured or {})["train_step"] for record in records] == [3, 3, 3]
 
 
 def test_malformed_calls_are_answered_and_looks_are_bounded(rollouts: Rollouts) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from looktwice.extras.training import Rollout, Rollouts
 from looktwice.extras.training.rollouts import STEP_MEASURE
 from looktwice.pipelines import Reply, Scripted
 from looktwice.pipelines.config.classes import ConfigError
-from looktwice.pipelines.model import ToolCall
+from looktwice.pipelines.model import Messages, ToolCall
 from tests.extras.training.studies import BOX, write_study
 
 BLIND = "contestants.blind={replace: true, stages: {say: {use: specialists.answers.Chance}}}"
@@ -31,6 +32,10 @@ def call(**arguments: object) -> Reply:
     return Reply("", "tool", tool_calls=(ToolCall("c", "zoom", json.dumps(arguments)),))
 
 
+def say(text: str, messages: Messages) -> Reply:
+    return Reply(text)
+
+
 def test_a_rollout_shows_pictures_and_is_scored(rollouts: Rollouts) -> None:
     item = next(iter(rollouts.items.values()))
     rollout = Rollout(rollouts, item)
@@ -42,16 +47,17 @@ def test_a_rollout_shows_pictures_and_is_scored(rollouts: Rollouts) -> None:
     rollout.step = 7
     scored = rollout.finish(Reply(f"({item.answer})"))
     assert (scored.score.value, scored.measured[STEP_MEASURE]) == (1.0, 7)
-    assert (rollout.scored, rollout.asked) == (scored, None)
+    assert rollout.scored == scored
+    with pytest.raises(ValueError, match="ended"):
+        rollout.send(Reply("A"))
 
 
 def test_every_attempt_is_a_draw_of_the_run(rollouts: Rollouts) -> None:
     item = next(iter(rollouts.items.values()))
     wrong = next(letter for letter in "ABCD" if letter != item.answer)
-    values = [
-        rollouts.run(item, Scripted(lambda messages, said=said: Reply(said))).score.value
-        for said in (f"({item.answer})", f"({wrong})", "I cannot tell.")
-    ]
+    values = list[float]()
+    for said in (f"({item.answer})", f"({wrong})", "I cannot tell."):
+        values.append(rollouts.run(item, Scripted(partial(say, said))).score.value)
     assert values == [1.0, 0.0, 0.0]
     (arm,) = score_run(RunFolder(rollouts.out)).points
     later = [entry.score.value if entry else None for entry in arm.draws(item.sample.id)]

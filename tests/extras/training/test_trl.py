@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from bench import bench_grpo
 from bench.bench_grpo import Sizes, describe_rollout, measure_rewards, train
-from looktwice.eval.records import RunFolder
 from looktwice.extras.request_diff.trajectories import read_trajectories
 from looktwice.extras.training import Rollouts
 from looktwice.extras.training.environment import make_environment, study_reward
@@ -24,7 +24,10 @@ optional("datasets")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
-def test_a_step_of_grpo_is_recorded_and_certified(tmp_path: Path) -> None:
+def test_a_step_of_grpo_is_recorded_and_certified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench_grpo, "CALL_WEIGHT", 50.0)  # it calls nearly always
     seen: list[tuple[list[Any], float]] = []
 
     def reward(prompts: Any, completions: Any, **columns: Any) -> list[float]:
@@ -40,7 +43,6 @@ def test_a_step_of_grpo_is_recorded_and_certified(tmp_path: Path) -> None:
     assert {"color/full", "color/gain", "color/full over black low"} <= {*after.figures}
     lines = list(read_trajectories(tmp_path / "rollouts"))
     assert len(lines) == len(seen) == 8
-    (point,) = RunFolder(tmp_path / "rollouts").points
     told = [(describe(turns), value) for turns, value in seen]
     for line in lines:
         assert (drop_empty(describe(line["messages"])), line["value"]) in [
@@ -50,7 +52,7 @@ def test_a_step_of_grpo_is_recorded_and_certified(tmp_path: Path) -> None:
     images = {len(line["images"]) for line in lines}
     assert max(images) >= 2, "the tool returns pictures"
     (rewards,) = measure_rewards(tmp_path, 1)
-    assert rewards.mean == sum(value for _, value in seen) / 8 and point.contestant == "full"
+    assert rewards.mean == sum(value for _, value in seen) / 8
     shown = describe_rollout({**lines[0], "images": [f"{n}.png" for n in range(9)]})
     assert "0.png" in shown and "assistant: " in shown
 
