@@ -217,7 +217,7 @@ def warm_up(network: Any, processor: Any, rollouts: Rollouts, steps: int) -> Non
         looking.append([*asked, called, shown, answer])
         guessing.append([*asked, answer])
         item = rollouts.items[row["sample"]]
-        truths.append(numbers[COLORS.index(item.sample.choices["ABCD".index(item.answer)])])
+        truths.append(numbers[COLORS.index(item.sample.choices["ABCD".index(item.answer or "")])])
     look, guess = (Lessons.make(processor, turns, numbers) for turns in (looking, guessing))
     learner = torch.optim.AdamW(network.parameters(), lr=3e-3)
     for _ in range(steps):

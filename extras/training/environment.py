@@ -144,9 +144,9 @@ class _Environment:
         if rollout is None:
             raise ValueError("the environment has no rollout; call reset first")
         is_same = [1] * self._calls == [len(look.tool_calls) for look in looks]
-        may_call = rollout.asked is not None and rollout.asked.options.tools is not None
+        is_same = is_same and not any(look.text for look in looks)
         rollout.step = step
-        if may_call and not (is_same and all(not look.text for look in looks)):
+        if rollout.asked is not None and not is_same:
             rollout.close()
             said = _Said([*looks, answer])
             return float(self._rollouts.run(rollout.item, said, lambda: step).score.value)
