@@ -294,7 +294,7 @@ def train(folder: Path, sizes: Sizes, reward: RewardFunction | None = None) -> l
     from trl import GRPOTrainer
 
     from looktwice.extras.training.trl import (
-        CertifyCheckpoints,
+        make_certifier,
         make_dataset,
         make_environment,
         study_reward,
@@ -311,7 +311,7 @@ def train(folder: Path, sizes: Sizes, reward: RewardFunction | None = None) -> l
         place, runs = "models.policy.model={}", folder / "checkpoints"
         warm = [place.replace("{}", str(folder / "warm"))]
         before = certify_checkpoint(held_out, warm, runs, "step-0")
-        certify = CertifyCheckpoints(held_out, place, runs)
+        certify = make_certifier(held_out, place, runs)
         trainer = GRPOTrainer(
             network,
             args=make_settings(folder, sizes, processor),

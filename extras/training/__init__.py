@@ -1,5 +1,5 @@
-"""A study as an environment for reinforcement learning: rollouts that a trainer drives, TRL's
-`environment_factory`, a taskset and harness of verifiers, and certificates of checkpoints.
+"""A study as an environment for reinforcement learning: rollouts that a trainer drives, an
+environment for TRL, a taskset and harness for verifiers, and certificates of checkpoints.
 
 Not here: servers for clients that evaluate (`integrations`), and conversations written for tuning
 (`request_diff.trajectories`).

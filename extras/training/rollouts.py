@@ -6,7 +6,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Self
@@ -42,6 +42,7 @@ class Rollouts:
     plan: Plan
     arm: Arm
     out: Path
+    _is_open: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
 
     @classmethod
     def load(
@@ -86,9 +87,11 @@ class Rollouts:
     def __enter__(self) -> Self:
         """Open the folder. Raises RunError if it holds another run, or is in use."""
         self._recorder.__enter__()
+        self._is_open.set()
         return self
 
     def __exit__(self, *raised: object) -> None:
+        self._is_open.clear()
         self._recorder.__exit__(*raised)
 
     def run(
@@ -97,8 +100,13 @@ class Rollouts:
         """Run the stages on one question with a model, write the record, and return its verdict.
 
         `get_step` returns the training step once the stages have ended. The record of a failed
-        stage holds the error. Raises what ends the stages without a record, such as Stopped.
+        stage holds the error. Raises what ends the stages without a record, such as Stopped, and
+        ValueError outside the context.
         """
+        if not self._is_open.is_set():
+            raise ValueError(
+                "the rollouts are closed; run them in `with Rollouts.load(...) as ...`"
+            )
         arm, recorder, sample = self.arm, self._recorder, item.sample
         row = self._note(item)
         state, recording, error = (

@@ -11,7 +11,7 @@ study opens it, runs the tools, keeps the bounds and scores the answer:
             train_dataset=make_dataset(rollouts),
             environment_factory=make_environment(rollouts),
             reward_funcs=study_reward,
-            callbacks=[CertifyCheckpoints("study.yaml", "models.policy.model={}", "runs/steps")],
+            callbacks=[make_certifier("study.yaml", "models.policy.model={}", "runs/steps")],
         )
         trainer.train()
 
@@ -34,42 +34,55 @@ from looktwice.extras.training.environment import make_environment, make_rows, s
 from looktwice.extras.training.rollouts import Rollouts
 from looktwice.pipelines.runtime.install import format_install
 
-try:
-    from datasets import Dataset
-    from transformers import TrainerCallback
-except ModuleNotFoundError as exc:
-    told = f"training with TRL needs {exc.name}; type: {format_install('trl')}"
-    raise ModuleNotFoundError(told, name=exc.name) from exc
-
-__all__ = ["CertifyCheckpoints", "Rollouts", "make_dataset", "make_environment", "study_reward"]
+__all__ = ["Rollouts", "make_certifier", "make_dataset", "make_environment", "study_reward"]
 
 
-def make_dataset(rollouts: Rollouts, samples: Sequence[str] = ()) -> Dataset:
-    """Return one row for every question, or for those with the ids `samples`: `sample` is the id,
-    and `prompt` the turns before the question, whose texts and pictures the environment adds.
+def make_dataset(rollouts: Rollouts, samples: Sequence[str] = ()) -> Any:
+    """Return a `Dataset` with a row for every question, or for those with the ids `samples`.
 
+    `sample` is the id, and `prompt` the turns before the question, whose texts and pictures the
+    environment adds.
     Raises ConfigError if TRL cannot run the contestant, and KeyError for an unknown id.
     """
+    try:
+        from datasets import Dataset
+    except ModuleNotFoundError as exc:
+        raise _explain(exc) from exc
     return Dataset.from_list(make_rows(rollouts, samples))
 
 
-class CertifyCheckpoints(TrainerCallback):  # type: ignore[misc]
-    """Runs a study with every saved checkpoint, all arms and placebos, and logs accuracies and
-    certificates.
+def _explain(missing: ModuleNotFoundError) -> ModuleNotFoundError:
+    """Return the error about a missing package with what to install."""
+    told = f"training with TRL needs {missing.name}; type: {format_install('trl')}"
+    return ModuleNotFoundError(told, name=missing.name)
+
+
+def make_certifier(
+    study: str | Path,
+    override: str,
+    out: str | Path,
+    log: Callable[[dict[str, float]], Any] | None = None,
+) -> Any:
+    """Return a callback that runs a study with every saved checkpoint, all arms and placebos.
 
     `override` names the checkpoint in the study: `models.policy.model={}`, where `{}` becomes its
-    folder. The run of step 10 is `out/step-10`. `log` receives the figures, such as `trainer.log`,
-    which may be set later; they are in the trainer's state as well.
+    folder. The run of step 10 is `out/step-10`. Accuracies and gains are added to the trainer's
+    log history and given to `log`, such as `trainer.log`, which may be set later; `checkpoints`
+    holds all of them.
     """
+    try:
+        from transformers import TrainerCallback
+    except ModuleNotFoundError as exc:
+        raise _explain(exc) from exc
+    kind = type("CheckpointCertifier", (_Certifier, TrainerCallback), {})
+    return kind(study, override, Path(out), log)
 
-    def __init__(
-        self,
-        study: str | Path,
-        override: str,
-        out: str | Path,
-        log: Callable[[dict[str, float]], Any] | None = None,
-    ) -> None:
-        self.study, self.override, self.out, self.log = study, override, Path(out), log
+
+class _Certifier:
+    """The callback without its base class, which is slow to import."""
+
+    def __init__(self, study: str | Path, override: str, out: Path, log: Any) -> None:
+        self.study, self.override, self.out, self.log = study, override, out, log
         self.checkpoints: list[Checkpoint] = []
 
     def on_save(self, args: Any, state: Any, control: Any, **others: Any) -> None:

@@ -4,15 +4,12 @@ the function behind it."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import pytest
 
-from looktwice.extras.training import Rollouts, certify_checkpoint
+from looktwice.extras.training import Rollouts, certify_checkpoint, trl
 from tests.extras.training.studies import write_study
 
 STUDY = """
@@ -64,25 +61,22 @@ def test_without_placebos_there_are_accuracies(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def trl(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The integration, with stand-ins for the packages that it imports."""
+def packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand-ins for the packages that the integration imports."""
     datasets, transformers = ModuleType("datasets"), ModuleType("transformers")
     vars(datasets)["Dataset"] = SimpleNamespace(from_list=list)
-    vars(transformers)["TrainerCallback"] = object
-    name = "looktwice.extras.training.trl"
+    vars(transformers)["TrainerCallback"] = type("TrainerCallback", (), {})
     for module in (datasets, transformers):
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.delitem(sys.modules, name, raising=False)
-    yield import_module(name)
-    sys.modules.pop(name, None)
 
 
-def test_the_callback_certifies_saved_checkpoints(trl: Any, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("packages")
+def test_the_callback_certifies_saved_checkpoints(tmp_path: Path) -> None:
     logged: list[dict[str, float]] = []
     place = "models.policy={use: eval.tasks.NeverLooks, tool: '{}'}"
     study = write(tmp_path)
     study.write_text(study.read_text().replace("n: 8", "n: 2"))
-    callback = trl.CertifyCheckpoints(study, place, tmp_path / "out", logged.append)
+    callback = trl.make_certifier(study, place, tmp_path / "out", logged.append)
     settings = SimpleNamespace(output_dir=str(tmp_path / "trainer"))
     state = SimpleNamespace(global_step=10, is_world_process_zero=True, log_history=[])
     callback.on_save(settings, state, None, model=None)
@@ -95,6 +89,20 @@ def test_the_callback_certifies_saved_checkpoints(trl: Any, tmp_path: Path) -> N
     assert callback.checkpoints == [made], "other processes certify nothing"
 
 
-def test_the_dataset_has_a_row_per_question(trl: Any, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("packages")
+def test_the_dataset_has_a_row_per_question(tmp_path: Path) -> None:
     with Rollouts.load(write_study(tmp_path), "full", tmp_path / "run") as rollouts:
         assert [row["sample"] for row in trl.make_dataset(rollouts)] == [*rollouts.items]
+
+
+def test_missing_packages_are_named_with_their_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("datasets", "transformers"):
+        monkeypatch.setitem(sys.modules, name, None)
+    hint = r"pip install .*\[trl\]"
+    with pytest.raises(ModuleNotFoundError, match=hint):
+        trl.make_certifier("study.yaml", "{}", tmp_path)
+    rollouts = Rollouts.load(write_study(tmp_path), "full", tmp_path / "run")
+    with pytest.raises(ModuleNotFoundError, match=hint):
+        trl.make_dataset(rollouts)

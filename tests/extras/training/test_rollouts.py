@@ -107,3 +107,21 @@ def test_contestants_that_cannot_be_trained(
 ) -> None:
     with pytest.raises(ConfigError, match=named):
         Rollouts.load(write_study(tmp_path), contestant, tmp_path / "run", overrides)
+
+
+def test_rollouts_need_their_folder_open(tmp_path: Path) -> None:
+    rollouts = Rollouts.load(write_study(tmp_path), "full", tmp_path / "run")
+    item = next(iter(rollouts.items.values()))
+    with pytest.raises(ValueError, match="with Rollouts"):
+        Rollout(rollouts, item)
+    with rollouts:
+        assert rollouts.run(item, Scripted(partial(say, f"({item.answer})"))).verdict == "right"
+    with pytest.raises(ValueError, match="with Rollouts"):
+        rollouts.run(item, Scripted(partial(say, "A")))
+    with Rollouts.load(write_study(tmp_path), "full", tmp_path / "run") as again:
+        again.run(item, Scripted(partial(say, "no idea")))
+    (arm,) = score_run(RunFolder(tmp_path / "run")).points
+    assert [entry.verdict for entry in arm.draws(item.sample.id) if entry] == [
+        "right",
+        "unreadable",
+    ]
