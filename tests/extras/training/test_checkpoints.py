@@ -42,7 +42,7 @@ def list_figures(*names: str) -> set[str]:
 
 
 def test_a_checkpoint_gets_accuracies_and_a_certificate(tmp_path: Path) -> None:
-    made = certify_checkpoint(write(tmp_path, BLACK), ["task.n=6"], tmp_path / "out", "step-5")
+    made = certify_checkpoint(write(tmp_path, BLACK), ["task.n=4"], tmp_path / "out", "step-5")
     assert {*made.figures} == list_figures(*NAMES)
     figures = {name: made.figures[f"task/{name}"] for name in NAMES}
     assert figures["full"] > figures["without"]
@@ -50,7 +50,7 @@ def test_a_checkpoint_gets_accuracies_and_a_certificate(tmp_path: Path) -> None:
     assert figures["full over black"] == pytest.approx(figures["full"] - figures["black"])
     page = (tmp_path / "out" / "step-5" / "certificate.md").read_text()
     assert made.verdict and all(sentence in page for sentence in made.verdict)
-    again = certify_checkpoint(write(tmp_path, BLACK), ["task.n=6"], tmp_path / "out", "step-5")
+    again = certify_checkpoint(write(tmp_path, BLACK), ["task.n=4"], tmp_path / "out", "step-5")
     assert again == made, "a repeated call resumes"
 
 

@@ -125,6 +125,8 @@ def test_a_completion_without_an_answer_has_no_value(
     environment.reset(**row)
     said = json.loads(json.dumps(completion).replace("KEY", key))
     assert study_reward([said], [environment]) == [0.0]
+    (record,) = RunFolder(rollouts.out).last_records()
+    assert [(reply.text, reply.tool_calls) for reply in record.replies] == [("", ())]
 
 
 def test_thoughts_and_blocks_are_read(rollouts: Rollouts) -> None:
@@ -141,7 +143,9 @@ def test_thoughts_and_blocks_are_read(rollouts: Rollouts) -> None:
 def test_an_environment_that_is_reset_drops_its_rollout(rollouts: Rollouts) -> None:
     environment, rows = make_environment(rollouts)(), make_rows(rollouts)
     environment.reset(**rows[0])
+    first = environment._rollout
     environment.reset(**rows[1])
+    assert first.asked is None
     study_reward([[{"role": "assistant", "content": "A"}]], [environment])
     assert [record.sample for record in RunFolder(rollouts.out).last_records()] == [
         rows[1]["sample"]

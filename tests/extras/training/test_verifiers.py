@@ -128,6 +128,12 @@ def test_the_contestant_runs_at_the_endpoint_and_is_rewarded(module: Any, tmp_pa
     assert [part["type"] for part in last[-1]["content"]] == ["text", "image_url"]
 
 
+def test_the_secret_of_the_rollout_is_the_key(module: Any) -> None:
+    model = module._TracedModel("policy", "http://127.0.0.1:9/v1", secret="s1")
+    assert model.sign("another key") == {"Authorization": "Bearer s1"}
+    assert "s1" not in repr(model) and "s1" not in model.identity
+
+
 def test_a_failed_stage_fails_the_program_with_its_reason(module: Any, tmp_path: Path) -> None:
     task, *_ = load(module, tmp_path)
     server = StrictServer((), url="http://127.0.0.1:9/v1")
