@@ -27,8 +27,8 @@ from tests.source_tree import copy_source, symbolic_link
 
 CHANGES, SEED, WORKERS, NOTICED = 200, 0, 2, 0.85
 STOPPING = (
-    "tests/first_day/test_finished_run.py tests/first_day/test_stopping.py"
-    " tests/first_day/test_dead_server.py"
+    "tests/first_day/test_typed_again.py tests/first_day/test_stopping.py"
+    " tests/first_day/test_servers.py"
 )
 MODULES = {  # files, and the tests that must notice changes to them, quick ones first
     "pipelines/geometry.py": ("tests/pipelines/test_geometry.py tests/prompting/views"),
@@ -295,16 +295,16 @@ class Trees:
 
 
 def share_noticed(count: int = CHANGES, seed: int = SEED, only: str = "") -> float:
-    """Print each change that no test notices; return the share of noticed changes."""
+    """Print each change as it is tested, and last those that no test notices; return the share of
+    noticed changes."""
     drawn = chosen(count, seed, only)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
         trees = Trees(Path(folder), {change.path for change in drawn})
         list(pool.map(trees.measure, {change.tests for change in drawn}))
-        survivors = [
-            change
-            for change, noticed in zip(drawn, pool.map(trees.noticed, drawn), strict=True)
-            if not noticed
-        ]
+        survivors = []
+        for change, noticed in zip(drawn, pool.map(trees.noticed, drawn), strict=True):
+            print("noticed:" if noticed else "NOT NOTICED:", change, flush=True)
+            survivors += [] if noticed else [change]
     print("", *sorted(map(str, survivors)), sep="\n  ")
     share = 1 - len(survivors) / len(drawn)
     print(

@@ -44,6 +44,11 @@ for module in pkgutil.walk_packages(looktwice.__path__, "looktwice."):
         print(f"{module.name}: {type(exc).__name__}: {exc}", file=sys.stderr)
 sys.exit(faults > 0)
 """
+NAME_HOST = """
+from aiohttp.test_utils import make_mocked_request
+from looktwice.eval.page.hosting import get_host
+assert get_host(make_mocked_request("GET", "/", headers={"Host": "127.0.0.1:80"})) == "127.0.0.1"
+"""
 
 
 def install_oldest(environment: Path, extras: Sequence[str]) -> Path:
@@ -64,7 +69,8 @@ def run_typed(programs: Path, folder: Path) -> list[str]:
     """Import every module, and run every command in a folder; return what failed, with its last
     output."""
     commands: dict[str, list[str | Path]] = {
-        "import of every module": [programs / "python", "-c", IMPORT_ALL]
+        "import of every module": [programs / "python", "-c", IMPORT_ALL],
+        "host of a request": [programs / "python", "-c", NAME_HOST],
     }
     for typed in TYPED:
         words = [word.format(study=STUDY) for word in typed.split()]
