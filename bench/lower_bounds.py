@@ -1,6 +1,6 @@
-"""Installs the oldest releases that `pyproject.toml` allows, and runs a newcomer's first commands:
-`make bounds`, or `python -m bench.lower_bounds [EXTRA ...]` to include the oldest releases of those
-extras.
+"""Installs the oldest releases that `pyproject.toml` allows, imports every module, and runs a
+newcomer's first commands: `make bounds`, or `python -m bench.lower_bounds [EXTRA ...]` to include
+the oldest releases of those extras.
 
 The environment is in a temporary folder; uv, which can choose the oldest releases, is installed
 there.
@@ -28,6 +28,27 @@ TYPED = (
     "compare runs/quickstart",
 )
 """The arguments of each `looktwice` command."""
+IMPORT_ALL = """
+import importlib
+import pkgutil
+import sys
+import looktwice
+faults = 0
+for module in pkgutil.walk_packages(looktwice.__path__, "looktwice."):
+    try:
+        importlib.import_module(module.name)
+    except ModuleNotFoundError as exc:  # of an extra that was not asked for
+        print(f"{module.name}: {exc}")
+    except Exception as exc:
+        faults += 1
+        print(f"{module.name}: {type(exc).__name__}: {exc}", file=sys.stderr)
+sys.exit(faults > 0)
+"""
+NAME_HOST = """
+from aiohttp.test_utils import make_mocked_request
+from looktwice.eval.page.hosting import get_host
+assert get_host(make_mocked_request("GET", "/", headers={"Host": "127.0.0.1:80"})) == "127.0.0.1"
+"""
 
 
 def install_oldest(environment: Path, extras: Sequence[str]) -> Path:
@@ -45,16 +66,21 @@ def install_oldest(environment: Path, extras: Sequence[str]) -> Path:
 
 
 def run_typed(programs: Path, folder: Path) -> list[str]:
-    """Run every command in a folder; return those that failed, with their last output."""
-    failed = []
+    """Import every module, and run every command in a folder; return what failed, with its last
+    output."""
+    commands: dict[str, list[str | Path]] = {
+        "import of every module": [programs / "python", "-c", IMPORT_ALL],
+        "host of a request": [programs / "python", "-c", NAME_HOST],
+    }
     for typed in TYPED:
         words = [word.format(study=STUDY) for word in typed.split()]
-        done = subprocess.run(
-            [programs / "looktwice", *words], cwd=folder, capture_output=True, text=True
-        )
-        print(f"looktwice {typed}: exit {done.returncode}", flush=True)
+        commands[f"looktwice {typed}"] = [programs / "looktwice", *words]
+    failed = []
+    for name, command in commands.items():
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        print(f"{name}: exit {done.returncode}", flush=True)
         if done.returncode:
-            failed.append(f"looktwice {typed}: {(done.stderr or done.stdout).strip()[-300:]}")
+            failed.append(f"{name}: {(done.stderr or done.stdout).strip()[-300:]}")
     return failed
 
 

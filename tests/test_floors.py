@@ -290,6 +290,13 @@ def test_continuous_integration_runs_the_slow_tests_that_make_test_skips() -> No
     assert typed == ["check", "test-core", "test-all"]
 
 
+def test_tests_that_measurements_and_contributors_are_sent_to_exist() -> None:
+    files = [*(ROOT / "bench").rglob("*.py"), ROOT / "CONTRIBUTING.md", ROOT / "Makefile"]
+    text = " ".join(file.read_text(encoding="utf-8") for file in files)
+    named = {*re.findall(r"\btests/[\w/]+(?:\.\w+)?", text)}
+    assert named and {name for name in named if not (ROOT / name).exists()} == set()
+
+
 def test_nothing_at_the_root_shadows_the_standard_library_or_the_package() -> None:
     names = {p.name.removesuffix(".py") for p in ROOT.iterdir()}
     assert names & (sys.stdlib_module_names | {"looktwice"}) == set()

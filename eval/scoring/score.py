@@ -95,7 +95,7 @@ def score_records(
     scorers: Sequence[RecordScorer],
     *,
     whole: bool,
-    keep: bool = False,
+    keep: bool,
 ) -> RunColumns:
     """Score every record that one of the points reads. Unless `whole`, draws that a point no longer
     has are not scored. With `keep`, verdicts stored in the run's folder are reused, and new ones

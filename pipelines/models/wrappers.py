@@ -318,7 +318,7 @@ def wrap(
     store: Store | None = None,
     stop: threading.Event | None = None,
     *,
-    attempts: int = 6,
+    attempts: int = Retried.attempts,
     only_cached: bool = False,
     watch: EndpointWatch | None = None,
     ration: Ration | None = None,

@@ -235,6 +235,16 @@ def test_paid_and_cached_replies_are_counted_separately(tmp_path: Path) -> None:
     assert usage.cached == UsageCount(2, 20, 10, 4, 8, 0.5)
 
 
+def test_counts_are_neither_compared_nor_printed() -> None:
+    inner = Flaky()
+    used, other = Metered(inner), Metered(inner)
+    calls(used, 2)
+    assert used.snapshot() != other.snapshot()
+    assert (used, repr(used)) == (other, repr(other))
+    with pytest.raises(TypeError):
+        Metered(inner, "place", used.snapshot())  # type: ignore[call-arg]
+
+
 def test_the_order_of_the_wrappers_and_close(tmp_path: Path) -> None:
     inner, stop = Flaky(), threading.Event()
     model = wrap(inner, Store(tmp_path), stop, attempts=2)

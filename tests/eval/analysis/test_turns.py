@@ -1,5 +1,6 @@
 """Measurements of stages, and turns as data."""
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,7 +17,7 @@ from looktwice.eval.recorded.replay import replay
 from looktwice.eval.records import RunFolder
 from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring.metrics import measured_parts, measurements
-from looktwice.eval.scoring.turns import TurnsOfArm, read_turns
+from looktwice.eval.scoring.turns import MAX_TURNS, TurnsOfArm, read_turns
 from looktwice.eval.statistics import compare_paired
 from looktwice.eval.statistics.intervals import wilson
 from looktwice.pipelines.model import Messages, Model, Reply, Usage
@@ -89,6 +90,14 @@ def test_replies_read_by_two_readers_have_turns_in_both_arms(tmp_path: Path) -> 
     assert second.scores.contestant == "again, read again" and second.records == first.records
 
 
+def test_a_failed_sample_has_no_turns(tmp_path: Path) -> None:
+    folder = ask_twice(tmp_path).scores[0].folder.path
+    first, *lines = (folder / "records.jsonl").read_text().splitlines()
+    failed = json.dumps(json.loads(first) | {"error": "boom"})
+    (folder / "records.jsonl").write_text("\n".join([failed, *lines]) + "\n")
+    assert len(only_arm(score_table(folder)).records) == len(KEYS) - 1
+
+
 def test_samples_of_one_group_are_one_cluster_of_turns_and_rules(tmp_path: Path) -> None:
     """The keys within a group are equal, so twelve samples are three units."""
     keys, meta = (
@@ -158,13 +167,18 @@ def test_each_draw_of_a_vote_is_a_turn(tmp_path: Path) -> None:
 
 
 def test_each_line_of_a_chain_of_thought_is_a_turn(tmp_path: Path) -> None:
-    sentence = "First I see a thing.\nSo ANSWER: (A)\n\nNo, look again.\nANSWER: (B)"
     stages = Pipeline({"choose": MultipleChoice(), "think": ChainOfThought(), "ask": Ask()})
-    arm = only_arm(
-        evaluate(Questions(("B",) * 3), {"cot": stages}, Scripted(sentence), out=tmp_path / "run")
-    )
+
+    def think(sentence: str) -> TurnsOfArm:
+        out = tmp_path / str(len(sentence))
+        return only_arm(
+            evaluate(Questions(("B",) * 3), {"cot": stages}, Scripted(sentence), out=out)
+        )
+
+    arm = think("First I see a thing.\nSo ANSWER: (A)\n\nNo, look again.\nANSWER: (B)")
     assert [arm.records[0].at(turn).answer for turn in range(4)] == [None, "A", "A", "B"]
     assert sum(TurnChange(arm, 1, 3).count_changes(True)) == 3
+    assert len(think("Hm.\n" * 3 * MAX_TURNS + "ANSWER: (B)").records[0].scored) == MAX_TURNS
 
 
 # Measurements

@@ -67,6 +67,15 @@ def test_a_missing_draw_is_not_in_the_mean_of_its_sample(made: MadeRun) -> None:
     assert lines["missing"].value == pytest.approx(6 / 9)
 
 
+def test_every_draw_counts_in_a_folder_without_a_plan(made: MadeRun) -> None:
+    made.task("t", ["A"])
+    point = made.point("plain", "t", draws=1)
+    for draw, answer in enumerate("ABA"):
+        made.answers(point, [answer], draw=draw)
+    (arm,) = score_run(made.write()).points
+    assert [scored.answer for scored in arm.draws("s0") if scored] == ["A", "B", "A"]
+
+
 def test_means_over_tasks_use_only_asked_samples(made: MadeRun) -> None:
     made.task("t", ["A"] * 4)
     made.task("u", ["A"] * 4)

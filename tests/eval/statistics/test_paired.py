@@ -69,7 +69,8 @@ def test_the_sign_flip_test_is_exact_for_few_pairs(gaps: list[float], p: float) 
 
 
 @pytest.mark.parametrize(
-    ("better", "worse"), [(9, 2), (10, 3), (11, 3), (40, 40), (60, 40), (0, 30), (5300, 5120)]
+    ("better", "worse"),
+    [(9, 2), (10, 3), (11, 3), (40, 40), (60, 40), (0, 30), (5300, 5120), (5001, 5001)],
 )
 def test_equal_differences_flip_signs_like_coins(better: int, worse: int) -> None:
     """All sign patterns for up to 13 differences, else drawn ones and the observed one."""
