@@ -113,8 +113,7 @@ class Images:
         except OutsideError:
             raise ToolError(
                 f"{text!r} lies outside of {', '.join(map(str, roots))}{self._suggest_path(text)};"
-                f" paths are relative to {self.folder}, and whoever started this server may"
-                " --allow more"
+                f" paths are relative to {self.folder}; this server's owner may --allow more"
             ) from None
         if not real.is_file():
             raise ToolError(f"there is no file {text!r}; paths are relative to {self.folder}")

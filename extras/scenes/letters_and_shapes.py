@@ -78,8 +78,7 @@ class LettersAndShapes(MadeTask):
     @property
     def facts(self) -> Facts:
         """The split, label version and other facts about the task that tables list."""
-        note = "generated images; measures tools and loops, not perception"
-        return Facts("made", "by construction", note=note)
+        return Facts("made", "by construction", note="generated images; tests tools only")
 
     @cached_property
     def _chosen(self) -> list[int]:

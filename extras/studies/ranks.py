@@ -170,7 +170,7 @@ class _Swaps:
     swap: Estimate
 
     @classmethod
-    def from_values(
+    def build(
         cls, sides: Sequence[Sequence[Mapping[Question, float]]], clusters: Mapping[Question, str]
     ) -> _Swaps | None:
         """Build the swaps from the two contestants' values by setting, on the samples common to all
@@ -239,8 +239,7 @@ def find_orders(run: RunScores) -> Iterator[OrderLine]:
             clusters |= {(arm.point.task_id, n): cluster for n, cluster in arm.clusters.items()}
         settings = [[_collect_values(side[setting]) for setting in shared] for side in pair]
         drawn = [_collect_values_by_draw(arms) if is_drawn else [] for arms in start]
-        swaps = (_Swaps.from_values(gaps, clusters) for gaps in (settings, drawn))
-        line = OrderLine(first, rival, *swaps)
+        line = OrderLine(first, rival, *(_Swaps.build(v, clusters) for v in (settings, drawn)))
         if line.settings or line.draws:
             yield line
 

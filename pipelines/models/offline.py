@@ -82,8 +82,7 @@ class Replay:
     ) -> Reply:
         """Raise ModelError: without a sample there is nothing to look up."""
         raise ModelError(
-            f"{self.path}: replies are recorded by sample;"
-            " call `replay.for_sample(sample_id)(messages)`"
+            f"{self.path}: replies are recorded by sample; call `replay.for_sample(id)(messages)`"
         )
 
 

@@ -55,9 +55,8 @@ class Stoppable(ModelWrapper):
 
     def for_sample(self, sample: str) -> Stoppable:
         """Return this wrapper around the model of one sample, if the model has one per sample."""
-        if not hasattr(self.model, "for_sample"):
-            return self
-        return replace(self, model=self.model.for_sample(sample))
+        select = getattr(self.model, "for_sample", None)
+        return replace(self, model=select(sample)) if select else self
 
     def wrap_call(self, ask: Callable[[], Reply]) -> Reply:
         """Ask the model. Raises what the model raises, and Stopped."""
