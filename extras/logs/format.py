@@ -151,8 +151,7 @@ def load_log(path: Path, columns: Named) -> list[Log]:
     if path.is_dir():
         raise TaskError(
             f"{path} is not a run folder and holds no {SAMPLE_FILES} of lmms-eval; name the"
-            " log files"
-            " instead"
+            " log files instead"
         )
     suffixes = ", ".join((".eval", ".json", *TABLE_ENDINGS))
     raise TaskError(
