@@ -280,7 +280,7 @@ def test_videos_are_handed_over_as_their_bytes(name: str, network: Network) -> N
 
     frames = [make_view(seed, 16, 16).pixels for seed in range(3)]
     data = encode_mp4(frames, (0.0, 0.5, 1.0), 18)
-    clip = Clip.of(frames, make_payload(data, "video/mp4", ""))
+    clip = Clip.from_frames(frames, make_payload(data, "video/mp4", ""))
     MODELS[name]("m")(ask("?", make_view(9), View.of(clip)))
     seen = network.seen[0]
     assert seen.videos[0].startswith("data:video/mp4;base64,") and len(seen.images) == 1

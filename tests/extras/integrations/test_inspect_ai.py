@@ -178,7 +178,7 @@ def test_videos_go_out_as_videos_and_do_not_come_in(folder: Path) -> None:
 
     frames = [np.zeros((4, 4, 3), np.uint8)] * 2
     clips = [
-        View.of(Clip.of(frames, make_payload(b"film", kind, "")))
+        View.of(Clip.from_frames(frames, make_payload(b"film", kind, "")))
         for kind in ("video/mp4", "video/quicktime", "video/webm")
     ]
     turn = _to_inspect(Message("user", (*clips[:2], "Which?")))
