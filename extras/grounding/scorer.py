@@ -48,7 +48,7 @@ class PlacesScorer(Scorer):
     "boxes" and "points" precision and recall per sample. With `mean_ap`, "boxes" also reports
     COCO's average precision and recall over all images of the task (the extra `map`), without the
     figures that no true box enters. Their intervals draw whole samples, with all of their images;
-    in simulations, 86 to 97 % contain the figure of very many images, fewer if rare categories or
+    in simulations, 86 to 98 % contain the figure of very many images, fewer if rare categories or
     missing confidences meet 100 images or less. Few models state confidences. Boxes without one
     count as equally certain, so that AP depends on the order of the images; `ap_reversed` is AP
     with the images in reverse order, and `confidence_given` the share of boxes with a confidence.
