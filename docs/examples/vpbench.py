@@ -54,9 +54,8 @@ def correspondence(root, split):
         }
 
 
-for folder in Path("Dataset").glob(
-    "*/*/"
-):  # BLINK_depth_data/depth, SPair-71k_data/semantic_correspondence ...
+# BLINK_depth_data/depth, SPair-71k_data/semantic_correspondence ...
+for folder in Path("Dataset").glob("*/*/"):
     rows = depth if folder.name == "depth" else correspondence
     for split in ("val", "test"):
         lines = [{"id": f"{split}_{n}", **row} for n, row in enumerate(rows(folder, split))]
