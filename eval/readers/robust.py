@@ -23,9 +23,11 @@ This module has the class, and reads replies that are a bare choice, which most 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import ClassVar, Literal, NamedTuple
 
 from looktwice.eval.readers.clean import clean_text, strip_echo, translate_to_english
@@ -64,7 +66,7 @@ class Robust(TextReader):
     """
 
     kind: Kind = "auto"
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
 
     def read_text(self, reply: str, sample: Sample) -> Reading:
         subtask = get_subtask(sample)
@@ -140,6 +142,19 @@ def _describe_question(own: Texts, texts: Texts, subtask: str, question: str) ->
 _clean_text = lru_cache(maxsize=8192)(clean_text)  # models repeat the same reply
 
 
+_SMALL_LABEL_PATTERN = re.compile(r"(?<!\w)\(?([a-h])\)")
+
+
+def _capitalize_label(text: str) -> str:
+    """Return a reply that begins with a small letter as the label of a choice, such as "b) the
+    ball", with a capital letter; several such labels are a list and stay."""
+    found = [*islice(_SMALL_LABEL_PATTERN.finditer(text), 2)]
+    if len(found) != 1 or found[0].start() or found[0].end() == len(text):
+        return text
+    (first,) = found
+    return text[: first.start(1)] + first[1].upper() + text[first.end(1) :]
+
+
 @lru_cache(maxsize=8192)
 def _read_choice(
     text: str, choices: Texts, subtask: str, question: str | None, wrong_is_asked: bool
@@ -148,7 +163,7 @@ def _read_choice(
     reading, so that equal replies are read once."""
     tagger = get_tagger(choices)
     letters = tagger.letters
-    text = strip_echo(text, choices)
+    text = _capitalize_label(strip_echo(text, choices))
     tagged = tagger(text)
     mentioned = set(find_tagged_letters(tagged))
     if not text or (len(mentioned) > 1 and LISTED_PATTERN.fullmatch(tagged)):
