@@ -28,14 +28,15 @@ def vlm2(root: Path) -> list[str]:
     return [f"tasks.gc_mat.path={root}", NO_DETECTOR, CASCADE]
 
 
+def keep_only(config: str, task: str, root: Path, subset: str) -> list[str]:
+    tasks = load(CONFIGS / f"{config}.yaml")["tasks"]
+    others = [f"tasks.{name}=null" for name in tasks if name != task]
+    return [f"tasks.{task}.path={root}", f"tasks.{task}.subset={subset}", *others]
+
+
 def blink(root: Path) -> list[str]:
     official_layouts.blink(root)
-    others = [name for name in load(CONFIGS / "blink_blind.yaml")["tasks"] if name != "depth"]
-    return [
-        f"tasks.depth.path={root}",
-        "tasks.depth.subset={n: 2}",
-        *(f"tasks.{name}=null" for name in others),
-    ]
+    return keep_only("blink_blind", "depth", root, "{n: 2}")
 
 
 def twice(root: Path) -> list[str]:
@@ -44,12 +45,7 @@ def twice(root: Path) -> list[str]:
 
 def dysm(root: Path) -> list[str]:
     official_layouts.dysm(root)
-    others = [name for name in load(CONFIGS / "dysm_redraw.yaml")["tasks"] if name != "ground"]
-    return [
-        f"tasks.ground.path={root}",
-        "tasks.ground.subset={n: 1, per: null}",
-        *(f"tasks.{name}=null" for name in others),
-    ]
+    return keep_only("dysm_redraw", "ground", root, "{n: 1, per: null}")
 
 
 Study = tuple[str, Callable[[Path], list[str]], tuple[str, ...], dict[str, int]]

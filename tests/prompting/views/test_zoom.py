@@ -220,21 +220,13 @@ def test_an_inset_lies_in_a_corner_away_from_the_mark(x: float, y: float, corner
 # The room is 0.4 of 240 x 180 pixels, 96 x 72, with a rim on each side, in the corner at the right
 # and bottom. 60 x 20 fill its width: 90 x 30 in a frame of 96 x 38; 30 x 30 fill its height:
 # 66 x 66 in a frame of 72 x 72. The rim takes 1 + 180 // 16 pixels at most.
-@pytest.mark.parametrize(
-    ("place", "thickness", "shown"),
-    [
-        ((20, 30, 80, 50), 3, (147, 145, 237, 175)),
-        ((20, 30, 50, 60), 3, (171, 111, 237, 177)),
-        ((20, 30, 50, 60), 0, (168, 108, 240, 180)),
-        ((40, 40, 70, 70), 30, (180, 120, 228, 168)),
-    ],
-)
+@pytest.mark.parametrize(("place", "thickness", "shown"), CASES["insets"])
 def test_an_inset_with_its_rim_fills_its_share_of_the_view(
-    place: Any, thickness: int, shown: tuple[int, ...]
+    place: Any, thickness: int, shown: Sequence[int]
 ) -> None:
     crop = replace(TIGHT, show="inset", inset=0.4, thickness=thickness)
     (view,) = zoom_view(start(Box("b", *place)), crop).views
-    assert bounds(view.parts[-1].clip) == shown
+    assert bounds(view.parts[-1].clip) == tuple(shown)
 
 
 @pytest.mark.parametrize(
