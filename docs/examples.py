@@ -102,7 +102,7 @@ Then use the best `mark` in [a study of your own questions](../guide.md).
 SPECIALISTS = """\
 # What does a specialist add to a model?
 
-Compare a model with specialists that find corresponding points and depth, and see when to ask
+Compare a model with specialists that find corresponding points and depth, and see when to use
 which; for anyone who builds a pipeline of both.
 
 ![Two views of a cat: the model chooses another point than the matcher](specialists.webp)

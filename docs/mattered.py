@@ -68,8 +68,8 @@ PLANTED = (
 HEAD = """\
 # Did the image matter?
 
-Find out whether a mark, a zoom, a second look or a tool contributed pixels or only words; for
-anyone who reports that looking helped.
+Find out whether a mark, a zoom, a second look or a tool helped because of its pixels, or
+only because of its words; for anyone who reports that looking helped.
 
 ![An agent with its tool, beside the same agent with black images, a random place, or words instead of the tool's image](openings/mattered.webp)
 
@@ -141,7 +141,7 @@ Hochberg 1995).
 
 The answer bias is a beta-binomial per word, letter or kind of question, whichever explains the
 wrong choices best, integrated over mean and concentration.
-Open questions offer the answers of the others.
+For an open question, the correct answers of all open questions count as its choices.
 If a model repeats its wrong choices, draws cannot separate guesses from knowledge; the audit states
 that and lists nothing.
 

@@ -30,7 +30,7 @@ LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open a file for reading. Raises OSError, also for a pipe or a device."""
+    """Open a file for reading. Raises OSError, including for a pipe or a device."""
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
     return path.open("rb")
@@ -47,8 +47,8 @@ def open_unpacked(path: Path) -> BinaryIO | BufferedIOBase:
 
 
 def read_unpacked_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a plain or `.gz` file. Raises OSError that names the file, also if it is
-    truncated or a line is too long."""
+    """Yield the lines of a plain or `.gz` file. Raises OSError that names the file, including when
+    it is truncated or a line is too long."""
     try:
         with open_unpacked(path) as file:
             yield from read_lines(file)

@@ -228,7 +228,7 @@ def describe_exception(exc: BaseException) -> str:
 
 
 def find_cause(failed: StageFailed) -> BaseException:
-    """Return the exception that a stage raised, also from a nested pipeline."""
+    """Return the exception that a stage raised, even in a nested pipeline."""
     cause = failed.__cause__ or failed
     return find_cause(cause) if isinstance(cause, StageFailed) and cause is not failed else cause
 

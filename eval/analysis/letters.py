@@ -86,13 +86,13 @@ def _count_letters(
 
 
 def measure_bias(letters: Mapping[ChosenLetter, int]) -> PositionBias:
-    """Return the position bias of counted answers. Raises ValueError without any."""
+    """Return the position bias of counted answers. Raises ValueError if there are none."""
     every = [letter for letter, count in letters.items() for _ in range(count)]
     return position_bias([one.seen for one in every], [one.seen_key for one in every])
 
 
 class _Letters(NamedTuple):
-    """The letters that a contestant chose among this number of choices."""
+    """The letters that a contestant chose in questions with the same number of choices."""
 
     contestant: str
     choices: int

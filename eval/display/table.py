@@ -396,8 +396,8 @@ def _note_lines(shown: Table, rows: Rows) -> Iterator[str]:
 
 
 def judge_lines(run: RunScores) -> Iterator[str]:
-    """Yield which judge counts, in how many replies it found an answer, and how many replies still
-    need one."""
+    """Yield which judge's verdicts count, in how many replies it found an answer, and how many
+    replies still need one."""
     yield from run.judged.explain_counting
     for scores in run.points:
         if waiting := int(scores.columns.is_unjudged.sum()):

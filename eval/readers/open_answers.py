@@ -231,7 +231,7 @@ def _read_declared_integer(text: str, question: str) -> Reading:
 
 def _read_integer(text: str, question: str) -> Reading:
     """Read a number: the length of a bare list; the number declared last, or that of the objects
-    asked for; or the only number of the reply, or of its last sentence with any."""
+    asked for; or the only number of the reply, or of its last sentence that contains one."""
     if listed := count_listed(text):
         return Reading(str(listed))
     text = normalize_counts(text, question)

@@ -228,7 +228,7 @@ _OTHER_WORD_PATTERN = pattern(rf"[ .]*(?!(?:an?|half|dozens?|{SCALE_WORD}|{NUMBE
 
 
 def begins_no_number(text: str) -> bool:
-    """Return whether a text begins with a word with which no number begins."""
+    """Return whether the first word of a text is one that no number begins with."""
     return _OTHER_WORD_PATTERN.match(text) is not None
 
 

@@ -103,9 +103,10 @@ class Judgement:
 @dataclass(frozen=True)
 class Judgements:
     """All judgements of a run and, by pass, the judge whose verdicts scoring uses (`counting`,
-    without entries if no judge counts).
+    empty if no judge is used).
 
-    `named` means that the user named this judge; otherwise it is the judge of most replies.
+    `named` means that the user named this judge; otherwise it is the judge that read the most
+    replies.
     """
 
     lines: tuple[Judgement, ...] = ()
@@ -144,8 +145,8 @@ class Judgements:
                 others = ", ".join(" ".join(pair) for pair in read.items())
                 where = f" for {kind}" if len(self.counting) > 1 else ""
                 sentences.append(
-                    f"judge {judge} counts{where}, because {why}: it read {own} replies ({others});"
-                    " --judge NAME chooses another"
+                    f"judge {judge} is used{where}, because {why}: it read {own} replies"
+                    f" ({others}); --judge NAME chooses another"
                 )
         return sentences
 

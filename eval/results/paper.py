@@ -117,7 +117,8 @@ def _forest(rows: Rows, several: bool) -> Any:
 
 
 def _bars(lines: Sequence[tuple[str, bool, tuple[float | None, ...]]]) -> tuple[Any, Any]:
-    """Draw a row for each name: whether its point is filled, its value and interval as shares."""
+    """Draw one row for each line: a name, whether its point is filled, and its value and interval
+    as shares."""
     figure, axes = _axes(len(lines))
     for place, (_, filled, ends) in enumerate(lines):
         value, low, high = (100 * (end or 0) for end in ends)

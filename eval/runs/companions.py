@@ -113,7 +113,7 @@ class RunContext(Protocol):
 
     @property
     def chooser(self) -> Companion | None:
-        """The companion that chooses what is asked, or None."""
+        """The companion that chooses the questions to ask, or None."""
 
     def note(self, arm: Arm, row: SampleRow, record: Record) -> None:
         """Count a new record and notify the companions."""
@@ -161,7 +161,7 @@ class Companion:
         return ()
 
     def close(self) -> None:
-        """Clean up at the end of the run, also after an error."""
+        """Clean up at the end of the run, even after an error."""
 
 
 class Executor:
@@ -183,4 +183,4 @@ class Executor:
         return trials
 
     def close(self) -> None:
-        """Clean up at the end of the run, also after an error."""
+        """Clean up at the end of the run, even after an error."""

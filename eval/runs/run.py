@@ -123,7 +123,7 @@ class Run:
 
     @cached_property
     def chooser(self) -> Companion | None:
-        """The companion that chooses what is asked, or None."""
+        """The companion that chooses the questions to ask, or None."""
         return next((companion for companion in self.companions if companion.chooses), None)
 
     def begin(self) -> None:

@@ -255,7 +255,7 @@ class Ledger(Companion):
                 write_file(self.path, f"{self.before + cost:.9f}\n{max_cost}\n")
 
     def close(self) -> None:
-        """Write the file at the end of the run, also after an error."""
+        """Write the file at the end of the run, even after an error."""
         self.write()
 
 

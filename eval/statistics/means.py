@@ -23,7 +23,7 @@ the range of floats."""
 
 
 def finite_mean(values: Iterable[float]) -> float:
-    """Return the mean of finite numbers of any size. Raises ValueError without numbers."""
+    """Return the mean of finite numbers of any size. Raises ValueError if there are no numbers."""
     numbers = [*values]
     scale = find_scale(numbers)
     return fmean([number / scale for number in numbers]) * scale

@@ -266,8 +266,8 @@ def count_through(tokens: Sequence[int], end: Sequence[int]) -> int:
 
 
 def collect_candidates(candidates: Iterable[tuple[str, float]]) -> Mapping[str, float]:
-    """Return the candidates of one token by text; of tokens with equal text, the most likely
-    counts, and those without a finite number are left out."""
+    """Return the candidates for one token by text, without those whose value is not finite. If
+    several have the same text, the most likely one is kept."""
     likely: dict[str, float] = {}
     for text, value in candidates:
         if math.isfinite(value):

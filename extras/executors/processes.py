@@ -1,5 +1,5 @@
-"""The run's side of several worker processes, each with its own threads: one interpreter does one
-thing at a time, however many threads it has.
+"""The main process of a run that uses several worker processes, each with its own threads: the
+threads of one Python interpreter run one at a time.
 
 The processes share the cache, the endpoint limits and the pictures' folder. The run makes the
 questions, writes and scores all records, and takes over the samples of a process that has died.

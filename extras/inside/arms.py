@@ -141,8 +141,8 @@ class LayerProbe:
 
 
 class Loss(NamedTuple):
-    """The places between which the answer is lost: the last from which it can be read, and the
-    first with less of it."""
+    """The places between which the answer is lost: the last one from which it can be read, and the
+    first one from which it can be read significantly less often."""
 
     last: str
     first: str

@@ -58,8 +58,8 @@ class ServeOptions:
 
     @property
     def token(self) -> str:
-        """The token that clients must send; empty if anybody on this machine may ask. Raises
-        ConfigError if other machines could ask without one."""
+        """The token that clients must send; empty if anybody on this machine may send requests.
+        Raises ConfigError if other machines could send requests without a token."""
         token = os.environ.get(self.token_env, "").strip() if self.token_env else ""
         if self.token_env and not token:
             raise ConfigError([f"--token-env {self.token_env}: this environment variable is empty"])

@@ -47,9 +47,9 @@ def free_tracebacks(exc: BaseException) -> None:
 class HttpGate(ABC):
     """Accepts requests; subclasses answer them.
 
-    Without a `token` only this machine may ask, by a loopback name, so that no web page can. With a
-    token, any client that sends it may send requests. Requests are answered in each of the
-    `protocols`.
+    Without a `token`, only programs on this machine may send requests, to a loopback name, so that
+    no web page can. With a token, any client that sends it may. Requests are answered in each of
+    the `protocols`.
     """
 
     protocols: ClassVar[tuple[WireProtocol, ...]] = (CHAT,)

@@ -95,8 +95,8 @@ async def serve_http(
     server: Server[Any], host: str, port: int, token: str, started: Callable[[str], None]
 ) -> None:
     """Serve any number of clients over streamable HTTP at /mcp until interrupted; `started`
-    receives the URL. With a `token`, only clients that send it may ask, under any name of this
-    machine. Raises ConfigError if the port is taken."""
+    receives the URL. With a `token`, only clients that send it may send requests, to any name of
+    this machine. Raises ConfigError if the port is taken."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family)

@@ -200,8 +200,8 @@ def _describe_unscorable(idx: str, subtask: str) -> str:
     if not IDX_PATTERN.fullmatch(idx):
         return (
             f"{idx!r} has no key and no choices; name their columns with --column key=COLUMN, or"
-            f" give --key FILE. That needs an idx such as val_Art_Style_1; {idx!r} is not"
-            " SPLIT_SUBTASK_NUMBER"
+            f" give --key FILE. The latter needs an idx such as val_Art_Style_1: {idx!r} does not"
+            " have the form SPLIT_SUBTASK_NUMBER"
         )
     there = extend_hint(suggest_names(subtask, CHOICES), f"these are {', '.join(sorted(CHOICES))}")
     return f"{idx!r} has no choices and no key, and {subtask!r} is not a subtask of BLINK{there}"

@@ -1,6 +1,5 @@
-"""Requests that models were sent, by whichever program: reading (`requests`), pairing and
-comparison factor by factor (`factors`), output (`report`), and the effect of each difference
-(`effects`).
+"""Requests that any program sent to models: reading (`requests`), pairing and comparison factor by
+factor (`factors`), output (`report`), and the effect of each difference (`effects`).
 
 Not here: comparison of replies, log against log (`logs`), and arms of a study that differ in one
 stage (`eval.analysis`).

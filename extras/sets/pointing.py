@@ -51,7 +51,7 @@ class RefSpatial(ListedTask):
     revision: str = ""
 
     units = "questions"
-    note = "unseen is for models that were trained with RefSpatial"
+    note = "`unseen` is meant for models that were trained on RefSpatial"
     _patterns = ("data/*.parquet",)
 
     @property

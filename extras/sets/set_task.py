@@ -25,7 +25,8 @@ from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.picture import Picture
 
 UTF8_NAMES = 0x800
-"""The flag of a zip entry whose name is UTF-8; without it, it is read as code page 437."""
+"""The flag of a zip entry whose name is UTF-8; names without this flag are read as code page
+437."""
 
 
 class SetTask(RowTask):

@@ -48,7 +48,7 @@ INFO_KEY = "looktwice"
 """The key in a trace's `info` for the verdict of the study's scorer."""
 _OPENING = threading.Lock()
 _THREADS = ThreadPoolExecutor(256, thread_name_prefix="looktwice-rollout")
-"""The rollouts at once; a thread waits for its model most of the time."""
+"""The number of concurrent rollouts; a thread waits for its model most of the time."""
 
 
 @cache

@@ -75,7 +75,8 @@ class Frame(Picture):
 
     @property
     def sha(self) -> str:
-        """The sha256 of the PNG that is sent, by which a run that sent it can show it alone."""
+        """The sha256 of the PNG that is sent; with it alone, a run that sent the frame can show it
+        again."""
         return self.payload.sha
 
     @property
@@ -108,7 +109,7 @@ class Video:
     The times shown become `meta["seconds"]`, and the numbers of their frames in the file, from 0,
     `meta["frame_numbers"]`. A video that cannot be read, has no frame at a time or fewer frames
     than asked for, and a mark at a time of which no frame is shown, fail their own sample. Raises
-    TaskError without PyAV.
+    TaskError if PyAV is not installed.
     """
 
     frames: int | None = None
@@ -141,7 +142,7 @@ class Video:
             )
 
     def find_columns(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the column of the videos among those of a table. Raises TaskError."""
+        """Return the name of the table's column of videos. Raises TaskError."""
         column = self.column or guess_column(COLUMNS, names)
         if column is None:
             raise TaskError(
@@ -164,7 +165,8 @@ class Video:
         return moments
 
     def show_frames(self, sample: Sample, moments: tuple[float | None, ...]) -> Sample:
-        """Return the sample with frames instead of its videos. Raises TaskError without PyAV."""
+        """Return the sample with frames instead of its videos. Raises TaskError if PyAV is not
+        installed."""
         import_av()
         try:
             if taken := sample.meta.keys() & {"seconds", "frame_numbers"}:

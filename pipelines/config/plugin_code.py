@@ -1,4 +1,4 @@
-"""Plugins that a study names under `plugins:`, and the question whether their code may run.
+"""Plugins that a study names under `plugins:`, and the check whether their code may run.
 
 A study that somebody sent may name code as well. So it runs once the user has named the plugin with
 `--plugin`, or has answered yes; both are remembered for the study and for the runs made from it.

@@ -251,7 +251,8 @@ class LocalVLM(Ranged):
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Ask once. Raises ModelError, also if the network cannot be opened, and PictureError."""
+        """Ask once. Raises PictureError, and ModelError, including when the network cannot be
+        opened."""
         full = options.filled_from(self)
         self.refuse(full)
         seed = None

@@ -62,7 +62,7 @@ def find_place(model: str, device: str, dtype: str, half: str, extra: str = "hf"
         if Path(model).expanduser().exists():
             raise
         raise WeightsError(
-            f"{exc}; there is no folder {model!r} here, so it would be an id of the hub"
+            f"{exc}; there is no folder {model!r} here, so it was taken as an id of the hub"
         ) from exc
     return Place.resolve(device, dtype, half, extra)
 
@@ -71,7 +71,7 @@ def load_diffusers_part(
     model_class: str, model: str, revision: str | None, subfolder: str, **settings: Any
 ) -> Any:
     """Load a part of a diffusers pipeline, by the pipeline's id or folder and the part's subfolder.
-    Raises as `load_from_hub`."""
+    Raises the same errors as `load_from_hub`."""
     kind = getattr(import_extra("diffusers", "diffusion"), model_class)
     return _from_pretrained(kind, model, revision, (), subfolder=subfolder, **settings)
 

@@ -314,7 +314,8 @@ class Agent:
         return tuple(parts) or ("done",)
 
     def _ask_for_answer(self, episode: Episode, bound: str) -> State:
-        """Ask for the answer at a bound: the model gets no tools, and its reply is the answer."""
+        """Ask for the answer when a bound is reached: the model gets no tools, and its reply is the
+        answer."""
         episode.add_user_text(get_text(self.final))
         reply = self._ask(episode, None)
         calls, _ = self.protocol.read_calls(reply, 1)

@@ -248,8 +248,8 @@ def place_numbers(
         if best is None:
             raise ValueError(
                 f"number {label} of {sizes[label][0]} x {sizes[label][1]} pixels has no room beside"
-                f" its region of {region.pixels.shape[1]} x {region.pixels.shape[0]} pixels; give"
-                " less font_size or padding, more min_area, or fewer regions (most)"
+                f" its region of {region.pixels.shape[1]} x {region.pixels.shape[0]} pixels; use a"
+                " smaller font_size or padding, a larger min_area, or fewer regions (most)"
             )
         placed.append(Plate(label, best, (x, y), False))
     return placed

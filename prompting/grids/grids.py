@@ -209,8 +209,8 @@ class DotGrid(GridStage):
             if LABEL_OFFSET + wide > across - radius or high > down:
                 raise ValueError(
                     f"labels of {wide} x {high} pixels have no room between dots {across:.1f} x"
-                    f" {down:.1f} pixels apart in a view of {width} x {height}; give fewer dots,"
-                    " less font_size, or crowded: draw"
+                    f" {down:.1f} pixels apart in a view of {width} x {height}; use fewer dots,"
+                    " a smaller font_size, or crowded: draw"
                 )
         pixels, reach = np.array(view.pixels), int(radius) + 1
         for row, column in np.ndindex(self.rows, self.columns):
@@ -325,8 +325,8 @@ class RuledGrid(GridStage):
             if wide + inset > across or high + inset > down:
                 raise ValueError(
                     f"names of {wide} x {high} pixels have no room in cells of {across:.1f} x"
-                    f" {down:.1f} pixels; give fewer cells, less font_size, names: none, or"
-                    " crowded: draw"
+                    f" {down:.1f} pixels; use fewer cells, a smaller font_size,"
+                    " names: none, or crowded: draw"
                 )
         pixels, half = np.array(ground), self.thickness // 2
         for box in cells:

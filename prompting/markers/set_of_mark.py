@@ -207,7 +207,7 @@ class SetOfMark(WithoutModel):
         check_color(self.plate_color, "region", name="plate_color")
         if self.segmenter is not None and self.detector is not None:
             raise ValueError(
-                "give a segmenter or a detector, not both; without either the sample's marks"
+                "give a segmenter or a detector, not both; without either, the sample's marks"
                 " are numbered"
             )
         if self.words and self.detector is None:

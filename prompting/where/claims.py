@@ -116,8 +116,8 @@ class _Token(NamedTuple):
 
 
 def read_claims(reply: str, points: bool, distinct: bool = True) -> Iterator[Claim]:
-    """Yield each box of a reply or, with `points`, each point, in order; repeated ones once if they
-    are to be `distinct`.
+    """Yield each box of a reply or, with `points`, each point, in order; without repetitions if
+    `distinct`.
 
     If any lines begin with LOOK, only these are read. With `points` a box counts as the point in
     its middle; without, a point that has a tag or a name is yielded unchanged. An image is named in

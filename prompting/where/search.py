@@ -80,7 +80,7 @@ def count_splits(size: Size, patch: int, split: int = 4) -> int:
 
 
 def merge_boxes(boxes: Sequence[PixelRect]) -> list[PixelRect]:
-    """Merge boxes that lie near one another."""
+    """Merge boxes that are close to each other."""
     united = list[PixelRect]()
     for box in boxes:
         while near := [
@@ -204,7 +204,7 @@ class TreeSearch(AskedParts):
     With `whole`, the picture with the part outlined is sent before the part. `fit` is a stage that
     resizes what is sent, such as `prompting.views.LongestSide`; `options` are passed to the model.
     With `every` it searches for all parts that show the object, down to the second level, as for
-    counting questions. Parts that lie near one another are merged. `images` are counted from 0;
+    counting questions. Parts that are close to each other are merged. `images` are counted from 0;
     None means all.
     """
 

@@ -66,7 +66,7 @@ def count_steps(steps: int) -> None:
 
 
 def count_all_items(value: Any) -> Any:
-    """Count all characters and items inside a value, also nested ones and repeated ones, and return
+    """Count all characters and items inside a value, including nested and repeated ones, and return
     the value."""
     waiting = [value]
     while waiting:

@@ -77,7 +77,7 @@ class ObjectIdentity:
     detector: Detector | None = None
 
     def __call__(self, pixels: Pixels, words: str, /) -> Vectors:
-        """Return one vector (1, d). Raises NoEvidence, also for a single-coloured image."""
+        """Return one vector (1, d). Raises NoEvidence, including for a single-coloured image."""
         require_pixels(pixels, colors=True)
         if self.detector is not None:
             boxes = detect_object(self.detector, pixels, words)

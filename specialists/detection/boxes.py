@@ -66,8 +66,8 @@ class WordDetector(HubNetwork[Item, Boxes]):
     images = 1
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
-        """Detect boxes in an HxWx3 RGB image. Raises WeightsError, and NoEvidence for words, or
-        missing words, that the network cannot handle."""
+        """Detect boxes in an HxWx3 RGB image. Raises WeightsError, and NoEvidence if the network
+        cannot handle the words or needs words and got none."""
         boxes: Boxes = self.finish((pixels, words), self.predict((pixels, words)))
         return boxes
 
@@ -77,7 +77,7 @@ class WordDetector(HubNetwork[Item, Boxes]):
         return super().prepare(given)[0], self.check(words)
 
     def check(self, words: Words) -> Words:
-        """Return the words to look for. Raises NoEvidence without a word."""
+        """Return the words to look for. Raises NoEvidence if there are none."""
         if not words:
             raise NoEvidence(f"{type(self).__name__} needs words to look for, but got none")
         return words
@@ -114,8 +114,8 @@ class Florence2(WordDetector):
     ranges = ("beams, longest >= 1",)
 
     def check(self, words: Words) -> Words:
-        """Return the words for the prompt; empty for tasks that take none. Raises NoEvidence for
-        phrases without words."""
+        """Return the words for the prompt; empty for tasks that take no words. Raises NoEvidence if
+        the task is "phrases" and there are no words."""
         return super().check(words) if self.task == "phrases" else words * (self.task == "things")
 
     def finish(self, given: Inputs, result: Boxes) -> Boxes:

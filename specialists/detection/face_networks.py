@@ -45,8 +45,8 @@ ROUNDING_BYTES = b"\x0a\x09ceil_mode\x18\x00", b"\x0a\x09ceil_mode\x18\x01"
 
 @dataclass(frozen=True)
 class MTCNN:
-    """Faces, also rotated and tilted ones, by MTCNN (Zhang et al., IEEE Signal Processing Letters
-    2016), without identities.
+    """Faces, including rotated and tilted ones, by MTCNN (Zhang et al., IEEE Signal Processing
+    Letters 2016), without identities.
 
     `smallest` is the size in pixels of the smallest detectable face. A window must pass the three
     networks, with one of `thresholds` each. A picture whose longer side has more than `longest`

@@ -26,8 +26,8 @@ Item = tuple[Pixels, str]
 
 @dataclass(frozen=True)
 class DIFT(Network[Item, FeatureGrid]):
-    """Diffusion features (Tang et al., NeurIPS 2023): an image is noised to `timestep` and denoised
-    up to one up block.
+    """Diffusion features (Tang et al., NeurIPS 2023): an image is noised to `timestep`, and the
+    network that denoises it is run as far as one of its up blocks.
 
     `model` is a Stable Diffusion pipeline by hub id or folder. The image is resized to `size` x
     `size` pixels; the output of block `up_block` of the U-Net's decoder, counted from 0, is

@@ -56,7 +56,7 @@ class SIFT(Checked):
 
     def detect(self, pixels: Pixels) -> tuple[Floats, Floats]:
         """Detect keypoints (n, 2) in pixel centres, and their descriptors (n, 128). A run detects
-        them once per image, also if it is matched with several others."""
+        them once per image, even if it is matched with several others."""
         store = current_store()
         if store is None:
             return self._detect(pixels)[0]

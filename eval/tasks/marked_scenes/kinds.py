@@ -272,8 +272,9 @@ def _make_comparison(
     less: Things,
     ask: Callable[[Thing, Thing], Question],
 ) -> AskedScene:
-    """Mark A and B and ask which has more: the dealt one is among the two that have `more`, or both
-    are equal."""
+    """Mark two objects as A and B and ask which has more. The answer is dealt: if it is A or B,
+    that object is one of `more` and the other one of `less`; if it is "same", both come from the
+    same group."""
     answer = params.deal(("A", "B", "same"))
     if answer == "same":
         a, b = params.shuffled(params.pick((more, less)))

@@ -73,7 +73,7 @@ class KindTask(SweptTask):
     _note: ClassVar[str]
 
     def __post_init__(self) -> None:
-        """Raise TaskError for an unknown kind, and as other swept tasks do."""
+        """Raise TaskError for an unknown kind, and in the same cases as other swept tasks."""
         if self.kind not in self._controls:
             hint = suggest_among(self.kind, self._controls)
             raise TaskError(f"there is no kind of question {self.kind!r}{hint}")

@@ -99,7 +99,7 @@ class ResponsesItem(BaseModel, **KEEP_OTHER_FIELDS):
     encrypted_content: str | None = None
 
     def refuse_gaps(self, place: str) -> None:
-        """Raise ValueError for a field that items of this type need."""
+        """Raise ValueError if a field is missing that items of this type need."""
         needed = {"message": "role", "reasoning": "type"}.get(self.type, "call_id")
         missing = [name for name in (needed,) if not getattr(self, name)]
         if self.type == "function_call" and not self.name:

@@ -21,7 +21,8 @@ class Fact(NamedTuple):
 
 
 def walk(value: Any) -> Iterator[Fact]:
-    """Yield at most `MAX_FACTS` values of a body with their keys, also inside JSON texts."""
+    """Yield at most `MAX_FACTS` values of a body with their keys, including those inside JSON
+    texts."""
     return islice(_walk(value, "", 0), MAX_FACTS)
 
 

@@ -185,13 +185,13 @@ def test_the_judge_with_the_most_verdicts_counts_regardless_of_order(
 ) -> None:
     run_judge(run, "I cannot say.")
     _, lines, _ = run_judge(run, "Answer: A", name="daniel")
-    (sentence,) = [line for line in lines if line.startswith("judge daniel counts")]
+    (sentence,) = [line for line in lines if line.startswith("judge daniel is used")]
     assert "4 of 4 replies (solomon 0 of 4); --judge" in sentence
     assert accuracy(run) == ["robust + judge daniel"]
     assert sentence in " ".join(repr(score_table(run)).split())
     assert sentence in write_report([run], tmp_path / "out").with_suffix(".md").read_text("utf-8")
     named = repr(score_table(run, judge="solomon"))
-    assert "judge solomon counts, because it was named: it read 0 of 4" in named
+    assert "judge solomon is used, because it was named: it read 0 of 4" in named
 
 
 def test_agreement_statistics() -> None:
