@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.optional import needs_extras
 from tests.paths import ROOT
 
 # each may import the ones before it
@@ -290,6 +291,7 @@ def test_continuous_integration_runs_the_slow_tests_that_make_test_skips() -> No
     assert typed == ["check", "test-core", "test-all"]
 
 
+@needs_extras
 def test_tests_that_measurements_and_contributors_are_sent_to_exist() -> None:
     files = [*(ROOT / "bench").rglob("*.py"), ROOT / "CONTRIBUTING.md", ROOT / "Makefile"]
     text = " ".join(file.read_text(encoding="utf-8") for file in files)
