@@ -138,7 +138,7 @@ class RecordScorer:
             sum_costs(record, self.prices) if self.prices else None,
             len(record.calls),
             result.judge,
-            _get_marks(judged),
+            _get_marks(judged) if judged else {},
             measured,
             record.request,
             record.kept,
@@ -225,7 +225,7 @@ class RecordScorer:
         fault = record.error
         if not fault and record.sample_sha and record.sample_sha != row.sha:
             fault = "the sample changed since this record was made; run it again"
-        if fault := fault or describe_key_fault(row.answer, len(letters)):
+        if fault := fault or _find_key_fault(row.answer, len(letters)):
             return ReadResult(Verdict.FAILED, detail=fault)
         if record.answer is None:
             return explain_missing_reply(record) or self._read(record, row)
@@ -290,6 +290,9 @@ class RecordScorer:
             detail = f"the conversation cannot be rebuilt: {type(exc).__name__}: {exc}"
             return ReadResult(Verdict.FAILED, detail=detail)
         return _interpret(record, after.answer, after.reason)
+
+
+_find_key_fault = lru_cache(maxsize=1024)(describe_key_fault)
 
 
 @lru_cache
