@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.extras.studies.blindness import select_beyond_taste
-from looktwice.extras.studies.tastes import KNOWN_RIGHT_SHARE, BlindQuestion, find_tastes
+from looktwice.extras.studies.answer_bias import KNOWN_RIGHT_SHARE, BlindQuestion, estimate_bias
+from looktwice.extras.studies.blindness import select_beyond_bias
 
 DRAWS = (6, 10, 20)
 TYPES = ("What color is it?", "Which color comes next?", "Name the color of the thing, please.")
@@ -119,7 +119,7 @@ MODELS = (
 
 def listed(questions: list[BlindQuestion]) -> set[str]:
     """Return the ids of the questions that the audit lists."""
-    return {question.sample for question in select_beyond_taste(find_tastes(questions))}
+    return {question.sample for question in select_beyond_bias(estimate_bias(questions))}
 
 
 def audit(

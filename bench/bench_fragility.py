@@ -53,7 +53,7 @@ def ratios(times: int) -> Iterator[str]:
             ]
             ratio = np.mean([study.ratio.value for study in studies if study.ratio])
             line = f"R, styles move {moved:.0%} of 300 samples, {draws} draws: {ratio:.2f}"
-            above = [study.above for study in studies if study.above]
+            above = [study.above_floor for study in studies if study.above_floor]
             if above:
                 floor = np.mean([study.floor for study in studies if study.floor is not None])
                 beyond = np.mean([excess.low > 0 for excess in above])

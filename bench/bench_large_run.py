@@ -1,9 +1,9 @@
 """Time and peak memory of the commands that read a run of 100,000 records, each in its own process,
 without the table of kept verdicts ("cold") and with it ("warm").
 
-`python -m bench.bench_large_run FOLDER [SAMPLES]` first creates the run there, unless it exists,
-and keeps it. `BEFORE=/path/to/another/checkout` runs the same commands by its code, in turns, and
-prints the ratios of the medians.
+`python -m bench.bench_large_run FOLDER [SAMPLES] [pictures]` first creates the run there, unless it
+exists, and keeps it. `BEFORE=/path/to/another/checkout` runs the same commands by its code, in
+turns, and prints the ratios of the medians.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
+
+import pytest
 
 from bench.large_run import make_run
 from looktwice.eval.display.table import score_table
@@ -107,9 +109,10 @@ def measure_page(run: Path) -> float:
     return size
 
 
-def test_reading_a_large_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("with_pictures", [False, True], ids=["text", "pictures"])
+def test_reading_a_large_run(tmp_path: Path, with_pictures: bool) -> None:
     print()
-    config, run = make_run(tmp_path)
+    config, run = make_run(tmp_path, with_pictures=with_pictures)
     for used in measure_all(config, run).values():
         assert used.mb < LIMIT_MB
     assert measure_page(run) < PAGE_MB
@@ -119,6 +122,6 @@ if __name__ == "__main__":
     root = Path(sys.argv[1])
     there = root / "large.yaml", root / "runs" / "large"
     if not there[1].exists():
-        make_run(root, *map(int, sys.argv[2:]))
+        make_run(root, *map(int, sys.argv[2:3]), with_pictures="pictures" in sys.argv)
     measure_all(*there, rounds=1)
     measure_page(there[1])

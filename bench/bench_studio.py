@@ -68,7 +68,7 @@ def test_from_a_move_to_its_picture(browser: Browser, tmp_path: Path, name: str)
     stages, place, values = CASES[name]
     image = Image.fromarray(load_photograph("astronaut")).resize((1024, 768))
     image.save(file := tmp_path / "photo.jpg", quality=92)
-    with opened_studio(browser, tmp_path / "desk", [file]) as studio:
+    with opened_studio(browser, tmp_path / "backend", [file]) as studio:
         studio.settle()
         marks = [{"label": "A", "x": 500, "y": 300, "image": 0}]
         slots = [{**slot, "on": True} for slot in (*stages, ASK)]

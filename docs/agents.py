@@ -7,23 +7,16 @@ python docs/agents.py [PAGE.md]
 from __future__ import annotations
 
 import inspect
-import re
 import sys
-import tempfile
 import textwrap
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 from PIL import Image
-from rich.console import Console
 
-from looktwice.eval.analysis.analyses import get_analysis
-from looktwice.eval.display.table import score_table
-from looktwice.eval.runs import RunOptions, Study
 from looktwice.pipelines.config import Plan, load_plan
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.pipeline import Pipeline
@@ -187,12 +180,10 @@ RUN = """\
 
 `looktwice run agent_near_sighted` asks 60 such questions with up to three looks.
 Accuracy rises with the number of looks, but not with the placebo; the oracle bounds it.
-The last column is tokens per question and point of accuracy gained over one look without tools.
+[An example](examples/agent.md) certifies what a zoom contributes.
 
-{table}
-
-*First answer* is the model's answer before it looked.
-If a model gives none then, `probe: What would you answer now?` asks, at one more call per look.
+If a model gives no answer before it looks, `probe: What would you answer now?` asks, at one more
+call per look.
 `looktwice replay RUN` repeats every record with the recorded replies, without a model, and compares
 the results bit for bit.
 
@@ -317,24 +308,6 @@ def trace(folder: Path) -> str:
     return "\n".join([TRACE.format(stages=shown), *turns(state, folder), after])
 
 
-def table() -> str:
-    """The run of the configuration, as the report shows its looks."""
-    with tempfile.TemporaryDirectory() as out:
-        asked = load_plan(CONFIG)
-        kept = replace(
-            asked,
-            points=tuple(
-                p for p in asked.points if p.changes.get("stages.agent.bounds.steps") != 0
-            ),
-        )
-        outcome = Study(kept, Path(out), RunOptions(workers=2), console=Console(quiet=True))()
-        found = get_analysis("looks").tables(score_table(outcome.folder))[0].table.markdown
-    lines = found.splitlines()
-    return "\n".join(
-        line for line in lines if not re.match(r"\| (placebo|oracle) .*steps=[12]", line)
-    )
-
-
 def write(page: Path) -> None:
     """Writes the page, and its pictures into the folder beside it that has the page's name; old
     ones are removed."""
@@ -342,7 +315,7 @@ def write(page: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.webp"):
         old.unlink()
-    parts = [HEAD, trace(folder), RUN.format(table=table()), tools(), forms(), TRAINED, BOUNDS]
+    parts = [HEAD, trace(folder), RUN, tools(), forms(), TRAINED, BOUNDS]
     page.write_text("\n".join(parts), encoding="utf-8")
 
 

@@ -68,7 +68,6 @@ The published images may not be copied. With your copy in `data/dysm`,
 
 writes a page with each published sample next to two of ours at the same levels, with and without
 the flaws.
-`python docs/dysm.py` makes this page from `docs/dysm.yaml`.
 """
 STYLE = (
     "body{font:15px"

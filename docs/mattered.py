@@ -50,7 +50,7 @@ from looktwice.specialists.rules import NoEvidence
 HERE = Path(__file__).resolve().parent
 CONFIGS = HERE.parent / "configs"
 CHEATER = ("models.eyes={use: eval.tasks.NeverLooks, careless: true}", "task.leak=0.3")
-SUMMARY = r"Tool use gains|Tool turns add|.*need the pixels|Of what the full agent"
+SUMMARY = r"Tool use gains|Tool turns add|.*need the pixels|An arm whose looks"
 PLANTED = (
     "task={use: eval.tasks.LettersAndShapes, n: 120, leak: 0.25}",
     "models.chat={use: eval.tasks.NeverLooks}",
@@ -107,17 +107,14 @@ STOP = """
 The report also tests rules that stop early against fixed numbers of turns at the same mean cost.
 With a confidence it has "Risk and coverage" and "Routing by confidence": the gain of sending the
 least confident samples to another arm or a specialist.
-
 """
 CONTRIBUTION = """
 ## What a tool contributes
 
-`tool_contribution` runs eight arms of one agent with the same seed, sizes and budgets.
-They are settings of any agent, such as `results: {use: prompting.agent.BlackImages}`.
+`tool_contribution` runs eight arms of one agent with the same seed, sizes and budgets, and
+`certify` writes the certificate: [an example](examples/agent.md).
+The arms are settings of any agent, such as `results: {use: prompting.agent.BlackImages}`.
 `role.black=placebo` assigns an arm of another name.
-
-**A model that reads letters only if they are large enough:**
-
 """
 NEVER = """
 **A model that never decodes an image** but takes hints from its questions once it has called a tool
@@ -172,8 +169,7 @@ model.
 `apart: true` measures each layer, or each head of one `layer`, and the report draws them.
 Marks are the shapes that the question asks for (`marks: asked` of generated images, the stage
 `MarkAskedShapes` of others) or of some kinds, `labels: [star]`.
-Do You See Me (appendix N) reports 9.79 % for Phi-4-multimodal's encoder, without the images or
-tiling; here images are stretched to the encoder's square.
+Images are stretched to the encoder's square.
 
 In this constructed network, patches and words attend to ink e^3 times as much as to blank, whatever
 the question.
@@ -200,14 +196,11 @@ def fill(page: str) -> str:
 
 
 def turns(out: Path) -> str:
-    """The table of the flip model, and when to stop."""
+    """The table of the flip model."""
     stages = {"choose": MultipleChoice(), "again": Reperceive(turns=2)}
     task = MarkedScenes("larger", n=18)
     table = evaluate(task, {"again": Pipeline(stages)}, Scripted(flip), out=out / "flip")
-    changed, stopping = (
-        get_analysis(name).tables(table)[0].table for name in ("turns", "stopping")
-    )
-    return changed.markdown + "\n" + STOP + stopping.markdown + "\n"
+    return get_analysis("turns").tables(table)[0].table.markdown + "\n" + STOP
 
 
 def run(name: str, out: Path, *overrides: str) -> RunScores:
@@ -242,8 +235,8 @@ def audit(scores: RunScores) -> str:
         precision=both / len(listed),
         recall=both / len(planted),
     )
-    page = audit_page(scores, audited).partition("## Arms")[2].partition("## Items")[0]
-    return section + fill(page.strip().replace("\n## ", "\n### "))
+    page = audit_page(scores, audited).partition("## Arms")[2].partition("\n## ")[0]
+    return section + fill(page.strip())
 
 
 def count_small(messages: Messages) -> Reply:
@@ -282,11 +275,9 @@ def write(page: Path) -> None:
         out = Path(folder)
         parts = [
             HEAD + turns(out),
-            CONTRIBUTION + certificate(run("tool_contribution", out / "sees", "task.n=60")),
-        ]
-        parts += [
+            CONTRIBUTION,
             NEVER
-            + certificate(run("tool_contribution", out / "never", "task.n=60", *CHEATER), SUMMARY)
+            + certificate(run("tool_contribution", out / "never", "task.n=60", *CHEATER), SUMMARY),
         ]
         parts += [audit(run("blindness", out / "planted", *PLANTED)), looks(out)]
     page.write_text("".join(parts), encoding="utf-8")

@@ -47,9 +47,7 @@ BLIND = ("no image", "blank image", "another image")
 NOISE = """\
 The shipped weights are from 16,500 steps with seed 0 on version 2 of the task, in which the marked
 object was often the smallest or largest; all figures below are on version 3.
-Of two equally large objects, Pocket often calls one larger.
-A training run that is stopped and continued gives the same weights; other machines and versions of
-torch do not."""
+Of two equally large objects, Pocket often calls one larger."""
 HEAD = """\
 # Pocket
 
@@ -200,17 +198,6 @@ def _along(figures: Figures) -> Iterator[str]:
                 yield f"| {kind} | {control} | {cells} | {shown} |"
 
 
-def _zooms(figures: Figures) -> Iterator[str]:
-    yield (
-        "| 16 and 24 pixels | whole image | with a zoom on the mark | zoomed elsewhere"
-        " |\n|---|---|---|---|"
-    )
-    for kind in ("shape", "color", "symbol"):
-        task = f"small {kind}"
-        cells = (change(figures.row(name, task)) for name in ("zoomed", "zoomed elsewhere"))
-        yield f"| {kind} | {percent(figures.row('pocket', task))} | {' | '.join(cells)} |"
-
-
 def _compared(figures: Figures, names: Sequence[str], tasks: Mapping[str, str]) -> Iterator[str]:
     yield f"| | {' | '.join(tasks)} |\n|---{'|---' * len(tasks)}|"
     yield (
@@ -257,7 +244,6 @@ def page(figures: Figures) -> str:
     parts = [
         ("Accuracy by subtask", _subtasks(figures)),
         ("Accuracy by difficulty", _along(figures)),
-        ("Effect of a zoom", _zooms(figures)),
         ("Effect of other marks", _compared(figures, STYLES, marked)),
         ("Without the image", _blind(figures)),
     ]

@@ -24,11 +24,15 @@ from tests.paths import DOCS, ROOT
 SIZE = {"width": 1440, "height": 900}
 QUALITY = 80  # of the WebP files
 VIEWS = {  # by name: the address, and what holds the words that the picture is for
-    "finding": ("", "#summary > p, #found"),
-    "samples": ("who=unmarked&flip=lost", "#sample :is(h3, .question, .choices, h4)"),
+    "finding": ("", "#summary > :is(p, ul), #found"),
+    "samples": (  # one of the four flips, of which every file has the pictures
+        "who=unmarked&flip=lost&sample=shape/shape_00004",
+        "#sample :is(h3, .question, .choices, .card:nth-child(-n+2) h4)",
+    ),
     "sheet": ("who=unmarked&flip=lost&sheet=1", "#contacts :is(thead, tbody tr:first-child)"),
 }
-LOADED = "[...document.images].every((image) => image.loading === 'lazy' || image.complete)"
+LOADED = """[...document.images].every((image) => image.complete
+  || (image.loading === 'lazy' && image.getBoundingClientRect().top > innerHeight))"""
 BOX = """(selector) => {
   const { x, y, width, height } = document.querySelector(selector).getBoundingClientRect();
   return { x: x + scrollX, y: y + scrollY, width, height };

@@ -24,7 +24,7 @@ def take_pictures(browser: Browser, made: Path, folder: Path) -> None:
     sample = next(iter(MarkedScenes(kind="shape"))).sample
     Image.fromarray(sample.images[0].pixels).save(file := made / "scene.png")
     browser.send("Emulation.setDeviceMetricsOverride", **SIZE, deviceScaleFactor=1, mobile=False)
-    with opened_studio(browser, made / "desk", [file]) as studio:
+    with opened_studio(browser, made / "backend", [file]) as studio:
         studio.settle()
         x, y = sample.marks[0].center
         studio.drag((round(x), round(y)))

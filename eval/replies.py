@@ -15,14 +15,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from looktwice.eval.readers.reader import Reader, Reading
+from looktwice.eval.readers.reader import Reading, TextReader
 from looktwice.eval.tasks.base import Facts, Subset, TaskError, suggest_among
 from looktwice.eval.tasks.blink import BlinkScorer
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.sample import Item, Sample
-from looktwice.pipelines.state import State
 
 __all__ = ["OfficialLabel", "RecordedQuestions"]
 
@@ -160,7 +159,7 @@ class RecordedQuestions:
 
 
 @dataclass(frozen=True)
-class OfficialLabel(Reader):
+class OfficialLabel(TextReader):
     """Reads a recorded official label as BLINK's own scoring does: "(B)" is B, "(Z)" is no answer.
 
     The official code compares strings, so any other text is left as it is, and "(B) Point B" is
@@ -168,11 +167,9 @@ class OfficialLabel(Reader):
     """
 
     accepts_only_letters: ClassVar[bool] = True
-    reads_only_reply: ClassVar[bool] = True
     part: ClassVar[Literal["answer", "turn", "reply"]] = "reply"
 
-    def read(self, state: State) -> Reading:
-        label = state.reply
-        if label == "(Z)":
+    def read_text(self, reply: str, sample: Sample) -> Reading:
+        if reply == "(Z)":
             return Reading(None, "unread: the official code found no choice")
-        return Reading({f"({letter})": letter for letter in state.sample.letters}.get(label, label))
+        return Reading({f"({letter})": letter for letter in sample.letters}.get(reply, reply))

@@ -134,10 +134,13 @@ CLASSES = {
     "pipelines.models.GeminiAPI": _make_entry("wires.native:GeminiAPI"),
     "pipelines.models.MessagesAPI": _make_entry("wires.native:MessagesAPI"),
     "pipelines.models.ResponsesAPI": _make_entry("wires.native:ResponsesAPI"),
+    "pipelines.models.SGLang": _make_entry("engines.sglang_engine:SGLang"),
+    "pipelines.models.VLLM": _make_entry("engines.vllm_engine:VLLM"),
     "prompting.agent.Bubblewrap": _make_entry("python_tool.bubblewrap:Bubblewrap"),
     "prompting.agent.Container": _make_entry("python_tool.container:Container"),
     "prompting.agent.RunPython": _make_entry("python_tool.tool:RunPython"),
     "prompting.views.SendVideo": _make_entry("video.native:SendVideo"),
+    "specialists.answers.CameraPath": _make_entry("geometry.camera_path:CameraPath"),
     "specialists.answers.FigureAnalogy": _make_entry("drawings.matrices:FigureAnalogy"),
     "specialists.answers.MatrixSolver": _make_entry("drawings.matrices:MatrixSolver"),
     "specialists.drawings.ColoredShapeCounter": _make_entry("drawings.shapes:ColoredShapeCounter"),
@@ -146,6 +149,11 @@ CLASSES = {
     "specialists.drawings.OutlineCounter": _make_entry("drawings.shapes:OutlineCounter"),
     "specialists.drawings.PatternMatcher": _make_entry("drawings.sheets:PatternMatcher"),
     "specialists.drawings.ShapeGridReader": _make_entry("drawings.sheets:ShapeGridReader"),
+    "specialists.maps.DepthAnythingViews": _make_entry(
+        "geometry.depth_anything:DepthAnythingViews"
+    ),
+    "specialists.maps.OrdinalShading": _make_entry("intrinsics.ordinal_shading:OrdinalShading"),
+    "specialists.matching.GeometricMatcher": _make_entry("geometry.views:GeometricMatcher"),
 }
 """Classes that studies and records name by a path in the core: most were there once."""
 EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {

@@ -19,7 +19,7 @@ __all__: list[str] = []
 
 
 class TimedBlock:
-    """A context manager that books its time on a clock under one kind of work. It is a class
+    """A context manager that adds its duration to a clock, under one kind of work. It is a class
     because each stage enters several, and a generator-based context manager takes a quarter longer.
     """
 

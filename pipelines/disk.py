@@ -77,6 +77,17 @@ def read_lines(file: BinaryIO | BufferedIOBase) -> Iterator[bytes]:
         yield line
 
 
+def has_text(path: Path, text: bytes) -> bool:
+    """Return whether a file contains this text. Raises OSError as `open_file` does."""
+    with open_file(path) as file:
+        last = b""
+        while part := file.read(1 << 20):
+            if text in last + part:
+                return True
+            last = part[-len(text) :]
+    return False
+
+
 def write_file(path: Path, data: bytes | str) -> None:
     r"""Write a file atomically; a lone surrogate in text is written as an escape such as `\udce9`.
 

@@ -31,8 +31,8 @@ class ExtensionError(Exception):
 
 
 class Extension(NamedTuple):
-    """One thing that an extension brings: its location as "package.module:attribute", and a line of
-    help.
+    """One entry that an extension provides: its location as "package.module:attribute", and a line
+    of help.
 
     `needs` lists what must be present for it to be useful, such as "key:fragility"; "A|B" means
     either of the two. The group defines what counts as present: for analyses, see

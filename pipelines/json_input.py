@@ -121,7 +121,8 @@ def iterate_leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def find_non_finite(value: Any) -> tuple[str, float] | None:
-    """Return the first infinite or NaN number, which `canonical` rejects, with its dotted place."""
+    """Return the first infinite or NaN number, which `write_canonical` rejects, with its dotted
+    place."""
     for place, leaf in iterate_leaves(value):
         if isinstance(leaf, float) and not math.isfinite(leaf):
             return place, leaf
@@ -129,6 +130,8 @@ def find_non_finite(value: Any) -> tuple[str, float] | None:
 
 
 def _require_finite(value: dict[str, Any]) -> dict[str, Any]:
+    if {*map(type, value.values())} <= {str, int, bool}:  # most
+        return value
     if place_and_number := find_non_finite(value):
         raise ValueError(f"{place_and_number[0]} is {place_and_number[1]}, not a number")
     return value
@@ -157,7 +160,7 @@ def repair_text(text: str) -> str:
 
 def is_text(value: object) -> bool:
     """Return whether this is text that can be written as UTF-8."""
-    return isinstance(value, str) and repair_text(value) == value
+    return isinstance(value, str) and (value.isascii() or repair_text(value) == value)
 
 
 NO_OTHER_FIELDS = ConfigDict(extra="forbid", strict=True)

@@ -27,7 +27,8 @@ __all__ = ["Box", "Mark", "Mask", "Point"]
 
 MAX_MASK_PIXELS = 2**28  # pixels of a mask; a larger size is an error in the file
 NEAR_KERNEL, FAR_KERNEL = np.ones((3, 3), np.uint8), np.ones((7, 7), np.uint8)
-"""Neighbourhoods of 1 pixel, and of the 3 by which a thin part may be shorter in a view."""
+"""Kernels that dilate a mask by 1 pixel, and by the 3 pixels by which a thin part may be shortened
+in a view."""
 DOWNSAMPLING_PARTS = (
     16  # parts of a view's pixel, to which a mask that shrinks further is downsampled first
 )
@@ -149,7 +150,7 @@ def _find_lost_parts(
     pixels: NDArray[np.bool_], affine: Affine, seen: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """Find thin parts of a mask that nearest-pixel sampling lost, and return the view pixels that
-    they fall on. A part counts as lost if it reaches away from everything in `seen`."""
+    they cover. A part is lost if some of it lies more than 3 pixels from everything in `seen`."""
     import cv2
 
     linear = affine.matrix[:, :2]
@@ -175,7 +176,7 @@ def _find_lost_parts(
 
 
 def _downsample(pixels: NDArray[np.bool_], step: int) -> NDArray[np.bool_]:
-    """Downsample: a square of `step` x `step` pixels is set if any of its pixels is."""
+    """Downsample a mask: a square of `step` x `step` pixels is set if any of its pixels is set."""
     if step == 1:
         return pixels
     height, width = pixels.shape

@@ -80,7 +80,7 @@ class Payload:
 
 
 def join_pieces(pieces: Iterable[bytes | Payload]) -> bytes:
-    """Join the pieces of a request, with the `text` of its pictures."""
+    """Join the pieces of a request; pictures become base64 (`Payload.text`)."""
     return b"".join(piece if isinstance(piece, bytes) else piece.text for piece in pieces)
 
 
@@ -103,7 +103,8 @@ class PixelMemory:
     lock: Any = field(default_factory=threading.RLock)
 
     def keep(self, picture: Picture, pixels: Pixels, is_next: bool = False) -> None:
-        """Count the pixels of a picture, which are dropped next or last, and make room for them."""
+        """Register the pixels of a picture, to be dropped first (`is_next`) or last, and make room
+        for them."""
         with self.lock:
             reference = weakref.ref(picture, self.drop)
             self.size += pixels.nbytes - self.kept.pop(reference, 0)

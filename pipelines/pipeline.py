@@ -68,7 +68,7 @@ class RecordingModel:
         wrap_second: Callable[[Model], Model] = lambda model: model,
     ) -> None:
         self.sample, self.check, self.wrap_second = sample, check, wrap_second
-        self.model = self._of_sample(model)
+        self.model = self._model_of_sample(model)
         self.calls: list[Call] = []
 
     @property
@@ -122,13 +122,13 @@ class RecordingModel:
 
     def record_second(self, model: Model) -> Model:
         """Return the proxy of a second model: wrapped, stopped and recorded like the first."""
-        return SecondModel(self._of_sample(self.wrap_second(model)), self)
+        return SecondModel(self._model_of_sample(self.wrap_second(model)), self)
 
-    def _of_sample(self, model: Model) -> Model:
+    def _model_of_sample(self, model: Model) -> Model:
         """Return the model for this sample: a model with separate replies per sample, such as
-        recorded ones, has a method `of` that selects them."""
-        of: Callable[[str], Model] | None = getattr(model, "of", None)
-        return of(self.sample) if of is not None else model
+        recorded ones, has a method `for_sample` that selects them."""
+        select: Callable[[str], Model] | None = getattr(model, "for_sample", None)
+        return select(self.sample) if select is not None else model
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ def describe_exception(exc: BaseException) -> str:
     try:
         text = repair_text(str(exc))
     except Exception as inner:
-        text = f"(its message cannot be made: {type(inner).__name__})"
+        text = f"(its message cannot be formatted: {type(inner).__name__})"
     return f"{type(exc).__name__}: {text}"
 
 

@@ -1,4 +1,4 @@
-"""An image as the model is shown it, and the source of each of its parts."""
+"""An image as the model receives it, and the source of each of its parts."""
 
 from __future__ import annotations
 

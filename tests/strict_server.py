@@ -46,7 +46,8 @@ class StrictServer:
         finish = "tool_calls" if message.get("tool_calls") else "stop"
         choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": None}
         usage = {"prompt_tokens": 500, "completion_tokens": 7, "total_tokens": 507}
-        return 200, {"id": "c", "model": body["model"], "choices": [choice], "usage": usage}
+        made = {"id": "c", "object": "chat.completion", "created": 0, "model": body["model"]}
+        return 200, {**made, "choices": [choice], "usage": usage}
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from looktwice.eval.tasks import Folder
 from looktwice.eval.tasks.own_questions import LINE_KEYS
 from looktwice.pipelines.picture import Picture, make_thumbnail_url
 from tests.chat_server import ChatServer, chat_server
-from tests.paths import DOCS
+from tests.paths import DOCS, ROOT
 
 URL = "http://127.0.0.1:8000/v1"
 PAGES = (
@@ -80,7 +80,7 @@ class Reader:
             self.patch.setenv(name, value)
             return ""
         if command == "python":
-            runpy.run_path(words[0])
+            runpy.run_path(str(ROOT / words[0]))
             return ""
         assert command == "looktwice"
         before = self.server.stats["requests"]

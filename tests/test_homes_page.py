@@ -33,7 +33,9 @@ def test_the_study_of_the_page_is_the_served_one() -> None:
 def test_the_code_of_the_page_is_the_code_that_runs() -> None:
     code = {name: text for language, name, text in BLOCKS if language == "python"}
     assert code == {name: (ROOT / name).read_text(encoding="utf-8") for name in code}
-    assert len(code) == 4
+    linked = re.findall(r"\]\(\.\./\.\./(bench/homes/ask_\w+\.py)\)", PAGE)
+    libraries = {f"bench/homes/{file.name}" for file in (ROOT / "bench/homes").glob("ask_*.py")}
+    assert {*code, *linked} == libraries - {"bench/homes/ask_all.py"}
 
 
 @pytest.mark.parametrize("client", CLIENTS[:5], ids=lambda client: client.package)

@@ -135,11 +135,10 @@ def test_the_lists_of_vpbench_become_questions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Computed by hand; the authors' code draws the same pixels from such files."""
-    page = (DOCS / "howto" / "data.md").read_text(encoding="utf-8")
-    (script,) = re.findall(r"^```python vpbench.py\n(.*?)^```$", page, re.S | re.M)
+    script = (DOCS / "examples" / "vpbench.py").read_text(encoding="utf-8")
     vpbench_files(tmp_path)
     monkeypatch.chdir(tmp_path)
-    exec(compile(script, "vpbench.py", "exec"), {})
+    exec(compile(script, "vpbench.py", "exec"), {"__name__": "__main__"})
     depth = [*Folder(Path("Dataset/A/depth"), "val.jsonl")]
     assert [(item.sample.marks, item.answer) for item in depth] == [
         ((Point("A", 100.7, 20), Point("B", 40, 90)), "B")

@@ -34,6 +34,7 @@ HOW_TO = (
 PARTS = ("study", "commands", "prompting", "specialists", "tasks", "readers", "models", "python")
 NAVIGATION: Mapping[str, tuple[str, ...]] = {
     "Start": ("README.md", "docs/guide.md", "docs/studio.md", "docs/pocket.md"),
+    "Examples": tuple(f"docs/examples/{name}.md" for name in ("markers", "specialists", "agent")),
     "Gallery": ("docs/gallery.md", "docs/controls.md"),
     "How to": (
         *(f"docs/howto/{name}.md" for name in HOW_TO),

@@ -1,5 +1,5 @@
-"""The registry of analyses of scored runs, in the order of the report; add one as a line of FIRST
-or FURTHER, or in an extension.
+"""The registry of analyses of scored runs, in the order of the report; add one as a line of
+FIRST_ANALYSES or FURTHER_ANALYSES, or in an extension.
 
 The report shows all analyses that have a result, `looktwice analyse RUN NAME` shows one, and so
 does Python: `get_analysis("pairs").tables(score_table(run))[0].table.markdown`. An analysis is
@@ -175,11 +175,11 @@ FURTHER_ANALYSES = {
         "Was the mark seen?",
         "class:prompting.controls.MarkQuestions",
     ),
-    "spread": _make_entry("steadiness:SPREAD_ANALYSIS", "Spread over variants"),
+    "spread": _make_entry("steadiness:SPREAD_ANALYSIS", "Spread over variants", "variants"),
     "pairs": _make_entry("contestants:PAIRS_ANALYSIS", "Pairs of contestants"),
     "oracle": _make_entry("contestants:ORACLE_ANALYSIS", "All contestants together"),
     "draws": _make_entry("steadiness:SEVERAL_DRAWS_ANALYSIS", "Draws", "draws"),
-    "letters": _make_entry("steadiness:LETTERS_ANALYSIS", "Letters chosen"),
+    "letters": _make_entry("letters:LETTERS_ANALYSIS", "Letters chosen"),
     "slices": _make_entry("analyses:SLICES_ANALYSIS", "Slices"),
     "unreadable": _make_entry("analyses:UNREADABLE_ANALYSIS", "Why answers are unreadable"),
     "failures": _make_entry("analyses:FAILURES_ANALYSIS", "What failed"),
@@ -197,8 +197,8 @@ def list_analyses() -> dict[str, Extension]:
 
 def find_traits(scored: Table) -> set[str]:
     """Return what the runs offer to analyse: "key:K" for each key of the studies, "class:C" and
-    "room:R" for each class of a task or stage and its room, "turns", "measured", "draws", "judges"
-    and "by"."""
+    "room:R" for each class of a task or stage and its room, "turns", "measured", "draws",
+    "variants", "judges" and "by"."""
     return set[str]({"by"} if scored.by else ()).union(*map(_collect_traits, scored.scores))
 
 
@@ -209,6 +209,7 @@ def _collect_traits(run: RunScores) -> set[str]:
     traits |= {MEASURED} if _is_measured(run) else set()
     for arm in run.points:
         traits |= {"draws"} if arm.point.draws > 1 else set()
+        traits |= {"variants"} if " [" in arm.contestant else set()
         traits |= {"turns"} if (arm.columns["calls"] > 1).any() else set()
         for use in _classes(arm.point.spec):
             traits |= {f"class:{use}", f"room:{use.rpartition('.')[0]}"}

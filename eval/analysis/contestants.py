@@ -61,11 +61,10 @@ PAIR_NOTE = (
     " measured; at most 50 %. Counts, oracle and kappa use the first draw."
 )
 ORACLE_NOTE = (
-    "All contestants on the questions that every one was asked without failure, first draw. The"
-    " oracle"
-    " takes the right answer of any of them, the majority their most frequent answer (the mean of"
-    " equally frequent ones). Fleiss' kappa (1971) is over their answers, if these are choices;"
-    " unreadable is an answer of its own. Intervals: 95 %, bootstrap over clusters."
+    "All contestants on the questions that all of them answered without failure, first draw. The"
+    " oracle is right if any contestant is; the majority gives their most frequent answer (the mean"
+    " of equally frequent ones). Fleiss' kappa (1971) is over their answers, if these are choices;"
+    " unreadable counts as a separate answer. Intervals: 95 %, bootstrap over clusters."
 )
 
 
@@ -137,7 +136,7 @@ def _collect_arms(scored: Table, task: str = "") -> dict[str, list[PointScores]]
     something to compare."""
     arms = defaultdict[str, list[PointScores]](list)
     for arm in scored.scores[0].points if len(scored.scores) == 1 else ():
-        if task in ("", arm.task) and arm.firsts:
+        if task in ("", arm.task) and len(arm.first_rows):
             arms[arm.contestant].append(arm)
     return arms
 
@@ -247,7 +246,7 @@ SPECIALISTS: Columns[SpecialistPair] = (
 
 
 class Guesses(NamedTuple):
-    """The records of an arm, some of which are guesses: whether each is right."""
+    """The records of an arm that guesses on some samples, and whether each is right."""
 
     scores: PointScores
     guesses: list[bool]

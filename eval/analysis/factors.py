@@ -46,8 +46,8 @@ UNCHANGED = "unchanged"
 UNCHANGED_LEVEL = "as it is"
 FACTOR_SEPARATOR = " x "  # separates two factors
 MEAN_NOTE = (
-    "in percentage points with its 95 % interval, over the samples that all of these arms have and"
-    " none failed"
+    "in percentage points with its 95 % interval, over the samples that all of these arms answered"
+    " without failure"
 )
 SWEEP_NOTE = (
     "sweep: the effect of a level is its mean difference from the factor's first level (`against`),"

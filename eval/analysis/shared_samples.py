@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.scoring.verdict import PointScores, ScoredRecord, Verdict
+from looktwice.eval.scoring.verdict import PointScores, Verdict
 from looktwice.eval.statistics.answers import (
     cohens_kappa,
     fleiss_kappa,
@@ -33,8 +34,8 @@ Question = tuple[str, str]
 
 @dataclass(frozen=True, eq=False)
 class SharedSamples:
-    """Contestants on the questions with a correct answer that each of them was asked and none
-    failed.
+    """Contestants on the questions with a correct answer that all of them were asked and none
+    failed on.
 
     `values` are means over draws; everything else uses the first draw, in which unreadable answers
     count as errors, as in BLINK's own comparison of models (App. C.2). `left_out` counts the
@@ -64,7 +65,8 @@ class SharedSamples:
 
     @property
     def shares(self) -> list[float]:
-        """The accuracy of each contestant, and last the share that any of them has right."""
+        """The accuracy of each contestant, followed by the share of questions that any of them has
+        right."""
         return [*self.hits.mean(axis=1).tolist(), float(self.hits.any(axis=0).mean())]
 
     @property
@@ -100,7 +102,8 @@ class SharedSamples:
 
     @property
     def swap(self) -> Estimate:
-        """The probability that two new halves rank two contestants in opposite orders."""
+        """The probability that two new samples of half the size rank the two contestants in
+        opposite orders."""
         first, rival = self.values.value
         return swap_rate_over_halves(first - rival, self.values.clusters)
 
@@ -128,24 +131,32 @@ class ContestantMatrix:
     def from_arms(cls, sides: Mapping[str, Sequence[PointScores]]) -> ContestantMatrix:
         """Return the matrix of contestants, given the arms of each by name."""
         places, clusters = dict[Question, int](), list[str]()
-        firsts, orders = list[dict[int, tuple[float, ScoredRecord]]](), list[Codes]()
-        for arms in sides.values():
-            own = dict[int, tuple[float, ScoredRecord]]()
-            for arm in arms:
-                for sample, first in arm.firsts.items():
-                    place = places.setdefault((arm.point.task_id, sample), len(places))
-                    if place == len(clusters):
-                        clusters.append(arm.clusters[sample])
-                    own[place] = arm.comparable[sample], first
-            firsts.append(own)
-            orders.append(np.fromiter(own, np.int64, len(own)))
-        shape = len(sides), len(places)
+        numbered = dict[tuple[str, int], Codes]()
+        for arm in chain.from_iterable(sides.values()):
+            task, ids = arm.point.task_id, arm.columns.ids
+            if (task, id(ids)) not in numbered:
+                for name in ids:
+                    if (task, name) not in places:
+                        places[task, name] = len(places)
+                        clusters.append(arm.clusters[name])
+                own = [places[task, name] for name in ids]
+                numbered[task, id(ids)] = np.array(own, np.int64)
+        shape, orders = (len(sides), len(places)), list[Codes]()
         values, hits = np.full(shape, np.nan), np.zeros(shape, bool)
         answers = np.empty(shape, object)
-        for row, (own, order) in enumerate(zip(firsts, orders, strict=True)):
-            values[row, order] = [value for value, _ in own.values()]
-            hits[row, order] = [first.verdict is Verdict.RIGHT for _, first in own.values()]
-            answers[row, order] = [first.answer for _, first in own.values()]
+        for row, arms in enumerate(sides.values()):
+            order = [np.zeros(0, np.int64)]
+            for arm in arms:
+                columns, rows = arm.columns, arm.first_rows
+                asked = columns["sample"][rows]
+                at = numbered[arm.point.task_id, id(columns.ids)][asked]
+                names = map(columns.ids.__getitem__, asked.tolist())
+                values[row, at] = [*map(arm.comparable.__getitem__, names)]
+                hits[row, at] = columns.is_verdict(Verdict.RIGHT)[rows]
+                answers[row, at] = [words.answer for words in columns.iterate_words(rows)]
+                order.append(at)
+            every = np.concatenate(order)
+            orders.append(every[np.sort(np.unique(every, return_index=True)[1])])
         codes = cluster_codes(clusters, len(places)) if places else np.zeros(0, np.int64)
         tasks = [task for task, _ in places]
         strata = cluster_codes(tasks, len(places)) if places else np.zeros(0, np.int64)

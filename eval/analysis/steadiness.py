@@ -1,13 +1,11 @@
-"""The stability of results: over draws, with choices in other positions, and over variants."""
+"""The stability of results: over draws and over variants."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from statistics import fmean
-from typing import NamedTuple
 
 from looktwice.eval.analysis.analyses import Analysis, make_table_builder
 from looktwice.eval.display.table import Table
@@ -18,20 +16,13 @@ from looktwice.eval.display.text_tables import (
     TextTable,
     attribute_columns,
     estimate_cell,
-    format_p,
     nonzero_cell,
     percent,
     table,
 )
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
-from looktwice.eval.statistics.answers import (
-    DrawVariance,
-    PositionBias,
-    majority_value,
-    position_bias,
-    split_variance,
-)
+from looktwice.eval.statistics.answers import DrawVariance, majority_value, split_variance
 from looktwice.eval.statistics.intervals import Estimate, bootstrap_mean
 
 DRAW_NOTE = (
@@ -41,16 +32,6 @@ DRAW_NOTE = (
     " at least one of k draws is right (Chen et al. 2021). Majority: the most frequent answer of a"
     " sample (the mean of equally frequent ones). Intervals: 95 %, bootstrap over clusters."
 )
-POSITION_NOTE = (
-    "First draws with a readable letter, by the number of choices, with letters as the contestant"
-    " saw them. For each letter: how often it was chosen, and below how often it is the correct"
-    " answer, as bars from A on and in percent. `spread` is the standard deviation of the letters'"
-    " recalls, in points (RStd, Zheng et al. 2024), p the chi-squared test that they are equal, not"
-    " corrected."
-)
-
-
-BAR_CHARACTERS = "▁▂▃▄▅▆▇█"
 
 
 def find_whole_draws(scores: PointScores) -> dict[str, list[ScoredRecord]]:
@@ -119,78 +100,6 @@ def find_draws(run: RunScores) -> Iterator[Draws]:
             yield Draws(scores, complete, split_variance(values))
 
 
-# ---- letters
-
-
-def iterate_letters(run: RunScores) -> Iterator[tuple[PointScores, ScoredRecord, str, str]]:
-    """Yield each answer to a question with choices and a correct answer: the arm, the record, and
-    the two letters as the contestant saw them."""
-    shown = {
-        record.key: {own: asked for asked, own in (record.letters or {}).items()}
-        for record in run.folder.last_records(holding='"letters":{')
-    }
-    for scores in run.points:
-        for entry in scores.all:
-            row, answer = scores.samples[entry.sample], entry.answer
-            if answer is not None and row.answer is not None and row.n_choices:
-                seen = shown.get((scores.point.records_id, entry.sample, entry.draw), {})
-                yield scores, entry, seen.get(answer, answer), seen.get(row.answer, row.answer)
-
-
-class _Letters(NamedTuple):
-    """The letters that a contestant chose among this number of choices."""
-
-    contestant: str
-    choices: int
-    bias: PositionBias
-
-    def shares(self, letter: str) -> str | None:
-        """Return how often a letter was chosen, and below it how often it is the correct answer."""
-        if letter not in self.bias.chosen:
-            return None
-        return f"{percent(self.bias.chosen[letter])}\n({percent(self.bias.key[letter])})"
-
-    @property
-    def bars(self) -> str:
-        """A bar for each letter from A on: how often it was chosen, and below how often it is
-        correct."""
-        sides = self.bias.chosen, self.bias.key
-        most = max(share for side in sides for share in side.values())
-        letters = sorted({letter for side in sides for letter in side})
-        heights = ([round(7 * side.get(letter, 0) / most) for letter in letters] for side in sides)
-        return "\n".join("".join(map(BAR_CHARACTERS.__getitem__, row)) for row in heights)
-
-
-def position_table(scored: Table) -> TextTable:
-    """Return a line for each contestant and number of choices: the letters that it chose, the
-    correct letters, and the bias; over first draws that name a letter."""
-    chosen = dict[tuple[str, int], list[tuple[str, str]]]()
-    for run in scored.scores:
-        own = defaultdict[tuple[str, int], list[tuple[str, str]]](list)
-        for scores, entry, *pair in iterate_letters(run):
-            row = scores.samples[entry.sample]
-            letters = [chr(ord("A") + place) for place in range(row.n_choices)]
-            if entry.draw == 0 and len(letters) > 1 and {entry.answer, row.answer} <= {*letters}:
-                own[scores.contestant, row.n_choices].append((pair[0], pair[1]))
-        chosen |= own
-    lines, named = list[_Letters](), set[str]()
-    for place, pairs in chosen.items():
-        lines.append(_Letters(*place, position_bias(*zip(*pairs, strict=True))))
-        named |= lines[-1].bias.chosen.keys()
-    columns: list[Column[_Letters]] = [
-        *attribute_columns("contestant"),
-        Column("bars\n(key)", "bars"),
-        Column("choices", "choices"),
-        Column("spread", "bias.spread", percent),
-        Column("p", "bias.p", format_p),
-        Column("n", "bias.n"),
-    ]
-    for letter in sorted(named):
-        shares = partial(_Letters.shares, letter=letter)
-        columns.insert(-3, Column(f"{letter} %\n(key)", shares))
-    return table(columns, lines)
-
-
 # ---- variants
 
 MIN_VARIANTS = 3  # with fewer variants, a spread means little
@@ -253,4 +162,3 @@ SPREAD_ANALYSIS = Analysis("spread", "Spread over variants", spread_table)
 SEVERAL_DRAWS_ANALYSIS = Analysis(
     "draws", "Draws", make_table_builder(DRAWS, find_draws, empty=False), DRAW_NOTE
 )
-LETTERS_ANALYSIS = Analysis("letters", "Letters chosen", position_table, POSITION_NOTE, wrap=False)

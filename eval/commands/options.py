@@ -239,7 +239,7 @@ def print_table(scored: Any, kind: str = "short") -> None:
 
             swept = sweep_table(scored, whole=False)
             print_text_table(swept, "effect of each factor", effect_note(scored))
-        from looktwice.eval.analysis.steadiness import POSITION_NOTE, position_table
+        from looktwice.eval.analysis.letters import POSITION_NOTE, position_table
 
         print_text_table(position_table(scored), "letters chosen", POSITION_NOTE)
         for sentence in finding.sentences:

@@ -356,6 +356,6 @@ def merge(
     from looktwice.eval.recorded.merge import merge
 
     merged = merge(shards, out)
-    say(merged.said)
+    say(merged.summary)
     if merged.missing:
         raise Exit(1)

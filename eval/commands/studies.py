@@ -181,7 +181,7 @@ def run(
     about = plan, out, options, cache, fresh, only_cached, console, as_json
     study = Study(*about, executor=executor, may_fork=True)
     outcome = study()
-    for line in outcome.told:
+    for line in outcome.lines:
         say(line)
     _print_results(study, outcome, table)
     for line in outcome.sentences:

@@ -122,7 +122,7 @@ def parse_video(text: str, case: JudgeCase) -> JudgeVerdict:
     scores = re.findall(r"\bScore\W{0,4}:\W{0,4}(\d+(?:\.\d+)?)", text, re.I)
     highest = len(SCALES[str(case.sample.meta["type"])]) - 1
     if not scores:
-        return JudgeVerdict(reason="no score in the judge's words")
+        return JudgeVerdict(reason="the judge's reply has no score")
     if scores[-1] not in map(str, range(highest + 1)):
         return JudgeVerdict(reason=f"the score {scores[-1]} is not on the scale of 0 to {highest}")
     return JudgeVerdict(answer=scores[-1])
@@ -163,7 +163,7 @@ def parse_reasoning(text: str, case: JudgeCase) -> JudgeVerdict:
         lines += re.findall(rf"^[^\w\n]*{name}\b.*$", text, re.I | re.M)[-1:]
     marks = parse_cot("\n".join(lines))
     if marks is None:
-        return JudgeVerdict(reason="not one mark from 0 to 1 for each of the two criteria")
+        return JudgeVerdict(reason="expected one mark from 0 to 1 for each of the two criteria")
     return JudgeVerdict(scores={"clues": marks[0], "truth": marks[1]})
 
 
@@ -194,7 +194,9 @@ def parse_steps(text: str, case: JudgeCase) -> JudgeVerdict:
     for name in ("Seen", "Wrong"):
         lines = re.findall(rf"^[^\w\n]*{name}\W*?:[ \t*`]*(NONE|\d[\d, ]*)", text, re.I | re.M)
         if not lines:
-            return JudgeVerdict(reason=f"no line of steps that are {name.lower()}")
+            return JudgeVerdict(
+                reason=f"the judge's reply has no line of steps that are {name.lower()}"
+            )
         named[name] = list(map(int, re.findall(r"\d+", lines[-1])))
     seen, wrong = named.values()
     numbers = [*seen, *wrong]
@@ -244,7 +246,7 @@ def parse_unreadable(text: str, case: JudgeCase) -> JudgeVerdict:
     kind, or NONE."""
     answers = ANSWER_LINE_PATTERN.findall(text)
     if not answers:
-        return JudgeVerdict(reason="no answer line in the judge's words")
+        return JudgeVerdict(reason="the judge's reply has no answer line")
     line = answers[-1].strip(" \t`*\"'.")
     if line.strip("() ").upper() == "NONE":
         return JudgeVerdict(none=True)
@@ -381,7 +383,8 @@ class Wording:
         return cls(path.stem, text)
 
     def word(self, judging: JudgePass) -> JudgePass:
-        """Return the pass with this template as its prompt, and with the pass's pictures."""
+        """Return the pass with this template instead of its own prompt; it sends the same
+        pictures."""
 
         def ask(case: JudgeCase) -> Message:
             sample = case.sample

@@ -32,9 +32,11 @@ from looktwice.eval.page.data import (
     PageTask,
 )
 from looktwice.eval.records.records import Record, SampleRow
+from looktwice.eval.scoring.arm_columns import ArmColumns
+from looktwice.eval.scoring.columns import VERDICTS, Words
 from looktwice.eval.scoring.row import Rows
 from looktwice.eval.scoring.run_rows import published_people
-from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Scorer, Verdict
+from looktwice.eval.scoring.verdict import PointScores, RunScores, Samples, Scorer, Verdict
 from looktwice.pipelines.disk import dump_yaml
 from looktwice.pipelines.extensions import find_extension
 from looktwice.pipelines.picture import Picture, PictureError, make_thumbnail_url
@@ -50,7 +52,8 @@ SHOWN_ANSWERS = 2_000
 come first. `view` shows all of them."""
 
 IMAGE_STARTS = (b"\x89PNG", b"\xff\xd8\xff")
-"""How most pictures begin; others may be videos, which an extension shows as pictures."""
+"""The first bytes of most image formats; other files may be videos, which an extension shows as
+pictures."""
 
 PREFETCHED_THUMBNAILS = 8  # samples whose thumbnails are started before they are needed
 
@@ -73,6 +76,7 @@ class RunPage:
         self._arms = defaultdict[tuple[int, str], list[tuple[int, PointScores]]](list)
         self._scorers = dict[tuple[int, int], Scorer | None]()
         self._numbers, self._worded = dict[bytes, int](), set[int]()
+        self._numbered = dict[tuple[int, int], tuple[Samples, Mapping[str, int]]]()
         for run, scored in enumerate(self.runs):
             for scores in scored.points:
                 self._add(run, scores)
@@ -207,18 +211,28 @@ class RunPage:
         task = list(self.tasks).index(scores.task)
         self._arms[run, scores.point.records_id].append((who, scores))
         self._scorers[who, task] = scores.scorer
-        for row in scores.samples.values():
+        numbers = self._number_samples(run, task, scores)
+        for name, answers in _list_answers(scores.columns):
+            self.answers[who, numbers[name]] = answers
+
+    def _number_samples(self, run: int, task: int, scores: PointScores) -> Mapping[str, int]:
+        """Return the numbers of an arm's samples, and add new ones."""
+        known = self._numbered.get((task, id(scores.samples)))
+        if known and known[0] is scores.samples:  # of another arm on this task
+            return known[1]
+        numbers = dict[str, int]()
+        for name, row in scores.samples.items():
             key = _make_key(scores.task, row)
-            if key not in self._numbers:
-                self._numbers[key] = len(self.samples)
+            numbers[name] = self._numbers.setdefault(key, len(self.samples))
+            if numbers[name] == len(self.samples):
                 texts = (c if isinstance(c, str) else "(a picture)" for c in row.sample["choices"])
                 about = row.sample["question"], tuple(texts), row.answer
                 group = scores.clusters[row.id]
                 self.samples.append(PageSample(task, row.id, *about, group=group))
                 self.rows.append(row)
                 self.run_of.append(run)
-            if asked := scores.asked(row.id):
-                self.answers[who, self._numbers[key]] = [*map(_answer, asked)]
+        self._numbered[task, id(scores.samples)] = scores.samples, numbers
+        return numbers
 
     def _find(self, run: int, record: Record) -> Iterator[tuple[int, int, int]]:
         """Yield the answers to which a record belongs: several if one arm reads the replies of
@@ -327,19 +341,47 @@ def _make_key(task: str, row: SampleRow) -> bytes:
     ).digest()
 
 
-def _answer(scored: ScoredRecord) -> PageAnswer:
-    reasons = [scored.detail]
-    if scored.verdict is not Verdict.FAILED:
-        reasons = [scored.reason, scored.detail] if scored.reason else []
-    was_counted = bool(scored.tokens_in or scored.tokens_out)
+def _list_answers(columns: ArmColumns) -> Iterator[tuple[str, list[PageAnswer]]]:
+    """Yield the id of each sample that was asked with the answers in its draws; equal answers are
+    one object, because there may be very many."""
+    names = ("sample", "words", "verdict", "value", "tokens_in", "tokens_out", "cost")
+    places, *facts = (columns[name][columns.by_draw].tolist() for name in names)
+    facts[-1] = [None if cost != cost else cost for cost in facts[-1]]
+    words, known = columns.pools["words"].values, dict[tuple[Any, ...], PageAnswer]()
+    answers, before = list[PageAnswer](), -1
+    for place, *own in zip(places, *facts, strict=True):
+        if (answer := known.get(key := tuple(own))) is None:
+            answer = known[key] = _make_answer(words[own[0]], VERDICTS[own[1]], *own[2:])
+        if place == before:
+            answers.append(answer)
+            continue
+        if answers:
+            yield columns.ids[before], answers
+        answers, before = [answer], place
+    if answers:
+        yield columns.ids[before], answers
+
+
+def _make_answer(
+    words: Words,
+    verdict: Verdict,
+    value: float,
+    tokens_in: int,
+    tokens_out: int,
+    cost: float | None,
+) -> PageAnswer:
+    reasons = [words.detail]
+    if verdict is not Verdict.FAILED:
+        reasons = [words.reason, words.detail] if words.reason else []
+    was_counted = bool(tokens_in or tokens_out)
     return PageAnswer(
-        scored.verdict.value,
-        scored.score.value,
-        scored.answer or "",
+        verdict.value,
+        value,
+        words.answer or "",
         ": ".join(filter(None, dict.fromkeys(reasons))),
-        tokens_in=scored.tokens_in if was_counted else None,
-        tokens_out=scored.tokens_out if was_counted else None,
-        cost=scored.cost,
+        tokens_in=tokens_in if was_counted else None,
+        tokens_out=tokens_out if was_counted else None,
+        cost=cost,
     )
 
 

@@ -7,7 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
+from operator import attrgetter
 from statistics import fmean
 
 import numpy as np
@@ -85,9 +86,10 @@ class PageNumbers:
     def arms(self) -> list[ContestantScore]:
         """Each contestant on each of its tasks, then on ALL."""
         asked = defaultdict[tuple[int, int], list[PageAnswer]](list)
+        tasks_of = [sample.task for sample in self.data.samples]
         for (who, sample), draws in self.data.answers.items():
-            asked[who, self._get_task(sample)] += draws
-        whole, arms = self._values(), list[ContestantScore]()
+            asked[who, tasks_of[sample]] += draws
+        whole, arms = self._all_values, list[ContestantScore]()
         tasks = self._by_task(whole)
         for who in range(len(self.data.contestants)):
             mine = list[ContestantScore]()
@@ -107,17 +109,33 @@ class PageNumbers:
     def _get_task(self, sample: int) -> int:
         return self.data.samples[sample].task
 
+    @cached_property
+    def _all_values(self) -> Values[int, int]:
+        return self._values()
+
+    @cached_property
+    def _values_without_failed(self) -> Values[int, int]:
+        given = chain.from_iterable(self.data.answers.values())
+        is_any = any(answer.verdict == "failed" for answer in given)
+        return self._values("failed") if is_any else self._all_values
+
     def _values(self, *without: str) -> Values[int, int]:
         """Return the value of each contestant on each sample with a correct answer: the mean of its
         draws, without those with these verdicts."""
         arms: dict[int, dict[int, float]] = {n: {} for n in range(len(self.data.contestants))}
-        asked = sorted(self.data.answers, key=lambda place: (self._get_task(place[1]), place[1]))
-        for who, sample in asked:
+        left_out = {"hidden", *without}
+        for who, sample in self._asked_in_order:
             draws = self.data.answers[who, sample]
-            if values := [a.value for a in draws if a.verdict not in (*without, "hidden")]:
-                arms[who][sample] = fmean(values)
+            if values := [draw.value for draw in draws if draw.verdict not in left_out]:
+                arms[who][sample] = values[0] if len(values) == 1 else fmean(values)
         groups = {number: s.group or number for number, s in enumerate(self.data.samples)}
         return Values.of(arms, groups, self._get_task)
+
+    @cached_property
+    def _asked_in_order(self) -> list[tuple[int, int]]:
+        """Each contestant with each sample that it was asked, by task and sample."""
+        tasks = [sample.task for sample in self.data.samples]
+        return sorted(self.data.answers, key=lambda place: (tasks[place[1]], place[1]))
 
     def _by_task(self, values: Values[int, int]) -> dict[int, Values[int, int]]:
         return dict(sorted(values.by(self._get_task).items()))
@@ -127,7 +145,7 @@ class PageNumbers:
         """Any two contestants on each task that both have, and on ALL; with many contestants, only
         pairs with a baseline."""
         base, everybody = self.baselines, range(len(self.data.contestants))
-        whole, pairs = self._values("failed"), list[ContestantPair]()
+        whole, pairs = self._values_without_failed, list[ContestantPair]()
         by_task = self._by_task(whole)
         chosen = [(who, base[who]) for who in everybody if who != base[who]]
         rest = [(b, a) for a, b in combinations(everybody, 2) if a != base[b] and b != base[a]]
@@ -139,11 +157,12 @@ class PageNumbers:
         is_small = len(rest) * len(self.data.samples) <= MAX_COMPARED
         if is_small and sum(len(tasks_of[pair]) for pair in rest) <= MAX_INTERVALS:
             chosen += rest
+        tasks = np.array([self._get_task(sample) for sample in whole.units], np.int64)
         for who, rival in chosen:
             shared = {task: by_task[task] for task in tasks_of[who, rival]}
-            of_both = [self._get_task(sample) in shared for sample in whole.units]
+            of_both = np.isin(tasks, [*shared])
             is_one = len(by_task) == 1  # then all tasks are this one
-            all_tasks = [] if is_one else [(ALL, whole.where(np.array(of_both, bool)))]
+            all_tasks = [] if is_one else [(ALL, whole.where(of_both))]
             for task, values in (*shared.items(), *all_tasks):
                 if paired := values.compare_arms(who, rival):
                     out = values.count_unpaired(who, rival)
@@ -247,7 +266,7 @@ def _average_resources(answers: Sequence[PageAnswer]) -> dict[str, float]:
     out."""
     sums = {}
     for name in SPENT:
-        counts = [count for answer in answers if (count := getattr(answer, name)) is not None]
+        counts = [count for count in map(attrgetter(name), answers) if count is not None]
         if any(counts):
             sums[name] = finite_mean(counts)
     return sums

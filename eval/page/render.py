@@ -7,7 +7,7 @@ import hashlib
 import json
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from itertools import chain, islice, product
@@ -112,11 +112,13 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
 def _encode_draws(data: PageData, outcomes: dict[Outcome, int]) -> list[list[int]]:
     """Return for each contestant its draws, as `encode` describes, and number their outcomes."""
     draws = [list[int]() for _ in data.contestants]
-    last = [0] * len(draws)
+    last, numbers = [0] * len(draws), dict[int, int]()
     for (who, sample), given in data.answers.items():
         for draw in given:
-            outcome = draw.verdict, draw.value, draw.answer, draw.reason
-            draws[who] += sample - last[who], outcomes.setdefault(outcome, len(outcomes))
+            if (number := numbers.get(id(draw))) is None:  # equal ones are often one object
+                outcome = draw.verdict, draw.value, draw.answer, draw.reason
+                number = numbers[id(draw)] = outcomes.setdefault(outcome, len(outcomes))
+            draws[who] += sample - last[who], number
             last[who] = sample
     return draws
 
@@ -171,10 +173,10 @@ def plain(value: Any, texts: Texts | None = None, name: str = "") -> Any:
         return texts(value) if texts and name in WORDS else value
     if isinstance(value, float):
         return None if isnan(value) else float(f"{value:.5g}")
-    if is_dataclass(value):
-        return {
-            part.name: plain(getattr(value, part.name), texts, part.name) for part in fields(value)
-        }
+    if value is None or isinstance(value, int):
+        return value
+    if names := getattr(value, "__dataclass_fields__", None):
+        return {name: plain(getattr(value, name), texts, name) for name in names}
     if isinstance(value, Mapping):
         return {key: plain(inner, texts) for key, inner in value.items()}
     if isinstance(value, Sequence):

@@ -65,8 +65,8 @@ class LocalPage(ABC):
             app.router.add_get(f"/{{token}}/{below}{path}", partial(run_in_thread, show))
 
     def application(self, guest: LocalPage | None = None) -> web.Application:
-        """Return an application for the page and what it fetches, with a guest below `studio/`
-        under the same guard."""
+        """Return an application for the page and what it fetches, and optionally for a second page
+        (`guest`) below `studio/`, behind the same access check."""
         app = web.Application(middlewares=[self.guard], client_max_size=MAX_BYTES)
         self.add_routes(app)
         if guest is not None:

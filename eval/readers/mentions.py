@@ -17,7 +17,6 @@ from string import ascii_uppercase
 
 from looktwice.eval.readers.vocabulary import (
     AGREEMENTS,
-    ALSO_ASCII_PATTERN,
     DENIALS,
     FOREIGN_ORDINALS,
     LEFT,
@@ -30,6 +29,7 @@ from looktwice.eval.readers.vocabulary import (
     Pattern,
     Texts,
     any_word,
+    has_other_ascii,
     longest_word,
     may_contain,
     pattern,
@@ -111,7 +111,7 @@ _LETTER_ALONE = (
     r"(?!\s*[+=*/^\u00d7\u2229\u222a])"
 )
 _SURE_LETTER = (
-    "definitely|certainly|clearly|obviously|surely|probably|absolutely|undoubtedly|presumably|"
+    "definitely|certainly|clearly|obviously|sure(?:ly)|probably|absolutely|undoubtedly|presumably|"
     "possibly|evidently|really|actually|apparently|precisely|exactly|indeed|only|confidently"
 )
 _NO_NOUN = (  # words that cannot follow an article, so that an "A" before them is a letter
@@ -298,7 +298,7 @@ def filter_nameable(choices: Sequence[str], text: str) -> Texts:
     does not change how the reply is read."""
     choices = tuple(choices)
     words = _find_required_words(choices)
-    if words is None or ALSO_ASCII_PATTERN.search(text):
+    if words is None or has_other_ascii(text):
         return choices
     small = text.lower()
     return tuple(

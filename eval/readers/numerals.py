@@ -8,32 +8,32 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from looktwice.eval.readers.vocabulary import NUMBERS, Match, pattern
+from looktwice.eval.readers.vocabulary import NUMBER_WORD, NUMBERS, SCALE_WORD, Match, pattern
 from looktwice.pipelines.counted import NUMBER_WORDS
 
 MAX_COUNT = 10**12
-"""Larger number words cannot be a count of things in an image."""
+"""Larger number words cannot be a count of objects in an image."""
 _SCALES = {"hundred": 100, "dozen": 12, "dozens": 12, "thousand": 1000, "million": 10**6}
-_WORD = "|".join(word for word in NUMBERS if word.isascii() and word.isalpha())
 _TENS = "|".join(word for word in NUMBERS if word.endswith("ty"))
-_SCALE = "hundred|thousand|million"
-_HALVES_PATTERN = pattern(rf"(?<![\w-])(?:\d+|{_WORD}|an?) and a half(?:[ -](?:dozen|{_SCALE}))?\b")
+_HALVES_PATTERN = pattern(
+    rf"(?<![\w-])(?:\d+|{NUMBER_WORD}|an?) and a half(?:[ -](?:dozen|{SCALE_WORD}))?\b"
+)
 _HALF_DOZEN_PATTERN = pattern(r"\b(?:a )?half[ -](?:a[ -])?dozen\b")
-_SCALE_ALONE_PATTERN = pattern(rf"\A\W*(?:dozen|{_SCALE})\W*\Z")
+_SCALE_ALONE_PATTERN = pattern(rf"\A\W*(?:dozen|{SCALE_WORD})\W*\Z")
 _COMPOSED_PATTERN = pattern(
-    rf"(?<![\w.,-])(?<!half )(?:an?|\d[\d,]{{0,11}}|{_WORD})[\s-]+(?:{_SCALE}|dozen)\b"
-    rf"(?:(?:\s+and\s+|[\s-]+)(?:{_WORD}|{_SCALE})(?!\w))*",
-    rf"(?<![\w-])(?:{_WORD})[\s-]+dozens\b",
+    rf"(?<![\w.,-])(?<!half )(?:an?|\d[\d,]{{0,11}}|{NUMBER_WORD})[\s-]+(?:{SCALE_WORD}|dozen)\b"
+    rf"(?:(?:\s+and\s+|[\s-]+)(?:{NUMBER_WORD}|{SCALE_WORD})(?!\w))*",
+    rf"(?<![\w-])(?:{NUMBER_WORD})[\s-]+dozens\b",
     rf"(?<![\w-])(?:{_TENS})[\s-](?:{'|'.join(NUMBER_WORDS[1:10])})(?![\w-])",
 )
 _SEPARATED_PATTERN = re.compile(r"(?<![\w.,'])\d{1,3}(?:([,'])\d{3})(?:\1\d{3})*(?![\w]|[.,']\d)")
 _PERCENT_PATTERN = pattern(r"(?<![\w.,])\d+(?:[.,]\d+)?\s?(?:%|percent\b|per cent\b)")
-_ANY_NUMBER_PATTERN = pattern(rf"\d|(?<![\w-])(?:{_WORD})(?![\w-])")
+_ANY_NUMBER_PATTERN = pattern(rf"\d|(?<![\w-])(?:{NUMBER_WORD})(?![\w-])")
 COUNTED_THINGS_PATTERN = pattern(
     r"\bhow many"
     r" ((?:[\w-]+\s+){0,4}?[\w-]+)(?=\s+(?:is|are|do|does|did|can|were|was|in|on)\b|\W*\Z)"
 )
-"""The things that a question asks to count, with their adjectives."""
+"""The objects that a question asks to count, with their adjectives."""
 _ONE_PAIR = "scissors|glasses|sunglasses|pants|trousers|jeans|shorts|pliers|tweezers|binoculars"
 _PLACE = (
     r"images?|pictures?|photos?|frames?|rows?|columns?|lines?|steps?|panels?|views?|figures?|pages?"
@@ -49,8 +49,8 @@ _CANNOT_PATTERN = pattern(
 
 
 def parse_number_words(words: Iterable[str]) -> int:
-    """Return the number that several words form, or any number above MOST as soon as it exceeds
-    that."""
+    """Return the number that several words form, or any number above MAX_COUNT as soon as it
+    exceeds that."""
     whole = part = 0
     for word in words:
         if whole + part > MAX_COUNT:
@@ -155,7 +155,7 @@ def _strip_percents(text: str, question: str) -> str:
 
 
 def _strip_places(text: str, question: str) -> str:
-    """Remove numbers of places, and numbers that enumerate the things asked for: "cup 1: red, cup
+    """Remove numbers of places, and numbers that enumerate the objects asked for: "cup 1: red, cup
     2: blue"."""
     if not (asked := COUNTED_THINGS_PATTERN.search(question)):
         return text

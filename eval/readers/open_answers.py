@@ -100,8 +100,8 @@ def read_open(reply: str, kind: str, question: str = "") -> Reading:
     """Read the answer of a reply: "yes"/"no", "T"/"F", a number in digits, capitals without spaces,
     or a text.
 
-    A number of the things that the `question` asks to count ("how many dogs") takes precedence over
-    other numbers.
+    A number of the objects that the `question` asks to count ("how many dogs") takes precedence
+    over other numbers.
     """
     text = clean_text(reply)
     if not text:
@@ -145,7 +145,7 @@ _NONE = (
 
 
 def find_asked_number(text: str, question: str) -> str | None:
-    """Return the number, in digits, that a text gives for the things that the question asks to
+    """Return the number, in digits, that a text gives for the objects that the question asks to
     count; None if it gives none or several.
 
     If the largest is the sum of the others ("five boats: two blue boats and three red boats"), it
@@ -230,7 +230,7 @@ def _read_declared_integer(text: str, question: str) -> Reading:
 
 
 def _read_integer(text: str, question: str) -> Reading:
-    """Read a number: the length of a bare list; the number declared last, or that of the things
+    """Read a number: the length of a bare list; the number declared last, or that of the objects
     asked for; or the only number of the reply, or of its last sentence with any."""
     if listed := count_listed(text):
         return Reading(str(listed))
@@ -278,7 +278,7 @@ def _read_letters(text: str, question: str) -> Reading:
     spelt = len(words) == 1 or max(map(len, words), default=3) <= 2
     if spelt and bare.isascii() and bare.isalpha():
         return Reading(bare.upper())
-    return Reading(None, "unread: it names no letters, or several words of them")
+    return Reading(None, "unread: it names no letters, or several groups of them")
 
 
 JSON_ANSWER_PATTERN = pattern(r'"(?:my|final)?_?answer"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?)')

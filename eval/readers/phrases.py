@@ -1,8 +1,8 @@
 """Phrases by which replies declare, prefer, negate and hedge: patterns that match tagged texts (see
 `mentions`).
 
-A new way to say "the answer is ⟦B⟧" goes into DECLARES, "I go with ⟦B⟧" into CHOOSE; `claims` shows
-how each is used.
+A new way to say "the answer is ⟦B⟧" goes into DECLARATIONS, "I go with ⟦B⟧" into CHOOSING_PATTERN;
+`claims` shows how each is used.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ DECLARATIONS = (
     pattern(
         r"^\W*(?:(?:most |very"
         r" )?(?:probably|likely)|maybe|perhaps|possibly|definitely|certainly|clearly|obviously"
-        r"|surely|without (?:a )?doubt)"
+        r"|sure(?:ly)|without (?:a )?doubt)"
         rf"\s+{CHOICE_TAG}\W*(?:$|,)"
     ),
     pattern(rf"(?:^|[.;,]\s+)(?:final )?(?:answer|choice) {CHOICE_TAG}\W*$"),

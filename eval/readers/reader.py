@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from typing import ClassVar, Literal
 
@@ -23,6 +23,7 @@ from looktwice.pipelines.replies.thoughts import (
     ends_in_thought,
     strip_thoughts,
 )
+from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
 
 ASKED_RELATIONS = (
@@ -73,13 +74,10 @@ class Reader(WithoutModel, ABC):
     implements `read`, which gets the `part` of the reply that it asks for: "answer" is the text
     without thoughts, tool calls and what follows the end of the model's turn; "turn" goes on after
     words such as "Human:" that begin another turn, for readers that follow the code of other
-    projects; "reply" is the whole reply. A subclass whose result depends only on the reply and on
-    the sample's question, choices and `meta` sets `reads_only_reply`, so that scoring reads equal
-    replies once.
+    projects; "reply" is the whole reply.
     """
 
     part: ClassVar[Literal["answer", "turn", "reply"]] = "answer"
-    reads_only_reply: ClassVar[bool] = False
 
     @abstractmethod
     def read(self, state: State) -> Reading:
@@ -98,27 +96,56 @@ class Reader(WithoutModel, ABC):
         """Return the result of `read` with secret keys masked: removing markup may have joined a
         key that was split.
 
-        To read many states, pass the `known_keys`.
+        To read many states, pass the `list_known_keys`.
         """
-        reading = self._read_last_turn(state)
-        answer = reading.answer
-        if isinstance(answer, str):
-            answer = mask_keys(answer, keys)
-        return Reading(answer, mask_keys(reading.reason, keys))
+        read = partial(_read_instead, self, state)
+        return _mask_reading(_read_part(self.part, state.reply, read), keys)
 
-    def _read_last_turn(self, state: State) -> Reading:
-        """Return the result of `read` for its part of the reply."""
-        if self.part == "reply":
-            return self.read(state)
-        words, beside_calls, first = _find_parts(state.reply, self.part)
-        if not beside_calls.strip():
-            return _strip_textual_calls() if words.strip() else Reading.for_empty_reply(state.reply)
-        reading = self.read(_replace_reply(state, first))
-        if reading.answer is None and first != beside_calls:
-            reading = self.read(_replace_reply(state, beside_calls))
-        if reading.answer is None and beside_calls != words:
-            return _strip_textual_calls()
+
+class TextReader(Reader):
+    """A reader whose result depends only on the reply and on the sample's question, choices and
+    `meta`, so that scoring reads equal replies once. A subclass implements `read_text`."""
+
+    @abstractmethod
+    def read_text(self, reply: str, sample: Sample) -> Reading:
+        """Read the answer in a reply, as `read` does."""
+
+    def read(self, state: State) -> Reading:
+        """Read the answer in `state.reply`."""
+        return self.read_text(state.reply, state.sample)
+
+    def read_reply(self, reply: str, sample: Sample, keys: Sequence[str] | None = None) -> Reading:
+        """Return what `read_masked` returns for a state with this reply."""
+        read = partial(self.read_text, sample=sample)
+        return _mask_reading(_read_part(self.part, reply, read), keys)
+
+
+def _read_instead(reader: Reader, state: State, reply: str) -> Reading:
+    return reader.read(_replace_reply(state, reply))
+
+
+def _mask_reading(reading: Reading, keys: Sequence[str] | None) -> Reading:
+    if keys is not None and not keys:
         return reading
+    answer = reading.answer
+    if isinstance(answer, str):
+        answer = mask_keys(answer, keys)
+    return Reading(answer, mask_keys(reading.reason, keys))
+
+
+def _read_part(part: str, reply: str, read: Callable[[str], Reading]) -> Reading:
+    """Return the result of `read` for this part of the reply."""
+    if part == "reply":
+        return read(reply)
+    words, beside_calls, first = _find_parts(reply, part)
+    if not beside_calls.strip():
+        return _strip_textual_calls() if words.strip() else Reading.for_empty_reply(reply)
+    reading = read(first)
+    if reading.answer is None and first != beside_calls:
+        reading = read(beside_calls)
+    if reading.answer is None and beside_calls != words:
+        return _strip_textual_calls()
+    return reading
 
 
 @lru_cache(maxsize=8192)  # models repeat the same reply
@@ -160,18 +187,18 @@ def _replace_reply(state: State, reply: str) -> State:
     return state.replace(messages=tuple(turns))
 
 
-def get_subtask(state: State) -> str:
+def get_subtask(sample: Sample) -> str:
     """Return the subtask named in `meta`, otherwise the BLINK subtask recognised by its choices, or
     ""."""
-    if named := state.sample.meta.get("subtask", ""):
+    if named := sample.meta.get("subtask", ""):
         return str(named)
-    texts = "\n".join(choice_texts(state)).lower()
+    texts = "\n".join(choice_texts(sample)).lower()
     return next((name for name, words in ASKED_RELATIONS if words.search(texts)), "")
 
 
-def choice_texts(state: State) -> list[str]:
+def choice_texts(sample: Sample) -> list[str]:
     """Return the texts of the sample's choices, empty for a choice that is an image."""
-    return [choice if isinstance(choice, str) else "" for choice in state.sample.choices]
+    return [choice if isinstance(choice, str) else "" for choice in sample.choices]
 
 
 def build_reader(name: str, plugins: Sequence[str] = ()) -> Stage:

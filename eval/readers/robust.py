@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 from looktwice.eval.readers.clean import clean_text, strip_echo, translate_to_english
 from looktwice.eval.readers.mentions import (
@@ -36,21 +36,15 @@ from looktwice.eval.readers.mentions import (
     find_tagged_letters,
     get_tagger,
 )
-from looktwice.eval.readers.numerals import (
-    count_listed,
-    normalize_counts,
-    parse_whole_number,
-    write_in_digits,
-)
-from looktwice.eval.readers.reader import Reader, Reading, choice_texts, get_subtask
-from looktwice.eval.readers.vocabulary import Texts, has_words, pattern
-from looktwice.pipelines.state import State
+from looktwice.eval.readers.reader import Reading, TextReader, choice_texts, get_subtask
+from looktwice.eval.readers.vocabulary import Texts, begins_no_number, has_words, pattern
+from looktwice.pipelines.sample import Sample
 
 Kind = Literal["auto", "choice", "yes_no", "true_false", "integer", "letters", "text"]
 
 
 @dataclass(frozen=True)
-class Robust(Reader):
+class Robust(TextReader):
     """looktwice's own rules for free text: finds the choice that a reply claims, in any wording.
 
     Questions with choices are read with the choices' texts and the words of the subtask
@@ -60,7 +54,7 @@ class Robust(Reader):
     words in the reasoning ("the head beside X looks closer"); a conclusion that names one choice;
     weaker descriptions; the only choice that is named; the only one that is not ruled out. Several
     choices at once, none of them, letters beyond the choices, questions, conditions and refusals
-    are no answer and give a reason. A statement may also answer yes or no. A correction ("Oops, I
+    are not answers and give a reason. A statement may also answer yes or no. A correction ("Oops, I
     misread: ...") replaces what precedes it, and second choices ("Second choice: A") do not count
     beside a first one.
 
@@ -69,19 +63,18 @@ class Robust(Reader):
     reply. The contents of <think> and similar tags are not an answer.
     """
 
-    reads_only_reply: ClassVar[bool] = True
     kind: Kind = "auto"
     version: ClassVar[int] = 6
 
-    def read(self, state: State) -> Reading:
-        sample, subtask = state.sample, get_subtask(state)
+    def read_text(self, reply: str, sample: Sample) -> Reading:
+        subtask = get_subtask(sample)
         if self.kind in ("auto", "choice") and sample.choices:
-            return read_choice(state.reply, choice_texts(state), subtask, sample.question)
+            return read_choice(reply, choice_texts(sample), subtask, sample.question)
         if self.kind == "choice":
             return Reading(None, "unread: the sample has no choices")
         from looktwice.eval.readers.prose import read_without_choices
 
-        return read_without_choices(state.reply, self.kind, sample.question, subtask)
+        return read_without_choices(reply, self.kind, sample.question, subtask)
 
 
 _BARE_LETTER_PATTERN = pattern(r"[\W_]*([a-z])[\W_]*")
@@ -98,31 +91,50 @@ def read_choice(
     text = _clean_text(reply)
     if not text:
         return Reading.for_empty_reply(reply)
-    yes_no = [choice.casefold() for choice in choices] == ["yes", "no"]
-    text, texts = translate_to_english(text, tuple(choices))
-    digits = tuple(map(parse_whole_number, texts))
-    counts = subtask == "Counting" or all(digits)
-    if any(digits):
-        texts = tuple(map(write_in_digits, texts))
+    own = tuple(choices)
+    text, texts = translate_to_english(text, own)
+    asked = _describe_question(own, texts, subtask, question)
+    if asked.has_numbers:
+        from looktwice.eval.readers.numerals import count_listed, normalize_counts
+
+        listed = count_listed(text) if asked.is_count else 0
+        text = str(listed) if listed else normalize_counts(text, question)
+    named = filter_nameable(asked.texts, text)
+    return _read_choice(text, named, asked.subtask, asked.question, asked.wrong_is_asked)
+
+
+class _Question(NamedTuple):
+    """What matters about a question with choices: `texts` are those of the choices, with numbers in
+    digits if it `has_numbers`; `question` is None if it does not affect reading."""
+
+    texts: Texts
+    subtask: str
+    question: str | None
+    has_numbers: bool
+    is_count: bool
+    wrong_is_asked: bool
+
+
+@lru_cache(maxsize=8192)  # a question gets many replies
+def _describe_question(own: Texts, texts: Texts, subtask: str, question: str) -> _Question:
+    """Describe a question whose choices have the texts `own`, which are `texts` in English."""
+    yes_no = [choice.casefold() for choice in own] == ["yes", "no"]
+    counts, has_numbers, is_count = subtask == "Counting" or not texts, False, False
+    if not all(map(begins_no_number, texts)):
+        from looktwice.eval.readers.numerals import parse_whole_number, write_in_digits
+
+        digits = tuple(map(parse_whole_number, texts))
+        counts, has_numbers = counts or all(digits), any(digits)
+    if has_numbers:
         from looktwice.eval.readers.open_answers import get_question_kind
 
+        texts = tuple(map(write_in_digits, texts))
         is_count = counts and get_question_kind(question, subtask) == "integer"
         if is_count and not has_words(subtask):
             subtask = "Counting"
-        listed = count_listed(text) if is_count else 0
-        text = str(listed) if listed else normalize_counts(text, question)
-    return _read_choice(
-        text,
-        filter_nameable(texts, text),
-        subtask,
-        question if yes_no or counts else None,
-        _is_wrong_asked(question),
-    )
-
-
-@lru_cache(maxsize=8192)
-def _is_wrong_asked(question: str) -> bool:
-    return _WRONG_IS_ASKED_PATTERN.search(question) is not None
+    asked = question if yes_no or counts else None
+    wrong = _WRONG_IS_ASKED_PATTERN.search(question) is not None
+    return _Question(texts, subtask, asked, has_numbers, is_count, wrong)
 
 
 _clean_text = lru_cache(maxsize=8192)(clean_text)  # models repeat the same reply
@@ -132,8 +144,8 @@ _clean_text = lru_cache(maxsize=8192)(clean_text)  # models repeat the same repl
 def _read_choice(
     text: str, choices: Texts, subtask: str, question: str | None, wrong_is_asked: bool
 ) -> Reading:
-    """Do the work of `read_choice` for a cleaned reply. Choices and question are given only if they
-    affect reading, so that equal replies are read once."""
+    """Read the choice in a cleaned reply. Choices and question are given only if they affect
+    reading, so that equal replies are read once."""
     tagger = get_tagger(choices)
     letters = tagger.letters
     text = strip_echo(text, choices)

@@ -16,27 +16,25 @@ from typing import ClassVar, Literal
 from looktwice.eval.readers.clean import clean_text
 from looktwice.eval.readers.numerals import MAX_COUNT, parse_number_words
 from looktwice.eval.readers.open_answers import JSON_ANSWER_PATTERN
-from looktwice.eval.readers.reader import Reader, Reading, choice_texts, get_subtask
+from looktwice.eval.readers.reader import Reading, TextReader, choice_texts, get_subtask
 from looktwice.eval.readers.robust import read_choice
 from looktwice.eval.readers.vocabulary import NUMBERS, pattern
-from looktwice.pipelines.state import State
+from looktwice.pipelines.sample import Sample
 
 
 @dataclass(frozen=True)
-class Strict(Reader):
+class Strict(TextReader):
     """Accepts only a bare answer: "B", "(B)", "B.", "B) its text" or its text alone; for an open
     question the whole reply.
 
     Surrounding white space and end tokens are ignored, thoughts are removed.
     """
 
-    reads_only_reply: ClassVar[bool] = True
-
-    def read(self, state: State) -> Reading:
-        text = clean_text(state.reply)
-        if not state.sample.choices:
+    def read_text(self, reply: str, sample: Sample) -> Reading:
+        text = clean_text(reply)
+        if not sample.choices:
             return Reading.from_answer(text)
-        for letter, choice in zip(ascii_uppercase, choice_texts(state), strict=False):
+        for letter, choice in zip(ascii_uppercase, choice_texts(sample), strict=False):
             bare = rf"(?:\({letter}\)|{letter}[).:]?)"
             either = rf"{bare}\s*(?:{re.escape(choice)})?|{re.escape(choice)}" if choice else bare
             if re.fullmatch(rf"(?:{either})\.?", text):
@@ -50,7 +48,7 @@ _MARKER_PATTERN = pattern(
 
 
 @dataclass(frozen=True)
-class Marked(Reader):
+class Marked(TextReader):
     r"""Reads what follows the last "MY_ANSWER:", "Final Answer:" or "Answer:", or the last
     \boxed{},
     <answer> or JSON "answer".
@@ -59,36 +57,31 @@ class Marked(Reader):
     <think> are not an answer, and without a marker there is none.
     """
 
-    reads_only_reply: ClassVar[bool] = True
-
-    def read(self, state: State) -> Reading:
-        text = clean_text(state.reply)
+    def read_text(self, reply: str, sample: Sample) -> Reading:
+        text = clean_text(reply)
         marked: list[str] = [
             value.strip('"') for value in JSON_ANSWER_PATTERN.findall(text)
         ] or _MARKER_PATTERN.findall(text)
         if not marked:
             return Reading(None, "unread: it marks no answer")
         answer = marked[-1].strip(" \t.").strip("\"'")
-        if state.sample.choices:
-            return read_choice(
-                answer, choice_texts(state), get_subtask(state), state.sample.question
-            )
+        if sample.choices:
+            return read_choice(answer, choice_texts(sample), get_subtask(sample), sample.question)
         return Reading.from_answer(answer)
 
 
 @dataclass(frozen=True)
-class WholeReply(Reader):
+class WholeReply(TextReader):
     """Takes the whole reply, without surrounding white space, as the answer to an open question."""
 
-    reads_only_reply: ClassVar[bool] = True
     part: ClassVar[Literal["answer", "turn", "reply"]] = "reply"
 
-    def read(self, state: State) -> Reading:
-        return Reading.from_answer(state.reply.strip())
+    def read_text(self, reply: str, sample: Sample) -> Reading:
+        return Reading.from_answer(reply.strip())
 
 
 @dataclass(frozen=True)
-class BlinkOfficial(Reader):
+class BlinkOfficial(TextReader):
     """BLINK's own token rule (`analyze_answer` of zeyofu/BLINK_Benchmark at 2d6a779, 2024-07-03,
     without its language model).
 
@@ -98,11 +91,10 @@ class BlinkOfficial(Reader):
     ask GPT-3.5, there is no answer here (reason "unread").
     """
 
-    reads_only_reply: ClassVar[bool] = True
     part: ClassVar[Literal["answer", "turn", "reply"]] = "turn"
 
-    def read(self, state: State) -> Reading:
-        return Reading.from_answer(self.rule(state.reply, len(state.sample.choices)))
+    def read_text(self, reply: str, sample: Sample) -> Reading:
+        return Reading.from_answer(self.rule(reply, len(sample.choices)))
 
     @staticmethod
     def rule(reply: str, choices: int) -> str | None:
@@ -133,7 +125,7 @@ _MAX_WORDS = 4  # words among which VLMEvalKit looks for the letter
 
 
 @dataclass(frozen=True)
-class Vlmevalkit(Reader):
+class Vlmevalkit(TextReader):
     """VLMEvalKit's rules for multiple choice (`can_infer` in `vlmeval/utils/matching_util.py`);
     where it would ask a judge or draw at random, there is no answer.
 
@@ -149,13 +141,12 @@ class Vlmevalkit(Reader):
     among more than three words; and a choice whose text is unknown to them is not a choice there.
     """
 
-    reads_only_reply: ClassVar[bool] = True
     version: ClassVar[int] = 2
     part: ClassVar[Literal["answer", "turn", "reply"]] = "turn"
     form: Literal["2026-06", "2025-08", "2024-02"] = "2026-06"
 
-    def read(self, state: State) -> Reading:
-        reply, choices = state.reply, choice_texts(state)
+    def read_text(self, reply: str, sample: Sample) -> Reading:
+        choices = choice_texts(sample)
         letters = ascii_uppercase[: len(choices)]
         found = None if _FAILURE_TEXT in reply else self._letter(reply, letters)
         if found is None:
@@ -188,18 +179,17 @@ _FIRST_LETTER_PATTERN = pattern(r"[(\s]*([A-Z])[).\s]*")
 
 
 @dataclass(frozen=True)
-class LmmsEval(Reader):
+class LmmsEval(TextReader):
     """lmms-eval's rule for BLINK (`_extract_answer_letter` of `tasks/blink` at 75571cfe,
     2026-08-06): the first letter of the reply, whatever it is.
 
     "The answer is B" gives T, "answer: C" gives A.
     """
 
-    reads_only_reply: ClassVar[bool] = True
     part: ClassVar[Literal["answer", "turn", "reply"]] = "turn"
 
-    def read(self, state: State) -> Reading:
-        letter = _FIRST_LETTER_PATTERN.match(state.reply.strip())
+    def read_text(self, reply: str, sample: Sample) -> Reading:
+        letter = _FIRST_LETTER_PATTERN.match(reply.strip())
         return Reading.from_answer(letter[1].upper() if letter else None)
 
 
@@ -208,7 +198,7 @@ _NUMBER_WORDS_PATTERN = pattern(rf"\b({'|'.join((*_COUNTING_WORDS, 'hundred', 't
 
 
 @dataclass(frozen=True)
-class Vlm2(Reader):
+class Vlm2(TextReader):
     """VLM2-Bench's own rules, by kind of subtask.
 
     `form` "official" (vlm2-bench/VLM2-Bench at 7624b77, 2025-05-24) reads GC as "exact", Cpr as
@@ -218,30 +208,29 @@ class Vlm2(Reader):
     denominators, is in the metrics named `..._vlmevalkit`. Both take the subtask from
     `meta["subtask"]`, as `eval.tasks.Vlm2Bench` sets it, and raise ValueError for any other.
 
-    "exact": exactly T or F; "T." and "True" are no answer. "true_false": the only word that is t,
+    "exact": exactly T or F; "T." and "True" are not answers. "true_false": the only word that is t,
     f, true or false; the t of "don't" is such a word. "count": the only number, where all number
     words together are one: "2 (two)" has two numbers, "one or two" is the one number 3, "zero" is
-    none; number words above a trillion are no answer. "grouping": what precedes the first ")", so
+    none; number words above a trillion are not answers. "grouping": what precedes the first ")", so
     that "(D)" is not D; no answer if there are several letters in brackets.
     """
 
-    reads_only_reply: ClassVar[bool] = True
     part: ClassVar[Literal["answer", "turn", "reply"]] = "turn"
 
     form: Literal["official", "vlmevalkit", "exact", "true_false", "count", "grouping"] = "official"
 
-    def read(self, state: State) -> Reading:
-        form, subtask = str(self.form), get_subtask(state)
+    def read_text(self, reply: str, sample: Sample) -> Reading:
+        form, subtask = str(self.form), get_subtask(sample)
         if form == "vlmevalkit" and subtask.startswith("GC-"):
             form = "true_false"
         elif form in ("official", "vlmevalkit"):
             form = _ANSWER_FORMS.get(subtask.rpartition("-")[2], "")
         if not form:
             raise ValueError(
-                f"{state.sample.id}: {subtask or 'no subtask'!r} is not a subtask of VLM2-Bench; "
+                f"{sample.id}: {subtask or 'no subtask'!r} is not a subtask of VLM2-Bench; "
                 "read other tasks with eval.readers.Robust"
             )
-        return Reading.from_answer(_read_reply(state.reply, form))
+        return Reading.from_answer(_read_reply(reply, form))
 
 
 def _read_reply(reply: str, form: str) -> str:

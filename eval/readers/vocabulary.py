@@ -32,6 +32,8 @@ NUMBERS |= {
 }
 """Number words in English from zero to ninety-nine, and signs in Chinese and Japanese up to ten, as
 digits."""
+NUMBER_WORD = "|".join(word for word in NUMBERS if word.isascii() and word.isalpha())
+SCALE_WORD = "hundred|thousand|million"
 ORDINALS = {
     word: number
     for number, word in enumerate(("first", "second", "third", "fourth", "fifth", "sixth"), 1)
@@ -215,15 +217,25 @@ def longest_word(text: str) -> str:
 
 def may_contain(text: str, word: str) -> bool:
     """Return whether a text may contain a word in any case; True if only a pattern can tell."""
-    return (
-        not word.isascii()
-        or word.lower() in text.lower()
-        or ALSO_ASCII_PATTERN.search(text) is not None
-    )
+    return not word.isascii() or word.lower() in text.lower() or has_other_ascii(text)
 
 
 ALSO_ASCII_PATTERN = re.compile("[\u0130\u0131\u017f\u212a]")
 """Non-ASCII letters that a case-insensitive pattern matches with i, s and k."""
+
+
+_OTHER_WORD_PATTERN = pattern(rf"[ .]*(?!(?:an?|half|dozens?|{SCALE_WORD}|{NUMBER_WORD})\b)[a-z]")
+
+
+def begins_no_number(text: str) -> bool:
+    """Return whether a text begins with a word with which no number begins."""
+    return _OTHER_WORD_PATTERN.match(text) is not None
+
+
+def has_other_ascii(text: str) -> bool:
+    """Return whether a text has a letter that a case-insensitive pattern matches with another, so
+    that searching its lower case is not enough."""
+    return not text.isascii() and ALSO_ASCII_PATTERN.search(text) is not None
 
 
 @dataclass(frozen=True)

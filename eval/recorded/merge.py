@@ -26,7 +26,7 @@ COUNT_FIELDS = ("records", "failed", "tokens_in", "tokens_out")
 class MergeResult(NamedTuple):
     """The sentence that describes a merge, and the missing shards, such as "2/3"."""
 
-    said: str
+    summary: str
     missing: Sequence[str]
 
 
@@ -198,7 +198,7 @@ def _refuse_other_runs(first: RunFolder, others: Sequence[RunFolder]) -> None:
     """Raise RunError if two shards differ in a setting that affects answers."""
     mine = {point.id: point for point in first.current_and_earlier_points[0]}
     for rival in others:
-        problem = f"{rival.path} is not of the same run as {first.path}"
+        problem = f"{rival.path} does not belong to the same run as {first.path}"
         theirs = {point.id: point for point in rival.current_and_earlier_points[0]}
         for name in sorted(mine.keys() ^ theirs.keys()):
             point = mine.get(name) or theirs[name]
@@ -239,7 +239,7 @@ def _refuse_other_data(runs: Sequence[RunFolder]) -> None:
             if differing:  # with other samples, questions and correct answers differ as well
                 what = "samples" if "samples" in differing else " and ".join(differing)
                 raise RunError(
-                    f"{run.path} was made from other {what} of {names.get(task, task)} than"
+                    f"{run.path} was made with different {what} of {names.get(task, task)} than"
                     f" {before.path}; {ADVICE}"
                 )
         for task, size in (run.facts.get("samples") or {}).items():

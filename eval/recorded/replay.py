@@ -48,7 +48,7 @@ from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State
 
 MAX_PRINTED_DIFFERENCES = 5  # differences that are printed
-DATA_CHANGED = "the task's data is gone or has changed"
+DATA_CHANGED = "the task's data is missing or has changed"
 TASK_NOT_BUILT = "the task cannot be built again"
 
 

@@ -27,7 +27,7 @@ from looktwice.eval.records.schema import (
     SampleRow as SampleRow,
     load_stored_picture,
 )
-from looktwice.pipelines.disk import LOADER, check_yaml, open_file, read_file, read_lines
+from looktwice.pipelines.disk import LOADER, check_yaml, has_text, open_file, read_file, read_lines
 from looktwice.pipelines.json_input import (
     KEEP_OTHER_FIELDS,
     NO_OTHER_FIELDS,
@@ -223,7 +223,8 @@ class RunFolder:
         other lines are not parsed. Raises RunError with the line number of a damaged line.
         """
         name, piece = "records.jsonl", holding.encode()
-        if piece and not any(self._parse_lines(name, bytes, lambda number, line: piece in line)):
+        path = self.path / name
+        if not path.exists() or (piece and not has_text(path, piece)):
             return
         last = {key: number for number, key in self._parse_lines(name, parse_key)}
         wanted = {n for key, n in last.items() if samples is None or key[1] in samples}
@@ -298,8 +299,8 @@ def parse_key(line: bytes) -> Key:
 @dataclass
 class RecordLines:
     """Yields the record of every whole line of records.jsonl, from the byte `end` on, which is line
-    number `number` + 1; both count on, and `begin` is the byte at which the last line began. A
-    later record replaces an earlier one of its key.
+    number `number` + 1. Both advance with each line; `begin` is the byte at which the last line
+    began. A later record replaces an earlier one of its key.
 
     A torn last line, which a killed writer leaves, is skipped. Raises RunError for a damaged line,
     at the end if it has a key, as a later record may replace it.
@@ -394,7 +395,8 @@ class StoredMessage(Message):
 
 
 def read_message(blobs: Blobs, sha: str) -> Json:
-    """Read a message that `message_json` wrote. Raises RunError if it is missing or damaged."""
+    """Read a message that `make_message_json` wrote. Raises RunError if it is missing or
+    damaged."""
     try:
         return read_as(MessageNode, blobs.get(sha))  # type: ignore[no-any-return]
     except (OSError, ValueError) as exc:

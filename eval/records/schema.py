@@ -124,7 +124,7 @@ class SentNode(TypedDict):
 
 @with_config(NO_OTHER_FIELDS)
 class MessageNode(TypedDict):
-    """A message as `message_json` writes it."""
+    """A message as `make_message_json` writes it."""
 
     role: str
     parts: list[Choice]
@@ -210,7 +210,10 @@ class Record:
     @property
     def last_reply(self) -> Nodes | None:
         """The reply of the last call that returned one, as `Reply.to_dict` wrote it."""
-        return next((c["reply"] for c in reversed(self.calls) if c.get("reply")), None)
+        for call in reversed(self.calls):
+            if reply := call.get("reply"):
+                return reply  # type: ignore[no-any-return]
+        return None
 
     @property
     def request(self) -> bytes:
@@ -219,12 +222,16 @@ class Record:
 
         Empty if unknown: for a failed sample, and for a record without its messages.
         """
-        if self.error or not all(call.get("messages") for call in self.calls):
+        if self.error:
             return b""
+        sent = list[Any]()
+        for call in self.calls:
+            if not (messages := call.get("messages")):
+                return b""
+            get = call.get
+            sent.append([messages, get("draw"), get("options"), get("model")])
         own: list[Any] = [self.answer, self.reason]
-        own += [] if self.calls else [self.confidence, self.measured]
-        kinds = ("messages", "draw", "options", "model")
-        sent = [[*map(call.get, kinds)] for call in self.calls]
+        own += [] if sent else [self.confidence, self.measured]
         text = repr([sent, own]).encode("utf-8", "surrogatepass")
         return hashlib.blake2b(text, digest_size=16).digest()
 

@@ -288,9 +288,7 @@ class Results:
         values = Values.of({"before": hits[0], "after": hits[1]}, clusters, lambda unit: unit[0])
         compared = values.compare_arms("after", "before")
         if compared is None:
-            raise RunError(
-                f"{before!r} and {after!r} were asked no common sample that has a correct answer"
-            )
+            raise RunError(f"{before!r} and {after!r} share no sample that has a correct answer")
         changed = values.where(values.has() & (values["before"] != values["after"])).units
         flips = _flips([(*pairs[number], name) for number, name in changed])
         flips.sort(key=lambda flip: not flip.gained)

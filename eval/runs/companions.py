@@ -178,7 +178,8 @@ class Executor:
         cannot execute."""
 
     def execute(self, run: RunContext, work: Work, trials: Iterator[Trial]) -> Iterator[Trial]:
-        """Run the trials and return those left for the run itself. Raises what Ctrl-C raises."""
+        """Run the trials and return those left for the run itself. Raises KeyboardInterrupt on
+        Ctrl-C."""
         return trials
 
     def close(self) -> None:

@@ -49,7 +49,7 @@ class Announcement(Companion):
     `cached` returns the number of cached replies.
     """
 
-    voice: RunOutput
+    output: RunOutput
     cached: Callable[[], int]
 
     def begin(self, run: RunContext) -> None:
@@ -71,7 +71,7 @@ class Announcement(Companion):
                 f"about to ask for at most {run.most:,} answers, {share:.0f} % of all; all would"
             )
             asked += f" need {whole}"
-        self.voice(asked)
+        self.output(asked)
 
 
 @dataclass(eq=False)
@@ -79,14 +79,14 @@ class ProgressDisplay(Companion):
     """Shows the progress of a run and remembers its slowest samples; `spent` returns tokens and
     cost so far."""
 
-    voice: RunOutput
+    output: RunOutput
     spent: Callable[[], Spent]
     slowest: list[Slow] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, run: RunContext) -> None:
         """Create the progress bar, `shown`."""
-        self.shown = Display(self.voice.console, run.most, self.spent, self.voice.json_lines)
+        self.shown = Display(self.output.console, run.most, self.spent, self.output.json_lines)
 
     def record(self, arm: Arm, row: SampleRow, record: Record, scored: ScoredRecord) -> None:
         """Show the verdict of a record."""
@@ -102,7 +102,7 @@ class ProgressDisplay(Companion):
     def print_times(self, clock: Clock) -> None:
         """Print where the time went, summed over threads, and the slowest samples. Only logs get
         this: on a terminal the room is for the results."""
-        console, json_lines = self.voice.console, self.voice.json_lines
+        console, json_lines = self.output.console, self.output.json_lines
         if console.is_terminal and not json_lines:
             return
         if not self.slowest or not (shares := clock.shares()):
@@ -118,7 +118,7 @@ class ProgressDisplay(Companion):
                 f"; wall time {_seconds(clock.whole)}, by stage (stages overlap): {_shares(stages)}"
             )
         slowly = ", ".join(f"{sample} of {name} {_seconds(s)}" for s, sample, name in self.slowest)
-        self.voice(f"time: {kinds}; slowest: {slowly}")
+        self.output(f"time: {kinds}; slowest: {slowly}")
 
 
 def _seconds(seconds: float) -> str:

@@ -102,7 +102,7 @@ class Request:
     out: int | None
 
     @classmethod
-    def of(cls, call: Call, model: Any) -> Request:
+    def from_call(cls, call: Call, model: Any) -> Request:
         """Return the request that a call sends to this model. Raises PictureError."""
         options = call.options.filled_from(model)
         texts, sizes = [getattr(model, "system", "")], list[tuple[int, int]]()
@@ -226,7 +226,7 @@ def try_arm(arm: Arm, item: Item) -> DryRun:
     error = describe_failure(trial.error) if trial.error else ""
     tried = DryRun(arm, item, trial.state, error, ())
     try:
-        requests = [Request.of(call, models[call.model]) for call in tried.calls]
+        requests = [Request.from_call(call, models[call.model]) for call in tried.calls]
     except PictureError as exc:
         # a real model would be sent its bytes, which a stand-in does not read
         return replace(tried, error=error or describe_failure(exc))

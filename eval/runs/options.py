@@ -52,7 +52,7 @@ class RunSummary:
     was stopped.
 
     `why` says why an endpoint that could not be asked stopped the run, and `signal` is the number
-    of the signal that did. `told` are the lines that the companions print at the end.
+    of the signal that did. `lines` are the lines that the companions print at the end.
     """
 
     folder: Path
@@ -62,7 +62,7 @@ class RunSummary:
     stopped: bool
     why: str = ""
     signal: int = 0
-    told: Sequence[str] = ()
+    lines: Sequence[str] = ()
 
     @property
     def sentences(self) -> Iterator[str]:

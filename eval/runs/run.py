@@ -21,11 +21,11 @@ import cv2
 from looktwice.eval.records.records import Key, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter, make_point_rows
 from looktwice.eval.runs.companions import Companion, Executor, Models, Work
-from looktwice.eval.runs.crew import Crew
 from looktwice.eval.runs.options import RunOptions, RunSummary
 from looktwice.eval.runs.provenance import describe_plugin, hash_files, list_versions
 from looktwice.eval.runs.questions import Questions
 from looktwice.eval.runs.trial import Progress, Trial, build_tree
+from looktwice.eval.runs.worker_pool import WorkerPool
 from looktwice.eval.scoring.record_scorer import RecordScorer
 from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.tasks.base import count_items
@@ -166,19 +166,19 @@ class Run:
         new = not (progress.counts["kept"] or self.in_parts)
         progress.release(lambda row: row.over or not (progress.why or (row.first and new)))
         if progress.held:
-            progress.give_up(progress.held[0][0].said)
+            progress.give_up(progress.held[0][0].message)
         if progress.errors:
             raise progress.errors[0]
 
     def _execute(self, work: Work) -> None:
-        """Run all trials that are not done, first by the executor, then in the crew's threads."""
-        crew = Crew(self.options.workers, self.progress.handle_stop)
-        left = self.executor.execute(self, work, self._trials(work, crew))
-        crew.run(left, self.progress.drain.set)
+        """Run all trials that are not done, first by the executor, then in the pool's threads."""
+        pool = WorkerPool(self.options.workers, self.progress.handle_stop)
+        left = self.executor.execute(self, work, self._trials(work, pool))
+        pool.run(left, self.progress.drain.set)
 
-    def _trials(self, work: Work, crew: Crew) -> Iterator[Trial]:
+    def _trials(self, work: Work, pool: WorkerPool) -> Iterator[Trial]:
         """Yield the trial of each sample."""
-        trial = partial(Trial, self.wrapped, work.writer, crew, self.progress, self.note)
+        trial = partial(Trial, self.wrapped, work.writer, pool, self.progress, self.note)
         for (task_id, seed, draw), arms in self.questions.groups().items():
             ids = work.same.get(task_id, ())
             whole = ids and all((a.id, name, draw) in work.done for a in arms for name in ids)

@@ -112,8 +112,8 @@ class Study:
             models.close()
             free_opened()
             self._allow_folder()
-        told = [line for companion in companions for line in companion.end(self, summary)]
-        return replace(summary, told=told)
+        lines = [line for companion in companions for line in companion.end(self, summary)]
+        return replace(summary, lines=lines)
 
     def _find_executor(self, run: Run) -> Executor:
         """Return the default executor, or, in a long run whose models other processes may call, the

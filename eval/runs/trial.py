@@ -12,7 +12,7 @@ from typing import Any
 
 from looktwice.eval.records.records import Key, Record, RunError, SampleRow
 from looktwice.eval.records.writer import RunWriter, describe_failure, make_record
-from looktwice.eval.runs.crew import Crew
+from looktwice.eval.runs.worker_pool import WorkerPool
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import Arm, asks_model, describe_missing_answer, identity
 from looktwice.pipelines.model import Deferred, Stopped, write_canonical
@@ -148,15 +148,15 @@ class Progress:
 class Trial:
     """Runs the wanted part of the tree for one sample; stage tasks never block on each other.
 
-    All trials of a run share the wrapped models (by id of the original), the writer, the crew and
+    All trials of a run share the wrapped models (by id of the original), the writer, the pool and
     `note`, which receives every record; `on_finish` is called when nothing is left. A task holds
-    one of the crew's turns, and releases it while it waits for a retry. A stage task runs one stage
-    and continues with the first child of its node; the other children go to the crew.
+    one of the pool's turns, and releases it while it waits for a retry. A stage task runs one stage
+    and continues with the first child of its node; the other children go to the pool.
     """
 
     models: Mapping[int, Any]
     writer: RunWriter
-    crew: Crew
+    pool: WorkerPool
     progress: Progress
     note: Callable[[Arm, SampleRow, Record], None]
     roots: Sequence[TreeNode]
@@ -175,8 +175,8 @@ class Trial:
 
     def _run_task(self, task: Action) -> bool:
         try:
-            with self.crew.turns:
-                TURN.set(self.crew)
+            with self.pool.turns:
+                TURN.set(self.pool)
                 task()
         except BaseException as exc:
             self.progress.handle_stop(exc)
@@ -213,7 +213,7 @@ class Trial:
         for node in wanted[1:]:
             with self.lock:
                 self.pending += 1
-            self.crew.submit(partial(self._run_task, partial(self._run_stage, node, state)))
+            self.pool.submit(partial(self._run_task, partial(self._run_stage, node, state)))
         for node in wanted[:1]:
             self._run_stage(node, state)
 

@@ -192,16 +192,15 @@ class ArmColumns:
         return np.isin(self["words"], true)
 
     def count_words(self, rows: Column | None = None) -> dict[Words, int]:
-        """Return how many rows (by default of all) have each words, in the order in which they
-        first came."""
+        """Count the rows (by default all) by their words, in order of first appearance."""
         return self._count("words", rows)
 
     def count_judged(self) -> dict[str, int]:
-        """Return how many rows have each judge's scores, as JSON, in order of appearance."""
+        """Count the rows by the judge's scores (JSON), in order of first appearance."""
         return self._count("judged")
 
     def count_measured(self) -> dict[str, int]:
-        """Return how many rows have each measurements, as JSON, in order of appearance."""
+        """Count the rows by their measurements (JSON), in order of first appearance."""
         return self._count("measured")
 
     def _count(self, name: str, rows: Column | None = None) -> dict[Any, int]:

@@ -7,8 +7,9 @@ import hashlib
 import json
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -55,6 +56,7 @@ class Score:
     group: str = ""
 
     @classmethod
+    @lru_cache(maxsize=1024)
     def of(cls, right: bool, group: str = "") -> Score:
         """Return the score of an answer that is right or wrong."""
         return cls(Verdict.RIGHT if right else Verdict.WRONG, float(right), group)
@@ -64,8 +66,7 @@ class Score:
             raise ValueError(f"a score must lie in 0..1, got {self.value}")
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredRecord:
+class ScoredRecord(NamedTuple):
     """The answer extracted from one record, and its score.
 
     `reason` is one of REASONS for UNREADABLE, `detail` the sentence or traceback behind a reason or
@@ -88,8 +89,8 @@ class ScoredRecord:
     cost: float | None = None
     calls: int = 0
     judge: str = ""
-    judged: Mapping[str, float] = field(default_factory=dict)
-    measured: Mapping[str, Any] = field(default_factory=dict)
+    judged: Mapping[str, float] = {}
+    measured: Mapping[str, Any] = {}
     request: bytes = b""
     kept: Sequence[str] = ()
 
@@ -107,7 +108,7 @@ class ScoredRecord:
 VERDICTS = tuple(Verdict)
 CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
 NOT_SCORED = 255
-"""The code in place of a verdict for a record whose draw the present plan no longer has."""
+"""The code, instead of a verdict, of a record whose draw the current plan no longer has."""
 DIGEST_BYTES = 16
 NO_DIGEST = bytes(DIGEST_BYTES)
 NOT_KNOWN = float("nan")
@@ -149,8 +150,8 @@ class Words(NamedTuple):
 
 
 class Pool:
-    """Distinct values by code, in the order in which they came; `make` makes a value of what it
-    equals."""
+    """Distinct values by code, in the order in which they were added; `make` converts a key to the
+    value that is stored."""
 
     def __init__(self, make: Callable[[Any], Any] | None = None) -> None:
         self.values, self._codes = list[Any](), dict[Any, int]()
@@ -194,27 +195,29 @@ class RecordColumns:
     def add(self, arm: int, sample: int, scored: ScoredRecord, begin: int = -1) -> None:
         """Add a scored record of the arm and sample with these indices, whose line begins at a
         byte."""
-        score, (words, group, measured, judged) = scored.score, self._get_codes
-        texts = scored.answer, scored.reason, scored.detail, scored.read, scored.judge
-        digest = scored.request or NO_DIGEST
+        _, draw, answer, score, reason, detail, read, *counts = scored[:11]
+        tokens_in, tokens_out, cost, calls = counts
+        judge, judged, measured, request, kept = scored[11:]
+        get_words, get_group, get_measured, get_judged = self._get_codes
+        digest = request or NO_DIGEST
         if len(digest) != DIGEST_BYTES:
             digest = hashlib.blake2b(digest, digest_size=DIGEST_BYTES).digest()
         self._waiting.append(
             (
                 arm,
                 sample,
-                scored.draw,
+                draw,
                 CODES[score.verdict],
                 score.value,
-                scored.tokens_in,
-                scored.tokens_out,
-                NOT_KNOWN if scored.cost is None else scored.cost,
-                scored.calls,
+                tokens_in,
+                tokens_out,
+                NOT_KNOWN if cost is None else cost,
+                calls,
                 begin,
-                words((*texts, tuple(scored.kept))),
-                group(score.group),
-                measured(write_values(scored.measured) if scored.measured else ""),
-                judged(write_values(scored.judged) if scored.judged else ""),
+                get_words((answer, reason, detail, read, judge, tuple(kept))),
+                get_group(score.group),
+                get_measured(write_values(measured) if measured else ""),
+                get_judged(write_values(judged) if judged else ""),
                 digest,
             )
         )
@@ -222,12 +225,12 @@ class RecordColumns:
             self.settle()
 
     def add_unscored(self, arm: int, sample: int, draw: int) -> None:
-        """Add a record whose draw the present plan no longer has."""
+        """Add a record whose draw the current plan no longer has."""
         rest = [0] * (len(NUMBERS) - 4)
         self._waiting.append((arm, sample, draw, NOT_SCORED, *rest, NO_DIGEST))
 
     def settle(self) -> None:
-        """Write the rows that wait into the columns."""
+        """Append the pending rows to the columns."""
         if self._waiting:
             *numbers, requests = zip(*self._waiting, strict=True)
             for column, values in zip(self.columns.values(), numbers, strict=True):

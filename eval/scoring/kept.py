@@ -1,4 +1,4 @@
-"""The verdicts of a run, kept in its folder, so that another look reads a table instead of every
+"""The stored verdicts of a run: a table in its folder, so that scoring again need not read every
 reply.
 
 The file `verdicts.parquet` holds a row per scored record; its metadata say from which readers,
@@ -36,19 +36,19 @@ from looktwice.pipelines.model import write_canonical
 FILE, SEAL = "verdicts.parquet", "verdicts.seal"
 METADATA, KEY_BYTES = b"looktwice", 32
 ROWS = 100_000
-"""The rows of a part that is read and written at once."""
+"""The number of rows that are read or written at a time."""
 TEXTS = ("arm", "sample", *POOLED)
 """The columns whose codes stand for texts."""
 ROOMS = ("pipelines", "specialists", "prompting", "eval", "extras")
 """The folders of looktwice's code."""
 SETTLED_NS = 2_000_000_000
-"""A file that changed this recently may change again within one tick of the clock of its disk."""
+"""A file that changed this recently may change again without a new modification time."""
 Places = Mapping[str, Mapping[str, int]]
 """The place of each sample by task and id."""
 
 
 class RecordRules(Protocol):
-    """What a scorer of records reads and compares with."""
+    """What a record scorer uses: its reader, the comparison of answers, and prices."""
 
     @property
     def reader(self) -> Any:
@@ -69,7 +69,7 @@ class RecordRules(Protocol):
 
 @dataclass(frozen=True)
 class KeptVerdicts:
-    """The kept verdicts of a run's present points, and where to keep them.
+    """The stored verdicts of a run's current points, and where they are stored.
 
     `facts` are what the verdicts depend on besides the records; `places` are the places of the
     samples of each task.
@@ -89,7 +89,7 @@ class KeptVerdicts:
         places: Places,
         whole: bool,
     ) -> KeptVerdicts | None:
-        """Return the place of the verdicts; None if they depend on code that is not looktwice's, or
+        """Return where the verdicts are stored; None if they depend on code outside looktwice, or
         on more than the records."""
         parts = [part for scorer in scorers for part in (scorer.reader, scorer.scorer) if part]
         if not points or not all(scorer.reads_only_reply for scorer in scorers):
@@ -105,8 +105,8 @@ class KeptVerdicts:
         return cls(folder, points, facts | {"judged": _hash_judgements(folder)}, places)
 
     def load(self) -> tuple[RecordColumns, RecordLines] | None:
-        """Return the kept verdicts and the lines that follow them; None if there are none that
-        still hold."""
+        """Return the stored verdicts and the record lines added since; None if no stored verdicts
+        are still valid."""
         with suppress(OSError, ValueError, KeyError, TypeError, IndexError):
             data = read_file(self.folder.path / FILE)
             seal = read_file(self.folder.path / SEAL).decode()
@@ -167,8 +167,8 @@ class KeptVerdicts:
         return places
 
     def _continues(self, kept: Mapping[str, Any]) -> bool:
-        """Return whether the files of the run still begin as they were when the table was made, and
-        no sample was replaced since."""
+        """Return whether the files of the run begin with the same bytes as when the table was
+        written, and no sample was replaced since."""
         files = kept["files"]
         for name, (size, changed, end, digest) in files.items():
             path = self.folder.path / name
@@ -184,8 +184,8 @@ class KeptVerdicts:
         return sum(map(len, self.places.values())) - added == int(kept["samples"])
 
     def save(self, made: RecordColumns, lines: RecordLines) -> None:
-        """Keep the verdicts; whatever stands in the way, such as a folder that cannot be written,
-        leaves the run without them."""
+        """Store the verdicts. Errors, such as a folder that cannot be written, are ignored: the run
+        then has no stored verdicts."""
         made.settle()
         with suppress(OSError, ValueError, TypeError):
             data = self._write(made, lines)
@@ -230,8 +230,8 @@ class KeptVerdicts:
         return bytes(out.getvalue())
 
     def _describe_files(self, end: int) -> Iterable[tuple[str, Any]]:
-        """Yield each file with its size, its time of change, and the length and digest of the part
-        that the table was made from."""
+        """Yield each file with its size, its modification time, and the length and digest of the
+        part that the table was made from."""
         for name in ("records.jsonl", "samples.jsonl"):
             path = self.folder.path / name
             now = path.stat()
@@ -242,7 +242,7 @@ class KeptVerdicts:
 
 
 def _join(column: Any) -> Any:
-    """Return a column of a table in one piece."""
+    """Return a column of a table as one contiguous array."""
     joined = column.unify_dictionaries().combine_chunks()
     return joined.chunk(0) if hasattr(joined, "chunk") else joined
 
@@ -320,8 +320,8 @@ def _hash_code() -> str:
 
 
 def _seal(data: bytes) -> str:
-    """Return the digest of data with this user's secret, which is made when first needed; empty if
-    it cannot be kept."""
+    """Return a keyed digest of data with this user's secret, which is created on first use; empty
+    if the secret cannot be stored."""
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser())
     path = home / "looktwice" / "seal"
     try:

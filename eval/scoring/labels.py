@@ -93,7 +93,7 @@ def task_label(point: PointRow, without: str = "") -> str:
 
 
 def baselines(run: RunScores) -> dict[str, PointScores | None]:
-    """Return the arm that each point is compared with, by point id: one of the present plan if it
+    """Return the arm that each point is compared with, by point id: one of the current plan if it
     has one on the same samples."""
     by_id, plans = run.by_id, defaultdict[bool, list[PointRow]](list)
     for scores in run.points:

@@ -1,6 +1,6 @@
-"""Notes below the table of a run: what it compares with, what was not asked, what it leaves out,
-and which arms sent identical requests, because a stage that changed no request cannot change an
-answer.
+"""Notes below the table of a run: what delta compares with, what was not asked, what the table
+leaves out, and which arms sent identical requests, because a stage that changed no request cannot
+change an answer.
 
 `check`, which tries a few samples, and a finished run use the same rule: the requests of two arms
 that differ in one slot, or of an arm and its baseline, are compared sample by sample.
@@ -91,7 +91,7 @@ def _refused_calls(run: RunScores) -> Iterator[str]:
 
 
 def _describe_comparison(run: RunScores) -> Iterator[str]:
-    """Say what delta compares with: one arm, or for each arm the one at the same setting."""
+    """Explain what delta compares with: one arm, or for each arm the one at the same setting."""
     rivals, alike, rest, own = baselines(run), list[str](), list[str](), list[str]()
     names = {rival.contestant for rival in rivals.values() if rival}
     if len(names) < 2:
@@ -160,13 +160,13 @@ def _describe_left_out(run: RunScores) -> Iterator[str]:
     older, draws = list[str](), format_count(run.older_draws, "answer")
     if run.older:
         older.append(_earlier_arms(run.older))
-    older += [f"{draws} of an earlier plan with more draws"] if run.older_draws else []
+    older += [f"{draws} of an earlier plan that had more draws"] if run.older_draws else []
     if older:
         yield (f"not shown: {'; '.join(older)}; `--all` (in Python `all_arms=True`) shows them")
 
 
 def find_commonest_reason(unreadable: Counter[Words]) -> str:
-    """Describe the most common reason for unreadable answers, with the first answer's own words."""
+    """Describe the most common reason for unreadable answers, quoting the first such answer."""
     reasons = Counter[str]()
     for words, number in unreadable.items():
         reasons[words.reason] += number

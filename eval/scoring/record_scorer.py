@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
-from looktwice.eval.readers.reader import Reader
+from looktwice.eval.readers.reader import Reader, TextReader
 from looktwice.eval.records.judgements import (
     DESCRIPTION_PASS,
     EVERY_PASS,
@@ -35,7 +35,7 @@ from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.json_input import is_text
 from looktwice.pipelines.marks import mark_from_dict
-from looktwice.pipelines.model import Message, Usage, find_price_fault, format_prices, get_amounts
+from looktwice.pipelines.model import Usage, find_price_fault, format_prices, get_amounts
 from looktwice.pipelines.models.keys import list_known_keys
 from looktwice.pipelines.pipeline import NoModel, RecordingModel, StageFailed, run_stage
 from looktwice.pipelines.sample import Sample, describe_key_fault
@@ -53,11 +53,11 @@ JudgementsByRecord = Mapping[JudgedWords, Mapping[str, Judgement]]
 
 
 MAX_SAMPLES, MAX_REPLIES = 5_000, 20_000
-"""The most samples, and the most replies, that are remembered."""
+"""The most samples, and the most replies, that are cached."""
 
 
 class ReadingMemory:
-    """What readers found in replies, so that equal replies to a question are read once."""
+    """A cache of readers' results, so that equal replies to a question are read once."""
 
     def __init__(self) -> None:
         self._results = dict[Any, tuple[SampleRow, tuple[ReadResult, Score]]]()
@@ -72,12 +72,12 @@ class ReadingMemory:
             return object()
 
     def get_result(self, row: SampleRow, place: Hashable) -> tuple[ReadResult, Score] | None:
-        """Return what was kept for this sample and place, if anything."""
+        """Return the cached result for this sample and place, if there is one."""
         found = self._results.get((id(row), place))
         return found[1] if found and found[0] is row else None
 
     def keep(self, row: SampleRow, place: Hashable, result: tuple[ReadResult, Score]) -> None:
-        """Keep what was found; everything is forgotten when it becomes too much."""
+        """Cache a result; the cache is cleared when it becomes too large."""
         if len(self._results) >= MAX_REPLIES:
             self._results.clear()
         self._results[id(row), place] = row, result
@@ -182,7 +182,7 @@ class RecordScorer:
 
     def _score(self, record: Record, row: SampleRow) -> tuple[ReadResult, Score]:
         """Return the result and score of a record without judgements. Those of a plain reply are
-        remembered for equal replies to the sample."""
+        cached for equal replies to the sample."""
         calls = record.calls
         reply = calls[-1].get("reply") if calls and self.reads_only_reply else None
         place: Hashable = None
@@ -251,9 +251,8 @@ class RecordScorer:
                 sample = self.memory.get_sample(row, self.folder)
             else:
                 sample = row.without_pixels(self.folder.blobs, record.choices)
-            last = Message("assistant", (record.calls[-1]["reply"]["text"],))
-            state = State(sample, prompt=sample.question, messages=(last,), draw=record.draw)
-            reading = self.reader.read_masked(state, self._keys)  # type: ignore[attr-defined]
+            reply = record.calls[-1]["reply"]["text"]
+            reading = self.reader.read_reply(reply, sample, self._keys)  # type: ignore[attr-defined]
         except Exception:
             return None
         for text in (reading.answer, reading.reason):
@@ -264,9 +263,8 @@ class RecordScorer:
     @cached_property
     def reads_only_reply(self) -> bool:
         """Whether the reader's result depends only on the reply and the sample's texts."""
-        reader: Any = self.reader
-        is_plain = isinstance(reader, Reader) and type(reader).__call__ is Reader.__call__
-        return is_plain and bool(reader.reads_only_reply)
+        own = type(self.reader).__call__
+        return isinstance(self.reader, TextReader) and own is Reader.__call__
 
     @cached_property
     def _rules(self) -> object:
@@ -308,9 +306,14 @@ def _get_marks(judged: Mapping[str, Judgement]) -> dict[str, float]:
     return marks
 
 
+@lru_cache(maxsize=1024)
+def _make_read_result(answer: str) -> ReadResult:
+    return ReadResult(answer=answer, read=True)
+
+
 def _interpret(record: Record, answer: str | None, reason: str) -> ReadResult:
     if answer is not None:
-        return ReadResult(answer=answer, read=True)
+        return _make_read_result(answer)
     cut = record.last_reply is not None and record.last_reply.get("finish") == "length"
     return unreadable("cut_off" if cut else get_reason(reason), reason)
 

@@ -152,28 +152,27 @@ def empty_row(run: RunScores, scores: PointScores, part: str = "") -> Row:
 def fill(row: Row, metric: Metric) -> Row:
     """Return the row of a metric: the mean of its units with `share_interval`, or the value that
     the metric sets itself."""
-    n = len(metric.units)
-    groups = (metric.groups or row.n_groups) if metric.unit == "sample" else n
+    n, units = len(metric.units), None
+    if n:
+        names = [metric.clusters.get(unit) or f"{row.task_name}: {unit}" for unit in metric.units]
+        units = Stratum(np.fromiter(metric.units.values(), float, n), names)
     row = replace(
         row,
         metric=metric.name,
         value=metric.value,
-        low=None,
-        high=None,
+        low=metric.low,
+        high=metric.high,
         n=n,
-        n_groups=groups,
+        n_groups=(metric.groups or row.n_groups) if metric.unit == "sample" else n,
         p=metric.p,
         unit=metric.unit,
         slice=metric.slice or row.slice,
         clusters=None,
-        units=None,
+        units=units,
     )
-    if not n:
+    if units is None or metric.value is not None:
         return row
-    clusters = [metric.clusters.get(unit) or f"{row.task_name}: {unit}" for unit in metric.units]
-    units = Stratum(np.fromiter(metric.units.values(), float, n), clusters)
-    row = replace(row, units=units)
-    return row if metric.value is not None else _with_interval(row, share_interval(*units[:2]))
+    return _with_interval(row, share_interval(*units[:2]))
 
 
 def _with_interval(row: Row, mean: Row | Estimate) -> Row:

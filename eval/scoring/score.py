@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 LARGE_BYTES = 1 << 19
-"""The size of records.jsonl from which the verdicts on it are kept, some 700 records."""
+"""The size of records.jsonl, about 700 records, from which its verdicts are stored."""
 
 
 def score_run(
@@ -47,8 +47,7 @@ def score_run(
     plugins: Sequence[str] = (),
     all_arms: bool = False,
 ) -> RunScores:
-    """Read and score the records of a run's present plan, or with `all_arms` of every plan that it
-    ever had.
+    """Read and score the records of a run's current plan, or, with `all_arms`, of all its plans.
 
     `reader` replaces the readers of the run. Readers and the benchmarks' scorers are the objects of
     `plan` if the run was just made from it; otherwise they are built from points.yaml, with classes
@@ -67,6 +66,7 @@ def score_run(
     scorers = [tools.record_scorer(point) for point in shown]
     columns = score_records(folder, shown, scorers, whole=whole, keep=reader is None and not judge)
     clusters = _clusters_by_task(folder, shown)
+    ids = {task: list(rows) for task, rows in folder.samples_by_task.items()}
     arms, hidden_draws = list[PointScores](), 0
     for place, (point, scorer) in enumerate(zip(shown, scorers, strict=True)):
         samples = folder.samples_by_task.get(point.task_id, {})
@@ -75,7 +75,7 @@ def score_run(
         arm = PointScores(
             point,
             samples,
-            ScoredColumns(columns.select_arm(place, list(samples)), samples),
+            ScoredColumns(columns.select_arm(place, ids.get(point.task_id, [])), samples),
             contestant=contestant,
             task=task,
             planned=0 if place >= len(present) else planned.get(point.task_id),
@@ -98,7 +98,8 @@ def score_records(
     keep: bool,
 ) -> RunColumns:
     """Score every record that one of the points reads. Unless `whole`, draws that a point no longer
-    has are not scored. With `keep`, verdicts are taken from the run's folder, and kept there."""
+    has are not scored. With `keep`, verdicts stored in the run's folder are reused, and new ones
+    are stored there."""
     places = {
         task: {name: place for place, name in enumerate(rows)}
         for task, rows in folder.samples_by_task.items()
@@ -114,18 +115,19 @@ def score_records(
     readers = defaultdict[str, list[int]](list)  # the indices of the points that read a record
     for arm, point in enumerate(points):
         readers[point.records_id].append(arm)
+    tasks = [(places.get(p.task_id, {}), folder.samples_by_task.get(p.task_id, {})) for p in points]
     with pause_collection():
         for record in lines:
             for arm in readers.get(record.point, ()):
-                point = points[arm]
-                place = places.get(point.task_id, {}).get(record.sample)
+                own, rows = tasks[arm]
+                place = own.get(record.sample)
                 if place is None:
                     is_complete = False  # its sample may still come
-                elif not whole and record.draw >= point.draws:
+                elif not whole and record.draw >= points[arm].draws:
                     made.add_unscored(arm, place, record.draw)
                 else:
-                    row = folder.samples_by_task[point.task_id][record.sample]
-                    made.add(arm, place, scorers[arm](record, row), lines.begin)
+                    scored = scorers[arm](record, rows[record.sample])
+                    made.add(arm, place, scored, lines.begin)
     if kept and is_complete and lines.end > before:
         kept.save(made, lines)
     return RunColumns.from_records(made)
@@ -201,8 +203,8 @@ class ScoringTools:
 
     @cached_property
     def of_plan(self) -> Mapping[str, RecordScorer]:
-        """The scorers of the plan's arms by id, with the objects of the plan itself. Raises
-        ConfigError."""
+        """The scorers of the plan's arms by id, built from the plan's own objects rather than from
+        points.yaml. Raises ConfigError."""
         if self.plan is None:
             return {}
         binder = Binder.for_checked_paths(self.plan.plugins)

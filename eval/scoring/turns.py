@@ -32,7 +32,7 @@ LOOKING_REASON = "looking"
 class Turns:
     """The answers that one record would have given after each turn; the last is its final answer.
     Tokens and cost are those up to that turn. A turn that ended in a look (tool call) has no answer
-    yet: its reason is LOOKING."""
+    yet: its reason is LOOKING_REASON."""
 
     sample: str
     scored: tuple[ScoredRecord, ...]
@@ -125,7 +125,7 @@ def read_turns(run: RunScores) -> list[TurnsOfArm]:
             for part in _cut(record, scores.point.id in chains):
                 scored = scores.score(part, row)
                 is_call = scored.answer is None and len(part.calls) - 1 in looked
-                cut.append(replace(scored, reason=LOOKING_REASON) if is_call else scored)
+                cut.append(scored._replace(reason=LOOKING_REASON) if is_call else scored)
             if cut:
                 turns[scores.point.id].append(Turns(record.sample, (*cut, final)))
     arms = []

@@ -12,6 +12,7 @@ from string import ascii_uppercase
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from looktwice.eval.records.judgements import Judgements
 from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow, read_records_at
@@ -86,7 +87,7 @@ class PointScores:
         return self.columns.records()
 
     def count_words(self, verdict: Verdict) -> dict[Words, int]:
-        """Return how many records with a verdict have each words, in order of appearance."""
+        """Count the records with a verdict by their words, in order of first appearance."""
         return self.columns.count_words(np.flatnonzero(self.columns.is_verdict(verdict)))
 
     def draws(self, sample: str) -> list[ScoredRecord | None]:
@@ -107,12 +108,18 @@ class PointScores:
         return self.scored.get(sample, {}).get(0)
 
     @cached_property
-    def firsts(self) -> Mapping[str, ScoredRecord]:
-        """The first draw of each sample with a correct answer, unless FAILED or unjudged."""
+    def first_rows(self) -> NDArray[np.intp]:
+        """The rows of the columns with the first draw of each sample with a correct answer, unless
+        FAILED or unjudged."""
         columns = self.columns
         wanted = ~columns.is_verdict(Verdict.FAILED) & ~columns.is_unjudged & (columns["draw"] == 0)
-        firsts = map(self._records.__getitem__, np.flatnonzero(wanted).tolist())
-        return {first.sample: first for first in firsts if first.sample in self.keyed}
+        is_keyed = np.array([name in self.keyed for name in columns.ids], bool)
+        return np.flatnonzero(wanted & is_keyed[columns["sample"]])
+
+    @cached_property
+    def firsts(self) -> Mapping[str, ScoredRecord]:
+        """The records of `first_rows` by sample."""
+        return {first.sample: first for first in self.columns.records(self.first_rows)}
 
     def result_of(self, record: Record) -> ScoredRecord | None:
         """Return the scored record, or None if this arm has no such record."""
@@ -191,11 +198,11 @@ class PointScores:
     def only(self, samples: set[str]) -> PointScores:
         """Return the scores restricted to some of the samples: a slice."""
         kept = {name: row for name, row in self.samples.items() if name in samples}
-        scored: Mapping[str, Mapping[int, ScoredRecord]]
-        if isinstance(self.scored, ScoredColumns):
-            scored = self.scored.only(samples)
-        else:
-            scored = {name: self.scored[name] for name in self.scored if name in samples}
+        scored = (
+            self.scored.only(samples)
+            if isinstance(self.scored, ScoredColumns)
+            else {name: self.scored[name] for name in self.scored if name in samples}
+        )
         return replace(self, samples=kept, scored=scored, planned=None)
 
 
@@ -262,10 +269,10 @@ class Metric:
     """One metric of one arm; `name` is its name in report.csv.
 
     `units` are the values (0..1) of what the metric counts, by name: samples, pairs, images or
-    groups, as `unit` says. The metric is their mean unless `value` gives it; paired tests use the
-    units except those in `failed`. `slice` is a part of the samples ("rows=3"), `groups` is the
-    number of groups that a test compared, and `p` its result. `clusters` names the cluster of units
-    that are not independent; any other unit is its own.
+    groups, as `unit` says. The metric is their mean unless `value` gives it, with `low` and `high`
+    as its interval; paired tests use the units except those in `failed`. `slice` is a part of the
+    samples ("rows=3"), `groups` is the number of groups that a test compared, and `p` its result.
+    `clusters` names the cluster of units that are not independent; any other unit is its own.
     """
 
     name: str
@@ -276,6 +283,8 @@ class Metric:
     slice: str = ""
     groups: int | None = None
     p: float | None = None
+    low: float | None = None
+    high: float | None = None
     clusters: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 

@@ -183,7 +183,7 @@ class BlinkTwice(MappedTask):
         fours = list(groups.values()).count(self.scorer.per_group)
         notes = [f"{images.total()} questions on {len(images)} images, {fours} groups of four"]
         if self._image_id is None:
-            notes.append("no column identifies images: a hash of their pixels does")
+            notes.append("no column identifies images, so a hash of their pixels is used")
         if self.scorer.per_image not in images.values():
             notes.append(
                 "warning: i_acc and q_acc_either cannot be computed, because no image has two"

@@ -31,7 +31,7 @@ def resolve_inside(root: Path, name: str) -> Path:
         raise TaskError(f"the path {name!r} cannot be resolved ({exc})") from exc
     if not inside:
         own = root.resolve()
-        scope = Scope(root, allowed=read_allowed(), what="folder of questions", source=own)
+        scope = Scope(root, allowed=read_allowed(), kind="folder of questions", source=own)
         try:
             pass_fence(name, file, (own,), scope)
         except OutsideError as exc:

@@ -144,7 +144,7 @@ RESERVED_COLUMNS = ("index", "question", "answer", "hint", *IMAGE_COLUMNS, *asci
 MAX_REFERENCE_LENGTH = (
     64  # characters; an image cell up to this length names the row whose image it shares
 )
-CIRCULAR_OFFSET = 1_000_000  # a circular file numbers rotation r of question i as r * CIRCLE + i
+CIRCULAR_OFFSET = 1_000_000  # rotation r of question i has the number r * CIRCULAR_OFFSET + i
 
 
 @dataclass(frozen=True)

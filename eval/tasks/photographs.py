@@ -148,7 +148,7 @@ def make_rng(*words: str | int) -> Generator:
 
 
 def deal_evenly(number: int, cards: Sequence[Any], *words: str | int) -> Any:
-    """Return the card of item `number`: every block of len(cards) items has each card once,
+    """Return the card dealt to item `number`: every block of len(cards) items has each card once,
     shuffled."""
     hand, place = divmod(number, len(cards))
     return cards[int(make_rng("deal", hand, *words).permutation(len(cards))[place])]

@@ -36,7 +36,7 @@ class SceneParameters:
     official: bool = False
 
     def pick(self, cards: Sequence[T]) -> T:
-        """Return a random one of the cards."""
+        """Return one of the cards at random."""
         return cards[int(self.rng.integers(len(cards)))]
 
     def shuffled(self, cards: Iterable[T]) -> list[T]:
@@ -133,7 +133,7 @@ class SweptTask(MadeTask):
         return dict(zip(self.levels, levels, strict=True))
 
     def _deal(self, number: int, cards: Sequence[Any]) -> Any:
-        """Return the card of question `number`, dealt independently of its levels."""
+        """Return the value dealt to question `number`, independently of its levels."""
         return deal_evenly(number, cards, "answer", self._sort[0], self.seed)
 
     def _known(self, number: int) -> Fields:

@@ -46,33 +46,34 @@ function drawRivals() {
 /** A row for each change: its accuracy with interval as a bar, the difference in points, and links to the flips. */
 function changesTable(title, task, base, chance, rows, kind) {
   const name = base === null ? "" : rows.find((row) => row.who === base)?.label || data.contestants[base];
-  const against = rows.some((row) => row.pair) ? `; * significantly different from ${name || "the baseline"} (5 %, corrected)` : "";
+  const isCompared = rows.some((row) => row.pair), against = isCompared ? `; * significantly different from ${name || "the baseline"} (5 %, corrected)` : "";
   const caption = make("figcaption", {}, make("b", {}, breakable(title)), breakable(`: % right with 95 % interval${against}`),
     chance === null ? "" : `; dashed: chance, ${(100 * chance).toFixed(0)} %`);
-  const head = [kind, "", "right", "points", "flips"].map((name, i) => make("th", { scope: "col", class: i > 1 ? "n" : null }, name));
+  const head = [kind, "", "right", ...(isCompared ? ["points", "flips"] : [])].map((name, i) => make("th", { scope: "col", class: i > 1 ? "n" : null }, name));
   const scale = [0, 50, 100].map((tick) => placed(make("span", {}, String(tick)), { left: tick / 100 }));
   head[1].append(make("span", { class: "unseen" }, "interval"), make("div", { class: "scale", "aria-hidden": "true" }, ...scale));
   const table = make("table", { class: "changes" }, make("thead", {}, make("tr", {}, ...head)),
-    make("tbody", {}, ...rows.map((row) => changeRow(row, task, base, chance))));
+    make("tbody", {}, ...rows.map((row) => changeRow(row, task, base, chance, isCompared))));
   return make("figure", { class: "chart" }, caption, table);
 }
 
-function changeRow({ label, who, accuracy, pair, sure, failure, answered, abstained }, task, base, chance) {
+function changeRow({ label, who, accuracy, pair, sure, failure, answered, abstained }, task, base, chance, isCompared) {
   const rival = base === null ? data.baselines[who] : base;
   const name = make("th", { scope: "row" }, make("a", { href: linkTo({ ...ANYTHING, who: data.contestants[who] }), "data-open": "samples" }, breakable(label)));
   const row = make("tr", { class: who === rival ? "base" : sure ? (pair.value > 0 ? "better" : "worse") : null }, name);
   if (!accuracy) {
-    row.append(make("td", { colspan: "4", class: "soft" }, failure ? `every answer failed: ${failure}` : "no score"));
+    row.append(make("td", { colspan: isCompared ? "4" : "2", class: "soft" }, failure ? `every answer failed: ${failure}` : "no score"));
     return row;
   }
   row.title = `${label}: ${percent(accuracy.value)} % [${percent(accuracy.low)}, ${percent(accuracy.high)}], n = ${accuracy.n}`
     + (pair ? `\n${tellPair(pair)}` : "");
   const bar = make("div", { class: "bar", "aria-hidden": "true" }, chance === null ? null : placed(make("i", { class: "chance" }), { left: chance }),
     placed(make("i", { class: "range" }), { left: accuracy.low, width: accuracy.high - accuracy.low }), placed(make("i", { class: "value" }), { left: accuracy.value }));
+  row.append(make("td", {}, bar), make("td", { class: "n" }, make("b", {}, percent(accuracy.value)), failedNote(who, task), answeredNote(answered, abstained)));
+  if (!isCompared) return row;
   const flips = make("td", { class: "n flips" });
   if (pair) flips.append(...flipLinks(who, rival, task, pair));
-  row.append(make("td", {}, bar), make("td", { class: "n" }, make("b", {}, percent(accuracy.value)), failedNote(who, task), answeredNote(answered, abstained)),
-    make("td", { class: "n points" }, pair ? `${signed(pair.value)}${sure ? "*" : ""}` : who === base ? "baseline" : ""), flips);
+  row.append(make("td", { class: "n points" }, pair ? `${signed(pair.value)}${sure ? "*" : ""}` : who === base ? "baseline" : ""), flips);
   return row;
 }
 
@@ -173,6 +174,16 @@ function roomFor(most) {
   return Math.max(240, Math.min(most, document.getElementById("charts").clientWidth - 24));
 }
 
+/** A number of an axis, without digits that only its rounding made. */
+const plain = (number) => String(Number(number.toPrecision(4)));
+
+/** The ticks of a logarithmic axis: its powers of ten, and its ends if it has fewer than two. */
+function logTicks(low, high) {
+  const powers = [];
+  for (let k = Math.ceil(Math.log10(low) - 1e-9); k <= Math.log10(high) + 1e-9; k += 1) powers.push(Number(`1e${k}`));
+  return powers.length > 1 ? powers : [low, ...powers, high];
+}
+
 /** A chart under its title, with the same numbers as text for screen readers. */
 function figure(title, options, told) {
   const drawn = Plot.plot({ style: { background: "transparent", fontSize: "12px" }, ...options });
@@ -242,7 +253,7 @@ function lineCharts(charts) {
     return figure(`${task}: ${of} % against ${factor}${part}, with 95 % intervals${beside}`, {
       width, height: 320, marginBottom: 44, marginRight: 30,
       x: { label: factor, domain: ends, type: wide ? "log" : "linear", inset: 14, labelAnchor: "center", labelArrow: "none", labelOffset: 40,
-        ticks: xs.length <= 12 ? xs : undefined, tickFormat: (x) => String(Number(x.toPrecision(4))) },
+        ticks: xs.length <= 12 ? xs : wide ? logTicks(...ends) : undefined, tickFormat: plain },
       y: { label: null, grid: true, transform: (value) => 100 * value, domain: [0, 100] },
       color: { range: COLORS, domain }, symbol: { legend: true, domain }, marks,
     }, told);
@@ -316,11 +327,12 @@ function costChart() {
   const [name, title] = price, known = rows.filter((row) => row[name] > 0).sort((a, b) => a[name] - b[name] || b.value - a.value);
   const frontier = known.filter((row, i) => known.slice(0, i).every((cheaper) => cheaper.value < row.value));
   const told = known.map((row) => `${row.label}: ${percent(row.value)} % at ${row[name]}`);
-  const where = task === ALL ? "all samples" : data.tasks[task], isRight = (row) => 2 * row[name] > known[0][name] + known.at(-1)[name];
+  const ends = [known[0][name], known.at(-1)[name]], isLog = ends[1] / ends[0] >= 30;
+  const where = task === ALL ? "all samples" : data.tasks[task], isRight = (row) => 2 * row[name] > ends[0] + ends[1];
   return [figure(`Accuracy % on ${where} against ${title}; line: no cheaper contestant is better`, {
     width, height: 320, marginRight: 40, marginTop: 30, marginBottom: 44,
-    x: { label: title, type: known.at(-1)[name] / known[0][name] >= 30 ? "log" : "linear", grid: true, nice: true, labelAnchor: "center",
-      labelArrow: "none", labelOffset: 40, ticks: 5 },
+    x: { label: title, type: isLog ? "log" : "linear", domain: isLog ? ends : undefined, inset: isLog ? 8 : 0, grid: true, nice: !isLog, labelAnchor: "center",
+      labelArrow: "none", labelOffset: 40, ticks: isLog ? logTicks(...ends) : 5, tickFormat: isLog ? plain : undefined },
     y: { label: null, grid: true, domain: [0, 100], transform: (share) => 100 * share },
     marks: [
       Plot.line(frontier, { x: name, y: "value", curve: "step-after", strokeOpacity: 0.6 }),

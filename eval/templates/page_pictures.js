@@ -53,6 +53,11 @@ function leftOut() {
   return make("span", { class: "dot", role: "img", "aria-label": "not in this file", title: "not in this file" }, "●");
 }
 
+/** A frame in place of a picture that this file leaves out. */
+function absent() {
+  return make("span", { class: "absent" }, leftOut());
+}
+
 /** Pictures side by side, with their marks; a click shows one at its natural size. */
 function strip(pictures, known) {
   return pictures.length ? make("div", { class: "pics" }, ...pictures.map((picture) => drawPicture(picture))) : null;
@@ -62,13 +67,13 @@ function drawPicture({ name, caption, marks }, below = caption) {
   const title = caption || "picture", button = make("button", { type: "button", class: "zoom", "aria-label": `${title} at its natural size` },
     drawMarked({ name, marks }, title));
   button.addEventListener("click", () => showLarge([{ title, pictures: [{ name, marks }] }]));
-  return make("figure", {}, sourceOf(name) ? button : leftOut(), below ? make("figcaption", {}, below) : null);
+  return make("figure", {}, sourceOf(name) ? button : absent(), below ? make("figcaption", {}, below) : null);
 }
 
 /** A picture with its marks drawn over it. */
 function drawMarked({ name, marks }, alt) {
   const source = sourceOf(name);
-  if (!source) return leftOut();
+  if (!source) return absent();
   const image = make("img", { src: source, alt, loading: "lazy" });
   image.addEventListener("error", () => image.replaceWith(make("span", { class: "note" }, "this picture is missing")));
   return make("span", { class: "pic" }, image, ...(marks || []).map(drawMark));
@@ -86,7 +91,7 @@ function filmStrip(turns, draw, known) {
   const told = (parts) => parts.filter((part) => !isPicture(part)).map((part) => known.texts[part]).join(" ");
   const frames = looks.flatMap(({ parts, reply }) => [
     make("li", {}, ...parts.filter(isPicture).map((picture) => drawPicture(picture)),
-      make("p", { class: "note" }, told(parts)), reply ? make("p", { class: "note line", title: told(reply.parts) }, told(reply.parts)) : null),
+      ...[parts, ...(reply ? [reply.parts] : [])].map((said) => make("p", { class: "note", title: told(said) }, told(said)))),
   ]);
   const last = sentPictures({ turns }).at(-1);
   frames.push(make("li", {}, last ? drawPicture(last, "last image sent") : null, make("p", {}, make("b", {}, draw.answer || "no answer"))));
@@ -121,7 +126,7 @@ async function contact(number, who, before, after) {
   if (!draw) return make("span", { class: "soft" }, "–");
   const picture = picturesOf(who, await wordsOf(number)).at(-1), verdict = VERDICTS[draw.verdict];
   const button = make("button", { type: "button", class: `contact rim-${verdict}`, title: label },
-    picture ? drawMarked(picture, `picture of ${label}`) : leftOut(),
+    picture ? drawMarked(picture, `picture of ${label}`) : absent(),
     make("span", { class: `v ${verdict}` }, `${SIGNS[draw.verdict]} ${tellAnswer(number, draw)}`));
   button.addEventListener("click", () => compareSample(number, before, after));
   return button;

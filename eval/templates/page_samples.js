@@ -49,9 +49,10 @@ async function showSamples() {
   return drawSample(found);
 }
 
-/** The sample that the address names, if it matches the filters, or else the first that does. */
+/** The sample that the address names, if it matches the filters, or else the first shown that has all its pictures. */
 function opened(found) {
-  return found.includes(chosen.sample) ? chosen.sample : found[0];
+  if (found.includes(chosen.sample)) return chosen.sample;
+  return found.slice(0, STEP).find((number) => !lacksPictures(number)) ?? found[0];
 }
 
 /** The list: every sample is a link, with the verdicts of all contestants in order. */
@@ -168,7 +169,7 @@ function cardsOf(number, known) {
   return order.map((who) => {
     const draws = answers[who][number], flip = flipOf(who, rivalOf(who), number);
     const told = flip ? make("span", { class: "note" }, flip > 0 ? " ▲ gained" : " ▼ lost") : null;
-    const role = who === rivalOf(who) ? make("span", { class: "note" }, " (rival)") : null;
+    const role = who === rivalOf(who) ? make("span", { class: "note" }, ` (${who === data.baselines[who] ? "baseline" : "compared with"})`) : null;
     const studio = data.served ? make("a", { class: "note studio", href: `studio/?n=${number}&who=${who}`, target: "_blank" }, " open in the studio") : null;
     const card = make("article", { class: "card" }, make("h4", {}, breakable(data.contestants[who]), told, role, studio));
     draws.forEach((draw, i) => card.append(...drawAnswer(draw, (known.words.get(who) || [])[i], known, draws.length > 1 ? i + 1 : 0)));
@@ -182,7 +183,8 @@ function drawAnswer(draw, said, known, count) {
   const head = make("p", {}, make("span", { class: `v ${verdict}` }, `${SIGNS[draw.verdict]} ${verdict}`),
     draw.value > 0 && draw.value < 1 ? ` ${draw.value}` : "", draw.answer ? make("b", {}, draw.answer) : "",
     count ? make("span", { class: "note" }, ` draw ${count}`) : "");
-  const made = [head, draw.reason ? make("p", { class: "note pre" }, draw.reason) : null];
+  const reason = draw.reason.replace(/^(.+): (?=\1(:|$))/, ""); // "unread: unread: ..." says it twice
+  const made = [head, reason ? make("p", { class: "note pre" }, reason) : null];
   if (!said) {
     made.push(data.is_whole ? null : leftOut());
     return made.filter(Boolean);
@@ -194,9 +196,10 @@ function drawAnswer(draw, said, known, count) {
   made.push(filmStrip(turns, draw, known) || strip(sent, known));
   if (known.texts[reply]) made.push(make("pre", { class: "reply", tabindex: "0", "aria-label": "reply" }, known.texts[reply]));
   const took = [[said.seconds, "s"], [said.tokens_in, "tokens in"], [said.tokens_out, "tokens out"], [said.cost, "list price"]]
-    .filter(([value]) => value !== null).map(([value, unit]) => `${value} ${unit}`);
-  made.push(make("p", { class: "note" }, [...took, known.texts[said.served_by]].filter(Boolean).join(" · ")));
-  if (turns.length) made.push(make("details", {}, make("summary", {}, "full conversation"), ...turns.flatMap((turn) => drawTurn(turn, known))));
+    .filter(([value]) => value !== null).map(([value, unit]) => `${unit === "s" ? Number(value.toPrecision(3)) : value} ${unit}`);
+  const server = known.texts[said.served_by], isTold = server && turns.length; // it is the same for nearly all answers
+  made.push(make("p", { class: "note" }, [...took, isTold ? "" : server].filter(Boolean).join(" · ")));
+  if (turns.length) made.push(make("details", {}, make("summary", {}, "full conversation"), isTold ? make("p", { class: "note" }, server) : null, ...turns.flatMap((turn) => drawTurn(turn, known))));
   return made.filter(Boolean);
 }
 

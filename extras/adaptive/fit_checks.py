@@ -33,8 +33,8 @@ class FitCheck(NamedTuple):
 def check_fit(fitted: Threshold) -> FitCheck:
     """Test how well a threshold's function fits its answers.
 
-    The deviance of the best function is compared with the deviances of SIMULATED data sets drawn
-    from it, each from its own best fit (Wichmann and Hill 2001). Neighbouring levels with few
+    The deviance of the best function is compared with the deviances of SIMULATION_COUNT data sets
+    drawn from it, each from its own best fit (Wichmann and Hill 2001). Neighbouring levels with few
     answers are merged. The interval assumes only that accuracy rises, or falls, along the levels;
     see `_find_monotone_cuts`. Answers of a staircase are simulated at the levels that were asked,
     as if these had been fixed.
@@ -69,8 +69,8 @@ def _find_monotone_cuts(
 
     For each place, twice the log-likelihood ratio is computed between the best rising accuracy, and
     the best one that stays at or below the target before the place and at or above it after. The
-    ratio is compared with those of SIMULATED data sets of the latter, and places with p above 5 %
-    are returned. The place with the smallest ratio is always among them.
+    ratio is compared with those of SIMULATION_COUNT data sets of the latter, and places with p
+    above 5 % are returned. The place with the smallest ratio is always among them.
     """
     sizes, places = np.round(asked).astype(int), range(len(asked) + 1)
     ratios = (

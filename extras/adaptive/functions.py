@@ -88,18 +88,18 @@ class Psychometric:
     @cached_property
     def thresholds(self) -> Floats:
         """The candidate thresholds, on the scale of the levels or of their logarithms."""
-        first, last = self._ends
+        first, last = self._interval_ends
         beyond = RANGE_MARGIN * (last - first)
         return np.linspace(first - beyond, last + beyond, GRID_STEPS // self.coarse)
 
     @cached_property
     def slopes(self) -> Floats:
         """The candidate slopes, per unit of that scale."""
-        first, last = self._ends
+        first, last = self._interval_ends
         return np.asarray(SLOPE_GRID[:: self.coarse] / (last - first))
 
     @property
-    def _ends(self) -> Floats:
+    def _interval_ends(self) -> Floats:
         return self._at(np.array([self.levels[0], self.levels[-1]]))
 
     @cached_property
@@ -131,7 +131,7 @@ class Psychometric:
     def _logs(self) -> tuple[Floats, Floats]:
         return np.log(self.accuracy), np.log1p(-self.accuracy)
 
-    def weigh(self, asked: Floats, right: Floats) -> tuple[Floats, float]:
+    def compute_posterior(self, asked: Floats, right: Floats) -> tuple[Floats, float]:
         """Return the posterior probability of each function, summing to 1, and the log of the
         marginal likelihood.
 
@@ -149,7 +149,7 @@ class Psychometric:
     def summarize(self, asked: Floats, right: Floats, dispersion: float = 1.0) -> Threshold:
         """Estimate the threshold and its interval from answers that carry `dispersion` times less
         information than independent ones."""
-        weights, _ = self.weigh(asked / dispersion, right / dispersion)
+        weights, _ = self.compute_posterior(asked / dispersion, right / dispersion)
         low, middle, high = self._limits(weights, float(asked.sum()) / dispersion)
         outside: Literal["", "below", "above"] = ""
         if not self.levels[0] <= middle <= self.levels[-1]:
@@ -200,7 +200,7 @@ class Psychometric:
         weights would be far too wide after a staircase, which carries little information on the
         slope: shallow functions would account for most of their width.
         """
-        return self._limits(self.weigh(asked, right)[0], float(asked.sum()))
+        return self._limits(self.compute_posterior(asked, right)[0], float(asked.sum()))
 
     def _limits(self, weights: Floats, n: float) -> tuple[float, float, float]:
         # the prior of thresholds is uniform, so this is their likelihood
@@ -261,7 +261,7 @@ def fit_threshold(
     right: Floats = np.bincount(number, worth, minlength=len(places)).astype(float)
     ways: tuple[Direction, ...] = ("rising", "falling") if direction is None else (direction,)
     models = [Psychometric(tuple(map(float, places)), guess, target, log, way) for way in ways]
-    fits = [model.weigh(asked, right)[1] for model in models]
+    fits = [model.compute_posterior(asked, right)[1] for model in models]
     if max(fits) - min(fits) < MIN_LOG_RATIO and direction is None:
         raise ValueError("rising or falling is unclear; set direction")
     model = models[int(np.argmax(fits))]

@@ -32,7 +32,7 @@ ITEMS_NOTE = (
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """Fitted items: `likely` (items, DIFFICULTIES) is the posterior over each item's difficulty,
+    """Fitted items: `likely` (items, DIFFICULTY_GRID) is the posterior over each item's difficulty,
     `spread` the standard deviation of difficulties across items, centred on 0, and `abilities`
     those of the arms."""
 

@@ -194,15 +194,15 @@ def find_thresholds(run: RunScores, along: Along | None = None) -> list[ArmThres
     return arms
 
 
-def _ends(interval: Threshold | FitCheck) -> str:
+def _format_ends(interval: Threshold | FitCheck) -> str:
     return f"{interval.low:.3g}–{interval.high:.3g}"
 
 
 COLUMNS: Columns[ArmThreshold] = (
     *attribute_columns("contestant", "task"),
     Column("threshold", "passes"),
-    Column("95 % interval", "threshold", _ends),
-    Column("rising\nalone", "fit", _ends),
+    Column("95 % interval", "threshold", _format_ends),
+    Column("rising\nalone", "fit", _format_ends),
     Column("fit p", "fit.p", format_p),
     Column("slope", "threshold.slope", "{:.3g}"),
     Column("lapse\n%", "threshold.lapse", percent),

@@ -133,8 +133,8 @@ def read_ratings(paths: Sequence[Path]) -> Ratings:
 
 
 def add_judges(ratings: Ratings, run: Path) -> Ratings:
-    """Add the answers that a run's reader and judges found in the same replies; NOBODY means that
-    none was found. Raises RunError."""
+    """Add the answers that a run's reader and judges found in the same replies; an empty answer
+    means that none was found. Raises RunError."""
     items = {(item.contestant, item.task, item.sample): item.item for item in ratings.key.items}
     filled, folder = dict(ratings.filled), RunFolder(run)
     for judge in (NO_JUDGE, *judgements(run).judges):
@@ -208,7 +208,8 @@ def answer_table(ratings: Ratings) -> TextTable:
 
 def time_table(ratings: Ratings) -> TextTable:
     """Return the median exposure and response times by rater; no lines if nobody was timed. `off`
-    counts pictures whose exposure differed from the requested time by more than OFF ms."""
+    counts pictures whose exposure differed from the requested time by more than
+    `EXPOSURE_TOLERANCE`."""
     lines = []
     for rater in ratings.filled:
         shown = ratings.numbers(rater, "exposure_ms").values()

@@ -99,7 +99,7 @@ def draw_sheet(
     rows.
 
     Strata are defined by `by`, columns of the logs or `contestant`; the default is contestant and
-    task. Only the first draw of a sample counts. For ANSWERS each sample of the first log comes
+    task. Only the first draw of a sample counts. For ASK_ANSWERS each sample of the first log comes
     once, whatever its verdict. `verdict` is one of eval.scoring's, or "any". The n rows follow
     `practice` other rows of each stratum, evenly spaced from the easiest to the hardest by the mean
     value in all logs. Raises TaskError if nothing is left.

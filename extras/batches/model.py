@@ -334,8 +334,7 @@ class BatchQueue:
             total = sum(batch.total for batch in under_way)
             progress = (
                 f"{format_count(len(under_way), 'batch', 'batches')} under way, {done:,} of"
-                f" {total:,}"
-                " requests answered"
+                f" {total:,} requests answered"
             )
             if under_way and progress != shown:
                 self.say(progress)

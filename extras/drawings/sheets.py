@@ -49,7 +49,7 @@ ASKED_CELL_PATTERN = re.compile(
 
 @dataclass(frozen=True)
 class ShapeGridReader(AnswerRule):
-    """Counts the things on one side of a cell in its row or column (the visual spatial task of Do
+    """Counts the objects on one side of a cell in its row or column (the visual spatial task of Do
     You See Me).
 
     Rows, columns and grids count from 1, grids from left to right. Each grid is a frame with black

@@ -30,7 +30,7 @@ MAX_SILENCE = (
 
 
 @dataclass(eq=False)
-class LimitDesk:
+class LimitCoordinator:
     """The coordinator of a run's tasks, of which at most `tasks` run at a time. Once a second each
     task asks it how many requests it may have in flight, and whether to stop.
 
@@ -93,8 +93,8 @@ Ask = Callable[[Mapping[LimitKey, Load]], tuple[bool, dict[LimitKey, int]]]
 
 
 def apply_limits(ask: Ask, drain: threading.Event) -> None:
-    """Ask the desk from within a task: apply the limits it returns, and set `drain` if it says to
-    stop."""
+    """Ask the coordinator from within a task: apply the limits it returns, and set `drain` if it
+    says to stop."""
     here = list_limiters()
     rung, slots = ask({key: limiter.load for key, limiter in here.items()})
     for key, number in slots.items():

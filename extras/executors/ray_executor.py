@@ -33,7 +33,7 @@ from looktwice.extras.executors.cluster import (
     MAX_HOST_CALLS,
     Ask,
     HostPool,
-    LimitDesk,
+    LimitCoordinator,
     NetworkHost,
     apply_limits,
 )
@@ -155,14 +155,14 @@ class Dispatch:
         self.done: dict[int, set[Key]] = {block: set() for block in range(blocks)}
         for key in work.done:
             self.done[get_shard(key[1], blocks)].add(key)
-        self.desk = ray.remote(LimitDesk).options(num_cpus=0).remote(tasks)
+        self.coordinator = ray.remote(LimitCoordinator).options(num_cpus=0).remote(tasks)
         # actors that hold networks; a lost one is restarted, and its calls are repeated
         lives = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": MAX_HOST_CALLS}
         host = ray.remote(NetworkHost).options(num_cpus=0, num_gpus=executor.gpus, **lives)
         number = int(gpus / executor.gpus) if executor.gpus else 0
         hosts = [host.remote(plugins, cache) for _ in range(number)]
         begin = ray.remote(num_returns="streaming", max_retries=0)(run_block).remote
-        self.begin = partial(begin, ray.put(job), desk=self.desk, hosts=hosts)
+        self.begin = partial(begin, ray.put(job), coordinator=self.coordinator, hosts=hosts)
         self.running: dict[Any, int] = {}
         self.lost: Counter[int] = Counter()
 
@@ -177,7 +177,7 @@ class Dispatch:
                     self.ray.cancel(stream, force=True)
                 return
             if self.run.progress.drain.is_set():
-                self.ray.get(self.desk.request_stop.remote())
+                self.ray.get(self.coordinator.request_stop.remote())
             for stream in self.ray.wait(list(self.running), timeout=STOP_CHECK_INTERVAL)[0]:
                 self._take(stream)
 
@@ -228,7 +228,8 @@ class Part(Run):
 
 @dataclass(eq=False)
 class LimitedModels(RunModels):
-    """The models of one task, which gets its limits from the desk before it calls one of them."""
+    """The models of one task, which gets its limits from the coordinator before it calls one of
+    them."""
 
     ask: Any = None
 
@@ -244,13 +245,13 @@ class EndpointGivenUp(RunError):
 
 
 def run_block(
-    job: Job, block: int, done: set[Key], desk: Any, hosts: Sequence[Any]
+    job: Job, block: int, done: set[Key], coordinator: Any, hosts: Sequence[Any]
 ) -> Iterator[SentRecord]:
     """Process the samples of a block, and yield each record as soon as it exists."""
     ray, task = _ray_module(), uuid.uuid4().hex
 
     def ask(loads: Mapping[LimitKey, Load]) -> tuple[bool, dict[LimitKey, int]]:
-        return ray.get(desk.ask.remote(task, loads))  # type: ignore[no-any-return]
+        return ray.get(coordinator.ask.remote(task, loads))  # type: ignore[no-any-return]
 
     if ask({})[0]:
         return
@@ -293,7 +294,7 @@ def run_block(
             models.close()
             close_networks()
             use_remote_networks(None)
-            desk.leave.remote(task)
+            coordinator.leave.remote(task)
 
 
 def _listen(ask: Ask, drain: threading.Event) -> None:

@@ -157,7 +157,8 @@ class CocoFile(FileTask):
             yield f"Where is this: {text}?", (), found
 
     def _place(self, entry: Annotation, size: tuple[int, int], labelled: bool) -> dict[str, Any]:
-        """Return an annotation as a true place; masks only where points are asked for."""
+        """Return an annotation as a ground-truth place, with its mask only if points are asked
+        for."""
         place: dict[str, Any] = {"bbox": entry.get("bbox")}
         if labelled:
             place["label"] = self._names.get(entry.get("category_id"), "object")

@@ -1,4 +1,4 @@
-"""Questions about places in drawn scenes, whose boxes and masks are known."""
+"""Questions about the places of objects in drawn scenes, whose boxes and masks are known."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ SIZES = (24.0, 64.0)  # pixels, the smallest and largest height of things
 
 @dataclass(frozen=True)
 class DrawnScenes(MadeTask):
-    """`n` questions about where things are in drawn scenes of 320 x 320 pixels.
+    """`n` questions about where objects are in drawn scenes of 320 x 320 pixels.
 
-    `ask` is "box" or "point", of one thing named by its colour and shape, or "boxes" or "points",
-    of all things with one of three shapes, of which some may be absent. `unit` is the unit that the
-    question asks for. Scenes hold `things` coloured shapes that do not overlap. Truth holds the
+    `ask` is "box" or "point", of one object named by its colour and shape, or "boxes" or "points",
+    of all objects with one of three shapes, of which some may be absent. `unit` is the unit that
+    the question asks for. Scenes hold `things` coloured shapes that do not overlap. Truth holds the
     boxes and masks. With "boxes", `mean_ap` reports average precision (the extra `map`). Question
     `i` depends only on `ask`, `things`, `ground`, `seed` and `i`. Raises TaskError.
     """
@@ -74,7 +74,7 @@ class DrawnScenes(MadeTask):
     @property
     def facts(self) -> Facts:
         """Facts: that correct answers are known by construction, and their scorer."""
-        return Facts("made", "by construction", note="made images", scorer=self._scorer)
+        return Facts("made", "by construction", note="generated images", scorer=self._scorer)
 
     @property
     def _scorer(self) -> PlacesScorer:
@@ -108,7 +108,7 @@ class DrawnScenes(MadeTask):
         return Item(sample, format_places(places), truth)
 
     def _draw_lots(self, rng: Generator, style: Style) -> Sequence[Thing]:
-        """Return placed things with different names."""
+        """Return placed objects with different names."""
         kinds = [(color, shape) for color in COLORS for shape in SHAPES]
         things = list[Thing]()
         for kind in rng.permutation(len(kinds))[: self.things]:
@@ -119,7 +119,7 @@ class DrawnScenes(MadeTask):
 
 
 def _locate(thing: Thing, side: int) -> Place:
-    """Return the box and mask of a thing with its rim: the pixels that it covers by half or
+    """Return the box and mask of an object with its rim: the pixels that it covers by half or
     more."""
     on_black, on_white = (np.full((side, side, 3), shade, np.uint8) for shade in (0, 255))
     for pixels in (on_black, on_white):

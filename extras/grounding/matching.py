@@ -16,8 +16,8 @@ MASK_SLACK = 2.0  # pixels by which a mask may stick out of its box, as polygons
 
 
 def place_iou(found: Place, true: Place) -> float:
-    """Return the intersection over union of two boxes on one image, 0..1; with a crowd, the share
-    of the found box that lies in it, as COCO has it."""
+    """Return the intersection over union of two boxes on one image, 0..1; for a crowd, the share of
+    the found box that lies in it, as COCO defines it."""
     if found.image != true.image or not (found.has_area and true.has_area):
         return 0.0
     one, other = _edges(found), _edges(true)
@@ -30,8 +30,8 @@ def _edges(place: Place) -> tuple[float, float, float, float]:
 
 
 def holds_point(true: Place, found: Place) -> bool:
-    """Return whether a point, or the middle of a box, lies in a true place: in its mask, or else in
-    its box, edges included."""
+    """Return whether a point, or the middle of a box, lies in a ground-truth place: in its mask, or
+    else in its box, edges included."""
     if found.image != true.image:
         return False
     x, y = found.numbers[:2]
@@ -59,7 +59,8 @@ def pick_one(found: Places) -> Places:
 
 @dataclass(frozen=True)
 class Matched:
-    """How many places were found, named wrongly and missed; optional ones count in none."""
+    """Counts of the places that were found, named wrongly and missed; optional places count in none
+    of them."""
 
     hits: int
     extra: int
@@ -79,7 +80,7 @@ class Matched:
 
     @property
     def recall(self) -> float | None:
-        """The share of true places that were found; None if there are none."""
+        """The share of ground-truth places that were found; None if there are none."""
         true = self.hits + self.missed
         return self.hits / true if true else None
 
@@ -101,8 +102,8 @@ def label_places(
 def match_places(
     found: Sequence[Place], true: Sequence[Place], fits: Callable[[Place, Place], float]
 ) -> Matched:
-    """Pair found and true places one to one so that as many as possible fit, and among these the
-    best; labels must be equal where the true place has one.
+    """Match found and ground-truth places one to one so that as many as possible fit, and among
+    these the best; labels must be equal where the true place has one.
 
     `fits` returns how well a found place fits a true one, 0 if it does not. A found place that fits
     only an optional one counts neither as right nor as wrong.

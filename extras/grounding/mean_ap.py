@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from looktwice.extras.grounding.library import import_library
 from looktwice.extras.grounding.places import Place, Places
 
@@ -20,7 +23,7 @@ FIGURES = {
     "ar_10": "AR_second",
     "ar_100": "AR_third",
 }
-"""Our names of the package's figures."""
+"""Our names of the package's metrics."""
 BEYOND_ALL = 1e11  # square pixels: more than COCO's range "all", so that the place is ignored
 
 
@@ -33,28 +36,60 @@ class Scene:
 
 
 def average_precision(scenes: Iterable[Scene]) -> dict[str, float]:
-    """Return COCO's figures over scenes, by our names; without those that no true box enters.
+    """Return COCO's metrics over scenes, by our names, without metrics to which no ground-truth box
+    contributes.
 
-    Categories are the labels of true boxes. Found boxes with other labels are in no category that
-    is averaged, as in COCO. A box without a confidence counts as 1.0; boxes of equal confidence are
-    ranked in the order of scenes, then of the reply. A crowd is COCO's `iscrowd`. The package
-    overwrites the flag `ignore`, so a place to ignore gets an area beyond every range, which it
-    does ignore.
+    Categories are the labels of ground-truth boxes. Found boxes with other labels are in no
+    category that is averaged, as in COCO. A box without a confidence counts as 1.0; boxes of equal
+    confidence are ranked in the order of scenes, then of the reply. A crowd is COCO's `iscrowd`.
+    The package overwrites the flag `ignore`, so a place to ignore gets an area beyond every range,
+    which it does ignore.
     """
-    truth, found = _as_coco(scenes)
-    if not truth["annotations"]:
-        return {}
-    library = import_library()
-    quiet: Any = {"print_function": lambda *_: None}
-    own = library.COCO(truth, **quiet)
-    evaluation = library.COCOeval_faster(own, own.loadRes(found), "bbox", **quiet)
-    evaluation.evaluate()
-    evaluation.accumulate()
-    evaluation.summarize()
-    figures: Mapping[str, float] = evaluation.stats_as_dict
-    return {
-        name: float(figures[theirs]) for name, theirs in FIGURES.items() if figures[theirs] >= 0
-    }
+    matched = MatchedScenes.of(scenes)
+    return matched.summarize() if matched else {}
+
+
+@dataclass(frozen=True, eq=False)
+class MatchedScenes:
+    """The package's evaluation of scenes, whose boxes are matched once, for any choice of them.
+
+    `matches` are the package's own results, (categories, ranges of area, scenes), in the list from
+    which its `accumulate` reads them; it has no public place for a choice of images.
+    """
+
+    evaluation: Any
+    matches: NDArray[np.object_]
+
+    @classmethod
+    def of(cls, scenes: Iterable[Scene]) -> MatchedScenes | None:
+        """Match the boxes of scenes; None without a true box."""
+        truth, found = _as_coco(scenes)
+        if not truth["annotations"]:
+            return None
+        library = import_library()
+        quiet: Any = {"print_function": lambda *_: None}
+        own = library.COCO(truth, **quiet)
+        settings = quiet | {"separate_eval": True}
+        evaluation = library.COCOeval_faster(own, own.loadRes(found), "bbox", **settings)
+        evaluation.evaluate()
+        matches = np.empty(len(evaluation._evalImgs_cpp), object)
+        matches[:] = evaluation._evalImgs_cpp
+        ranges = len(evaluation.params.areaRng)
+        shape = len(truth["categories"]), ranges, len(truth["images"])
+        return cls(evaluation, matches.reshape(shape))
+
+    def summarize(self, scenes: NDArray[np.int64] | None = None) -> dict[str, float]:
+        """Return COCO's figures over these scenes, by index, which may repeat; by default over each
+        once."""
+        chosen = self.matches if scenes is None else self.matches[:, :, scenes]
+        self.evaluation._evalImgs_cpp = chosen.ravel().tolist()
+        self.evaluation._paramsEval.imgIds = [*range(chosen.shape[2])]
+        self.evaluation.accumulate()
+        self.evaluation.summarize()
+        figures: Mapping[str, float] = self.evaluation.stats_as_dict
+        return {
+            name: float(figures[theirs]) for name, theirs in FIGURES.items() if figures[theirs] >= 0
+        }
 
 
 def _as_coco(scenes: Iterable[Scene]) -> tuple[dict[str, Any], list[dict[str, Any]]]:

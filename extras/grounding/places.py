@@ -28,7 +28,7 @@ class Place:
 
     `score` is a confidence in 0..1, None if there is none. A place of a correct answer may have a
     `mask`, HxW, or a `source`, the object of a file from which it is decoded when it is needed (see
-    `region`); it lies within the box. A place may be a `crowd` (a box around many things, in which
+    `region`); it lies within the box. A place may be a `crowd` (a box around many objects, in which
     any number of answers may lie), or one to `ignore`, which need not be found.
     """
 
@@ -74,7 +74,7 @@ class Place:
         return self.crowd or self.ignore
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the form that answers have."""
+        """Return the place in the form used in answers."""
         numbers = [_shorten(number) for number in self.numbers]
         plain: dict[str, Any] = {"label": self.label} if self.label else {}
         plain["box" if self.is_box else "point"] = numbers
@@ -83,7 +83,7 @@ class Place:
         return plain | ({"image": self.image} if self.image else {})
 
     def to_truth(self) -> dict[str, Any]:
-        """Return the form that the truth of an item has, with mask and flags."""
+        """Return the place in the form used in an item's truth, with mask and flags."""
         plain = self.to_dict()
         if self.region is not None:
             mask = Mask("", self.region).to_dict()

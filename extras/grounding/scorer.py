@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.verdict import Metric, PointScores, Score, ScoredRecord, Scorer, Verdict
+from looktwice.extras.grounding.ap_intervals import estimate_precision
 from looktwice.extras.grounding.library import require_library
 from looktwice.extras.grounding.matching import (
     Matched,
@@ -46,15 +47,17 @@ class PlacesScorer(Scorer):
     true box with the nearest found one. "box" also reports accuracy at each of `thresholds`,
     "boxes" and "points" precision and recall per sample. With `mean_ap`, "boxes" also reports
     COCO's average precision and recall over all images of the task (the extra `map`), without the
-    figures that no true box enters. Few models state confidences. Boxes without one count as
-    equally certain, so that AP depends on the order of the images; `ap_reversed` is AP with the
-    images in reverse order, and `confidence_given` the share of boxes with a confidence. Where the
-    two differ, cite F1.
+    figures that no true box enters. Their intervals draw whole samples, with all of their images;
+    in simulations, 86 to 98 % contain the figure of very many images, fewer if rare categories or
+    missing confidences meet 100 images or less. Few models state confidences. Boxes without one
+    count as equally certain, so that AP depends on the order of the images; `ap_reversed` is AP
+    with the images in reverse order, and `confidence_given` the share of boxes with a confidence.
+    Where the two differ, cite F1.
 
     Labels equal a category if they do so without case, articles, punctuation and a plural s, by
     `synonyms` ({sofa: couch}), or if they contain the name of one only. A box without a label is of
     the category that was asked for, if that was one; the meta field `categories` lists them. A box
-    whose label is no category is wrong in F1 and in no category of AP.
+    whose label is not a category is wrong in F1 and in no category of AP.
 
     The true places are the field `places` of an item's truth, or else its answer, as objects or
     JSON; `form` is that of their boxes. Places marked `crowd` or `ignore` need not be found, and a
@@ -142,10 +145,10 @@ class PlacesScorer(Scorer):
     def _average_precision(
         self, scores: PointScores, found: Mapping[tuple[str, int], Places | None]
     ) -> Iterator[Metric]:
-        """Yield COCO's figures, and what shows whether they depend on the order of images."""
+        """Yield COCO's metrics, and one that shows whether they depend on the order of images."""
         every = {place.label: None for row in scores.keyed.values() for place in self._true(row)}
         draws: list[ScoredRecord] = [d for name in scores.keyed for d in scores.asked(name)]
-        scenes, given = list[Scene](), list[bool]()
+        scenes, given, clusters = list[Scene](), list[bool](), list[str]()
         for draw in draws:
             row = scores.samples[draw.sample]
             own = label_places(
@@ -153,15 +156,17 @@ class PlacesScorer(Scorer):
             )
             given += [place.score is not None for place in own]
             scenes += _split_images(own, self._true(row))
-        figures = average_precision(scenes)
+            clusters += [scores.clusters[draw.sample]] * (len(scenes) - len(clusters))
+        figures = estimate_precision(scenes, clusters)
+        for name, figure in figures.items():
+            yield Metric(name, value=figure.value, low=figure.low, high=figure.high, unit="image")
         if figures and given and not all(given):
-            figures["ap_reversed"] = average_precision(scenes[::-1]).get("ap", 0.0)
-            figures["confidence_given"] = sum(given) / len(given)
-        for name, value in figures.items():
-            yield Metric(name, value=value, unit="image", groups=len(scenes))
+            turned = average_precision(scenes[::-1])["ap"]
+            yield Metric("ap_reversed", value=turned, unit="image")
+            yield Metric("confidence_given", value=sum(given) / len(given), unit="image")
 
     def _true(self, row: SampleRow) -> Places:
-        """Return the true places of a sample. Raises ValueError."""
+        """Return the ground-truth places of a sample. Raises ValueError."""
         value = row.truth.get(self.places, row.answer)
         try:
             return read_places(value if value is not None else [], self.form)
@@ -172,7 +177,7 @@ class PlacesScorer(Scorer):
             ) from exc
 
     def _has_truth(self, row: SampleRow) -> bool:
-        """Return whether the true places of a sample can be read."""
+        """Return whether the ground-truth places of a sample can be read."""
         try:
             self._true(row)
         except ValueError:
@@ -186,7 +191,7 @@ class PlacesScorer(Scorer):
         return [*dict.fromkeys([*names, *filter(None, (p.label for p in self._true(row)))])]
 
     def _match(self, found: Places, row: SampleRow) -> Matched:
-        """Return how found and true places pair up."""
+        """Return how found and ground-truth places are matched."""
         named = label_places(found, self._names(row), self.synonyms)
         fits = self._box_fits if self.rule == "boxes" else _point_fits
         return match_places(named, self._true(row), fits)
@@ -196,7 +201,7 @@ class PlacesScorer(Scorer):
         return share if share >= self.threshold else 0.0
 
     def _first_iou(self, found: Places, row: SampleRow) -> float:
-        """Return the IoU of the first box with the nearest true one."""
+        """Return the IoU of the first box with the nearest ground-truth box."""
         shares = [place_iou(one, true) for one in pick_one(found) for true in self._true(row)]
         return max(shares, default=0.0)
 
@@ -204,8 +209,8 @@ class PlacesScorer(Scorer):
         return float(self._first_iou(found, row) >= least)
 
     def _mean_iou(self, found: Places, row: SampleRow) -> float | None:
-        """Return the mean over true boxes of the IoU with the nearest found one of its label; None
-        if there is nothing to find."""
+        """Return the mean over ground-truth boxes of the IoU with the nearest found one of its
+        label; None if there is nothing to find."""
         named = label_places(found, self._names(row), self.synonyms)
         best = list[float]()
         for true in self._true(row):

@@ -294,7 +294,7 @@ def probe_arm(
         probed = fit_probe(
             vectors[~out], labels[~out], clusters, vectors[out], allowed[~out], allowed[out]
         )
-        right = (probed.said == labels[out]).astype(float)
+        right = (probed.predictions == labels[out]).astype(float)
         shuffled = float(np.mean(probed.shuffled == labels[out]))
         layers.append(LayerProbe(layer, probed.inner, right, shuffled))
     common = (np.bincount(labels[~out]) * allowed[out]).argmax(1)

@@ -30,7 +30,7 @@ class ProbeResult:
     questions), the predictions of probes trained on the same states with shuffled labels.
     """
 
-    said: Codes
+    predictions: Codes
     inner: float
     shuffled: Codes
 

@@ -94,7 +94,7 @@ def serve(
     options = ServeOptions(port, host, token_env, out, name, cache, show_looks, abstain, workers)
     is_there = study == "pocket" or find_config(study).is_file()
     if tap and (study != "pocket" or overrides):
-        refuse(f"serve {study} --tap: a tap has no study; leave one of them out")
+        refuse(f"serve {study} --tap: --tap forwards to a server and takes no study; leave one out")
     if not is_there:
         refuse(f"serve {study}: no such study; name pocket, or the file of a study")
     with until_interrupted():

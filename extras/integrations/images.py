@@ -93,7 +93,7 @@ class Images:
         files = map(self.find, origin.sources)
         sources = tuple((source, self._read(source)) for source in files)
         if any(part.source >= len(sources) for part in origin.parts):
-            raise ToolError(f"{note} names a source that is not there")
+            raise ToolError(f"{note} names a source that does not exist")
         shown = View(picture, origin.parts)
         return replace(whole, view=shown, sources=sources, apart=origin.apart)
 
@@ -102,21 +102,21 @@ class Images:
         folders, whether the file exists or not."""
         if ADDRESS_PATTERN.match(text):
             raise ToolError(
-                f"{text[:60]!r} is no path; nothing is fetched: give the path of a file, or"
+                f"{text[:60]!r} is not a path; nothing is fetched: give the path of a file, or"
                 " data:image/...;base64,..."
             )
         if len(text) > LONGEST_PATH or "\0" in text:
-            raise ToolError(f"this is no path of a file: {text[:60]!r} ...")
+            raise ToolError(f"this is not the path of a file: {text[:60]!r} ...")
         real, roots = (self.folder / text).resolve(), (*self.allowed, self.out)
         try:
             pass_fence(text, real, roots, Scope())
         except OutsideError:
             raise ToolError(
                 f"{text!r} lies outside of {', '.join(map(str, roots))}{self._suggest_path(text)};"
-                f" paths count from {self.folder}, and who started this server may --allow more"
+                f" paths are relative to {self.folder}; this server's owner may --allow more"
             ) from None
         if not real.is_file():
-            raise ToolError(f"there is no file {text!r}; paths count from {self.folder}")
+            raise ToolError(f"there is no file {text!r}; paths are relative to {self.folder}")
         return real
 
     def _suggest_path(self, text: str) -> str:

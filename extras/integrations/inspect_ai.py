@@ -26,6 +26,7 @@ from inspect_ai.model import (
     ChatMessageUser,
     ContentImage,
     ContentText,
+    ContentVideo,
     GenerateConfig,
     ModelOutput,
     ResponseSchema,
@@ -55,6 +56,7 @@ from looktwice.extras.integrations.looking import (
     find_arms,
 )
 from looktwice.extras.integrations.protocols.questions import (
+    NO_VIDEOS,
     ClientFacts,
     make_sample,
     read_data_url,
@@ -80,6 +82,12 @@ from looktwice.pipelines.view import View
 
 METADATA_KEY = "looktwice"
 """The key in a sample's metadata for what stages need to know, and for what they did."""
+VIDEO_FORMATS: Mapping[str, Any] = {
+    "video/mp4": "mp4",
+    "video/mpeg": "mpeg",
+    "video/quicktime": "mov",
+}
+"""Media types of videos -> inspect's names; it knows no others."""
 FINISHED: Mapping[str, Finish] = {
     "max_tokens": "length",
     "model_length": "length",
@@ -141,10 +149,20 @@ def _params(tool: Any) -> ToolParams:
     return ToolParams.model_validate(dict(tool.parameters))
 
 
-def _content(part: str | View) -> ContentText | ContentImage:
+def _content(part: str | View) -> ContentText | ContentImage | ContentVideo:
+    """Convert a part to inspect's format. Raises ValueError for a video in another container than
+    inspect's."""
     if isinstance(part, str):
         return ContentText(text=part)
-    return ContentImage(image=part.picture.payload.data_url)
+    payload = part.picture.payload
+    if not payload.media_type.startswith("video/"):
+        return ContentImage(image=payload.data_url)
+    if payload.media_type not in VIDEO_FORMATS:
+        raise ValueError(
+            f"inspect_ai takes no {payload.media_type}; send the frames as `form: mp4`, or leave"
+            " them images"
+        )
+    return ContentVideo(video=payload.data_url, format=VIDEO_FORMATS[payload.media_type])
 
 
 def _to_inspect(message: Message) -> ChatMessage:
@@ -166,8 +184,10 @@ def _to_inspect(message: Message) -> ChatMessage:
 
 def _from_inspect(turn: ChatMessage) -> Message:
     """Convert a message from inspect's format. Raises ValueError for a picture that is not a data
-    URL."""
+    URL, and for a video."""
     content = [ContentText(text=turn.content)] if isinstance(turn.content, str) else turn.content
+    if any(isinstance(part, ContentVideo) for part in content):
+        raise ValueError(f"a message holds a video: {NO_VIDEOS}")
     parts = [
         View.of(read_data_url(part.image)) if isinstance(part, ContentImage) else part.text
         for part in content

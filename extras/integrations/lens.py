@@ -68,8 +68,8 @@ def name_contestants(plan: Plan) -> dict[str, Arm]:
             arms |= {f"{name}@{task}": arm for task, arm in of_task.items()}
     if batched := [name for name, arm in arms.items() if is_deferring(arm.model)]:
         raise RunError(
-            f"{batched[0]}: its model answers in batches, too late for a client; use its `chat` as"
-            " the model"
+            f"{batched[0]}: its model answers in batches, which no client can wait for; use its"
+            " `chat` as the model"
         )
     asked: dict[str, Any] = {"changes": {}, "task_name": "requests", "task": Requests(), "draws": 1}
     return {name: add_id(replace(arm, contestant=name, **asked)) for name, arm in arms.items()}

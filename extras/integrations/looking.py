@@ -153,7 +153,7 @@ class LookTools:
             words += f" shows {name.name} from x {left} to {right} and y {top} to {bottom}"
             words += " of its {} x {} pixels".format(*picture.size)
         if sent.size != view.size:
-            words += "; places are told in the pixels shown here, the file has {} x {}".format(
+            words += "; coordinates are in the pixels shown here, the file has {} x {}".format(
                 *view.size
             )
         return f"{words}. File: {file}", sent

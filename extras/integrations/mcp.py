@@ -26,7 +26,7 @@ INSTRUCTIONS = (
     "Look again at an image before you answer about it: open its file, then zoom, mark, compare or"
     " measure. An image is named by its number, by the path of its file, or by a data URL; every"
     " result says its size, which part of which picture it shows, and the file that it was written"
-    " to, which the next call may name. Places are told in {unit}; x grows to the right and y grows"
+    " to, which the next call may name. Coordinates are in {unit}; x grows to the right and y grows"
     " down from the top left corner."
 )
 

@@ -122,7 +122,7 @@ def _explain_no_match(base: Log, log: Log, apart: Sequence[tuple[int, int]]) -> 
 
 
 def _match_ids(base: Log, log: Log) -> dict[int, int]:
-    """Match samples by id; a bare number is no match if the question texts differ."""
+    """Match samples by id; bare numbers do not match if the question texts differ."""
     ids = base.units["sample"], log.units["sample"]
     if not (ids[0].is_unique and ids[1].is_unique):
         ids = base.units["task"] + "\0" + ids[0], log.units["task"] + "\0" + ids[1]

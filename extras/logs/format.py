@@ -122,13 +122,14 @@ def read_logs(
 ) -> list[Log]:
     """Read the logs in a file or folder, one for each contestant.
 
-    Accepted are a run folder; inspect_ai's `.eval` or `.json`; VLMEvalKit's `.xlsx` or `.tsv`, of
-    predictions or of results; lmms-eval's samples, a `.jsonl` or a folder of them; Every Eval
-    Ever's `.json` or `.jsonl`; recorded replies of looktwice; and any table. `columns` maps the
-    names of `COLUMNS` to columns of tables, to fields of the objects in other logs, and to fields
-    of `meta` in runs; its `value` names the scorer of inspect_ai or the metric of lmms-eval. With a
-    `reader`, all replies are read again. Without one, rows that were never scored are read by their
-    recorded labels, or by the robust reader. Raises TaskError and RunError.
+    Accepted are a run folder; inspect_ai's `.eval` or `.json`, or a folder of `.eval`; VLMEvalKit's
+    `.xlsx` or `.tsv`, of predictions or of results; lmms-eval's samples, a `.jsonl` or a folder of
+    them; Every Eval Ever's `.json` or `.jsonl`; recorded replies of looktwice; and any table.
+    `columns` maps the names of `COLUMNS` to columns of tables, to fields of the objects in other
+    logs, and to fields of `meta` in runs; its `value` names the scorer of inspect_ai or the metric
+    of lmms-eval. With a `reader`, all replies are read again. Without one, rows that were never
+    scored are read by their recorded labels, or by the robust reader. Raises TaskError
+    and RunError.
     """
     path = Path(path)
     if is_run(path):
@@ -144,15 +145,16 @@ def read_logs(
 def load_log(path: Path, columns: Named) -> list[Log]:
     """Read the logs in a file or folder of another program without scoring anything. Raises
     TaskError."""
+    if path.is_dir() and (evaluations := sorted(path.glob("*.eval"))):
+        return [log for file in evaluations for log in load_log(file, columns)]
     fields = _read_first_fields(path)
     for form in list_formats():
         if form.read is not None and form.matches(path, fields):
             return [mark_failures(log) for log in form.read(path, columns)]
     if path.is_dir():
         raise TaskError(
-            f"{path} is not a run folder and holds no {SAMPLE_FILES} of lmms-eval; name the"
-            " log files"
-            " instead"
+            f"{path} is not a run folder and holds no .eval of inspect_ai and no {SAMPLE_FILES} of"
+            " lmms-eval; name the log files instead"
         )
     suffixes = ", ".join((".eval", ".json", *TABLE_ENDINGS))
     raise TaskError(

@@ -71,7 +71,8 @@ def read_inspect(path: Path, named: Named) -> list[Log]:
     the first. Raises TaskError.
     """
     with _report_faults(path):
-        about, rows = _read(path, named, whole=False)
+        data, rows = _read(path, named, whole=False)
+        about = data["eval"]
         if rows.empty:
             raise TaskError(
                 "it holds no samples; was it stopped before the first one, or written without"
@@ -79,7 +80,7 @@ def read_inspect(path: Path, named: Named) -> list[Log]:
             )
         log = Log(str(about["model"]), rows, path.name, str(about["task"]))
         written_by = str(get_at_path(about, "metadata", "written_by"))  # as we write it
-        log = replace(log, harness=written_by or "inspect_ai")
+        log = replace(log, harness=written_by or "inspect_ai", doubt=_tell_stop(data, len(rows)))
     if path.suffix != ".eval":
         return [log]
 
@@ -102,7 +103,7 @@ def read_inspect(path: Path, named: Named) -> list[Log]:
 
 def _read(path: Path, named: Named, whole: bool) -> tuple[Cells, pandas.DataFrame]:
     """Return the log's header and a row for each sample, from the `whole` samples or their
-    summaries."""
+    summaries. A log without a final header has the status "started"."""
     if path.suffix != ".eval":
         data = read_json(read_file(path), most=None)
         samples = data["samples"]
@@ -111,6 +112,7 @@ def _read(path: Path, named: Named, whole: bool) -> tuple[Cells, pandas.DataFram
             names = archive.NameToInfo
             head = "header.json" if "header.json" in names else "_journal/start.json"
             data, samples = _read_member(archive, head), []
+            data["status"] = data.get("status") or "started"
             if "summaries.json" in names and not whole:
                 samples = _read_member(archive, "summaries.json")
             if not samples:
@@ -122,7 +124,19 @@ def _read(path: Path, named: Named, whole: bool) -> tuple[Cells, pandas.DataFram
     rows = [
         _row(sample, task, scorer, labels) | get_named_fields(sample, named) for sample in samples
     ]
-    return about, make_rows(rows)
+    return data, make_rows(rows)
+
+
+def _tell_stop(data: Cells, count: int) -> str:
+    """Describe an evaluation that stopped before its last sample; empty if it did not."""
+    if (status := data.get("status") or "success") == "success":
+        return ""
+    planned = get_at_path(data, "eval", "dataset", "samples") or 0
+    planned *= int(get_at_path(data, "eval", "config", "epochs") or 1)
+    return (
+        f"inspect_ai did not finish this evaluation (status: {status}); it holds {count}"
+        f" of {planned or 'an unknown number of'} samples"
+    )
 
 
 @contextmanager

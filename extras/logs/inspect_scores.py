@@ -14,8 +14,8 @@ __all__ = ["read_grades", "scorer_labels"]
 
 NOT_GRADED = ("grader_failed", "scoring_failed")
 UNANSWERED_REASONS = ("no_response", "invalid_response_format", "refusal")
-"""Reasons that inspect_ai records with scores: UNMADE are the scorer's faults, UNANSWERED the
-model's."""
+"""Reasons that inspect_ai records with scores: NOT_GRADED are the scorer's faults,
+UNANSWERED_REASONS the model's."""
 DEFAULTS: Cells = {"location": "end", "ignore_case": True, "numeric": False, "match_all": False}
 """Defaults of inspect_ai's own scorers, which a log may state or omit."""
 SETTINGS_PATTERN = re.compile(r"\(.*\)(?=/|$)")

@@ -57,8 +57,8 @@ ANSWER_FIELD_PAIRS = (
     ("pred", "gt"),
     ("prediction", "answer"),
 )
-"""Fields of a metric's record that hold the answer and the correct answer, if it has no field of
-CORRECT."""
+"""Fields of a metric's record that hold the answer and the correct answer, if it has none of
+CORRECT_FIELDS."""
 SAMPLE_FILES = "*samples_*.jsonl"
 """Matches lmms-eval's DATE_samples_TASK.jsonl and lm-eval's samples_TASK_DATE.jsonl."""
 TASK_PATTERN = re.compile(

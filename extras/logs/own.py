@@ -8,12 +8,19 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from string import ascii_uppercase
+from typing import NamedTuple
 
 from looktwice.eval.readers.robust import Robust
-from looktwice.eval.records.records import Record, RunFolder, SampleRow
+from looktwice.eval.records.records import (
+    Record,
+    RecordLines,
+    RunFolder,
+    SampleRow,
+    read_records_at,
+)
 from looktwice.eval.replies import CHOICES, HIDDEN_ANSWER, OfficialLabel, get_subtask_of_idx
 from looktwice.eval.scoring.record_scorer import RecordScorer
 from looktwice.eval.scoring.run_rows import published_people
@@ -55,14 +62,17 @@ def read_run(
     """
     folder = RunFolder(path)
     run, replies = score_run(folder, reader, plugins=plugins), read_last_replies(folder)
-    people, records = published_people(run), cache(folder.records)
+    people = published_people(run)
     levels = {s.task: people[s.point.task] / 100 for s in run.points if s.point.task in people}
 
     def transcript(
         ids: Mapping[str, str], names: Mapping[str, str], task: str, sample: str, draw: int
     ) -> Messages:
-        record = records().get((ids[task], names[sample], draw))
-        return () if record is None else folder.messages(record)
+        last = replies.get((ids[task], names[sample], draw))
+        if last is None:
+            return ()
+        (record,) = read_records_at(path / "records.jsonl", [last.begin])
+        return folder.messages(record)
 
     logs, by_contestant = list[Log](), defaultdict[str, list[PointScores]](list)
     for scores in run.points:
@@ -85,24 +95,33 @@ def read_run(
     return logs
 
 
-def read_last_replies(folder: RunFolder) -> Mapping[Key, tuple[str, float]]:
-    """Return the last reply of every record of a run and the record's seconds, by the record's
-    key."""
-    replies = dict[Key, tuple[str, float]]()
-    for record in folder.last_records():
+class LastReply(NamedTuple):
+    """The last reply of a record, the record's seconds, and the byte of records.jsonl at which its
+    line begins."""
+
+    text: str = ""
+    seconds: float = MISSING_VALUE
+    begin: int = 0
+
+
+def read_last_replies(folder: RunFolder) -> Mapping[Key, LastReply]:
+    """Return the last reply of every record of a run by the record's key. Raises RunError."""
+    replies, lines = dict[Key, LastReply](), RecordLines(folder.path / "records.jsonl")
+    for record in lines:
         seconds = record.timings.get("total")
         text = str((record.last_reply or {}).get("text") or "")
-        replies[record.key] = text, MISSING_VALUE if seconds is None else seconds
+        seconds = MISSING_VALUE if seconds is None else seconds
+        replies[record.key] = LastReply(text, seconds, lines.begin)
     return replies
 
 
 def run_row(
-    scores: PointScores, name: str, scored: ScoredRecord, replies: Mapping[Key, tuple[str, float]]
+    scores: PointScores, name: str, scored: ScoredRecord, replies: Mapping[Key, LastReply]
 ) -> Fields:
     """Return the row of one record of a run, with the answer that was read in its reply."""
     tokens = scored.tokens_in + scored.tokens_out
     key = scores.point.records_id, name, scored.draw
-    text, seconds = replies.get(key, ("", MISSING_VALUE))
+    text, seconds, _ = replies.get(key, LastReply())
     return {
         **question_columns(scores.samples[name]),
         **score_columns(scored),
@@ -293,7 +312,7 @@ def rescore_with(log: Log, reader: Stage | None) -> Log:
         again = unscored[number] or (reader is not None and row["verdict"] != "failed")
         if row["key"] and again:
             rows[number] = {**read(row), "scorer": name, "scores": {}}
-    return replace(whole, read_by=read_by, doubt=doubt, rows=make_rows(rows))
+    return replace(whole, read_by=read_by, doubt=doubt or whole.doubt, rows=make_rows(rows))
 
 
 def make_row_reader(reader: Stage | None) -> Callable[[Cells], Fields]:

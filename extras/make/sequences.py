@@ -38,22 +38,22 @@ from looktwice.specialists.sharing import look_once
 
 @dataclass(frozen=True, eq=False)
 class ObjectKind:
-    """Things of one kind, such as cups: the word for one, and the photographs of each thing by its
-    name."""
+    """Objects of one kind, such as cups: the word for one, and the photographs of each object by
+    its name."""
 
     name: str
     things: dict[str, tuple[Path, ...]]
 
     def fits(self, pattern: str) -> bool:
-        """Return whether there are enough things and photographs for a pattern, whose letters are
-        different things."""
+        """Return whether there are enough objects and photographs for a pattern, whose letters are
+        different objects."""
         needed = sorted(Counter(pattern).values(), reverse=True)
         shots = sorted(map(len, self.things.values()), reverse=True)
         return len(shots) >= len(needed) and all(map(ge, shots, needed))
 
 
 class DrawnSequence(NamedTuple):
-    """A shuffled sequence: its photographs, and the letter of the thing that each shows; A is the
+    """A shuffled sequence: its photographs, and the letter of the object that each shows; A is the
     main one."""
 
     files: tuple[Path, ...]
@@ -61,7 +61,7 @@ class DrawnSequence(NamedTuple):
 
 
 def find_kinds(root: Path, thing: str, skipped: RowErrors) -> list[ObjectKind]:
-    """Find `root/THING/*.jpg` as one kind called `thing`, or `root/KIND/THING/*.jpg` as one kind
+    """Find `root/OBJECT/*.jpg` as one kind called `thing`, or `root/KIND/OBJECT/*.jpg` as one kind
     for each folder."""
     places = _list_folders(root)
     if things := _find_things(places, skipped):
@@ -85,17 +85,17 @@ def _find_things(places: Many[Path], skipped: RowErrors) -> dict[str, tuple[Path
 def draw_sequence(
     rng: Generator, kind: ObjectKind, pattern: str, vectors: Mapping[Path, Floats] | None = None
 ) -> DrawnSequence:
-    """Draw a sequence of a pattern: several photographs of the main thing, and other things of its
-    kind.
+    """Draw a sequence of a pattern: several photographs of the main object, and other objects of
+    its kind.
 
-    The others are random, or those most similar to the main thing's first photograph by `vectors`.
+    The others are random, or those most similar to the main object's first photograph by `vectors`.
     """
     pairs: list[tuple[str, Path]] = []
     free = list(kind.things)
     for letter, count in Counter(pattern).most_common():
         fitting = [name for name in free if len(kind.things[name]) >= count]
         if not fitting:
-            raise TaskError(f"{kind.name!r} has too few things for {pattern}")
+            raise TaskError(f"{kind.name!r} has too few objects for {pattern}")
         name = fitting[int(rng.integers(len(fitting)))]
         files = kind.things[name]
         if vectors and pairs:
@@ -130,18 +130,18 @@ class Sequences(FileTask):
 
     Equal `seed`s give equal questions.
 
-    `path` holds a folder of photographs for each thing, or a folder of things for each kind
+    `path` holds a folder of photographs for each object, or a folder of objects for each kind
     (cup/mine, cup/yours ...), named in the singular; without kinds, `thing` is the word. In AAB the
-    main thing is shown twice and another of the same kind once; the order is shuffled. `ask`
+    main object is shown twice and another of the same kind once; the order is shuffled. `ask`
     "compare" gives two statements on each sequence, a true one and its negation, which are scored
-    as a pair; "count" asks how many different things there are; "group" asks which images show the
-    same thing, with `None` among four choices. `patterns` None means those of VLM2-Bench: all nine,
-    and for groups AAB, ABC, AAAB, AABC, ABCD. No sequence is repeated: if a pattern has fewer than
-    `each`, the rest is counted as left out. Scores are VLM2-Bench's own.
+    as a pair; "count" asks how many different objects there are; "group" asks which images show the
+    same object, with `None` among four choices. `patterns` None means those of VLM2-Bench: all
+    nine, and for groups AAB, ABC, AAAB, AABC, ABCD. No sequence is repeated: if a pattern has fewer
+    than `each`, the rest is counted as left out. Scores are VLM2-Bench's own.
 
-    By default the other things are drawn at random. With `nearest` features, such as CLIP's
-    embedding, each is the photograph most similar to the main thing's first one (by the cosine of
-    mean features) among things not yet in the sequence, as VLM2-Bench chose distractors of people.
+    By default the other objects are drawn at random. With `nearest` features, such as CLIP's
+    embedding, each is the photograph most similar to the main object's first one (by the cosine of
+    mean features) among objects not yet in the sequence, as VLM2-Bench chose distractors of people.
     Raises TaskError, and whatever the features raise.
     """
 
@@ -174,7 +174,7 @@ class Sequences(FileTask):
         sources = [f"{item.sample.id} {item.sample.meta['sources']}" for item in self._items]
         things = sum(len(kind.things) for kind in self._kinds)
         note = f"{things} things of {len(self._kinds)} kinds"
-        return f"{note}: sequences of one thing are not independent", sources
+        return f"{note}: sequences of one object are not independent", sources
 
     @property
     def scorer(self) -> Scorer:
@@ -184,12 +184,12 @@ class Sequences(FileTask):
 
     @cached_property
     def _kinds(self) -> list[ObjectKind]:
-        root = require_folder(self.path, "a folder of photographs for each thing")
+        root = require_folder(self.path, "a folder of photographs for each object")
         self._skipped.clear()
         kinds = find_kinds(root, self.thing, self._skipped)
         if not kinds:
             raise self._skipped.make_empty_error(
-                root, "it holds no folder with photographs; expected THING/*.jpg"
+                root, "it holds no folder with photographs; expected OBJECT/*.jpg"
             )
         return kinds
 

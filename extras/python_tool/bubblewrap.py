@@ -43,7 +43,7 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "TMPDIR": "/tmp",
 }
-"""All that code finds in its environment."""
+"""The only environment variables that the code sees."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Bubblewrap(PythonSandbox):
         yield from ("--remount-ro", "/dev", "--remount-ro", "/")
 
     def find_fault(self) -> str:
-        """Return what to install; "" after one start in which the sandbox held."""
+        """Return what to install; "" if a test run shows that the sandbox isolates its code."""
         return _find_fault(self)
 
 
@@ -128,7 +128,7 @@ def _find_fault(sandbox: Bubblewrap) -> str:
     if shutil.which("bwrap") is None:
         return f"`bwrap` is not on the PATH; {INSTALL}"
     if make_no_process_filter() is None:
-        return f"bubblewrap's filter is not made for this processor; {INSTALL}"
+        return f"the system call filter does not support this processor; {INSTALL}"
     return "" if _holds(sandbox) else f"bubblewrap cannot make a sandbox here; {INSTALL}"
 
 

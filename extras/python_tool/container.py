@@ -65,7 +65,7 @@ class Container(PythonSandbox):
             yield from ("--runtime", self.runtime)
 
     def stop(self, process: subprocess.Popen[bytes]) -> None:
-        """Remove the container: its client's end alone would leave it running."""
+        """Remove the container, which would keep running if only its client ended."""
         arguments = list(process.args) if isinstance(process.args, list) else []
         name = next((text for text in map(str, arguments) if text.startswith(NAME)), "")
         if name:
@@ -79,7 +79,7 @@ class Container(PythonSandbox):
 
 @cache
 def _find_fault(engine: str, image: str) -> str:
-    never = "Python as a tool never runs code without a sandbox"
+    never = "Python code of a model never runs without a sandbox"
     if shutil.which(engine) is None:
         return f"`{engine}` is not on the PATH; {never}, so install it, or use bubblewrap"
     command = [engine, "image", "inspect", image]

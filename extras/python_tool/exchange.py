@@ -19,7 +19,7 @@ Reason = Literal["time", "size", "ended"]
 
 
 class ExchangeError(Exception):
-    """A sandbox without an answer: its `reason` is "time", "size" or "ended"."""
+    """A sandbox did not answer; `reason` is "time", "size" or "ended"."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason)
@@ -79,7 +79,8 @@ class RunningSandbox:
 
     @staticmethod
     def _write(pipe: int, data: memoryview) -> int:
-        """Write what the pipe takes; a closed pipe takes all, and the output tells of its end."""
+        """Write as much as the pipe accepts. A closed pipe accepts everything; reading the output
+        then shows that the process has ended."""
         with suppress(BlockingIOError):
             try:
                 return os.write(pipe, data[: 1 << 16])

@@ -97,7 +97,7 @@ def map_transpose(old: Any, new: Any, args: tuple[Any, ...], words: dict[str, An
 
 
 def map_unknown(old: Any, new: Any, args: tuple[Any, ...], words: dict[str, Any]) -> Any:
-    """Return None for what has no tracked map."""
+    """Return None: the map of this method is not tracked."""
     return None
 
 
@@ -254,7 +254,8 @@ class Session:
         return Image.fromarray(array.squeeze()), None
 
     def _add_picture(self, image: Any, frame: Frame | None) -> None:
-        """Add a picture to the report, smaller if it has too many pixels; count those too many."""
+        """Add a picture to the report, smaller if it has too many pixels; count the pictures beyond
+        the limit."""
         share = (self.most_pixels / max(1, image.size[0] * image.size[1])) ** 0.5
         if share < 1:
             image = image.copy()
@@ -331,7 +332,7 @@ def format_error(exc: BaseException, name: str) -> str:
 
 
 def set_limits(memory_mb: int, disk_mb: int) -> None:
-    """Limit memory, file sizes and open files of this process and all that it starts."""
+    """Limit memory, file sizes and open files of this process and its child processes."""
     import resource
 
     def limit(kind: int, most: int) -> None:

@@ -31,7 +31,7 @@ def find_package_paths(names: Sequence[str]) -> dict[str, Path]:
 
 
 def _list_tops(package: Distribution) -> Iterator[Path]:
-    """Yield what a distribution has directly in site-packages."""
+    """Yield the top-level entries of a distribution in site-packages."""
     for file in package.files or ():
         top = file.parts[0]
         if top not in ("..", "__pycache__") and not top.endswith((".pth", ".dist-info")):

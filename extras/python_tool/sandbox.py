@@ -165,8 +165,8 @@ class PythonSandbox(Ranged):
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Run the code of the last message, after that of the earlier ones where it is not yet done
-        in the sample's sandbox. Raises ModelError if there is no sandbox."""
+        """Run the code of the last message, after the code of earlier messages that has not run in
+        the sample's sandbox yet. Raises ModelError if there is no sandbox."""
         if fault := self.find_fault():
             raise ModelError(fault)
         session, start = _session.get(), time.perf_counter()
@@ -185,7 +185,7 @@ class PythonSandbox(Ranged):
         return Reply(text, seconds=seconds, served_by=result["versions"], attached=attached)
 
     def _run(self, session: LiveSession, messages: Messages) -> tuple[CodeResult, bool]:
-        """Run what is new in the messages; return the last result, and whether the variables are
+        """Run the code of new messages; return the last result, and whether the variables are
         lost."""
         wanted = [write_canonical(make_message_json(message)) for message in messages]
         is_same = session.identity == self.identity and session.done == wanted[:-1]
@@ -219,7 +219,8 @@ class PythonSandbox(Ranged):
         return running
 
     def _bound(self, result: CodeResult) -> CodeResult:
-        """Return the result within the limits, which code that takes over the guest may break."""
+        """Cut the result to the limits, which code that takes control of the guest program could
+        exceed."""
         most = self.characters + 100
         notes = [note[:200] for note in result["notes"][:8]]
         return CodeResult(

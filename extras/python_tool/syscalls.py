@@ -1,4 +1,4 @@
-"""A seccomp filter under which a program cannot start processes, but threads."""
+"""A seccomp filter that lets a program start threads but no processes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16  # offsets in `struct seccomp_da
 
 
 class Calls(NamedTuple):
-    """What seccomp needs to know of an architecture (include/uapi/linux/audit.h and the tables of
-    system calls): `refused` are calls that start processes, take memory that no limit counts, or
+    """What seccomp needs to know about an architecture (include/uapi/linux/audit.h and the tables
+    of system calls): `refused` are calls that start processes, take memory that no limit counts, or
     serve debuggers and administrators. Calls from `foreign` on belong to another convention."""
 
     architecture: int

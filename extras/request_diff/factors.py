@@ -24,7 +24,7 @@ from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
 Values = tuple[str, str]
 MAX_SHOWN_DIFFERENCE, MAX_SHRUNK_DIFFERENCE = 40, 70
 """The largest difference between two thumbnails, in levels of 0..255, that a change of codec can
-cause: SHOWN if the pictures' sizes differ by at most a factor of 2, otherwise SHRUNK."""
+cause: the first if the pictures' sizes differ by at most a factor of 2, otherwise the second."""
 FACTORS = (
     "codec",
     "size",
@@ -42,7 +42,7 @@ FACTORS = (
     "temperature",
     "max_tokens",
 )
-"""The factors that are always compared; of the settings, the most common ones."""
+"""The factors that are always compared, including the most common settings."""
 CHOICES_PLACEHOLDER, NOT_SET, NOTHING = "<choices>", "not set", "none"
 
 
@@ -82,8 +82,8 @@ class RequestComparison:
     def without_partner(self) -> Iterator[tuple[Requests, Requests, list[tuple[str, str]]]]:
         """For each side: the side, the other side, and its samples without a partner, with the
         reason."""
-        base, rival, (_, left, right) = self.base, self.rival, self.pairing
-        for side, against, places in ((base, rival, left), (rival, base, right)):
+        base, rival, (_, own, others) = self.base, self.rival, self.pairing
+        for side, against, places in ((base, rival, own), (rival, base, others)):
             yield side, against, [(side.requests[place].sample, why) for place, why in places]
 
     @cached_property

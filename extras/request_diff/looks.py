@@ -24,7 +24,7 @@ UNREADABLE = "unreadable"
 @dataclass(frozen=True)
 class Look:
     """A picture's properties: its perceptual hash, 0 if it cannot be read, and its RGB thumbnail,
-    (SIDE * SIDE * 3,)."""
+    (THUMBNAIL_SIDE ** 2 * 3,)."""
 
     picture: Picture = field(repr=False)
     hash: int

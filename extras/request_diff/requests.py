@@ -33,8 +33,8 @@ from looktwice.pipelines.picture import Picture, hash_distance
 from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
 
 MAX_PICTURE_DISTANCE, MAX_TEXT_DISTANCE, MIN_DISTANCE_GAP = 7.0, 8.0, 0.25
-"""Pictures farther apart than FAR, or texts farther than UNLIKE, ask something else; partners whose
-distances differ by at most DOUBT are equally likely."""
+"""Pictures or texts that are farther apart than the first two ask something else; partners whose
+distances differ by at most the third are equally likely."""
 MAX_THUMBNAIL_DIFFERENCE = 16.0  # largest difference of thumbnails that counts, in levels of 0..255
 COMMON_WORDS_WEIGHT = 0.5  # weight of all words that most questions have
 OPTION_NAMES = tuple(option.name for option in fields(CallOptions))
@@ -203,8 +203,8 @@ class Pairing(NamedTuple):
     for the requests of each side without a partner."""
 
     pairs: list[tuple[int, int]]
-    left: list[tuple[int, str]]
-    right: list[tuple[int, str]]
+    unpaired: list[tuple[int, str]]
+    unpaired_rival: list[tuple[int, str]]
 
 
 def pair_requests(
@@ -236,7 +236,7 @@ def pair_requests(
 
 
 def _find_mutual_nearest(apart: Matrix) -> list[tuple[int, int]]:
-    """Return the pairs in which each is clearly the other's nearest."""
+    """Return the pairs of requests of which each is clearly the nearest to the other."""
     if not apart.size:
         return []
     nearest = apart.argmin(axis=1)

@@ -42,9 +42,9 @@ class LettersAndShapes(MadeTask):
     """`n` questions, half of them "Which letter is red?", half "How many of the red shapes are
     triangles?".
 
-    Each image of `width` x `height` pixels shows four things of different colours on a light
+    Each image of `width` x `height` pixels shows four objects of different colours on a light
     ground: letters, and sets of six shapes. Letters and shapes are `smallest` to `largest` pixels
-    high, distributed evenly on a logarithmic scale. The thing that the question is about is in the
+    high, distributed evenly on a logarithmic scale. The object that the question is about is in the
     box `target` of the sample's marks, which the sample's field `region` names, for oracles. `leak`
     is the share of questions whose text gives the answer away ("... between J and L in the
     alphabet"), for tests of audits; the sample's truth says which (`leaky`). Question `i` depends
@@ -71,16 +71,14 @@ class LettersAndShapes(MadeTask):
             raise TaskError(f"`leak` must be a share of the questions in 0..1, got {self.leak}")
         if min(self.width, self.height) < 10 * self.largest:
             raise TaskError(
-                f"an image of {self.width} x {self.height} pixels is too small for things of"
+                f"an image of {self.width} x {self.height} pixels is too small for shapes of"
                 f" {self.largest}; make both sides at least {10 * self.largest}"
             )
 
     @property
     def facts(self) -> Facts:
         """The split, label version and other facts about the task that tables list."""
-        return Facts(
-            "made", "by construction", note="made images; measures tools and loops, not perception"
-        )
+        return Facts("made", "by construction", note="generated images; tests tools only")
 
     @cached_property
     def _chosen(self) -> list[int]:
@@ -149,7 +147,7 @@ def _paste(
     color: str,
     taken: Sequence[PixelRect],
 ) -> PixelRect:
-    """Draw a thing where there is room, and return the box around it."""
+    """Draw an object where there is room, and return the box around it."""
     shape = _letter_mask(shapes[0], high) if len(shapes) == 1 else _shapes_mask(shapes, high)
     width, height = shape.size
     for _ in range(MAX_TRIES):

@@ -139,7 +139,7 @@ class Puzzles(SweptTask):
     @property
     def facts(self) -> Facts:
         """The origin of the truth, and the joint scorer of both questions."""
-        return Facts("made", "by construction", note="made images", scorer=JointScorer())
+        return Facts("made", "by construction", note="generated images", scorer=JointScorer())
 
     @property
     def _sort(self) -> QuestionSort:

@@ -268,8 +268,8 @@ class World:
     light: XYZ = (-5.0, -7.0, 12.0)
 
     def nearest(self, origin: Floats, directions: Floats) -> tuple[Floats, Numbers]:
-        """Return the distance along rays (n, 3) to the first hit, and the identity of the thing
-        hit."""
+        """Return the distance along rays (n, 3) to the first hit, and the identity of what it
+        hits."""
         down = directions[:, 2]
         with np.errstate(divide="ignore"):
             far = np.where(down < 0, -origin[2] / down, np.inf)
@@ -378,7 +378,7 @@ def is_fully_visible(distances: Floats) -> bool:
 
 
 def measure_visible_shares(distances: Sequence[Floats]) -> Floats:
-    """Return the visible share of each thing's own pixels, from each thing's distances, which are
+    """Return the visible share of each object's own pixels, from each object's distances, which are
     infinite where it is not."""
     alone = np.isfinite(distances)
     first = np.argmin(distances, axis=0) == np.arange(len(distances))[:, None, None]

@@ -296,7 +296,7 @@ def draw_ground(params: SceneParameters) -> Tries:
 
 
 def _draw_turn(params: SceneParameters) -> float:
-    """Return 15 to 20 degrees to either side."""
+    """Return a random rotation of 15 to 20 degrees to either side."""
     return float(params.rng.uniform(15, 20) * params.rng.choice([-1, 1]))
 
 

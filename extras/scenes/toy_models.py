@@ -228,7 +228,7 @@ class NearSighted:
         return f"{small} I cannot tell.", ()
 
     def _crop_box(self, sight: Sighting, window: float) -> list[float]:
-        """Return the part of the image around the thing, with a margin, shifted to lie within the
+        """Return the part of the image around the object, with a margin, shifted to lie within the
         image."""
         sides, box = np.array(sight.size), np.array(sight.box, float).reshape(2, 2)
         lengths = np.minimum(sides, np.maximum(window * sides, 1.3 * np.ptp(box, axis=0)))

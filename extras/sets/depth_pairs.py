@@ -36,7 +36,7 @@ class Da2k(SetTask):
     revision: str = ""
 
     units = "images"
-    errata = ("the closer point is always point1 in the file: dealt here to A and B",)
+    errata = ("point1 is always the closer one in the file; here it is A or B in turn",)
     _file = "annotations.json"
     _packed = "DA-2K.zip"
     _patterns = (_packed,)

@@ -40,7 +40,7 @@ def parse_key(text: str, case: JudgeCase) -> JudgeVerdict:
         if word in words:
             answer = case.key if value else None
             return JudgeVerdict(answer, {MATCH: value})
-    return JudgeVerdict(reason="neither True nor False in the judge's words")
+    return JudgeVerdict(reason="the judge's reply has neither True nor False")
 
 
 KEY_PASS = JudgePass("key", None, lambda case: bool(case.key), ask_key, parse_key, named=True)

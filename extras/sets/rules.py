@@ -21,7 +21,7 @@ BIAS = "expected_bias"
 
 def read_answer_line(reply: str) -> str:
     """Return the last letter after "Answer:" as it is written, and A for a reply without one
-    (OmniSpatial, 208bac2): "answer: b" is "b", which is no key."""
+    (OmniSpatial, 208bac2): "answer: b" is "b", which is not a key."""
     return next(reversed(ANSWER_LINE.findall(reply)), "A")
 
 
@@ -44,7 +44,7 @@ def read_first_character(reply: str) -> str:
 
 def read_before_bracket(reply: str) -> str:
     """Return what precedes the first closing bracket (VisRes in lmms-eval, 75571cf): "(B)" is "(B",
-    which is no key."""
+    which is not a key."""
     return reply.partition(")")[0]
 
 
@@ -87,16 +87,16 @@ def _score_biased(reply: str, row: SampleRow) -> bool:
     return score_biased(reply, row.answer or "", str(row.truth.get(BIAS, "")))[0]
 
 
-def _by(read: Callable[[str], str]) -> Callable[[str, SampleRow], bool]:
+def _make_rule(read: Callable[[str], str]) -> Callable[[str, SampleRow], bool]:
     return lambda reply, row: read(reply) == row.answer
 
 
 RULES: Mapping[str, Callable[[str, SampleRow], bool]] = {
-    "omni_spatial": _by(read_answer_line),
-    "omni_spatial_direct": _by(read_first_character),
-    "omni_spatial_json": _by(read_json_letter),
+    "omni_spatial": _make_rule(read_answer_line),
+    "omni_spatial_direct": _make_rule(read_first_character),
+    "omni_spatial_json": _make_rule(read_json_letter),
     "erqa_vlmevalkit": _score_same,
-    "vis_res": _by(read_before_bracket),
+    "vis_res": _make_rule(read_before_bracket),
     "vlm_bias": _score_biased,
     "zero_bench": lambda reply, row: is_exact_match(reply, row.answer or ""),
 }

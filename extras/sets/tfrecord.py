@@ -9,7 +9,7 @@ from struct import Struct
 from looktwice.eval.tasks.base import TaskError
 
 LENGTH = Struct("<QI")
-"""What precedes a record: its length in bytes, and a checksum of these eight bytes."""
+"""The header of a record: its length in bytes, and a checksum of these eight bytes."""
 CHECKSUM = 4  # bytes after a record
 LONGEST = 1 << 30  # bytes of a record
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5

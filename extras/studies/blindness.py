@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-from looktwice.eval.analysis.steadiness import iterate_letters
+from looktwice.eval.analysis.letters import ChosenLetter, count_letters, measure_bias
 from looktwice.eval.display.printable import format_csv
 from looktwice.eval.display.text_tables import (
     COLUMNS_OF_ARM,
@@ -37,18 +37,18 @@ from looktwice.eval.display.text_tables import (
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.labels import contestant_changes
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
-from looktwice.eval.statistics.answers import PositionBias, position_bias
+from looktwice.eval.statistics.answers import PositionBias
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values, benjamini_hochberg
-from looktwice.extras.studies.tastes import (
+from looktwice.extras.studies.answer_bias import (
     CANDIDATE_DRAWS,
     FALSE_SHARE,
     KNOWN_RIGHT_SHARE,
     LEAK_SHARE,
     TARGET_POWER,
+    AnswerBias,
     BlindQuestion,
-    Tastes,
-    find_tastes,
+    estimate_bias,
 )
 from looktwice.pipelines.disk import dump_yaml
 from looktwice.pipelines.model import write_canonical
@@ -65,7 +65,7 @@ ARMS: Mapping[str, str] = {
 }
 BLIND_ARMS = ("no-image", "blank")
 """The arms that show whether an item needs its image; the first that a run has is used. A model
-that ignores images would only repeat its guess in the other one, so it is no second chance."""
+that ignores images would only repeat its guess in the other one, so it adds no second chance."""
 Rule = Literal["chance", "any"]
 
 
@@ -74,7 +74,8 @@ class BlindItem:
     """A question's right answers without its image, and their probability under the model's answer
     bias alone.
 
-    `p` is 1 if less than `tastes.SURE` of the draws are right; such a question is not listed.
+    `p` is 1 if less than `answer_bias.MIN_RIGHT_SHARE` of the draws are right; such a question is
+    not listed.
     """
 
     task: str
@@ -105,17 +106,17 @@ class Audit:
         return {n: 1 / row.n_choices if row.n_choices else common for n, row in keyed.items()}
 
     @cached_property
-    def tastes(self) -> Tastes:
+    def bias(self) -> AnswerBias:
         """The model's answer bias, estimated from its answers without the images."""
         arm = self.arms[next(filter(self.arms.__contains__, BLIND_ARMS))]
         questions = (_blind_question(arm, name, self.seen.samples[name]) for name in self.chance)
-        return find_tastes([question for question in questions if question.draws])
+        return estimate_bias([question for question in questions if question.draws])
 
     @cached_property
     def items(self) -> list[BlindItem]:
         """Every sample that was asked without its image, with its p by the model's answer bias."""
         task = self.seen.point.task
-        pairs = zip(self.tastes.questions, self.tastes.ps.tolist(), strict=True)
+        pairs = zip(self.bias.questions, self.bias.p_values.tolist(), strict=True)
         return [BlindItem(task, row.sample, row.right, row.draws, p) for row, p in pairs]
 
     def kept(self, blind: Sequence[BlindItem]) -> set[str]:
@@ -126,7 +127,7 @@ class Audit:
     @property
     def draws(self) -> int:
         """The number of draws per question without its image."""
-        return max((question.draws for question in self.tastes.questions), default=0)
+        return max((question.draws for question in self.bias.questions), default=0)
 
     @cached_property
     def values(self) -> Values[str, str]:
@@ -171,11 +172,11 @@ def find_audits(run: RunScores) -> list[Audit]:
     return audited
 
 
-def select_beyond_taste(tastes: Tastes) -> list[BlindQuestion]:
+def select_beyond_bias(bias: AnswerBias) -> list[BlindQuestion]:
     """Return the questions that are right more often than by bias, at a false discovery rate of
     FALSE_SHARE."""
-    corrected = np.array(benjamini_hochberg(tastes.ps))
-    return [*compress(tastes.questions, corrected <= FALSE_SHARE)]
+    corrected = np.array(benjamini_hochberg(bias.p_values))
+    return [*compress(bias.questions, corrected <= FALSE_SHARE)]
 
 
 def find_imageless_items(audited: Sequence[Audit], rule: Rule = "chance") -> list[BlindItem]:
@@ -187,21 +188,21 @@ def find_imageless_items(audited: Sequence[Audit], rule: Rule = "chance") -> lis
     """
     listed: dict[tuple[str, str], BlindItem] = {}
     for audit in audited:
-        by_taste = {question.sample for question in select_beyond_taste(audit.tastes)}
+        by_bias = {question.sample for question in select_beyond_bias(audit.bias)}
         for item in audit.items:
-            if item.right > 0 if rule == "any" else item.sample in by_taste:
+            if item.right > 0 if rule == "any" else item.sample in by_bias:
                 listed.setdefault((item.task, item.sample), item)
     return list(listed.values())
 
 
-def count_expected_by_luck(audited: Sequence[Audit], rule: Rule) -> float:
+def count_expected_by_chance(audited: Sequence[Audit], rule: Rule) -> float:
     """Return how many items the rule `any` lists through answer bias alone; for `chance`, the bound
     on false discoveries, summed over the models."""
     if rule == "chance":
         return FALSE_SHARE * sum(len(find_imageless_items([audit])) for audit in audited)
     lucky: dict[tuple[str, str], float] = defaultdict(lambda: 1.0)
     for audit in audited:
-        tails = cache(audit.tastes.tails)
+        tails = cache(audit.bias.tails)
         for number, item in enumerate(audit.items):
             lucky[item.task, item.sample] *= 1 - float(tails(item.asked)[number, 1])
     return sum(1 - never for never in lucky.values())
@@ -309,19 +310,19 @@ def arm_table(audits: Sequence[Audit], blind: Sequence[BlindItem]) -> TextTable:
     return table(ARM_COLUMNS, [line for line in lines if line.accuracy])
 
 
-TASTE_NOTE = (
+BIAS_NOTE = (
     "A model that does not look has an answer bias: for words, for letters, and for repeating a"
     " guess. The bias is estimated from how often the model gives the wrong choices of its other"
     " questions; a question is listed if it is right more often than the bias explains. The power"
-    " is that for questions which the model knows and answers right in"
-    f" {KNOWN_RIGHT_SHARE:.0%} of the draws, if {LEAK_SHARE:.0%} of all questions are such."
+    " is given for questions that the model knows and answers right in"
+    f" {KNOWN_RIGHT_SHARE:.0%} of the draws, if these are {LEAK_SHARE:.0%} of all questions."
 )
 
 
 def describe_power(audit: Audit) -> str:
     """Describe in a sentence what the draws of an audit can show of its model."""
-    tastes, draws = audit.tastes, audit.draws
-    power, needed = tastes.power(draws), tastes.draws_needed()
+    bias, draws = audit.bias, audit.draws
+    power, needed = bias.power(draws), bias.draws_needed()
     if needed is None:
         more = f"no number of draws up to {CANDIDATE_DRAWS[-1]} reaches {TARGET_POWER:.0%}"
     else:
@@ -329,7 +330,7 @@ def describe_power(audit: Audit) -> str:
     if power == 0:
         return (
             f"{draws} draws per question cannot show that a question needs no image: in"
-            f" {tastes.firm_share:.0%} of the others the model repeats one wrong choice, so"
+            f" {bias.firm_share:.0%} of the others the model repeats one wrong choice, so"
             " it may repeat"
             f" a right one by chance too; {more}"
         )
@@ -341,17 +342,17 @@ def describe_power(audit: Audit) -> str:
 
 TASTE_COLUMNS: Columns[Audit] = (
     *attribute_columns("contestant", "task", of="seen"),
-    Column("bias estimated for", "tastes.grouping.words", text),
+    Column("bias estimated for", "bias.grouping.words", text),
     Column("questions", lambda audit: len(audit.items)),
     Column("draws", "draws"),
-    Column("right\nby bias %", "tastes.expected", percent),
-    Column("repeats a\nwrong one %", "tastes.firm_share", percent),
-    Column("power\n%", lambda audit: audit.tastes.power(audit.draws), percent),
+    Column("right\nby bias %", "bias.expected", percent),
+    Column("repeats a\nwrong one %", "bias.firm_share", percent),
+    Column("power\n%", lambda audit: audit.bias.power(audit.draws), percent),
     Column("detectable", lambda audit: describe_power(audit)),
 )
 
 
-def taste_table(audits: Sequence[Audit]) -> TextTable:
+def bias_table(audits: Sequence[Audit]) -> TextTable:
     """Build a table with a line for each audit: the accuracy from answer bias, and the share of
     leaks that its draws would show."""
     return table(TASTE_COLUMNS, [audit for audit in audits if audit.items])
@@ -391,15 +392,15 @@ LETTER_COLUMNS: Columns[LetterLine] = (
 def letter_table(run: RunScores, audits: Sequence[Audit]) -> TextTable:
     """Build a table with a line for each arm with choices: the frequency of each letter, recall by
     the key's position, and the share right in all draws."""
-    letters = defaultdict[str, list[tuple[str, str]]](list)
-    for scores, entry, answer, key in iterate_letters(run):
-        if entry.verdict in (Verdict.RIGHT, Verdict.WRONG):
-            letters[scores.point.id].append((answer, key))
+    letters = dict[str, Mapping[ChosenLetter, int]]()
+    for scores, counts in count_letters(run):
+        readable = [one for one in counts if one.verdict in (Verdict.RIGHT, Verdict.WRONG)]
+        letters[scores.point.id] = {one: counts[one] for one in readable}
     arms = {arm.point.id: arm for audit in audits for arm in audit.arms.values()}
     lines = [
-        LetterLine(arm, position_bias(*zip(*letters[name], strict=True)))
+        LetterLine(arm, measure_bias(letters[name]))
         for name, arm in arms.items()
-        if name in letters
+        if letters.get(name)
     ]
     return table(LETTER_COLUMNS, lines).without_empty()
 
@@ -425,8 +426,8 @@ def audit_sentences(audits: Sequence[Audit], blind: Sequence[BlindItem], rule: R
         if rule == "any"
         else "more right answers than answer bias explains"
     )
-    bound, count = "about" if rule == "any" else "at most", count_expected_by_luck(audits, rule)
-    luck = f"{bound} {count:.1f} of them are expected by luck"
+    bound, count = "about" if rule == "any" else "at most", count_expected_by_chance(audits, rule)
+    luck = f"{bound} {count:.1f} of them are expected by chance"
     sentences.append(f"{len(blind)} of {asked} items need no image, by {words}; {luck}.")
     return sentences
 
@@ -436,7 +437,7 @@ def audit_page(run: RunScores, audits: Sequence[Audit], rule: Rule = "chance") -
     blind = find_imageless_items(audits, rule)
     parts = [f"# What {run.name} answers without its images", *audit_sentences(audits, blind, rule)]
     parts += ["## Arms", arm_table(audits, blind).markdown]
-    parts += ["## What could be detected", taste_table(audits).markdown, TASTE_NOTE]
+    parts += ["## What could be detected", bias_table(audits).markdown, BIAS_NOTE]
     letters = letter_table(run, audits)
     parts += ["## Letters and positions", letters.markdown] if letters.rows else []
     named = ", ".join(item.sample for item in blind[:50]) + (", ..." if len(blind) > 50 else "")

@@ -174,7 +174,7 @@ class Fragility:
         return None if isnan(floor) else floor
 
     @property
-    def above(self) -> Estimate | None:
+    def above_floor(self) -> Estimate | None:
         """R minus its floor."""
         (ratio, floor), (ratios, floors) = self._measured_means, self._ratios(self._resampled_means)
         return self._estimate(ratio - floor, ratios - floors)
@@ -304,7 +304,7 @@ FRAGILITIES: Columns[Fragility] = (
     ),
     Column("R", _ratio_cell),
     Column(FLOOR_HEADER, "floor", "{:.2f}"),
-    Column(ABOVE_HEADER, "above", number_cell),
+    Column(ABOVE_HEADER, "above_floor", number_cell),
     Column("best minus\nworst", "spread", estimate_cell),
     Column(ALIKE_HEADER, lambda line: f"{percent(line.chance.mean)}\np {format_p(line.chance.p)}"),
     Column("worst", lambda line: line.ends[0]),
@@ -365,7 +365,7 @@ def read_published(run: RunScores) -> Published:
 
 
 def _published_spreads(published: Published) -> Iterator[Sequence[str]]:
-    """Yield a row under PUBLISHED per task and model, and then each task's mean and largest
+    """Yield a row under PUBLISHED_HEADER per task and model, and then each task's mean and largest
     spread."""
     for task, styles in published.items():
         models = dict.fromkeys(model for accuracies in styles.values() for model in accuracies)

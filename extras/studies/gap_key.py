@@ -72,18 +72,18 @@ def _list_single_changes(a: Arm, b: Arm, faults: Faults) -> Iterator[Arm]:
 def _list_factors(a: Arm, b: Arm) -> Iterator[str]:
     """Yield the places in which two arms differ, in the order in which they take effect."""
 
-    def differ(name: str, one: Any, two: Any) -> bool:
+    def are_different(name: str, one: Any, two: Any) -> bool:
         return bool(spec(getattr(one, name)) != spec(getattr(two, name)))
 
     for slot in _merge_slots(a, b):
         mine, theirs = a.stages.get(slot), b.stages.get(slot)
         if mine is not None and type(mine) is type(theirs) and asks_model(mine):
             for f in fields(mine):  # type: ignore[arg-type]  # a stage is a dataclass
-                if f.init and differ(f.name, mine, theirs):
+                if f.init and are_different(f.name, mine, theirs):
                     yield f"stages.{slot}.{f.name}"
         elif spec(mine) != spec(theirs):
             yield f"stages.{slot}"
-    yield from (place for place in ("model", "read") if differ(place, a, b))
+    yield from (place for place in ("model", "read") if are_different(place, a, b))
 
 
 def _merge_slots(a: Arm, b: Arm) -> list[str]:

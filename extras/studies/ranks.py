@@ -44,7 +44,7 @@ ORDER_NOTE = (
     "Every two contestants, on the samples that both have in every setting, over the tasks of both."
     " `swap` is the probability that the two change places between two settings (markers, prompts,"
     " whatever was swept), or between two draws; a tie counts one half. Intervals are 95 %,"
-    " bootstrapped over clusters; small samples add swaps, so the intervals are rather high."
+    " bootstrapped over clusters; in small samples swaps are overestimated."
 )
 
 
@@ -122,7 +122,7 @@ def rank_flips(contestants: Sequence[Fragility]) -> Iterator[Flip]:
 class Moves(NamedTuple):
     """The changes of models' ranks from the default to a style."""
 
-    whose: str
+    source: str
     task: str
     style: str
     models: int
@@ -130,7 +130,7 @@ class Moves(NamedTuple):
 
 
 RANKS: Columns[Moves] = (
-    *attribute_columns("whose", "task", "style"),
+    *attribute_columns("source", "task", "style"),
     Column("models", "models"),
     Column("pairs\nflipped", "change.flipped"),
     Column("pairs\ntied", "change.tied"),
@@ -150,14 +150,14 @@ def rank_moves(run: RunScores) -> Iterator[Moves]:
         for style, accuracy in zip(fragility.values.arms, fragility.means.tolist(), strict=True):
             own[fragility.task][style][fragility.contestant] = 100 * accuracy
     published = read_published(run) if own else {}
-    for whose, accuracies in (("this run", own), ("published", published)):
+    for source, accuracies in (("this run", own), ("published", published)):
         for task, by_style in accuracies.items():
             default, *styles = by_style.items()
             sign = -1 if task.endswith(" rank") else 1  # smaller ranks are better
             first = {model: sign * value for model, value in default[1].items()}
             for style, values in styles if len(first) > 2 else ():
                 moved = {model: sign * value for model, value in values.items()}
-                yield Moves(whose, task, style, len(first), compare_ranks(first, moved))
+                yield Moves(source, task, style, len(first), compare_ranks(first, moved))
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class _Swaps:
     swap: Estimate
 
     @classmethod
-    def of(
+    def build(
         cls, sides: Sequence[Sequence[Mapping[Question, float]]], clusters: Mapping[Question, str]
     ) -> _Swaps | None:
         """Build the swaps from the two contestants' values by setting, on the samples common to all
@@ -239,7 +239,7 @@ def find_orders(run: RunScores) -> Iterator[OrderLine]:
             clusters |= {(arm.point.task_id, n): cluster for n, cluster in arm.clusters.items()}
         settings = [[_collect_values(side[setting]) for setting in shared] for side in pair]
         drawn = [_collect_values_by_draw(arms) if is_drawn else [] for arms in start]
-        line = OrderLine(first, rival, _Swaps.of(settings, clusters), _Swaps.of(drawn, clusters))
+        line = OrderLine(first, rival, *(_Swaps.build(v, clusters) for v in (settings, drawn)))
         if line.settings or line.draws:
             yield line
 

@@ -46,12 +46,12 @@ def studio(
     import tempfile
 
     from looktwice.eval.page.serving import serve_page
-    from looktwice.extras.studio.desk import Desk
+    from looktwice.extras.studio.backend import StudioBackend
     from looktwice.extras.studio.server import StudioServer, open_draft
 
     with tempfile.TemporaryDirectory(prefix="looktwice-studio-") as folder:
-        desk = Desk(Path(folder).resolve(), plugins=plugin)
-        draft = open_draft(desk, what, model)
-        server = StudioServer(desk, lambda _: draft)
+        backend = StudioBackend(Path(folder).resolve(), plugins=plugin)
+        draft = open_draft(backend, what, model)
+        server = StudioServer(backend, lambda _: draft)
         with until_interrupted():
             serve_page(server, port, partial(announce, opened), "studio")

@@ -26,7 +26,7 @@ from looktwice.eval.page.serving import LocalPage, ShowFunction
 from looktwice.eval.recorded.show import ShownRun
 from looktwice.eval.records.records import RunError, RunFolder
 from looktwice.eval.tasks.base import check_items
-from looktwice.extras.studio.desk import REQUEST_ERRORS, Desk
+from looktwice.extras.studio.backend import REQUEST_ERRORS, StudioBackend
 from looktwice.extras.studio.draft import MODELS, POCKET_NAME, Draft, Node, Slot
 from looktwice.pipelines.config.build import Binder, build
 from looktwice.pipelines.config.classes import ConfigError, extend_hint, suggest_names
@@ -56,7 +56,7 @@ class StudioServer(LocalPage):
     """Serves a studio's page. `begin` returns the first draft for the query of the page's
     address."""
 
-    desk: Desk
+    backend: StudioBackend
     begin: Callable[[Mapping[str, str]], Draft]
 
     @property
@@ -80,13 +80,13 @@ class StudioServer(LocalPage):
     def show_start(self, request: web.Request) -> web.Response:
         """Return the forms, the models that may be asked, and the first draft."""
         try:
-            return web.json_response(self.desk.start(self.begin(request.query)))
+            return web.json_response(self.backend.start(self.begin(request.query)))
         except (LookupError, ValueError) as exc:
             raise web.HTTPNotFound(text=f"the studio cannot open this: {exc}") from exc
 
     def show_picture(self, request: web.Request) -> web.Response:
         """Return a picture of the page exactly as it is sent to models."""
-        shown = self.desk.shown.kept.get(request.match_info["sha"])
+        shown = self.backend.shown.kept.get(request.match_info["sha"])
         if shown is None:
             raise web.HTTPNotFound(text="this picture is no longer cached; render it again")
         payload, *_ = shown
@@ -101,9 +101,9 @@ class StudioServer(LocalPage):
             )
         data = await request.read()
         try:
-            made = await asyncio.to_thread(self.desk.answer, request.match_info["what"], data)
+            made = await asyncio.to_thread(self.backend.answer, request.match_info["what"], data)
         except REQUEST_ERRORS as exc:
-            made = {"refused": self.desk.explain_fault(exc)}
+            made = {"refused": self.backend.explain_fault(exc)}
         if isinstance(made, bytes):
             return web.Response(body=made, content_type="application/zip")
         return web.json_response(made)
@@ -117,8 +117,8 @@ class StudioServer(LocalPage):
 def make_page_studio(folder: Path, page: RunPage, plugins: Sequence[str] = ()) -> StudioServer:
     """Build a studio that works in `folder` and begins with a sample of the report page that it is
     served with."""
-    desk = Desk(folder, plugins=plugins)
-    return StudioServer(desk, partial(make_draft_from_page, desk, page))
+    backend = StudioBackend(folder, plugins=plugins)
+    return StudioServer(backend, partial(make_draft_from_page, backend, page))
 
 
 def studio_widget(
@@ -144,9 +144,9 @@ def studio_widget(
         image = sample if isinstance(sample, Picture) else Picture.open(sample)
         sample = Sample("studio", Draft().question, (image,))
     folder = tempfile.TemporaryDirectory(prefix="looktwice-studio-", ignore_cleanup_errors=True)
-    desk, item = Desk(Path(folder.name).resolve(), {**models}), Item(sample, None)
-    draft = Draft.from_item(item, stages or {}, desk.save_picture, model=next(iter(models)))
-    start = desk.start(draft if stages else replace(draft, stages=FIRST_SLOTS))
+    backend, item = StudioBackend(Path(folder.name).resolve(), {**models}), Item(sample, None)
+    draft = Draft.from_item(item, stages or {}, backend.save_picture, model=next(iter(models)))
+    start = backend.start(draft if stages else replace(draft, stages=FIRST_SLOTS))
     traits = {
         "_esm": widget_script(),
         "_css": page_file("studio.css", TEMPLATES_PACKAGE),
@@ -156,7 +156,7 @@ def studio_widget(
     for name in ("marks", "stages"):
         traits[name] = traitlets.List(start["draft"][name]).tag(sync=True)
     widget = type("Studio", (anywidget.AnyWidget,), traits)()
-    widget.on_msg(WidgetChannel(desk, start))
+    widget.on_msg(WidgetChannel(backend, start))
     return widget
 
 
@@ -172,7 +172,7 @@ def widget_script() -> str:
 class WidgetChannel:
     """Answers a widget's requests, and sends pictures that it does not have yet."""
 
-    desk: Desk
+    backend: StudioBackend
     first_draft: Mapping[str, Any]
     sent: set[str] = field(default_factory=set)
 
@@ -181,14 +181,14 @@ class WidgetChannel:
         what, reply, file = asked["what"], {"number": asked["number"]}, b""
         data = bytes(buffers[0]) if buffers else json.dumps(asked.get("body")).encode()
         try:
-            made = self.first_draft if what == "start" else self.desk.answer(what, data)
+            made = self.first_draft if what == "start" else self.backend.answer(what, data)
             reply["answer"], file = (None, made) if isinstance(made, bytes) else (made, b"")
         except Exception as exc:  # of any kind, or the page would wait without end
             is_told = isinstance(exc, REQUEST_ERRORS)
             reply["faults"] = (
-                self.desk.explain_fault(exc) if is_told else [f"internal error: {exc!r}"]
+                self.backend.explain_fault(exc) if is_told else [f"internal error: {exc!r}"]
             )
-        kept = self.desk.shown.kept
+        kept = self.backend.shown.kept
         new = [shown for sha, (shown, *_) in kept.items() if sha not in self.sent]
         self.sent |= {shown.sha for shown in new}
         reply["pictures"] = [[shown.sha, shown.media_type] for shown in new]
@@ -198,7 +198,7 @@ class WidgetChannel:
 # ---- the first draft: from a picture, a run's sample, or a study's first question
 
 
-def open_draft(desk: Desk, what: Sequence[Path], models: Sequence[str] = ()) -> Draft:
+def open_draft(backend: StudioBackend, what: Sequence[Path], models: Sequence[str] = ()) -> Draft:
     """Return the first draft, after saving its pictures and allowing its models. Raises
     ConfigError, RunError, TaskError, PictureError."""
     for text in models:
@@ -206,63 +206,63 @@ def open_draft(desk: Desk, what: Sequence[Path], models: Sequence[str] = ()) -> 
         if not isinstance(node, dict):
             example = "'{use: pipelines.models.Pocket}'"
             raise ConfigError([f"--model {text}: expected a node, such as {example}"])
-        desk.allow_model(build(node, place="--model"))
+        backend.allow_model(build(node, place="--model"))
     start = Draft(stages=FIRST_SLOTS)
     if not what:
         return start
     first, *more = what
     if more and not first.is_file():
-        return make_draft_from_run(desk, first, *map(str, more[:2]))
+        return make_draft_from_run(backend, first, *map(str, more[:2]))
     if first.is_dir():
         ids = [row.id for row in RunFolder(first).samples.values()]
         raise RunError(f"{first}: add one of its {len(ids)} samples, such as {ids[0]}")
     if not more and first.suffix in STUDY_SUFFIXES:
-        return make_draft_from_study(desk, first)
+        return make_draft_from_study(backend, first)
     for picture in what:
         if not picture.is_file():
             raise RunError(f"{picture}: there is no such picture, run or study")
-    images = tuple(desk.save_bytes(read_file(picture)) for picture in what)
+    images = tuple(backend.save_bytes(read_file(picture)) for picture in what)
     return replace(start, images=images)
 
 
-def make_draft_from_study(desk: Desk, study: Path) -> Draft:
+def make_draft_from_study(backend: StudioBackend, study: Path) -> Draft:
     """Return a draft of a study's first question with the stages and model of its first contestant.
 
     All models of the study may be asked. Raises ConfigError, RunError, TaskError, PictureError.
     """
-    plan = load_plan(study, (), desk.plugins)
+    plan = load_plan(study, (), backend.plugins)
     if not plan.points:
         raise RunError(f"{study}: no contestant is left; {'; '.join(plan.left_out.values())}")
-    arm, names = plan.points[0], {id(model): desk.allow_model(model) for model in plan.models}
+    arm, names = plan.points[0], {id(model): backend.allow_model(model) for model in plan.models}
     item = next(check_items(arm.task), None)
     if item is None:
         raise RunError(f"{study}: its task {arm.task_name!r} has no questions")
     model = names.get(id(arm.model), POCKET_NAME)
     return Draft.from_item(
-        item, arm.stages, desk.save_picture, model=model, draws=arm.draws, seed=arm.seed
+        item, arm.stages, backend.save_picture, model=model, draws=arm.draws, seed=arm.seed
     )
 
 
-def make_draft_from_page(desk: Desk, page: RunPage, asked: Mapping[str, str]) -> Draft:
+def make_draft_from_page(backend: StudioBackend, page: RunPage, asked: Mapping[str, str]) -> Draft:
     """Return a draft of a report page's sample `n` and contestant `who`, given by number. Raises
     RunError, ConfigError, PictureError."""
     row = page.rows[int(asked["n"])]
     number, name = [*page.contestants][int(asked["who"])]
     run = page.runs[number]
     return make_draft_from_run(
-        desk, run.folder.path, row.id, name.removesuffix(f" ({run.name})"), row.task
+        backend, run.folder.path, row.id, name.removesuffix(f" ({run.name})"), row.task
     )
 
 
 def make_draft_from_run(
-    desk: Desk, run: Path, sample: str, contestant: str = "", task: str = ""
+    backend: StudioBackend, run: Path, sample: str, contestant: str = "", task: str = ""
 ) -> Draft:
     """Return a draft of a run's sample with the stages of a contestant, by default the first.
 
     `task` is the task's id if several tasks have a sample of this name. Raises RunError,
     ConfigError, PictureError.
     """
-    shown = ShownRun(run, desk.plugins)
+    shown = ShownRun(run, backend.plugins)
     row, *_ = shown.rows(sample, task)
     points = shown.points(row)
     name = contestant or next(iter(points))
@@ -273,5 +273,5 @@ def make_draft_from_run(
     item = Item(shown.sample(point, row), row.answer)
     asked: Node = {"seed": point.seed, "draws": point.draws}
     if node := point.spec.get("model"):
-        asked["model"] = desk.allow_model(Binder.for_run(run).make(node, "model"))
-    return Draft.from_item(item, shown.stages(point), desk.save_picture, **asked)
+        asked["model"] = backend.allow_model(Binder.for_run(run).make(node, "model"))
+    return Draft.from_item(item, shown.stages(point), backend.save_picture, **asked)

@@ -13,7 +13,7 @@ from PIL import Image
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.image_cells import make_broken_picture
 from looktwice.eval.tasks.table_task import guess_column, require_known_columns
-from looktwice.extras.video.film import Film, import_av
+from looktwice.extras.video.video_file import VideoFile, import_av
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.picture import Picture, PictureError, Pixels
 from looktwice.pipelines.sample import Sample
@@ -23,7 +23,7 @@ COLUMNS = "video_path video_file video videos clip video_name"
 
 
 class Moment(NamedTuple):
-    """A frame to show: its time in seconds, and its number in the film."""
+    """A frame to show: its time in seconds, and its number in the file."""
 
     time: float
     number: int
@@ -34,7 +34,7 @@ class Footage:
     """The frames of one video that a sample shows. They are decoded together when one of them is
     first read, and each is given away once, so that its pixels are freed with its picture."""
 
-    film: Film
+    file: VideoFile
     moments: Sequence[Moment]
     waiting: dict[int, Pixels] = field(default_factory=dict, repr=False)
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -43,7 +43,7 @@ class Footage:
         """Return the pixels of moment number `place`. Raises PictureError."""
         with self.lock:
             if place not in self.waiting:
-                frames = self.film.decode(sorted({moment.number for moment in self.moments}))
+                frames = self.file.decode(sorted({moment.number for moment in self.moments}))
                 self.waiting = {n: frames[m.number] for n, m in enumerate(self.moments)}
             return self.waiting.pop(place)
 
@@ -55,10 +55,10 @@ class Frame(Picture):
     place: int
 
     @classmethod
-    def of(cls, footage: Footage, place: int) -> Frame:
+    def from_footage(cls, footage: Footage, place: int) -> Frame:
         """Return the frame of moment number `place`."""
         seconds = round(footage.moments[place].time, 3)
-        frame = cls(np.zeros((1, 1, 3), np.uint8), f"{footage.film.name} at {seconds:g} s")
+        frame = cls(np.zeros((1, 1, 3), np.uint8), f"{footage.file.name} at {seconds:g} s")
         frame._pixels, frame.footage, frame.place = None, footage, place
         frame.seconds = seconds
         return frame
@@ -152,8 +152,8 @@ class Video:
         return (column,)
 
     def read_moments(self, marks: Sequence[Mapping[str, Any]]) -> tuple[float | None, ...]:
-        """Return the time of each mark, None without one. Raises ValueError for a time that is no
-        number of seconds."""
+        """Return the time of each mark, None without one. Raises ValueError for a time that is not
+        a number of seconds."""
         moments = tuple(mark.get("seconds") for mark in marks)
         for moment in moments:
             is_number = isinstance(moment, int | float) and not isinstance(moment, bool)
@@ -173,15 +173,17 @@ class Video:
                     " the frames; rename it"
                 )
             footage = [
-                Footage(film, self._choose(place, film, sample, moments))
-                for place, film in enumerate(map(Film, sample.images))
+                Footage(file, self._choose(place, file, sample, moments))
+                for place, file in enumerate(map(VideoFile, sample.images))
             ]
             marks = _place_marks(sample, moments, footage)
         except PictureError as exc:
             name, _, why = str(exc).partition(": ")
             return replace(sample, images=(make_broken_picture(name, why),), marks=())
         pictures = tuple(
-            Frame.of(part, place) for part in footage for place, _ in enumerate(part.moments)
+            Frame.from_footage(part, place)
+            for part in footage
+            for place, _ in enumerate(part.moments)
         )
         facts = {
             "seconds": [picture.seconds for picture in pictures],
@@ -190,39 +192,39 @@ class Video:
         return replace(sample, images=pictures, marks=marks, meta={**sample.meta, **facts})
 
     def _choose(
-        self, place: int, film: Film, sample: Sample, moments: tuple[float | None, ...]
+        self, place: int, file: VideoFile, sample: Sample, moments: tuple[float | None, ...]
     ) -> list[Moment]:
         """Return what to show of video number `place`, in the order of time. Raises
         PictureError."""
-        times = self.choose_times(film)
-        if len(times) > len(film.shots):
+        times = self.choose_times(file)
+        if len(times) > len(file.frames):
             raise PictureError(
-                f"{film.name}: {len(times)} frames are asked for, but the video has only"
-                f" {len(film.shots)}; set fewer `frames`, or a smaller `fps`"
+                f"{file.name}: {len(times)} frames are asked for, but the video has only"
+                f" {len(file.frames)}; set fewer `frames`, or a smaller `fps`"
             )
-        chosen = [Moment(time, film.find_shot(time)) for time in times]
+        chosen = [Moment(time, file.find_frame(time)) for time in times]
         for mark, time in zip(sample.marks, moments, strict=True) if self.at_marks else ():
             if time is not None and mark.image == place:
-                marked = Moment(time, film.find_shot(time))
+                marked = Moment(time, file.find_frame(time))
                 is_shown = marked.number in {moment.number for moment in chosen}
                 chosen += [] if is_shown else [marked]
         if len(chosen) > self.most:
             raise PictureError(
-                f"{film.name}: {len(chosen)} frames are more than `most`, which is {self.most};"
+                f"{file.name}: {len(chosen)} frames are more than `most`, which is {self.most};"
                 " set a smaller `fps`, or raise `most`"
             )
         return sorted(chosen)
 
-    def choose_times(self, film: Film) -> list[float]:
+    def choose_times(self, file: VideoFile) -> list[float]:
         """Return the times to show of a video, in seconds from its first frame."""
-        last = film.get_time(len(film.shots) - 1)
+        last = file.get_time(len(file.frames) - 1)
         if self.fps is not None:
             count = int(last * self.fps + 1e-6) + 1
             return [min(number / self.fps, last) for number in range(count)]
         if self.frames is None:
             return list(self.times)
         if self.spread == "middles":
-            return [(number + 0.5) * film.end / self.frames for number in range(self.frames)]
+            return [(number + 0.5) * file.end / self.frames for number in range(self.frames)]
         return [float(time) for time in np.linspace(0, last, self.frames)]
 
 
@@ -242,7 +244,7 @@ def _place_marks(
                 " counted from 0"
             )
         part = footage[mark.image]
-        number, numbers = part.film.find_shot(moment), [shown.number for shown in part.moments]
+        number, numbers = part.file.find_frame(moment), [shown.number for shown in part.moments]
         if number not in numbers:
             times = ", ".join(f"{round(shown.time, 3):g}" for shown in part.moments)
             raise PictureError(

@@ -13,8 +13,8 @@ import numpy as np
 from PIL import Image
 from pybase64 import b64encode
 
-from looktwice.extras.video.film import HEAD, find_format, import_av
 from looktwice.extras.video.frames import Footage, Frame
+from looktwice.extras.video.video_file import HEAD, find_format, import_av
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Payload, Picture, Pixels
 from looktwice.pipelines.ranges import Ranged
@@ -49,7 +49,7 @@ class Clip(Picture):
     """Frames that are sent as one video; its pixels are those of the first."""
 
     @classmethod
-    def of(cls, frames: Sequence[Pixels], payload: Payload) -> Clip:
+    def from_frames(cls, frames: Sequence[Pixels], payload: Payload) -> Clip:
         """Return the frames with the payload in which they are sent."""
         clip = cls(frames[0], "a video")
         clip.frames, clip._video = tuple(frames), payload
@@ -69,7 +69,7 @@ class Clip(Picture):
 
 
 class Scene(NamedTuple):
-    """Consecutive views of one video; of none, if they are no frames."""
+    """Consecutive views of one video; or of none, if they are not frames."""
 
     footage: Footage | None
     views: list[View]
@@ -78,7 +78,7 @@ class Scene(NamedTuple):
 @dataclass(frozen=True)
 class SendVideo(Ranged, WithoutModel):
     """Sends the frames of each video as one video: `video_url` parts for chat servers that take
-    them (vLLM, SGLang, Qwen's own, OpenRouter), the processor's video input for `LocalVLM`. Stands
+    them (vLLM, SGLang, Qwen's own, OpenRouter), the processor's video input for `LocalVLM`. Put it
     right before the stage that asks.
 
     `form: mp4` encodes the views as they are, with marks, crops and sizes, as H.264 at their own
@@ -87,7 +87,7 @@ class SendVideo(Ranged, WithoutModel):
     the video file, with all its frames and its sound, and so refuses views that were changed.
     `frames` leaves the views as images, to compare both in one line of `each:`. A server may sample
     a video again: for vLLM, set `extra: {mm_processor_kwargs: {do_sample_frames: false}}` on the
-    model. Views that are no frames are sent as they are. Raises ValueError for views of one video
+    model. Views that are not frames are sent as they are. Raises ValueError for views of one video
     in several sizes.
     """
 
@@ -105,7 +105,7 @@ class SendVideo(Ranged, WithoutModel):
             if scene.footage is None:
                 views += scene.views
             else:
-                views.append(self._join(state, scene.views, scene.footage.film.source))
+                views.append(self._join(state, scene.views, scene.footage.file.source))
         return state.replace(views=tuple(views))
 
     def _join(self, state: State, views: Sequence[View], source: Picture) -> View:
@@ -131,7 +131,7 @@ class SendVideo(Ranged, WithoutModel):
             data = encode_mp4(frames, times, self.crf)
             payload = make_payload(data, "video/mp4", "encoded as H.264")
         parts = tuple(part for view in views for part in view.parts)
-        return View(Clip.of(frames, payload), parts)
+        return View(Clip.from_frames(frames, payload), parts)
 
 
 def _split_scenes(state: State) -> list[Scene]:

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.extras.video.film import HEAD, Film, find_format
+from looktwice.extras.video.video_file import HEAD, VideoFile, find_format
 from looktwice.pipelines.encodings.image_files import to_png
 from looktwice.pipelines.picture import Picture, PictureError, Pixels
 
@@ -22,9 +22,9 @@ def show_still(data: bytes) -> bytes:
     if not find_format(data[:HEAD]):
         return data
     try:
-        film = Film(Picture.lazy(lambda: data, "a video"))
-        numbers = np.linspace(0, len(film.shots) - 1, min(MOST, len(film.shots))).round()
-        frames = film.decode([int(number) for number in numbers])
+        file = VideoFile(Picture.lazy(lambda: data, "a video"))
+        numbers = np.linspace(0, len(file.frames) - 1, min(MOST, len(file.frames))).round()
+        frames = file.decode([int(number) for number in numbers])
     except (PictureError, TaskError):
         return data
     return to_png(_tile([_shrink(frames[number]) for number in sorted(frames)]))

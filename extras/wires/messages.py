@@ -171,8 +171,8 @@ def signed_completion(message: Json) -> Json:
     paused."""
     if message.get("stop_reason") == "pause_turn":
         raise ModelError(
-            "the provider paused a turn of its own tools, which is not continued; limit them, such"
-            " as by `max_uses` in `server_tools`",
+            "the provider paused a turn to run its own tools, which cannot be continued;"
+            " limit them, such as by `max_uses` in `server_tools`",
             status=200,
         )
     texts = [block["text"] for block in message["content"] if block["type"] == "text"]

@@ -30,7 +30,7 @@ RESERVED = {"model", "stream", "tools", "seed", "temperature", "top_p"}
 class NativeAPI(ChatAPI):
     """A model behind a provider's own protocol; subclasses are named in studies.
 
-    `server_tools` are tools that the provider runs itself, in its own form; their calls are no
+    `server_tools` are tools that the provider runs itself, in its own form; their calls are not
     calls of an agent.
     """
 
@@ -73,11 +73,11 @@ class NativeAPI(ChatAPI):
         return merge_fields(own, self.extra)
 
     def translate(self, body: Json, options: CallOptions) -> Json:
-        """Return a chat-completions body in the provider's protocol."""
+        """Convert a chat-completions body to the provider's protocol."""
         raise NotImplementedError
 
     def complete(self, data: Json) -> Json:
-        """Return a reply of the provider's protocol as a chat completion."""
+        """Convert a reply in the provider's protocol to a chat completion."""
         raise NotImplementedError
 
     def read(self, response: HttpResponse, url: str, seconds: float) -> Reply:
@@ -125,11 +125,11 @@ class ResponsesAPI(NativeAPI):
         return "responses"
 
     def translate(self, body: Json, options: CallOptions) -> Json:
-        """Return a chat-completions body in the Responses protocol."""
+        """Convert a chat-completions body to the Responses protocol."""
         return responses.response_request(body)
 
     def complete(self, data: Json) -> Json:
-        """Return a reply of the Responses protocol as a chat completion."""
+        """Convert a reply in the Responses protocol to a chat completion."""
         return responses.response_completion(data)
 
 
@@ -178,11 +178,11 @@ class MessagesAPI(NativeAPI):
         return sign_messages(key)
 
     def translate(self, body: Json, options: CallOptions) -> Json:
-        """Return a chat-completions body in the Messages protocol."""
+        """Convert a chat-completions body to the Messages protocol."""
         return messages.make_message_request(body)
 
     def complete(self, data: Json) -> Json:
-        """Return a reply of the Messages protocol as a chat completion."""
+        """Convert a reply in the Messages protocol to a chat completion."""
         return messages.signed_completion(data)
 
 
@@ -224,7 +224,7 @@ class GeminiAPI(NativeAPI):
         return sign_contents(key)
 
     def translate(self, body: Json, options: CallOptions) -> Json:
-        """Return a chat-completions body in the generateContent protocol."""
+        """Convert a chat-completions body to the generateContent protocol."""
         request = gemini.make_content_request(body)
         if options.choices is None:
             return request
@@ -236,5 +236,5 @@ class GeminiAPI(NativeAPI):
         return merge_fields(request, {"generationConfig": form})
 
     def complete(self, data: Json) -> Json:
-        """Return a reply of the generateContent protocol as a chat completion."""
+        """Convert a reply in the generateContent protocol to a chat completion."""
         return gemini.signed_completion(data)

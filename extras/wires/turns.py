@@ -1,5 +1,5 @@
-"""What the three protocols share: pictures, tool calls, and an assistant's turn that is sent back
-exactly as the provider wrote it."""
+"""Shared parts of the three protocols: pictures, tool calls, and an assistant's turn that is sent
+back exactly as the provider wrote it."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def read_arguments(call: Json) -> Json:
 
 
 def write_call(identifier: str, name: str, arguments: Any) -> Json:
-    """Return a tool call in the form of chat completions; arguments that are no text are written as
-    JSON."""
+    """Return a tool call in the form of chat completions; arguments that are not text are written
+    as JSON."""
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments)
     return {"id": identifier, "function": {"name": name, "arguments": arguments}}
@@ -159,7 +159,8 @@ def _with_current_text(
 
 
 def merge_fields(body: Json, extra: Mapping[str, Any]) -> Json:
-    """Return the body with the extra fields; a mapping is merged with the one that it meets."""
+    """Return the body with the extra fields; a mapping is merged with an existing one of the same
+    name."""
     merged = dict(body)
     for name, value in extra.items():
         here = merged.get(name)

@@ -109,7 +109,7 @@ def load_plugin(text: str) -> str:
     is_file = path.suffix == ".py"
     name = path.stem if is_file else text
     if name.split(".")[0] in (*FOLDERS, "configs", "looktwice") or not WORD_PATTERN.fullmatch(name):
-        why = f"the name {name!r} is taken or not a plain name; rename the file or package"
+        why = f"the name {name!r} is taken or not a valid name; rename the file or package"
         if Path(file := f"{name.split('.')[0]}.py").is_file():
             why = f"name the file, --plugin {file}"
         raise _plugin_fault(text, why)

@@ -99,7 +99,7 @@ class Expansion:
                     yield node._replace(arm=arm, changed_at=changed_at)
 
     def _merged(self, overlay: Mapping[str, Any], place: str) -> Node:
-        """Return the configuration of this contestant, with its stages laid over the file's, or
+        """Return the configuration of this contestant, with its stages overlaid on the file's, or
         replacing them if `replace: true`.
 
         Overlaying is what nested mappings do in Hydra, OmegaConf and docker-compose: a contestant

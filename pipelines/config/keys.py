@@ -46,7 +46,7 @@ class Contestant(TypedDict, total=False):
     ]
     replace: Annotated[
         bool,
-        "Whether `stages` replace the file's stages; by default, they are laid over them.",
+        "Whether `stages` replace the file's stages; by default, they are overlaid on them.",
         "replace: true",
     ]
     model: Annotated[

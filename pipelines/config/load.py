@@ -187,7 +187,7 @@ def _read(path: Path) -> Node:
 
 @dataclass
 class Overlay:
-    """Lays one node over another, and notes everything that does not fit in `faults`, with its
+    """Overlays one node on another, and collects in `faults` everything that does not fit, with its
     place.
 
     A node with another `use` is replaced, one with the same `use` (or none) is merged, and `null`
@@ -215,7 +215,8 @@ class Overlay:
         return merged
 
     def stages(self, base: Node, top: Mapping[str, Any], place: str) -> Node:
-        """Lay stages over stages: order is kept, and each new slot is inserted at its position."""
+        """Overlay stages on stages: the order is kept, and each new slot is inserted at its
+        position."""
         merged = dict(base)
         for slot, value in top.items():
             here, is_there = f"{place}.{slot}", slot in merged
@@ -259,7 +260,8 @@ def _find_calling_slot(stages: Mapping[str, Any], new: Mapping[str, Any]) -> str
 
 def _calls_model(node: Any) -> bool:
     """Return whether the class of a node belongs to looktwice and its stages may call the model; a
-    class that leaves this to the stages or sources in its settings may if one of them may."""
+    class that delegates its calls to the stages or sources in its settings may if one of them may.
+    """
     if not isinstance(node, Mapping) or is_foreign(use := str(node.get("use", ""))):
         return False
     try:

@@ -242,7 +242,7 @@ class OutsideError(ValueError):
         named = dict[Path, OutsidePath]()
         for wish in pending.outside_paths:
             named.setdefault(wish.root, wish)
-        folder = f"lies outside the {scope.what}'s folder {scope.folder}"
+        folder = f"lies outside the {scope.kind}'s folder {scope.folder}"
         faults = [
             f"{wish.place}{': ' * bool(wish.place)}{wish.text!r} {folder}"
             f"{f', at {wish.real}' * (wish.text != str(wish.real))}"
@@ -344,7 +344,7 @@ class Scope:
 
     This protects against a configuration from somebody else that reads files of this machine and
     sends them to a server that it names. Links are resolved first, so that a link in its folder
-    opens nothing. `what` is what messages call the source of the paths, and `source` is its file,
+    opens nothing. `kind` is what messages call the source of the paths, and `source` is its file,
     or the folder of a run, which the user may allow to read more. `own` are further folders of its
     own.
     """
@@ -353,7 +353,7 @@ class Scope:
     given: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
     allowed: Allowed = field(default_factory=Allowed)
-    what: str = "configuration"
+    kind: str = "configuration"
     source: Path | None = None
     own: tuple[Path, ...] = ()
 

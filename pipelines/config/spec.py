@@ -52,7 +52,7 @@ def digest(value: Any) -> str:
 
 
 def asks_model(stage: Any) -> bool:
-    """Return whether a stage may call the model, which it may unless its `asks` is False."""
+    """Return whether a stage may call the model: yes, unless its `asks` is False."""
     return bool(getattr(stage, "asks", True))
 
 
@@ -63,7 +63,7 @@ def may_answer(stage: Any) -> bool:
 
 
 def describe_missing_answer(slots: Iterable[str]) -> str:
-    """Describe the fault of stages that produce no call of the model, answer or reason."""
+    """Describe the fault of stages that produce no model call, answer or reason."""
     return (
         f"these stages cannot answer: none of {', '.join(slots)} asks the model or answers; add a"
         " last stage that does, such as `ask: {use: prompting.turns.Ask}`"

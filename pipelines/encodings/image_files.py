@@ -195,8 +195,8 @@ def _describe_profile(data: bytes | None, mode: str) -> str:
 
 
 def _transform(data: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
-    """Return the transform of colours of this mode from their profile to sRGB; None if the profile
-    does not fit the mode."""
+    """Return the colour transform from an embedded profile to sRGB, for this colour mode; None if
+    the profile does not fit the mode."""
     try:
         profile = ImageCms.ImageCmsProfile(io.BytesIO(data))
         srgb = ImageCms.createProfile("sRGB")

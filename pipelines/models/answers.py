@@ -26,7 +26,7 @@ from looktwice.pipelines.models.keys import (
 from looktwice.pipelines.models.refusals.bodies import find_status
 from looktwice.pipelines.models.refusals.filters import add_verdict, is_filter
 from looktwice.pipelines.models.refusals.waits import retry_after
-from looktwice.pipelines.models.wire import find_error, is_billed, parse_reply
+from looktwice.pipelines.models.wire import find_billed_usage, find_error, parse_reply
 
 QUOTA_CODES = {"insufficient_quota", "billing_hard_limit_reached"}
 
@@ -99,14 +99,14 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
     engine = response.headers.get("server", "")
     if error and is_filter(_collect_errors(data, error), find_status(response.status, error)):
         served_by = {"engine": engine} if engine else {}
-        usage = is_billed(data) or Usage()
+        usage = find_billed_usage(data) or Usage()
         return Reply("", finish="filter", usage=usage, seconds=seconds, served_by=served_by)
     given, data = data, add_verdict(data)
     if error and response.status == 200 and data is not given and given.get("choices"):
         error = find_error(data)  # a verdict removes the error next to it
     if error or not 200 <= response.status < 300:
         fault = refusal(response, endpoint, error or {}, data)
-        fault.usage = is_billed(data)
+        fault.usage = find_billed_usage(data)
         raise fault
     if data is None:
         # without a status, it counts as a failure of the endpoint, not of the sample

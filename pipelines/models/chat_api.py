@@ -213,8 +213,8 @@ class ChatAPI(Ranged):
         most: int | None = None,
         sign: Sign | None = None,
     ) -> HttpResponse:
-        """Send a request to a path of one server and return the response, of up to `most` bytes (16
-        MiB).
+        """Send a request to a path of one server and return the response, which may have up to
+        `most` bytes (default: 16 MiB).
 
         `kind` is the media type of the body; `sign` makes the headers that carry the key. Raises
         ModelError.

@@ -277,8 +277,8 @@ class LocalVLM(Ranged):
         the network raises."""
 
         def like(asked: _VLMRequest) -> Any:
-            """Return the batching key: greedy requests with equal settings, and pictures or none,
-            go together."""
+            """Return the batching key: greedy requests with equal settings share a batch,
+            separately with and without pictures."""
             shown = bool(asked.chat.images), bool(asked.chat.videos)
             return asked.seed, shown, write_canonical(asked.options.given())
 

@@ -73,7 +73,7 @@ class Replay:
             raise ModelError(str(exc)) from exc
         return Recording(digest.hexdigest(), replies)
 
-    def of(self, sample: str) -> Recorded:
+    def for_sample(self, sample: str) -> Recorded:
         """Return the model of one sample."""
         return Recorded(self, sample)
 
@@ -82,7 +82,7 @@ class Replay:
     ) -> Reply:
         """Raise ModelError: without a sample there is nothing to look up."""
         raise ModelError(
-            f"{self.path}: replies are recorded by sample; call `replay.of(sample_id)(messages)`"
+            f"{self.path}: replies are recorded by sample; call `replay.for_sample(id)(messages)`"
         )
 
 

@@ -53,9 +53,10 @@ class Stoppable(ModelWrapper):
 
     stop: threading.Event = field(repr=False)
 
-    def of(self, sample: str) -> Stoppable:
+    def for_sample(self, sample: str) -> Stoppable:
         """Return this wrapper around the model of one sample, if the model has one per sample."""
-        return replace(self, model=self.model.of(sample)) if hasattr(self.model, "of") else self
+        select = getattr(self.model, "for_sample", None)
+        return replace(self, model=select(sample)) if select else self
 
     def wrap_call(self, ask: Callable[[], Reply]) -> Reply:
         """Ask the model. Raises what the model raises, and Stopped."""
@@ -74,7 +75,7 @@ class FailureRow:
     """
 
     reason: str
-    said: str
+    message: str
     first: bool
     count: int = 0
     over: bool = False

@@ -134,8 +134,8 @@ def make_tool_call_json(call: ToolCall) -> Json:
 
 
 def replace_text(parts: list[Json], text: str) -> list[Json]:
-    """Return the parts of a content; if the turn's text was truncated or cleaned since, with the
-    new text after the other parts."""
+    """Return the parts of a content; if the turn's text was truncated or cleaned since, the new
+    text follows the other parts."""
     if _content(parts)[0] == text:
         return parts
     others = [part for part in parts if part.get("type", "text") != "text"]
@@ -151,8 +151,9 @@ def _part(part: str | View, detail: Detail | None) -> Json:
 
 
 def request_pieces(body: Json) -> list[bytes | Payload]:
-    """Write a request as JSON, in pieces: texts, and the pictures between them, whose `text`
-    follows. Searching that for characters to escape would take longer than drawing on them."""
+    """Write a request as JSON, in pieces: text, and between the texts the pictures, whose base64 is
+    inserted later. It needs no escaping, and searching it for characters to escape would take
+    longer than drawing on the pictures."""
     pictures, place = list[Payload](), os.urandom(16).hex()
 
     def put_in(payload: Payload) -> str:
@@ -369,7 +370,7 @@ def convert_to_snake_keys(value: Any) -> Any:
     }
 
 
-def is_billed(data: Any) -> Usage | None:
+def find_billed_usage(data: Any) -> Usage | None:
     """Return the usage billed for a body without a complete reply, such as one that broke off; None
     if it reports none."""
     try:
@@ -425,7 +426,7 @@ def find_error(data: Any) -> Json | None:
     own = data.get("error") if is_not_empty(data.get("error")) else None
     error = own or (data if data.get("object") == "error" else data.get("detail"))
     if data.get("choices") and not own:
-        error = _is_cut_off(data["choices"])
+        error = _find_cut_off_error(data["choices"])
     if not error:
         return None
     if isinstance(error, dict):
@@ -433,7 +434,7 @@ def find_error(data: Any) -> Json | None:
     return {"message": error if isinstance(error, str) else json.dumps(error)}
 
 
-def _is_cut_off(choices: Any) -> Any:
+def _find_cut_off_error(choices: Any) -> Any:
     """Return the error next to a partial reply; OpenRouter puts it into choice or message."""
     choice = choices[0] if isinstance(choices, list) else None
     nodes = (choice, choice.get("message")) if isinstance(choice, dict) else ()

@@ -196,8 +196,8 @@ def hash_weights(path: str | Path) -> str:
 
 @lru_cache(maxsize=4096)
 def _file_digest(file: Path, size: int, changed: int) -> bytes:
-    """Return the sha256 of a file of this size and time; for a large file, it is computed once for
-    all commands."""
+    """Return the sha256 of a file, cached by its size and modification time; for a large file, the
+    cache is on disk and shared by all commands."""
     folder = (
         Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "looktwice" / "digests"
     )

@@ -75,6 +75,6 @@ def keep_memory() -> None:
 
 
 def _set_malloc_option(parameter: int, value: int) -> None:
-    """Set an option of malloc; systems without this call go on without it."""
+    """Set an option of malloc; does nothing on systems without this call."""
     with suppress(AttributeError, TypeError):
         ctypes.CDLL(None).mallopt(parameter, value)

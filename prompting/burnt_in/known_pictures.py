@@ -31,15 +31,15 @@ MAX_DIFFERENCE_RATIO = (
 
 
 def make_thumbnail(picture: Picture) -> Pixels:
-    """Return a thumbnail, SIDE x SIDE x 3, RGB. Raises PictureError."""
+    """Return a thumbnail, THUMBNAIL_SIDE x THUMBNAIL_SIDE x 3, RGB. Raises PictureError."""
     return resample(
         np.asarray(picture.small(8 * THUMBNAIL_SIDE).convert("RGB")), THUMBNAIL_SIDE, THUMBNAIL_SIDE
     )
 
 
 class Match(NamedTuple):
-    """A picture of the file that resembles an image: its line, its number in the line, and its
-    distance from the image."""
+    """A known picture that resembles an image: its line in the file, its number in that line, and
+    its distance from the image."""
 
     line: Sample
     image: int

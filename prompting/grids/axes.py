@@ -117,7 +117,7 @@ class Axes(GridStage):
         affine = part.affine
         if max(abs(affine.b), abs(affine.d)) > 1e-9:
             raise ValueError(
-                f"image {part.source} lies turned in its view, so no axis runs along its pixels;"
+                f"image {part.source} is rotated in its view, so no axis can run along its pixels;"
                 " set frame: 0-1000"
             )
         return (affine.a, affine.c), (affine.e, affine.f)

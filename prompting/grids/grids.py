@@ -200,7 +200,7 @@ class DotGrid(GridStage):
         if min(across, down) < 2 * radius + 2:
             raise ValueError(
                 f"{self.rows} rows and {self.columns} columns of dots are too fine for a view of"
-                f" {width} x {height} pixels: they would stand {min(across, down):.1f} pixels"
+                f" {width} x {height} pixels: they would be {min(across, down):.1f} pixels"
                 " apart; give fewer or a smaller radius"
             )
         if self.labels and self.crowded == "fail":

@@ -131,7 +131,7 @@ def draw_labels(
     for (left, top, right, bottom), crowd in crowds.items():
         if len(crowd) > MAX_NAMED_LABELS and sum(crowd) > (right - left) * (bottom - top):
             raise ValueError(
-                f"{len(crowd):,} labels are larger together than the view of {right - left} x"
+                f"{len(crowd):,} labels together are larger than the view of {right - left} x"
                 f" {bottom - top} pixels; set label.placement: none, less label.font_size, or"
                 " `only` for some of the marks"
             )

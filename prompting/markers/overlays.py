@@ -326,8 +326,8 @@ class MatchOverlay(WithoutModel):
 
 
 def join_views(views: Sequence[View], images: tuple[int, int], margin: int) -> list[View] | None:
-    """Return the views with one that shows both source pictures; None if a picture is not shown at
-    all."""
+    """Return views of which one shows both source pictures, joined side by side if necessary; None
+    if a picture is not shown at all."""
     sources = [{part.source for part in view.parts} for view in views]
     if any(shown.issuperset(images) for shown in sources):
         return list(views)

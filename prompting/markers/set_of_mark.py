@@ -77,7 +77,7 @@ def find_mask_candidates(masks: Masks, size: Size, image: int) -> Iterator[Candi
         given = masks.masks.shape[:0:-1]
         raise ValueError(
             f"the masks of image {image} are {given[0]} x {given[1]} pixels, the image {size[0]} x"
-            f" {size[1]}; a segmenter gives them at the size of the image"
+            f" {size[1]}; a segmenter must return them at the size of the image"
         )
     for pixels, score, label in zip(masks.masks, masks.scores, masks.labels, strict=True):
         if pixels.any():

@@ -50,7 +50,7 @@ class ContrastAnswer(Ranged, UsesLocalModel):
             raise ValueError(f"sample {state.sample.id} has no choices to compare")
         looks = []
         for shown in (state, self.change(state, model)):
-            looks.append(self.eyes.look([Message("user", (*shown.views, state.prompt))]))
+            looks.append(self.local_model.look([Message("user", (*shown.views, state.prompt))]))
         tokens, likely = looks[0].letters(letters), looks[0].likely
         scores = contrast_logits(likely, looks[1].likely, self.alpha, self.beta)[tokens]
         if not np.isfinite(scores).any():

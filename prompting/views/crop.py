@@ -141,7 +141,7 @@ class Crop:
         """Return the areas to crop, in whole pixels, and a note if there are more than `most`
         places."""
         count, kept = len(places), places[: self.most]
-        notes = [f"of {count} regions the first {self.most} count"] if count > self.most else []
+        notes = [f"uses {self.most} of {count} regions, in order"] if count > self.most else []
         located = [(_part_rect(view, place), bounding_box(place)) for place in kept]
         if self.merge == "union":
             union: dict[PixelRect, Rect] = {}
@@ -188,7 +188,7 @@ class Crop:
         width, height = (max(1, round(side * scale)) for side in view.size)
         if width * height > MAX_MEGAPIXELS * 1e6:
             raise ValueError(
-                f"a crop would be made {width} x {height} pixels large; give less upscale or"
+                f"a crop would become {width} x {height} pixels; set a smaller upscale or"
                 " another aspect"
             )
         if (width, height) == view.size:

@@ -19,8 +19,8 @@ from looktwice.prompting.where.sources import Detected, InCells, OnMarks
 
 
 def zoom_views(state: State, places: Places, crop: Crop, missing: Missing) -> State:
-    """Zoom every view that shows a searched image on the regions in it; `missing` decides about
-    views that show none.
+    """Zoom each view of a searched image on the regions that it shows; `missing` decides about
+    views without a region.
 
     Measures `crop_share`, the mean share of a view that a crop shows.
     """

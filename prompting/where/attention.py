@@ -109,7 +109,7 @@ class UsesLocalModel:
     device: Device = field(default="auto", metadata=NOT_IDENTITY)
 
     @property
-    def eyes(self) -> LocalVLM:
+    def local_model(self) -> LocalVLM:
         """The model with these settings."""
         return LocalVLM(**{f.name: getattr(self, f.name) for f in fields(UsesLocalModel)})
 
@@ -118,7 +118,7 @@ class UsesLocalModel:
         (rows, columns) in one layer. With `gradient` it is weighted by the positive gradient of the
         most likely next token."""
         by: Literal["attention", ""] = "attention" if gradient else ""
-        look = self.eyes.look([Message("user", (view, words))], by)
+        look = self.local_model.look([Message("user", (view, words))], by)
         values = look.attention[layer]
         if look.gradient is not None:
             values = values * np.maximum(look.gradient[layer], 0)
@@ -131,7 +131,7 @@ class UsesLocalModel:
         """Return the norm, over the channels, of the gradient of the most likely next token with
         respect to each pixel of the network's input, (height, width). Raises WeightsError if this
         input is not a single plane of pixels."""
-        look = self.eyes.look([Message("user", (view, words))], "pixels")
+        look = self.local_model.look([Message("user", (view, words))], "pixels")
         if look.gradient is None or look.gradient.ndim != 4 or len(look.gradient) != 1:
             raise WeightsError(
                 f"{self.model}: gradients of pixels need a model whose input is a single plane of"
@@ -189,5 +189,5 @@ class ViCrop(Worded, UsesLocalModel, InImages):
             values = values / read(view, general)
         if not is_pure:
             return values
-        vision = self.eyes.network(attn_implementation="eager").config.vision_config
+        vision = self.local_model.network(attn_implementation="eager").config.vision_config
         return keep_fine_detail(values, view.pixels, vision.patch_size)

@@ -384,7 +384,7 @@ def _read_field(name: str, value: Any, points: bool, image: int | None) -> list[
 
 def _pick_label(named: Any, listed: Any, key: str, number: int) -> str:
     """Return the label of place `number` under a key: its own in the list of labels, its object's,
-    or a key such as "cup" that is no word for a place."""
+    or a key such as "cup" that is not a word for a place."""
     for labels in (named, listed):
         if isinstance(labels, list):
             named = labels[number] if number < len(labels) else ""

@@ -209,9 +209,9 @@ def get_benchmark_prompt(state: State) -> str:
     prompt = meta.get("prompt")
     if not isinstance(prompt, str) or not prompt:
         raise ValueError(
-            f"sample {state.sample.id} has no prompt of its own (fields:"
-            f" {', '.join(sorted(meta)) or 'none'}); word the question, with choices or without,"
-            " with prompting.wording.MultipleChoice"
+            f"sample {state.sample.id} has no field `prompt` (fields:"
+            f" {', '.join(sorted(meta)) or 'none'}); use"
+            " prompting.wording.MultipleChoice instead"
         )
     return prompt
 

@@ -32,7 +32,7 @@ from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
 
-def detect_thing(detector: Detector, pixels: Pixels, words: str) -> Boxes:
+def detect_object(detector: Detector, pixels: Pixels, words: str) -> Boxes:
     """Detect the object that `words` names; with empty words, the detector's own fixed class."""
     return look_once(detector, pixels, [words] if words else None)
 
@@ -56,7 +56,7 @@ class FittingBox(AnswerRule):
     def decide(self, sample: Sample) -> Decision:
         boxes = map_letters_to_marks(sample, Box)
         words = parse_enclosed(sample) if self.words is None else self.words
-        detected = detect_thing(self.detector, sample.images[0].pixels, words)
+        detected = detect_object(self.detector, sample.images[0].pixels, words)
         if not len(detected):
             raise NoEvidence(f"the detector finds no {words or 'object'}")
         finds = detected.xyxy[:1] if self.only_surest else detected.xyxy
@@ -118,7 +118,7 @@ class Count(AnswerRule):
         if not sample.images:
             raise NoEvidence("there is no image to count in")
         words = parse_count(sample) if self.words is None else self.words
-        detections = [detect_thing(self.detector, image.pixels, words) for image in sample.images]
+        detections = [detect_object(self.detector, image.pixels, words) for image in sample.images]
         number = sum(map(len, detections))
         if number == 0 and self.nothing == "abstain":
             raise NoEvidence(f"the detector finds no {words or 'object'}")
@@ -163,12 +163,12 @@ TOUCH_MARGIN, NEAR_MARGIN = (0.05, 0.5)
 class SpatialRelation(AnswerRule):
     """Answers yes or no to "Is the cat on top of the bed?" from each object's highest-scoring box.
 
-    The objects and the relation are read from the question (`RELATIONS` in `choices`); left and
-    right are the viewer's. Boxes touch if the gap between them is at most 0.05 of their mean size
-    (the square root of the area), and are near each other up to 0.5. "In front of" and "behind"
-    compare the median `depth` in the boxes. Confidence is the distance from the point at which the
-    answer changes. Abstains if boxes cannot decide the relation (facing, part of ...), if an object
-    is not found, if depth is needed but not set, and exactly on the limit.
+    The objects and the relation are read from the question (`RELATION_TABLE` in `choices`); left
+    and right are the viewer's. Boxes touch if the gap between them is at most 0.05 of their mean
+    size (the square root of the area), and are near each other up to 0.5. "In front of" and
+    "behind" compare the median `depth` in the boxes. Confidence is the distance from the point at
+    which the answer changes. Abstains if boxes cannot decide the relation (facing, part of ...), if
+    an object is not found, if depth is needed but not set, and exactly on the limit.
     """
 
     detector: Detector
@@ -182,7 +182,7 @@ class SpatialRelation(AnswerRule):
         detected = look_once(self.detector, pixels, list(dict.fromkeys((subject, object_))))
         if kind in ("front", "behind"):
             if self.depth is None:
-                raise NoEvidence(f"boxes alone do not show what is {kind!r}; set depth")
+                raise NoEvidence(f"boxes alone do not show what is {kind!r}; set `depth`")
             near = look_once(self.depth, pixels).nearness
             lead = _compare_depth(near, *_pick_boxes(detected, subject, object_))
             margin = lead if kind == "front" else -lead

@@ -97,7 +97,8 @@ def map_letters_to_images(sample: Sample) -> dict[str, Picture]:
 
 
 def get_only_pixels(sample: Sample, what: str) -> Pixels:
-    """Return the pixels of the only image, HxWx3. Raises NoEvidence that begins with `what`."""
+    """Return the pixels of the only image, HxWx3. Raises NoEvidence with a message that begins with
+    `what`."""
     if len(sample.images) != 1:
         raise NoEvidence(f"{what}, found {len(sample.images)}")
     return sample.images[0].pixels
@@ -210,14 +211,16 @@ SAMENESS_QUESTION_PATTERN = re.compile(
 def parse_count(sample: Sample) -> str:
     """Parse the counted object: `How many blue floats are there?` -> "blue floats", also `Count the
     number of X.` Raises NoEvidence."""
-    return _find_thing(sample, "how many there are of something", COUNTED_PATTERN, TOTAL_PATTERN)
+    return _find_object_name(
+        sample, "how many there are of something", COUNTED_PATTERN, TOTAL_PATTERN
+    )
 
 
 def parse_enclosed(sample: Sample) -> str:
     """Parse the enclosed object: `Which bounding box more accurately localizes and encloses the
     tank top?`
     -> "tank top". Raises NoEvidence."""
-    return _find_thing(sample, "what a box encloses", ENCLOSED_PATTERN)
+    return _find_object_name(sample, "what a box encloses", ENCLOSED_PATTERN)
 
 
 def parse_relation(sample: Sample) -> tuple[str, str, str]:
@@ -239,19 +242,19 @@ def parse_sameness(sample: Sample) -> tuple[bool, str]:
     """Parse a claim of identity and its object: `The bags in these images are not the same bag.` ->
     (False, "bag").
 
-    Raises NoEvidence if the question claims neither that things are the same nor that they differ.
+    Raises NoEvidence if the question claims neither that objects are the same nor that they differ.
     """
     match = SAMENESS_QUESTION_PATTERN.search(sample.question)
     if match is None:
         raise NoEvidence(
-            "the question says neither that things are the same nor that they differ:"
+            "the question claims neither that objects are the same nor that they differ:"
             f" {sample.question!r}"
         )
     same = (match["word"].lower() == "same") != bool(match["first"])
     return same, (match["what"] or "").strip().lower()
 
 
-def _find_thing(sample: Sample, what: str, *patterns: re.Pattern[str]) -> str:
+def _find_object_name(sample: Sample, what: str, *patterns: re.Pattern[str]) -> str:
     for text in (sample.question, str(sample.meta.get("prompt", ""))):
         for pattern in patterns:
             if match := pattern.search(f"{text}?"):

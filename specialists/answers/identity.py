@@ -1,4 +1,4 @@
-"""Rules for identities: whether images show the same person or thing, how many different ones, and
+"""Rules for identities: whether images show the same person or object, how many different ones, and
 which belong together."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
-from looktwice.specialists.answers.boxes import choose_number, detect_thing
+from looktwice.specialists.answers.boxes import choose_number, detect_object
 from looktwice.specialists.answers.choices import (
     AnswerRule,
     Decision,
@@ -80,7 +80,7 @@ class ObjectIdentity:
         """Return one vector (1, d). Raises NoEvidence, also for a single-coloured image."""
         require_pixels(pixels, colors=True)
         if self.detector is not None:
-            boxes = detect_thing(self.detector, pixels, words)
+            boxes = detect_object(self.detector, pixels, words)
             if not len(boxes):
                 raise NoEvidence(f"the detector finds no {words or 'object'} in an image")
             surest = np.round(boxes.xyxy[int(np.argmax(boxes.scores))])
@@ -96,7 +96,7 @@ class ObjectIdentity:
 
 @dataclass(frozen=True)
 class IdentityRule(AnswerRule):
-    """A rule over identities: vectors nearer than `threshold` are of the same person or thing."""
+    """A rule over identities: vectors nearer than `threshold` are of the same person or object."""
 
     identity: IdentityEmbedder
     threshold: float = 0.6
@@ -146,7 +146,8 @@ class SameIdentity(IdentityRule):
 
 @dataclass(frozen=True)
 class CountIdentities(IdentityRule):
-    """Answers how many different persons or things the images show, by clustering their identities.
+    """Answers how many different persons or objects the images show, by clustering their
+    identities.
 
     Agglomerative clustering by `linkage` stops at `threshold` (Euclidean). The object's name is
     read from the question ("how many different bags") unless `words` gives it. Confidence is the
@@ -175,7 +176,7 @@ class CountIdentities(IdentityRule):
 
 @dataclass(frozen=True)
 class GroupIdentities(IdentityRule):
-    """Answers with the choice that names images of the same person or thing: "1 and 3", or "None".
+    """Answers with the choice that names images of the same person or object: "1 and 3", or "None".
 
     Each choice has a margin: the smaller of how much closer than `threshold` its images are to one
     another, and how much further than it they are from all others. For "None" it is how much

@@ -39,7 +39,7 @@ class DIRE(TensorNetwork[Probability]):
     """
 
     result = Probability
-    kind = "a ResNet with one output, as DIRE's"
+    kind = "a ResNet with one output, like DIRE's"
     min_side = 32  # smaller images, enlarged to 256, keep no traces of a generator
     needs_colors = True
     squares = True

@@ -146,7 +146,8 @@ FILES = {
 MIN_SIDE, MAX_SIDE = 736, 4096
 # the threshold of text, and the growth of a region as a multiple of area over perimeter
 TEXT_THRESHOLD, UNCLIP_RATIO = 0.3, 1.6
-# an image gets a black margin if it is wider than SLIM times its height, or lower than LOW
+# an image gets a black margin if it is wider than SLIM_RATIO times its height, or lower than
+# LOW_HEIGHT
 SLIM_RATIO, LOW_HEIGHT = 8, 30
 LINE_HEIGHT, MIN_LINE_WIDTH = (
     48,

@@ -277,7 +277,7 @@ class EfficientNet(TensorNetwork[FeatureGrid]):
 def run_blocks(tensors: Tensors, images: Any, block: int) -> Any:
     """Return the output of a block for images (n, 3, height, width) in -1..1: (n, d, height /
     stride, width / stride)."""
-    maps = batch_norm(tensors, "_bn0", _conv(tensors, "_conv_stem", images, 2), EPSILON)
+    maps = batch_norm(tensors, "_bn0", convolve_same(tensors, "_conv_stem", images, 2), EPSILON)
     maps = maps.clamp(0, 6)
     for number in range(block + 1):
         stride, inner = 2 if number in HALVING_BLOCKS else 1, maps
@@ -286,14 +286,14 @@ def run_blocks(tensors: Tensors, images: Any, block: int) -> Any:
         ):
             name = f"_blocks.{number}.{conv}"
             if number or norm:  # the first block does not expand
-                inner = _conv(tensors, name, inner, step)
+                inner = convolve_same(tensors, name, inner, step)
                 inner = batch_norm(tensors, f"_blocks.{number}._bn{norm}", inner, EPSILON)
                 inner = inner if norm == 2 else inner.clamp(0, 6)
         maps = inner + maps if stride == 1 and inner.shape == maps.shape else inner
     return maps
 
 
-def _conv(tensors: Tensors, name: str, maps: Any, stride: int) -> Any:
+def convolve_same(tensors: Tensors, name: str, maps: Any, stride: int) -> Any:
     """Apply a convolution with TensorFlow's padding, depthwise if the weights are."""
     functional = import_torch().nn.functional
     weight = tensors[f"{name}.weight"]

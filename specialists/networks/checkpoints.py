@@ -60,7 +60,8 @@ def is_weights_file(model: str) -> bool:
 
 
 def _unwrap_tensors(content: Mapping[str, Any]) -> Tensors:
-    """Extract the named tensors from the content of a file, without the wrappers of its author."""
+    """Extract the named tensors from the content of a file, without the dictionaries in which its
+    author wrapped them."""
     for name in WRAPPER_KEYS:
         if isinstance(inner := content.get(name), Mapping):
             return _unwrap_tensors(inner)

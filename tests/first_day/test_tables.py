@@ -46,7 +46,7 @@ def test_the_table_shows_the_reduced_number_of_draws(made: MadeRun) -> None:
     facts(made)
     table, every = score_table(made.path), score_table(made.path, all_arms=True)
     assert (accuracy(table), table.rows[0].right) == ({"plain": 1.0}, 4)
-    assert "not shown: 8 answers of an earlier plan with more draws; `--all`" in table.notes[-1]
+    assert "not shown: 8 answers of an earlier plan that had more draws; `--all`" in table.notes[-1]
     assert accuracy(every)["plain"] == pytest.approx(1 / 3)
     assert every.notes == ()
 

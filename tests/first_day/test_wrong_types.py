@@ -41,7 +41,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "notes": ({"answer": "A", "notes": (3,)}, "notes[0] must be a text"),
     "views": ({"answer": "A", "views": None}, "views must be a tuple of View"),
     "messages": ({"answer": "A", "messages": ["hello"]}, "messages must be a tuple of Message"),
-    "raises": ({}, "Unspeakable: (its message cannot be made: RuntimeError)"),
+    "raises": ({}, "Unspeakable: (its message cannot be formatted: RuntimeError)"),
 }
 
 

@@ -110,7 +110,7 @@ def test_what_ends_a_series_of_failures_and_who_shares_it() -> None:
     watch = EndpointWatch(lambda said: None)
     first = fail(watch, "no model m").row
     assert fail(watch, "no model n", "n").row is not first and not first.over
-    assert (first.first, first.said) == (True, "no model m")
+    assert (first.first, first.message) == (True, "no model m")
     other = fail(watch, "no access to m").row
     assert first.over and not other.over
     watch.note_reply("n")

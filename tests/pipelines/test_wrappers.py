@@ -322,7 +322,7 @@ def test_unusable_recordings_are_refused(tmp_path: Path) -> None:
         if data is not None:
             path.write_bytes(data)
         with pytest.raises(ModelError, match=said) as caught:
-            Replay(path).of("a")(HELLO)
+            Replay(path).for_sample("a")(HELLO)
         assert str(path) in str(caught.value)
     with pytest.raises(ModelError, match="cannot be read"):
         _ = Replay(torn).identity

@@ -71,12 +71,12 @@ class TurnChange:
 
     @property
     def tokens(self) -> float:
-        """The tokens per sample that the turns in between add."""
+        """The additional tokens per sample of these further turns."""
         return self.arm.tokens(self.after) - self.arm.tokens(self.before)
 
     @property
     def cost(self) -> float | None:
-        """The list price per sample that the turns in between add."""
+        """The additional list price per sample of these further turns."""
         start, end = self.arm.cost(self.before), self.arm.cost(self.after)
         return None if start is None or end is None else end - start
 

@@ -86,7 +86,7 @@ _2D = (
                 " level is faint"
             ),
             (
-                "in the repository's tree, which holds samples only, some images were renamed:"
+                "some images of the repository's tree, which holds only samples, were renamed:"
                 " 1.png shows row 0.svg"
             ),
         ),
@@ -120,7 +120,7 @@ _2D = (
         "The image shows a target pattern and four options, each of them on a noisy background."
         f" Which option shows the same pattern as the target? {OPTION_INSTRUCTION}",
         (
-            "the README says that the target is embedded in noise; in the images the options are",
+            "the README says that the target is embedded in noise; in the images, the options are",
             "with circles only, two wrong options can equal the target",
         ),
     ),

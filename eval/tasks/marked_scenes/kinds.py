@@ -47,10 +47,10 @@ ATTRIBUTES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "color": ("What color is the marked thing?", tuple(COLORS)),
     "symbol": ("Which letter or digit is on the marked tile?", SYMBOLS),
 }
-"""The question about each attribute of a marked thing, and its possible answers."""
+"""The question about each attribute of a marked object, and its possible answers."""
 
 Word = Callable[[Thing], str]
-"""A function from a thing to its attribute or name."""
+"""A function from an object to its attribute or name."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class Question:
 
 
 def ask_attribute(rng: Generator, name: str, thing: Thing, among: Things, at: int) -> Question:
-    """Ask for an attribute of a marked thing; the correct choice is number `at`, the wrong ones are
-    attributes of the other things in `among`.
+    """Ask for an attribute of a marked object; the correct choice is number `at`, the wrong ones
+    are attributes of the other objects in `among`.
 
     If these are too few, words that none of them has are added.
     """
@@ -81,12 +81,12 @@ def ask_attribute(rng: Generator, name: str, thing: Thing, among: Things, at: in
 
 
 def ask_larger(a: Thing, b: Thing) -> Question:
-    """Ask which of two things marked A and B is larger."""
+    """Ask which of two objects marked A and B is larger."""
     return _format_comparison("larger", a.size - b.size, SAME_SIZE)
 
 
 def ask_higher(a: Thing, b: Thing) -> Question:
-    """Ask which of two things marked A and B is higher up."""
+    """Ask which of two objects marked A and B is higher up."""
     return _format_comparison("higher up in the image", b.y - a.y, SAME_HEIGHT)
 
 
@@ -96,35 +96,35 @@ def _format_comparison(how: str, lead: float, same: str) -> Question:
 
 
 def ask_count(things: Things, color: str = "", shape: str = "") -> Question:
-    """Ask how many things have a colour, a shape, or both."""
+    """Ask how many objects have a colour, a shape, or both."""
     count = sum(color in ("", thing.color) and shape in ("", thing.shape) for thing in things)
     noun = {"": "things", "cross": "crosses"}.get(shape, f"{shape}s")
     return Question(f"How many {f'{color} {noun}'.strip()} are in the image?", str(count))
 
 
 def ask_cell(rng: Generator, thing: Thing, among: Things, side: int, at: int) -> Question:
-    """Ask in which cell of a three by three grid the only thing of its name is."""
+    """Ask in which cell of a three by three grid the only object of its name is."""
     text = f"Divide the image into three rows and three columns. Where is the {thing.name}?"
     there = [get_cell(peer, side) for peer in among]
     return _choose(rng, text, get_cell(thing, side), there, CELLS, at)
 
 
 def get_cell(thing: Thing, side: int) -> str:
-    """Return the row and column, from 1, of a thing in an image of `side` pixels divided three by
+    """Return the row and column, from 1, of an object in an image of `side` pixels divided three by
     three."""
     return f"row {1 + int(3 * thing.y // side)}, column {1 + int(3 * thing.x // side)}"
 
 
 def ask_present(rng: Generator, thing: Thing, absent: Sequence[str], at: int) -> Question:
-    """Ask which of four things is present; the names of the other three are in `absent`."""
+    """Ask which of four objects is present; the names of the other three are in `absent`."""
     asked = _choose(rng, "Which of these is in the image?", thing.name, absent, (), at)
     named = tuple(f"{'an' if word[0] in 'aeiou' else 'a'} {word}" for word in asked.choices)
     return replace(asked, answer=named[at], choices=named)
 
 
 def ask_where(thing: Thing, side: int) -> Question:
-    """Ask where a thing is; the correct answer is its box, left, top, right, bottom, in percent of
-    the image's side."""
+    """Ask where an object is; the correct answer is its box, left, top, right, bottom, in percent
+    of the image's side."""
     box = " ".join(f"{100 * edge / side:.1f}" for edge in thing.box)
     place = "Give the place of its middle as (x, y), in percent of the image's width and height."
     return Question(f"Where is the {thing.name}? {place}", box)
@@ -156,8 +156,8 @@ class MarkedSceneParameters(SceneParameters):
         )
 
     def peers(self, word: Word, lettered: bool = False) -> list[Thing]:
-        """Return candidates for the thing asked about: equally large, each with a different `word`,
-        not yet placed.
+        """Return candidates for the object asked about: equally large, each with a different
+        `word`, not yet placed.
 
         There are `CANDIDATE_COUNT` of them, or as many as the level of `things` allows.
         """
@@ -168,7 +168,7 @@ class MarkedSceneParameters(SceneParameters):
         return list(peers.values())
 
     def rest(self, count: int, wrong: Callable[[Thing], bool]) -> list[Thing]:
-        """Return `count` other things, for which `wrong` is false, alternately smaller and larger
+        """Return `count` other objects, for which `wrong` is false, alternately smaller and larger
         than the level of `size`."""
         rest: list[Thing] = []
         grows = self.rng.random() < 0.5
@@ -184,9 +184,9 @@ class MarkedSceneParameters(SceneParameters):
 
 @dataclass(frozen=True)
 class AskedScene:
-    """The things of a scene in drawing order, the marked ones among them, and the question.
+    """The objects of a scene in drawing order, the marked ones among them, and the question.
 
-    `possible` is the number of answers that are equally likely to someone who sees the things, but
+    `possible` is the number of answers that are equally likely to someone who sees the objects, but
     not which one is marked or named.
     """
 
@@ -210,7 +210,7 @@ def _place_all(
     things: Things,
     fits: Callable[[int, Thing], bool] = lambda number, thing: True,
 ) -> list[Thing]:
-    """Place all things without overlap, each where it `fits`.
+    """Place all objects without overlap, each where it `fits`.
 
     The largest are placed first; if the last ones find no room, placing starts again.
     """
@@ -226,11 +226,11 @@ def _place_all(
 
 
 def make_one(name: str, params: MarkedSceneParameters) -> AskedScene:
-    """Make a scene that asks about one thing of a given size, among others that have the attributes
-    of the wrong choices, if there are enough.
+    """Make a scene that asks about one object of a given size, among others that have the
+    attributes of the wrong choices, if there are enough.
 
-    The thing is marked and its attribute is asked for, or it is named uniquely and its place is
-    asked for. For "cell", each offered cell holds one thing, if there are enough.
+    The object is marked and its attribute is asked for, or it is named uniquely and its place is
+    asked for. For "cell", each offered cell holds one object, if there are enough.
     """
     side, is_marked = params.style.side, name in ATTRIBUTES
     word: Word = attrgetter(name if is_marked else "name")
@@ -284,10 +284,10 @@ def _make_comparison(
 
 
 def make_larger(params: MarkedSceneParameters) -> AskedScene:
-    """Make a scene with two marked things, one `ratio` times as large as the other, or both equally
-    large.
+    """Make a scene with two marked objects, one `ratio` times as large as the other, or both
+    equally large.
 
-    There are two things of either size and a fifth, so that sizes do not reveal which two are
+    There are two objects of either size and a fifth, so that sizes do not reveal which two are
     marked.
     """
     ratio = float(params.levels["ratio"])
@@ -301,10 +301,10 @@ def make_larger(params: MarkedSceneParameters) -> AskedScene:
 
 
 def make_higher(params: MarkedSceneParameters) -> AskedScene:
-    """Make a scene with two marked things, one `drop` pixels above the other, or both at the same
+    """Make a scene with two marked objects, one `drop` pixels above the other, or both at the same
     height.
 
-    There are two things at either height, so that heights do not reveal which two are marked.
+    There are two objects at either height, so that heights do not reveal which two are marked.
     """
     drop, side, rng = float(params.levels["drop"]), params.style.side, params.rng
     for _ in range(MAX_TRIES):
@@ -323,12 +323,12 @@ def make_higher(params: MarkedSceneParameters) -> AskedScene:
 
 
 def make_count(params: MarkedSceneParameters) -> AskedScene:
-    """Make a scene that asks for the number of things of a colour, a shape or both among `things`,
+    """Make a scene that asks for the number of objects of a colour, a shape or both among `things`,
     which `overlap` in pairs, the smaller in front.
 
-    In every scene one such word applies to one thing, another to two and so on, until no things are
-    left. Each of these numbers, and zero, is asked for equally often, so that the number of things
-    does not reveal which word is asked.
+    In every scene one such word applies to one object, another to two and so on, until no objects
+    are left. Each of these numbers, and zero, is asked for equally often, so that the number of
+    objects does not reveal which word is asked.
     """
     total, overlap = int(params.levels["things"]), float(params.levels["overlap"])
     most = next(n for n in range(MAX_COUNTED, 0, -1) if n * (n + 1) <= 2 * total)
@@ -359,7 +359,7 @@ def make_count(params: MarkedSceneParameters) -> AskedScene:
 
 def make_present(params: MarkedSceneParameters) -> AskedScene:
     """Make a scene that contains one of four names; each of their colours and shapes occurs once,
-    if there are three things."""
+    if there are three objects."""
     colors, shapes = params.shuffled(COLORS), params.shuffled(SHAPES)
     size, total = float(params.levels["size"]), params.levels["things"]
     tints, forms = {*colors[:2]}, {*shapes[:2]}

@@ -91,17 +91,17 @@ class Thing:
 
     @property
     def box(self) -> tuple[float, float, float, float]:
-        """The upright square around the thing, in edge coordinates."""
+        """The upright square around the object, in edge coordinates."""
         half = self.size / 2
         return self.x - half, self.y - half, self.x + half, self.y + half
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the thing as the truth of an item holds it."""
+        """Return the object in the form used in an item's truth."""
         box = [round(edge, 2) for edge in self.box]
         return {"name": self.name, "symbol": self.symbol, "box": box}
 
     def draw(self, pixels: Pixels) -> None:
-        """Draw the thing on HxWx3 RGB pixels."""
+        """Draw the object on HxWx3 RGB pixels."""
         outline = TILE if self.symbol else OUTLINES[self.shape]
         corners = rotate(outline, self.tilt) * (self.size / 2) + (self.x - 0.5, self.y - 0.5)
         whole = [np.rint(corners * 2**FRACTION_BITS).astype(np.int32)]
@@ -162,7 +162,7 @@ class Style:
 
 
 def draw_things(rng: Generator, things: Things, style: Style) -> Pixels:
-    """Draw the things, one over the other, on a random background: HxWx3 RGB uint8."""
+    """Draw the objects, one over the other, on a random background: HxWx3 RGB uint8."""
     pixels = draw_ground(rng, style)
     for thing in things:
         thing.draw(pixels)
@@ -186,7 +186,7 @@ def draw_ground(rng: Generator, style: Style) -> Pixels:
 
 
 def draw_random_thing(rng: Generator, size: float, lettered: bool = False) -> Thing:
-    """Return a thing of a random colour that is not placed yet."""
+    """Return an object of a random colour that is not placed yet."""
     color, tilt = str(rng.choice(list(COLORS))), float(rng.uniform(-12, 12))
     if lettered:
         return Thing("tile", color, 0, 0, size, tilt, str(rng.choice(SYMBOLS)))
@@ -202,10 +202,10 @@ def place_thing(
     over: Thing | None = None,
     overlap: float = 0,
 ) -> Thing:
-    """Place a thing apart from all others where it `fits`. Raises TaskError if there is no room.
+    """Place an object apart from all others where it `fits`. Raises TaskError if there is no room.
 
-    A thing that lies `over` another covers it by `overlap`: at 0 they touch, as circles would, and
-    at 1 their centres coincide.
+    An object that lies `over` another covers it by `overlap`: at 0 they touch, as circles would,
+    and at 1 their centres coincide.
     """
     low = thing.size * 0.6 + MIN_BORDER_DISTANCE
     high = style.side - low
@@ -224,7 +224,7 @@ def place_thing(
 
 
 def make_no_room_error(style: Style, count: int) -> TaskError:
-    """Return the error for more things than fit."""
+    """Return the error for more objects than fit."""
     return TaskError(
-        f"an image of {style.side} pixels has no room for {count} things; ask for fewer"
+        f"an image of {style.side} pixels has no room for {count} objects; ask for fewer"
     )

@@ -1,4 +1,4 @@
-"""Drawn scenes with marked things: nine kinds of questions, each with control parameters, in any
+"""Drawn scenes with marked objects: nine kinds of questions, each with control parameters, in any
 number."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PAIR_PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*%?\s*[,; ]\s*(\d+(?:\.\d+)?)")
 
 @dataclass(frozen=True)
 class SceneScorer(AlongControls):
-    """Scores `MarkedScenes` of one `kind`: a place is right if it lies within the thing's box, and
+    """Scores `MarkedScenes` of one `kind`: a place is right if it lies within the object's box, and
     accuracy is sliced by `controls`.
 
     `accuracy_along` is reported for every level of each control, `kruskal_*` for each control.
@@ -96,18 +96,18 @@ class MarkedScenes(KindTask):
     """`n` questions of one `kind` about coloured shapes and lettered tiles on a plain or
     photographed background.
 
-    Kinds: shape, color and symbol (of one marked thing), larger and higher (of two marked A and B),
-    count (of a colour, a shape or both), cell (of three rows and columns), present (one of four),
-    where (x and y in percent). `controls` gives levels by parameter, one or a list: `size` is the
-    height in pixels of the thing asked about, `things` the number of things, `ratio` that of two
-    sizes, `drop` the pixels by which one is higher, `overlap` the share of their sizes by which
-    things cover each other in pairs. Every block of as many questions as there are combinations of
-    levels has each combination once, and scores are sliced by level; correct choices are dealt
-    evenly, too.
+    Kinds: shape, color and symbol (of one marked object), larger and higher (of two marked A and
+    B), count (of a colour, a shape or both), cell (of three rows and columns), present (one of
+    four), where (x and y in percent). `controls` gives levels by parameter, one or a list: `size`
+    is the height in pixels of the object asked about, `things` the number of objects, `ratio` that
+    of two sizes, `drop` the pixels by which one is higher, `overlap` the share of their sizes by
+    which objects cover each other in pairs. Every block of as many questions as there are
+    combinations of levels has each combination once, and scores are sliced by level; correct
+    choices are dealt evenly, too.
 
     The drawing does not reveal what is marked or asked for. The choices are words of equally large
-    things in the picture that have nothing else in common with the correct one. As many of the
-    other things are smaller as are larger. Every relation between two compared things occurs, and
+    objects in the picture that have nothing else in common with the correct one. As many of the
+    other objects are smaller as are larger. Every relation between two compared objects occurs, and
     every number that is counted. The row `guesser (level)` of every table is the accuracy of the
     best guesser who sees all this but no mark.
 
@@ -128,7 +128,7 @@ class MarkedScenes(KindTask):
     version: ClassVar[int] = 3
 
     _controls = CONTROLS
-    _note = "made images"
+    _note = "generated images"
 
     def _item(self, number: int) -> Item:
         plan, style = self._plan(number), Style(ground=self.ground, photos=TEST_PHOTOS)

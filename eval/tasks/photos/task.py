@@ -66,7 +66,7 @@ KINDS = {
         " scenes",
     ),
 }
-SECOND_VIEW = " The second image shows the same scene from a little further to the right."
+SECOND_VIEW = " The second image shows the same scene from slightly to the right."
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class Photos(MadeTask):
                 settings = [cv2.IMWRITE_JPEG_QUALITY, self.quality]
                 _, data = cv2.imencode(".jpg", pixels[:, :, ::-1], settings)
                 pictures.append(Picture.encoded(bytes(data), title))
-        question = kind.question + (SECOND_VIEW if self.kind == "depth" and self.pair else "")
+        question = kind.question + SECOND_VIEW * (self.kind == "depth" and self.pair)
         meta = {**plan, **drawn.meta}
         sample = Sample(name, question, tuple(pictures), kind.choices, drawn.marks, meta)
         return Item(sample, answer)

@@ -22,6 +22,7 @@ from looktwice.extras.integrations.protocols.questions import (
     read_data_url,
     read_request,
     refuse_unknown,
+    refuse_video,
 )
 from looktwice.pipelines.json_input import KEEP_OTHER_FIELDS, NO_OTHER_FIELDS, read_json, write_json
 from looktwice.pipelines.model import CallOptions, Message, Role, Tool, ToolCall
@@ -60,7 +61,7 @@ class Address(BaseModel, **KEEP_OTHER_FIELDS):
 class Part(BaseModel, **KEEP_OTHER_FIELDS):
     """A part of a turn."""
 
-    type: Literal["text", "image_url"]
+    type: Annotated[Literal["text", "image_url"], BeforeValidator(refuse_video)]
     text: str = ""
     image_url: Annotated[
         Address, BeforeValidator(lambda url: {"url": url} if isinstance(url, str) else url)

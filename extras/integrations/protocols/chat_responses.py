@@ -170,7 +170,7 @@ class ChatResponse:
         }
 
     def completion(self) -> Json:
-        """Return the response as a whole."""
+        """Return the whole response as one chat completion."""
         choices = [{**beside, "message": message} for message, beside in self._messages()]
         return self._whole("chat.completion") | {"choices": choices, "usage": self.usage}
 

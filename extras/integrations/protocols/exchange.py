@@ -1,4 +1,4 @@
-"""The inner form of every protocol's response, and what each protocol makes of it."""
+"""The common internal form of responses, and the interface that converts it to each protocol."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from looktwice.extras.integrations.protocols.questions import (
     make_question,
     read_data_url,
     refuse_unknown,
+    refuse_video,
 )
 from looktwice.extras.integrations.protocols.thoughts import make_turn, unpack_attached
 from looktwice.pipelines.json_input import KEEP_OTHER_FIELDS, write_json
@@ -70,7 +71,10 @@ def _as_blocks(content: Any) -> Any:
 class MessageBlock(BaseModel, **KEEP_OTHER_FIELDS):
     """A block of content."""
 
-    type: Literal["text", "image", "thinking", "redacted_thinking", "tool_use", "tool_result"]
+    type: Annotated[
+        Literal["text", "image", "thinking", "redacted_thinking", "tool_use", "tool_result"],
+        BeforeValidator(refuse_video),
+    ]
     text: str = ""
     source: ImageSource | None = None
     thinking: str = ""
@@ -191,7 +195,7 @@ class MessageToolChoice(BaseModel, **KEEP_OTHER_FIELDS):
 
 
 class ThoughtDisplay(BaseModel, **KEEP_OTHER_FIELDS):
-    """Whether thoughts are shown. How much a model thinks is its study's setting."""
+    """Whether thoughts are shown. How much a model thinks is a setting of its study."""
 
     type: Literal["enabled", "adaptive", "between_tools", "disabled"]
     display: Literal["summarized", "omitted"] | None = None
@@ -270,8 +274,8 @@ class MessagesRequest(BaseModel, **KEEP_OTHER_FIELDS):
         )
 
     def list_sent(self) -> dict[str, str]:
-        """Return what the inner form does not have, and only the record keeps: the settings of
-        thinking, and the ids of failed calls of tools."""
+        """Return what the internal form lacks and only the record stores: the settings of thinking,
+        and the ids of failed calls of tools."""
         thinking = self.thinking.model_dump(exclude_unset=True) if self.thinking else None
         failed = [
             block.tool_use_id

@@ -1,5 +1,5 @@
-"""The inner form of every protocol's request: a question with its turns, pictures and options, and
-the limits of what clients may send."""
+"""The common internal form of requests: a question with its turns, pictures and options, and the
+limits of what clients may send."""
 
 from __future__ import annotations
 
@@ -27,7 +27,21 @@ MAX_BYTES = 64 << 20  # of a request
 MAX_PICTURES = 256
 MAX_VALUES = 1_000_000  # in the JSON of a request
 MAX_REPLIES = 128  # to one request, which sets `n`
+VIDEO_KINDS = ("video", "video_url", "input_video")
+"""Types of parts that hold a video, in the protocols and their usual extensions."""
+NO_VIDEOS = (
+    "no videos are taken here; send its frames as images, each after a text with its time, such as"
+    " 'At 1.5 s:'"
+)
 Request = TypeVar("Request", bound=BaseModel)
+
+
+def refuse_video(kind: Any) -> Any:
+    """Return the type of a part. Raises ValueError for that of a video, which stages would take for
+    a picture."""
+    if kind in VIDEO_KINDS:
+        raise ValueError(NO_VIDEOS)
+    return kind
 
 
 def read_data_url(url: str) -> Picture:

@@ -37,7 +37,7 @@ ECHOED: dict[str, Any] = {
     "truncation": "disabled",
     "user": None,
 }
-"""Fields of a response that repeat the request, with what they are where it leaves them out."""
+"""Fields of a response that repeat the request, with their values where the request omits them."""
 
 UNSUPPORTED = {
     "/input_tokens": "only a model's own server counts tokens; each response has its `usage`",
@@ -163,7 +163,7 @@ class Event(NamedTuple):
 
 
 def list_item_events(item: Json, index: int) -> Iterator[Event]:
-    """Yield the events of an item of the output, which has this index there."""
+    """Yield the events of the output item with this index."""
     place = {"item_id": item["id"], "output_index": index}
     emptied: dict[str, Json] = {
         "reasoning": {"summary": []},

@@ -18,6 +18,7 @@ from looktwice.extras.integrations.protocols.questions import (
     make_question,
     read_data_url,
     refuse_unknown,
+    refuse_video,
 )
 from looktwice.extras.integrations.protocols.thoughts import make_turn, unpack_attached
 from looktwice.pipelines.json_input import KEEP_OTHER_FIELDS
@@ -50,14 +51,17 @@ LOGPROBS = "message.output_text.logprobs"
 class ResponsesPart(BaseModel, **KEEP_OTHER_FIELDS):
     """A part of a message, of a tool's output or of a thought."""
 
-    type: Literal[
-        "input_text",
-        "output_text",
-        "text",
-        "refusal",
-        "summary_text",
-        "reasoning_text",
-        "input_image",
+    type: Annotated[
+        Literal[
+            "input_text",
+            "output_text",
+            "text",
+            "refusal",
+            "summary_text",
+            "reasoning_text",
+            "input_image",
+        ],
+        BeforeValidator(refuse_video),
     ]
     text: str = ""
     refusal: str = ""
@@ -114,8 +118,8 @@ class AssistantItems:
     thought: str = ""
 
     def begins_anew(self, item: ResponsesItem) -> bool:
-        """Return whether an item belongs to a later turn: after a text without calls, anything but
-        a call. A text or thought after calls stays, because results must follow calls directly."""
+        """Return whether an item starts a new turn: after a text without calls, anything but a
+        call. A text or thought after calls stays, because results must follow calls directly."""
         return bool(self.texts and not self.calls and item.type != "function_call")
 
     def add(self, item: ResponsesItem) -> None:

@@ -1,6 +1,6 @@
-"""What a model's server wants back in the next request, such as signatures and reasoning, packed
-into the opaque field that a protocol has for it: `encrypted_content` of Responses, `signature` and
-`data` of Messages."""
+"""Data that a model's server expects back in the next request, such as signatures and reasoning,
+packed into the opaque field that a protocol has for it: `encrypted_content` of Responses,
+`signature` and `data` of Messages."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Pocket's network in numpy, which `bench/pocket` trains in torch; its vocabulary, and the square
 into which a picture is fitted.
 
-It answers one question at a time. Shapes: a view is SIDE x SIDE x 3 RGB uint8, its places (CELLS *
-CELLS, width); words are (length, width).
+It answers one question at a time. Shapes: a view is INPUT_SIDE x INPUT_SIDE x 3 RGB uint8, its
+places (PLACES_PER_SIDE ** 2, width); words are (length, width).
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ PADDING_LEVEL = 128
 
 
 def fit_pixels(pixels: Pixels) -> tuple[Pixels, float, tuple[int, int]]:
-    """Fit RGB uint8 pixels into the input SIDE x SIDE x 3; return it with the scale, and the left
-    and top edge of the picture in it."""
+    """Fit RGB uint8 pixels into the input, INPUT_SIDE x INPUT_SIDE x 3; return it with the scale,
+    and the left and top edge of the picture in it."""
     height, width = pixels.shape[:2]
     scale = INPUT_SIDE / max(height, width)
     size = max(1, round(width * scale)), max(1, round(height * scale))

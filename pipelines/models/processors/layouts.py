@@ -219,12 +219,12 @@ def tiles_of_list(
     """
     width, height = size
 
-    def worth(grid: Grid) -> tuple[int, int]:
+    def rate_grid(grid: Grid) -> tuple[int, int]:
         scale = min(tile * grid[0] / width, tile * grid[1] / height)
         kept = min(int(width * scale) * int(height * scale), width * height)
         return kept, kept - tile**2 * grid[0] * grid[1]
 
-    grid = max(grids, key=worth)
+    grid = max(grids, key=rate_grid)
     frame = (tile * grid[0], tile * grid[1])
     whole = _fit_within(size, frame, ceil)
     cells = tile // patch

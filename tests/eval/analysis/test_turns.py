@@ -66,7 +66,7 @@ def test_the_flip_model_gains_six_answers_and_loses_six(tmp_path: Path) -> None:
     paid = []
     for turns in only_arm(table).records:
         one, two = turns.scored
-        paid.append(replace(turns, scored=(replace(one, cost=0.1), replace(two, cost=0.3))))
+        paid.append(replace(turns, scored=(one._replace(cost=0.1), two._replace(cost=0.3))))
     assert TurnChange(replace(only_arm(table), records=tuple(paid)), 0, 1).cost == pytest.approx(
         0.2
     )

@@ -1,4 +1,4 @@
-"""Attention shares from the configuration to the page: a planted network, made pictures."""
+"""Attention shares from the configuration to the page: a planted network, generated pictures."""
 
 import csv
 import importlib

@@ -145,7 +145,7 @@ def test_replies_without_a_verdict_stay_unreadable(run: Path) -> None:
     assert failed == 0 and "2 of 4 replies judged, 2 of which" in line
     assert "2 without a verdict" in line and accuracy(run, "right unreadable") == [1, 3]
     reasons = {line.reason for line in judgements(run).lines}
-    assert reasons == {"", "no answer line in the judge's words"}
+    assert reasons == {"", "the judge's reply has no answer line"}
     assert run_judge(run, Scripted(answer))[1][0] == "nothing is left to judge"
 
 

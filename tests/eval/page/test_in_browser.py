@@ -424,7 +424,7 @@ def test_pictures_are_shown_side_by_side_or_blinking(browser: Browser, study: st
     for picture in (*both, *both):
         browser.press("b")
         assert browser.run(LARGE) == [picture]
-    assert browser.run("document.querySelector('#large img').naturalWidth") == 40
+    browser.wait("document.querySelector('#large img').naturalWidth === 40")
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ def facts(number: int, **more: Any) -> dict[str, Any]:
 def test_the_run_wide_facts_cover_all_shards(tmp_path: Path) -> None:
     first = shard(tmp_path / "one", {"s0": "(A)", "s1": "(B)"}, facts(1))
     second = shard(tmp_path / "two", {"s2": "(A)", "s3": "!lost"}, facts(2, finished=False))
-    summary = merge([first, second], tmp_path / "whole").said
+    summary = merge([first, second], tmp_path / "whole").summary
     assert summary == f"4 records of 2 shards in {tmp_path / 'whole'}"
     whole = RunFolder(tmp_path / "whole")
     assert sorted(row.id for row in whole.samples.values()) == ["s0", "s1", "s2", "s3"]
@@ -71,9 +71,9 @@ def test_the_run_wide_facts_cover_all_shards(tmp_path: Path) -> None:
 def test_a_later_shard_can_join_an_earlier_merge(tmp_path: Path) -> None:
     first = shard(tmp_path / "one", {"s0": "(A)"}, facts(1, limit=1))
     second = shard(tmp_path / "two", {"s1": "(B)"}, facts(2, limit=3))
-    said = merge([first], tmp_path / "whole").said
+    said = merge([first], tmp_path / "whole").summary
     assert said == f"1 record of 1 shard in {tmp_path / 'whole'}; missing: 2/2"
-    said = merge([second], tmp_path / "whole").said
+    said = merge([second], tmp_path / "whole").summary
     assert said.startswith("2 records of 1 shard") and "limits differ" in said
     whole = RunFolder(tmp_path / "whole")
     assert [each["folder"] for each in whole.facts["shards"]] == [str(first), str(second)]
@@ -185,9 +185,11 @@ def test_a_damaged_last_shard_writes_nothing(tmp_path: Path, shards: list[Path])
 
 
 def test_merging_twice_changes_nothing(tmp_path: Path, shards: list[Path]) -> None:
-    summary = merge(shards, tmp_path / "whole").said
+    summary = merge(shards, tmp_path / "whole").summary
     merged = content(tmp_path / "whole")
-    assert merge([*shards, tmp_path / "whole" / ".." / "one"], tmp_path / "whole").said == summary
+    assert (
+        merge([*shards, tmp_path / "whole" / ".." / "one"], tmp_path / "whole").summary == summary
+    )
     assert content(tmp_path / "whole") == merged
     for name in ("records.jsonl", "judged.jsonl"):
         assert merged[tmp_path / "whole" / name].count(b"\n") == 2
@@ -199,7 +201,7 @@ def test_two_answers_to_one_question_are_counted_and_reported(tmp_path: Path) ->
     for _ in range(2):
         assert (
             "answers differ between shards for 1 of them"
-            in merge([first, second], tmp_path / "whole").said
+            in merge([first, second], tmp_path / "whole").summary
         )
         merged = RunFolder(tmp_path / "whole").records().values()
         replies = {record.sample: record.replies[0].text for record in merged}
@@ -251,11 +253,11 @@ def test_shards_of_changed_data_are_refused(part: str, change: dict[str, str], d
     if part == "pictures":
         (data / row["images"][0]).write_bytes(to_png(np.zeros((8, 8, 3), np.uint8)))
     said = run_command(2, "merge", "1/study", run_shard(2), "--out", "whole")
-    assert f"2/study was made from other {part} of" in " ".join(said.split())
+    assert f"2/study was made with different {part} of" in " ".join(said.split())
     assert not Path("whole").exists()
 
 
 def test_a_merged_run_has_the_digests_of_its_shards(data: Path) -> None:
     shards = [run_shard(1), run_shard(2)]
-    assert merge(shards, Path("whole")).said.endswith("2 shards in whole")
+    assert merge(shards, Path("whole")).summary.endswith("2 shards in whole")
     assert RunFolder(Path("whole")).facts["data"] == RunFolder(shards[0]).facts["data"]

@@ -176,6 +176,10 @@ def test_at_least_six_units_must_differ() -> None:
     assert minimum_detectable([1.0, 0.0]) == 1.0
 
 
+def test_equal_clusters_of_several_samples_have_a_detectable_difference() -> None:
+    assert all(minimum_detectable([1 / 7] * n) <= 1 for n in range(2, 11))
+
+
 def measure_coverage(n: int, up: float, down: float, size: int = 1, times: int = 300) -> float:
     """Return the share of intervals that cover the true difference."""
     kinds, shares = [1.0, -1.0, 0.0], [up, down, 1 - up - down]

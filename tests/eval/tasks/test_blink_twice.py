@@ -94,7 +94,7 @@ TWO = [row(embed(0)), row(embed(0))]
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        (TWO, "identifies images: a hash of their pixels does"),
+        (TWO, "identifies images, so a hash of their pixels is used"),
         (TWO, "warning: g_acc cannot be computed, because no column identifies groups"),
         ([row(group=""), row(group=1)], "g_acc cannot be computed, because no group has four"),
         ([row(), row("1_2.png")], "i_acc and q_acc_either cannot be computed, because no image"),

@@ -1,5 +1,5 @@
-"""Made scenes with marked things: their keys against what is drawn, their controls, and how places
-are scored."""
+"""Generated scenes with marked objects: keys against what is drawn, controls, and how places are
+scored."""
 
 from __future__ import annotations
 
@@ -325,7 +325,7 @@ def test_the_smaller_of_two_things_is_in_front() -> None:
 
 def test_a_scene_is_restarted_if_its_last_things_do_not_fit() -> None:
     assert len(list(MarkedScenes("shape", n=40, controls={"size": 28, "things": 21}))) == 40
-    with pytest.raises(TaskError, match="no room for 40 things"):
+    with pytest.raises(TaskError, match="no room for 40 objects"):
         list(MarkedScenes("shape", n=1, controls={"size": 100, "things": 40}))
 
 

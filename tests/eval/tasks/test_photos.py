@@ -22,6 +22,8 @@ from looktwice.eval.tasks.photos.correspondence import (
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
+from looktwice.specialists.answers import NearerPoint
+from looktwice.specialists.results import DepthMap
 
 KINDS = ["jigsaw", "correspondence", "depth"]
 
@@ -279,6 +281,14 @@ def test_the_nearer_point_has_the_larger_disparity_and_its_place_reveals_nothing
         assert near / far >= MIN_DISPARITY_RATIO
     assert guess_share(items, lambda _, point: -point.y) == 0.5
     assert guess_share(items, lambda _, point: math.dist(point.center, (280, 200))) == 0.5
+
+
+@pytest.mark.parametrize("pair", [True, False])
+def test_a_specialist_reads_from_the_question_which_point_is_wanted(pair: bool) -> None:
+    item = next(iter(Photos("depth", n=1, pair=pair)))
+    rows = np.arange(400)[:, None] + np.zeros((400, 560))  # what is lower is nearer
+    answer, _ = NearerPoint(lambda *images: DepthMap(rows, True)).decide(item.sample)
+    assert answer == max("AB", key=lambda letter: points(item.sample)[letter].y)
 
 
 def test_a_single_view_if_no_pair_is_requested() -> None:

@@ -63,7 +63,11 @@ def _scored(folder: RunFolder, point: Arm, samples: Mapping[str, SampleRow]) -> 
     judge, found = RecordScorer(folder, point.read, scorer), dict[str, dict[int, ScoredRecord]]()
     if isinstance(point.model, Replay):
         for name, sample in samples.items():
-            call = {"messages": [], "draw": 0, "reply": {"text": point.model.of(name)(()).text}}
+            call = {
+                "messages": [],
+                "draw": 0,
+                "reply": {"text": point.model.for_sample(name)(()).text},
+            }
             found[name] = {0: judge(Record(point.id, name, "", calls=(call,)), sample)}
     label = " ".join([point.contestant, *map(str, point.changes.values())])
     return PointScores(asked, samples, found, contestant=label, task=point.task_name, scorer=scorer)

@@ -44,7 +44,7 @@ def test_slots_are_shared_fairly(wanted: dict[str, int], most: int, shares: obje
 
 
 def test_a_single_task_uses_all_slots_and_releases_them_gradually() -> None:
-    desk = cluster.LimitDesk(tasks=2)
+    coordinator = cluster.LimitCoordinator(tasks=2)
     for name, used, waiting, places in (
         ("a", 0, 0, 5),  # half of the slots at first, as another task may come
         ("a", 5, 30, 10),
@@ -54,21 +54,21 @@ def test_a_single_task_uses_all_slots_and_releases_them_gradually() -> None:
         ("a", 6, 30, 5),
         ("b", 0, 30, 4),
     ):
-        assert desk.ask(name, {KEY: Load(used, waiting)}) == (False, {KEY: places})
-    desk.leave("a")
-    assert desk.ask("b", {KEY: Load(4, 30)}) == (False, {KEY: 10})
-    desk.request_stop()
-    assert desk.ask("b", {})[0]
+        assert coordinator.ask(name, {KEY: Load(used, waiting)}) == (False, {KEY: places})
+    coordinator.leave("a")
+    assert coordinator.ask("b", {KEY: Load(4, 30)}) == (False, {KEY: 10})
+    coordinator.request_stop()
+    assert coordinator.ask("b", {})[0]
 
 
 def test_slots_of_a_silent_task_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeTime()
     clock.replace_in(monkeypatch, import_module("looktwice.extras.executors.cluster"))
-    desk = cluster.LimitDesk(tasks=1)
-    assert desk.ask("a", {KEY: Load(0, 50)})[1] == {KEY: 10}
+    coordinator = cluster.LimitCoordinator(tasks=1)
+    assert coordinator.ask("a", {KEY: Load(0, 50)})[1] == {KEY: 10}
     for now, places in ((cluster.MAX_SILENCE - 1, 0), (cluster.MAX_SILENCE + 1, 10)):
         clock.now = now
-        assert desk.ask("b", {KEY: Load(0, 50)})[1] == {KEY: places}
+        assert coordinator.ask("b", {KEY: Load(0, 50)})[1] == {KEY: places}
 
 
 @settings(max_examples=200, deadline=None)
@@ -79,15 +79,18 @@ def test_slots_of_a_silent_task_are_freed(monkeypatch: pytest.MonkeyPatch) -> No
 )
 @example([("a", 0, 20), ("a", 10, 20), ("a", 0, 0), ("b", 0, 20)])
 def test_the_tasks_together_never_exceed_the_limit(steps: list[tuple[str, int, int]]) -> None:
-    desk, slots, used = (
-        cluster.LimitDesk(tasks=3),
+    coordinator, slots, used = (
+        cluster.LimitCoordinator(tasks=3),
         dict.fromkeys("abcd", 0),
         dict.fromkeys("abcd", 0),
     )
     for task, goes_to, waiting in steps:
         # starts at most what is allowed, ends any number
         used[task] = min(goes_to, max(used[task], slots[task]))
-        before, slots[task] = slots[task], desk.ask(task, {KEY: Load(used[task], waiting)})[1][KEY]
+        before, slots[task] = (
+            slots[task],
+            coordinator.ask(task, {KEY: Load(used[task], waiting)})[1][KEY],
+        )
         used[task] = max(used[task], before)  # started before it got the answer
         for name in used:  # in the worst case all start as many as allowed
             used[name] = max(used[name], slots[name])

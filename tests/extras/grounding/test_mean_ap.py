@@ -8,34 +8,21 @@ import numpy as np
 import pytest
 
 from looktwice.extras.grounding import PlacesScorer
-from looktwice.extras.grounding.mean_ap import FIGURES
-from tests.extras.grounding.scenes import find_figures, make_row, read_answer
+from looktwice.extras.grounding.mean_ap import FIGURES, MatchedScenes
+from tests.extras.grounding.scenes import (
+    NAMES,
+    SIZE,
+    Boxes,
+    draw_scene,
+    find_figures,
+    make_row,
+    make_scene,
+    read_answer,
+)
 from tests.optional import optional
 
 library = optional("faster_coco_eval")
-NAMES = ("bird", "cup", "lamp", "small dog")
-SIZE = 640, 480
 SCENES = 200
-Boxes = list[dict[str, Any]]
-
-
-def draw_scene(rng: np.random.Generator, scored: bool) -> tuple[Boxes, Boxes]:
-    """Return the true boxes of a scene, some of them crowds, and what a model found: some moved,
-    some missing, some invented, some with another name."""
-    true, found = Boxes(), Boxes()
-    for _ in range(int(rng.integers(0, 9))):
-        width, height = (int(side) for side in rng.choice([12, 25, 60, 120, 200], 2))
-        left, top = int(rng.integers(0, SIZE[0] - width)), int(rng.integers(0, SIZE[1] - height))
-        box = [left, top, left + width, top + height]
-        true.append({"label": str(rng.choice(NAMES)), "box": box, "crowd": rng.random() < 0.1})
-        for _ in range(int(rng.choice([0, 1, 1, 1, 1, 2]))):
-            moved = [int(edge + round(rng.normal(0, 4))) for edge in box]
-            if moved[2] > moved[0] and moved[3] > moved[1]:
-                name = true[-1]["label"] if rng.random() < 0.9 else str(rng.choice(NAMES))
-                found.append({"label": name, "bbox_2d": moved})
-    for entry in found if scored else ():
-        entry["score"] = round(float(rng.random()), 2)
-    return true, found
 
 
 def write_reply(number: int, found: Boxes) -> str:
@@ -98,6 +85,20 @@ def test_replies_about_200_scenes_give_the_figures_of_the_package(scored: bool) 
     }
     assert 0.1 < figures["ap"] < figures["ap_50"] < 0.9
     assert ("ap_reversed" in figures) == (not scored)
+
+
+@pytest.mark.parametrize("scored", [True, False])
+def test_draws_of_200_scenes_give_the_figures_of_the_package_on_them(scored: bool) -> None:
+    rng = np.random.default_rng(6)
+    scenes = [draw_scene(rng, scored) for _ in range(SCENES)]
+    matched = MatchedScenes.of([make_scene(true, found) for true, found in scenes])
+    assert matched is not None
+    for _ in range(3):
+        drawn = np.sort(rng.integers(0, SCENES, SCENES))
+        direct = compute_directly([scenes[number] for number in drawn])
+        assert matched.summarize(drawn) == {
+            name: direct[theirs] for name, theirs in FIGURES.items()
+        }
 
 
 BOX = [10, 10, 60, 60]

@@ -180,11 +180,13 @@ def test_the_penalty_is_chosen_on_the_training_part_only() -> None:
     names, free = list(range(200)), np.ones((300, KINDS), bool)
     whole = fit_probe(vectors[:200], known[:200], names, vectors[200:], free[:200], free[200:])
     part = fit_probe(vectors[:200], known[:200], names, vectors[250:], free[:200], free[250:])
-    assert (whole.said[50:] == part.said).all() and (whole.shuffled[:, 50:] == part.shuffled).all()
+    assert (whole.predictions[50:] == part.predictions).all() and (
+        whole.shuffled[:, 50:] == part.shuffled
+    ).all()
     assert whole.inner > 0.42  # the best penalty of this grid; the worst gives 0.29
     ones = np.ones((20, 3))
     alike = fit_probe(ones, known[:20], names[:20], ones[:5], free[:20], free[:5])
-    assert (alike.said == np.bincount(known[:20]).argmax()).all()
+    assert (alike.predictions == np.bincount(known[:20]).argmax()).all()
 
 
 def test_a_probe_picks_one_of_the_offered_choices() -> None:

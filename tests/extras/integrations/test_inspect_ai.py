@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from looktwice.eval.tasks import MarkedScenes
 from looktwice.extras.logs import read_logs
-from looktwice.pipelines import Pipeline, State
+from looktwice.pipelines import Message, Pipeline, State, View
 from looktwice.prompting import Circles
 
 pytest.importorskip("inspect_ai")
@@ -25,9 +26,11 @@ from inspect_ai.model import (
     ChatCompletionChoice,
     ChatMessageAssistant,
     ChatMessageTool,
+    ChatMessageUser,
     ContentImage,
     ContentReasoning,
     ContentText,
+    ContentVideo,
     ModelOutput,
     ModelUsage,
     get_model,
@@ -35,7 +38,14 @@ from inspect_ai.model import (
 from inspect_ai.solver import Generate, Solver, TaskState, chain, solver
 from inspect_ai.tool import ToolCall
 
-from looktwice.extras.integrations.inspect_ai import answer_reader, look_tools, looktwice, questions
+from looktwice.extras.integrations.inspect_ai import (
+    _from_inspect,
+    _to_inspect,
+    answer_reader,
+    look_tools,
+    looktwice,
+    questions,
+)
 
 # inspect_ai and its dependencies warn, and leave streams and event loops open
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -161,6 +171,24 @@ def test_an_agent_of_inspect_sees_the_images_of_our_tools(folder: Path) -> None:
     assert "Image 2 (512 x 512 pixels)" in first.text and len(pictures(first)) == 1
     assert "from x 0 to 40 and y 0 to 40 of its 320 x 320" in second.text
     assert wrong.error is not None and "no image 9" in wrong.error.message
+
+
+def test_videos_go_out_as_videos_and_do_not_come_in(folder: Path) -> None:
+    from looktwice.extras.video.native import Clip, make_payload
+
+    frames = [np.zeros((4, 4, 3), np.uint8)] * 2
+    clips = [
+        View.of(Clip.from_frames(frames, make_payload(b"film", kind, "")))
+        for kind in ("video/mp4", "video/quicktime", "video/webm")
+    ]
+    turn = _to_inspect(Message("user", (*clips[:2], "Which?")))
+    found = [(part.type, getattr(part, "format", "")) for part in turn.content]
+    assert found == [("video", "mp4"), ("video", "mov"), ("text", "")]
+    assert turn.content[0].video == "data:video/mp4;base64,ZmlsbQ=="
+    with pytest.raises(ValueError, match="takes no video/webm"):
+        _to_inspect(Message("user", (clips[2],)))
+    with pytest.raises(ValueError, match="no videos are taken here; send its frames as images"):
+        _from_inspect(ChatMessageUser(content=[ContentVideo(video="x.mp4", format="mp4")]))
 
 
 def test_a_solver_lists_the_available_contestants(folder: Path) -> None:

@@ -23,7 +23,11 @@ from tests.tables import read_yaml, table
 PIXELS = b"\x89PNG any bytes"
 SHA = hashlib.sha256(PIXELS).hexdigest()
 ADDRESS = "data:image/png;base64," + base64.b64encode(PIXELS).decode()
-HEADER = {"version": 2, "status": "success", "eval": {"task": "depth", "model": "m/one"}}
+HEADER: dict[str, Any] = {
+    "version": 2,
+    "status": "success",
+    "eval": {"task": "depth", "model": "m/one"},
+}
 DATA = Path(__file__).with_suffix(".yaml")
 UNSCORED = [*read_yaml(DATA)["unscored"], "inspect.json"]
 
@@ -116,6 +120,40 @@ def test_a_log_of_inspect_in_json_is_the_same(tmp_path: Path) -> None:
     path = write(tmp_path / "a.json", {**HEADER, "samples": samples})
     zipped = only(write_eval(tmp_path / "a.eval", samples)).whole
     assert only(path).rows.astype(str).equals(zipped.rows.astype(str))
+
+
+def test_a_folder_of_inspect_holds_a_log_for_each_file(tmp_path: Path) -> None:
+    for name, value in {"b": "C", "a": "I"}.items():
+        write_eval(tmp_path / f"{name}.eval", [inspect_sample(0, value)])
+    write(tmp_path / "logs.json", "{}")  # a listing that inspect_ai keeps beside its logs
+    logs = read_logs(tmp_path)
+    assert [log.source for log in logs] == ["a.eval", "b.eval"]
+    assert [cells(log, "verdict") for log in logs] == [["wrong"], ["right"]]
+
+
+@table
+def test_a_log_of_a_stopped_evaluation_is_doubted(
+    tmp_path: Path, status: str, epochs: int, told: str
+) -> None:
+    planned = {"dataset": {"samples": 62}, "config": {"epochs": epochs}}
+    about = HEADER | {"status": status, "eval": HEADER["eval"] | planned}
+    path = tmp_path / "a.json"
+    for reader in (None, Robust()):
+        write(path, about | {"samples": [inspect_sample(0, "C"), inspect_sample(1, "C")]})
+        (log,) = read_logs(path, reader=reader)
+        assert bool(log.doubt) == bool(told) and told in log.doubt
+
+
+def test_a_log_without_its_last_header_is_doubted(tmp_path: Path) -> None:
+    path = write_eval(tmp_path / "a.eval", [inspect_sample(0, "C")])
+    assert not only(path).doubt
+    with ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members["_journal/start.json"] = members.pop("header.json").replace(b'"success"', b"null")
+    with ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    assert "status: started" in only(path).doubt
 
 
 def test_a_reader_reads_other_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

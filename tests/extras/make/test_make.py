@@ -622,7 +622,7 @@ FAULTS: Sequence[tuple[Callable[[Path], Task], str]] = [
     (_coco(images=[[1]]), r"images\[0\] must be an object with ids"),
     (lambda root: Sequences(objects(root, things=3), "count"), "ABCD needs 4 .*cup has 3, shoe"),
     (lambda root: Sequences(objects(root, shots=2), "count"), "AAA needs 1 .* at least 3 photogra"),
-    (lambda root: Sequences(root, "group"), r"no folder with photographs; expected THING/\*\.jpg"),
+    (lambda root: Sequences(root, "group"), r"no folder with photographs; expected OBJECT/\*\.jpg"),
     (lambda root: Correspondence(_twins(root), n=500), "of 500 cannot be made: no two views share"),
     (lambda root: Jigsaw(_twins(root), n=9), "2 images give only 2 of 9 questions; set `whole: f"),
     (lambda root: Correspondence(root, n=0), "n, the number of questions"),

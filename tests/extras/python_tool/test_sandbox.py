@@ -2,10 +2,14 @@
 
 import ast
 import os
+import signal
 import socket
+import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +25,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from tests.extras.python_tool.stand_in import StandIn
 from tests.paths import ROOT
-from tests.tables import table
+from tests.tables import read_yaml, table
 
 HOLDS = Bubblewrap().find_fault() == ""
 ALIKE = {"time", "memory", "output"}  # what the stand-in stops too
@@ -40,15 +44,27 @@ def run_code(sandbox: PythonSandbox, *cells: str) -> str:
 
 
 def list_own_processes() -> set[str]:
-    """Return the numbers of the processes that this one started and that still run."""
-    return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+    """Return the numbers of the processes that a thread of this one started and that still run."""
+    files = Path("/proc/self/task").glob("*/children")
+    return {number for file in files for number in file.read_text().split()}
+
+
+def list_marked_processes(mark: str) -> list[str]:
+    """Return the commands of all processes of the machine that were started with this text in their
+    environment, also of those whose parent has ended."""
+    found = list[str]()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or is another user's
+            if mark.encode() in (folder / "environ").read_bytes():
+                found.append((folder / "cmdline").read_bytes().decode(errors="replace"))
+    return found
 
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, object]]:
     """A server and a file of this machine, a key in the environment, and an empty folder for all
     temporary files."""
-    monkeypatch.setenv("LOOKTWICE_TEST_KEY", "canary")
+    monkeypatch.setenv("LOOKTWICE_TEST_KEY", f"canary {tmp_path}")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     (tmp_path / "secret").write_text("secret")
@@ -70,7 +86,30 @@ def test_a_sandbox_stops(kind: str, code: str, found: str, places: dict[str, obj
         text = run_code(make(**LIMITS.get(kind, {"seconds": 60})), code)
         assert found in text and len(text) < 8000, f"{make.__name__}: {text[:300]}"
     assert list_own_processes() == before
+    assert list_marked_processes(os.environ["LOOKTWICE_TEST_KEY"]) == []
     assert os.listdir(tempfile.gettempdir()) == []
+
+
+def test_every_kind_of_attempt_is_in_the_table() -> None:
+    _, *rows = read_yaml(Path(__file__).with_suffix(".yaml"))["test_a_sandbox_stops"]
+    counts = Counter(kind for kind, _, _ in rows)
+    kinds = {"network", "files", "processes", "time", "memory", "output", "environment"}
+    assert set(counts) == kinds and min(counts.values()) >= 3 and counts.total() >= 40
+
+
+def test_a_process_that_is_left_is_found(places: dict[str, object]) -> None:
+    """A child whose parent has ended belongs to no thread of this process."""
+    mark = os.environ["LOOKTWICE_TEST_KEY"]
+    sleeper = "[sys.executable, '-c', 'import time; time.sleep(60)']"
+    quiet = "stdout=s.DEVNULL, stderr=s.DEVNULL"
+    start = f"import subprocess as s, sys; print(s.Popen({sleeper}, {quiet}).pid)"
+    told = subprocess.run([sys.executable, "-c", start], capture_output=True, check=True, text=True)
+    number = int(told.stdout)
+    try:
+        (found,) = list_marked_processes(mark)
+        assert "time.sleep(60)" in found and str(number) not in list_own_processes()
+    finally:
+        os.kill(number, signal.SIGKILL)
 
 
 def ask(sandbox: PythonSandbox, *codes: str) -> Reply:

@@ -22,7 +22,7 @@ from looktwice.eval.scoring.verdict import RunScores
 from looktwice.extras.scenes import LettersAndShapes
 from looktwice.extras.studies.blindness import (
     audit_page,
-    count_expected_by_luck,
+    count_expected_by_chance,
     find_audits,
     find_imageless_items,
     letter_table,
@@ -100,7 +100,7 @@ def test_planted_leaks_are_found_with_precision_and_recall(tmp_path: Path) -> No
     assert precision >= 0.99 and recall >= 0.99
     lucky = {item.sample for item in find_imageless_items(audited, "any")}
     assert lucky > LEAKY and len(lucky) == pytest.approx(
-        count_expected_by_luck(audited, "any"), abs=30
+        count_expected_by_chance(audited, "any"), abs=30
     )
     (audit,) = audited
     assert audit.mirage("no-image") == pytest.approx(0.25 + 0.75 * 0.25, abs=0.04)
@@ -133,11 +133,11 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
         audit.mirage("no-image") == pytest.approx(2 / 3) and audit.beyond_chance("no-image") == 0.0
     )
     assert [(item.right, item.asked) for item in audit.items] == [(1, 1), (0, 1)] * 2
-    taste = audit.items[0].p
-    assert 0.9 < taste < 1 and [item.p for item in audit.items] == [taste, 1.0] * 2
+    bias = audit.items[0].p
+    assert 0.9 < bias < 1 and [item.p for item in audit.items] == [bias, 1.0] * 2
     assert find_imageless_items([audit]) == [] and len(find_imageless_items([audit], "any")) == 2
-    never = float(audit.tastes.tails(1)[1, 1])  # no B was said where it is wrong
-    assert count_expected_by_luck([audit], "any") == pytest.approx(2 * taste + 2 * never)
+    never = float(audit.bias.tails(1)[1, 1])  # no B was said where it is wrong
+    assert count_expected_by_chance([audit], "any") == pytest.approx(2 * bias + 2 * never)
     seen, blind = letter_table(scored, [audit]).rows
     assert seen[3:5] == ("A 75 B 25", "A 100 B 50") and blind[3:5] == ("A 100 B 0", "A 100 B 0")
 
@@ -162,7 +162,7 @@ def test_chance_levels_refer_to_the_compared_samples(tmp_path: Path) -> None:
     run.write()
     (audit,) = find_audits(score_run(RunFolder(tmp_path / "run")))
     assert audit.beyond_chance("no-image") == pytest.approx(0.75, abs=0.1)
-    assert len(find_imageless_items([audit] * 3)) == 30 and count_expected_by_luck(
+    assert len(find_imageless_items([audit] * 3)) == 30 and count_expected_by_chance(
         [audit] * 3, "chance"
     ) == pytest.approx(0.9)
 

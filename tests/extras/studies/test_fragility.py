@@ -132,12 +132,18 @@ def test_a_planted_flip_is_found_and_sampling_noise_alone_is_not() -> None:
 @pytest.mark.parametrize("draws", [2, 8])
 def test_more_draws_neither_remove_nor_create_an_effect(draws: int) -> None:
     alike, differing = (draw_study(np.random.default_rng(4), moved, draws) for moved in (0.0, 0.2))
-    assert alike.ratio and alike.floor and alike.above and differing.ratio and differing.above
-    assert alike.above.low < 0 < alike.above.high and differing.above.low > 0.1
+    assert (
+        alike.ratio
+        and alike.floor
+        and alike.above_floor
+        and differing.ratio
+        and differing.above_floor
+    )
+    assert alike.above_floor.low < 0 < alike.above_floor.high and differing.above_floor.low > 0.1
     assert alike.ratio.value == pytest.approx(alike.floor, abs=0.2)
     single = draw_study(np.random.default_rng(5), 0.2, 1)
     assert single.ratio and single.ratio.value == pytest.approx(differing.ratio.value, abs=0.3)
-    assert single.floor is None and single.above is None
+    assert single.floor is None and single.above_floor is None
 
 
 def test_draws_count_like_separate_samples() -> None:

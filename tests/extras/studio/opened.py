@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from looktwice.extras.studio.desk import Desk
+from looktwice.extras.studio.backend import StudioBackend
 from looktwice.extras.studio.server import StudioServer, open_draft
 from tests.browser import Browser
 from tests.served_page import serve
@@ -26,11 +26,11 @@ TYPE = """((id, value) => {
 
 @dataclass
 class OpenStudio:
-    """An open page of a studio, and its desk."""
+    """An open page of a studio, and its backend."""
 
     browser: Browser
     address: str
-    desk: Desk
+    backend: StudioBackend
 
     def settle(self, *faults: str) -> list[str]:
         """Wait for pending requests and return the hashes of the shown views. The faults must begin
@@ -126,8 +126,8 @@ def opened_studio(
 ) -> Iterator[OpenStudio]:
     """Open a studio that starts with a picture, a sample or a study."""
     folder.mkdir()
-    desk = Desk(folder)
-    draft = open_draft(desk, what)
-    with serve(StudioServer(desk, lambda _: draft, token="known").application()) as address:
+    backend = StudioBackend(folder)
+    draft = open_draft(backend, what)
+    with serve(StudioServer(backend, lambda _: draft, token="known").application()) as address:
         browser.open(address)
-        yield OpenStudio(browser, address, desk)
+        yield OpenStudio(browser, address, backend)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from looktwice.extras.studio.desk import Desk
+from looktwice.extras.studio.backend import StudioBackend
 from looktwice.extras.studio.draft import make_example
 from looktwice.extras.studio.forms import PLAIN_KINDS, SHOWN_SETTINGS, Catalog
 from tests.browser import CHROMIUM, Browser, axe_run, axe_script, open_browser
@@ -26,6 +26,8 @@ OUTLINE = """(({ outlineStyle, outlineWidth }) => outlineStyle + outlineWidth)
 (getComputedStyle(document.getElementById('studio')))"""
 SHOWN = """[...document.querySelectorAll('[data-slot=mark] .setting')]
   .filter((row) => row.checkVisibility()).map((row) => row.dataset.place.split('.').pop())"""
+SLIDERS = """[...document.querySelectorAll('[data-slot=mark] [type=range]')]
+  .filter((slider) => slider.checkVisibility()).map((slider) => slider.clientWidth)"""
 BROKEN = """(() => {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), broken = [];
   const range = document.createRange();
@@ -54,7 +56,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def studio(browser: Browser, tmp_path: Path) -> Iterator[OpenStudio]:
-    with opened_studio(browser, tmp_path / "desk") as opened:
+    with opened_studio(browser, tmp_path / "backend") as opened:
         yield opened
 
 
@@ -75,10 +77,10 @@ def save_picture(file: Path, width: int, height: int) -> Path:
 
 
 def test_pocket_answers_the_example(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    draft = make_example(desk.save_picture)
-    assert draft.marks and draft.question and draft.choices and desk.render(draft)["notes"] == []
-    (row,) = desk.ask(draft)
+    backend = StudioBackend(tmp_path)
+    draft = make_example(backend.save_picture)
+    assert draft.marks and draft.question and draft.choices and backend.render(draft)["notes"] == []
+    (row,) = backend.ask(draft)
     assert row["verdict"] == "right"
 
 
@@ -126,6 +128,14 @@ def test_more_settings_open_by_keyboard_and_stay_open(studio: OpenStudio) -> Non
     studio.set("stages.mark.color", "lime")
     studio.add("prompting.views.LongestSide")
     assert "color" in run(SHOWN), "a changed setting is never hidden"
+
+
+@needs_browser
+@pytest.mark.parametrize("size", SIZES)
+def test_sliders_are_wide_enough_to_set(studio: OpenStudio, size: tuple[int, int]) -> None:
+    with shown_as(studio, *size):
+        widths = studio.browser.run(SLIDERS)
+        assert len(widths) == 4 and min(widths) >= 75
 
 
 @needs_browser
@@ -197,6 +207,7 @@ def test_axe_finds_no_fault_and_no_word_is_broken(
     with shown_as(studio, *size, theme):
         for act in [lambda: None, *acts]:
             act()
+            assert run(axe_run("document", RULES))["faults"] == []
             run("document.querySelectorAll('details').forEach((it) => { it.open = true; })")
             checked = run(axe_run("document", RULES))
             assert checked["faults"] == []

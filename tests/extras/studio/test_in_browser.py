@@ -48,7 +48,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def studio(browser: Browser, tmp_path: Path) -> Iterator[OpenStudio]:
-    with opened_studio(browser, tmp_path / "desk") as opened:
+    with opened_studio(browser, tmp_path / "backend") as opened:
         yield opened
 
 

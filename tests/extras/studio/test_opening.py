@@ -11,7 +11,7 @@ from rich.console import Console
 
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs import Study
-from looktwice.extras.studio.desk import Desk
+from looktwice.extras.studio.backend import StudioBackend
 from looktwice.extras.studio.server import open_draft
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.config.classes import ConfigError
@@ -46,40 +46,40 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 def test_a_sample_of_a_run_gives_the_same_request(
     run: RunFolder, tmp_path: Path, contestant: tuple[str, ...], views: int
 ) -> None:
-    desk, sample = Desk(tmp_path), sorted(row.id for row in run.samples.values())[1]
-    draft = open_draft(desk, [run.path, Path(sample), *map(Path, contestant)])
-    shown = desk.render(draft)
+    backend, sample = StudioBackend(tmp_path), sorted(row.id for row in run.samples.values())[1]
+    draft = open_draft(backend, [run.path, Path(sample), *map(Path, contestant)])
+    shown = backend.render(draft)
     shas = [view["sha"] for view in shown["views"]]
     sent = [list(record.pictures) for record in run.records(sample).values()]
     assert len(shas) == views and shas in sent
     assert draft.id == sample and draft.answer
-    (row,) = desk.ask(draft)
+    (row,) = backend.ask(draft)
     assert row["shas"] == shas and row["verdict"] in ("right", "wrong", "unreadable")
     assert "max_tokens: 4" in shown["yaml"]
 
 
 def test_a_study_begins_with_its_first_question(run: RunFolder, tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    draft = open_draft(desk, [run.path.parents[1] / "study.yaml"])
-    shas = [view["sha"] for view in desk.render(draft)["views"]]
+    backend = StudioBackend(tmp_path)
+    draft = open_draft(backend, [run.path.parents[1] / "study.yaml"])
+    shas = [view["sha"] for view in backend.render(draft)["views"]]
     records = run.records(draft.id).values()
     assert shas in [list(record.pictures) for record in records]
     assert [slot.slot for slot in draft.stages] == ["mark", "zoom", "choose", "ask"]
-    assert draft.stages[0].node["radius"] == 28 and draft.model in desk.models
+    assert draft.stages[0].node["radius"] == 28 and draft.model in backend.models
 
 
 def test_two_pictures_belong_to_one_question(tmp_path: Path) -> None:
-    files, desk = [tmp_path / "left.png", tmp_path / "right.png"], Desk(tmp_path)
+    files, backend = [tmp_path / "left.png", tmp_path / "right.png"], StudioBackend(tmp_path)
     for size, file in enumerate(files, 8):
         Image.new("RGB", (size, size)).save(file)
-    shown = desk.render(open_draft(desk, files))
+    shown = backend.render(open_draft(backend, files))
     assert [view["width"] for view in shown["views"]] == [8, 9]
     with pytest.raises(RunError, match=r"none\.png"):
-        open_draft(desk, [files[0], tmp_path / "none.png"])
+        open_draft(backend, [files[0], tmp_path / "none.png"])
 
 
 def test_missing_files_are_reported(run: RunFolder, tmp_path: Path) -> None:
-    desk, sample = Desk(tmp_path), Path(next(iter(run.samples.values())).id)
+    backend, sample = StudioBackend(tmp_path), Path(next(iter(run.samples.values())).id)
     for what, words in (
         ([run.path, Path("nobody")], "'nobody'; it has 2, such as shape"),
         ([run.path, sample, Path("zoomd")], "'zoomd'; did you mean 'zoomed'"),
@@ -87,17 +87,17 @@ def test_missing_files_are_reported(run: RunFolder, tmp_path: Path) -> None:
         ([Path("x.jpg")], "no such picture"),
     ):
         with pytest.raises(RunError, match=words):
-            open_draft(desk, what)
+            open_draft(backend, what)
     with pytest.raises(ConfigError, match="--model small"):
-        open_draft(desk, [], ["small"])
+        open_draft(backend, [], ["small"])
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 def test_a_card_of_the_report_opens_in_the_studio(run: RunFolder, tmp_path: Path) -> None:
-    (tmp_path / "desk").mkdir()
+    (tmp_path / "backend").mkdir()
     with (
-        serve_run(run.path, tmp_path / "desk") as address,
+        serve_run(run.path, tmp_path / "backend") as address,
         open_browser(tmp_path / "profile") as browser,
     ):
         browser.open(address)

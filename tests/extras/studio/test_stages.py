@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from looktwice.eval.tasks import MarkedScenes
-from looktwice.extras.studio.desk import Desk
+from looktwice.extras.studio.backend import StudioBackend
 from looktwice.extras.studio.draft import Draft, Slot
 from looktwice.extras.studio.forms import Catalog
 from looktwice.pipelines.config.classes import ConfigError, load_plugin
@@ -32,14 +32,16 @@ STAGES = [path for paths in CATALOG["rooms"].values() for path in paths]
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
-    return Desk(tmp_path_factory.mktemp("desk"), plugins=(PLUGIN,))
+def backend(tmp_path_factory: pytest.TempPathFactory) -> StudioBackend:
+    return StudioBackend(tmp_path_factory.mktemp("backend"), plugins=(PLUGIN,))
 
 
-def render(desk: Desk, sample: Any, slots: tuple[Slot, ...], **more: Any) -> dict[str, Any]:
+def render(
+    backend: StudioBackend, sample: Any, slots: tuple[Slot, ...], **more: Any
+) -> dict[str, Any]:
     item = Item(sample, None)
-    draft = Draft.from_item(item, {}, desk.save_picture, **more)
-    return desk.render(Draft(**{**vars(draft), "stages": slots}))
+    draft = Draft.from_item(item, {}, backend.save_picture, **more)
+    return backend.render(Draft(**{**vars(draft), "stages": slots}))
 
 
 def slow(name: str) -> list[pytest.MarkDecorator]:
@@ -50,9 +52,9 @@ def slow(name: str) -> list[pytest.MarkDecorator]:
 @pytest.mark.parametrize(
     "entry", [pytest.param(entry, id=entry.name, marks=slow(entry.name)) for entry in ENTRIES]
 )
-def test_it_renders_the_picture_of_the_gallery(desk: Desk, entry: Any) -> None:
+def test_it_renders_the_picture_of_the_gallery(backend: StudioBackend, entry: Any) -> None:
     slots = tuple(Slot(f"s{number}", node) for number, node in enumerate(entry.nodes))
-    shown = render(desk, gallery.SAMPLES[entry.sample](), slots)
+    shown = render(backend, gallery.SAMPLES[entry.sample](), slots)
     if entry.model:  # a model decides where it looks; its stand-in says "(A)" until asked
         assert shown["views"]
     else:
@@ -73,17 +75,19 @@ IN_GALLERY = {node["use"] for entry in ENTRIES for node in entry.nodes}
 @pytest.mark.parametrize(
     "path", [pytest.param(path, marks=slow(path)) for path in STAGES if path not in IN_GALLERY]
 )
-def test_stages_without_a_gallery_picture_render_or_have_a_reason(desk: Desk, path: str) -> None:
+def test_stages_without_a_gallery_picture_render_or_have_a_reason(
+    backend: StudioBackend, path: str
+) -> None:
     item = next(iter(MarkedScenes(kind="shape")))
     meta = {"prompt": "What is it?"} if path in DATA["own prompt"] else {}
     images = (item.sample.images * 2) if "atch" in path or "Motion" in path else item.sample.images
     sample = replace(item.sample, meta=meta, images=images)
     slots = (Slot("stage", {"use": path, **SETTINGS.get(path, {})}),)
     if path not in LEFT_OUT:
-        assert render(desk, sample, slots)["views"]
+        assert render(backend, sample, slots)["views"]
         return
     with pytest.raises((ConfigError, ValueError), match=r"^stages\.stage: "):
-        render(desk, sample, slots)
+        render(backend, sample, slots)
 
 
 def test_every_setting_of_every_class_has_a_form() -> None:

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from looktwice.eval.tasks import MarkedScenes
-from looktwice.extras.studio.desk import Desk
+from looktwice.extras.studio.backend import StudioBackend
 from looktwice.extras.studio.draft import Draft
 from looktwice.extras.studio.server import FIRST_SLOTS, WidgetChannel, widget_script
 from tests.browser import CHROMIUM, open_browser
@@ -58,21 +58,21 @@ class Kernel:
         self.reply, self.files = reply, [b64encode(data).decode() for data in buffers]
 
 
-def make_desk(folder: Path) -> tuple[Desk, Draft]:
-    desk = Desk(folder)
+def make_desk(folder: Path) -> tuple[StudioBackend, Draft]:
+    backend = StudioBackend(folder)
     picture = next(iter(MarkedScenes(kind="shape"))).sample.images[0]
-    return desk, Draft(images=(desk.save_bytes(picture.payload.data),), stages=FIRST_SLOTS)
+    return backend, Draft(images=(backend.save_bytes(picture.payload.data),), stages=FIRST_SLOTS)
 
 
 def test_every_message_of_the_page_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk, draft = make_desk(tmp_path)
-    talk, kernel = WidgetChannel(desk, desk.start(draft)), Kernel()
+    backend, draft = make_desk(tmp_path)
+    talk, kernel = WidgetChannel(backend, backend.start(draft)), Kernel()
     torn = {"label": "A", "lasso": 5}
     talk(kernel, {"number": 1, "what": "render", "body": {"draft": {"marks": [torn]}}}, [])
     assert kernel.reply["faults"] == ["marks[0].lasso is 5, not a list"]
-    monkeypatch.setattr(desk, "ask", lambda draft: 1 / 0)
+    monkeypatch.setattr(backend, "ask", lambda draft: 1 / 0)
     talk(kernel, {"number": 2, "what": "ask", "body": {"draft": draft.to_dict()}}, [])
     assert kernel.reply["number"] == 2 and "ZeroDivisionError" in kernel.reply["faults"][0]
 
@@ -80,9 +80,9 @@ def test_every_message_of_the_page_is_answered(
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 def test_the_module_shows_the_messages_of_the_kernel(tmp_path: Path) -> None:
-    (tmp_path / "desk").mkdir()
-    desk, draft = make_desk(tmp_path / "desk")
-    talk, kernel = WidgetChannel(desk, desk.start(draft)), Kernel()
+    (tmp_path / "backend").mkdir()
+    backend, draft = make_desk(tmp_path / "backend")
+    talk, kernel = WidgetChannel(backend, backend.start(draft)), Kernel()
 
     async def hear(request: web.Request) -> web.Response:
         content, buffers = await request.json()
@@ -123,7 +123,7 @@ def test_the_module_shows_the_messages_of_the_kernel(tmp_path: Path) -> None:
         browser.run("model.change('marks', [])")
         browser.wait(IDLE)
         assert browser.text("#faults") == "" and browser.run(SHAS) == [plain]
-    shown = desk.render(Draft(**{**vars(draft), "marks": (mark,)}))
+    shown = backend.render(Draft(**{**vars(draft), "marks": (mark,)}))
     assert [view["sha"] for view in shown["views"]] == [marked]
 
 

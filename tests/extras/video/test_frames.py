@@ -14,7 +14,7 @@ import pytest
 
 from looktwice.eval.tasks import Columns, Folder, TaskError, Tsv
 from looktwice.extras.video import Video
-from looktwice.extras.video.film import Film
+from looktwice.extras.video.video_file import VideoFile
 from looktwice.pipelines import Picture, Sample, State
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.transforms import crop, resize
@@ -248,9 +248,9 @@ def test_facts_of_frames_do_not_replace_the_users_own(films: Path) -> None:
 
 def test_each_shot_is_found_at_its_own_time(films: Path) -> None:
     """Times that a container rounds to its clock belong to the frame that they round to."""
-    film = Film(Picture.open(films / "late.mkv"))
-    assert [film.find_shot(number / 30) for number in range(60)] == [*range(60)]
-    assert film.end == pytest.approx(2, abs=0.002)
+    video = VideoFile(Picture.open(films / "late.mkv"))
+    assert [video.find_frame(number / 30) for number in range(60)] == [*range(60)]
+    assert video.end == pytest.approx(2, abs=0.002)
 
 
 def test_a_damaged_frame_is_not_shown(tmp_path: Path) -> None:
@@ -282,12 +282,12 @@ class CountedContainer:
 
 
 def test_late_frames_are_reached_without_decoding_all_before(films: Path) -> None:
-    film = Film(Picture.open(films / "six.mp4"))
-    wanted = [film.shots[number].timestamp for number in (2, 170)]
-    keys = [shot.timestamp for shot in film.shots if shot.is_key]
-    with film._open() as (container, stream):
+    video = VideoFile(Picture.open(films / "six.mp4"))
+    wanted = [video.frames[number].timestamp for number in (2, 170)]
+    keys = [entry.timestamp for entry in video.frames if entry.is_key]
+    with video._open() as (container, stream):
         counted = CountedContainer(container)
-        found = dict(film._decode_from(counted, stream, wanted, keys))
+        found = dict(video._decode_from(counted, stream, wanted, keys))
     assert [*found] == wanted and counted.count < 3 + 15
 
 

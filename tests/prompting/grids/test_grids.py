@@ -247,7 +247,7 @@ def test_axes_in_thousandths_of_joined_and_rotated_images() -> None:
     with pytest.raises(ValueError, match="shows 2; set place: inside"):
         Axes().draw(pair)
     turned, other = rotate(start().views[0], 30), View(plain())
-    with pytest.raises(ValueError, match=r"image 0 lies turned .*frame: 0-1000"):
+    with pytest.raises(ValueError, match=r"image 0 is rotated .*frame: 0-1000"):
         Axes().draw(turned)
     assert Axes(frame="0-1000").draw(turned).size > turned.size
     assert Axes().draw(other) is other and draw_grid(Axes(), plain(1, 1)).shape[0] > 1

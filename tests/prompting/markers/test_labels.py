@@ -215,6 +215,6 @@ def test_drawing_thousands_of_labels_takes_linear_time() -> None:
     assert label_all(1) == 1000
     assert count_calls(lambda: label_all(1)) < 40 * count_calls(lambda: label_all(1, 100))
     with pytest.raises(
-        ValueError, match=r"1,000 labels are larger together than the view of 350 x 250 pixels; set"
+        ValueError, match=r"1,000 labels together are larger than the view of 350 x 250 pixels; set"
     ):
         label_all(0.25)

@@ -362,7 +362,7 @@ def test_the_number_of_claims_is_limited() -> None:
     after = SMALL(start().replace(messages=(Message("assistant", (boxes,)),)), NoModel())
     assert len(after.views) == 6
     first, more = after.notes
-    assert "first 6" in first and "first 50" in more
+    assert "6 of 50" in first and "first 50" in more
 
 
 @pytest.mark.parametrize(

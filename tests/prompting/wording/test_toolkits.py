@@ -76,7 +76,7 @@ def test_the_prompts_of_the_blink_runner_and_of_two_toolkits(
 
 
 def test_a_sample_without_its_own_prompt_has_no_official_one() -> None:
-    with pytest.raises(ValueError, match="sample s has no prompt of its own"):
+    with pytest.raises(ValueError, match="sample s has no field `prompt`"):
         OfficialPrompt()(State.start(Sample("s", "Which?")), NO_MODEL)
     assert "A, B" in LmmsEvalPrompt()(make_state(), NO_MODEL).prompt
 

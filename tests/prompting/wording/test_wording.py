@@ -124,7 +124,7 @@ def test_given_text_is_unchanged() -> None:
 @pytest.mark.parametrize("meta", [{}, {"prompt": ""}, {"prompt": 3, "level": 1}])
 def test_a_sample_without_its_own_prompt_reports_its_fields(meta: dict[str, Any]) -> None:
     fields = ", ".join(sorted(meta)) or "none"
-    with pytest.raises(ValueError, match=rf"s1 has no prompt of its own \(fields: {fields}\)"):
+    with pytest.raises(ValueError, match=rf"s1 has no field `prompt` \(fields: {fields}\)"):
         Verbatim()(start(**meta), NoModel())
 
 

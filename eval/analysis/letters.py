@@ -1,0 +1,148 @@
+"""The letters that contestants chose, beside the correct ones: their bias towards a position."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from itertools import repeat
+from string import ascii_uppercase
+from typing import NamedTuple
+
+from looktwice.eval.analysis.analyses import Analysis
+from looktwice.eval.display.table import Table
+from looktwice.eval.display.text_tables import (
+    Column,
+    TextTable,
+    attribute_columns,
+    format_p,
+    percent,
+    table,
+)
+from looktwice.eval.scoring.columns import VERDICTS
+from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
+from looktwice.eval.statistics.answers import PositionBias, position_bias
+
+POSITION_NOTE = (
+    "First draws with a readable letter, by the number of choices, with letters as the contestant"
+    " saw them. For each letter: how often it was chosen, and below how often it is the correct"
+    " answer, as bars from A on and in percent. `spread` is the standard deviation of the letters'"
+    " recalls, in points (RStd, Zheng et al. 2024), p the chi-squared test that they are equal, not"
+    " corrected."
+)
+BAR_CHARACTERS = "▁▂▃▄▅▆▇█"
+
+
+class ChosenLetter(NamedTuple):
+    """The letter of an answer to a question with this number of choices, and the correct letter;
+    `seen` and `seen_key` are the same as the contestant saw them. `is_first` is True for a first
+    draw."""
+
+    choices: int
+    answer: str
+    key: str
+    seen: str
+    seen_key: str
+    verdict: Verdict
+    is_first: bool
+
+
+def count_letters(run: RunScores) -> Iterator[tuple[PointScores, Counter[ChosenLetter]]]:
+    """Yield each arm with its answers to questions with choices and a correct answer, counted, in
+    the order in which they first came."""
+    shown = defaultdict[str, dict[tuple[str, int], Letters]](dict)
+    for record in run.folder.last_records(holding='"letters":{'):
+        shown[record.point][record.sample, record.draw] = tuple((record.letters or {}).items())
+    for scores in run.points:
+        yield scores, _count_letters(scores, shown.get(scores.point.records_id, {}))
+
+
+Letters = tuple[tuple[str, str], ...]
+"""Pairs of a letter as asked and the sample's own letter."""
+
+
+def _count_letters(
+    scores: PointScores, shown: Mapping[tuple[str, int], Letters]
+) -> Counter[ChosenLetter]:
+    columns, samples = scores.columns, map(scores.samples.get, scores.columns.ids)
+    questions = [row and (row.n_choices, row.answer) for row in samples]
+    names = ("sample", "draw", "words", "verdict")
+    places, draws, *codes = (columns[name].tolist() for name in names)
+    asked = map(questions.__getitem__, places)
+    orders: Iterable[Letters] = repeat(())
+    if shown:
+        ids = map(columns.ids.__getitem__, places)
+        orders = [shown.get(place, ()) for place in zip(ids, draws, strict=True)]
+    counts, words = Counter[ChosenLetter](), columns.pools["words"].values
+    distinct = Counter(zip(asked, draws, *codes, orders, strict=False))
+    for (question, draw, code, verdict, order), count in distinct.items():
+        (choices, key), answer = question or (0, None), words[code].answer
+        if choices and answer is not None and key is not None:
+            seen = {own: asked for asked, own in order}
+            both = seen.get(answer, answer), seen.get(key, key)
+            facts = VERDICTS[verdict], draw == 0
+            counts[ChosenLetter(choices, answer, key, *both, *facts)] += count
+    return counts
+
+
+def measure_bias(letters: Mapping[ChosenLetter, int]) -> PositionBias:
+    """Return the position bias of counted answers. Raises ValueError without any."""
+    every = [letter for letter, count in letters.items() for _ in range(count)]
+    return position_bias([one.seen for one in every], [one.seen_key for one in every])
+
+
+class _Letters(NamedTuple):
+    """The letters that a contestant chose among this number of choices."""
+
+    contestant: str
+    choices: int
+    bias: PositionBias
+
+    def shares(self, letter: str) -> str | None:
+        """Return how often a letter was chosen, and below it how often it is the correct answer."""
+        if letter not in self.bias.chosen:
+            return None
+        return f"{percent(self.bias.chosen[letter])}\n({percent(self.bias.key[letter])})"
+
+    @property
+    def bars(self) -> str:
+        """A bar for each letter from A on: how often it was chosen, and below how often it is
+        correct."""
+        sides = self.bias.chosen, self.bias.key
+        most = max(share for side in sides for share in side.values())
+        letters = sorted({letter for side in sides for letter in side})
+        heights = ([round(7 * side.get(letter, 0) / most) for letter in letters] for side in sides)
+        return "\n".join("".join(map(BAR_CHARACTERS.__getitem__, row)) for row in heights)
+
+
+def position_table(scored: Table) -> TextTable:
+    """Return a line for each contestant and number of choices: the letters that it chose, the
+    correct letters, and the bias; over first draws that name a letter."""
+    chosen = dict[tuple[str, int], Counter[ChosenLetter]]()
+    for run in scored.scores:
+        own = defaultdict[tuple[str, int], Counter[ChosenLetter]](Counter)
+        for scores, counts in count_letters(run):
+            for letter, count in counts.items():
+                among = ascii_uppercase[: letter.choices]
+                if letter.is_first and len(among) > 1 and {letter.answer, letter.key} <= {*among}:
+                    own[scores.contestant, letter.choices][letter] += count
+        chosen |= own
+    lines, named = list[_Letters](), set[str]()
+    for place, letters in chosen.items():
+        lines.append(_Letters(*place, measure_bias(letters)))
+        named |= lines[-1].bias.chosen.keys()
+    columns: list[Column[_Letters]] = [
+        *attribute_columns("contestant"),
+        Column("bars\n(key)", "bars"),
+        Column("choices", "choices"),
+        Column("spread", "bias.spread", percent),
+        Column("p", "bias.p", format_p),
+        Column("n", "bias.n"),
+    ]
+    for name in sorted(named):
+        shares = partial(_Letters.shares, letter=name)
+        columns.insert(-3, Column(f"{name} %\n(key)", shares))
+    return table(columns, lines)
+
+
+LETTERS_ANALYSIS = Analysis("letters", "Letters chosen", position_table, POSITION_NOTE, wrap=False)

@@ -1,0 +1,2 @@
+from .sglang_engine import SGLang as SGLang
+from .vllm_engine import VLLM as VLLM

@@ -1,0 +1,1 @@
+from .ordinal_shading import OrdinalShading as OrdinalShading

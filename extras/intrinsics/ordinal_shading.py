@@ -1,0 +1,149 @@
+"""Reflectance by Ordinal Shading, from the authors' file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from looktwice.extras.intrinsics.midas import run_large, run_small
+from looktwice.extras.intrinsics.resolution import FIELD, find_size, round_up
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch
+from looktwice.specialists.networks.checkpoints import Tensors, open_tensors
+from looktwice.specialists.networks.image_size import to_array
+from looktwice.specialists.networks.network import Network
+from looktwice.specialists.results import FeatureGrid, Floats
+
+GAMMA = 2.2
+LUMINANCE = np.array([0.3, 0.59, 0.11])
+LEAST = 1e-5
+INVERSE_RANGE = 1e-3, 1 - 1e-6  # of 1 / (1 + shading)
+PARTS = {"ord_state_dict": (run_large, 3), "iid_state_dict": (run_small, 5)}
+"""The networks in the file, each with its function and the channels of its input."""
+Item = tuple[Pixels]
+
+
+@dataclass(frozen=True)
+class OrdinalShading(Network[Item, FeatureGrid]):
+    """Reflectance by Ordinal Shading (Careaga and Aksoy, ACM TOG 2023), BLINK's specialist for
+    relative reflectance.
+
+    `model` is the authors' file with both networks, `final_weights.pt` of the release v1.0 of
+    compphoto/Intrinsic on GitHub, for academic use. One network estimates the order of shadings, at
+    384 pixels and at full size; the other turns both into shading, by which the image is divided.
+    As in the authors' code, the image is resized so that edges are everywhere within 384 pixels, at
+    most 1,500 pixels on the longer side, and gamma is 2.2; `longest` sets the longer side instead.
+    Memory grows with its square. The two orders are scaled by half of the pixels, drawn at random,
+    here always the same. The result is resized to the image.
+    """
+
+    longest: int | None = None
+
+    result = FeatureGrid
+    images = 1
+    min_side = 32
+    needs_colors = True
+    half_is_safe = False
+    ranges = ("longest >= 64",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.model:
+            raise ValueError(
+                "`model` must be the file of Ordinal Shading, final_weights.pt of the release v1.0"
+                " of compphoto/Intrinsic on GitHub; it is empty"
+            )
+
+    def __call__(self, pixels: Pixels, /) -> Floats:
+        """Return linear RGB (height, width, 3) on an unknown scale. Raises WeightsError, and
+        NoEvidence for images that have a single colour or a side under 32 pixels."""
+        return self.predict((pixels,)).values
+
+    def open_network(self, place: Place) -> dict[str, Tensors]:
+        """Open the tensors of both networks. Raises WeightsError if one is missing or does not
+        fit."""
+        torch, file = import_torch(), open_tensors(self.model, "Ordinal Shading")
+        for part, (run, channels) in PARTS.items():
+            try:
+                with torch.inference_mode():
+                    run(file[part], torch.zeros(1, channels, 32, 32))
+            except (KeyError, RuntimeError) as exc:
+                raise WeightsError(
+                    f"{self.model}: its {part} is not the network of Ordinal Shading"
+                    f" ({' '.join(str(exc).split())[:200]}); download it again"
+                ) from exc
+        return {
+            part: {
+                name: tensor.to(place.device, place.torch_dtype)
+                for name, tensor in file[part].items()
+            }
+            for part in PARTS
+        }
+
+    def batch_key(self, item: Item) -> Hashable:
+        """Return one key for all: images are processed one by one."""
+        return ()
+
+    def forward(
+        self, network: dict[str, Tensors], place: Place, items: Sequence[Item]
+    ) -> list[FeatureGrid]:
+        """Return the reflectance of each image, at its size."""
+
+        def run(part: str, channels: Floats) -> Floats:
+            image = import_torch().from_numpy(channels.astype(np.float32)).permute(2, 0, 1)[None]
+            given = image.to(place.device, place.torch_dtype)
+            return to_array(PARTS[part][0](network[part], given)[0]).transpose(1, 2, 0)
+
+        grids = []
+        for (pixels,) in items:
+            size = pixels.shape[1], pixels.shape[0]
+            albedo = self._estimate(pixels.astype(np.float64) / 255, run)
+            grids.append(FeatureGrid(resize(albedo, pixels.shape[:2]), *size))
+        return grids
+
+    def _estimate(self, image: Floats, run: Callable[[str, Floats], Floats]) -> Floats:
+        """Return the reflectance of an image, 0..1, at the size at which it is processed."""
+        size = find_size(image)
+        if self.longest is not None:
+            size = _fit(image, self.longest)
+        light = resize(image, size) ** GAMMA
+        coarse = resize(run("ord_state_dict", resize(light, _fit(light, FIELD))), size)
+        fine = _match_scale(light, coarse, run("ord_state_dict", light))
+        inverse = run("iid_state_dict", np.concatenate([light, coarse, fine], axis=2))
+        return light / (1 / inverse.clip(*INVERSE_RANGE) - 1)
+
+
+def _fit(image: Floats, longest: int) -> tuple[int, int]:
+    """Return the height and width with this longer side, in multiples of 32."""
+    scale = longest / max(image.shape[:2])
+    height, width = (round_up(side * scale) for side in image.shape[:2])
+    return height, width
+
+
+def _match_scale(light: Floats, coarse: Floats, fine: Floats) -> Floats:
+    """Scale the reflectance that the fine order implies to that of the coarse one, by least
+    squares, and return it as an order again.
+
+    An order is 1 / (1 + shading).
+    """
+    gray = (light @ LUMINANCE)[..., None]
+    albedos = [
+        gray / np.maximum(1 / np.maximum(order, LEAST) - 1, LEAST) for order in (coarse, fine)
+    ]
+    drawn = np.random.RandomState(0).randn(*gray.shape[:2]) > 0
+    base, full = (albedo[drawn].ravel() for albedo in albedos)
+    scale = float(full @ base) / float(full @ full)
+    order: Floats = 1 / (1 + gray / np.maximum(scale * albedos[1], LEAST))
+    return order
+
+
+def resize(values: Floats, size: Sequence[int]) -> Floats:
+    """Resize a map (rows, columns, d) linearly, with a Gaussian before if it shrinks."""
+    from skimage.transform import resize as resized
+
+    settings = {"order": 1, "preserve_range": True, "anti_aliasing": True}
+    out: Floats = cast("Any", resized)(values, (size[0], size[1]), **settings)
+    return out

@@ -1,0 +1,66 @@
+"""The resolution at which a network still sees a cue everywhere (Miangoleh et al., CVPR 2021)."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any, cast
+
+import cv2
+import numpy as np
+
+from looktwice.specialists.results import Floats
+
+FIELD = 384  # pixels: the receptive field, which is the side of the network's training images
+CELL = 32  # pixels of the network's image for each cell of the search
+EDGE_SHARE = 0.4  # of the strongest gradient; what is weaker is no edge
+MAX_SCALE, MAX_SEARCHED, MAX_SIDE = 3, 3000, 1500
+"""The search enlarges by at most 3 and to at most 3,000 pixels; the result has at most 1,500."""
+GRAY = np.array([0.2989, 0.5870, 0.1140])
+
+
+def round_up(side: float) -> int:
+    """Return the next multiple of 32 from a length on."""
+    return ceil(side / CELL) * CELL
+
+
+def find_size(image: Floats) -> tuple[int, int]:
+    """Return the height and width at which no part of an image (height, width, 3) is farther from
+    an edge than the network's receptive field reaches, R_0 in the paper."""
+    longest = max(image.shape[:2])
+    scale = min(max(_search(image), longest), MAX_SIDE) / longest
+    height, width = (round_up(side * scale) for side in image.shape[:2])
+    return height, width
+
+
+def _search(image: Floats) -> int:
+    """Return the largest side, up to the limits, at which edges dilated by the receptive field
+    cover the whole image."""
+    edges, found = _find_edges(image), FIELD
+    limit = min(MAX_SEARCHED, MAX_SCALE * max(image.shape[:2]))
+    kernel = np.ones((FIELD // CELL, FIELD // CELL), np.uint8)
+    for cells in range(FIELD // CELL, limit // CELL, FIELD // CELL // 2):
+        small = cv2.resize(_pool(edges, len(edges) // cells), (cells, cells))
+        covered = cv2.dilate((small >= 0.5).astype(np.uint8), kernel)
+        if not covered.all():
+            break
+        found = cells * CELL
+    return found
+
+
+def _find_edges(image: Floats) -> Floats:
+    """Return a square map of 0 and 1 whose side is the shorter one of the image."""
+    gray, side = image @ GRAY, min(image.shape[:2])
+    gradient = sum(np.abs(cv2.Sobel(gray, cv2.CV_64F, *axes, ksize=3)) for axes in ((0, 1), (1, 0)))
+    square = cv2.resize(cast("Any", gradient), (side, side))
+    low, high = float(square.min()), float(square.max())
+    edges: Floats = (square >= low + EDGE_SHARE * (high - low)).astype(np.float64)
+    return edges
+
+
+def _pool(values: Floats, side: int) -> Floats:
+    """Return the maxima of blocks of side x side pixels; those at the right and lower edge may be
+    smaller."""
+    from skimage.measure import block_reduce
+
+    pooled: Floats = cast("Any", block_reduce)(values, (side, side), np.max)
+    return pooled

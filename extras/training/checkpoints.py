@@ -1,0 +1,74 @@
+"""Certificates of a model in training: a study with its placebo arms is run with a checkpoint, and
+the contribution of the tool is written down beside the accuracies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from looktwice.eval.analysis.looking.contribution import certificate_page, find_certificates
+from looktwice.eval.display.table import score_table
+from looktwice.eval.records.records import RunError
+from looktwice.eval.runs.options import RunOptions
+from looktwice.eval.runs.study import Study
+from looktwice.pipelines.config.plan import load_plan
+from looktwice.pipelines.config.shipped import find_config
+from looktwice.pipelines.disk import write_file
+
+PAGE = "certificate.md"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The run of a study with one checkpoint: its folder, accuracies and gains as numbers by name,
+    and the sentences of its certificates."""
+
+    run: Path
+    figures: Mapping[str, float]
+    verdict: Sequence[str]
+
+
+def certify_checkpoint(
+    study: str | Path,
+    overrides: Sequence[str],
+    out: Path,
+    name: str,
+    options: RunOptions | None = None,
+) -> Checkpoint:
+    """Run all arms of a study into `out/name`, and write its certificate there.
+
+    `overrides` name the checkpoint, such as `models.policy.model=FOLDER`. Contestants named
+    `without`, `full` and a control, as in `tool_contribution`, get a certificate; others only their
+    accuracies. A repeated call resumes the run. Raises ConfigError, TaskError and RunError.
+    """
+    plan = load_plan(find_config(study), [*overrides, f"name={name}"])
+    summary = Study(plan, out, options or RunOptions())()
+    if summary.why or summary.stopped:
+        why = summary.why or "it was stopped"
+        raise RunError(f"{out / name}: {why}; the same call resumes it")
+    table = score_table([out / name], plan=plan)
+    scored, figures = table.scores[0], dict[str, float]()
+    for row in table.rows:
+        if row.metric == "accuracy" and row.point and not row.slice:
+            values = {"": row.value, " low": row.low, " high": row.high}
+            _add(figures, f"{row.task}/{row.contestant}", values)
+    found, verdict = find_certificates(scored), list[str]()
+    for certificate in found:
+        task, gain = certificate.arms["full"].task, certificate.gain
+        estimates = {"gain": gain}
+        for role in certificate.arms:
+            if role not in ("full", "without"):
+                estimates[f"full over {role}"] = certificate.difference("full", role)
+        for label, estimate in estimates.items():
+            values = {"": estimate.value, " low": estimate.low, " high": estimate.high}
+            _add(figures, f"{task}/{label}", values)
+        verdict += certificate.verdict
+    if found:
+        write_file(out / name / PAGE, certificate_page(scored, found))
+    return Checkpoint(out / name, figures, verdict)
+
+
+def _add(figures: dict[str, float], name: str, values: Mapping[str, float | None]) -> None:
+    """Add a value and the ends of its 95 % interval, where they exist."""
+    figures |= {f"{name}{end}": float(v) for end, v in values.items() if v is not None}

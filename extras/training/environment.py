@@ -1,0 +1,234 @@
+"""A study's agent as an environment of a trainer that generates tokens and runs tool calls itself:
+the rows of its questions, a class with a method for each tool, and the reward.
+
+It follows the protocol of `environment_factory` in TRL, and imports no trainer.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from PIL import Image
+
+from looktwice.extras.training.rollouts import Asked, Rollout, Rollouts
+from looktwice.pipelines.config.classes import ConfigError
+from looktwice.pipelines.model import CallOptions, Finish, Messages, Reply, Tool, ToolCall
+from looktwice.pipelines.view import View
+from looktwice.prompting.agent.call_formats import NativeCalls
+
+Block = dict[str, Any]
+Turn = Mapping[str, Any]
+
+TYPES: Mapping[str, Any] = {
+    "array": list[float],
+    "boolean": bool,
+    "integer": int,
+    "number": float,
+    "object": dict,
+    "string": str,
+}
+"""The Python type by which TRL is told the JSON type of an argument."""
+ENDED = "The question is answered; give no further call."
+
+
+def make_rows(rollouts: Rollouts, samples: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return one row for every question, or for those with the ids `samples`: `sample` is the id,
+    and `prompt` the turns before the question, whose texts and pictures the environment adds.
+
+    Raises ConfigError if TRL cannot run the contestant, and KeyError for an unknown id.
+    """
+    _refuse_unsuitable(rollouts)
+    rows = []
+    for name in samples or rollouts.items:
+        rollout = Rollout(rollouts, rollouts.items[name])
+        earlier = _get_asked(rollout).messages[:-1]
+        rollout.close()
+        if any(turn.views for turn in earlier):
+            fault = "its examples have pictures, which a row of TRL cannot hold; leave them out"
+            raise ConfigError([f"contestant {rollouts.arm.contestant!r}: {fault}"])
+        turns = [{"role": turn.role, "content": _make_blocks(turn.parts)} for turn in earlier]
+        rows.append({"prompt": [*turns, {"role": "user", "content": []}], "sample": name})
+    return rows
+
+
+def _refuse_unsuitable(rollouts: Rollouts) -> None:
+    """Raise ConfigError for an agent whose calls or pictures the trainer would place elsewhere."""
+    agent, fault = rollouts.agent, ""
+    protocol = agent.protocol if agent else NativeCalls("tool")
+    advice = "write protocol: {use: prompting.agent.NativeCalls, pictures: tool}"
+    if not isinstance(protocol, NativeCalls):
+        fault = f"its calls are {type(protocol).__name__}, and TRL parses calls itself; {advice}"
+    elif protocol.pictures != "tool":
+        fault = f"its pictures follow the tool's turn, and TRL leaves them in it; {advice}"
+    elif agent and agent.afresh:
+        fault = "`afresh` begins a second conversation, which TRL cannot do; leave it out"
+    if fault:
+        raise ConfigError([f"contestant {rollouts.arm.contestant!r}: {fault}"])
+
+
+def _get_asked(rollout: Rollout) -> Asked:
+    """Return the pending request. Raises ValueError if the stages answered without the model."""
+    if rollout.asked is None:
+        told = "was answered without the model; leave it out of the training"
+        raise ValueError(f"the question {rollout.item.sample.id} {told}")
+    return rollout.asked
+
+
+def _make_blocks(parts: Sequence[str | View]) -> list[Block]:
+    """Return texts and pictures as content blocks of chat templates, pictures as PIL images."""
+    return [
+        {"type": "text", "text": part}
+        if isinstance(part, str)
+        else {"type": "image", "image": Image.fromarray(part.pixels)}
+        for part in parts
+    ]
+
+
+def make_environment(rollouts: Rollouts) -> Callable[[], Any]:
+    """Return the `environment_factory`: a class with `reset` and a method for each tool of the
+    agent. Raises ConfigError if TRL cannot run the contestant."""
+    _refuse_unsuitable(rollouts)
+    methods = {tool.name: _make_method(tool) for tool in _list_tools(rollouts)}
+    if taken := {"reset", "get_reward"} & methods.keys():
+        told = f"TRL uses the name {min(taken)!r} itself; give the tool another name"
+        raise ConfigError([f"contestant {rollouts.arm.contestant!r}: {told}"])
+    return type("StudyEnvironment", (_Environment,), {**methods, "_rollouts": rollouts})
+
+
+def _list_tools(rollouts: Rollouts) -> Sequence[Tool]:
+    return rollouts.agent.tool_descriptions if rollouts.agent else ()
+
+
+class _Environment:
+    """One rollout after the other, as TRL drives them."""
+
+    _rollouts: Rollouts
+    _rollout: Rollout | None = None
+    _calls = 0
+
+    def reset(self, sample: str, **row: Any) -> list[Block]:
+        """Begin the question with the id `sample`, and return its texts and pictures."""
+        self._close()
+        self._rollout, self._calls = Rollout(self._rollouts, self._rollouts.items[sample]), 0
+        return _make_blocks(_get_asked(self._rollout).messages[-1].parts)
+
+    def _close(self) -> None:
+        """End a rollout that has not ended, without a record."""
+        if self._rollout is not None:
+            self._rollout.close()
+
+    def _call(self, name: str, arguments: Mapping[str, Any]) -> list[Block]:
+        """Run a call, and return its texts and pictures, and what the agent says after it."""
+        rollout = self._rollout
+        self._calls += 1
+        if rollout is None or rollout.asked is None:
+            return [{"type": "text", "text": ENDED}]
+        before = len(rollout.asked.messages)
+        call = ToolCall(f"call_{self._calls}", name, json.dumps(arguments))
+        asked = rollout.send(Reply("", "tool", tool_calls=(call,)))
+        if asked is None:
+            return [{"type": "text", "text": ENDED}]
+        added = [turn for turn in asked.messages[before:] if turn.role != "assistant"]
+        return [block for turn in added for block in _make_blocks(turn.parts)]
+
+    def _end(self, completion: Sequence[Turn], step: int | None) -> float:
+        """Send the answer of a completion, and return its value.
+
+        A call was sent when the trainer ran it, as a reply of its own. If the completion shows
+        replies of another form, with texts or several calls, they are repeated as they were.
+        """
+        rollout, (*looks, answer) = self._rollout, _read_replies(completion)
+        if rollout is None:
+            raise ValueError("the environment has no rollout; call reset first")
+        is_same = [1] * self._calls == [len(look.tool_calls) for look in looks]
+        is_same = is_same and not any(look.text for look in looks)
+        rollout.step = step
+        if rollout.asked is not None and not is_same:
+            rollout.close()
+            said = _Said([*looks, answer])
+            return float(self._rollouts.run(rollout.item, said, lambda: step).score.value)
+        return float(rollout.finish(answer).score.value)
+
+
+class _Said:
+    """A model that repeats the replies of a completion, the last one forever."""
+
+    identity = "a model in training"
+
+    def __init__(self, replies: Sequence[Reply]) -> None:
+        self.replies = list(replies)
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        """Return the next reply."""
+        return self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+
+
+def _make_method(tool: Tool) -> Callable[..., list[Block]]:
+    """Return a method with the name, arguments and texts of a tool, from which TRL makes the
+    schema that the model sees."""
+
+    def method(self: _Environment, **arguments: Any) -> list[Block]:
+        return self._call(tool.name, arguments)
+
+    properties = tool.parameters.get("properties", {})
+    required = tool.parameters.get("required", ())
+    given = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    lines = [tool.description, "", "Args:"] if properties else [tool.description]
+    hints: dict[str, Any] = {}
+    for name in sorted(properties, key=lambda name: name not in required):
+        schema = properties[name]
+        hints[name] = TYPES.get(schema.get("type", ""), str)
+        empty = inspect.Parameter.empty
+        default = empty if name in required else schema.get("default")
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        given.append(inspect.Parameter(name, kind, default=default, annotation=hints[name]))
+        lines.append(f"    {name}: {schema.get('description', name)}")
+    method.__name__ = method.__qualname__ = tool.name
+    method.__doc__, method.__annotations__ = "\n".join(lines), hints
+    method.__signature__ = inspect.Signature(given)  # type: ignore[attr-defined]
+    return method
+
+
+def _read_replies(completion: Sequence[Turn]) -> list[Reply]:
+    """Return the replies of a completion. The last one is its answer, which is without text if the
+    completion was cut off before it."""
+    replies, count = list[Reply](), 0
+    for number, turn in enumerate(completion):
+        if turn.get("role") != "assistant":
+            continue
+        calls = []
+        for call in turn.get("tool_calls") or ():
+            count += 1
+            asked = call.get("function", {})
+            arguments = json.dumps(asked.get("arguments", {}))
+            calls.append(ToolCall(f"call_{count}", str(asked.get("name", "")), arguments))
+        is_last = number == len(completion) - 1
+        if calls and is_last:  # nobody answered them
+            continue
+        content = turn.get("content") or ""
+        if not isinstance(content, str):
+            content = "".join(part.get("text", "") for part in content)
+        thought = turn.get("reasoning_content") or turn.get("thinking") or ""
+        finish: Finish = "tool" if calls else "stop"
+        replies.append(Reply(content, finish, thought, tuple(calls)))
+    if not replies or replies[-1].tool_calls:
+        replies.append(Reply("", "length"))
+    return replies
+
+
+def study_reward(
+    completions: Sequence[Sequence[Turn]],
+    environments: Sequence[Any],
+    trainer_state: Any = None,
+    **columns: Any,
+) -> list[float]:
+    """Return the value of every answer by the study's own reader and scorer, and record it: 1 for a
+    correct answer, 0 for a wrong or unreadable one, and shares for scorers that give them."""
+    step = getattr(trainer_state, "global_step", None)
+    pairs = zip(environments, completions, strict=True)
+    return [environment._end(completion, step) for environment, completion in pairs]

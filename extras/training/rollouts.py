@@ -1,0 +1,227 @@
+"""Rollouts of a study's contestant whose replies come from a model in training: stages, tools and
+bounds are those of the study, and every rollout becomes a record of a run folder."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+from looktwice.eval.records.records import RunFolder, SampleRow
+from looktwice.eval.records.writer import describe_failure, make_record
+from looktwice.eval.scoring.record_scorer import RecordScorer
+from looktwice.eval.scoring.score import ScoringTools
+from looktwice.eval.scoring.verdict import ScoredRecord
+from looktwice.extras.integrations.recorded import Recorder
+from looktwice.pipelines.config.classes import ConfigError, suggest_names
+from looktwice.pipelines.config.plan import Plan, load_plan
+from looktwice.pipelines.config.shipped import find_config
+from looktwice.pipelines.config.spec import Arm, asks_model, find_settings
+from looktwice.pipelines.model import CallOptions, Messages, Model, Reply, Stopped
+from looktwice.pipelines.pipeline import RecordingModel, StageFailed, find_cause, run_stage
+from looktwice.pipelines.sample import Item, hash_json
+from looktwice.pipelines.state import State
+from looktwice.prompting.agent.agent import Agent
+
+STEP_MEASURE = "train_step"
+"""The measurement of a record that holds the training step of its rollout."""
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """A context manager for the rollouts of one arm, which are written to the run folder `out`.
+
+    Every further rollout of a question is a further draw. `looktwice report`, `view` and `export`
+    read the folder, also during the training.
+    """
+
+    plan: Plan
+    arm: Arm
+    out: Path
+    _is_open: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
+
+    @classmethod
+    def load(
+        cls, study: str | Path, contestant: str, out: str | Path, overrides: Sequence[str] = ()
+    ) -> Self:
+        """Load a contestant of a study. Raises ConfigError if it is not exactly one arm, and if it
+        asks no model."""
+        plan = load_plan(find_config(study), overrides)
+        arms = [arm for arm in plan.points if arm.contestant == contestant]
+        fault = ""
+        if not arms:
+            names = list(dict.fromkeys(arm.contestant for arm in plan.points))
+            hint = suggest_names(contestant, names) or f"; use one of {', '.join(names)}"
+            fault = f"there is no such contestant{hint}"
+        elif len(arms) > 1:
+            fault = f"it has {len(arms)} arms; use a study with one task and no sweep"
+        elif not any(map(asks_model, arms[0].stages.values())):
+            fault = "it asks no model, so it has nothing to train; name one that does"
+        if fault:
+            raise ConfigError([f"{study}: contestant {contestant!r}: {fault}"])
+        return cls(plan, arms[0], Path(out))
+
+    @cached_property
+    def items(self) -> Mapping[str, Item]:
+        """The questions of the task by id. Raises TaskError."""
+        return {item.sample.id: item for item in self.arm.task}
+
+    @cached_property
+    def agent(self) -> Agent | None:
+        """The contestant's agent, or None if it only asks."""
+        return next(find_settings(self.arm.stages, Agent), None)
+
+    @cached_property
+    def _recorder(self) -> Recorder:
+        return Recorder(self.out, (self.arm,), self.out.name, self.plan.plugins)
+
+    @cached_property
+    def _scorer(self) -> RecordScorer:
+        plan = Plan(self.plan.name, (self.arm,), plugins=self.plan.plugins)
+        return ScoringTools(RunFolder(self.out), plan, plan.plugins).of_plan[self.arm.id]
+
+    def __enter__(self) -> Self:
+        """Open the folder. Raises RunError if it holds another run, or is in use."""
+        self._recorder.__enter__()
+        self._is_open.set()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._is_open.clear()
+        self._recorder.__exit__(*raised)
+
+    def run(
+        self, item: Item, model: Model, get_step: Callable[[], int | None] = lambda: None
+    ) -> ScoredRecord:
+        """Run the stages on one question with a model, write the record, and return its verdict.
+
+        `get_step` returns the training step once the stages have ended. The record of a failed
+        stage holds the error. Raises what ends the stages without a record, such as Stopped, and
+        ValueError outside the context.
+        """
+        if not self._is_open.is_set():
+            raise ValueError(
+                "the rollouts are closed; run them in `with Rollouts.load(...) as ...`"
+            )
+        arm, recorder, sample = self.arm, self._recorder, item.sample
+        row = self._note(item)
+        state, recording, error = (
+            State.start(sample, arm.seed),
+            RecordingModel(model, sample.id),
+            "",
+        )
+        try:
+            for slot, stage in arm.stages.items():
+                state = state if state.ended else run_stage(slot, stage, state, recording)
+        except StageFailed as exc:
+            state, error = exc.state, describe_failure(find_cause(exc))
+        if (step := get_step()) is not None:
+            state = state.measured(STEP_MEASURE, step)
+        state = state.replace(draw=recorder.take(arm, sample.id, 1)[0])
+        record = make_record(arm, sample, row.sha, state, recorder.writer.blobs, error)
+        written = recorder.writer.record(record)
+        recorder.writer.flush()
+        return self._scorer(written, row)
+
+    def _note(self, item: Item) -> SampleRow:
+        """Return the line of a question, after writing it if it is new."""
+        plain, recorder = item.sample.to_dict(), self._recorder
+        row = SampleRow(self.arm.task_id, hash_json(plain), item.answer, plain, item.truth)
+        with recorder.lock:
+            if row.id not in recorder.shas:
+                recorder.writer.sample(row)
+                recorder.shas[row.id] = row.sha
+        return row
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """One request to the model in training: the conversation so far, and the options."""
+
+    messages: Messages
+    options: CallOptions
+
+
+class _AwaitedModel:
+    """A model whose replies are sent from another thread, where `asked` is received."""
+
+    identity = "a model in training"
+
+    def __init__(self) -> None:
+        self.asked: queue.SimpleQueue[Asked | BaseException | None] = queue.SimpleQueue()
+        self.replies: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        """Return the reply that was sent. Raises Stopped for None."""
+        self.asked.put(Asked(tuple(messages), options))
+        if (reply := self.replies.get()) is None:
+            raise Stopped("the rollout was closed")
+        return reply
+
+
+class Rollout:
+    """One attempt at a question, driven from outside: the stages run in a thread of their own,
+    which waits for every reply.
+
+    `asked` is the pending request, None once the stages have ended; `scored` is then the verdict.
+    `step` is the training step, which may be set until then.
+    """
+
+    def __init__(self, rollouts: Rollouts, item: Item) -> None:
+        self.item = item
+        self.asked: Asked | None = None
+        self.scored: ScoredRecord | None = None
+        self.step: int | None = None
+        self._model = _AwaitedModel()
+        self._thread = threading.Thread(target=self._run, args=(rollouts,), daemon=True)
+        self._thread.start()
+        self._wait()
+
+    def _run(self, rollouts: Rollouts) -> None:
+        fault: BaseException | None = None
+        try:
+            self.scored = rollouts.run(self.item, self._model, lambda: self.step)
+        except Stopped:
+            pass
+        except BaseException as exc:  # raised again in the trainer's thread
+            fault = exc
+        self._model.asked.put(fault)
+
+    def _wait(self) -> None:
+        """Wait until the stages ask, or have ended. Raises what ended them without a record."""
+        asked = self._model.asked.get()
+        self.asked = asked if isinstance(asked, Asked) else None
+        if isinstance(asked, BaseException):
+            raise asked
+
+    def send(self, reply: Reply) -> Asked | None:
+        """Send the reply to the pending request, and return the next request, or None at the end.
+
+        Raises ValueError if no request is pending.
+        """
+        if self.asked is None:
+            raise ValueError(f"the rollout of {self.item.sample.id} has ended; start another one")
+        self._model.replies.put(reply)
+        self._wait()
+        return self.asked
+
+    def finish(self, reply: Reply) -> ScoredRecord:
+        """Send the final reply, repeat it while the stages ask on, and return the verdict."""
+        while self.asked is not None:
+            self.send(reply)
+        if self.scored is None:
+            raise ValueError(f"the rollout of {self.item.sample.id} was closed; start another one")
+        return self.scored
+
+    def close(self) -> None:
+        """End the rollout without a record if it has not ended."""
+        if self.asked is not None:
+            self._model.replies.put(None)
+            self._wait()
+        self._thread.join()

@@ -1,0 +1,6 @@
+"""A stand-in for vLLM with its signatures (`signatures.yaml`); it refuses what vLLM refuses."""
+
+from .llm import LLM as LLM
+from .sampling_params import SamplingParams as SamplingParams
+
+__version__ = "0.33.0"
