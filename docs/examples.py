@@ -138,7 +138,7 @@ In a clone of looktwice, after `pip install -e .`:
   and is right on {answered} % of the rest. Abstentions count as wrong, so its {change} points more
   are not significant. Its answers, and the model's to the other questions, are right on {both} % together.
 - **Depth: no significant difference** ({disparity} % against {depth} %). All these questions are about one
-  scene. The intervals ignore which questions share photographs, so they may be too narrow.
+  scene. The intervals ignore which questions share photographs, so they are too narrow.
 
 ## Cost
 
