@@ -69,14 +69,14 @@ In a clone of looktwice, after `pip install -e .`:
 
 {table}
 
-`*`: p < 0.05 after Holm's correction.
+Differences are from `rings`; `*`: p < 0.05 after Holm's correction.
 
 - **Marks are seen.** With rings and letters the model is right on {rings} % of {n} questions, without
-  marks on {none} %; chance is {chance} %.
-- **The letters do it.** Without letters, rings are worth little ({no_letters} points).
+  marks on {none} %; chance is {chance} % (A, B or equal).
+- **Letters are read.** Without them ({no_letters} points) nobody could tell A from B.
 - **Dots are worse than rings** ({dots} points). Another color, smaller rings and arrows make no
   significant difference.
-- **Large letters** ({large} points) are promising, but not significant. Questions about one photograph
+- **Large letters** ({large} points) are not significant. Questions about one photograph
   depend on each other, so the intervals count {photos} photographs rather than {n} questions: to find
   out, add photographs rather than pairs.
 
@@ -87,14 +87,14 @@ The average hides much: rings work on {best} of {pairs} questions about `{easy}`
 
 {requests} requests, and about {tokens} tokens at one per 28 x 28 pixels
 (`looktwice check docs/examples/markers.yaml`, before the run).
-Pocket takes less than a minute.
+Pocket takes under a minute.
 
 ## On your own photographs
 
     python docs/examples/mark_photographs.py PHOTOS   # writes questions into that folder
     looktwice run docs/examples/markers.yaml data=PHOTOS --out mine \\
         'model={{use: pipelines.models.ChatAPI, model: NAME, url: "http://127.0.0.1:8000/v1"}}'
-    looktwice view mine/markers --open
+    looktwice view mine/markers --open   # until Ctrl-C
 
 Then use the best `mark` in [a study of your own questions](../guide.md).
 """
@@ -105,7 +105,7 @@ SPECIALISTS = """\
 Compare a model with specialists that find corresponding points and depth, and see when to use
 which; for anyone who builds a pipeline of both.
 
-![Two views of a cat: the model chooses another point than the matcher](specialists.webp)
+![Two views of a cat, marked for the reader: the model and the matcher choose different points](specialists.webp)
 
 ## Question
 
@@ -117,7 +117,7 @@ Here they answer the model's questions, and the same scorer judges both.
 The photographs and the stereo pair are scikit-image's.
 The answers follow from how the views were made, and from measured disparity.
 The model is a **stand-in** of 60 lines, [color_eyes.py](color_eyes.py), since no language model runs without a key or a GPU.
-It compares the pixels around the points in the images that it is sent; its figures say nothing about language models.
+It gets the points as coordinates and compares the pixels around them; its figures say nothing about language models.
 
 ## Study
 
@@ -133,23 +133,23 @@ In a clone of looktwice, after `pip install -e .`:
 
 {table}
 
-- **A small turn needs no specialist.** At 10 degrees, model and SIFT are right on {small} %.
+- **At 10 degrees both do equally well** ({small} %).
 - **SIFT knows when it fails.** At 40 degrees, the model is right on {large} %. SIFT abstains on {abstains} %
-  and is right on {answered} % of the rest. Abstentions count as wrong, so its {change} points more in total
-  are not significant; take its answers, and ask the model about the others.
-- **Depth needs no specialist here** ({disparity} % against {depth} %). All these questions are about one
-  scene, so this holds for that scene.
+  and is right on {answered} % of the rest. Abstentions count as wrong, so its {change} points more
+  are not significant. Its answers, and the model's to the other questions, are right on {both} % together.
+- **Depth: no significant difference** ({disparity} % against {depth} %). All these questions are about one
+  scene. The intervals ignore which questions share photographs, so they are too narrow.
 
 ## Cost
 
 {requests} requests, and about {tokens} tokens at one per 28 x 28 pixels (`looktwice check`); specialists send none.
-All of it takes one to two minutes on a CPU.
+It takes one to two minutes on a CPU.
 Networks answer in the same way, such as `matcher: {{use: specialists.matching.XFeat}}`
 ([specialists](../specialists.md)).
 
 ## On your own photographs
 
-    python docs/examples/turn_photographs.py PHOTOS PAIRS   # writes turned copies and questions
+    python docs/examples/turn_photographs.py PHOTOS PAIRS   # only turned, so easier
     looktwice run docs/examples/specialists.yaml --out mine \\
         tasks.turned-40='{{use: eval.tasks.Folder, path: PAIRS}}' \\
         tasks.turned-10=null tasks.depth=null \\
@@ -200,19 +200,20 @@ The certificate says:
 {table}
 
 This is correct for a model that is only near-sighted: it needs pixels of the right place, words about
-the crop serve it almost as well, and turns alone gain nothing.
+the crop may serve it as well, and calls without results gain nothing.
+The intervals count photographs, four questions each.
 If `black` gains as much as `full` in your own run, the agent does not look.
 
 ## Cost
 
 {sent} requests, {per_sample} for each question and arm, and {tokens} tokens.
-Before a run, `looktwice check` lists the most that each arm can send.
-The simulated model takes less than a minute.
+`looktwice check` lists the most each arm can send.
+Simulation takes under a minute.
 
 ## On your own photographs
 
 Put photographs and a file `samples.jsonl` into a folder.
-Each line has a question, and the box that matters, for the arm `oracle`:
+Each line has a question, and the box that matters (in pixels), for the arm `oracle`:
 
 ```json
 {line}
@@ -223,6 +224,7 @@ Each line has a question, and the box that matters, for the arm `oracle`:
         'models.eyes={{use: pipelines.models.ChatAPI, model: NAME, url: "http://127.0.0.1:8000/v1"}}'
     looktwice analyse mine/agent certify
 
+Photographs must be larger than these 1024 pixels.
 Other tools go under `tools:` ([agents](../agents.md)); [did the image matter?](../mattered.md) has
 more controls.
 """
@@ -326,17 +328,25 @@ def write_markers(out: Path) -> str:
 def write_specialists(out: Path) -> str:
     """Run the study of specialists, draw its figure, and return its page."""
     plan = run("specialists", out)
-    found = Results.open(out / "specialists", plugins=PLUGINS["specialists"]).finding
+    results = Results.open(out / "specialists", plugins=PLUGINS["specialists"])
+    records, found = results.to_pandas(), results.finding
+    turned = records[records.task == "turned-40"]
+    given, score = (
+        turned.pivot(index="sample", columns="contestant", values=name)
+        for name in ("answer", "score")
+    )
+    both = score["matches"].where(given["matches"].notna(), score["model"]).mean()
     tasks = {task.task: task for task in found.tasks}
     named = [tasks[name] for name in ("turned-10", "turned-40", "depth")]
     small, large, depth = (rows_of(tasks[name]) for name in ("turned-10", "turned-40", "depth"))
     match, disparity = large["matches"], depth["disparity"].accuracy
     model = [rows["model"].accuracy for rows in (small, large, depth)]
-    assert match.answered and disparity and model[0] and model[1] and model[2]
+    assert match.accuracy and match.answered and disparity and model[0] and model[1] and model[2]
     require(
         small_turns_are_easy=abs(small["matches"].change) < 0.03,
         matches_are_unsure=not match.sure and match.change > 0,
         answered_are_right=match.answered.value > 0.95,
+        both_are_better=both > max(match.accuracy.value, model[1].value),
         model_falls=model[1].value < model[0].value - 0.2,
         depth_is_equal=not depth["disparity"].sure and disparity.value > 0.95,
     )
@@ -351,6 +361,7 @@ def write_specialists(out: Path) -> str:
         large=percent(model[1].value),
         abstains=percent(match.abstained),
         answered=percent(match.answered.value),
+        both=percent(both),
         change=format_signed(match.change, 0).lstrip("+"),
         disparity=percent(disparity.value),
         depth=percent(model[2].value),
@@ -364,7 +375,7 @@ def write_agent(out: Path) -> str:
     scores = score_run(folder)
     (certificate,) = find_certificates(scores)
     listed = contribution_table(certificate, scores)
-    header = ["arm", "what it gets", "right, % [95 % interval]", "tokens"]
+    header = ["arm", "what it gets", "right, % [95 % interval]", "tokens per question"]
     rows = [[row[0], row[1], _one_line(row[3]), row[-1]] for row in listed.rows]
     gains = {role: certificate.difference("full", role) for role in ("black", "random", "words")}
     turns = certificate.difference("full", "result")
