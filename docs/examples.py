@@ -48,7 +48,7 @@ own photographs; for anyone who marks images.
 ## Question
 
 If an answer about a marked place is wrong, the model may not know the thing, or not have seen the mark.
-To separate the two, ask what needs only the marks: two points are marked A and B; which one is higher up?
+To separate the two, ask a question that needs only the marks: two points are marked A and B; which one is higher up?
 Their coordinates give the answer, so nobody has to label anything.
 
 The photographs are the {photos} of scikit-image, each with {pairs} random pairs of points.

@@ -105,8 +105,8 @@ This model answers A and then B. It gains six and loses six, which accuracy alon
 """
 STOP = """
 The report also tests rules that stop early against fixed numbers of turns at the same mean cost.
-With a confidence it has "Risk and coverage" and "Routing by confidence": the gain of sending the
-least confident samples to another arm or a specialist.
+If answers have a confidence, it also has "Risk and coverage" and "Routing by confidence", the gain
+of sending the least confident samples to another arm or a specialist.
 """
 CONTRIBUTION = """
 ## What a tool contributes

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from string import ascii_uppercase
 from typing import Any
 
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.json_input import is_text
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.model import write_canonical
@@ -147,8 +148,8 @@ def check_marks(sample: Sample) -> None:
         who = f"sample {sample.id}: {type(mark).__name__.lower()} {mark.label!r}"
         if not 0 <= mark.image < len(sample.images):
             raise ValueError(
-                f"{who} is on image {mark.image}, but there are {len(sample.images)} images,"
-                " counted from 0"
+                f"{who} is on image {mark.image} (counted from 0), but the sample has"
+                f" {format_count(len(sample.images), 'image')}"
             )
         width, height = sample.images[mark.image].size
         if isinstance(mark, Point):

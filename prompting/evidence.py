@@ -8,6 +8,7 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.geometry import Affine, bounds, contains, warp
 from looktwice.pipelines.state import KEPT_NOTE, State
 from looktwice.pipelines.view import View
@@ -51,8 +52,8 @@ def list_shown_sources(state: State, images: Sequence[int] | None) -> list[int]:
     for number in images or ():
         if not 0 <= number < count:
             raise ValueError(
-                f"sample {state.sample.id}: images names {number}, but there are {count} images,"
-                " counted from 0"
+                f"sample {state.sample.id}: images names {number} (counted from 0), but the sample"
+                f" has {format_count(count, 'image')}"
             )
     shown = {part.source for view in state.views for part in view.parts}
     return sorted(shown if images is None else shown & set(images))

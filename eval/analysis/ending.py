@@ -179,7 +179,7 @@ def _describe_answers(row: FoundRow) -> str:
     """Return how many answers failed, and the accuracy of those answered if some abstained."""
     if row.answered is None:
         return _format_failed(row)
-    answered = f"{100 * row.answered.value:.0f} % of {100 * (1 - row.abstained):.0f} % answered"
+    answered = f"{100 * (1 - row.abstained):.0f} % answered: {100 * row.answered.value:.0f} %"
     return f"{_format_failed(row)}  {answered}"
 
 

@@ -234,7 +234,7 @@ class Vlm2(TextReader):
 
 
 def _read_reply(reply: str, form: str) -> str:
-    """Return the answer in a reply by one of the forms, or ""."""
+    """Return the answer in a reply by the rules of one form, or ""."""
     text = reply.strip()
     match form:
         case "exact":

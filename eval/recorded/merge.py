@@ -35,9 +35,9 @@ def merge(shards: Sequence[Path], out: Path) -> MergeResult:
     counts and the missing shards.
 
     The results of an earlier merge in `out` are kept, and only new ones are written. If two shards
-    answer the same question, the later shard counts, and the sentence reports it. Digests identify
-    the data from which a whole shard was made. Raises RunError, before anything is written, if the
-    shards differ in configuration or data set, or if one is damaged.
+    answer the same question, the answer of the later one is kept, and the sentence reports it.
+    Digests identify the data from which a whole shard was made. Raises RunError, before anything is
+    written, if the shards differ in configuration or data set, or if one is damaged.
     """
     unique = {path.resolve(): path for path in reversed(shards)}  # the last of duplicates
     for whole, path in unique.items():
@@ -72,7 +72,8 @@ def merge(shards: Sequence[Path], out: Path) -> MergeResult:
     sentences += _describe_doubts(every)
     if twice:
         sentences.append(
-            f"answers differ between shards for {len(twice)} of them; the later shard counts"
+            f"answers differ between shards for {format_count(len(twice), 'record')}; the answer"
+            " of the later shard is kept"
         )
     if missing:
         sentences.append(f"missing: {', '.join(missing)}")

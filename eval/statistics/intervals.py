@@ -157,8 +157,8 @@ def percentile_interval(means: Floats, clusters: int) -> tuple[float, float]:
 def bootstrap_statistic(
     columns: Floats, clusters: Clusters | None, statistic: Callable[[Floats], Floats], least: float
 ) -> Estimate:
-    """Compute a statistic in least..1 from the means of columns (n values, columns), with its
-    cluster bootstrap interval.
+    """Compute a statistic from the means of columns (n values, columns), with its cluster bootstrap
+    interval. The statistic lies between `least` and 1.
 
     `statistic` returns a number for each row of means. With a single cluster the interval is the
     whole range.

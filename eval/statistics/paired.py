@@ -46,8 +46,8 @@ Part = TypeVar("Part", bound=Hashable)
 
 @lru_cache(maxsize=1024)
 def mcnemar_p(better: int, worse: int) -> float:
-    """Compute the exact two-sided McNemar test: the probability that a fair coin falls at least as
-    unevenly, to either side.
+    """Compute the exact two-sided McNemar test: the probability that `better + worse` flips of a
+    fair coin split at least as unevenly, in either direction.
 
     It tests the mean difference only if each sample is right or wrong: for graded values,
     `compare_paired` flips signs. It uses integers, so that a p such as 29/128 is rounded equally on
@@ -220,7 +220,7 @@ def compare_paired(
 
 
 _KNOWN: dict[bytes, Estimate] = {}
-"""Comparisons by the digest of what was compared, because tables and pages compare equal pairs."""
+"""Comparisons by the digest of what was compared, because tables and pages repeat them."""
 MAX_KNOWN = 10_000
 
 

@@ -16,6 +16,7 @@ from looktwice.eval.tasks.cells import Row, as_options, find_letter
 from looktwice.eval.tasks.files import FolderFiles, resolve_inside
 from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion, RowTask, VideoReader
 from looktwice.pipelines.config.spec import NOT_IDENTITY
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.json_input import json_lines, json_object
 from looktwice.pipelines.marks import Marks, mark_from_dict
 from looktwice.pipelines.picture import Picture
@@ -189,7 +190,7 @@ def _read_marks(listed: Any, images: int | None) -> Marks:
     for mark in marks:
         if images is not None and not 0 <= mark.image < images:
             raise ValueError(
-                f"mark {mark.label!r} is on image {mark.image}, but there are {images}, counted"
-                " from 0"
+                f"mark {mark.label!r} is on image {mark.image} (counted from 0), but the sample has"
+                f" {format_count(images, 'image')}"
             )
     return marks

@@ -88,7 +88,7 @@ function failedNote(who, task) {
 function answeredNote(answered, abstained) {
   if (!answered) return null;
   const interval = `${percent(answered.value)} % [${percent(answered.low)}, ${percent(answered.high)}] of ${answered.n} answered; abstained on ${percent(abstained)} %`;
-  return make("small", { class: "soft", title: interval }, `${(100 * answered.value).toFixed(0)} % of ${(100 * (1 - abstained)).toFixed(0)} % answered`);
+  return make("small", { class: "soft", title: interval }, `${(100 * (1 - abstained)).toFixed(0)} % answered: ${(100 * answered.value).toFixed(0)} %`);
 }
 
 /** Place an element at fractions of its frame's width. */

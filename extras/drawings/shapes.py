@@ -125,7 +125,7 @@ def parse_shape(text: str) -> str:
     named = {shape for word, shape in SHAPES.items() if word in text.lower()}
     if len(named) != 1:
         raise NoEvidence(
-            f"the question names {len(named) or 'no'} known shapes, exactly one is needed: {text!r}"
+            f"the question names {len(named) or 'no'} known shapes; exactly one is needed: {text!r}"
         )
     return named.pop()
 
@@ -234,7 +234,7 @@ def _parse_color(question: str) -> str:
     colors = COLORS.keys() & _split_words(question)
     if len(colors) != 1:
         raise NoEvidence(
-            f"the question names {len(colors) or 'no'} known colours, exactly one is needed:"
+            f"the question names {len(colors) or 'no'} known colours; exactly one is needed:"
             f" {question!r}"
         )
     return colors.pop()

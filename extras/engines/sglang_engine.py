@@ -206,8 +206,8 @@ class SGLangEngine:
         return self.read_output(found)
 
     def make_arguments(self, request: Request) -> dict[str, Any]:
-        """Return the arguments of `async_generate`. As SGLang's server does, it gives a model with
-        vision the rendered text, and any other the tokens, so that nothing is added to them."""
+        """Return the arguments of `async_generate`. As in SGLang's server, a model with vision gets
+        the rendered text, and any other model gets tokens, so that nothing is added to them."""
         arguments: dict[str, Any] = {"sampling_params": make_sampling(request)}
         if request.options.logprobs is not None:
             arguments["return_logprob"] = True

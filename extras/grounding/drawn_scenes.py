@@ -73,7 +73,7 @@ class DrawnScenes(MadeTask):
 
     @property
     def facts(self) -> Facts:
-        """Facts: that correct answers are known by construction, and their scorer."""
+        """The task's facts: correct answers are known by construction, and how they are scored."""
         return Facts("made", "by construction", note="generated images", scorer=self._scorer)
 
     @property

@@ -36,8 +36,8 @@ class Scene:
 
 
 def average_precision(scenes: Iterable[Scene]) -> dict[str, float]:
-    """Return COCO's metrics over scenes, by our names, without metrics to which no ground-truth box
-    contributes.
+    """Return COCO's metrics over scenes, under our names for them, without metrics to which no
+    ground-truth box contributes.
 
     Categories are the labels of ground-truth boxes. Found boxes with other labels are in no
     category that is averaged, as in COCO. A box without a confidence counts as 1.0; boxes of equal

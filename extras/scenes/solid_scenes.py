@@ -61,7 +61,7 @@ def _place(params: SceneParameters, stage: Stage, names: Sequence[tuple[str, str
 
 
 def draw_counted(colored: bool, params: SceneParameters) -> Tries:
-    """Yield scenes in which one shape is counted, or one shape of one colour.
+    """Yield scenes in which one shape is counted, or, if `colored`, one shape in one colour.
 
     In the official version, one ground and light for all, as many solids as find room, and a
     question about what is present. Otherwise the answer is balanced: every number from 1 to

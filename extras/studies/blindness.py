@@ -98,8 +98,8 @@ class Audit:
 
     @cached_property
     def chance(self) -> Mapping[str, float]:
-        """The chance level of each sample with a key: one over its choices, or, for open questions,
-        the share of the most frequent key."""
+        """The chance level of each sample with a key: one over its number of choices, or, for open
+        questions, the share of the most frequent key."""
         keyed = self.seen.keyed
         keys = Counter(row.answer for row in keyed.values() if not row.n_choices)
         common = max(keys.values(), default=0) / max(1, keys.total())

@@ -14,6 +14,7 @@ from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.image_cells import make_broken_picture
 from looktwice.eval.tasks.table_task import guess_column, require_known_columns
 from looktwice.extras.video.video_file import VideoFile, import_av
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.picture import Picture, PictureError, Pixels
 from looktwice.pipelines.sample import Sample
@@ -242,8 +243,8 @@ def _place_marks(
             continue
         if not 0 <= mark.image < len(footage):
             raise PictureError(
-                f"mark {mark.label!r}: it is in video {mark.image}, but there are {len(footage)},"
-                " counted from 0"
+                f"mark {mark.label!r} is in video {mark.image} (counted from 0), but the sample has"
+                f" {format_count(len(footage), 'video')}"
             )
         part = footage[mark.image]
         number, numbers = part.file.find_frame(moment), [shown.number for shown in part.moments]

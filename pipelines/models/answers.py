@@ -69,7 +69,7 @@ SETTING_ADVICE = (
     ),
     (r"\btop_p\b", "leave `top_p` out"),
     (r"\bseed\b", "leave `seed` out"),
-    (r"\bstop\b(?! sign)", "leave `stop` out, or give fewer texts"),
+    (r"\bstop\b(?! sign)", "leave `stop` out, or give fewer stop sequences"),
     (r"guided_|structured_outputs", "set `choices_as` to what this server takes"),
     (
         r"json_schema|response_format",

@@ -87,8 +87,8 @@ def _parsed(url: str) -> URL:
         )
     if at.user is not None or at.password is not None:
         raise ModelError(
-            "`url` must not hold a user or key; name its variable in LOOKTWICE_KEYS:"
-            f" {at.host}=VARIABLE"
+            "`url` must not hold a user or key; put the key in an environment variable, and name"
+            f" it in LOOKTWICE_KEYS: {at.host}=VARIABLE"
         )
     return at
 

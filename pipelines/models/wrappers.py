@@ -26,8 +26,8 @@ MAX_UNREACHED_CALLS, MIN_UNREACHED_SECONDS = 3, 5.0
 endpoint is dead; one worker makes them in 10 s."""
 
 MAX_EQUAL_FAILURES = 5
-"""After this many consecutive calls, of any sample, that failed for the same reason of the
-endpoint, it is dead."""
+"""An endpoint is dead if this many consecutive calls, for any samples, fail for the same reason,
+and that reason lies with the endpoint."""
 
 REFUSAL_STATUSES = {401, 402, 403, 404, 408, 429}
 MALFORMED_STATUSES = {400, 422}

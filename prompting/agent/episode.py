@@ -173,7 +173,7 @@ class Episode:
             self.turns = (*self.turns, Message("user", (text,)))
 
     def add_turns(self, *turns: Message) -> None:
-        """Add turns, and replace every image that was taken back with a text."""
+        """Add turns, and put a text in place of every image that was taken back."""
         hidden = {id(self.shown[number - 1].sent) for number in self.withdrawn}
         whole = [*self.turns, *turns]
         for number, turn in enumerate(whole):

@@ -96,8 +96,8 @@ class Anchor:
 def place_labels(
     anchors: Sequence[Anchor], sizes: Sequence[Size], placement: Placement = "auto", gap: float = 3
 ) -> list[PixelRect | None]:
-    """Return an area for each (width, height) in `sizes` beside its anchor, placed one after the
-    other. The list ends with None at the first label without room.
+    """Return an area beside its anchor for each (width, height) in `sizes`, placed one after the
+    other. The list ends with None at the first label for which there is no room.
 
     Anchors beyond the last size get no label, but no label may hide them.
 

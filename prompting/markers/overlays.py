@@ -17,6 +17,7 @@ from typing import ClassVar, Literal
 import cv2
 import numpy as np
 
+from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.marks import Mask, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
@@ -277,8 +278,8 @@ class MatchOverlay(WithoutModel):
         sample, count = state.sample, len(state.sample.images)
         if not all(0 <= number < count for number in self.images):
             raise ValueError(
-                f"sample {sample.id}: images names {self.images}, but there are {count}, counted"
-                " from 0"
+                f"sample {sample.id}: images names {self.images} (counted from 0), but the sample"
+                f" has {format_count(count, 'image')}"
             )
         views = join_views(state.views, self.images, self.margin)
         try:

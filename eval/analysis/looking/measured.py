@@ -264,8 +264,8 @@ class Route:
     """A share of the samples passed on from one arm to others, the least confident first.
 
     `router`, `random` and `oracle` are the accuracies if the samples passed on are the least
-    confident, random ones, or those on which it helps most; all three pass on equally many. `gain`
-    is the router's paired difference from random.
+    confident, random ones, or those on which it helps most; all three pass on the same number.
+    `gain` is the router's paired difference from random.
     """
 
     start: str

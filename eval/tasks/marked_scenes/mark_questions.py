@@ -103,7 +103,7 @@ class MarkQuestions:
 
     @property
     def facts(self) -> Facts:
-        """Facts: that correct answers are known by construction, and which marker draws."""
+        """The task's facts: answers are known by construction, and the note names the marker."""
         return Facts("made", "by construction", note=f"marks by {type(self.mark).__name__}")
 
     def __len__(self) -> int:

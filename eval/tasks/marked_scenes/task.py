@@ -81,8 +81,8 @@ class KindTask(SweptTask):
 
     @property
     def facts(self) -> Facts:
-        """Facts: that correct answers are known by construction, and which controls
-        slice accuracy."""
+        """The task's facts: correct answers are known by construction, and the scorer slices
+        accuracy by the controls."""
         scorer = SceneScorer(self.kind, tuple(self.levels))
         return Facts("made", "by construction", note=self._note, scorer=scorer)
 

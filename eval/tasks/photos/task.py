@@ -122,8 +122,8 @@ class Photos(MadeTask):
 
     @property
     def facts(self) -> Facts:
-        """Facts: that correct answers are known by construction, and how many scenes the questions
-        show."""
+        """The task's facts: correct answers are known by construction, and the note says how many
+        scenes the questions show."""
         label_version = f"by construction, scikit-image {_installed('scikit-image')}"
         return Facts("made", label_version, note=KINDS[self.kind].note)
 

@@ -123,8 +123,11 @@ def read_request(kind: type[Request], raw: bytes) -> Request:
 def refuse_unknown(
     request: BaseModel, ignored: Set[str], neutral: Mapping[str, Any] | None = None
 ) -> None:
-    """Raise ValueError for fields that may affect a reply and are not supported. Fields in
-    `ignored` never do, `neutral` values of others neither; false and null never have an effect."""
+    """Raise ValueError for unsupported fields that may affect a reply.
+
+    These never do: fields in `ignored`, a field with its value in `neutral`, and any field that is
+    false or null.
+    """
     given = (request.model_extra or {}).items()
     if strange := [
         name

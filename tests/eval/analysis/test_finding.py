@@ -376,7 +376,7 @@ def test_every_contestant_of_its_own_task_is_shown_at_the_end(
         ["rs.Guess", "25.0"],
     ]
     (abstained,) = [line for line in lines if line.startswith("   outlines")]
-    assert abstained.endswith("85 % of 50 % answered")
+    assert abstained.endswith("50 % answered: 85 %")
     told = [sentence for sentence in finding.sentences if sentence.startswith("outlines abst")]
     assert told == [
         "outlines abstained on 50 % of shape and is right on 85 % [64, 95] of the rest."

@@ -544,6 +544,6 @@ def test_abstentions_are_shown_next_to_the_accuracy_of_a_specialist(
     browser.open(write_page(made))
     rows = "[...document.querySelectorAll('#summary .changes tbody tr')].map((r) => r.innerText)"
     (told,) = [row for row in browser.run(rows) if row.startswith("lines")]
-    assert "62.5" in told and "83 % of 75 % answered" in told
+    assert "62.5" in told and "75 % answered: 83 %" in told
     captions = "[...document.querySelectorAll('#summary figcaption b')].map((b) => b.innerText)"
     assert sorted(browser.run(captions)) == ["count", "pick"]

@@ -200,7 +200,7 @@ def test_two_answers_to_one_question_are_counted_and_reported(tmp_path: Path) ->
     second = half(tmp_path / "two", {"s0": "(B)"}, 2)
     for _ in range(2):
         assert (
-            "answers differ between shards for 1 of them"
+            "answers differ between shards for 1 record"
             in merge([first, second], tmp_path / "whole").summary
         )
         merged = RunFolder(tmp_path / "whole").records().values()
