@@ -138,7 +138,7 @@ def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
         for line in dict.fromkeys(line for kind in kinds for line in list_kind(kind, plugins)):
             path = line.split()[0]
             words = f"{path.partition('.')[2]} {FOREIGN_NAMES.get(path.rpartition('.')[2], '')}"
-            if len(kinds) == 1 or part in words.casefold():
+            if len(kinds) == 1 or _begins_word(part, words):
                 fitting.append(path)
                 yield line
         if fitting:
@@ -151,6 +151,14 @@ def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
             yield f"{text}\n"
         yield f"{format_settings(path, classes[path])}\n"
     yield _find_documents()
+
+
+def _begins_word(part: str, words: str) -> bool:
+    """Return whether a word of this text begins with `part`; a capital letter begins a word."""
+    places = [match.start() for match in re.finditer(f"(?={re.escape(part)})", words, re.I)]
+    return any(
+        not place or not words[place - 1].isalpha() or words[place].isupper() for place in places
+    )
 
 
 def _describe_type(cls: type, room: str) -> Iterator[str]:

@@ -61,7 +61,7 @@ NAMED: dict[str, tuple[str, str]] = {  # the name of each file, and what opens i
     "xfeat": ("a checkpoint of XFeat", "XFeat"),
     "lighterglue": ("a checkpoint of XFeat's LightGlue", "XFeat"),
     "roma": ("a checkpoint of RoMa", "RoMa"),
-    "dire": ("a checkpoint of a ResNet with one output, as DIRE's", "DIRE"),
+    "dire": ("a checkpoint of a ResNet with one output, like DIRE's", "DIRE"),
     "efficientnet": ("a checkpoint of EfficientNet-lite0", "EfficientNet"),
     "depth_anything_3": ("a checkpoint of Depth Anything 3", "DepthAnything3"),
     "yunet": ("an ONNX file", "YuNet"),
