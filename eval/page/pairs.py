@@ -90,7 +90,7 @@ class PageNumbers:
         for (who, sample), draws in self.data.answers.items():
             asked[who, tasks_of[sample]] += draws
         whole, arms = self._all_values, list[ContestantScore]()
-        tasks = self._by_task(whole)
+        tasks = self._all_by_task
         for who in range(len(self.data.contestants)):
             mine = list[ContestantScore]()
             for task in sorted(task for arm, task in asked if arm == who):
@@ -98,12 +98,12 @@ class PageNumbers:
                 mine.append(
                     ContestantScore(who, task, accuracy, _average_resources(asked[who, task]))
                 )
-            if mine:
+            if len(mine) > 1:
                 spent = [draw for arm in mine for draw in asked[who, arm.task]]
-                arms += [
-                    *mine,
-                    ContestantScore(who, ALL, whole.mean(who), _average_resources(spent)),
-                ]
+                mine.append(ContestantScore(who, ALL, whole.mean(who), _average_resources(spent)))
+            else:  # one task is all of its own
+                mine += [replace(arm, task=ALL) for arm in mine]
+            arms += mine
         return arms
 
     def _get_task(self, sample: int) -> int:
@@ -112,6 +112,10 @@ class PageNumbers:
     @cached_property
     def _all_values(self) -> Values[int, int]:
         return self._values()
+
+    @cached_property
+    def _all_by_task(self) -> dict[int, Values[int, int]]:
+        return self._by_task(self._all_values)
 
     @cached_property
     def _values_without_failed(self) -> Values[int, int]:
@@ -146,7 +150,8 @@ class PageNumbers:
         pairs with a baseline."""
         base, everybody = self.baselines, range(len(self.data.contestants))
         whole, pairs = self._values_without_failed, list[ContestantPair]()
-        by_task = self._by_task(whole)
+        is_all = whole is self._all_values
+        by_task = self._all_by_task if is_all else self._by_task(whole)
         chosen = [(who, base[who]) for who in everybody if who != base[who]]
         rest = [(b, a) for a, b in combinations(everybody, 2) if a != base[b] and b != base[a]]
         tasks_of = {
