@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 from string import ascii_uppercase
@@ -53,8 +53,18 @@ def count_letters(run: RunScores) -> Iterator[tuple[PointScores, Counter[ChosenL
     shown = defaultdict[str, dict[tuple[str, int], Letters]](dict)
     for record in run.folder.last_records(holding='"letters":{'):
         shown[record.point][record.sample, record.draw] = tuple((record.letters or {}).items())
+    questions = dict[int, list[Question | None]]()
     for scores in run.points:
-        yield scores, _count_letters(scores, shown.get(scores.point.records_id, {}))
+        ids = scores.columns.ids
+        if id(ids) not in questions:  # the arms of a task share them
+            rows = map(scores.samples.get, ids)
+            questions[id(ids)] = [(row.n_choices, row.answer) if row else None for row in rows]
+        own = shown.get(scores.point.records_id, {})
+        yield scores, _count_letters(scores, questions[id(ids)], own)
+
+
+Question = tuple[int, str | None]
+"""The number of choices, and the correct letter."""
 
 
 Letters = tuple[tuple[str, str], ...]
@@ -62,10 +72,11 @@ Letters = tuple[tuple[str, str], ...]
 
 
 def _count_letters(
-    scores: PointScores, shown: Mapping[tuple[str, int], Letters]
+    scores: PointScores,
+    questions: Sequence[Question | None],
+    shown: Mapping[tuple[str, int], Letters],
 ) -> Counter[ChosenLetter]:
-    columns, samples = scores.columns, map(scores.samples.get, scores.columns.ids)
-    questions = [row and (row.n_choices, row.answer) for row in samples]
+    columns = scores.columns
     names = ("sample", "draw", "words", "verdict")
     places, draws, *codes = (columns[name].tolist() for name in names)
     asked = map(questions.__getitem__, places)

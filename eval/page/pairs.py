@@ -106,6 +106,12 @@ class PageNumbers:
             arms += mine
         return arms
 
+    @cached_property
+    def _asked_tasks(self) -> set[tuple[int, int]]:
+        """Each contestant with each task of which it was asked a sample."""
+        tasks = [sample.task for sample in self.data.samples]
+        return {(who, tasks[sample]) for who, sample in self.data.answers}
+
     def _get_task(self, sample: int) -> int:
         return self.data.samples[sample].task
 
@@ -205,8 +211,8 @@ class PageNumbers:
         baseline one of single tasks, and one of all tasks together if another contestant was asked
         on the same ones."""
         tasks = defaultdict[int, set[int]](set)
-        for who, sample in self.data.answers:
-            tasks[who].add(self._get_task(sample))
+        for who, task in self._asked_tasks:
+            tasks[who].add(task)
         families = 0
         for base in {rival for who, rival in enumerate(self.baselines) if who != rival}:
             own = (tasks[who] for who, rival in enumerate(self.baselines) if rival == base != who)
@@ -217,7 +223,7 @@ class PageNumbers:
     def comparisons(self) -> int:
         """The number of pairs of contestants on single tasks, and on all tasks, that a reader can
         choose."""
-        asked = {(who, self._get_task(sample)) for who, sample in self.data.answers}
+        asked = self._asked_tasks
         counts = Counter(task for _, task in asked)
         asked_on_all = len({who for who, _ in asked}) if len(self.data.tasks) > 1 else 0
         return sum(count * (count - 1) // 2 for count in (*counts.values(), asked_on_all))

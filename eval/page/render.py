@@ -7,7 +7,7 @@ import hashlib
 import json
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from itertools import chain, islice, product
@@ -87,7 +87,7 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
         "contestants": [who.label for who in data.contestants],
         "tasks": [task.label for task in data.tasks],
         "people": [task.people for task in data.tasks],
-        "samples": (plain(replace(sample, group=""), texts) for sample in data.samples),
+        "samples": ({**plain(sample, texts), "group": ""} for sample in data.samples),
         "draws": iter(_encode_draws(data, outcomes)),
         "outcomes": (
             [verdict[0], plain(value), texts(answer), texts(reason)]
@@ -175,6 +175,8 @@ def plain(value: Any, texts: Texts | None = None, name: str = "") -> Any:
         return None if isnan(value) else float(f"{value:.5g}")
     if value is None or isinstance(value, int):
         return value
+    if isinstance(value, list | tuple):
+        return [plain(inner, texts, name) for inner in value]
     if names := getattr(value, "__dataclass_fields__", None):
         return {name: plain(getattr(value, name), texts, name) for name in names}
     if isinstance(value, Mapping):
