@@ -20,6 +20,7 @@ from looktwice.eval.page.of_runs import Images, RunPage
 from looktwice.eval.page.pairs import ALL
 from looktwice.eval.page.render import page_file, page_pieces
 from looktwice.eval.scoring.run_rows import headline_rows
+from looktwice.eval.scoring.score import pause_collection
 from looktwice.eval.scoring.verdict import PointScores
 from looktwice.pipelines.counted import format_count, format_list
 from looktwice.pipelines.disk import open_atomic, write_file
@@ -38,6 +39,7 @@ FACTS = (
 """The facts of a task in a report: the field, its title, and the text shown if it is empty."""
 
 
+@pause_collection()
 def write_report(
     runs: Table | Sequence[str | Path],
     out: str | Path,

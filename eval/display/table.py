@@ -51,7 +51,7 @@ from looktwice.eval.scoring.metrics import measurements
 from looktwice.eval.scoring.notes import notes, unchanged
 from looktwice.eval.scoring.row import COLUMNS, Row, Rows
 from looktwice.eval.scoring.run_rows import headline_rows, run_rows
-from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.score import pause_collection, score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.counted import format_count, format_list
@@ -205,6 +205,7 @@ class Table:
         return notebook_table(self.rows, headline_rows(self.scores, self.rows))
 
 
+@pause_collection()
 def score_table(
     runs: str | Path | Sequence[str | Path],
     reader: Stage | None = None,

@@ -140,8 +140,8 @@ def _is_large(folder: RunFolder) -> bool:
 
 @contextmanager
 def pause_collection() -> Iterator[None]:
-    """Pause Python's search for reference cycles, which scoring does not make, while it makes
-    millions of objects."""
+    """Pause Python's search for reference cycles, which scores and reports do not make, while they
+    make millions of objects."""
     was_on = gc.isenabled()
     gc.disable()
     try:
