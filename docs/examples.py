@@ -71,7 +71,7 @@ In a clone of looktwice, after `pip install -e .`:
 
 Differences are from `rings`; `*`: p < 0.05 after Holm's correction.
 
-- **Marks are seen.** With rings and letters the model is right on {rings} % of {n} questions, without
+- **Marks with letters are used.** With rings and letters the model is right on {rings} % of {n} questions, without
   marks on {none} %; chance is {chance} % (A, B or equal).
 - **Letters are read.** Without them ({no_letters} points) nobody could tell A from B.
 - **Dots are worse than rings** ({dots} points). Another color, smaller rings and arrows make no
@@ -116,7 +116,7 @@ Here they answer the model's questions, and the same scorer judges both.
 
 The photographs and the stereo pair are scikit-image's.
 The answers follow from how the views were made, and from measured disparity.
-The model is a **stand-in** of 60 lines, [color_eyes.py](color_eyes.py), since no language model runs without a key or a GPU.
+The model is a **stand-in** of 60 lines, [color_eyes.py](color_eyes.py), as language models need a key or a GPU.
 It gets the points as coordinates and compares the pixels around them; its figures say nothing about language models.
 
 ## Study
@@ -133,7 +133,7 @@ In a clone of looktwice, after `pip install -e .`:
 
 {table}
 
-- **At 10 degrees both do equally well** ({small} %).
+- **At 10 degrees both are right equally often** ({small} %).
 - **SIFT knows when it fails.** At 40 degrees, the model is right on {large} %. SIFT abstains on {abstains} %
   and is right on {answered} % of the rest. Abstentions count as wrong, so its {change} points more
   are not significant. Its answers, and the model's to the other questions, are right on {both} % together.
@@ -155,7 +155,7 @@ Networks answer in the same way, such as `matcher: {{use: specialists.matching.X
         tasks.turned-10=null tasks.depth=null \\
         'model={{use: pipelines.models.ChatAPI, model: NAME, url: "http://127.0.0.1:8000/v1"}}'
 
-For two real views, write such a `samples.jsonl` ([guide](../guide.md)), or let `looktwice make` do so from
+For two real views, write a `samples.jsonl` ([guide](../guide.md)), or let `looktwice make` do so from
 homographies or depth maps.
 """
 
@@ -169,7 +169,7 @@ gives a model tools to look again.
 
 ## Question
 
-An agent with a zoom is often more accurate than a single look.
+Suppose that an agent with a zoom is more accurate than a single look.
 Does it see more, or does it profit from more turns, tokens or words?
 Eight arms with the same seed, sizes and budgets tell these apart: one returns black images, one a
 random crop, one only words.
@@ -199,8 +199,8 @@ The certificate says:
 
 {table}
 
-This is correct for a model that is only near-sighted: it needs pixels of the right place, words about
-the crop may serve it as well, and calls without results gain nothing.
+This is expected of a model that is only near-sighted: black images show it nothing, a random crop
+sometimes shows the letter, words about the crop may name it, and calls without results gain nothing.
 The intervals count photographs, four questions each.
 If `black` gains as much as `full` in your own run, the agent does not look.
 
