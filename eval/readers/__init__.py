@@ -2,9 +2,9 @@
 
 `robust` reads free text by our own rules and says which file holds each kind of rule. `toolkits`
 reads replies in a fixed format, or follows the code of benchmarks and toolkits. `reader` holds the
-base class and helpers of all readers. To add a reader, write a subclass of `reader.Reader` and name
-it in `__init__.pyi`. Not here: whether an answer is right (`scoring`), models that judge replies
-(`judging`).
+base classes and helpers of all readers. To add a reader, write a subclass of `reader.TextReader`,
+or of `reader.Reader` if it needs more than the reply, and name it in `__init__.pyi`. Not here:
+whether an answer is right (`scoring`), models that judge replies (`judging`).
 """
 
 import lazy_loader

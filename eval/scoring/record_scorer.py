@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
-from looktwice.eval.readers.reader import Reader, TextReader
+from looktwice.eval.readers.reader import TextReader
 from looktwice.eval.records.judgements import (
     DESCRIPTION_PASS,
     EVERY_PASS,
@@ -52,6 +52,8 @@ JudgementsByRecord = Mapping[JudgedWords, Mapping[str, Judgement]]
 """The judgements of one judge, by record and text, and then by pass."""
 
 
+READING_STEPS = ("__call__", "read", "read_masked", "read_reply")
+"""The methods through which a text reader is called as a stage."""
 MAX_SAMPLES, MAX_REPLIES = 5_000, 20_000
 """The most samples, and the most replies, that are cached."""
 
@@ -237,11 +239,11 @@ class RecordScorer:
 
     def _read(self, record: Record, row: SampleRow) -> ReadResult:
         reply = record.calls[-1].get("reply") if record.calls else None
-        if not reply or not self.reads_only_reply:
-            return self._read_as_stage(record, row)
-        return self._read_reply(record, row) or self._read_as_stage(record, row)
+        reader = self._text_reader if reply else None
+        found = self._read_reply(reader, record, row) if reader else None
+        return found or self._read_as_stage(record, row)
 
-    def _read_reply(self, record: Record, row: SampleRow) -> ReadResult | None:
+    def _read_reply(self, reader: TextReader, record: Record, row: SampleRow) -> ReadResult | None:
         """Read a reply as `_read_as_stage` does, by a reader that uses nothing else of the record;
         None if anything is unusual."""
         try:
@@ -252,7 +254,7 @@ class RecordScorer:
             else:
                 sample = row.without_pixels(self.folder.blobs, record.choices)
             reply = record.calls[-1]["reply"]["text"]
-            reading = self.reader.read_reply(reply, sample, self._keys)  # type: ignore[attr-defined]
+            reading = reader.read_reply(reply, sample, self._keys)
         except Exception:
             return None
         for text in (reading.answer, reading.reason):
@@ -261,10 +263,21 @@ class RecordScorer:
         return _interpret(record, reading.answer, reading.reason)
 
     @cached_property
+    def _text_reader(self) -> TextReader | None:
+        """The reader if its result depends only on the reply and the sample's texts: not one that
+        overrides a step around `read_text`, as it may use the whole conversation."""
+        reader = self.reader
+        if not isinstance(reader, TextReader):
+            return None
+        is_own = any(
+            getattr(type(reader), name) is not getattr(TextReader, name) for name in READING_STEPS
+        )
+        return None if is_own else reader
+
+    @property
     def reads_only_reply(self) -> bool:
         """Whether the reader's result depends only on the reply and the sample's texts."""
-        own = type(self.reader).__call__
-        return isinstance(self.reader, TextReader) and own is Reader.__call__
+        return self._text_reader is not None
 
     @cached_property
     def _rules(self) -> object:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from looktwice.eval.readers.reader import Reader, Reading
-from looktwice.pipelines.state import State
+from looktwice.eval.readers.reader import Reading, TextReader
+from looktwice.pipelines.sample import Sample
 
 BOX = re.compile(r"\\boxed\{")
 TAGGED = re.compile(r"<\|begin_of_box\|>(.*?)<\|end_of_box\|>")
@@ -34,7 +34,7 @@ def read_boxed(reply: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Boxed(Reader):
+class Boxed(TextReader):
     r"""Reads the last \boxed{...} or, without one, the last <|begin_of_box|>...<|end_of_box|>, as
     BabyVision's code does (7f92fd4).
 
@@ -43,12 +43,12 @@ class Boxed(Reader):
     write one.
     """
 
-    def read(self, state: State) -> Reading:
-        text = read_boxed(state.reply)
+    def read_text(self, reply: str, sample: Sample) -> Reading:
+        text = read_boxed(reply)
         if text is None:
             return Reading(None, "unread: no box")
-        if not state.sample.choices:
+        if not sample.choices:
             return Reading.from_answer(text.strip())
         bare = re.sub(r"\\text\{(.*?)\}", r"\1", text).strip().strip("().: ")
-        letters = "".join(state.sample.letters)
+        letters = "".join(sample.letters)
         return Reading.from_letter(bare if len(bare) == 1 else "", letters)

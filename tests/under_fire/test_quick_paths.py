@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from weakref import finalize
@@ -20,6 +21,7 @@ from looktwice.eval.runs import Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.pipelines.config import load_plan
+from looktwice.pipelines.disk import has_text
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.pipeline import RecordingModel, run_stage
@@ -108,6 +110,23 @@ class Calling(Robust):
         return state.replace(answer="C")
 
 
+class ReadingStates(Robust):
+    """A custom reader that uses more than the reply, though its parent does not."""
+
+    def read(self, state: State) -> Reading:
+        return Reading("C" if len(state.messages) == 2 else None)
+
+
+class ReadingMasked(Robust):
+    def read_masked(self, state: State, keys: Sequence[str] | None = None) -> Reading:
+        return Reading("C" if len(state.messages) == 2 else None)
+
+
+class ReadingText(Robust):
+    def read_text(self, reply: str, sample: Sample) -> Reading:
+        return Reading("C")
+
+
 @dataclass(frozen=True)
 class Asking(Reader):
     """Holds a model that the run must know of."""
@@ -176,8 +195,18 @@ def test_a_custom_reader_sees_what_every_stage_sees(made: Path) -> None:
     looked = read_with(made, Looking())
     assert [entry.answer for entry in looked].count("A") == 4
     assert {entry.reason for entry in looked} == {"", "refused"}
-    assert {entry.answer for entry in read_with(made, Calling())} == {"C"}
+    for reader in (Calling(), ReadingStates(), ReadingMasked(), ReadingText()):
+        assert {entry.answer for entry in read_with(made, reader)} == {"C"}
     assert {entry.answer for entry in read_with(made, Asking())} == {"D"}
+
+
+@pytest.mark.parametrize("begin", [0, 1, (1 << 20) - 7, (1 << 20) - 1, 1 << 20, (2 << 20) - 3])
+def test_a_text_is_found_wherever_it_stands_in_a_file(tmp_path: Path, begin: int) -> None:
+    """Files are read in parts of a mebibyte."""
+    file = tmp_path / "records.jsonl"
+    file.write_bytes(b"x" * begin + b'"letters"' + b"x" * 5)
+    assert has_text(file, b'"letters"')
+    assert not has_text(file, b'"letters" ')
 
 
 def test_a_resume_reads_no_message(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,11 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
 from looktwice.eval.display.table import score_table
-from looktwice.eval.readers.reader import Reader, Reading
+from looktwice.eval.readers.reader import Reading, TextReader
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records import Record, RunFolder
 from looktwice.eval.records.judgements import UNREADABLE_PASS, Judgement, append, hash_judged_words
@@ -22,7 +21,7 @@ from looktwice.eval.scoring import kept, score
 from looktwice.eval.scoring.record_scorer import RecordScorer
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import ScoredRecord
-from looktwice.pipelines.state import State
+from looktwice.pipelines.sample import Sample
 from tests.made_run import MadeRun
 from tests.tables import table
 
@@ -207,13 +206,11 @@ def test_a_damaged_secret_seals_nothing(run: Path) -> None:
 
 
 @dataclass(frozen=True)
-class FirstLetter(Reader):
+class FirstLetter(TextReader):
     """A reader of a user's own file."""
 
-    reads_only_reply: ClassVar[bool] = True
-
-    def read(self, state: State) -> Reading:
-        return Reading.from_answer(state.reply[-1:])
+    def read_text(self, reply: str, sample: Sample) -> Reading:
+        return Reading.from_answer(reply[-1:])
 
 
 def test_verdicts_of_own_classes_are_not_kept(run: Path) -> None:
@@ -225,7 +222,9 @@ def test_verdicts_of_own_classes_are_not_kept(run: Path) -> None:
         return kept.KeptVerdicts.of(folder, points, scorers, {}, whole=True)
 
     assert find_place(*[RecordScorer(folder, Robust())] * 2) is not None
-    assert find_place(RecordScorer(folder, Robust()), RecordScorer(folder, FirstLetter())) is None
+    own = RecordScorer(folder, FirstLetter())
+    assert own.reads_only_reply
+    assert find_place(RecordScorer(folder, Robust()), own) is None
 
 
 def test_a_file_that_just_changed_is_read_again(run: Path) -> None:
