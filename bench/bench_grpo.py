@@ -30,11 +30,11 @@ import pytest
 from looktwice.eval.records import RunFolder
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.means import mean_interval
+from looktwice.extras.engines.chat_template import open_processor
 from looktwice.extras.request_diff.trajectories import read_trajectories, write_trajectories
 from looktwice.extras.training import Checkpoint, Rollouts, certify_checkpoint
 from looktwice.extras.training.environment import make_environment, make_rows
 from looktwice.extras.training.rollouts import STEP_MEASURE
-from looktwice.pipelines.models.chat_template import open_processor
 
 RewardFunction = Callable[..., list[float]]
 ENDS = ("", " low", " high")

@@ -19,17 +19,18 @@ from bench.planted_readers import Alone, Boxing, Distracted, PlantedContrast, se
 from looktwice.eval import evaluate
 from looktwice.eval.readers import Marked
 from looktwice.eval.tasks import Task
+from looktwice.extras.model_guided import Dimmed, ViCrop
+from looktwice.extras.networks import close_networks
 from looktwice.extras.scenes import LettersAndShapes, NearSighted
 from looktwice.pipelines import Pipeline
 from looktwice.pipelines.marks import Box, Mark
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.runtime import close_networks
 from looktwice.pipelines.state import Stage, State
 from looktwice.prompting.controls import Noise
 from looktwice.prompting.markers import Cover, Spotlight
 from looktwice.prompting.turns import Ask, Verify, Vote, ZoomOnClaim
-from looktwice.prompting.views import Crop, Dimmed, LongestSide, Look, Show
-from looktwice.prompting.where import Claimed, Elsewhere, Given, Places, Sized, ViCrop, Where
+from looktwice.prompting.views import Crop, LongestSide, Look, Show
+from looktwice.prompting.where import Claimed, Elsewhere, Given, Places, Sized, Where
 from tests.planted_network import write_ink_seeker
 
 SHARE = 0.2  # of a picture's sides: the size of a look in every arm

@@ -44,7 +44,7 @@ MODULES = {  # files, and the tests that must notice changes to them, quick ones
     "prompting/views/zoom.py": "tests/prompting/views tests/prompting/controls",
     "eval/scoring/*.py": (
         "tests/eval/scoring tests/eval/display/test_table.py tests/eval/runs/test_unchanged.py"
-        " tests/eval/analysis/test_turns.py"
+        " tests/extras/looking/test_turns.py"
     ),
     "eval/statistics/*.py": "tests/eval/statistics tests/eval/scoring",
     "eval/runs/run.py": f"tests/eval/runs/test_run.py {STOPPING}",

@@ -19,13 +19,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from looktwice.extras.detection import GroundingDINO
+from looktwice.extras.maps import DepthAnything
+from looktwice.extras.matching import LoFTR
+from looktwice.extras.networks import Network, close_networks
+from looktwice.extras.segmentation import SAM
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime import close_networks
-from looktwice.specialists.detection import GroundingDINO
-from looktwice.specialists.maps import DepthAnything
-from looktwice.specialists.matching import LoFTR
-from looktwice.specialists.networks import Network
-from looktwice.specialists.segmentation import SAM
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")

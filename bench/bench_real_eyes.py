@@ -10,11 +10,11 @@ from PIL import Image, ImageDraw, ImageFont
 
 from looktwice.eval import MarkedScenes
 from looktwice.eval.tasks.photographs import make_rng
+from looktwice.extras.detection import PPOCR, MaskBoxes
+from looktwice.extras.segmentation import U2Net
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.detection import PPOCR, MaskBoxes
 from looktwice.specialists.results import Boxes
-from looktwice.specialists.segmentation import U2Net
 from tests.specialists.scenes import photograph
 
 HEIGHTS = (8, 12, 16, 24, 40)  # pixels of the font

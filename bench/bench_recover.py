@@ -7,12 +7,12 @@ from collections import Counter
 
 import numpy as np
 
+from looktwice.extras.burnt_in import RecoverMarks
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.prompting.burnt_in import RecoverMarks
 from tests.burnt_in import BurntIn, make_picture
 
 MARKED, BARE = 2000, 500

@@ -27,7 +27,7 @@ from looktwice.pipelines.view import View
 from looktwice.specialists.answers import MatchedPoint
 from looktwice.specialists.maps import SGBM
 from looktwice.specialists.matching import SIFT, RotationSearch
-from looktwice.specialists.networks.image_size import shrink
+from looktwice.specialists.pixels import shrink
 from looktwice.specialists.segmentation import Felzenszwalb, Slic
 from tests.paths import DATA
 

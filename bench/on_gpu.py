@@ -27,11 +27,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from looktwice.extras.engines import VLLM, SGLang
-from looktwice.pipelines import LocalVLM, Message, Picture, View
+from looktwice.extras.engines import VLLM, LocalVLM, SGLang
+from looktwice.extras.networks import close_networks
+from looktwice.pipelines import Message, Picture, View
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime import close_networks
 
 BATCHES, ROUNDS, TOKENS, LONG = (1, 8, 32), 5, 64, 10**6
 BLOCK = 80  # pixels; a picture has 8 x 6 blocks

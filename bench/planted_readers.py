@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from looktwice.eval.tasks import Facts
 from looktwice.eval.tasks.photographs import make_rng
+from looktwice.extras.model_guided import ContrastAnswer
 from looktwice.extras.scenes import LettersAndShapes, NearSighted
 from looktwice.extras.scenes.toy_models import Sighting
 from looktwice.pipelines.geometry import Rect
@@ -25,7 +26,6 @@ from looktwice.pipelines.model import CallOptions, Message, Messages, Reply, Usa
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.view import View
-from looktwice.prompting.turns import ContrastAnswer
 from tests.planted_network import write_ink_seeker
 
 LIGHT = 230  # a pixel whose smallest colour value is above this is background

@@ -17,14 +17,16 @@ from typing import Any
 import yaml
 from PIL import Image
 
+from looktwice.extras.trained_agents import CodeCalls
 from looktwice.pipelines.config import Plan, load_plan
 from looktwice.pipelines.config.spec import Arm
+from looktwice.pipelines.extensions import list_own_classes
 from looktwice.pipelines.pipeline import Pipeline
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting import agent
-from looktwice.prompting.agent import CodeCalls, NativeCalls, PlainCalls, TaggedCalls
+from looktwice.prompting.agent import NativeCalls, PlainCalls, TaggedCalls
 from looktwice.prompting.agent.looks import read_looks
 
 HERE = Path(__file__).resolve().parent
@@ -267,12 +269,14 @@ def summary(cls: type) -> str:
 
 def tools() -> str:
     """A line for each tool, in its own words."""
-    classes = {name: getattr(agent, name) for name in sorted(agent.__all__)}
+    classes = {name: getattr(agent, name) for name in agent.__all__}
+    for path, entry in list_own_classes().items():
+        if path.startswith("prompting.agent."):
+            classes[path.rpartition(".")[2]] = entry.open()
     lines = [
         f"| `prompting.agent.{name}` | {summary(cls)} |"
-        for name, cls in classes.items()
-        if getattr(cls, "__module__", "").endswith(("tools", "words", "trained"))
-        and hasattr(cls, "arguments")
+        for name, cls in sorted(classes.items())
+        if getattr(cls, "__module__", "").endswith("tools") and hasattr(cls, "arguments")
     ]
     example = f"\nWith specialists, in a slot of `stages:`:\n\n```yaml\n{EVERY}```\n"
     return TOOLS + "\n".join(lines) + "\n" + example + OWN

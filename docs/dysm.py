@@ -21,8 +21,8 @@ import numpy as np
 import yaml
 from PIL import Image
 
-from looktwice.eval.tasks import DoYouSeeMe
-from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS
+from looktwice.extras.do_you_see_me import DoYouSeeMe
+from looktwice.extras.do_you_see_me.subtasks import SUBTASKS
 from looktwice.extras.scenes import GeneratedDoYouSeeMe
 from looktwice.pipelines.config import build
 from looktwice.pipelines.picture import Picture, Pixels

@@ -17,13 +17,13 @@ from rich.console import Console
 
 from looktwice.eval import Results
 from looktwice.eval.analysis.finding import TaskFinding
-from looktwice.eval.analysis.looking.contribution import contribution_table, find_certificates
 from looktwice.eval.analysis.one_change import FoundRow
 from looktwice.eval.display.text_tables import TextTable, format_signed
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.runs.check import check
 from looktwice.eval.scoring.score import score_run
+from looktwice.extras.looking.contribution import contribution_table, find_certificates
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.plan import Plan

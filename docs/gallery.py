@@ -19,12 +19,14 @@ import numpy as np
 import yaml
 from PIL import Image
 
-from looktwice.eval.tasks import MarkedScenes, MarkQuestions
+from looktwice.eval.tasks import MarkedScenes
 from looktwice.eval.tasks.marked_scenes.kinds import KINDS as MARKED
 from looktwice.eval.tasks.photographs import load_photograph
 from looktwice.extras.drawings.matrices import RULES
+from looktwice.extras.looking import MarkQuestions
 from looktwice.extras.scenes import LettersAndShapes, Puzzles, RenderedScenes
 from looktwice.extras.scenes.rendered_scenes import KINDS as RENDERED
+from looktwice.extras.toolkits import BlinkReleasedStyle
 from looktwice.pipelines.config import build
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
@@ -33,7 +35,7 @@ from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
-from looktwice.prompting.markers import BlinkReleasedStyle, Circles
+from looktwice.prompting.markers import Circles
 
 HERE = Path(__file__).resolve().parent
 TABLE = HERE / "gallery.yaml"

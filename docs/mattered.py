@@ -21,13 +21,14 @@ from rich.console import Console
 
 from looktwice.eval import MarkedScenes, evaluate
 from looktwice.eval.analysis.analyses import get_analysis
-from looktwice.eval.analysis.looking.contribution import certificate_page, find_certificates
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.extras.drawings import ColoredShapeCounter
+from looktwice.extras.features import AttentionShare, QuestionAttention, VisionAttention
+from looktwice.extras.looking.contribution import certificate_page, find_certificates
 from looktwice.extras.scenes import GeneratedDoYouSeeMe
 from looktwice.extras.studies.blindness import (
     audit_page,
@@ -44,7 +45,6 @@ from looktwice.pipelines.sample import Sample
 from looktwice.prompting import MultipleChoice
 from looktwice.prompting.turns import Ask, Reperceive
 from looktwice.prompting.wording import Verbatim
-from looktwice.specialists.features import AttentionShare, QuestionAttention, VisionAttention
 from looktwice.specialists.rules import NoEvidence
 
 HERE = Path(__file__).resolve().parent

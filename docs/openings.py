@@ -27,8 +27,9 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.intervals import bootstrap_mean
 from looktwice.eval.tasks import MarkedScenes
 from looktwice.extras.inside.arms import PLACE_ORDER, probe_run
-from looktwice.pipelines import Pipeline, Pocket, State
+from looktwice.pipelines import Pipeline, State
 from looktwice.pipelines.config import load_plan
+from looktwice.pipelines.models import Pocket
 from looktwice.prompting import Ask, Circles, MultipleChoice
 from tests.browser import Browser, open_browser
 from tests.paths import DOCS, ROOT

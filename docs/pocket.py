@@ -21,7 +21,8 @@ from PIL import Image, ImageDraw
 from looktwice.eval import Results
 from looktwice.eval.display.text_tables import format_signed
 from looktwice.eval.tasks import MarkedScenes
-from looktwice.pipelines import Pipeline, Pocket, Sample, State
+from looktwice.pipelines import Pipeline, Sample, State
+from looktwice.pipelines.models import Pocket
 from looktwice.pipelines.models.pocket.network import WEIGHTS_FILE, shipped_weights
 from looktwice.pipelines.state import Stage
 from looktwice.prompting import Ask, Circles

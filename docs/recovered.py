@@ -16,12 +16,12 @@ import numpy as np
 from PIL import Image
 
 from looktwice.eval.tasks import Blink
+from looktwice.extras.burnt_in import EraseMarks, RecoverMarks
+from looktwice.extras.toolkits.styles import BlinkReleasedStyle
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.state import State
-from looktwice.prompting.burnt_in import EraseMarks, RecoverMarks
-from looktwice.prompting.markers.styles import BlinkReleasedStyle
 
 AROUND = 45  # pixels on each side of a point
 SCALE = 3

@@ -83,7 +83,7 @@ PAGES = (
         "Specialists",
         "Stages that answer without the multimodal model, and the vision models behind them.",
         _rooms("specialists", "answers detection drawings features maps matching segmentation"),
-        ("specialists.networks.InputSize",),
+        ("specialists.pixels.InputSize",),
     ),
     Page(
         "tasks",

@@ -32,7 +32,8 @@ HEAD = """\
 
 Find the folder and package of anything in the source; for contributors.
 
-A folder holds rooms, a room holds a few files, and a class is `folder.room.Class` in Python and YAML.
+A folder holds rooms, a room holds a few files, and a class is `folder.room.Class` in Python and YAML;
+YAML names many classes of `extras/` by a shorter path, and Python by `extras.room.Class`.
 `python docs/rooms.py` makes this page from the docstrings of the rooms.
 How to add a stage, and the style: [CONTRIBUTING.md](../CONTRIBUTING.md).
 """

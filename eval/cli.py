@@ -65,16 +65,6 @@ COMMANDS: Mapping[str, Extension] = {
         "Run one analysis of finished runs; no model is called.",
         ALLOW_OPTIONS,
     ),
-    "judge": Extension(
-        f"{COMMANDS_PACKAGE}.runs:judge",
-        "Let a model grade replies that no rule can read.",
-        ALLOW_OPTIONS,
-    ),
-    "merge": Extension(
-        f"{COMMANDS_PACKAGE}.runs:merge",
-        "Merge the shards of a run into one run folder.",
-        ALLOW_OPTIONS,
-    ),
     "replay": Extension(
         f"{COMMANDS_PACKAGE}.runs:replay",
         "Repeat a run with its recorded replies and compare.",

@@ -245,7 +245,7 @@ class Report:
         lines = []
         for run in self.scored.scores:
             if run.judged.lines:
-                from looktwice.eval.judging.summary import agreement
+                from looktwice.eval.analysis.judges import agreement
 
                 lines += [*run.judged.explain_counting, *agreement(run.judged.lines)]
         return lines

@@ -9,10 +9,21 @@ from looktwice.pipelines.extensions import Extension
 
 GATED_OPTIONS = ("--allow",)
 FRAGILITY_TRAITS = ("key:fragility",)
+AGENT_NEEDS = ("room:prompting.agent",)
 
 
 def _make_entry(place: str, help: str = "", needs: tuple[str, ...] = ()) -> Extension:
     return Extension(f"looktwice.extras.{place}", help, needs)
+
+
+def _list_classes(*rows: tuple[str, str, str]) -> dict[str, Extension]:
+    """Return an entry for each class of these rows: its room in studies and records, the module
+    that defines it, and the names."""
+    return {
+        f"{room}.{name}": _make_entry(f"{module}:{name}")
+        for room, module, names in rows
+        for name in names.split()
+    }
 
 
 COMMANDS = {
@@ -25,6 +36,12 @@ COMMANDS = {
         "studio.commands:studio",
         "Put marks and stages on your own picture in a browser.",
         GATED_OPTIONS,
+    ),
+    "judge": _make_entry(
+        "judging.commands:judge", "Let a model grade replies that no rule can read.", GATED_OPTIONS
+    ),
+    "merge": _make_entry(
+        "executors.commands:merge", "Merge the shards of a run into one run folder.", GATED_OPTIONS
     ),
     "discover": _make_entry(
         "adaptive.commands:discover",
@@ -92,6 +109,38 @@ ANALYSES = {
         "Difference from published results, points",
         ("key:published",),
     ),
+    "looks": _make_entry(
+        "looking.agent_looks:LOOKS_CHANGED_ANALYSIS", "What an agent's looks changed", AGENT_NEEDS
+    ),
+    "certify": _make_entry(
+        "looking.contribution:CERTIFY", "What a tool contributes, part by part", ("asked",)
+    ),
+    "tool": _make_entry(
+        "looking.contribution:TOOL_ANALYSIS", "What the tool contributes", AGENT_NEEDS
+    ),
+    "look_turns": _make_entry(
+        "looking.agent_looks:LOOK_TURNS_ANALYSIS", "Accuracy by turns with looks", AGENT_NEEDS
+    ),
+    "turns": _make_entry(
+        "looking.turns:FURTHER_TURNS_ANALYSIS", "What further turns changed", ("turns",)
+    ),
+    "stopping": _make_entry("looking.turns:STOPPING_ANALYSIS", "When to stop", ("turns",)),
+    "risk": _make_entry("looking.measured:RISK_ANALYSIS", "Risk and coverage", ("measured",)),
+    "routing": _make_entry(
+        "looking.measured:ROUTING_ANALYSIS", "Routing by confidence", ("measured",)
+    ),
+    "measured": _make_entry(
+        "looking.measured:MEASURED_ANALYSIS", "Measurements and accuracy", ("measured",)
+    ),
+    "seen": _make_entry(
+        "looking.turns:SEEN_ANALYSIS",
+        "Was the mark seen?",
+        ("class:prompting.controls.MarkQuestions",),
+    ),
+    "spread": _make_entry(
+        "studies.steadiness:SPREAD_ANALYSIS", "Spread over variants", ("variants",)
+    ),
+    "draws": _make_entry("studies.steadiness:SEVERAL_DRAWS_ANALYSIS", "Draws", ("draws",)),
     "audit": _make_entry("studies.audit:AUDIT", "Answers without the images", ("asked",)),
     "probe": _make_entry("inside.arms:PROBE", "Where in a model the answer is lost", ("asked",)),
     "items": _make_entry(
@@ -100,61 +149,119 @@ ANALYSES = {
         ("asked",),
     ),
 }
-CLASSES = {
-    "eval.readers.Boxed": _make_entry("sets.readers:Boxed"),
-    "eval.scoring.PointScorer": _make_entry("sets.point_answers:PointScorer"),
-    "eval.scoring.SetScorer": _make_entry("sets.rules:SetScorer"),
-    "eval.scoring.VisFactorScorer": _make_entry("sets.vis_factor:VisFactorScorer"),
-    "eval.tasks.BabyVision": _make_entry("sets.baby_vision:BabyVision"),
-    "eval.tasks.Da2k": _make_entry("sets.depth_pairs:Da2k"),
-    "eval.tasks.Erqa": _make_entry("sets.embodied:Erqa"),
-    "eval.tasks.OmniSpatial": _make_entry("sets.spatial:OmniSpatial"),
-    "eval.tasks.PointBench": _make_entry("sets.pointing:PointBench"),
-    "eval.tasks.RefSpatial": _make_entry("sets.pointing:RefSpatial"),
-    "eval.tasks.SpatialDise": _make_entry("sets.spatial:SpatialDise"),
-    "eval.tasks.VisFactor": _make_entry("sets.vis_factor:VisFactor"),
-    "eval.homes.Requests": _make_entry("integrations.recorded:Requests"),
-    "eval.make.Correspondence": _make_entry("make.points:Correspondence"),
-    "eval.make.Jigsaw": _make_entry("make.files:Jigsaw"),
-    "eval.make.Localization": _make_entry("make.localization:Localization"),
-    "eval.make.RelativeDepth": _make_entry("make.relative_depth:RelativeDepth"),
-    "eval.make.Sequences": _make_entry("make.sequences:Sequences"),
-    "eval.readers.PlacesInReply": _make_entry("grounding.reader:PlacesInReply"),
-    "eval.scoring.PlacesScorer": _make_entry("grounding.scorer:PlacesScorer"),
-    "eval.tasks.CocoFile": _make_entry("grounding.coco_file:CocoFile"),
-    "eval.tasks.DrawnScenes": _make_entry("grounding.drawn_scenes:DrawnScenes"),
-    "eval.tasks.GeneratedDoYouSeeMe": _make_entry("scenes.generated:GeneratedDoYouSeeMe"),
-    "eval.tasks.LettersAndShapes": _make_entry("scenes.letters_and_shapes:LettersAndShapes"),
-    "eval.tasks.NearSighted": _make_entry("scenes.toy_models:NearSighted"),
-    "eval.tasks.NeverLooks": _make_entry("scenes.toy_models:NeverLooks"),
-    "eval.tasks.Puzzles": _make_entry("scenes.puzzles:Puzzles"),
-    "eval.tasks.RenderedScenes": _make_entry("scenes.rendered_scenes:RenderedScenes"),
-    "eval.tasks.Video": _make_entry("video.frames:Video"),
-    "pipelines.models.Batched": _make_entry("batches.model:Batched"),
-    "pipelines.models.GeminiAPI": _make_entry("wires.native:GeminiAPI"),
-    "pipelines.models.MessagesAPI": _make_entry("wires.native:MessagesAPI"),
-    "pipelines.models.ResponsesAPI": _make_entry("wires.native:ResponsesAPI"),
-    "pipelines.models.SGLang": _make_entry("engines.sglang_engine:SGLang"),
-    "pipelines.models.VLLM": _make_entry("engines.vllm_engine:VLLM"),
-    "prompting.agent.Bubblewrap": _make_entry("python_tool.bubblewrap:Bubblewrap"),
-    "prompting.agent.Container": _make_entry("python_tool.container:Container"),
-    "prompting.agent.RunPython": _make_entry("python_tool.tool:RunPython"),
-    "prompting.views.SendVideo": _make_entry("video.native:SendVideo"),
-    "specialists.answers.CameraPath": _make_entry("geometry.camera_path:CameraPath"),
-    "specialists.answers.FigureAnalogy": _make_entry("drawings.matrices:FigureAnalogy"),
-    "specialists.answers.MatrixSolver": _make_entry("drawings.matrices:MatrixSolver"),
-    "specialists.drawings.ColoredShapeCounter": _make_entry("drawings.shapes:ColoredShapeCounter"),
-    "specialists.drawings.DotLetterReader": _make_entry("drawings.sheets:DotLetterReader"),
-    "specialists.drawings.MarkAskedShapes": _make_entry("drawings.shapes:MarkAskedShapes"),
-    "specialists.drawings.OutlineCounter": _make_entry("drawings.shapes:OutlineCounter"),
-    "specialists.drawings.PatternMatcher": _make_entry("drawings.sheets:PatternMatcher"),
-    "specialists.drawings.ShapeGridReader": _make_entry("drawings.sheets:ShapeGridReader"),
-    "specialists.maps.DepthAnythingViews": _make_entry(
-        "geometry.depth_anything:DepthAnythingViews"
+CLASSES = _list_classes(
+    ("eval.homes", "integrations.recorded", "Requests"),
+    ("eval.make", "make.points", "Correspondence"),
+    ("eval.make", "make.files", "Jigsaw"),
+    ("eval.make", "make.localization", "Localization"),
+    ("eval.make", "make.relative_depth", "RelativeDepth"),
+    ("eval.make", "make.sequences", "Sequences"),
+    ("eval.readers", "toolkits.readers", "BlinkOfficial LmmsEval Vlm2 Vlmevalkit"),
+    ("eval.readers", "sets.readers", "Boxed"),
+    ("eval.readers", "grounding.reader", "PlacesInReply"),
+    ("eval.scoring", "toolkits.scorer", "BenchmarkScorer"),
+    ("eval.scoring", "grounding.scorer", "PlacesScorer"),
+    ("eval.scoring", "sets.point_answers", "PointScorer"),
+    ("eval.scoring", "sets.rules", "SetScorer"),
+    ("eval.scoring", "sets.vis_factor", "VisFactorScorer"),
+    ("eval.tasks", "sets.baby_vision", "BabyVision"),
+    ("eval.tasks", "blink_twice.task", "BlinkTwice TwiceScorer"),
+    ("eval.tasks", "grounding.coco_file", "CocoFile"),
+    ("eval.tasks", "vlm2.metrics", "CountScorer GroupScorer PairScorer VideoScorer"),
+    ("eval.tasks", "sets.depth_pairs", "Da2k"),
+    ("eval.tasks", "do_you_see_me.task", "DoYouSeeMe JointQuestions"),
+    ("eval.tasks", "grounding.drawn_scenes", "DrawnScenes"),
+    ("eval.tasks", "sets.embodied", "Erqa"),
+    ("eval.tasks", "scenes.generated", "GeneratedDoYouSeeMe"),
+    ("eval.tasks", "do_you_see_me.subtasks", "JointScorer SweepScorer"),
+    ("eval.tasks", "scenes.letters_and_shapes", "LettersAndShapes"),
+    ("eval.tasks", "looking.mark_questions", "MarkQuestions"),
+    ("eval.tasks", "scenes.toy_models", "NearSighted NeverLooks"),
+    ("eval.tasks", "sets.spatial", "OmniSpatial SpatialDise"),
+    ("eval.tasks", "sets.pointing", "PointBench RefSpatial"),
+    ("eval.tasks", "scenes.puzzles", "Puzzles"),
+    ("eval.tasks", "scenes.rendered_scenes", "RenderedScenes"),
+    ("eval.tasks", "video.frames", "Video"),
+    ("eval.tasks", "sets.vis_factor", "VisFactor"),
+    ("eval.tasks", "vlm2.task", "Vlm2Bench"),
+    ("pipelines.models", "batches.model", "Batched"),
+    ("pipelines.models", "wires.native", "GeminiAPI MessagesAPI ResponsesAPI"),
+    ("pipelines.models", "engines.local_vlm", "LocalVLM"),
+    ("pipelines.models", "engines.sglang_engine", "SGLang"),
+    ("pipelines.models", "engines.vllm_engine", "VLLM"),
+    (
+        "prompting.agent",
+        "shown_results.stage_tools",
+        "ApplyStage CropByWord ShowDepth ShowMatches ShowSegments ZoomOnFaces",
     ),
-    "specialists.maps.OrdinalShading": _make_entry("intrinsics.ordinal_shading:OrdinalShading"),
-    "specialists.matching.GeometricMatcher": _make_entry("geometry.views:GeometricMatcher"),
-}
+    ("prompting.agent", "python_tool.bubblewrap", "Bubblewrap"),
+    ("prompting.agent", "trained_agents.tools", "CodeCalls Edit ZoomIn"),
+    ("prompting.agent", "shown_results.tools", "CompareRegions TellNearer"),
+    ("prompting.agent", "python_tool.container", "Container"),
+    ("prompting.agent", "python_tool.tool", "RunPython"),
+    ("prompting.burnt_in", "burnt_in.erase", "EraseMarks"),
+    ("prompting.burnt_in", "burnt_in.known_pictures", "MarksFrom"),
+    ("prompting.burnt_in", "burnt_in.recover", "RecoverMarks"),
+    (
+        "prompting.markers",
+        "toolkits.styles",
+        "BlinkPaperStyle BlinkReleasedStyle SomStyle VPBenchPrompt VPBenchStyle Vlm2Style",
+    ),
+    (
+        "prompting.markers",
+        "shown_results.overlays",
+        "DepthOverlay MatchOverlay ScalarOverlay SegmentTint",
+    ),
+    (
+        "prompting.telling",
+        "shown_results.words",
+        "DepthWords MatchWords RegionWords SimilarityWords",
+    ),
+    ("prompting.turns", "model_guided.contrast", "ContrastAnswer"),
+    ("prompting.views", "model_guided.dimmed", "Dimmed"),
+    ("prompting.views", "model_guided.retrieved", "RetrievedCrops"),
+    ("prompting.views", "video.native", "SendVideo"),
+    ("prompting.where", "model_guided.search", "AskedCells Rules TreeSearch"),
+    ("prompting.where", "model_guided.attention", "ViCrop"),
+    (
+        "prompting.wording",
+        "toolkits.wording",
+        "BlinkConsistencyDecoding BlinkDecoding DoYouSeeMeDecoding LmmsEvalDecoding "
+        "LmmsEvalPrompt OfficialPrompt Vlm2LongDecoding Vlm2ShortDecoding VlmevalkitDecoding "
+        "VlmevalkitPrompt",
+    ),
+    ("specialists.answers", "geometry.camera_path", "CameraPath"),
+    ("specialists.answers", "drawings.matrices", "FigureAnalogy MatrixSolver"),
+    ("specialists.detection", "detection.dire", "DIRE"),
+    ("specialists.detection", "detection.faces", "FaceBoxes FaceCascade FaceRecognition"),
+    ("specialists.detection", "detection.boxes", "Florence2 MaskBoxes RFDETR"),
+    ("specialists.detection", "detection.grounding_dino", "GroundingDINO"),
+    ("specialists.detection", "detection.face_networks", "MTCNN YuNet"),
+    ("specialists.detection", "detection.ppocr", "PPOCR"),
+    (
+        "specialists.drawings",
+        "drawings.shapes",
+        "ColoredShapeCounter MarkAskedShapes OutlineCounter",
+    ),
+    ("specialists.drawings", "drawings.sheets", "DotLetterReader PatternMatcher ShapeGridReader"),
+    ("specialists.features", "features.attention", "AttentionShare VisionAttention"),
+    ("specialists.features", "features.dift", "DIFT DIFTHPatches DIFTSPair"),
+    ("specialists.features", "features.backbones", "DINOv2 EfficientNet"),
+    ("specialists.features", "features.salience", "EditSalience"),
+    ("specialists.features", "features.question_attention", "QuestionAttention"),
+    ("specialists.maps", "maps.depth_anything", "DepthAnything DepthAnything3"),
+    ("specialists.maps", "geometry.depth_anything", "DepthAnythingViews"),
+    ("specialists.maps", "maps.marigold", "MarigoldAlbedo"),
+    ("specialists.maps", "intrinsics.ordinal_shading", "OrdinalShading"),
+    ("specialists.matching", "geometry.views", "GeometricMatcher"),
+    ("specialists.matching", "matching.keypoints", "KeypointMatcher"),
+    ("specialists.matching", "matching.lightglue", "LightGlue XFeat"),
+    ("specialists.matching", "matching.pair_network", "LoFTR RoMa"),
+    ("specialists.networks", "networks.network", "Network"),
+    ("specialists.segmentation", "segmentation.sam3", "GroundedSAM SAM3"),
+    ("specialists.segmentation", "segmentation.sam", "SAM SegmentEverything"),
+    ("specialists.segmentation", "segmentation.u2net", "U2Net"),
+)
 """Classes that studies and records name by a path in the core: most were there once."""
 EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
     "commands": COMMANDS,
@@ -162,8 +269,13 @@ EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
     "analyses": ANALYSES,
     "executors": {"ray": _make_entry("executors.ray_executor:RayExecutor")},
     "classes": CLASSES,
-    "passes": {"key": _make_entry("sets.key_judge:KEY_PASS")},
+    "passes": {
+        "key": _make_entry("sets.key_judge:KEY_PASS"),
+        "vid": _make_entry("vlm2.judge:VIDEO_PASS"),
+    },
     "parts": {
+        "figures": _make_entry("paper.figures:save_figures"),
+        "latex": _make_entry("paper.latex:latex_table"),
         "processes": _make_entry("executors.processes:Processes"),
         "replies": _make_entry("logs.replies:report_replies"),
         "still": _make_entry("video.still:show_still"),

@@ -1,5 +1,4 @@
 from .agent import Agent as Agent
-from .burnt_in import EraseMarks as EraseMarks, RecoverMarks as RecoverMarks
 from .controls import (
     BlankImage as BlankImage,
     NoImage as NoImage,
@@ -13,25 +12,17 @@ from .controls import (
 from .grids import Axes as Axes, DotGrid as DotGrid, GridWords as GridWords, RuledGrid as RuledGrid
 from .markers import (
     Arrows as Arrows,
-    BlinkPaperStyle as BlinkPaperStyle,
-    BlinkReleasedStyle as BlinkReleasedStyle,
     ChosenMark as ChosenMark,
     Circles as Circles,
     Contours as Contours,
     Cover as Cover,
     Crosshairs as Crosshairs,
-    DepthOverlay as DepthOverlay,
     Dots as Dots,
     Label as Label,
-    MatchOverlay as MatchOverlay,
     Rectangles as Rectangles,
-    ScalarOverlay as ScalarOverlay,
-    SegmentTint as SegmentTint,
     SetOfMark as SetOfMark,
-    SomStyle as SomStyle,
     Spotlight as Spotlight,
     Tint as Tint,
-    Vlm2Style as Vlm2Style,
 )
 from .turns import (
     Ask as Ask,

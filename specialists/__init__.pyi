@@ -20,55 +20,16 @@ from .answers import (
     SeamMatcher as SeamMatcher,
     SpatialRelation as SpatialRelation,
 )
-from .detection import (
-    DIRE as DIRE,
-    MTCNN as MTCNN,
-    PPOCR as PPOCR,
-    RFDETR as RFDETR,
-    FaceBoxes as FaceBoxes,
-    FaceCascade as FaceCascade,
-    FaceRecognition as FaceRecognition,
-    Florence2 as Florence2,
-    GroundingDINO as GroundingDINO,
-    MaskBoxes as MaskBoxes,
-    YuNet as YuNet,
-)
 from .features import (
-    DIFT as DIFT,
-    AttentionShare as AttentionShare,
     DenseSimilarity as DenseSimilarity,
-    DIFTHPatches as DIFTHPatches,
-    DIFTSPair as DIFTSPair,
-    DINOv2 as DINOv2,
-    EfficientNet as EfficientNet,
     GlobalSimilarity as GlobalSimilarity,
     GramSimilarity as GramSimilarity,
-    VisionAttention as VisionAttention,
 )
 from .maps import (
     SGBM as SGBM,
     ColorRetinex as ColorRetinex,
     ConstantShading as ConstantShading,
-    DepthAnything as DepthAnything,
-    DepthAnything3 as DepthAnything3,
     DepthCue as DepthCue,
-    MarigoldAlbedo as MarigoldAlbedo,
 )
-from .matching import (
-    SIFT as SIFT,
-    KeypointMatcher as KeypointMatcher,
-    LightGlue as LightGlue,
-    LoFTR as LoFTR,
-    RoMa as RoMa,
-    RotationSearch as RotationSearch,
-    XFeat as XFeat,
-)
-from .segmentation import (
-    SAM as SAM,
-    SAM3 as SAM3,
-    Felzenszwalb as Felzenszwalb,
-    GroundedSAM as GroundedSAM,
-    SegmentEverything as SegmentEverything,
-    Slic as Slic,
-    U2Net as U2Net,
-)
+from .matching import SIFT as SIFT, RotationSearch as RotationSearch
+from .segmentation import Felzenszwalb as Felzenszwalb, Slic as Slic

@@ -2,14 +2,15 @@
 
 To add a specialist, write a frozen dataclass whose `__call__` has the signature of one of these
 protocols and returns its class of `results`. A specialist without weights inherits nothing, or
-`Checked`, which validates settings against `ranges`. A network inherits `networks.HubNetwork` if
-Hugging Face transformers opens it (see `maps/depth_anything.py`), else `networks.Network`, for
-which you write `open_network` and `forward`; both provide devices, batches over threads, and stored
-results. An ONNX file that OpenCV reads needs neither: use `open_onnx` of `networks/packages.py`, as
-`U2Net` of `segmentation/regions.py` does. Stages call every specialist through `look_once` of
-`sharing`, so that a run processes the same pixels once. Put the class in a file of the room named
-for what it computes (`detection`, `segmentation`, `matching`, `features`, `maps` for depth) and add
-`from .file import Name as Name` to that room's `__init__.pyi`. YAML can then name it as
+`Checked`, which validates settings against `ranges`. A network belongs to `extras/`: it inherits
+`networks.HubNetwork` if Hugging Face transformers opens it (see `maps/depth_anything.py` there),
+else `networks.Network`, for which you write `open_network` and `forward`; both provide devices,
+batches over threads, and stored results. An ONNX file that OpenCV reads needs neither: use
+`open_onnx` of `networks/packages.py`, as `U2Net` of `segmentation/u2net.py` does. Stages call every
+specialist through `look_once` of `sharing`, so that a run processes the same pixels once. Put the
+class in a file of the room named for what it computes (`segmentation`, `matching`, `features`,
+`maps` for depth) and add `from .file import Name as Name` to that room's `__init__.pyi`; a network
+needs a row of `CLASSES` in `extras/__init__.py` too. YAML can then name it as
 `specialists.<room>.<Name>`, and every stage that takes the protocol accepts it. A rule that answers
 questions is a stage, in `answers`.
 
@@ -72,6 +73,10 @@ class ScalarMap(Protocol):
     """Computes one number for each pixel: floats (height, width), NaN where unknown."""
 
     def __call__(self, pixels: Pixels, /) -> NDArray[np.float64]: ...
+
+
+class OpensNetwork:
+    """Marks a specialist that opens a network, which is too slow to be tried before a run."""
 
 
 class Detector(Protocol):

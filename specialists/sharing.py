@@ -21,8 +21,8 @@ from looktwice.pipelines.config.spec import (
     spec,
 )
 from looktwice.pipelines.model import write_canonical
-from looktwice.pipelines.runtime.networks import hash_weights
 from looktwice.pipelines.runtime.stores import ResultStore, current_store, result_key
+from looktwice.pipelines.runtime.weights import hash_weights
 from looktwice.pipelines.state import collect_remarks, remark
 from looktwice.specialists.results import Boxes, DepthMap, Faces, FeatureGrid, Masks, Matches
 

@@ -15,7 +15,9 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.drawing.text import render_text
 from looktwice.prompting.markers import Circles, Label
-from looktwice.prompting.markers.styles import BlinkPaperStyle, BlinkReleasedStyle
+from tests.optional import extension
+
+styles = extension("toolkits.styles")
 
 APART = 40  # pixels between two points
 COLORS = {"red": (255, 0, 0), "white": (255, 255, 255)}
@@ -85,8 +87,8 @@ def _draw_markers(rng: Generator, ground: Pixels, points: tuple[Point, ...]) -> 
     circles = Circles(color=color, radius=radius, thickness=float(rng.uniform(2, 4)), label=label)
     stages: dict[str, Circles] = {
         "circles": circles,
-        "paper": BlinkPaperStyle(),
-        "released": BlinkReleasedStyle(color=color),
+        "paper": styles.BlinkPaperStyle(),
+        "released": styles.BlinkReleasedStyle(color=color),
     }
     try:
         stage = stages[hand]

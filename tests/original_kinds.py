@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.specialists.detection import DIRE, RFDETR, GroundingDINO, YuNet
-from looktwice.specialists.features import DIFT, DINOv2, EfficientNet, VisionAttention
-from looktwice.specialists.maps import DepthAnything, DepthAnything3, MarigoldAlbedo
-from looktwice.specialists.matching import KeypointMatcher, LightGlue, LoFTR, RoMa, XFeat
-from looktwice.specialists.networks.packages import find_package_file
+from looktwice.extras.detection import DIRE, RFDETR, GroundingDINO, YuNet
+from looktwice.extras.features import DIFT, DINOv2, EfficientNet, VisionAttention
+from looktwice.extras.maps import DepthAnything, DepthAnything3, MarigoldAlbedo
+from looktwice.extras.matching import KeypointMatcher, LightGlue, LoFTR, RoMa, XFeat
+from looktwice.extras.networks.packages import find_package_file
+from looktwice.extras.segmentation import SAM
 from looktwice.specialists.results import Boxes
-from looktwice.specialists.segmentation import SAM
 from tests.original_files import cat, write_file
 from tests.original_networks import OPENED
 from tests.tiny import tiny
@@ -81,7 +81,7 @@ def write_kinds(folder: Path) -> dict[str, Path]:
     """Write a small file of each kind in `NAMED`."""
     import torch
 
-    from looktwice.specialists.features.backbones import WEIGHTS_FILE, WEIGHTS_PACKAGE
+    from looktwice.extras.features.backbones import WEIGHTS_FILE, WEIGHTS_PACKAGE
 
     files = {kind: write_file(kind, folder) for kind in OPENED}
     files |= {

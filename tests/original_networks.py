@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.pipelines.runtime.networks import Place
-from looktwice.specialists.detection import GroundingDINO
-from looktwice.specialists.features import DINOv2
-from looktwice.specialists.maps import DepthAnything
-from looktwice.specialists.matching import KeypointMatcher
-from looktwice.specialists.segmentation import SAM
+from looktwice.extras.detection import GroundingDINO
+from looktwice.extras.features import DINOv2
+from looktwice.extras.maps import DepthAnything
+from looktwice.extras.matching import KeypointMatcher
+from looktwice.extras.networks.opening import Place
+from looktwice.extras.segmentation import SAM
 from tests.original_files import BERT, photograph
 
 CPU = Place("cpu", "float32")

@@ -14,8 +14,9 @@ import pytest
 from PIL import Image
 
 import looktwice.prompting
-from looktwice.pipelines.config.classes import load_plugin
+from looktwice.pipelines.config.classes import load_plugin, locate
 from looktwice.pipelines.config.spec import asks_model
+from looktwice.pipelines.extensions import list_own_classes
 from tests.optional import require_extras
 from tests.paths import DOCS
 from tests.tables import read_yaml
@@ -45,6 +46,9 @@ def stages() -> Iterator[str]:
             cls = getattr(room, name)
             if inspect.isclass(cls) and is_stage(cls):
                 yield f"prompting.{found.name}.{name}"
+    for path, entry in list_own_classes().items():
+        if path.startswith("prompting.") and is_stage(entry.open()):
+            yield path
 
 
 def is_stage(cls: type) -> bool:
@@ -58,8 +62,7 @@ def test_stages_without_a_model_say_so() -> None:
     """A study of such stages needs no model."""
     asking = set()
     for path in stages():
-        room, name = path.rsplit(".", 1)
-        stage = getattr(importlib.import_module(f"looktwice.{room}"), name)
+        stage = locate(path)
         asking |= {path} if asks_model(object.__new__(stage)) else set()
     turns = ("Ask", "CaptionThenAnswer", "RedrawThenAnswer", "Reperceive", "Verify", "Vote")
     # where to look says it

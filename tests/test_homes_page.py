@@ -11,8 +11,9 @@ import yaml
 from bench.homes.clients import CLIENTS, Client
 from bench.homes.questions import STUDY, write_questions
 from looktwice.eval.readers import Robust
-from looktwice.pipelines import Picture, Pipeline, Pocket, Sample, State
+from looktwice.pipelines import Picture, Pipeline, Sample, State
 from looktwice.pipelines.config.plan import load_plan
+from looktwice.pipelines.models import Pocket
 from looktwice.prompting import ReadChoices
 from tests.optional import extension
 from tests.paths import DOCS, ROOT

@@ -82,7 +82,8 @@ def test_the_page_of_specialists_lists_exactly_the_specialists() -> None:
     text = SPECIALISTS.read_text().partition("## Specialists by protocol")[2]
     named = set(re.findall(r"`([A-Z]\w+)`", text))
     # they say where a model looks or should look, and answer nothing
-    apart = {"AttentionShare", "VisionAttention", "MarkAskedShapes"}
+    apart = {"AttentionShare", "VisionAttention", "QuestionAttention", "MarkAskedShapes"}
+    apart |= {"EditSalience", "Network"}
     public = set(import_module("looktwice.specialists").__dict__["__all__"])
     moved = (
         path.rpartition(".")[2] for path in list_own_classes() if path.startswith("specialists.")
@@ -91,6 +92,7 @@ def test_the_page_of_specialists_lists_exactly_the_specialists() -> None:
     assert public - apart <= named and named - public <= set(protocols.__all__)
 
 
+@needs_extras
 def test_the_page_of_specialists_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}

@@ -20,10 +20,10 @@ from PIL import Image
 
 from bench.sets import replies, source
 from bench.sets.source import Source
-from looktwice.eval.judging.passes import JudgeCase
 from looktwice.eval.readers import Robust
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.verdict import Scorer, Verdict
+from looktwice.extras.judging.passes import JudgeCase
 from looktwice.extras.sets import PointScorer, SetScorer, VisFactorScorer
 from looktwice.extras.sets.key_judge import parse_key
 from looktwice.extras.sets.readers import read_boxed

@@ -15,13 +15,13 @@ from PIL import Image
 
 from bench.upstream.row import Outputs, Row, photo, save, sort_rows
 from bench.upstream_networks import fill, grounding_dino
+from looktwice.extras.detection import DIRE, FaceRecognition, GroundingDINO
+from looktwice.extras.detection.face_networks import PART_FILES, PART_NAMES, fix_pooling
+from looktwice.extras.detection.faces import find_dlib_file
+from looktwice.extras.detection.ppocr import FILES as TEXT_FILES, build_batch
+from looktwice.extras.networks.packages import open_onnx
+from looktwice.extras.segmentation import U2Net
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.detection import DIRE, FaceRecognition, GroundingDINO
-from looktwice.specialists.detection.face_networks import PART_FILES, PART_NAMES, fix_pooling
-from looktwice.specialists.detection.faces import find_dlib_file
-from looktwice.specialists.detection.ppocr import FILES as TEXT_FILES, build_batch
-from looktwice.specialists.networks.packages import open_onnx
-from looktwice.specialists.segmentation import U2Net
 from tests.original_files import BERT
 from tests.specialists.scenes import photograph
 from tests.tiny import tiny

@@ -13,10 +13,10 @@ from PIL import Image
 from bench.upstream.matching import color
 from bench.upstream.row import Outputs, Row, alias, photo, save
 from bench.upstream_networks import dinov2, dinov2_registers
+from looktwice.extras.features import DIFT, DINOv2, EfficientNet
+from looktwice.extras.features.dift import make_noise_seed
+from looktwice.extras.networks.tensors import MEAN, STD
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.features import DIFT, DINOv2, EfficientNet
-from looktwice.specialists.features.dift import make_noise_seed
-from looktwice.specialists.networks.image_size import MEAN, STD
 from tests.tiny import tiny
 
 PROMPT, DRAWS, BLOCKS = "a photo of a cat", 2, (2, 4, 10, 15)

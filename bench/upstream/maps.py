@@ -13,9 +13,9 @@ import numpy as np
 
 from bench.upstream.row import Outputs, Row, photo, save
 from bench.upstream_networks import depth_anything_v1, depth_anything_v2
-from looktwice.specialists.maps import DepthAnything, MarigoldAlbedo
+from looktwice.extras.maps import DepthAnything, MarigoldAlbedo
 from looktwice.specialists.maps.reflectance import levels_to_linear
-from tests.specialists.maps.test_maps import intrinsics
+from tests.extras.maps.test_maps import intrinsics
 from tests.tiny import tiny
 
 METRIC = "depth_anything_v2_metric_hypersim_vits.pth"

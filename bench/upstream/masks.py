@@ -11,8 +11,8 @@ import numpy as np
 
 from bench.upstream.row import Outputs, Row, photo, save
 from bench.upstream_networks import Upstream, sam, sam2, sam_hq
+from looktwice.extras.segmentation import SAM
 from looktwice.specialists.results import Boxes
-from looktwice.specialists.segmentation import SAM
 
 BOX = np.array([[90.0, 20.0, 330.0, 250.0]])
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from bench.upstream.row import Outputs, Row, alias, pair, photo, save, sort_rows
 from bench.upstream_networks import efficient_loftr, fill
+from looktwice.extras.matching import KeypointMatcher, LightGlue, LoFTR, XFeat
+from looktwice.extras.networks.packages import find_package_file
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.matching import KeypointMatcher, LightGlue, LoFTR, XFeat
-from looktwice.specialists.networks.packages import find_package_file
 from tests.tiny import tiny
 
 Preset = Literal["outdoor", "indoor_new"]

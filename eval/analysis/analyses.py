@@ -146,45 +146,19 @@ FIRST_ANALYSES = {
     "effects": _make_entry(
         "factors:EFFECTS_ANALYSIS", "Effect of each factor", "key:sweep|key:each"
     ),
+    "metrics": _make_entry("analyses:METRICS_ANALYSIS", "The benchmark's own metrics"),
 }
 """Analyses before those of extensions."""
 
 FURTHER_ANALYSES = {
-    "metrics": _make_entry("analyses:METRICS_ANALYSIS", "The benchmark's own metrics"),
-    "looks": _make_entry(
-        "agent_looks:LOOKS_CHANGED_ANALYSIS", "What an agent's looks changed", AGENT
-    ),
-    "certify": _make_entry(
-        "looking.contribution:CERTIFY", "What a tool contributes, part by part", ON_REQUEST
-    ),
-    "tool": _make_entry("looking.contribution:TOOL_ANALYSIS", "What the tool contributes", AGENT),
-    "look_turns": _make_entry(
-        "agent_looks:LOOK_TURNS_ANALYSIS", "Accuracy by turns with looks", AGENT
-    ),
-    "turns": _make_entry(
-        "looking.turns:FURTHER_TURNS_ANALYSIS", "What further turns changed", "turns"
-    ),
-    "stopping": _make_entry("looking.turns:STOPPING_ANALYSIS", "When to stop", "turns"),
-    "risk": _make_entry("looking.measured:RISK_ANALYSIS", "Risk and coverage", MEASURED),
-    "routing": _make_entry("looking.measured:ROUTING_ANALYSIS", "Routing by confidence", MEASURED),
-    "measured": _make_entry(
-        "looking.measured:MEASURED_ANALYSIS", "Measurements and accuracy", MEASURED
-    ),
-    "seen": _make_entry(
-        "looking.turns:SEEN_ANALYSIS",
-        "Was the mark seen?",
-        "class:prompting.controls.MarkQuestions",
-    ),
-    "spread": _make_entry("steadiness:SPREAD_ANALYSIS", "Spread over variants", "variants"),
     "pairs": _make_entry("contestants:PAIRS_ANALYSIS", "Pairs of contestants"),
     "oracle": _make_entry("contestants:ORACLE_ANALYSIS", "All contestants together"),
-    "draws": _make_entry("steadiness:SEVERAL_DRAWS_ANALYSIS", "Draws", "draws"),
     "letters": _make_entry("letters:LETTERS_ANALYSIS", "Letters chosen"),
     "slices": _make_entry("analyses:SLICES_ANALYSIS", "Slices"),
     "unreadable": _make_entry("analyses:UNREADABLE_ANALYSIS", "Why answers are unreadable"),
     "failures": _make_entry("analyses:FAILURES_ANALYSIS", "What failed"),
     "guesses": _make_entry("contestants:GUESSED_ANALYSIS", "Guesses"),
-    "judges": _make_entry("analyses:JUDGES_ANALYSIS", "Verdicts of judges", "judges"),
+    "judges": _make_entry("judges:JUDGES_ANALYSIS", "Verdicts of judges", "judges"),
     "specialists": _make_entry("contestants:AGAINST_SPECIALISTS_ANALYSIS", "Specialists and MLLMs"),
     "cost": _make_entry("analyses:COST_ANALYSIS", "Tokens and cost"),
 }
@@ -281,12 +255,3 @@ FAILURES_ANALYSIS = Analysis("failures", "What failed", lambda scored: failure_t
 COST_ANALYSIS = Analysis(
     "cost", "Tokens and cost", lambda scored: token_table(scored.rows), wrap=False
 )
-
-
-def _judge_table(scored: Table) -> TextTable:
-    from looktwice.eval.judging.summary import judge_table
-
-    return judge_table(scored.scores)
-
-
-JUDGES_ANALYSIS = Analysis("judges", "Verdicts of judges", _judge_table)

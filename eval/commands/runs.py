@@ -15,9 +15,7 @@ from looktwice.eval.commands.options import (
     CacheOfRun,
     Columns,
     Judged,
-    JudgeOverrides,
     Only,
-    OnlyCached,
     Opened,
     OutCache,
     Plugins,
@@ -25,7 +23,6 @@ from looktwice.eval.commands.options import (
     Reader,
     RunPath,
     TableKind,
-    Workers,
     announce,
     build_reader,
     complete_run,
@@ -37,7 +34,6 @@ from looktwice.eval.commands.options import (
 )
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.extensions import find_extension
-from looktwice.pipelines.runtime.process import interrupt_code
 
 NO_RUNS: list[Path] = []
 
@@ -139,57 +135,6 @@ def _score(
 
     read = build_reader(reader, plugins)
     return score_table(runs, read, by, judge, plugins=plugins, all_arms=all_arms, only=only)
-
-
-def judge(
-    run: RunPath,
-    overrides: JudgeOverrides = NONE,
-    model: Annotated[str, Option("--model", help="The judge: a name under `models:`.")] = "",
-    config: Annotated[
-        Path | None, Option(help="The configuration with `models:` (default: the run's).")
-    ] = None,
-    only: Annotated[
-        list[str],
-        Option("--pass", help="vid, cot, unreadable (default: all three), every, steps, key."),
-    ] = NONE,
-    prompt: Annotated[
-        Path | None,
-        Option(help="The prompt of the pass: a file with {question}, {choices}, {reply} ..."),
-    ] = None,
-    column: Annotated[
-        list[str], Option(help="For cot, steps: clues=, truth= or steps=COLUMN of the data.")
-    ] = NONE,
-    reader: Reader = None,
-    workers: Workers = 16,
-    cache: Annotated[
-        Path | None, Option(help="The folder of the reply cache (default: next to the run).")
-    ] = None,
-    only_cached: OnlyCached = False,
-    plugin: Plugins = NONE,
-) -> None:
-    """Let a model grade replies that no rule can read.
-
-    Scores and reports then use its verdicts. With your own prompt, the judge is named MODEL+FILE.
-    """
-    from looktwice.eval.judging.command import RunJudge, build_judge_model
-    from looktwice.eval.judging.passes import Wording
-
-    wording = Wording.read(prompt) if prompt else None
-    name = f"{model}+{wording.name}" if wording else model
-    built = build_judge_model(run, model, config, overrides, plugin)
-    columns, read = parse_columns(column), build_reader(reader, plugin)
-    judging = RunJudge(
-        run, name, built, only, read, columns, workers, cache, only_cached, plugin, wording=wording
-    )
-    try:
-        failed = judging(say)
-    except KeyboardInterrupt as exc:
-        say("stopped; the judgements so far are kept, and the same command continues")
-        raise Exit(interrupt_code(exc)) from None
-    if failed:
-        replies = format_count(failed, "reply", "replies")
-        say(f"{replies} could not be judged; the same command retries")
-        raise Exit(1)
 
 
 def _write_paper(scored: Any, out: Path) -> None:
@@ -334,28 +279,4 @@ def replay(run: RunPath, cache: CacheOfRun = None, plugin: Plugins = NONE) -> No
     for line in describe_replay(result):
         say(line)
     if not result.done:
-        raise Exit(1)
-
-
-def merge(
-    shards: Annotated[
-        list[Path],
-        Argument(
-            metavar="SHARD...",
-            help="The run folders of `run --shard`.",
-            autocompletion=complete_run,
-        ),
-    ],
-    out: Annotated[Path, Option(help="The folder of the merged run.")],
-) -> None:
-    """Merge the shards of a run into one run folder.
-
-    Shards of other studies, or with other questions, correct answers or pictures, are refused.
-    Missing shards are named; a shard that arrives later can be merged into the same folder.
-    """
-    from looktwice.eval.recorded.merge import merge
-
-    merged = merge(shards, out)
-    say(merged.summary)
-    if merged.missing:
         raise Exit(1)

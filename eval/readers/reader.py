@@ -14,6 +14,7 @@ from typing import ClassVar, Literal
 from looktwice.pipelines.config.build import build
 from looktwice.pipelines.config.classes import ConfigError, is_foreign, suggest_names
 from looktwice.pipelines.config.spec import get_public_path
+from looktwice.pipelines.extensions import list_own_classes
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models.keys import mask_keys
 from looktwice.pipelines.replies.thoughts import (
@@ -234,8 +235,9 @@ def map_readers() -> dict[str, str]:
     """Return the paths of the built-in readers by their names in snake case, as `--reader` takes
     them."""
     room = "eval.readers"
-    names = import_module(f"looktwice.{room}").__all__
-    return {_to_snake_case(name): f"{room}.{name}" for name in names}
+    paths = {f"{room}.{name}" for name in import_module(f"looktwice.{room}").__all__}
+    paths |= {path for path in list_own_classes() if path.rpartition(".")[0] == room}
+    return {_to_snake_case(path): path for path in sorted(paths)}
 
 
 def get_reader_name(reader: object) -> str:

@@ -1,7 +1,7 @@
 """Results in Python, for notebooks and papers: records as tables, flips with pictures, figures,
 LaTeX and Parquet.
 
-`results` reads runs and finds the flips between two variants; `paper` writes files.
+`results` reads runs and finds the flips between two variants; `record_table` writes files.
 Not here: the report (`eval.report`), and the computation of the numbers (`scoring`, `analysis`).
 """
 

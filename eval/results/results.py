@@ -19,13 +19,14 @@ from looktwice.eval.analysis.finding import Finding, find
 from looktwice.eval.display.printable import template
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.records.records import Record, RunError, SampleRow
-from looktwice.eval.results.paper import latex_table, record_table, save_figures, write_parquet
+from looktwice.eval.results.record_table import record_table, write_parquet
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values
 from looktwice.pipelines.config.classes import suggest_names
 from looktwice.pipelines.disk import write_file
+from looktwice.pipelines.extensions import find_extension
 from looktwice.pipelines.picture import Picture, PictureError, make_thumbnail_url
 from looktwice.pipelines.state import Stage
 
@@ -50,6 +51,13 @@ FIELDS: Mapping[str, str] = {
     "reply_after": "after.reply",
 }
 """The columns of `Flips.to_pandas`, and the attribute of a flip with each value."""
+
+
+def _open_part(name: str) -> Any:
+    part = find_extension("parts", name)
+    if part is None:
+        raise RunError(f"{name} are written by an extension that is not installed")
+    return part.open()
 
 
 @dataclass(frozen=True)
@@ -257,7 +265,7 @@ class Results:
         return list(self._arms)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a row per record, with the columns of `eval.results.paper.FIELDS`;
+        """Return a row per record, with the columns of `eval.results.record_table.FIELDS`;
         `table.to_pandas()` returns the means."""
         return record_table(self.table.scores).to_pandas()
 
@@ -298,12 +306,14 @@ class Results:
     def save_figures(self, folder: str | Path) -> list[Path]:
         """Write the figures of a paper to a folder, each as SVG and PDF, and return their paths.
         Needs matplotlib."""
-        return save_figures(self.table, Path(folder))
+        paths: list[Path] = _open_part("figures")(self.table, Path(folder))
+        return paths
 
     def to_latex(self) -> str:
         """Return the accuracies as a LaTeX table with booktabs: the best of a column in bold, and
         stars for significance."""
-        return latex_table(self.table)
+        text: str = _open_part("latex")(self.table)
+        return text
 
     def save_latex(self, path: str | Path) -> Path:
         """Write `to_latex()` to a file and return its path."""

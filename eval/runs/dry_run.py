@@ -326,7 +326,7 @@ def announce_requests(
         return ""
     trials, items, begun = list[DryRun](), dict[str, Item](), time.monotonic()
     for arm in asking:
-        slow = _contains_instance(arm.stages, "looktwice.specialists.networks.network", "Network")
+        slow = _contains_instance(arm.stages, "looktwice.specialists.protocols", "OpensNetwork")
         if not slow and time.monotonic() - begun < MAX_COUNT_SECONDS:
             items[arm.task_id] = items.get(arm.task_id) or next(check_items(arm.task))
             trials.append(try_arm(arm, items[arm.task_id]))

@@ -1,4 +1,3 @@
-from .benchmark import BenchmarkScorer as BenchmarkScorer
 from .metrics import AllRight as AllRight
 from .row import Row as Row
 from .verdict import (

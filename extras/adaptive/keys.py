@@ -83,7 +83,7 @@ def make_steering(config: Mapping[str, Any]) -> Steering | None:
     if by == "race":
         return Races(**choose)
     if by == "discovery":
-        from looktwice.prompting.markers.styles import DRAWINGS
+        from looktwice.extras.toolkits.styles import DRAWINGS
 
         styles = choose.get("styles", [])
         if len(styles) == 1 or not DRAWINGS.keys() >= {*styles}:

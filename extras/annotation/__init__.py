@@ -2,7 +2,7 @@
 `sheet`, read back by `ratings`.
 
 Not here: people compared with the contestants of a run (`studies`), a model as a judge
-(`eval.judging`), and measures of agreement (`eval.statistics`).
+(`judging`), and measures of agreement (`eval.statistics`).
 """
 
 __all__: list[str] = []

@@ -1,7 +1,7 @@
 """Weight-free readers of flat drawings: shapes, colours, grids, dot letters, pattern sheets,
 matrices and figure analogies. All but one answer questions.
 
-Not here: detectors for photographs (`specialists.detection`), and the generation of such drawings
+Not here: detectors for photographs (`detection`), and the generation of such drawings
 (`scenes`).
 """
 

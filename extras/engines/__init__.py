@@ -1,8 +1,9 @@
-"""Models that vLLM or SGLang run in this process, with the requests of all threads in one batch.
+"""Multimodal models in this process: LocalVLM runs a network of Hugging Face transformers, VLLM and
+SGLang put the requests of all threads into one batch.
 
-Here: what both engines share, and for each engine its settings, its requests and its results.
-Not here: the same engines behind HTTP and networks of transformers (`pipelines.models`), and the
-throughput of each (`bench/on_gpu.py`).
+Here: the chat templates of local networks, what both engines share, and for each model its
+settings, its requests and its results.
+Not here: models behind HTTP (`pipelines.models`), and the throughput of each (`bench/on_gpu.py`).
 """
 
 import lazy_loader

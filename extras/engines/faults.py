@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from importlib.util import find_spec
 
+from looktwice.extras.networks.opening import get_first_line, is_out_of_memory
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.runtime.install import format_install
-from looktwice.pipelines.runtime.networks import get_first_line, is_out_of_memory
 
 MEMORY_FAULTS = re.compile(
     r"free memory on device|no available memory|not enough memory|kv.?cache|out of memory"

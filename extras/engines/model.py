@@ -12,7 +12,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, cast
 
+from looktwice.extras.engines.chat_template import Chat, build_chat, reply_text
 from looktwice.extras.engines.faults import make_opening_error, make_vision_error, require_package
+from looktwice.extras.networks.hub import check_folder, name_weights
+from looktwice.extras.networks.opening import get_remote_call, open_shared
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.model import (
     SAMPLING,
@@ -24,12 +27,10 @@ from looktwice.pipelines.model import (
     make_request_key,
     write_canonical,
 )
-from looktwice.pipelines.models.chat_template import Chat, build_chat, reply_text
 from looktwice.pipelines.models.limits import LIMIT_RANGES
 from looktwice.pipelines.models.wire import FINISH_BY_REASON
 from looktwice.pipelines.ranges import Ranged
-from looktwice.pipelines.runtime.hub import check_folder, name_weights
-from looktwice.pipelines.runtime.networks import WeightsError, get_remote_call, open_shared
+from looktwice.pipelines.runtime.weights import WeightsError
 
 IN_FLIGHT = 64
 THOUGHT_END = "</think>"

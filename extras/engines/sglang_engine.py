@@ -17,6 +17,7 @@ from weakref import WeakSet
 
 from PIL import Image
 
+from looktwice.extras.engines.chat_template import Chat, render_template
 from looktwice.extras.engines.faults import (
     make_death_error,
     make_device_error,
@@ -32,7 +33,6 @@ from looktwice.extras.engines.model import (
     collect_candidates,
 )
 from looktwice.pipelines.model import CallOptions, Messages, ModelError
-from looktwice.pipelines.models.chat_template import Chat, render_template
 
 NAME = "SGLang"
 ANY_OBJECT = '{"type": "object"}'

@@ -37,6 +37,7 @@ from looktwice.extras.executors.cluster import (
     NetworkHost,
     apply_limits,
 )
+from looktwice.extras.networks.opening import close_networks, use_remote_networks
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.paths import read_allowed, use_fence
 from looktwice.pipelines.config.spec import Arm
@@ -44,7 +45,6 @@ from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.model import is_deferring
 from looktwice.pipelines.models.limits import LimitKey, Load
 from looktwice.pipelines.runtime.install import format_install
-from looktwice.pipelines.runtime.networks import close_networks, use_remote_networks
 from looktwice.pipelines.runtime.stores import Blobs, use_result_store
 
 BLOCKS_PER_TASK = (

@@ -10,11 +10,12 @@ import cv2
 import numpy as np
 
 from looktwice.extras.geometry.views import Views
+from looktwice.extras.maps.depth_anything import DepthAnything3
+from looktwice.extras.networks.network import Network
+from looktwice.extras.networks.opening import Place
+from looktwice.extras.networks.packages import fix_random_draws
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.networks import Place, WeightsError
-from looktwice.specialists.maps.depth_anything import DepthAnything3
-from looktwice.specialists.networks.network import Network
-from looktwice.specialists.networks.packages import fix_random_draws
+from looktwice.pipelines.runtime.weights import WeightsError
 from looktwice.specialists.results import Floats
 
 Pair = tuple[Pixels, Pixels]

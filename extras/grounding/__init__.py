@@ -2,7 +2,7 @@
 coordinates, their scorer (RefCOCO accuracy, points in masks, mean IoU, F1, mean average precision),
 and questions about boxes from COCO's files or drawn scenes.
 
-Not here: the parser of replies (`prompting.where`), detectors (`specialists.detection`), and a
+Not here: the parser of replies (`prompting.where`), detectors (`detection`), and a
 choice between two given boxes (`make`).
 """
 

@@ -16,8 +16,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from looktwice.extras.engines.local_vlm import LocalVLM
+from looktwice.extras.networks.opening import import_torch
 from looktwice.pipelines.model import Messages, Model, ModelError
-from looktwice.pipelines.models.local_vlm import LocalVLM
 from looktwice.pipelines.models.pocket.model import Pocket, network_inputs
 from looktwice.pipelines.models.pocket.network import (
     ANSWER,
@@ -26,7 +27,7 @@ from looktwice.pipelines.models.pocket.network import (
     encoder_states,
     shipped_weights,
 )
-from looktwice.pipelines.runtime.networks import WeightsError, import_torch
+from looktwice.pipelines.runtime.weights import WeightsError
 
 Pooling = Literal["image", "last"]
 PLACES: Mapping[Pooling, str] = {"image": "image tokens", "last": "last token"}

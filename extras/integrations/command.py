@@ -28,12 +28,12 @@ from looktwice.extras.integrations.protocols.questions import LOOPBACK
 from looktwice.extras.integrations.protocols.responses import ResponsesProtocol
 from looktwice.extras.integrations.recorded import Recorder, Requests
 from looktwice.extras.integrations.tap import RecordingProxy
+from looktwice.extras.networks.opening import close_networks
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.model import Stopped
 from looktwice.pipelines.models.pocket.model import Pocket
-from looktwice.pipelines.runtime.networks import close_networks
 from looktwice.pipelines.runtime.stores import use_result_store
 
 TAP_THREADS = 2  # threads of a tap, which never wait

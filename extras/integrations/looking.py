@@ -12,6 +12,7 @@ from typing import Any
 
 from looktwice.extras.integrations.images import Images, OpenedImage
 from looktwice.extras.integrations.lens import name_contestants
+from looktwice.extras.networks.network import HubNetwork
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.plan import load_plan
 from looktwice.pipelines.config.shipped import find_config
@@ -20,7 +21,7 @@ from looktwice.pipelines.marks import Box
 from looktwice.pipelines.model import Tool, write_canonical
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.runtime.install import format_install
-from looktwice.pipelines.runtime.networks import WeightsError
+from looktwice.pipelines.runtime.weights import WeightsError
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import Part, View
@@ -39,7 +40,6 @@ from looktwice.prompting.controls.images import MAX_CANDIDATES
 from looktwice.prompting.coordinates import ShownImage, ToolError, map_to_sources
 from looktwice.prompting.grids.grids import find_source_box
 from looktwice.prompting.wording.instructions import Parts
-from looktwice.specialists.networks.network import HubNetwork
 from looktwice.specialists.rules import Checked, NoEvidence
 
 DEFAULT_STUDY = "look"

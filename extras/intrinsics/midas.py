@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from looktwice.pipelines.runtime.networks import import_torch
-from looktwice.specialists.features.backbones import EPSILON, convolve_same
-from looktwice.specialists.networks.checkpoints import Tensors, count_distinct
-from looktwice.specialists.networks.network import batch_norm
+from looktwice.extras.features.backbones import EPSILON, convolve_same
+from looktwice.extras.networks.checkpoints import Tensors, count_distinct
+from looktwice.extras.networks.network import batch_norm
+from looktwice.extras.networks.opening import import_torch
 
 LAYERS = (1, 2, 3, 4)
 HALVING_STAGES = ("layer1.4", "layer2.0", "layer3.0", "layer4.0")

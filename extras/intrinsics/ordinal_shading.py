@@ -10,11 +10,12 @@ import numpy as np
 
 from looktwice.extras.intrinsics.midas import run_large, run_small
 from looktwice.extras.intrinsics.resolution import FIELD, find_size, round_up
+from looktwice.extras.networks.checkpoints import Tensors, open_tensors
+from looktwice.extras.networks.network import Network
+from looktwice.extras.networks.opening import Place, import_torch
+from looktwice.extras.networks.tensors import to_array
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch
-from looktwice.specialists.networks.checkpoints import Tensors, open_tensors
-from looktwice.specialists.networks.image_size import to_array
-from looktwice.specialists.networks.network import Network
+from looktwice.pipelines.runtime.weights import WeightsError
 from looktwice.specialists.results import FeatureGrid, Floats
 
 GAMMA = 2.2

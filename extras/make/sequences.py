@@ -19,7 +19,6 @@ from numpy.random import Generator
 from looktwice.eval.scoring.verdict import Scorer
 from looktwice.eval.tasks.base import RowErrors, TaskError
 from looktwice.eval.tasks.photographs import deal_evenly, make_rng
-from looktwice.eval.tasks.vlm2.metrics import CountScorer, GroupScorer, PairScorer
 from looktwice.extras.make.files import (
     FileTask,
     Source,
@@ -28,9 +27,10 @@ from looktwice.extras.make.files import (
     require_folder,
     select_readable,
 )
+from looktwice.extras.vlm2.metrics import CountScorer, GroupScorer, PairScorer
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item
-from looktwice.specialists.features.similarity import cosines
+from looktwice.specialists.features.similarity import compute_cosines
 from looktwice.specialists.protocols import FeatureExtractor
 from looktwice.specialists.results import Floats
 from looktwice.specialists.sharing import look_once
@@ -101,7 +101,7 @@ def draw_sequence(
         if vectors and pairs:
             others = [(name, file) for name in free for file in kind.things[name]]
             rows = np.stack([vectors[file] for _, file in others])
-            alike = cosines(vectors[pairs[0][1]][None], rows)
+            alike = compute_cosines(vectors[pairs[0][1]][None], rows)
             name, file = others[int(alike.argmax())]
             files = (file,)
         free.remove(name)

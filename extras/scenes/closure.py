@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.eval.tasks.do_you_see_me.subtasks import CLOSURE_SHAPES, SUBTASKS
 from looktwice.eval.tasks.outlines import XY, on_circle, regular_polygon, star
 from looktwice.eval.tasks.swept import Control, IntegerControl, SceneParameters
+from looktwice.extras.do_you_see_me.subtasks import CLOSURE_SHAPES, SUBTASKS
 from looktwice.extras.scenes.canvas import make_blank, stroke_outline, write_text
 from looktwice.extras.scenes.scene import Scene, SceneType, Tries
 from looktwice.extras.scenes.sheets import CHANGE_COMBINATIONS, FRAME_NAMES, shuffle_options

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from looktwice.eval.tasks.base import Facts, Fields, Subset, TaskError, suggest_among
-from looktwice.eval.tasks.do_you_see_me.subtasks import SweepScorer
 from looktwice.eval.tasks.photographs import deal_evenly, make_rng
 from looktwice.eval.tasks.swept import QuestionSort, SceneParameters, SweptTask
+from looktwice.extras.do_you_see_me.subtasks import SweepScorer
 from looktwice.extras.scenes import closure, counting, grids, sheets
 from looktwice.extras.scenes.scene import Scene, SceneType, find_valid_try
 from looktwice.extras.scenes.solid_scenes import SOLID_SCENES

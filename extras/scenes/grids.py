@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS
 from looktwice.eval.tasks.outlines import XY, circle, rounded_square
 from looktwice.eval.tasks.swept import Control, IntegerControl, SceneParameters
+from looktwice.extras.do_you_see_me.subtasks import SUBTASKS
 from looktwice.extras.scenes.canvas import (
     BLACK,
     RGB,

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from looktwice.eval.tasks.base import Facts, Fields, Subset
-from looktwice.eval.tasks.do_you_see_me.subtasks import ROLES, JointScorer
 from looktwice.eval.tasks.photographs import deal_evenly, make_rng
 from looktwice.eval.tasks.swept import (
     Control,
@@ -20,6 +19,7 @@ from looktwice.eval.tasks.swept import (
     SceneParameters,
     SweptTask,
 )
+from looktwice.extras.do_you_see_me.subtasks import ROLES, JointScorer
 from looktwice.extras.drawings.matrices import RULES, SPOKE_COUNT, solve_matrix
 from looktwice.extras.scenes.canvas import SQUARE, make_blank, stroke_outline, write_text
 from looktwice.extras.scenes.scene import find_valid_try

@@ -13,8 +13,8 @@ from typing import Literal
 
 import numpy as np
 
-from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, Form
 from looktwice.eval.tasks.swept import Control, Controls, IntegerControl, SceneParameters
+from looktwice.extras.do_you_see_me.subtasks import SUBTASKS, Form
 from looktwice.extras.scenes.grids import DIRECTION_STEPS, DOTS, Asked, Place, compute_contrast
 from looktwice.extras.scenes.scene import Scene, SceneType, Tries, number_labels
 from looktwice.extras.scenes.scenes3d import (

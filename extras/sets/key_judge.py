@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import re
 
-from looktwice.eval.judging.passes import FENCE, JudgeCase, JudgePass, JudgeVerdict, format_choices
 from looktwice.eval.records.judgements import MATCH
+from looktwice.extras.judging.passes import (
+    FENCE,
+    JudgeCase,
+    JudgePass,
+    JudgeVerdict,
+    format_choices,
+)
 from looktwice.pipelines.model import Message
 
 
@@ -43,5 +49,5 @@ def parse_key(text: str, case: JudgeCase) -> JudgeVerdict:
     return JudgeVerdict(reason="the judge's reply has neither True nor False")
 
 
-KEY_PASS = JudgePass("key", None, lambda case: bool(case.key), ask_key, parse_key, named=True)
+KEY_PASS = JudgePass("key", "", lambda case: bool(case.key), ask_key, parse_key, named=True)
 """`looktwice judge RUN --pass key`."""

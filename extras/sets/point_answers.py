@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.benchmark import BenchmarkScorer
 from looktwice.eval.scoring.verdict import Score, Verdict
+from looktwice.extras.toolkits.scorer import BenchmarkScorer
 from looktwice.pipelines.json_input import read_json
 
 MaskPixels = NDArray[np.bool_]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.benchmark import BenchmarkScorer
 from looktwice.eval.scoring.verdict import Metric, PointScores, Score, ScoredRecord
+from looktwice.extras.toolkits.scorer import BenchmarkScorer
 from looktwice.pipelines.json_input import read_json
 
 ANSWER_LINE = re.compile(r"Answer\s*:\s*([A-D])\b", re.I)

@@ -14,7 +14,6 @@ import numpy as np
 from looktwice.eval.analysis.analyses import Analysis, make_table_builder
 from looktwice.eval.analysis.contestants import MAX_CONTESTANTS
 from looktwice.eval.analysis.shared_samples import Question
-from looktwice.eval.analysis.steadiness import find_whole_draws
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     Column,
@@ -38,6 +37,7 @@ from looktwice.extras.studies.fragility import (
     read_published,
     resample_means,
 )
+from looktwice.extras.studies.steadiness import find_whole_draws
 from looktwice.pipelines.model import write_canonical
 
 ORDER_NOTE = (

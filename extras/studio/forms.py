@@ -19,6 +19,7 @@ from looktwice.eval.listing import (
     get_listed_kind,
     simplify_default,
 )
+from looktwice.extras.networks.network import Network
 from looktwice.pipelines.config.classes import (
     get_default,
     get_hints,
@@ -28,7 +29,6 @@ from looktwice.pipelines.config.classes import (
 from looktwice.pipelines.config.spec import get_public_path
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import Stage
-from looktwice.specialists.networks.network import Network
 
 TEXT_AREA_LENGTH = 48  # characters from which a text gets a text area
 MAX_SLIDER_LIMIT = 1000  # limits from here on are ignored by sliders

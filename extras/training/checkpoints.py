@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from looktwice.eval.analysis.looking.contribution import certificate_page, find_certificates
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.options import RunOptions
 from looktwice.eval.runs.study import Study
+from looktwice.extras.looking.contribution import certificate_page, find_certificates
 from looktwice.pipelines.config.plan import load_plan
 from looktwice.pipelines.config.shipped import find_config
 from looktwice.pipelines.disk import write_file

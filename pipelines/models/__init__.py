@@ -1,8 +1,8 @@
-"""All models: OpenAI-compatible endpoints, local networks, recorded and scripted replies.
+"""Models: OpenAI-compatible endpoints, recorded and scripted replies, and a tiny network.
 
 Here: the wire format, retries, rate limits, usage, and the cache of replies.
-Not here: messages, replies and call options themselves (`pipelines.model`), and what is asked
-(`prompting`).
+Not here: other APIs and networks in this process, which are extensions; messages, replies and call
+options themselves (`pipelines.model`); and what is asked (`prompting`).
 """
 
 import lazy_loader

@@ -1,4 +1,3 @@
 from .chat_api import ChatAPI as ChatAPI
-from .local_vlm import LocalVLM as LocalVLM
 from .offline import Person as Person, Replay as Replay, Scripted as Scripted
 from .pocket.model import Pocket as Pocket

@@ -5,14 +5,6 @@ from .call_formats import (
     TaggedCalls as TaggedCalls,
 )
 from .episode import Bounds as Bounds
-from .stage_tools import (
-    ApplyStage as ApplyStage,
-    CropByWord as CropByWord,
-    ShowDepth as ShowDepth,
-    ShowMatches as ShowMatches,
-    ShowSegments as ShowSegments,
-    ZoomOnFaces as ZoomOnFaces,
-)
 from .tool import (
     AgentTool as AgentTool,
     Arguments as Arguments,
@@ -35,5 +27,3 @@ from .tools import (
     Undo as Undo,
     Zoom as Zoom,
 )
-from .trained import CodeCalls as CodeCalls, Edit as Edit, ZoomIn as ZoomIn
-from .words import CompareRegions as CompareRegions, TellNearer as TellNearer

@@ -20,7 +20,7 @@ from looktwice.pipelines.model import (
 )
 from looktwice.pipelines.pipeline import count_calls_since
 from looktwice.pipelines.ranges import check_ranges
-from looktwice.pipelines.runtime.networks import WeightsError
+from looktwice.pipelines.runtime.weights import WeightsError
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent.call_formats import CallFormat, NativeCalls, decode_arguments

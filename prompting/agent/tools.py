@@ -1,5 +1,5 @@
 """The agent's tools: zoom, magnify, mark, grid, rotate, contrast, measure, undo and answer; and the
-oracle of the zoom. Tools that apply a specialist or any other stage are in `stage_tools.py`."""
+oracle of the zoom. Tools that apply a specialist or any other stage are an extension."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 `colors` names and chooses colours, `text` renders letters and plates, and `placement` finds free
 places for labels, numbers and insets. `shapes` paints in two ways: with smooth edges, for the
 shapes, boxes and masks of markers, and in whole pixels, for regions that must not share a pixel
-(set-of-mark, segments). Lines between two points are OpenCV's (`markers/overlays.py`).
+(set-of-mark, segments).
 
 Not here: stages, which users name; they are in other rooms.
 """

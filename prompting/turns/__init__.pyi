@@ -1,6 +1,5 @@
 from .ask import Ask as Ask, History as History
 from .blind import CaptionThenAnswer as CaptionThenAnswer, RedrawThenAnswer as RedrawThenAnswer
-from .contrast import ContrastAnswer as ContrastAnswer
 from .few_shot import FewShot as FewShot
 from .repeat import (
     Reperceive as Reperceive,

@@ -25,7 +25,7 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.evidence import Missing, handle_missing
 from looktwice.prompting.turns.ask import Ask, check_token_count
 from looktwice.prompting.wording.instructions import Parts, Text, fill_in, get_text, read_texts
-from looktwice.specialists.networks.image_size import shrink
+from looktwice.specialists.pixels import shrink
 
 SVG_NAMESPACE = "http://www.w3.org/2000/svg"
 ELEMENTS_PATTERN = re.compile(

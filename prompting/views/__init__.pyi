@@ -1,5 +1,4 @@
 from .crop import Crop as Crop
-from .dimmed import Dimmed as Dimmed
 from .layout import Concatenate as Concatenate, IndexTags as IndexTags, Reorder as Reorder
 from .losses import Encode as Encode
 from .resize import (
@@ -13,7 +12,6 @@ from .resize import (
     QwenPatches as QwenPatches,
     TokenBudget as TokenBudget,
 )
-from .retrieved import RetrievedCrops as RetrievedCrops
 from .seen import AsSeen as AsSeen
 from .zoom import (
     Look as Look,

@@ -1,6 +1,4 @@
-from .attention import ViCrop as ViCrop
 from .places import Places as Places, Where as Where
-from .search import AskedCells as AskedCells, Rules as Rules, TreeSearch as TreeSearch
 from .sources import (
     Claimed as Claimed,
     Detected as Detected,

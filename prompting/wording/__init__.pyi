@@ -13,15 +13,3 @@ from .instructions import (
 )
 from .read_choices import ReadChoices as ReadChoices
 from .template import Template as Template
-from .toolkits import (
-    BlinkConsistencyDecoding as BlinkConsistencyDecoding,
-    BlinkDecoding as BlinkDecoding,
-    DoYouSeeMeDecoding as DoYouSeeMeDecoding,
-    LmmsEvalDecoding as LmmsEvalDecoding,
-    LmmsEvalPrompt as LmmsEvalPrompt,
-    OfficialPrompt as OfficialPrompt,
-    Vlm2LongDecoding as Vlm2LongDecoding,
-    Vlm2ShortDecoding as Vlm2ShortDecoding,
-    VlmevalkitDecoding as VlmevalkitDecoding,
-    VlmevalkitPrompt as VlmevalkitPrompt,
-)

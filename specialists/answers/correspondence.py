@@ -22,8 +22,8 @@ from looktwice.specialists.answers.choices import (
     map_letters_to_images,
     map_letters_to_marks,
 )
-from looktwice.specialists.features.similarity import cosines
-from looktwice.specialists.networks.image_size import is_one_color, require_pixels
+from looktwice.specialists.features.similarity import compute_cosines
+from looktwice.specialists.pixels import is_one_color, require_pixels
 from looktwice.specialists.protocols import (
     FeatureExtractor,
     GeneratedImageDetector,
@@ -158,9 +158,9 @@ class NearestFeature(AnswerRule):
         vector, grid = grids[0].at(reference), grids[1]
         places = np.array([point.center for point in candidates.values()])
         if self.search == "candidates":
-            distances = np.clip(1 - cosines(vector, grid.at(places))[0], 0, 2)
+            distances = np.clip(1 - compute_cosines(vector, grid.at(places))[0], 0, 2)
         else:
-            alike = cosines(vector, grid.values.reshape(-1, grid.values.shape[-1]))[0]
+            alike = compute_cosines(vector, grid.values.reshape(-1, grid.values.shape[-1]))[0]
             most_similar = grid.centers().reshape(-1, 2)[int(np.argmax(alike))]
             distances = np.linalg.norm(places - most_similar, axis=1)
         far = dict(zip(candidates, distances.tolist(), strict=True))

@@ -23,7 +23,7 @@ from looktwice.specialists.answers.choices import (
     parse_count,
     parse_sameness,
 )
-from looktwice.specialists.networks.image_size import require_pixels
+from looktwice.specialists.pixels import require_pixels
 from looktwice.specialists.protocols import (
     Detector,
     FaceDetector,

@@ -1,7 +1,7 @@
-"""Dense features of one image, similarities of two images based on them, and attention: maps, and
-its share on marks.
+"""Similarities of two images from the dense features of any extractor.
 
-Not here: matched points of two images (`matching`).
+Not here: the networks that extract features, which are an extension, and matched points of two
+images (`matching`).
 """
 
 import lazy_loader

@@ -1,6 +1,7 @@
-"""Dense prediction: depth by networks, stereo or pictorial cues, and reflectance.
+"""Dense prediction without networks: depth by stereo or pictorial cues, and reflectance.
 
-Not here: the rules that answer questions with these maps (`answers`).
+Not here: networks, which are an extension, and the rules that answer questions with these maps
+(`answers`).
 """
 
 import lazy_loader

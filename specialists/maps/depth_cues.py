@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.networks.image_size import require_pixels
+from looktwice.specialists.pixels import require_pixels
 from looktwice.specialists.results import DepthMap, Floats
 from looktwice.specialists.rules import Checked, NoEvidence
 

@@ -1,6 +1,7 @@
-"""Point matching between two images: SIFT, XFeat, LightGlue, LoFTR and other keypoint matchers.
+"""Point matching between two images by SIFT, also over rotations.
 
-Not here: the rules that answer correspondence questions (`answers`).
+Not here: networks that match points, which are an extension, and the rules that answer
+correspondence questions (`answers`).
 """
 
 import lazy_loader

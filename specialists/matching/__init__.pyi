@@ -1,4 +1,1 @@
-from .keypoints import KeypointMatcher as KeypointMatcher
-from .lightglue import LightGlue as LightGlue, XFeat as XFeat
-from .pair_network import LoFTR as LoFTR, RoMa as RoMa
 from .sift import SIFT as SIFT, RotationSearch as RotationSearch

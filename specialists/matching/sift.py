@@ -12,7 +12,7 @@ from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.runtime.stores import current_store, result_key
 from looktwice.pipelines.transforms import rotate
 from looktwice.pipelines.view import View
-from looktwice.specialists.networks.image_size import is_one_color, require_pixels
+from looktwice.specialists.pixels import is_one_color, require_pixels
 from looktwice.specialists.protocols import Matcher
 from looktwice.specialists.results import Floats, Matches
 from looktwice.specialists.rules import Checked

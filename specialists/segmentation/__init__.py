@@ -1,6 +1,6 @@
-"""Masks: Segment Anything, masks of detections, superpixels.
+"""Regions of one image without networks: superpixels.
 
-Not here: boxes (`detection`).
+Not here: networks that segment, such as Segment Anything, which are an extension.
 """
 
 import lazy_loader

@@ -14,6 +14,7 @@ from looktwice.eval.runs.dry_run import announce_requests
 from looktwice.eval.runs.sample_faults import is_truncated
 from looktwice.pipelines.config import load_plan
 from tests.first_day.studies import get_output
+from tests.optional import needs_extras
 from tests.tables import table
 
 STUDY = """
@@ -153,6 +154,7 @@ def test_images_in_a_table_are_checked_too(study: Path) -> None:
     assert "no faults" in check(words, "--limit", "2")
 
 
+@needs_extras
 def test_no_network_runs_to_count_requests(study: Path) -> None:
     overlay = (
         "{use: prompting.markers.DepthOverlay, depth: {use: specialists.maps.DepthAnything},"

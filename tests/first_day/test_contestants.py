@@ -101,11 +101,18 @@ def test_a_new_stage_that_prepares_the_question_precedes_the_asking_stage(folder
         (folder / "study.yaml").write_text(STUDY + f"contestants: {{a: {{stages: {stages}}}}}")
         (arm,) = load_plan(folder / "study.yaml").points
         assert list(arm.stages) == ["say", "mark", "zoom", "small", "ask"], zoom
-    asking = shown.replace("WHERE", "{use: prompting.where.TreeSearch, words: [dog]}")
-    contestant = f"contestants: {{a: {{stages: {{again: {asking}}}}}}}"
-    assert "contestants.a.stages.again: a new slot needs a position" in check(folder, contestant)
     again = "contestants: {a: {stages: {again: {use: prompting.turns.Reperceive}}}}"
     assert "contestants.a.stages.again: a new slot needs a position" in check(folder, again)
+
+
+@needs_extras
+def test_a_new_stage_whose_setting_asks_needs_a_position(folder: Path) -> None:
+    search = "{use: prompting.where.TreeSearch, words: [dog]}"
+    asking = (
+        f"{{use: prompting.views.Look, where: {{use: prompting.where.Sized, where: {search}}}}}"
+    )
+    contestant = f"contestants: {{a: {{stages: {{again: {asking}}}}}}}"
+    assert "contestants.a.stages.again: a new slot needs a position" in check(folder, contestant)
 
 
 TOOL = "{use: prompting.agent.Zoom, crop: CROP}"

@@ -120,6 +120,7 @@ def test_list_shows_ten_configurations_and_all_with_an_option() -> None:
     assert every == [*list_shipped()] and set(names) < set(every)
 
 
+@needs_extras
 def test_list_shows_the_settings_of_a_class_and_links_to_its_documentation() -> None:
     for name in ("prompting.markers.Circles", "Circles", "looktwice.prompting.markers.Circles"):
         output = looktwice("list", name).output

@@ -15,9 +15,10 @@ from looktwice.eval.records.records import RunError
 from looktwice.eval.report import write_report
 from looktwice.eval.tasks import TaskError
 from looktwice.eval.tasks.base import check_items
-from looktwice.pipelines import ChatAPI, Item, Pipeline, Pocket, Sample, State
+from looktwice.pipelines import ChatAPI, Item, Pipeline, Sample, State
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.model import CallOptions, Model
+from looktwice.pipelines.models import Pocket
 from looktwice.prompting import Ask, Circles
 from looktwice.specialists import Chance
 

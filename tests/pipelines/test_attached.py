@@ -23,11 +23,13 @@ from looktwice.pipelines.model import (
     make_request_key,
 )
 from looktwice.pipelines.models.cache import Cached, Store
-from looktwice.pipelines.models.chat_template import build_chat
 from looktwice.pipelines.models.wire import make_wire_messages, parse_reply
 from looktwice.prompting.turns import History
+from tests.optional import extension
 from tests.strict_server import strict_server
 from tests.tables import table
+
+chat_template = extension("engines.chat_template")
 
 Json = dict[str, Any]
 HELLO = Message("user", ("Which?",))
@@ -105,5 +107,7 @@ def test_attached_fields_survive_the_cache(tmp_path: Path) -> None:
 
 def test_the_template_of_a_local_model_is_given_its_reasoning() -> None:
     turn = Message("assistant", ("I look.",), (PLAIN,), attached={"reasoning_content": "hm"})
-    first, second = build_chat([turn, Message("assistant", ("I look.",), (PLAIN,))]).turns
+    first, second = chat_template.build_chat(
+        [turn, Message("assistant", ("I look.",), (PLAIN,))]
+    ).turns
     assert first == second | {"reasoning_content": "hm"}

@@ -249,6 +249,7 @@ def test_an_override_of_a_swept_setting(planned: Planned, override: str, setting
     planned(sweep, "stages.mark={thickness: 1}")
 
 
+@needs_extras
 @table
 def test_a_detector_is_recognised_by_its_result_type(
     planned: Planned, use: str, gives: str
@@ -364,6 +365,7 @@ def test_references_can_point_into_lists_and_through_references() -> None:
     assert found == ["b: ${a.1} leads nowhere, because a has no '1'; type b=VALUE"]
 
 
+@needs_extras
 def test_only_edit_salience_asks_the_model_among_specialist_stages() -> None:
     found = [locate_public(path) for path in CLASSES if path.startswith("specialists.")]
     stages = [

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from looktwice.pipelines.config.classes import locate
 from looktwice.pipelines.extensions import GROUPS, Extension, find_extension, list_extensions
 from tests.optional import needs_extras
 from tests.paths import ROOT
@@ -114,3 +115,16 @@ def test_an_extension_is_available_if_its_packages_are_installed() -> None:
         (("key:a|key:b", "turns"), {"key:b"}, False),
     ):
         assert Extension("x:y", "", needs).meets_needs(there.__contains__) is is_of_use
+
+
+@needs_extras
+@pytest.mark.parametrize(
+    "use",
+    ["specialists.detection.GroundinDINO", "specialists.matching.LoFT", "prompting.where.ViCro"],
+)
+def test_a_misspelled_class_of_an_extension_is_suggested_in_its_room(use: str) -> None:
+    room = use.rpartition(".")[0]
+    with pytest.raises(
+        ValueError, match=rf"no public class '\w+' in (looktwice\.)?{room}; did you"
+    ):
+        locate(use)

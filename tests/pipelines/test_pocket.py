@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from looktwice.eval import MarkedScenes, Robust
-from looktwice.pipelines import Message, Pipeline, Pocket, Stage, State, View
+from looktwice.pipelines import Message, Pipeline, Stage, State, View
 from looktwice.pipelines.model import CallOptions, ModelError, Tool
+from looktwice.pipelines.models import Pocket
 from looktwice.pipelines.models.pocket import network
 from looktwice.pipelines.models.pocket.network import (
     INPUT_SIDE,
@@ -28,7 +29,8 @@ from looktwice.pipelines.models.pocket.network import (
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.runtime.stores import Memory
-from looktwice.prompting import Ask, CaptionThenAnswer, Circles, MultipleChoice, Reperceive, Vote
+from looktwice.prompting import Ask, Circles, MultipleChoice, Reperceive, Vote
+from looktwice.prompting.turns import CaptionThenAnswer
 
 PROMPT = "What shape is the marked thing?\n(A) star\n(B) heart\nAnswer with the letter."
 

@@ -1,30 +1,19 @@
 """Invalid settings are refused before anything runs (`refused.yaml`)."""
 
 from collections.abc import Callable
-from functools import partial
 from math import inf, nan
-from typing import Any
 
 import pytest
 
-from looktwice.pipelines.config import ConfigError, build
 from looktwice.prompting.agent import Agent
 from looktwice.prompting.markers import Circles, SetOfMark, Spotlight
 from looktwice.prompting.views import Megapixels
 from tests.prompting.scenes import table
-from tests.tables import check_all
-
-REFUSED = table("refused.yaml")
+from tests.refusals import check_stages
 
 
 def test_a_setting_that_makes_no_sense_is_refused() -> None:
-    def check_refused(use: str, settings: dict[str, Any], words: str) -> None:
-        with pytest.raises(ConfigError) as refused:
-            build({"use": f"prompting.{use}", **settings})
-        assert words in str(refused.value)
-
-    cases = [(use, *row) for use, rows in REFUSED.items() for row in rows]
-    check_all((case, partial(check_refused, *case)) for case in cases)
+    check_stages(table("refused.yaml"))
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,11 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.stores import Memory, current_store, use_result_store
 from looktwice.pipelines.state import collect_remarks, remark
 from looktwice.specialists import sharing
-from looktwice.specialists.detection import FaceBoxes, FaceCascade
 from looktwice.specialists.results import Boxes, Faces
 from looktwice.specialists.sharing import MIN_STORED_SECONDS, look_once
+from tests.optional import extension
+
+detection = extension("detection")
 
 PICTURE = np.random.default_rng(0).integers(0, 255, (24, 32, 3), np.uint8)
 LOOKS: list[str] = []
@@ -262,18 +264,18 @@ def test_composed_results_are_stored_once_by_their_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with use_result_store(tmp_path / "boxes"):
-        boxes = look_once(FaceBoxes(OneFace()), PICTURE)
+        boxes = look_once(detection.FaceBoxes(OneFace()), PICTURE)
     assert isinstance(boxes, Boxes) and len(list(tmp_path.rglob("*.npz"))) == 1
     asked = list[tuple[int, ...]]()
 
-    def faces(self: FaceCascade, pixels: Pixels) -> list[Any]:
+    def faces(self: Any, pixels: Pixels) -> list[Any]:
         asked.append(pixels.shape)
         return [(9, 2.0, 2.0, 12.0)]
 
-    monkeypatch.setattr(FaceCascade, "_faces", faces)
+    monkeypatch.setattr(detection.FaceCascade, "_faces", faces)
     with use_result_store(tmp_path / "cascade"):
         for words in ((), (None,), (["face"],)):
-            assert len(look_once(FaceCascade(), PICTURE, *words)) == 1
+            assert len(look_once(detection.FaceCascade(), PICTURE, *words)) == 1
     assert len(asked) == 1
 
 

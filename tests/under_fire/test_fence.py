@@ -15,6 +15,7 @@ from looktwice.pipelines.config import ConfigError, load_plan
 from looktwice.pipelines.config.paths import use_fence
 from looktwice.pipelines.runtime.stores import Blobs
 from tests.first_day.studies import looktwice
+from tests.optional import HAS_EXTRAS
 from tests.under_fire.scenes import RUN, run_command, write_questions
 
 SECRET = "root:x:0:0 of this machine"
@@ -71,11 +72,12 @@ FILES: dict[str, dict[str, Any]] = {
     "a template": {"words": TEXT | {"use": "prompting.wording.Template"}},
     "a font": {"more": CIRCLES},
     "examples": {"more": EXAMPLES},
-    "a folder of models": {"more": YUNET},
     "a reader's file": {"read": TEXT},
     "a scorer's file": {"scorer": TEXT},
     "replies of a priced model": {"more": PRICED},
 }
+if HAS_EXTRAS:
+    FILES["a folder of models"] = {"more": YUNET}
 COMMANDS = """
 view RUN --sample q0
 replay RUN

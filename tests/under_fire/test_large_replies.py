@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from bench.soak.hostile_server import Answer, Json, completion, hostile_server, http
-from looktwice.eval.readers import Vlm2
 from looktwice.eval.readers.open_answers import KINDS, read_open
 from looktwice.eval.records import Record, RunFolder
 from looktwice.pipelines import Message, Sample, State
@@ -20,7 +19,10 @@ from looktwice.pipelines.models.wire import MAX_CALLS
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.pipeline import NoModel
 from tests.counted_work import count_calls
+from tests.optional import extension
 from tests.under_fire.scenes import RUN, STUDY, records, run_command, write_questions
+
+toolkits = extension("toolkits")
 
 
 def test_millions_of_empty_lists_are_refused() -> None:
@@ -64,10 +66,12 @@ def test_an_endless_header_is_not_read(filler: bytes) -> None:
 
 
 @pytest.mark.parametrize("words", ["one hundred and " * 6250, "hundred hundred " * 90_000])
-@pytest.mark.parametrize("reader", [Vlm2("count"), Vlm2()])
-def test_endless_number_words_are_not_a_count(words: str, reader: Any) -> None:
+@pytest.mark.parametrize("given", [("count",), ()])
+def test_endless_number_words_are_not_a_count(words: str, given: tuple[str, ...]) -> None:
     sample = Sample("s", "How many?", meta={"subtask": "OC-Cnt"})
-    read = reader(State(sample, messages=(Message("assistant", (words,)),)), NoModel())
+    read = toolkits.Vlm2(*given)(
+        State(sample, messages=(Message("assistant", (words,)),)), NoModel()
+    )
     assert (read.answer, read.reason) == (None, "unread")
 
 

@@ -2,11 +2,14 @@
 
 from looktwice.eval import write_report
 from looktwice.eval.display.table import Table, score_table
-from looktwice.eval.tasks.blink_twice import TwiceScorer
-from looktwice.eval.tasks.do_you_see_me.subtasks import PARTS_2D, SweepScorer
-from looktwice.eval.tasks.vlm2.metrics import PairScorer
 from looktwice.pipelines.config.spec import spec
 from tests.made_run import MadeRun
+from tests.optional import extension
+
+task = extension("blink_twice.task")
+
+subtasks = extension("do_you_see_me.subtasks")
+vlm2 = extension("vlm2")
 
 
 def titles(table: Table) -> list[str]:
@@ -19,7 +22,9 @@ def test_vlm2_shows_pairs_before_questions(made: MadeRun) -> None:
     """Item accuracy of 75 % would hide that only half of the pairs are right."""
     metas = [{"pair": str(number // 2)} for number in range(4)]
     made.task("cpr", ["T", "F", "T", "F"], choices=0, meta=metas)
-    made.answers(made.point("plain", "cpr", facts={"scorer": spec(PairScorer("OC-Cpr"))}), "TFTT")
+    made.answers(
+        made.point("plain", "cpr", facts={"scorer": spec(vlm2.PairScorer("OC-Cpr"))}), "TFTT"
+    )
     table = score_table(made.write().path)
     text = repr(table)
     assert titles(table) == ["cpr: pair_accuracy", "cpr"]
@@ -35,7 +40,7 @@ def test_blink_twice_shows_groups_and_warns_if_there_are_none(made: MadeRun) -> 
     metas = [{"image": str(n // 2), "group": "g", "slot": str(n % 2)} for n in range(4)]
     made.task("twice", "ABAB", meta=metas)
     warning = "warning: g_acc cannot be computed, because no column identifies groups"
-    facts = {"scorer": spec(TwiceScorer()), "note": f"4 questions; {warning}"}
+    facts = {"scorer": spec(task.TwiceScorer()), "note": f"4 questions; {warning}"}
     made.answers(made.point("plain", "twice", facts=facts), "ABAB")
     table = score_table(made.write().path)
     assert titles(table) == ["twice: g_acc", "twice"]
@@ -43,9 +48,9 @@ def test_blink_twice_shows_groups_and_warns_if_there_are_none(made: MadeRun) -> 
 
 
 def test_do_you_see_me_shows_the_mean_over_all_subtasks(made: MadeRun) -> None:
-    for name in PARTS_2D:
+    for name in subtasks.PARTS_2D:
         made.task(name, ["1", "2"], choices=0)
-        facts = {"scorer": spec(SweepScorer(name, "2D", "integer"))}
+        facts = {"scorer": spec(subtasks.SweepScorer(name, "2D", "integer"))}
         made.answers(made.point("plain", name, facts=facts), "12")
     assert titles(score_table(made.write().path))[0] == "Do You See Me: mean_2d"
 

@@ -1,16 +1,19 @@
 """The headline metrics of benchmarks, in the tables for terminal and notebook."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
 
 from looktwice.eval.display.table import score_table
-from looktwice.eval.scoring import AllRight, BenchmarkScorer, Metric, Scorer
+from looktwice.eval.scoring import AllRight, Metric, Scorer
 from looktwice.eval.scoring.verdict import PointScores
 from tests.made_run import MadeRun
+from tests.optional import extension
+
+toolkits = extension("toolkits")
 
 
 @dataclass(frozen=True)
@@ -34,24 +37,32 @@ PAIRS = {"pair": ("circle",)}
 
 
 @pytest.mark.parametrize(
-    ("scorer", "metric", "values"),
+    ("make", "metric", "values"),
     [
-        (AllRight(), "circular_accuracy", ["0.0", "50.0"]),
-        (AllRight(metric="all"), "all", ["0.0", "50.0"]),
-        (BenchmarkScorer(PAIRS), "pair", ["0.0", "50.0"]),
-        (BenchmarkScorer(mean_of=("circle",)), "mean_accuracy", ["50.0", "75.0"]),
-        (FirstHalf(), "first_half", ["50.0", "100.0"]),
-        (FirstHalf(), "part", []),
-        (Unquoted(), "first_half", []),
-        (BenchmarkScorer(PAIRS, headlines=()), "pair", []),
-        (BenchmarkScorer(PAIRS, ("circle",), headlines=("mean_accuracy",)), "pair", []),
+        (AllRight, "circular_accuracy", ["0.0", "50.0"]),
+        (lambda: AllRight(metric="all"), "all", ["0.0", "50.0"]),
+        (lambda: toolkits.BenchmarkScorer(PAIRS), "pair", ["0.0", "50.0"]),
+        (lambda: toolkits.BenchmarkScorer(mean_of=("circle",)), "mean_accuracy", ["50.0", "75.0"]),
+        (FirstHalf, "first_half", ["50.0", "100.0"]),
+        (FirstHalf, "part", []),
+        (Unquoted, "first_half", []),
+        (lambda: toolkits.BenchmarkScorer(PAIRS, headlines=()), "pair", []),
+        (
+            lambda: toolkits.BenchmarkScorer(PAIRS, ("circle",), headlines=("mean_accuracy",)),
+            "pair",
+            [],
+        ),
     ],
 )
 def test_every_metric_of_a_scorer_without_hidden_metrics_is_shown(
-    made: MadeRun, scorer: Scorer, metric: str, values: list[str], monkeypatch: pytest.MonkeyPatch
+    made: MadeRun,
+    make: Callable[[], Scorer],
+    metric: str,
+    values: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Always A is right in no circle; regression: the terminal showed only 50 %."""
-    monkeypatch.setattr("looktwice.eval.scoring.score.build_scorer", lambda *given: scorer)
+    monkeypatch.setattr("looktwice.eval.scoring.score.build_scorer", lambda *given: make())
     made.task("t", "ABAB", meta=[{"circle": name} for name in "1122"])
     for name, answers in (("constant", "AAAA"), ("sees", "ABAA")):
         made.answers(made.point(name, "t", facts={"scorer": {"use": "any"}}), answers)

@@ -22,6 +22,7 @@ from looktwice.eval.statistics.intervals import wilson
 from looktwice.eval.tasks.blink import TASK_NAMES
 from tests import tables
 from tests.made_run import MadeRun
+from tests.optional import needs_extras
 
 
 def score_arms(made: MadeRun, task: str, keys: Sequence[str | None], **arms: str) -> Table:
@@ -197,6 +198,7 @@ def test_registering_a_function_adds_a_metric(
     assert not benchmark_metric_table(table.rows).rows
 
 
+@needs_extras
 def test_an_answer_key_of_judge_scores_has_no_majority(made: MadeRun) -> None:
     """The key of PC-VID is the highest score that a judge can give."""
     made.task("video", ["1", "2"], choices=0, meta=[{"type": "AB"}, {"type": "ABA"}])

@@ -15,7 +15,7 @@ from typing import Literal
 
 import pytest
 
-from looktwice.eval.readers import BlinkOfficial, Marked, Robust, Strict, Vlm2, Vlmevalkit
+from looktwice.eval.readers import Marked, Robust, Strict, WholeReply
 from looktwice.eval.readers.reader import (
     Reader,
     Reading,
@@ -30,7 +30,10 @@ from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
+from tests.optional import HAS_EXTRAS, extension, needs_extras
 from tests.tables import check_all, table
+
+toolkits = extension("toolkits")
 
 TABLE = (Path(__file__).parent / "replies.tsv").read_text(encoding="utf-8").splitlines()[1:]
 
@@ -45,12 +48,12 @@ def read(name: str, asked: str, reply: str) -> Reading:
     choices = CHOICES.get(subtask or "Visual_Correspondence", tuple(asked.split("|")))
     reader, _, kind = name.partition(" ")
     if reader == "vlm2":
-        return Vlm2(kind).read(state_of(reply))  # type: ignore[arg-type]
+        return toolkits.Vlm2(kind).read(state_of(reply))  # type: ignore[no-any-return]
     if asked == "-":
         stage = Robust(kind) if kind else build_reader(reader)  # type: ignore[arg-type]
         return stage.read(state_of(reply))  # type: ignore[attr-defined, no-any-return]
     if reader == "vlmevalkit" and kind:
-        return Vlmevalkit(kind).read(state_of(reply, choices))  # type: ignore[arg-type]
+        return toolkits.Vlmevalkit(kind).read(state_of(reply, choices))  # type: ignore[no-any-return]
     if reader == "robust":
         counted = "Counting" if choices[0].isdigit() else ""
         return read_choice(reply, choices, asked if subtask in CHOICES else counted)
@@ -72,38 +75,35 @@ def check_line(line: str) -> None:
 
 def test_only_the_last_turn_is_read_and_no_message_is_skipped() -> None:
     empty = State(Sample("s", "q", choices=("", "")))
-    assert BlinkOfficial().read(empty) == Reading(None, "unread")
+    assert toolkits.BlinkOfficial().read(empty) == Reading(None, "unread")
     turns = (("assistant", "(A)"), ("user", "Sure?"), ("assistant", "(B)"))
     messages = tuple(Message(role, (text,)) for role, text in turns)  # type: ignore[arg-type]
     assert Robust().read(empty.replace(messages=messages)).answer == "B"
 
 
 def test_readers_have_names() -> None:
-    names = [
-        "blink_official",
-        "lmms_eval",
-        "marked",
-        "robust",
-        "strict",
-        "vlm2",
-        "vlmevalkit",
-        "whole_reply",
-    ]
-    assert sorted(map_readers()) == names
-    official = build({"use": "eval.readers.BlinkOfficial"})
-    assert build_reader("blink_official") == BlinkOfficial() == official
+    names = {"marked", "robust", "strict", "whole_reply"}
+    added = {"blink_official", "boxed", "lmms_eval", "places_in_reply", "vlm2", "vlmevalkit"}
+    assert {*map_readers()} == names | (added if HAS_EXTRAS else set())
     assert build({"use": "eval.readers.Robust", "kind": "integer"}) == Robust("integer")
-    assert get_reader_name(BlinkOfficial()) == "blink_official"
-    assert get_reader_name(Vlm2("count")) == "vlm2"
-    assert spec(Vlm2("count")) == {"use": "eval.readers.Vlm2", "form": "count"}
+    assert build_reader("whole_reply") == WholeReply() == build({"use": "eval.readers.WholeReply"})
+    assert get_reader_name(WholeReply()) == "whole_reply"
     with pytest.raises(
-        ConfigError,
-        match=r"no reader 'robsut'; did you mean 'robust'\? There are blink_official, lmms_eval",
+        ConfigError, match=r"no reader 'robsut'; did you mean 'robust'\? There are .*marked, "
     ):
         build_reader("robsut")
     # regression: it said "node.use"
     with pytest.raises(ConfigError, match=r"reader\.use: 'mine\.Last' is refused"):
         build_reader("mine.Last")
+
+
+@needs_extras
+def test_readers_of_extensions_have_names_too() -> None:
+    official = build({"use": "eval.readers.BlinkOfficial"})
+    assert build_reader("blink_official") == toolkits.BlinkOfficial() == official
+    assert get_reader_name(toolkits.BlinkOfficial()) == "blink_official"
+    assert get_reader_name(toolkits.Vlm2("count")) == "vlm2"
+    assert spec(toolkits.Vlm2("count")) == {"use": "eval.readers.Vlm2", "form": "count"}
 
 
 def test_the_official_rule_agrees_with_every_recorded_label(shared_data: Path) -> None:
@@ -113,7 +113,7 @@ def test_the_official_rule_agrees_with_every_recorded_label(shared_data: Path) -
         with gzip.open(file, "rt", encoding="utf-8") as lines:
             for row in map(json.loads, lines):
                 subtask = row["idx"].partition("_")[2].rpartition("_")[0]
-                found = BlinkOfficial.rule(row["reply"], len(CHOICES[subtask]))
+                found = toolkits.BlinkOfficial.rule(row["reply"], len(CHOICES[subtask]))
                 decided += found is not None
                 assert found is None or f"({found})" == row["official_label"], row["idx"]
     assert decided > 19_000
@@ -125,7 +125,7 @@ def test_every_recorded_reply_is_read_as_by_the_pinned_commit_of_vlmevalkit(
     shared_data: Path, form: Literal["2026-06", "2025-08", "2024-02"], decided: int, digest: str
 ) -> None:
     """Digests of the answers given by the code of a67ace50, c3371551 and 98e3733f."""
-    reader, answers = Vlmevalkit(form), list[str]()
+    reader, answers = toolkits.Vlmevalkit(form), list[str]()
     for file in sorted((shared_data / "blink_replies").glob("*.jsonl.gz")):
         with gzip.open(file, "rt", encoding="utf-8") as lines:
             for row in map(json.loads, lines):

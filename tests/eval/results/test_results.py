@@ -13,13 +13,15 @@ from looktwice.eval import MarkedScenes, Results, evaluate
 from looktwice.eval.cli import app
 from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.records.records import RunError
-from looktwice.eval.results.paper import escape_latex
 from looktwice.pipelines import Picture, Pipeline, Scripted
 from looktwice.pipelines.state import Stage
 from looktwice.prompting.markers import Circles
 from looktwice.prompting.turns import Ask
 from tests.made_run import MadeRun
+from tests.optional import extension, needs_extras
 from tests.tables import table
+
+latex = extension("paper.latex")
 
 
 @pytest.fixture
@@ -90,6 +92,7 @@ def test_a_data_frame_has_a_row_per_record(run: Path, tmp_path: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
+@needs_extras
 def test_a_table_as_papers_print_it(tmp_path: Path) -> None:
     said = {"base": "A" * 4 + "B" * 16, "ring": "A" * 20}
     shown = Results.open(MadeRun(tmp_path).arms("t_1", "A" * 20, "base", **said)).to_latex()
@@ -107,9 +110,10 @@ chance (level) & 50.0 \\
     )
     assert "paired difference to base at 5, 1 and 0.1 percent (exact McNemar" in shown
     odd = r"a\_b \& 5 \% \{x\} \textbackslash{} \textasciicircum{}\textasciitilde{}"
-    assert escape_latex("a_b & 5 % {x} \\ ^~") == odd
+    assert latex.escape_latex("a_b & 5 % {x} \\ ^~") == odd
 
 
+@needs_extras
 def test_stars_are_corrected_over_several_runs(tmp_path: Path) -> None:
     """Six of 40 lost is p = 0.031: a star in a table of one run, none in one of two."""
     said = {"base": "A" * 40, "ring": "A" * 34 + "B" * 6}
@@ -135,6 +139,7 @@ def test_the_command_writes_all_files_and_figures_are_reproducible(
     assert "ring_&amp;" in (first / "differences.svg").read_text()
 
 
+@needs_extras
 def test_without_matplotlib_the_command_says_how_to_install_it(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +149,7 @@ def test_without_matplotlib_the_command_says_how_to_install_it(
     assert (tmp_path / "out/table.tex").exists()
 
 
+@needs_extras
 def test_rows_can_be_renamed_for_a_paper(run: Path) -> None:
     results = Results.open(run)
     old = results.contestants[-1]

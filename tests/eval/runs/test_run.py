@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from looktwice.eval.readers import BlinkOfficial, Robust
+from looktwice.eval.readers import Robust
 from looktwice.eval.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs import RunOptions, Study
@@ -34,6 +34,9 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.prompting.markers import Circles
 from looktwice.prompting.turns import Ask
 from looktwice.prompting.wording import MultipleChoice
+from tests.optional import extension
+
+toolkits = extension("toolkits")
 
 
 @dataclass(frozen=True)
@@ -352,7 +355,7 @@ class First:
 
 def test_another_reader_rescores_old_records_without_a_call(tmp_path: Path) -> None:
     run(point(model=(model := Scripted("either (A) or (B)"))), tmp_path)()
-    assert verdicts(tmp_path, reader=BlinkOfficial()) == [Verdict.UNREADABLE] * 2
+    assert verdicts(tmp_path, reader=toolkits.BlinkOfficial()) == [Verdict.UNREADABLE] * 2
     assert verdicts(tmp_path, reader=First()) == [Verdict.RIGHT, Verdict.WRONG]
     assert len(model.asked) == 2
 

@@ -8,10 +8,12 @@ import pytest
 
 from looktwice.eval.analysis.factors import effects_csv
 from looktwice.eval.display.table import Table, score_table
-from looktwice.eval.recorded.merge import merge
 from looktwice.eval.runs import Study
 from looktwice.eval.runs.options import RunOptions
 from looktwice.pipelines.config import load_plan
+from tests.optional import extension
+
+merge = extension("executors.merge")
 
 STUDY = """
 name: study
@@ -59,7 +61,7 @@ def test_shards_workers_and_record_order_do_not_change_the_files(study: Path) ->
     whole = run(study, "whole")
     wanted = files(whole)
     shards = [run(study, f"shard{number}", shard=(number, 2)) for number in (1, 2)]
-    merge([*reversed(shards)], study.parent / "merged" / "study")
+    merge.merge([*reversed(shards)], study.parent / "merged" / "study")
     assert files(study.parent / "merged" / "study") == wanted
     assert files(run(study, "threads", workers=3)) == wanted
     for seed in range(3):

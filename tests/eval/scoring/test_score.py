@@ -9,7 +9,7 @@ import yaml
 
 from looktwice.eval.display.score_tables import token_table
 from looktwice.eval.display.table import score_table
-from looktwice.eval.readers import BlinkOfficial, Robust
+from looktwice.eval.readers import Robust, Strict
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.runs import Study
@@ -23,7 +23,10 @@ from looktwice.pipelines.model import Model, Usage
 from looktwice.pipelines.models import ChatAPI
 from looktwice.pipelines.state import State
 from tests.made_run import MadeRun
+from tests.optional import extension
 from tests.tables import table
+
+toolkits = extension("toolkits")
 
 
 def score_replies(made: MadeRun, point: str = "p0", **options: Any) -> dict[str, ScoredRecord]:
@@ -167,13 +170,13 @@ def plain_row(made: MadeRun, *arguments: Any) -> Row:
 
 def test_the_configured_reader_can_be_replaced(made: MadeRun) -> None:
     made.task("t", ["B", "B"])
-    point = made.point("plain", "t", read={"use": "eval.readers.BlinkOfficial"})
-    made.reply(point, "s0", "(B).")
+    point = made.point("plain", "t", read={"use": "eval.readers.Strict"})
+    made.reply(point, "s0", "It is (B).")
     made.reply(point, "s1", "(B)")
     before, after = plain_row(made), plain_row(made, Robust())
-    assert (before.value, before.reader) == (0.5, "blink_official")
+    assert (before.value, before.reader) == (0.5, "strict")
     assert (after.value, after.reader) == (1.0, "robust")
-    assert plain_row(made, BlinkOfficial()) == before
+    assert plain_row(made, Strict()) == before
 
 
 CHAT = {"use": "pipelines.models.ChatAPI", "model": "m", "prices": {"in": 2.0, "out": 8.0}}
@@ -242,7 +245,7 @@ def test_a_missing_class_is_named_with_the_option_to_type(
 def test_scoring_with_another_reader_does_not_need_custom_classes_of_the_run(made: MadeRun) -> None:
     made.task("t", ["A"])
     made.reply(made.point("plain", "t", read={"use": "mine.Last"}), "s0", "(A)")
-    (scores,) = score_run(made.write(), BlinkOfficial()).points
+    (scores,) = score_run(made.write(), toolkits.BlinkOfficial()).points
     assert (scores.reader, scores.all[0].verdict) == ("blink_official", Verdict.RIGHT)
 
 
@@ -254,5 +257,5 @@ def test_a_named_reader_replaces_that_of_the_plan(tmp_path: Path) -> None:
     )
     plan = load_plan(tmp_path / "study.yaml")
     folder = RunFolder(Study(plan, tmp_path)().folder)
-    runs = [score_run(folder, reader, plan=plan) for reader in (None, BlinkOfficial())]
+    runs = [score_run(folder, reader, plan=plan) for reader in (None, toolkits.BlinkOfficial())]
     assert [run.points[0].reader for run in runs] == ["robust", "blink_official"]

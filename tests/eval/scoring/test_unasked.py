@@ -1,6 +1,6 @@
 """Questions that were never asked enter no mean."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,10 +12,15 @@ from looktwice.eval.scoring import AllRight, Row, Scorer
 from looktwice.eval.scoring.notes import notes
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.intervals import wilson
-from looktwice.eval.tasks import CountScorer, JointScorer, PairScorer, SweepScorer, TwiceScorer
 from looktwice.pipelines.config.spec import spec
 from tests.made_run import MadeRun, join_attributes
+from tests.optional import extension
 from tests.tables import table
+
+blink_twice = extension("blink_twice")
+
+do_you_see_me = extension("do_you_see_me")
+vlm2 = extension("vlm2")
 
 VERBATIM = {"use": "eval.readers.WholeReply"}
 
@@ -100,12 +105,12 @@ def test_slices_use_only_asked_samples(made: MadeRun) -> None:
 PAIRS = [{"pair": name} for name in "aabbccde"]
 JOINT = [{"image": str(n // 2), "role": ("perception", "reasoning")[n % 2]} for n in range(6)]
 CIRCLES, IMAGES = ([{name: each} for each in "aabbcc"] for name in ("circle", "image"))
-SCORERS = {
-    "circles": (AllRight(), CIRCLES),
-    "pairs": (PairScorer("GC-Mat"), PAIRS),
-    "counts": (CountScorer("OC-Cnt"), [{"image_len": 4}] * 3),
-    "joint": (JointScorer(), JOINT),
-    "twice": (TwiceScorer(), IMAGES[:4]),
+SCORERS: dict[str, tuple[Callable[[], Scorer], Any]] = {
+    "circles": (AllRight, CIRCLES),
+    "pairs": (lambda: vlm2.PairScorer("GC-Mat"), PAIRS),
+    "counts": (lambda: vlm2.CountScorer("OC-Cnt"), [{"image_len": 4}] * 3),
+    "joint": (lambda: do_you_see_me.JointScorer(), JOINT),
+    "twice": (lambda: blink_twice.TwiceScorer(), IMAGES[:4]),
 }
 
 
@@ -113,8 +118,8 @@ SCORERS = {
 def test_partly_asked_units_are_excluded(
     made: MadeRun, name: str, keys: str, said: list[str | None], wanted: dict[str, Any]
 ) -> None:
-    scorer, meta = SCORERS[name]
-    ask(made, scorer, keys, meta, said)
+    make, meta = SCORERS[name]
+    ask(made, make(), keys, meta, said)
     lines = rows(made)
     found = {name: [lines[name].value, lines[name].n] for name in wanted}
     assert found == {
@@ -123,7 +128,7 @@ def test_partly_asked_units_are_excluded(
 
 
 def test_levels_of_a_control_use_only_asked_samples(made: MadeRun) -> None:
-    scorer = SweepScorer("visual_spatial", "2D", "integer", ("size",))
+    scorer = do_you_see_me.SweepScorer("visual_spatial", "2D", "integer", ("size",))
     ask(made, scorer, "1111", [{"size": size} for size in (1, 1, 2, 2)], ["1", None, "0", "1"])
     rows = score_table(made.write().path).where(metric="accuracy_along", contestant="plain")
     found = {row.slice: (row.value, row.n) for row in rows}

@@ -15,7 +15,6 @@ from looktwice.eval.analysis.contestants import pair_table
 from looktwice.eval.analysis.shared_samples import SharedSamples
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import Table, make_table
-from looktwice.eval.readers import Vlm2
 from looktwice.eval.records import Record, RunFolder
 from looktwice.eval.records.records import PointRow, SampleRow
 from looktwice.eval.replies import OfficialLabel, RecordedQuestions
@@ -33,6 +32,8 @@ from looktwice.pipelines.state import State
 from tests.optional import extension
 from tests.paths import CONFIGS
 from tests.tables import read_yaml, table
+
+toolkits = extension("toolkits")
 
 extras_replies = extension("logs.replies")
 
@@ -208,9 +209,9 @@ def test_the_baselines_of_do_you_see_me(shared_data: Path, tmp_path: Path) -> No
 def test_the_official_reader_of_vlm2(subtask: str, reply: str, answer: str | None) -> None:
     sample = Sample("s", "q", meta={"subtask": subtask})
     state = State(sample, messages=(Message("assistant", (reply,)),))
-    assert Vlm2()(state, NoModel()).answer == answer
+    assert toolkits.Vlm2()(state, NoModel()).answer == answer
     with pytest.raises(ValueError, match="'no subtask' is not a subtask of VLM2-Bench"):
-        Vlm2()(state.replace(sample=Sample("s", "q")), NoModel())
+        toolkits.Vlm2()(state.replace(sample=Sample("s", "q")), NoModel())
 
 
 VLM2_BENCH, BLINK_BENCH = (

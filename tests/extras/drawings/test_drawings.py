@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 import pytest
 
-from looktwice.eval.tasks import DoYouSeeMe
+from looktwice.extras.do_you_see_me import DoYouSeeMe
 from looktwice.extras.drawings import (
     ColoredShapeCounter,
     DotLetterReader,

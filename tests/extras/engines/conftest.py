@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from looktwice.pipelines.runtime import close_networks
+from looktwice.extras.networks import close_networks
 from tests.extras.engines.network import NETWORK, Network, use_network
 
 PACKAGES = Path(__file__).with_name("packages")

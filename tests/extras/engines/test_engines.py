@@ -22,9 +22,9 @@ from looktwice.eval.records import RunFolder
 from looktwice.extras.engines import VLLM, SGLang
 from looktwice.extras.engines.model import EngineModel, count_through
 from looktwice.extras.engines.sglang_engine import catch_crashes
+from looktwice.extras.networks import close_networks
 from looktwice.pipelines import Message, Picture, View
 from looktwice.pipelines.model import CallOptions, ModelError, Tool, ToolCall, Usage
-from looktwice.pipelines.runtime import close_networks
 from tests.extras.engines.network import THOUGHT_END, Network, Seen
 from tests.extras.engines.upstream import FACTS, list_names, read_signature
 from tests.first_day.studies import looktwice

@@ -41,12 +41,13 @@ from looktwice.extras.executors.processes import (
     count_processes,
     has_own_classes,
 )
-from looktwice.pipelines import ChatAPI, Item, Picture, Pocket, Point, Sample, Scripted
+from looktwice.pipelines import ChatAPI, Item, Picture, Point, Sample, Scripted
 from looktwice.pipelines.config import Plan
 from looktwice.pipelines.config.plan import add_id
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.encodings.image_files import to_png
 from looktwice.pipelines.model import Model
+from looktwice.pipelines.models import Pocket
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.prompting import Ask, Circles, MultipleChoice, ZoomOnMarks
 from looktwice.prompting.controls import OtherImage, PermuteChoices

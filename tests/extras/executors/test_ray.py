@@ -81,7 +81,7 @@ import os
 from dataclasses import dataclass
 from typing import ClassVar
 
-from looktwice.specialists.networks import Network
+from looktwice.extras.networks import Network
 
 
 @dataclass(frozen=True)

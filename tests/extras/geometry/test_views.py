@@ -12,12 +12,12 @@ import pytest
 from numpy.typing import NDArray
 
 from looktwice.extras.geometry import CameraPath, DepthAnythingViews, GeometricMatcher, Views
+from looktwice.extras.networks import close_networks
 from looktwice.extras.scenes import RenderedScenes
 from looktwice.pipelines.config.classes import locate
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture, Pixels
-from looktwice.pipelines.runtime import close_networks
-from looktwice.pipelines.runtime.networks import WeightsError
+from looktwice.pipelines.runtime.weights import WeightsError
 from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers import CameraMotion, MatchedPoint
 from looktwice.specialists.rules import NoEvidence

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from looktwice.extras.engines import LocalVLM
+from looktwice.extras.engines.chat_template import build_chat
 from looktwice.extras.inside.internals import Layer, read_states
-from looktwice.pipelines import LocalVLM, Picture, Pocket, Scripted, View
+from looktwice.pipelines import Picture, Scripted, View
 from looktwice.pipelines.model import Message, Messages, ModelError
-from looktwice.pipelines.models.chat_template import build_chat
+from looktwice.pipelines.models import Pocket
 from looktwice.pipelines.models.pocket.model import network_inputs
 from looktwice.pipelines.models.pocket.network import ANSWER, Conversation, shipped_weights
 from tests.tiny import tiny

@@ -16,6 +16,7 @@ from looktwice.eval import MarkedScenes, RunFolder, evaluate
 from looktwice.eval.readers import WholeReply
 from looktwice.eval.records.records import SampleRow, StoredMessage
 from looktwice.eval.scoring.score import score_run
+from looktwice.extras.engines import LocalVLM
 from looktwice.extras.inside.arms import (
     ArmProbe,
     Loss,
@@ -30,8 +31,9 @@ from looktwice.extras.inside.arms import (
 )
 from looktwice.extras.inside.internals import Layer, States, read_states
 from looktwice.extras.inside.linear import fit_probe
-from looktwice.pipelines import LocalVLM, Pipeline, Pocket, Scripted
+from looktwice.pipelines import Pipeline, Scripted
 from looktwice.pipelines.model import Model, write_canonical
+from looktwice.pipelines.models import Pocket
 from looktwice.prompting import Ask
 from tests.first_day.studies import looktwice
 from tests.made_run import MadeRun

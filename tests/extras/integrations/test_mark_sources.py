@@ -13,12 +13,12 @@ import cv2
 import numpy as np
 
 from looktwice.eval.tasks import MarkedScenes
+from looktwice.extras.burnt_in import MarksFrom, RecoverMarks
 from looktwice.pipelines import Picture, Stage, State
 from looktwice.pipelines.model import CallOptions, Messages, Reply
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.prompting import Ask, Circles, ReadChoices, Verify, ZoomOnDetections, ZoomOnMarks
-from looktwice.prompting.burnt_in import MarksFrom, RecoverMarks
 from looktwice.prompting.views import Crop
 from looktwice.specialists.results import Boxes
 from tests.extras.integrations.served import plan_of, serving, turn

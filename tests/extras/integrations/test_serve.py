@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from looktwice.eval.tasks import MarkedScenes
-from looktwice.pipelines import CallOptions, ChatAPI, Message, Pipeline, Pocket, State, View
+from looktwice.pipelines import CallOptions, ChatAPI, Message, Pipeline, State, View
+from looktwice.pipelines.models import Pocket
 from looktwice.prompting import Circles, MultipleChoice
 from tests.extras.integrations.served import OPENER, post, refusal
 from tests.first_day.studies import looktwice

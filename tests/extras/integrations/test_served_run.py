@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from looktwice.extras.scenes import LettersAndShapes
-from looktwice.pipelines import Pocket, Stage
+from looktwice.pipelines import Stage
 from looktwice.pipelines.config.plan import load_plan
 from looktwice.pipelines.config.shipped import find_config
+from looktwice.pipelines.models import Pocket
 from looktwice.prompting import Ask, BlankImage
 from tests.extras.integrations.served import (
     OPENER,

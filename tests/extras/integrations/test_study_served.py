@@ -13,11 +13,12 @@ import pytest
 
 from looktwice.eval import MarkedScenes, RunFolder
 from looktwice.eval.recorded.replay import replay
+from looktwice.extras.burnt_in import RecoverMarks
 from looktwice.extras.integrations import command
 from looktwice.extras.integrations.command import make_pocket_plan
 from looktwice.extras.integrations.lens import name_contestants
 from looktwice.extras.integrations.recorded import Recorder
-from looktwice.pipelines import ChatAPI, Picture, Pipeline, Pocket, View
+from looktwice.pipelines import ChatAPI, Picture, Pipeline, View
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.model import (
     CallOptions,
@@ -29,9 +30,10 @@ from looktwice.pipelines.model import (
     ToolCall,
     Usage,
 )
+from looktwice.pipelines.models import Pocket
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.state import Stage, State, WithoutModel
-from looktwice.prompting import Ask, Crop, PermuteChoices, ReadChoices, RecoverMarks, ZoomOnMarks
+from looktwice.prompting import Ask, Crop, PermuteChoices, ReadChoices, ZoomOnMarks
 from looktwice.prompting.agent import Agent, Zoom
 from tests.chat_server import chat_server
 from tests.extras.integrations.served import plan_of, post, questions, serving, turn

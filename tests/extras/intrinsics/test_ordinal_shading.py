@@ -7,16 +7,16 @@ import cv2
 import numpy as np
 import pytest
 
+from looktwice.extras.detection import DIRE
+from looktwice.extras.detection.dire import run_resnet
 from looktwice.extras.intrinsics import OrdinalShading
 from looktwice.extras.intrinsics.midas import run_large, run_resnext_layer, run_small
 from looktwice.extras.intrinsics.resolution import find_size
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.runtime.networks import WeightsError
+from looktwice.pipelines.runtime.weights import WeightsError
 from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers import DarkerPoint
-from looktwice.specialists.detection import DIRE
-from looktwice.specialists.detection.dire import run_resnet
 from looktwice.specialists.rules import NoEvidence
 from tests.extras.intrinsics.networks import (
     FULL,

@@ -17,18 +17,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from looktwice.eval.tasks import (
-    Blink,
-    Columns,
-    Folder,
-    MarkedScenes,
-    MarkQuestions,
-    PairScorer,
-    Task,
-    TaskError,
-)
+from looktwice.eval.tasks import Blink, Columns, Folder, MarkedScenes, Task, TaskError
 from looktwice.eval.tasks.photographs import load_photograph, load_stereo_pair
 from looktwice.eval.tasks.photos.correspondence import MIN_POINT_DISTANCE
+from looktwice.extras.looking import MarkQuestions
 from looktwice.extras.make import Correspondence, Jigsaw, Localization, RelativeDepth, Sequences
 from looktwice.extras.make.points import read_homography
 from looktwice.extras.make.relative_depth import read_map
@@ -40,6 +32,7 @@ from looktwice.extras.scenes import (
     rendered_scenes,
     solid_scenes,
 )
+from looktwice.extras.vlm2 import PairScorer
 from looktwice.pipelines.config import ConfigError
 from looktwice.pipelines.marks import Box, Point, mark_from_dict
 from looktwice.pipelines.picture import Picture, Pixels

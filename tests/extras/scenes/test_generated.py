@@ -22,8 +22,8 @@ import numpy as np
 import pytest
 
 from looktwice.eval.tasks import Subset, TaskError
-from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS
 from looktwice.eval.tasks.outlines import circle
+from looktwice.extras.do_you_see_me.subtasks import SUBTASKS
 from looktwice.extras.scenes import GeneratedDoYouSeeMe
 from looktwice.extras.scenes.canvas import fill_outline, make_blank, stroke_outline
 from looktwice.extras.scenes.closure import make_outline

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from looktwice.eval import evaluate
-from looktwice.eval.tasks.do_you_see_me.subtasks import ROLES
+from looktwice.extras.do_you_see_me.subtasks import ROLES
 from looktwice.extras.drawings import FigureAnalogy, MatrixSolver
 from looktwice.extras.drawings.matrices import read_panels, solve_matrix
 from looktwice.extras.scenes import Puzzles

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, read_controls
 from looktwice.eval.tasks.photographs import deal_evenly
+from looktwice.extras.do_you_see_me.subtasks import SUBTASKS, read_controls
 from looktwice.extras.scenes import GeneratedDoYouSeeMe, RenderedScenes, rendered_scenes
 from looktwice.extras.scenes.scene import Scene
 from looktwice.extras.scenes.scenes3d import (

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from bench.sets.rows import COMPARISONS, Comparison, compare, make_row, place_row
-from looktwice.eval.judging.passes import JudgeCase, Wording, list_passes
 from looktwice.eval.scoring.verdict import Score, Verdict
+from looktwice.extras.judging.passes import JudgeCase, Wording, list_passes
 from looktwice.extras.sets import Boxed, PointScorer, SetScorer, VisFactorScorer
 from looktwice.extras.sets.point_answers import FORMS, UnreadablePoints, share_in_mask
 from looktwice.extras.sets.rules import RULES, score_biased

@@ -27,9 +27,9 @@ from looktwice.extras.studies.fragility import (
 )
 from looktwice.extras.studies.fragility_key import expand_fragility
 from looktwice.extras.studies.ranks import rank_flips
+from looktwice.extras.toolkits.styles import DRAWINGS, VPBenchName
 from looktwice.pipelines.config import ConfigError, load_plan
 from looktwice.pipelines.config.classes import Faults
-from looktwice.prompting.markers.styles import DRAWINGS, VPBenchName
 from tests.made_run import MadeRun, analyse, join_attributes
 from tests.paths import CONFIGS, DATA
 from tests.tables import read_yaml, table

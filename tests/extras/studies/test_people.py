@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from looktwice.eval import Results, RunFolder, score_table
-from looktwice.eval.tasks import PairScorer
 from looktwice.extras.studies.gap import published_table
+from looktwice.extras.vlm2 import PairScorer
 from looktwice.pipelines.config.spec import spec
 from tests.first_day.studies import get_output, looktwice
 from tests.made_run import MadeRun

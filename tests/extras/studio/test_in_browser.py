@@ -18,7 +18,8 @@ import pytest
 from PIL import Image
 
 from looktwice.eval import MarkedScenes, RunFolder
-from looktwice.pipelines import Pocket, Reply
+from looktwice.pipelines import Reply
+from looktwice.pipelines.models import Pocket
 from tests.browser import CHROMIUM, Browser, open_browser
 from tests.extras.studio.opened import TYPE, OpenStudio, opened_studio
 from tests.first_day.studies import looktwice

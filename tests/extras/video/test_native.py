@@ -15,6 +15,8 @@ from PIL import Image
 
 from looktwice.eval.records import RunFolder
 from looktwice.eval.tasks import Folder
+from looktwice.extras.engines import LocalVLM
+from looktwice.extras.engines.chat_template import build_chat
 from looktwice.extras.executors.messages import pickle_message
 from looktwice.extras.video import SendVideo, Video
 from looktwice.extras.video.inputs import make_inputs
@@ -23,8 +25,7 @@ from looktwice.extras.wires.gemini import make_content_request
 from looktwice.extras.wires.messages import make_message_request
 from looktwice.pipelines import Message, Picture, Sample, State
 from looktwice.pipelines.model import ModelError
-from looktwice.pipelines.models import ChatAPI, LocalVLM
-from looktwice.pipelines.models.chat_template import build_chat
+from looktwice.pipelines.models import ChatAPI
 from looktwice.pipelines.models.wire import write_request
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.transforms import crop, resize

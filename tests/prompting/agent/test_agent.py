@@ -4,7 +4,7 @@ import json
 import math
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from looktwice.pipelines.model import (
 from looktwice.pipelines.models import ChatAPI, Scripted
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import Pipeline, StageFailed
-from looktwice.pipelines.runtime.networks import WeightsError
+from looktwice.pipelines.runtime.weights import WeightsError
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.transforms import rotated_size
@@ -38,10 +38,8 @@ from looktwice.prompting.agent import (
     Agent,
     AgentTool,
     Answer,
-    ApplyStage,
     Bounds,
     Contrast,
-    CropByWord,
     DrawBox,
     DrawPoint,
     Magnify,
@@ -50,14 +48,10 @@ from looktwice.prompting.agent import (
     OracleZoom,
     PlainCalls,
     Rotate,
-    ShowDepth,
     ShowGrid,
-    ShowMatches,
-    ShowSegments,
     TaggedCalls,
     Undo,
     Zoom,
-    ZoomOnFaces,
     tool as tool_file,
 )
 from looktwice.prompting.agent.agent import FINAL_MESSAGE
@@ -68,8 +62,11 @@ from looktwice.prompting.turns import History, Vote
 from looktwice.prompting.views import Concatenate, Crop, LongestSide
 from looktwice.specialists.results import Boxes, DepthMap, Masks, Matches
 from tests import tables
+from tests.optional import extension
 from tests.prompting.scenes import ScriptedReplies, table
 from tests.strict_server import strict_server
+
+shown_results = extension("shown_results")
 
 CASES = table("agent/agent.yaml")
 PLAIN_ZOOM = Zoom(crop=Crop(padding=0, min_px=1))
@@ -313,28 +310,43 @@ def same(pixels0: Pixels, pixels1: Pixels, /) -> Matches:
     return Matches(xy, xy, np.ones(3))
 
 
-TOOLS: dict[str, tuple[Any, dict[str, Any], tuple[int, int], str]] = {
-    "zoom": (Zoom(), {"box": [0, 0, 40, 30]}, (512, 384), ""),
-    "magnify": (Magnify(), {"point": [79, 0], "factor": 4}, (80, 60), ""),
-    "box": (DrawBox(), {"box": [20, 20, 50, 50], "label": "A"}, (80, 60), ""),
-    "point": (DrawPoint(), {"point": [40, 40], "label": "B"}, (80, 60), ""),
-    "grid": (ShowGrid(), {}, (80, 60), ""),
-    "rotate": (Rotate(), {"degrees": 90}, (60, 80), "turned by 90"),
-    "contrast": (Contrast(), {}, (80, 60), ""),
-    "word": (CropByWord(find_box, crop=Crop(padding=0, min_px=1)), {"word": "dog"}, (20, 30), ""),
-    "faces": (ZoomOnFaces(find_box, crop=Crop(padding=0, min_px=1)), {}, (20, 30), ""),
-    "depth": (ShowDepth(ramp), {}, (80, 60), ""),
-    "segment": (ShowSegments(split_halves), {}, (80, 60), ""),
-    "match": (ShowMatches(same), {}, (170, 60), ""),
-    "apply": (ApplyStage(LongestSide(40), "Shows it smaller."), {}, (40, 30), ""),
+TOOLS: dict[str, tuple[Callable[[], Any], dict[str, Any], tuple[int, int], str]] = {
+    "zoom": (Zoom, {"box": [0, 0, 40, 30]}, (512, 384), ""),
+    "magnify": (Magnify, {"point": [79, 0], "factor": 4}, (80, 60), ""),
+    "box": (DrawBox, {"box": [20, 20, 50, 50], "label": "A"}, (80, 60), ""),
+    "point": (DrawPoint, {"point": [40, 40], "label": "B"}, (80, 60), ""),
+    "grid": (ShowGrid, {}, (80, 60), ""),
+    "rotate": (Rotate, {"degrees": 90}, (60, 80), "turned by 90"),
+    "contrast": (Contrast, {}, (80, 60), ""),
+    "word": (
+        lambda: shown_results.CropByWord(find_box, crop=Crop(padding=0, min_px=1)),
+        {"word": "dog"},
+        (20, 30),
+        "",
+    ),
+    "faces": (
+        lambda: shown_results.ZoomOnFaces(find_box, crop=Crop(padding=0, min_px=1)),
+        {},
+        (20, 30),
+        "",
+    ),
+    "depth": (lambda: shown_results.ShowDepth(ramp), {}, (80, 60), ""),
+    "segment": (lambda: shown_results.ShowSegments(split_halves), {}, (80, 60), ""),
+    "match": (lambda: shown_results.ShowMatches(same), {}, (170, 60), ""),
+    "apply": (
+        lambda: shown_results.ApplyStage(LongestSide(40), "Shows it smaller."),
+        {},
+        (40, 30),
+        "",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_a_tool_is_a_stage_on_a_view(name: str) -> None:
-    tool, arguments, size, words = TOOLS[name]
+    make, arguments, size, words = TOOLS[name]
     wanted = call(name, **arguments) if name == "match" else call(name, image=1, **arguments)
-    state, asked = scripted(Agent({name: tool}), wanted, "x", of=sample(pixels(), pixels() // 2))
+    state, asked = scripted(Agent({name: make()}), wanted, "x", of=sample(pixels(), pixels() // 2))
     look = read_looks(state.notes)[0]
     assert (look.outcome, look.reason) == ("shown", "")
     assert state.views[2].size == size and state.views[2].parts and words in asked[1][-2].text
@@ -537,13 +549,15 @@ def test_text_of_the_question_calls_no_tool() -> None:
 
 
 def test_tool_errors_are_reported_and_missing_weights_fail_the_sample() -> None:
-    agent = Agent({"word": CropByWord(find_box), "depth": ShowDepth(empty)})
+    agent = Agent(
+        {"word": shown_results.CropByWord(find_box), "depth": shown_results.ShowDepth(empty)}
+    )
     state, asked = scripted(agent, call("word", word="nothing"), call("depth", image=1), "A cat.")
     assert outcomes(state) == ["failed", "failed"] and state.reply == "A cat."
     assert "nothing in image 0" in asked[1][-1].text
     model = Scripted([call("depth", image=1), "A cat."])
     with pytest.raises(StageFailed) as caught:
-        run_stage(Agent({"depth": ShowDepth(unopened)}), model)
+        run_stage(Agent({"depth": shown_results.ShowDepth(unopened)}), model)
     assert isinstance(caught.value.__cause__, WeightsError) and len(model.asked) == 1
 
 

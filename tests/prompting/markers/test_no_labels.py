@@ -33,7 +33,7 @@ def start() -> State:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_label_is_drawn(name: str) -> None:
-    assert len(NAMES) >= 14
+    assert len(NAMES) >= 10
     marker: Marking = build({"use": f"prompting.markers.{name}", "label": None})
     lettered = replace(
         marker, label=Label(font="blink") if name == "BlinkReleasedStyle" else Label()

@@ -13,7 +13,7 @@ from looktwice.pipelines.transforms import crop, flip, join_side_by_side, resize
 from looktwice.pipelines.view import View
 from looktwice.prompting.markers import Contours, Cover, Halo, Label, Rectangles, Spotlight, Tint
 from looktwice.prompting.markers.base import Marking
-from looktwice.prompting.markers.styles import SomStyle
+from tests.optional import extension
 from tests.prompting.scenes import (
     BLACK,
     GREY,
@@ -25,6 +25,8 @@ from tests.prompting.scenes import (
     plain,
     start,
 )
+
+styles = extension("toolkits.styles")
 
 
 def disc(x: float, y: float, radius: float, width: int = 120, height: int = 100) -> np.ndarray:
@@ -167,7 +169,7 @@ def test_labels_of_regions() -> None:
 
 def test_som_numbers_and_colours_its_regions() -> None:
     marks = Mask("x", disc(30, 50, 20)), Mask("y", disc(90, 50, 20)), Box("z", 50, 0, 70, 20)
-    pixels = draw_view(SomStyle(), *marks)
+    pixels = draw_view(styles.SomStyle(), *marks)
     tints = {tuple(pixels[50, 15]), tuple(pixels[50, 105]), tuple(pixels[3, 53])}
     assert len(tints) == 3
     assert tuple(pixels[80, 60]) == GREY

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from looktwice.eval import evaluate
-from looktwice.eval.analysis.looking.measured import find_risks
 from looktwice.eval.readers import Robust
 from looktwice.eval.scoring.metrics import measurements
 from looktwice.eval.tasks import Facts, MarkedScenes
@@ -29,7 +28,10 @@ from looktwice.prompting.markers import Circles
 from looktwice.prompting.turns import Ask, Vote, When
 from looktwice.prompting.turns.ask import add_confidence
 from looktwice.prompting.wording import MultipleChoice
+from tests.optional import extension
 from tests.prompting.scenes import ScriptedReplies, plain, start
+
+routing = extension("looking.measured")
 
 LEVELS = (0.4, 0.55, 0.7, 0.85, 0.97)
 """The confidences that the server reports, and the accuracy at each."""
@@ -113,7 +115,7 @@ def test_a_planted_calibration_is_recovered(model: ChatAPI, tmp_path: Path) -> N
         assert mine == pytest.approx([level] * EACH)
     masses = [*measured["choice_mass"].values()]
     assert masses == pytest.approx([0.9] * len(masses))
-    (risk,) = find_risks(run)
+    (risk,) = routing.find_risks(run)
     right = [share.value for share in risk.accuracies]
     assert right == pytest.approx([0.95, 0.87, (39 + 34 + 28 + 16.5) / 150, 0.695])  # by hand
     assert risk.area < risk.random
@@ -194,5 +196,5 @@ def test_the_small_model_is_calibrated_enough_to_know_its_errors(tmp_path: Path)
     mark, ask = Circles(radius=28, color="red"), Ask(confidence="choices")
     arm = Pipeline({"mark": mark, "choose": MultipleChoice(), "ask": ask})
     (run,) = evaluate(task, {"pocket": arm}, Pocket(), out=tmp_path / "run").scores
-    (risk,) = find_risks(run)
+    (risk,) = routing.find_risks(run)
     assert risk.area < 0.75 * risk.random

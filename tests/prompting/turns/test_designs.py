@@ -17,6 +17,7 @@ from looktwice.pipelines.config.load import load
 from looktwice.prompting.views import ZoomOnDetections
 from tests import official_layouts
 from tests.chat_server import ChatServer, chat_server
+from tests.optional import needs_extras
 from tests.paths import CONFIGS
 
 CASCADE = "contestants.VP-zoom-p.stages.faces.detector={use: specialists.detection.FaceCascade}"
@@ -128,6 +129,7 @@ def test_each_study_runs_with_a_script(study: Study, scripted: Any) -> None:
     assert not any(record.error for records in found.values() for record in records)
 
 
+@needs_extras
 def test_the_records_hold_what_the_designs_need(scripted: Any) -> None:
     path, found = scripted(STUDIES[1])
     folder = RunFolder(path)
@@ -158,6 +160,7 @@ def test_check_asks_no_second_model_either(tmp_path: Path, server: ChatServer) -
     assert server.stats["requests"] == before
 
 
+@needs_extras
 @pytest.mark.parametrize(("words", "detector"), [([], "FaceBoxes"), ([CASCADE], "FaceCascade")])
 def test_zooming_on_faces_uses_face_recognition_by_default(
     words: list[str], detector: str, tmp_path: Path

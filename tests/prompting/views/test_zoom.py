@@ -28,6 +28,7 @@ from looktwice.prompting.views import Crop, ZoomOnCells, ZoomOnDetections, ZoomO
 from looktwice.specialists.protocols import Detector
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.rules import NoEvidence
+from tests.optional import needs_extras
 from tests.prompting.scenes import build_stage, record_state, table
 
 CASES = table("views/zoom.yaml")
@@ -543,6 +544,7 @@ def test_a_crop_is_limited_to_100_megapixels(monkeypatch: pytest.MonkeyPatch) ->
         zoom_view(start(Box("b", 10, 10, 13, 23)), replace(TIGHT, upscale=20_816))
 
 
+@needs_extras
 def test_a_zoom_survives_a_configuration_round_trip() -> None:
     settings = {
         "detector": {"use": "specialists.detection.FaceCascade"},

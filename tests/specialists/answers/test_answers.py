@@ -15,7 +15,6 @@ from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel, Pipeline
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
-from looktwice.prompting.burnt_in import EraseMarks, RecoverMarks
 from looktwice.specialists.answers import (
     CameraMotion,
     Chance,
@@ -28,10 +27,11 @@ from looktwice.specialists.answers import (
     SameIdentity,
     SeamMatcher,
 )
-from looktwice.specialists.matching import SIFT, XFeat
+from looktwice.specialists.matching import SIFT
 from looktwice.specialists.protocols import Matcher
 from looktwice.specialists.results import DepthMap, Matches
 from tests.burnt_in import draw_as_released
+from tests.optional import extension
 from tests.specialists.samples import (
     DARK,
     SAME,
@@ -49,6 +49,9 @@ from tests.specialists.scenes import (
     sample,
     texture,
 )
+
+burnt_in = extension("burnt_in")
+matching = extension("matching")
 
 
 def chances(count: int, slot: str = "chance", **other: int) -> list[str | None]:
@@ -112,8 +115,8 @@ def test_a_stage_that_asks_a_model_cannot_be_guessed_for() -> None:
 
 def read_and(rule: Stage, sample: Sample, **settings: Any) -> State:
     """Return the rule after reading the marks from the pixels and painting over them."""
-    recover = RecoverMarks(**settings)
-    pipeline = Pipeline({"recover": recover, "erase": EraseMarks(), "answer": rule})
+    recover = burnt_in.RecoverMarks(**settings)
+    pipeline = Pipeline({"recover": recover, "erase": burnt_in.EraseMarks(), "answer": rule})
     return pipeline(State.start(replace(sample, marks=())))
 
 
@@ -193,7 +196,7 @@ def test_left_and_right_on_two_real_stereo_pairs(shared_data: Path, network: str
     matcher: Matcher = SIFT()
     if network == "xfeat":
         pytest.importorskip("torch")
-        matcher = XFeat(keypoints=256)
+        matcher = matching.XFeat(keypoints=256)
     kinds: list[Any] = ["mean", "median", "inliers"]
     right = dict.fromkeys(kinds, 0)
     for images, answer in sideways(shared_data):

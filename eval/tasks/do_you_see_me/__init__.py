@@ -1,1 +1,0 @@
-"""Do You See Me (2025): its files, its joint questions, and its own metrics."""

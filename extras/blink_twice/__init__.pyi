@@ -1,0 +1,1 @@
+from .task import BlinkTwice as BlinkTwice, TwiceScorer as TwiceScorer

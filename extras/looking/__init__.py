@@ -1,0 +1,9 @@
+"""Analyses of whether the picture, the mark or the look made the difference: an agent's looks and
+turns, the certificate of a tool, measurements and routing.
+
+Not here: what a model sees inside (`inside`), and the tables of every run (`eval.analysis`).
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,1 @@
+from .mark_questions import MarkQuestions as MarkQuestions

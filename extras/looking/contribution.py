@@ -1,0 +1,297 @@
+"""The contribution of an agent's tool: arms that differ in one thing each, and a verdict in
+sentences with intervals.
+
+The roles of the arms are the names of their contestants in `configs/tool_contribution.yaml`:
+`without` any tool, `full`, and control arms in which calls still run. Each control shows which part
+of the gain needs what it lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import chain
+
+import numpy as np
+
+from looktwice.eval.analysis.analyses import Analysis, ReportTable
+from looktwice.eval.analysis.asked import AnalysisRequest, Finding
+from looktwice.eval.display.table import Table
+from looktwice.eval.display.text_tables import (
+    Column,
+    Columns,
+    TextTable,
+    format_p,
+    percent,
+    share_cell,
+    table,
+    text,
+)
+from looktwice.eval.records.records import RunError
+from looktwice.eval.scoring.labels import closest, contestant_changes
+from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.statistics.intervals import Estimate
+from looktwice.eval.statistics.paired import Values, compare_paired
+from looktwice.extras.looking.agent_looks import summarize_looks
+from looktwice.pipelines.disk import write_file
+from looktwice.pipelines.model import write_canonical
+
+ARMS: Mapping[str, str] = {
+    "without": "no tool",
+    "full": "tools and their results",
+    "black": "black images of the same size",
+    "format": "calls without results",
+    "result": "results shown up front, without a tool turn",
+    "random": "a random region of the same size",
+    "oracle": "the relevant region",
+    "words": "the results in words",
+}
+"""The roles of the arms, with descriptions. A contestant whose name is a role has that role, unless
+the user assigns roles."""
+NEED_PHRASES = {
+    "black": "need the pixels",
+    "random": "need the right region",
+    "words": "need more than words",
+    "format": "need a result",
+}
+"""The phrase for the difference between `full` and an arm, by arm: it names what that arm lacks."""
+SIGNIFICANCE_LEVEL = 0.05
+BLIND_ROLES = ("without", "black", "format")
+"""The arms in which a look returns no picture."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The arms of one agent on one task by role, on the samples that every arm answered."""
+
+    arms: Mapping[str, PointScores]
+
+    @cached_property
+    def values(self) -> Values[str, str]:
+        """The values of every arm, by role, on the samples that every arm answered."""
+        arms = {role: scores.comparable for role, scores in self.arms.items()}
+        values = Values.of(arms, self.arms["full"].clusters)
+        return values.where(values.has())
+
+    @property
+    def excluded(self) -> int:
+        """The number of samples with a correct answer that failed or are missing in one of the
+        arms."""
+        return len(self.arms["full"].keyed) - len(self.values.units)
+
+    def difference(self, role: str, other: str) -> Estimate:
+        """Return one arm minus another; samples that share a picture or a group are one cluster."""
+        return compare_paired(self.values[role], self.values[other], self.values.clusters)
+
+    @property
+    def gain(self) -> Estimate:
+        """The total gain of tool use."""
+        return self.difference("full", "without")
+
+    @property
+    def verdict(self) -> list[str]:
+        """The sentences of the certificate, the first one about the gain.
+
+        The exact test decides what is significant; with very few samples the interval may still
+        exclude zero.
+        """
+        gain = self.gain
+        gained = gain.p < SIGNIFICANCE_LEVEL and gain.value > 0
+        change = f"Tool use {'gains' if gained else 'loses'}"
+        if gain.p >= SIGNIFICANCE_LEVEL:
+            change = "No significant gain: tool use changes accuracy by"
+        sentences = [f"{change} {_format_points(gain)} points (n = {gain.n})."]
+        of = f"Of {100 * gain.value:.1f} points gained" if gained else "Separately"
+        for role, needs in NEED_PHRASES.items():
+            if role in self.arms:
+                part = self.difference("full", role)
+                shown = (
+                    "" if part.p < SIGNIFICANCE_LEVEL and part.value > 0 else " (not significant)"
+                )
+                pair = f"{ARMS['full']} against {ARMS[role]}"
+                sentences.append(f"{of}, {_format_points(part)} {needs}{shown}: {pair}.")
+        if "result" in self.arms:
+            rest = _format_points(self.difference("full", "result"))
+            sentences.append(f"Tool turns add {rest} points over {ARMS['result']}.")
+        if "oracle" in self.arms:
+            more = _format_points(self.difference("oracle", "full"))
+            sentences.append(f"{ARMS['oracle'].capitalize()} would add {more} points.")
+        return sentences
+
+    @property
+    def count_solved_without(self) -> Mapping[str, float]:
+        """The share of the samples solved by `full` that each arm also solves, and that any arm
+        without pictures does ("blind")."""
+        hits = {role: self.values[role] > 0.5 for role in self.arms}
+        solved = hits.pop("full")
+        if not solved.any():
+            return {}
+        hits["blind"] = np.any([hits[role] for role in BLIND_ROLES if role in hits], axis=0)
+        return {role: float(hit[solved].mean()) for role, hit in hits.items()}
+
+    @property
+    def by_call(self) -> Mapping[str, float]:
+        """Gains and harms where the agent called a tool, and where only the tool descriptions
+        differ (Med, 2602.01334).
+
+        call gain + schema gain - call harm - schema harm is the gain, on right or wrong answers.
+        """
+        parts = dict.fromkeys(("call gain", "schema gain", "call harm", "schema harm"), 0.0)
+        gaps = self.values["full"] - self.values["without"]
+        for name, gap in zip(self.values.units, gaps.tolist(), strict=True):
+            called = any(entry.measured.get("looks") for entry in self.arms["full"].asked(name))
+            part = f"{'call' if called else 'schema'} {'gain' if gap > 0 else 'harm'}"
+            parts[part] += abs(gap) / len(gaps)
+        return parts
+
+    @property
+    def setting_differences(self) -> list[str]:
+        """The differences between arms in what should be the same: seed, model, and the agent's
+        bounds, sizes and frame."""
+        conditions, sentences = dict[str, dict[str, str]](), list[str]()
+        for role, scores in self.arms.items():
+            point = scores.point
+            shared = {"seed": point.seed, "draws": point.draws, "model": point.spec.get("model")}
+            for node in (point.spec.get("stages") or {}).values():
+                if isinstance(node, Mapping) and str(node.get("use", "")).endswith(".Agent"):
+                    shared |= {name: node.get(name) for name in SHARED_SETTINGS}
+            conditions[role] = dict(zip(shared, map(write_canonical, shared.values()), strict=True))
+        for role, mine in conditions.items():
+            differing = [name for name in mine if mine[name] != conditions["full"].get(name)]
+            sentences += (
+                [f"{role} differs from full in {', '.join(differing)}"] if differing else []
+            )
+        return sentences
+
+
+def find_certificates(run: RunScores, roles: Mapping[str, str] | None = None) -> list[Certificate]:
+    """Return the certificate of every task and setting of a sweep that has the arms `without` and
+    `full` and a control.
+
+    `roles` names the contestants of roles that have other names, {"black": "placebo"}.
+    """
+    names = dict(zip(ARMS, ARMS, strict=True)) | dict(roles or {})
+    certificates = []
+    points = [scores.point for scores in run.points]
+    for full in points:
+        if full.contestant != names["full"]:
+            continue
+        arms: dict[str, PointScores] = {}
+        for role, name in names.items():
+            own = [p for p in points if (p.task_id, p.contestant) == (full.task_id, name)]
+            point = full if role == "full" else closest(contestant_changes(full), own)
+            if point and len(run.by_id[point.id].columns):  # an arm without records does not count
+                arms[role] = run.by_id[point.id]
+        certificate = Certificate(arms)
+        if "without" in arms and len(arms) > 2 and certificate.values.units:
+            certificates.append(certificate)
+    return certificates
+
+
+def contribution_table(certificate: Certificate, run: RunScores) -> TextTable:
+    """Return a line for each arm: what it gets, its accuracy, how much better `full` is, and where
+    its looks went."""
+    arms, solved = certificate.arms, certificate.count_solved_without
+    samples = certificate.values.units
+    looks = {(arm.contestant, arm.task): arm for arm in summarize_looks(run)}
+
+    def over(role: str, other: str) -> Estimate | None:
+        return certificate.difference(role, other) if role != other else None
+
+    def p_of_more(role: str) -> float | None:
+        more = over("full", role)
+        return more.p if more else None
+
+    def overlap(role: str) -> float | None:
+        look = looks.get((arms[role].contestant, arms[role].task))
+        return look.iou if look else None
+
+    def tokens(role: str) -> float:
+        entries = [*chain.from_iterable(map(arms[role].asked, samples))]
+        return sum(entry.tokens_in + entry.tokens_out for entry in entries) / len(entries)
+
+    columns: Columns[str] = (
+        Column("arm", lambda role: role, text),
+        Column("what it gets", ARMS.get, text),
+        Column("n", lambda role: len(samples)),
+        Column("accuracy\n%", certificate.values.mean, share_cell),
+        Column("over\nwithout", lambda role: over(role, "without"), _format_points),
+        Column("full over\nthis arm", partial(over, "full"), _format_points),
+        Column("p", p_of_more, format_p),
+        Column("of what full\nsolves %", solved.get, percent),
+        Column("IoU of look\nwith evidence", overlap, "{:.2f}"),
+        Column("tokens\nper sample", tokens, "{:,.0f}"),
+    )
+    return table(columns, arms).without_empty()
+
+
+def certificate_page(run: RunScores, found: Sequence[Certificate]) -> str:
+    """Return the page of the certificates as Markdown."""
+    parts = [f"# What the tool contributes: {run.name}"]
+    for certificate in found:
+        full = certificate.arms["full"]
+        parts += [f"## {full.contestant} on {full.task}", *certificate.verdict]
+        parts.append(contribution_table(certificate, run).markdown)
+        calls = certificate.by_call.items()
+        split = ", ".join(f"{name} {100 * value:.1f}" for name, value in calls)
+        parts.append(f"Points by whether a tool was called: {split}.")
+        if (blind := certificate.count_solved_without.get("blind")) is not None:
+            parts.append(
+                f"An arm whose looks return no picture also solves {100 * blind:.1f} % of what"
+                " the full agent solves."
+            )
+        if count := certificate.excluded:
+            parts.append(
+                f"{count} samples failed or are missing in an arm, and are excluded from all arms."
+            )
+        unequal = "; ".join(certificate.setting_differences)
+        same = "Seed, model, sizes and budgets are the same in all arms."
+        parts.append(f"Settings differ between arms: {unequal}." if unequal else same)
+    return "\n\n".join(parts) + "\n"
+
+
+def _format_points(gap: Estimate) -> str:
+    """Return a difference in points with its interval: "1.1 [0.2, 3.0]"."""
+    shown = f"{100 * gap.value:.1f} [{100 * gap.low:.1f}, {100 * gap.high:.1f}]"
+    return shown.replace("-", "\u2212")
+
+
+SHARED_SETTINGS = ("bounds", "fit", "coordinates", "protocol", "options", "history", "corrections")
+"""The settings of an agent that all arms of a certificate should share."""
+
+
+def _describe_contribution(scored: Table) -> Iterator[ReportTable]:
+    for run in scored.scores:
+        for certificate in find_certificates(run):
+            title = f"What the tool contributes on {certificate.arms['full'].task}"
+            shown, note = contribution_table(certificate, run), " ".join(certificate.verdict)
+            yield ReportTable(title, shown, True, note)
+
+
+TOOL_ANALYSIS = Analysis("tool", "What the tool contributes", _describe_contribution)
+
+
+def report_certificates(asked: AnalysisRequest) -> None:
+    """Print and write what a tool contributes, by the arms of tool_contribution or the arms that
+    `role` names."""
+    roles = asked.settings.get("role", {})
+    if unknown := set(roles) - set(ARMS):
+        raise RunError(f"role.{min(unknown)}: the arms are {', '.join(ARMS)}")
+    certified = find_certificates(asked.run, roles)
+    if not certified:
+        controls = ", ".join(name for name in ARMS if name not in ("without", "full"))
+        asked.refuse(
+            f"without, full and one of {controls}",
+            "run tool_contribution, or name the contestants: role.without=NAME",
+        )
+    page = asked.page("certificate.md")
+    write_file(page, certificate_page(asked.run, certified))
+    for certificate in certified:
+        arm = certificate.arms["full"]
+        for line in (f"{arm.contestant} on {arm.task}:", *certificate.verdict):
+            asked.say(line)
+    asked.say(f"certificate: {page}")
+
+
+CERTIFY = Finding("What a tool contributes, part by part", ("role",), report_certificates)

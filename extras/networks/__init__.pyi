@@ -1,0 +1,2 @@
+from .network import Network as Network
+from .opening import close_networks as close_networks

@@ -1,0 +1,119 @@
+"""The table of accuracies in LaTeX, with booktabs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from operator import attrgetter
+
+from looktwice.eval.display.score_tables import (
+    compare_to_people,
+    drop_means_of_one,
+    drop_repeats,
+    format_contestant,
+    sort_rows,
+)
+from looktwice.eval.display.table import Table
+from looktwice.eval.display.text_tables import MINUS, percent
+from looktwice.eval.scoring.row import Rows
+
+LEVELS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
+SIGNS = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    }
+)
+
+
+def latex_table(table: Table) -> str:
+    """Return a `table` with a line per contestant and a column per task, accuracy in percent.
+
+    The best of each column is bold, including ties. Majority and chance are below a rule and are
+    not compared; published human accuracies, and the difference of each contestant to them, are
+    below another. Stars are levels of p after Holm's correction against the baseline, over the
+    comparisons of the run, times the number of runs. The caption states n, the methods of the
+    interval and the test, and what was left out.
+    """
+    every = drop_means_of_one(sort_rows(table.where(metric="accuracy", slice="").rows))
+    rows = [row for row in drop_repeats(every) if row.task != "micro" and row.value is not None]
+    tasks, runs = dict.fromkeys(row.task for row in rows), {row.run for row in rows}
+    asked = {row.contestant for row in rows if row.point}
+    sizes, best = defaultdict[str, list[int]](list), defaultdict[str, float](float)
+    for row in rows:
+        if row.contestant in asked:
+            sizes[row.task].append(row.n)
+            best[row.task] = max(best[row.task], round(row.value or 0.0, 3))
+    blocks: dict[str, dict[str, dict[str, str]]] = {"arms": {}, "levels": {}, "people": {}}
+    for row in rows:
+        name, task, shown = format_contestant(row), row.task, percent(row.value)
+        name = f"{name} ({row.run})" if len(runs) > 1 else name
+        if row.contestant not in asked:
+            blocks["levels"].setdefault(name, {})[task] = shown
+            continue
+        p = 1.0 if row.p_holm is None else len(runs) * row.p_holm
+        star = next((f"$^{{{sign}}}$" for level, sign in LEVELS if p < level), "")
+        if round(row.value or 0.0, 3) == best[task]:
+            shown = f"\\textbf{{{shown}}}"
+        blocks["arms"].setdefault(name, {})[task] = shown + star
+        if row.people is not None:
+            blocks["people"].setdefault("people, as published", {})[task] = percent(row.people)
+        if gap := compare_to_people(row):
+            gap = gap.replace(MINUS, "-")  # LaTeX sets a minus sign in math
+            blocks["people"].setdefault(f"{name}, vs people", {})[task] = f"${gap}$"
+    counts = (dict.fromkeys((min(sizes[task]), max(sizes[task]))) for task in tasks)
+    lines = [["", *map(escape_latex, tasks)], ["$n$", *("--".join(map(str, n)) for n in counts)]]
+    body = [*map(_latex_line, lines)]
+    for cells in filter(None, blocks.values()):
+        body.append("\\midrule")
+        for name, of_name in cells.items():
+            body.append(
+                _latex_line([escape_latex(name), *(of_name.get(task, "--") for task in tasks)])
+            )
+    return "\n".join(
+        [
+            "\\begin{table}",
+            "\\centering",
+            f"\\caption{{{_caption([row for row in rows if row.contestant in asked])}}}",
+            f"\\begin{{tabular}}{{l{'r' * len(tasks)}}}",
+            "\\toprule",
+            *body,
+            "\\bottomrule",
+            "\\end{tabular}",
+            "\\end{table}",
+            "",
+        ]
+    )
+
+
+def _latex_line(cells: Sequence[str]) -> str:
+    return f"{' & '.join(cells)} \\\\"
+
+
+def escape_latex(text: str) -> str:
+    """Escape a text for LaTeX."""
+    return " ".join(text.split()).translate(SIGNS)
+
+
+def _caption(rows: Rows) -> str:
+    def named(field: str) -> str:
+        return ", ".join(dict.fromkeys(filter(None, map(attrgetter(field), rows))))
+
+    splits, baselines, tests = named("split"), named("baseline"), named("test")
+    out, runs = sum(row.excluded or 0 for row in rows), len({row.run for row in rows})
+    of_runs = f", times the {runs} runs" if runs > 1 else ""
+    parts = [
+        f"Accuracy in percent{f' ({splits})' if splits else ''}; $n$: samples with a correct"
+        " answer that were asked."
+    ]
+    if baselines:
+        parts.append(
+            f"Stars: paired difference to {baselines} at 5, 1 and 0.1 percent"
+            f" ({tests}; Holm's correction over the comparisons on single tasks{of_runs}; {out}"
+            " units left out)."
+        )
+    if any(row.people is not None for row in rows):
+        parts.append("People: published accuracies; below them the differences in points.")
+    return escape_latex(" ".join([*parts, "Best in bold."])).replace("\\$n\\$", "$n$")

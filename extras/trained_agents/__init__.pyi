@@ -1,0 +1,1 @@
+from .tools import CodeCalls as CodeCalls, Edit as Edit, ZoomIn as ZoomIn

@@ -1,6 +1,0 @@
-from .words import (
-    DepthWords as DepthWords,
-    MatchWords as MatchWords,
-    RegionWords as RegionWords,
-    SimilarityWords as SimilarityWords,
-)
