@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from looktwice.eval.readers.reader import Reading, TextReader
 from looktwice.pipelines.sample import Sample
 
+BRACE = re.compile("[{}]")
 BOX = re.compile(r"\\boxed\{")
 TAGGED = re.compile(r"<\|begin_of_box\|>(.*?)<\|end_of_box\|>")
 
@@ -18,19 +19,26 @@ def read_boxed(reply: str) -> str | None:
 
     A box whose braces do not close is none; boxes in boxes are part of the outer one.
     """
-    found, place = None, 0
-    while box := BOX.search(reply, place):
-        depth, end = 1, box.end()
-        while depth and end < len(reply):
-            depth += {"{": 1, "}": -1}.get(reply[end], 0)
-            end += 1
-        place = box.end()
-        if not depth:
-            found, place = reply[box.end() : end - 1], end
+    found, place, ends = None, 0, match_braces(reply)
+    for box in BOX.finditer(reply):
+        end = ends.get(box.end() - 1)
+        if end is not None and box.start() >= place:
+            found, place = reply[box.end() : end], end
     if found is not None:
         return found
     tagged = TAGGED.findall(reply)
     return tagged[-1].strip() if tagged else None
+
+
+def match_braces(text: str) -> dict[int, int]:
+    """Return the position of the closing brace for the position of each brace that it closes."""
+    opened, ends = list[int](), dict[int, int]()
+    for brace in BRACE.finditer(text):
+        if brace[0] == "{":
+            opened.append(brace.start())
+        elif opened:
+            ends[opened.pop()] = brace.start()
+    return ends
 
 
 @dataclass(frozen=True)
