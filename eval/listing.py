@@ -236,7 +236,8 @@ def find_classes(kind: str, plugins: Sequence[str]) -> dict[str, type]:
     own = {
         path: extension for path, extension in list_own_classes().items() if path.startswith(begins)
     }
-    return classes | {path: extension.open() for path, extension in own.items()}
+    classes |= {path: extension.open() for path, extension in own.items()}
+    return dict(sorted(classes.items()))
 
 
 def get_listed_kind(cls: type) -> str | None:

@@ -89,8 +89,7 @@ def locate(use: str, plugins: Sequence[str] = ()) -> type:
     public = getattr(module, "__all__", () if ours else vars(module))
     if name not in public or not _is_class(module, name):
         classes = [n for n in public if _is_class(module, n)]
-        paths = [path.rpartition(".") for path in list_own_classes() if ours]
-        classes += [n for of, _, n in paths if of == ".".join(parts[:-1])]
+        classes += _list_extension_names(".".join(parts[:-1])) if ours else []
         raise ValueError(f"no public class {name!r} in {room}{suggest_names(name, classes)}")
     return getattr(module, name)  # type: ignore[no-any-return]
 
@@ -161,11 +160,21 @@ def _resolve_own_room(parts: Sequence[str], use: str) -> str:
     folder, rooms = parts[0], _list_rooms(parts[0])
     if len(parts) == 3 and parts[1] in rooms:
         return f"looktwice.{folder}.{parts[1]}"
+    if names := _list_extension_names(room := ".".join(parts[:-1])):
+        raise ValueError(
+            f"no public class {parts[-1]!r} in {room}{suggest_names(parts[-1], names)}"
+        )
     meant = _suggest_path(parts[-1]) or suggest_names(parts[1], rooms)
     raise ValueError(
         f"no room {'.'.join(parts[:-1])!r} (from {use!r}; a class is named as"
         f" folder.room.Class){meant}"
     )
+
+
+def _list_extension_names(room: str) -> list[str]:
+    """Return the names of the classes of our extensions that have a path of this room."""
+    paths = [path.rpartition(".") for path in list_own_classes()]
+    return [name for path_room, _, name in paths if path_room == room]
 
 
 def _suggest_path(name: str) -> str:
