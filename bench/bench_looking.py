@@ -111,7 +111,7 @@ class Part(Where):
             right, bottom = left + PART, top + PART
             return [Box("", left * width, top * height, right * width, bottom * height, number)]
 
-        return Places.found("part", state, None, look)
+        return Places.search("part", state, None, look)
 
 
 def make_vote_arms() -> dict[str, Pipeline]:

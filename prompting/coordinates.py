@@ -27,7 +27,7 @@ UNITS: dict[Frame, str] = {
 MAX_COORDINATE = 1e9  # pixels; larger numbers are rejected before they can overflow
 MIN_INSIDE_SHARE = 0.25  # minimum share of a box inside its image; less suggests another unit
 MAX_FRAME_EXCESS = (
-    1.1  # times the largest coordinate of a normalised frame; more suggests another unit
+    1.1  # factor of the largest coordinate of a normalised frame; more suggests another unit
 )
 OVERHANG_TOLERANCE = 0.5  # pixels by which a box may extend beyond the image without a remark
 NO_MODEL = NoModel("a tool of an agent may not call the model; only the agent does")
@@ -65,7 +65,7 @@ class ShownImage:
             return cls(view, view)
         return cls(view, map_to_sources(view, views[0]), views[0].parts[0].affine)
 
-    def place(self, numbers: Sequence[float], frame: Frame, name: str) -> tuple[float, ...]:
+    def locate(self, numbers: Sequence[float], frame: Frame, name: str) -> tuple[float, ...]:
         """Return a point (x, y) or box (left, top, right, bottom) that the model gave, in pixels of
         `view`.
 
@@ -97,7 +97,7 @@ class ShownImage:
         seen = intersect(rectangle(*scaled), rectangle(0, 0, width, height))
         if not seen:
             raise ToolError(f"the box {_format_numbers(numbers)} lies outside {where}")
-        if _area(bounds(seen)) < MIN_INSIDE_SHARE * _area(scaled):
+        if _compute_area(bounds(seen)) < MIN_INSIDE_SHARE * _compute_area(scaled):
             raise ToolError(
                 f"the box {_format_numbers(numbers)} lies for the most part outside {where}"
             )
@@ -107,7 +107,7 @@ class ShownImage:
         return bounds(full)
 
     def describe_cut(self, numbers: Sequence[float], frame: Frame, name: str) -> str:
-        """Return a sentence if `place` clips this box to the image, otherwise an empty text."""
+        """Return a sentence if `locate` clips this box to the image, otherwise an empty text."""
         width, height = self.sent.size
         left, top, right, bottom = (*self._convert_to_pixels(numbers, frame), 0.0, 0.0)[:4]
         if len(numbers) == 2 or (
@@ -134,10 +134,11 @@ class ShownImage:
 
 
 def _guess_frame(numbers: Sequence[float], frame: Frame) -> str:
-    """Return the frame that the numbers look like if they can hardly belong to this one, otherwise
-    an empty text.
+    """Return the unit that the numbers probably have if it is not that of `frame`, otherwise an
+    empty text.
 
-    A box of shares is at most one pixel or thousandth wide; a point of shares has a fraction.
+    Numbers from 0 to 1 are taken for shares: in another unit, such a box would be at most one unit
+    wide. A point must also have a fractional part.
     """
     shares = min(numbers) >= 0 and max(numbers) <= 1
     shares = shares and (len(numbers) == 4 or any(number % 1 for number in numbers))
@@ -148,7 +149,7 @@ def _guess_frame(numbers: Sequence[float], frame: Frame) -> str:
     return ""
 
 
-def _area(box: Sequence[float]) -> float:
+def _compute_area(box: Sequence[float]) -> float:
     left, top, right, bottom = box
     return (right - left) * (bottom - top)
 

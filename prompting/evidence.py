@@ -24,7 +24,7 @@ from an answer."""
 Finding = TypeVar("Finding")
 
 
-def collect(
+def collect_results(
     state: State, images: Sequence[int] | None, look: Callable[[int], Finding]
 ) -> tuple[dict[int, Finding], dict[int, str]]:
     """Return the result of `look` for each source image that a view shows, and the reasons for
@@ -95,15 +95,15 @@ def show_evidence(
     words: str,
 ) -> State:
     """Return the state with the views that `show` makes from each view and from the results of
-    `look` (see `collect`). `missing` decides about images without a result."""
-    results, lacking = collect(state, images, look)
+    `look` (see `collect_results`). `missing` decides about images without a result."""
+    results, lacking = collect_results(state, images, look)
     if lacking and missing != "keep":
         return handle_missing(state, missing, lacking.values())
     views = [new for view in state.views for new in show(view, results)]
     return replace_views(state, views, words, lacking.values())
 
 
-def project(view: View, maps: Mapping[int, NDArray[np.float64]]) -> NDArray[np.float64]:
+def project_maps(view: View, maps: Mapping[int, NDArray[np.float64]]) -> NDArray[np.float64]:
     """Project maps of source images, each (height, width) of its image, into one map of the view
     (height, width).
 

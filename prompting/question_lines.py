@@ -64,5 +64,5 @@ def parse_sample(row: Mapping[str, Any], path: Path, name: str) -> Sample:
         if not file.is_relative_to(path.parent.resolve()):
             raise ValueError(f"the image {image!r} lies outside {path.parent}")
         images.append(Picture.open(file))
-        images[-1].size  # noqa: B018  a missing image is told now, not once for every sample
+        images[-1].size  # noqa: B018  fails now for a missing image, not once per sample
     return Sample(name, str(row.get("question", "")), tuple(images), choices, marks, meta)

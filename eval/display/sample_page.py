@@ -122,7 +122,7 @@ class StepFigures:
         for look in read_looks(self.shown.state.notes):
             if look.call == len(self.earlier):
                 drawn = draw_look(look, agents, images) if self.longest else None
-                looks.append((look.words, self._figure("requested", drawn) if drawn else None))
+                looks.append((look.summary, self._figure("requested", drawn) if drawn else None))
         turns = [*map(_fingerprint, call.messages)]
         repeated = max((count_common_prefix(turns, sent) for sent in self.earlier), default=0)
         self.earlier.append(turns + ([_fingerprint(call.reply.as_message())] if call.reply else []))
@@ -247,7 +247,7 @@ def draw_look(look: Look, agents: Sequence[Agent], images: Mapping[int, View]) -
         if COORDINATES not in info.metadata or name not in given:
             continue
         try:
-            place = ShownImage(view, view).place(given[name], agent.coordinates, "the image")
+            place = ShownImage(view, view).locate(given[name], agent.coordinates, "the image")
         except ToolError:  # a note that does not fit this image
             return None
         x, y, *corner = place

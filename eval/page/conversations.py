@@ -81,7 +81,7 @@ class Conversations:
             for look in looks:
                 if look.call == number:
                     asked = place_look(look, sources()) if any(look.regions) else ()
-                    yield PageTurn("look", (look.words, *asked))
+                    yield PageTurn("look", (look.summary, *asked))
         for note in record.notes:
             if not note.startswith("look {"):
                 yield PageTurn("note", (note,))

@@ -390,9 +390,9 @@ class PlanCheck:
             sample, task = trial.state.sample, trial.arm.task
             choices = sample.lettered
             for stage in trial.arm.stages.values():
-                if isinstance(task, MadeTask) or not hasattr(stage, "drawn_labels"):
+                if isinstance(task, MadeTask) or not hasattr(stage, "list_labels"):
                     continue
-                for label in stage.drawn_labels(sample.marks):
+                for label in stage.list_labels(sample.marks):
                     choice = choices.get(label)
                     if choice is not None and not re.search(rf"\b{label}\b", str(choice)):
                         shown = "a picture" if isinstance(choice, Picture) else repr(choice)

@@ -15,7 +15,12 @@ from PIL import Image, ImageDraw, ImageFont
 from looktwice.extras.burnt_in.rings import cut_view
 from looktwice.pipelines.geometry import XY, PixelRect, Size, common_rect, overlaps
 from looktwice.pipelines.marks import mask_bounds
-from looktwice.prompting.drawing.text import BLINK_LETTERS, BLINK_SIZE, hershey_strokes, render_text
+from looktwice.prompting.drawing.text import (
+    BLINK_LETTERS,
+    BLINK_SIZE,
+    get_hershey_strokes,
+    render_text,
+)
 
 # thresholds between white strokes and black plate: the lower for thin, the upper for blurred ones
 INK_THRESHOLDS = (96, 150)
@@ -198,7 +203,7 @@ def _render_letter(letter: str) -> Iterator[Gray]:
     if letter in BLINK_LETTERS:
         yield _trim(render_text(letter, BLINK_SIZE, "blink"))
     if len(letter) == 1:
-        _, *strokes = hershey_strokes(letter)
+        _, *strokes = get_hershey_strokes(letter)
         points = np.concatenate(strokes)
         low, span = points.min(0), np.maximum(np.ptp(points, axis=0), 1)
         for width, height, weight in PEN_SETTINGS:

@@ -134,7 +134,7 @@ class MarkQuestions:
         marks = [*sample.marks[:1]]
         if self.aspect == "label":
             marks = [replace(marks[0], label=dealt)]
-            if not isinstance(self.mark, Marking) or self.mark.drawn_labels(marks) != [dealt]:
+            if not isinstance(self.mark, Marking) or self.mark.list_labels(marks) != [dealt]:
                 raise TaskError(f"{type(self.mark).__name__} draws no label beside this mark")
         if self.aspect == "count":
             marks += self._make_distractors(sample, marks[0], int(dealt) - 1)

@@ -14,7 +14,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
-from looktwice.prompting.evidence import project, show_evidence
+from looktwice.prompting.evidence import project_maps, show_evidence
 from looktwice.prompting.where.windows import get_known_values
 from looktwice.specialists.protocols import DepthEstimator, ScalarMap
 from looktwice.specialists.results import Floats
@@ -80,7 +80,7 @@ class Dimmed(UsesLocalModel, Ranged, WithoutModel):
         return state.replace(views=tuple(views))
 
     def _dim_by_map(self, view: View, maps: Mapping[int, Floats]) -> list[View]:
-        values = project(view, maps)
+        values = project_maps(view, maps)
         if np.isnan(values).all():
             return [view]
         places = cv2.resize(np.nan_to_num(values), MAP_SIZE, interpolation=cv2.INTER_AREA)

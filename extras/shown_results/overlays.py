@@ -26,12 +26,12 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.transforms import join_side_by_side
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.colors import golden_hue, hue_color, parse_rgb
+from looktwice.prompting.drawing.colors import choose_golden_hue, convert_hue, parse_rgb
 from looktwice.prompting.drawing.shapes import paint_line, paint_shape, rasterize
 from looktwice.prompting.evidence import (
     Missing,
     handle_missing,
-    project,
+    project_maps,
     replace_views,
     show_evidence,
 )
@@ -119,7 +119,7 @@ class _Map(WithoutModel):
         separate view."""
         if not any(part.source in maps for part in view.parts):
             return (view,)
-        field = project(view, maps)
+        field = project_maps(view, maps)
         valid = ~np.isnan(field)
         levels = np.rint(np.where(valid, field, 0) * 255).astype(np.uint8)
         colored = _color_table(self.colormap)[levels]
@@ -209,12 +209,12 @@ class SegmentTint(WithoutModel):
             if all(part.source != number for part in view.parts):
                 continue
             for index, segment in enumerate(masks.masks):
-                color = golden_hue(index) if self.color == "each" else parse_rgb(self.color)
+                color = choose_golden_hue(index) if self.color == "each" else parse_rgb(self.color)
                 for place in view.to_view(Mask(str(index), segment, number)):
                     region = rasterize(place, view.size) if isinstance(place, Mask) else None
                     if region is not None:
-                        region.tint(pixels, color, self.alpha)
-                        region.contour(pixels, color, self.contour)
+                        region.paint_tint(pixels, color, self.alpha)
+                        region.paint_contour(pixels, color, self.contour)
                         drawn = True
         return view.with_pixels(pixels) if drawn else view
 
@@ -312,7 +312,9 @@ class MatchOverlay(WithoutModel):
         ):
             hues = {"position": 0.83 * (pair[0, 1] + 0.5) / height, "confidence": confidence / 3}
             color = (
-                hue_color(float(hues[self.color])) if self.color in hues else parse_rgb(self.color)
+                convert_hue(float(hues[self.color]))
+                if self.color in hues
+                else parse_rgb(self.color)
             )
             here, there = (
                 [place.center for place in view.to_view(Point("", float(x), float(y), image))]

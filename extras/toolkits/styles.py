@@ -22,7 +22,7 @@ from looktwice.pipelines.sample import check_marks, name_in_errors
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB
-from looktwice.prompting.drawing.text import draw_hershey, hershey_size
+from looktwice.prompting.drawing.text import draw_hershey, measure_hershey
 from looktwice.prompting.markers.base import NO_MARK, Label, Side, find_part_rect
 from looktwice.prompting.markers.points import Circles, Dots
 from looktwice.prompting.markers.regions import Tint
@@ -251,7 +251,7 @@ class VPBenchStyle(WithoutModel):
     def _selects(self, mark: Mark) -> bool:
         return not self.only or mark.label in self.only
 
-    def drawn_labels(self, marks: Sequence[Mark]) -> list[str]:
+    def list_labels(self, marks: Sequence[Mark]) -> list[str]:
         """Return the texts of the labels that are drawn for a sample's marks."""
         points = [mark for mark in marks if isinstance(mark, Point)]
         looks = zip(points, self.looks([mark.label for mark in points]), strict=True)
@@ -271,7 +271,7 @@ class VPBenchStyle(WithoutModel):
     def _draw_label(self, pixels: Pixels, text: str, x: int, y: int, drawing: _Drawing) -> None:
         old, face, white = self.letters == "opencv4", cv2.FONT_HERSHEY_SIMPLEX, (255, 255, 255)
         width, height = (
-            hershey_size(text, drawing.scale)
+            measure_hershey(text, drawing.scale)
             if old
             else cv2.getTextSize(text, face, drawing.scale, 1)[0]
         )

@@ -80,18 +80,19 @@ class Agent:
     ValueError, LookupError or NoEvidence raised by a tool is reported to the model and counts as a
     step; any other exception fails the sample.
 
-    With a `probe`, such as "What would you answer now?", the model is asked this before each of its
-    turns, outside the conversation. It costs one more call per turn, and shows what each look
-    changed.
+    `probe` is a question such as "What would you answer now?", which the model is asked before each
+    of its turns, outside the conversation. It costs one more call per turn, and shows how each look
+    changed the answer.
 
     `results`, such as `BlackImages`, is a control that changes every tool result before the model
     gets it. With `afresh`, the final answer is asked for in a new conversation that shows all
     images at once, without the tools and the tool calls: it measures the results alone.
 
     Every tool call is written into the record as a `Look` (`prompting.agent.looks`), and every
-    image becomes a view. `options` are passed to the model. Measures `looks` (how many were run),
-    `crop_share` (the share of an image that they showed) and the turns. Raises ModelError, and
-    WeightsError if the network of a tool cannot be loaded.
+    image becomes a view. `options` are passed to the model. Measures `looks` (the number of tool
+    calls that were run), `crop_share` (the mean share of an image that they showed) and `turn_call`
+    (the call that ended each turn). Raises ModelError, and WeightsError if the network of a tool
+    cannot be loaded.
     """
 
     tools: Mapping[str, AgentTool]
@@ -272,7 +273,7 @@ class Agent:
             shown = [ShownImage.from_view(view, self.fit, episode.state) for view in result.views]
         except (
             WeightsError
-        ):  # our fault, not the model's: it must not count as a look that did not help
+        ):  # a fault of the setup, not of the model: it must not count as a failed look
             raise
         except (ValueError, LookupError, NoEvidence) as exc:
             episode.add_look(look, outcome="failed", reason=str(exc)[:MAX_NOTE_CHARACTERS])
@@ -337,7 +338,7 @@ class Agent:
     def _finish(self, episode: Episode, by: str) -> State:
         """End the conversation. An answer that was given through a tool is read by `reader`."""
         views = tuple(image.sent for image in episode.shown)
-        notes = (*episode.notes, *(look.note for look in episode.looks), episode.end(by).note)
+        notes = (*episode.notes, *(look.note for look in episode.looks), episode.summarize(by).note)
         state = episode.state.replace(messages=episode.turns, views=views).with_notes(*notes)
         state = measure_looks(state, episode.looks, episode.calls - 1)
         if episode.answer is None or self.reader is None:

@@ -15,7 +15,7 @@ Json = Mapping[str, Any]
 
 MAX_FAULTS = 3  # reported to the model at once
 MAX_SHOWN_CHARACTERS = 60  # characters shown of a value
-KIND_WORDS = {
+TYPE_NAMES = {
     "integer": "a whole number",
     "number": "a number",
     "string": "a text",
@@ -23,7 +23,7 @@ KIND_WORDS = {
     "null": "null",
     "object": "an object",
 }
-BOUND_WORDS = {
+BOUND_PHRASES = {
     "minimum": "at least",
     "exclusiveMinimum": "more than",
     "maximum": "at most",
@@ -34,12 +34,12 @@ BOUND_WORDS = {
 def describe_faults(arguments: type[BaseModel], given: Json, exc: ValidationError) -> str:
     """Describe the first faults in the given arguments, one clause each."""
     schema = arguments.model_json_schema()
-    names = _argument_names(arguments, schema)
-    faults = dict.fromkeys(_describe_each(exc, schema, names, given))
+    names = _map_argument_names(arguments, schema)
+    faults = dict.fromkeys(_describe_errors(exc, schema, names, given))
     return "; ".join([*faults][:MAX_FAULTS])
 
 
-def _argument_names(arguments: type[BaseModel], schema: Json) -> dict[str, str]:
+def _map_argument_names(arguments: type[BaseModel], schema: Json) -> dict[str, str]:
     """Map every name under which an argument may be given to its name in the schema."""
     names = dict[str, str]()
     for field, info in arguments.model_fields.items():
@@ -51,7 +51,7 @@ def _argument_names(arguments: type[BaseModel], schema: Json) -> dict[str, str]:
     return names
 
 
-def _describe_each(
+def _describe_errors(
     exc: ValidationError, schema: Json, names: Mapping[str, str], given: Json
 ) -> Iterator[str]:
     properties = schema.get("properties", {})
@@ -99,8 +99,8 @@ def _describe_node(node: Json, schema: Json) -> str:
         return " or ".join(_describe_node(choice, schema) for choice in choices)
     if node.get("type") == "array":
         return _describe_list(node, schema)
-    kind = KIND_WORDS.get(str(node.get("type")), "a value of another form")
-    bounds = [f"{words} {node[name]:g}" for name, words in BOUND_WORDS.items() if name in node]
+    kind = TYPE_NAMES.get(str(node.get("type")), "a value of another form")
+    bounds = [f"{words} {node[name]:g}" for name, words in BOUND_PHRASES.items() if name in node]
     if "maxLength" in node:
         bounds.append(f"at most {node['maxLength']} characters")
     if "minLength" in node:

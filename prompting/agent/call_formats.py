@@ -36,8 +36,8 @@ class CallFormat:
         raise NotImplementedError
 
     def instructions(self, tools: Sequence[Tool]) -> str:
-        """Return what the system message says about the tools and the format; empty if the server
-        describes them."""
+        """Return the description of the tools and the format for the system message; empty if the
+        server describes them."""
         return ""
 
     def native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
@@ -74,7 +74,8 @@ class CallFormat:
         raise NotImplementedError
 
     def find_fault(self, reply: Reply) -> str:
-        """Return why a reply without a call cannot be the final answer; empty if it can."""
+        """Return the reason why a reply without a call cannot be the final answer; empty if it
+        can."""
         return ""
 
 
@@ -111,7 +112,7 @@ class NativeCalls(CallFormat):
         return kept, len(reply.tool_calls) + reply.calls_left_out
 
     def assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
-        """Return the text of the reply and its calls."""
+        """Return the reply as a turn with its text and calls."""
         turn = replace(reply.as_message(), tool_calls=tuple(calls))
         if reply.tool_calls:
             return turn
@@ -226,7 +227,7 @@ class PlainCalls(CallFormat):
         return (f"RESULT of {call.name}:", *parts)
 
     def find_fault(self, reply: Reply) -> str:
-        """Return a message if the reply has neither line."""
+        """Return an error message if the reply has neither a CALL nor an ANSWER line."""
         if _ANSWER_PATTERN.search(strip_thoughts(reply.text)):
             return ""
         return 'the reply has neither a line "CALL NAME {...}" nor a line "ANSWER: ..."'

@@ -24,8 +24,8 @@ IMAGE_WITHDRAWN = "[this image was taken back]"
 
 
 def measure_looks(state: State, looks: Sequence[Look], last: int) -> State:
-    """Measure how many looks were run, the share of an image that they showed, and the call that
-    ended each turn.
+    """Return the state with its measures: the number of looks that were run, the mean share of an
+    image that they showed, and the call that ended each turn.
 
     `last` is the index of the call that gave the final answer.
     """
@@ -96,8 +96,8 @@ class Episode:
     answer: str | None = None
     full: str = ""
 
-    def end(self, by: str) -> EpisodeEnd:
-        """Return the reason for the end and the usage so far, for the record."""
+    def summarize(self, by: str) -> EpisodeEnd:
+        """Return the usage so far, with `by` as the reason for the end, for the record."""
         added = [image.sent for image in self.shown[self.first :]]
         return EpisodeEnd(
             by,
@@ -110,7 +110,7 @@ class Episode:
 
     def find_reached_bound(self, bounds: Bounds) -> str:
         """Return the name of the bound that was reached; empty if none was."""
-        used = self.end("")
+        used = self.summarize("")
         for name in ("steps", "images", "megapixels", "tokens", "seconds"):
             if getattr(used, name) >= getattr(bounds, name):
                 return name
@@ -128,18 +128,18 @@ class Episode:
         """Count one more reply with its tokens and time."""
         self.calls = max(
             self.calls + 1, count_calls_since(self.state, self.model)
-        )  # includes a describer's calls
+        )  # includes the calls of a describer
         self.tokens += reply.usage.tokens_in + reply.usage.tokens_out
         self.seconds += reply.seconds
 
     def count_step(self, valid: bool) -> None:
-        """Count a reply that called tools, or that should have."""
+        """Count a reply as a step; `valid` is False if it has no valid call."""
         self.steps += 1
         self.malformed = 0 if valid else self.malformed + 1
 
     def start_look(self, tool: str, arguments: Any) -> Look:
-        """Return the next look, before its outcome is known. Long arguments are cut to the start of
-        their text."""
+        """Return the record of the next tool call, before its outcome is known. Long arguments are
+        truncated."""
         text = arguments if isinstance(arguments, str) else write_canonical(arguments)
         if len(text) > MAX_NOTE_CHARACTERS:
             arguments = text[:MAX_NOTE_CHARACTERS] + "..."
@@ -173,7 +173,7 @@ class Episode:
             self.turns = (*self.turns, Message("user", (text,)))
 
     def add_turns(self, *turns: Message) -> None:
-        """Add turns, and put a text in place of every image that was taken back."""
+        """Add turns, and replace every image that was taken back with a text."""
         hidden = {id(self.shown[number - 1].sent) for number in self.withdrawn}
         whole = [*self.turns, *turns]
         for number, turn in enumerate(whole):

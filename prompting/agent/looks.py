@@ -18,13 +18,14 @@ were shown)."""
 
 @dataclass(frozen=True)
 class _Note:
-    """A line in the record: a `word`, then the fields that are not empty, as JSON."""
+    """A note in the record: the `word` that identifies its kind, then the fields that are not
+    empty, as JSON."""
 
     word: ClassVar[str]
 
     @property
     def note(self) -> str:
-        """The note as a line of the record."""
+        """The text of the note in the record."""
         plain = {
             name: value for name, value in asdict(self).items() if value not in (None, "", (), {})
         }
@@ -33,7 +34,7 @@ class _Note:
     @classmethod
     def read(cls, notes: Iterable[str]) -> list[Self]:
         """Return the notes of this class among the notes of a record or state, in order. Notes of
-        other stages that begin alike are skipped."""
+        other stages that begin with the same word are skipped."""
         own, names = [], {setting.name for setting in fields(cls)}
         for note in notes:
             if note.startswith(f"{cls.word} {{"):
@@ -76,8 +77,8 @@ class Look(_Note):
     word = "look"
 
     @property
-    def words(self) -> str:
-        """The look in one readable line."""
+    def summary(self) -> str:
+        """The tool call and its outcome in one readable line."""
         asked = (
             self.arguments if isinstance(self.arguments, str) else write_canonical(self.arguments)
         )
@@ -88,7 +89,7 @@ class Look(_Note):
 
 @dataclass(frozen=True)
 class EpisodeEnd(_Note):
-    """Why an agent stopped, and what it had used by then.
+    """The reason why an agent stopped, and its usage until then.
 
     `by` is "reply" (an answer in words), "answer" (the tool of that name), "malformed" (too many
     malformed calls), or the bound that was reached: "steps", "images", "megapixels", "tokens" or

@@ -134,8 +134,8 @@ class AgentTool(Protocol):
 
 
 def open_session(tool: AgentTool, state: State, sessions: ExitStack) -> AgentTool:
-    """Return the tool that runs the calls of one sample: what the tool's own `open_session(state)`,
-    a context manager, gives, or the tool itself.
+    """Return the tool that runs the calls of one sample: the value of the context manager
+    `tool.open_session(state)` if the tool has this method, otherwise the tool itself.
 
     A tool with `keeps_state = True` runs a repeated call again.
     """
@@ -188,15 +188,15 @@ def parse_arguments(
     for name, info in fields.items():
         if COORDINATES in info.metadata and (numbers := getattr(given, name)) is not None:
             image = shown[on - 1]
-            places[name] = image.place(numbers, frame, f"image {on}")
+            places[name] = image.locate(numbers, frame, f"image {on}")
             cuts.append(image.describe_cut(numbers, frame, f"image {on}"))
     remark = "; ".join(filter(None, cuts))
     return ParsedArguments(given.model_copy(update=places), given.model_dump(mode="json"), remark)
 
 
 def run_stage(stage: Stage, state: State, *views: View) -> ToolResult:
-    """Run a stage on some of the views. The result holds the new views, notes and lines of the
-    prompt. Raises ToolError if nothing is new.
+    """Run a stage on these views. The result holds the new views, notes and lines of the prompt.
+    Raises ToolError if nothing is new.
 
     Specialists in the stage see the sample's own images, and their results are mapped into the
     views.
@@ -250,7 +250,7 @@ DESCRIBE_PROMPT = (
 
 
 class ResultControl(Protocol):
-    """Changes a tool's result before the model gets it. Errors, answers and undone looks stay
+    """Changes a tool's result before the model gets it. Errors, answers and requests to undo stay
     unchanged."""
 
     def __call__(self, result: ToolResult, state: State) -> ToolResult: ...
@@ -258,10 +258,10 @@ class ResultControl(Protocol):
 
 @dataclass(frozen=True)
 class BlackImages:
-    """Makes every image of a result black, at its own size: the call, the text and the tokens stay,
-    the pixels do not.
+    """Makes every image of a result black, at its own size: the call, the text and the number of
+    tokens stay the same.
 
-    The black crop of VisualNeedle (arXiv 2605.26380).
+    This is the black crop of VisualNeedle (arXiv 2605.26380).
     """
 
     def __call__(self, result: ToolResult, state: State) -> ToolResult:
@@ -274,7 +274,7 @@ class BlackImages:
 class NoResult:
     """Returns `text` alone to the model: tool use without any result.
 
-    "Format only" in the terms of arXiv 2606.02357.
+    arXiv 2606.02357 calls this control "format only".
     """
 
     text: str = "done"
@@ -289,8 +289,8 @@ class DescribedImages(Worded):
     """Replaces every image of a result with a description by the model `describer`, such as `{ref:
     chat}`.
 
-    `prompt` asks for the description, and `options` limits it. Questions that these descriptions
-    answer need no second look.
+    `prompt` asks for the description, and `options` limits it. A question that can be answered from
+    these descriptions does not require looking at the images again.
     """
 
     describer: Model

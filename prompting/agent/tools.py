@@ -1,5 +1,5 @@
-"""The agent's tools: zoom, magnify, mark, grid, rotate, contrast, measure, undo and answer; and the
-oracle of the zoom. Tools that apply a specialist or any other stage are an extension."""
+"""The agent's tools: zoom, magnify, draw, grid, rotate, contrast, measure, undo and answer; and an
+oracle zoom. Tools that apply a specialist or any other stage are an extension."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class RotateArguments(ImageArguments):
 
 
 class ContrastArguments(ImageArguments):
-    """An image and how much its contrast is raised."""
+    """An image and the strength of the contrast enhancement."""
 
     strength: float = Field(
         3.0, gt=0, le=40, description="1 is hardly any, 3 is clear, 10 is strong"
@@ -95,7 +95,7 @@ class AnswerArguments(Arguments):
 class Zoom:
     """`prompting.views.ZoomOnMarks` on the box that the model names; `crop` sets how it is cropped.
 
-    With `elsewhere` the tool is its own placebo, like `prompting.controls.OracleCrop` with
+    With `elsewhere` the tool becomes a placebo, like `prompting.controls.OracleCrop` with
     `elsewhere` on that box: a crop of the same size, at whichever of `tries` random places overlaps
     the box least. `tries: 1` draws uniformly from all places where it fits. The model gets the same
     `description`; another `seed` draws other places.
@@ -117,15 +117,15 @@ class Zoom:
             placebo = OracleCrop(
                 ASKED_LABEL, crop=self.crop, elsewhere=True, tries=self.tries, seed=seed
             )
-            # the note would reveal the place
+            # without the note, which would reveal the position
             return ToolResult("", run_stage_on_image(placebo, state, view, box).views)
         return run_stage_on_image(ZoomOnMarks(crop=self.crop), state, view, box)
 
 
 @dataclass(frozen=True)
 class Magnify:
-    """A zoom around a point by a factor: a crop with the view's proportions, enlarged to the size
-    of the view."""
+    """Zooms in on a point by a factor: crops around it with the view's proportions, and enlarges
+    the crop to the size of the view."""
 
     description: str = (
         "Shows what lies around a point several times larger, as an image of its own."
@@ -179,7 +179,7 @@ class DrawPoint:
 
 @dataclass(frozen=True)
 class ShowGrid:
-    """A grid over an image: any stage of `prompting.grids`."""
+    """Shows an image with a grid over it; `grid` is any stage of `prompting.grids`."""
 
     description: str = "Shows an image with a grid of named cells over it, to tell places apart."
     grid: Stage = field(default_factory=RuledGrid)
@@ -295,7 +295,7 @@ ZOOM_CONTROL = Zoom()
 
 @dataclass(frozen=True)
 class OracleZoom:
-    """Oracle of `Zoom`: always shows the region that matters, whichever box the model names.
+    """Oracle of `Zoom`: always shows the region needed to answer, whichever box the model names.
 
     It applies `prompting.controls.OracleCrop` by `label` or `hint` to the image that the model
     names or, if that image does not show the region, to the first one that does.

@@ -1,6 +1,6 @@
 """Controls that show how much a result depends on the image, the marks and the zoom: no image, a
-blank or another image, or moved marks; and crops of the true region, as an upper bound, and of
-random places."""
+blank, shuffled, noisy or other image, and moved marks; and crops of the true region, as an upper
+bound, and of random regions."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class BlankImage(WithoutModel):
 
 @dataclass(frozen=True)
 class OtherImage(WithoutModel):
-    """Replaces the images with another sample's; question, choices and marks stay.
+    """Replaces the images with those of another sample; question, choices and marks stay.
 
     `task` provides the samples to choose from, usually the task itself (`task: ${task}`). The
     choice is the same for every run with one seed, sample and draw; another `seed` makes another
@@ -98,16 +98,16 @@ class OtherImage(WithoutModel):
             if self.fit == "none":
                 views.append(View.of(picture, view.parts[0].source if view.parts else number))
                 continue
-            (width, height), stranger = view.size, View.of(picture)
+            (width, height), other = view.size, View.of(picture)
             if self.fit == "cover":
-                across, down = stranger.size
+                across, down = other.size
                 factor = max(width / across, height / down)
                 size = max(width, round(across * factor)), max(height, round(down * factor))
                 left, top = (size[0] - width) // 2, (size[1] - height) // 2
-                stranger = resize_view(stranger, size)
+                other = resize_view(other, size)
                 if size != view.size:
-                    stranger = transforms.crop(stranger, left, top, left + width, top + height)
-            views.append(replace(view, picture=resize_view(stranger, view.size).picture))
+                    other = transforms.crop(other, left, top, left + width, top + height)
+            views.append(replace(view, picture=resize_view(other, view.size).picture))
         note = f"shown with the images of sample {chosen}"
         return state.replace(views=tuple(views)).with_notes(note)
 
@@ -119,7 +119,7 @@ class OtherImage(WithoutModel):
             if not self.items:
                 self.items.extend(self.task)
         samples = [item.sample for item in self.items]
-        others = [stranger for stranger in samples if stranger.id != sample.id and stranger.images]
+        others = [other for other in samples if other.id != sample.id and other.images]
         alike = [s for s in others if len(s.images) >= len(state.views)] or others
         for number in state.rng(f"OtherImage {self.seed}").permutation(len(alike)):
             # copies, so that the list of samples does not keep every decoded image
@@ -176,17 +176,16 @@ MEAN, STD = (0.4815, 0.4578, 0.4082), (0.2686, 0.2613, 0.2758)
 """
 
 
-def compute_kept_share(step: int) -> float:
-    """Return the factor by which the image signal remains after this many of VCD's 1,000 steps of
-    noise (in standard deviations)."""
+def compute_signal_factor(step: int) -> float:
+    """Return the factor that scales the image signal after `step` of VCD's 1,000 noise steps."""
     betas = (0.005 - 1e-5) / (1 + np.exp(-np.linspace(-6, 6, 1000))) + 1e-5
     return float(np.sqrt(np.prod(1 - betas[: step + 1])))
 
 
 @dataclass(frozen=True)
 class Noise(Ranged, WithoutModel):
-    """Adds noise to every view, as after `step` of 0 to 999 steps of VCD (arXiv 2311.16922): the
-    image that VCD contrasts with.
+    """Adds to every view the noise of Visual Contrastive Decoding (VCD, arXiv 2311.16922) at
+    diffusion step `step`, 0 to 999.
 
     VCD adds the noise to the network's normalised input. Here it is added to pixels on CLIP's
     scale, clipped at black and white and rounded. It is the same for every run with one seed,
@@ -200,7 +199,7 @@ class Noise(Ranged, WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with noisy views."""
-        rng, kept = state.rng(f"Noise {self.seed}"), compute_kept_share(self.step)
+        rng, kept = state.rng(f"Noise {self.seed}"), compute_signal_factor(self.step)
         views = []
         for view in state.views:
             values = (view.pixels / 255 - MEAN) / STD
@@ -212,8 +211,7 @@ class Noise(Ranged, WithoutModel):
 
 @dataclass(frozen=True)
 class RandomMarks(Ranged, WithoutModel):
-    """Moves the marks to random places of their images, to test whether it matters where they
-    point.
+    """Moves the marks to random places of their images, to test whether their positions matter.
 
     Places are the same for every run with one seed, sample and draw; another `seed` gives others.
     No mark comes closer than `apart` to a true place or to another new one (between centres), and
@@ -253,7 +251,7 @@ class RandomMarks(Ranged, WithoutModel):
         return state.replace(sample=replace(sample, marks=tuple(new)))
 
     def _move(self, mark: Mark, size: Size, others: Sequence[XY], rng: np.random.Generator) -> Mark:
-        """Move the mark to the first random place that is free."""
+        """Return the mark moved to the first random position that is free."""
         (width, height), shorter, (x0, y0, x1, y1) = size, min(size), bounding_box(mark)
         rim = self.margin * shorter if not isinstance(mark, Box | Mask) else 0.0
         low, high = (rim - x0, rim - y0), (width - rim - x1, height - rim - y1)
@@ -276,12 +274,12 @@ class RandomMarks(Ranged, WithoutModel):
 
 @dataclass(frozen=True)
 class OracleCrop(Ranged, Given):
-    """Crops each view to the region that matters: what a perfect zoom would show.
+    """Crops each view to the region needed to answer: what a perfect zoom would show.
 
     `label` or `hint` gives the region, as in `prompting.where.Given`. `crop` sets how it is
     cropped, as in every zoom. Views that do not show the region stay unchanged.
 
-    With `elsewhere` it is its own placebo: a crop of the same size in the same views, at whichever
+    With `elsewhere` it becomes a placebo: a crop of the same size in the same views, at whichever
     of `tries` random places (1 to 64) overlaps least with the true one. `tries: 1` draws uniformly
     from all places where the crop fits; some show a part of the region; with more tries, the place
     avoids the region. The places are the same in every run with the same seed, sample and draw;
@@ -310,7 +308,8 @@ class OracleCrop(Ranged, Given):
     def _draw_placebo(self, view: View, true: Mark, rng: np.random.Generator) -> Mark:
         """Return a box of the size of the true crop, within one part of the view; the true crop if
         no other place fits."""
-        (left, top, right, bottom), exact = self.crop.areas(view, [true])[0][0], Crop(0, min_px=0)
+        left, top, right, bottom = self.crop.find_areas(view, [true])[0][0]
+        exact = Crop(0, min_px=0)
         size = right - left, bottom - top
         drawn = rng.integers(
             (0, 0), np.subtract(view.size, size), (MAX_CANDIDATES, 2), endpoint=True
@@ -318,7 +317,7 @@ class OracleCrop(Ranged, Given):
         fitting: list[Mark] = []
         for x, y in drawn.tolist():
             box = _random_box(*size, x, y, true.image)
-            if len(fitting) < self.tries and exact.areas(view, [box])[0][0] == box.xyxy:
+            if len(fitting) < self.tries and exact.find_areas(view, [box])[0][0] == box.xyxy:
                 fitting.append(box)
         own = _random_box(*size, left, top, true.image)
         return min(fitting, key=lambda box: overlap(own.xyxy, bounding_box(box)), default=own)
@@ -365,7 +364,10 @@ def _crop_places(state: State, places: Mapping[int, Mark], crop: Crop) -> State:
             place = [places[number]]
             shown, remarks = crop.crop_view(state, view, place)
             views += shown
-            notes += [f"view {number + 1} cropped to {crop.areas(view, place)[0][0]}", *remarks]
+            notes += [
+                f"view {number + 1} cropped to {crop.find_areas(view, place)[0][0]}",
+                *remarks,
+            ]
         else:
             views.append(view)
     return state.replace(views=tuple(views)).with_notes(*notes)

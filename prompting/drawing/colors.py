@@ -85,8 +85,8 @@ def choose_contrasting_color(
     if not patch.size:
         return palette[0]
     step = max(1, round(max(patch.shape[:2]) / 32))  # about a thousand pixels suffice
-    seen = _lab(np.ascontiguousarray(patch[::step, ::step]).reshape(-1, 3))
-    distances = np.linalg.norm(seen[:, None] - _lab(np.array(palette, np.uint8))[None], axis=2)
+    seen = _to_lab(np.ascontiguousarray(patch[::step, ::step]).reshape(-1, 3))
+    distances = np.linalg.norm(seen[:, None] - _to_lab(np.array(palette, np.uint8))[None], axis=2)
     return palette[int(np.percentile(distances, 10, axis=0).argmax())]
 
 
@@ -106,13 +106,13 @@ def choose_distinct_color(number: int) -> RGB:
     return DISTINCT[number % len(DISTINCT)]
 
 
-def golden_hue(number: int) -> RGB:
-    """Return one of an endless, fixed sequence of bright colours. Hues advance by the golden ratio,
-    so that each differs clearly from those just before it."""
-    return hue_color((number * GOLDEN_RATIO) % 1, 0.85)
+def choose_golden_hue(number: int) -> RGB:
+    """Return colour `number` of a fixed, endless sequence of bright colours. Hues advance by the
+    golden ratio, so that each differs clearly from those just before it."""
+    return convert_hue((number * GOLDEN_RATIO) % 1, 0.85)
 
 
-def hue_color(hue: float, saturation: float = 1.0) -> RGB:
+def convert_hue(hue: float, saturation: float = 1.0) -> RGB:
     """Return the brightest colour of a hue, given as a share of the colour circle from red."""
     red, green, blue = colorsys.hsv_to_rgb(hue, saturation, 1.0)
     return round(red * 255), round(green * 255), round(blue * 255)
@@ -146,7 +146,7 @@ def choose_region_color(
     return resolve_color(color, pixels, *middle, reach, number)
 
 
-def _lab(colors: NDArray[np.uint8]) -> NDArray[np.float32]:
+def _to_lab(colors: NDArray[np.uint8]) -> NDArray[np.float32]:
     return np.asarray(
         cv2.cvtColor((colors / np.float32(255))[None].astype(np.float32), cv2.COLOR_RGB2LAB)[0]
     )

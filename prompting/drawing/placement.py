@@ -125,7 +125,7 @@ def place_labels(
                 best, least = area, drawings
             if not least:  # no other side can hide less
                 break
-        areas.append(best or _nearest_place(rects, count, anchors[own], size))
+        areas.append(best or _find_nearest_place(rects, count, anchors[own], size))
         if areas[-1] is None:
             break
         rects[:, 2 * count + own] = areas[-1]
@@ -136,7 +136,7 @@ Rects = NDArray[np.float64]
 """(4, n): left, top, right and bottom edges in pixels of the view; NaN overlaps nothing."""
 
 
-def _nearest_place(rects: Rects, count: int, anchor: Anchor, size: Size) -> PixelRect | None:
+def _find_nearest_place(rects: Rects, count: int, anchor: Anchor, size: Size) -> PixelRect | None:
     """Return the nearest place in the frame that hides no point and no label. It avoids the
     drawings (the first `count` of `rects`) if possible."""
     (width, height), (low_x, low_y, high_x, high_y) = size, anchor.frame
@@ -191,7 +191,7 @@ def _list_sides(
 
 
 def _list_steps(low: int, high: int) -> NDArray[np.int64]:
-    """Return places from `low` to `high`, both included, a few pixels apart."""
+    """Return positions from `low` to `high`, both included, a few pixels apart."""
     return np.unique(np.append(np.arange(low, high + 1, max(1, (high - low) // 400)), high))
 
 
@@ -226,7 +226,7 @@ def place_numbers(
             clear = clear and clear.subtract(smaller)
         width, height = sizes[label]
         x, y, _ = (clear or region).inscribed
-        if clear and (room := clear.room(width, height)):
+        if clear and (room := clear.find_room(width, height)):
             placed.append(Plate(label, (*room, room[0] + width, room[1] + height), (x, y), True))
         else:
             outer.append((label, region, (x, y)))
@@ -238,7 +238,8 @@ def place_numbers(
         own = region.box
 
         def cost(area: PixelRect, own: PixelRect = own) -> tuple[int, float]:
-            """Return how much a number beside its region hides, and its distance from it."""
+            """Return how many points and regions a number would hide, and its distance from its
+            region."""
             across = max(own[0] - area[2], area[0] - own[2], 0)
             down = max(own[1] - area[3], area[1] - own[3], 0)
             hidden = 2 * count_overlaps(area, points) + count_overlaps(area, small)
@@ -280,8 +281,8 @@ def place_inset(
     `size` (width, height); None if there is no room.
 
     It covers no inset in `taken`, covers and approaches as few `marks` as possible, and then covers
-    as few of the outlined `areas` as possible. Among equal places the largest wins, corners before
-    the middles of the sides.
+    as few of the outlined `areas` as possible. Among equally good places the largest inset wins,
+    then corners win over the middles of the sides.
     """
     if min(room) < 1:
         return None

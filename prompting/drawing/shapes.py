@@ -1,5 +1,5 @@
-"""Paints with smooth edges, by the share of each pixel that a shape, or the outline of a box or
-mask, covers."""
+"""Paints shapes and the outlines of boxes and masks with smooth edges: each pixel is mixed by the
+share that they cover."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def measure_rim_distance(place: Mark, area: PixelRect) -> Floats:
             x0, y0, x1, y1 = seen
             shown = place.pixels[y0:y1, x0:x1]
             inside[y0 - top + 1 : y1 - top + 1, x0 - left + 1 : x1 - left + 1] = shown
-        inner, outer = _distance_to_zero(inside), _distance_to_zero(1 - inside)
+        inner, outer = _measure_distance_to_zero(inside), _measure_distance_to_zero(1 - inside)
         return np.where(inside, 0.5 - inner, outer - 0.5)[1:-1, 1:-1].astype(np.float32)
     xs = np.arange(left, right, dtype=np.float32)[None] + np.float32(0.5)
     ys = np.arange(top, bottom, dtype=np.float32)[:, None] + np.float32(0.5)
@@ -187,7 +187,7 @@ def measure_rim_distance(place: Mark, area: PixelRect) -> Floats:
     return np.asarray(np.maximum(across, down), np.float32)
 
 
-def _distance_to_zero(mask: NDArray[np.uint8]) -> Floats:
+def _measure_distance_to_zero(mask: NDArray[np.uint8]) -> Floats:
     distance = cv2.distanceTransform(mask, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
     return np.asarray(distance, np.float32)
 
@@ -234,7 +234,7 @@ class Region:
     def depth(self) -> NDArray[np.float32]:
         """The distance of each pixel to the nearest pixel centre outside; the edge of the frame
         counts as outside too."""
-        return _distance_to_zero(np.pad(self.pixels, 1).astype(np.uint8))[1:-1, 1:-1]
+        return _measure_distance_to_zero(np.pad(self.pixels, 1).astype(np.uint8))[1:-1, 1:-1]
 
     @property
     def inscribed(self) -> tuple[int, int, float]:
@@ -243,7 +243,7 @@ class Region:
         y, x = np.unravel_index(int(np.argmax(self.depth)), self.depth.shape)
         return self.left + int(x), self.top + int(y), float(self.depth[y, x])
 
-    def room(self, width: int, height: int) -> tuple[int, int] | None:
+    def find_room(self, width: int, height: int) -> tuple[int, int] | None:
         """Return the (left, top) at which a plate of this size fits completely inside, as far from
         the edge as possible, or None."""
         if width > self.pixels.shape[1] or height > self.pixels.shape[0]:
@@ -259,7 +259,8 @@ class Region:
         return self.left + int(x) - anchor[0], self.top + int(y) - anchor[1]
 
     def subtract(self, cover: Region) -> Region | None:
-        """Return the part that the other region does not cover, or None if nothing is left."""
+        """Return the part of the region that the other one does not cover, or None if nothing is
+        left."""
         both = common_rect(self.box, cover.box)
         if both is None:
             return self
@@ -274,7 +275,7 @@ class Region:
         pixels[here] &= ~over
         return Region.from_pixels(pixels, self.left, self.top)
 
-    def tint(self, pixels: Pixels, color: RGB, alpha: float) -> None:
+    def paint_tint(self, pixels: Pixels, color: RGB, alpha: float) -> None:
         """Mix a colour into the region's pixels of the frame; `alpha` in 0..1 is the colour's
         share."""
         window = self._window(pixels)
@@ -282,7 +283,7 @@ class Region:
         mixed = window[self.pixels] * np.float32(1 - alpha) + paint
         window[self.pixels] = np.rint(mixed).astype(np.uint8)
 
-    def contour(self, pixels: Pixels, color: RGB, thickness: float) -> None:
+    def paint_contour(self, pixels: Pixels, color: RGB, thickness: float) -> None:
         """Paint the region's edge inwards: its pixels within `thickness` of the outside."""
         self._window(pixels)[self.pixels & (self.depth < thickness + 0.5)] = color
 

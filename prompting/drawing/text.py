@@ -171,10 +171,10 @@ def _has_glyph(font: ImageFont.FreeTypeFont, sign: str) -> bool:
 
 
 def _render_blink(text: str) -> Coverage:
-    strange = sorted(set(text) - BLINK_LETTERS.keys())
-    if strange:
+    unknown = sorted(set(text) - BLINK_LETTERS.keys())
+    if unknown:
         raise ValueError(
-            f"the letters of BLINK's released images have no sign for {strange[0]!r} in the label"
+            f"the letters of BLINK's released images have no sign for {unknown[0]!r} in the label"
             f" {text!r}; there are {' '.join(BLINK_LETTERS)}; set label.font: sans"
         )
     letters = [
@@ -229,7 +229,7 @@ HERSHEY_SIGNS = dict(
 )
 
 
-def hershey_strokes(letter: str) -> list[NDArray[np.int64]]:
+def get_hershey_strokes(letter: str) -> list[NDArray[np.int64]]:
     """Return the left and right edge of a character of OpenCV 4's typeface, (1, 2), and then the
     points (n, 2) of each stroke, relative to its middle.
 
@@ -245,12 +245,12 @@ def hershey_strokes(letter: str) -> list[NDArray[np.int64]]:
     return [np.array([*map(ord, pairs)]).reshape(-1, 2) - ord("R") for pairs in (edges, *strokes)]
 
 
-def hershey_size(text: str, scale: float) -> tuple[int, int]:
+def measure_hershey(text: str, scale: float) -> tuple[int, int]:
     """Return (width, height) of a text, without descenders, as OpenCV 4 measures it at thickness 1.
 
     Raises ValueError for a character other than A to Z and 0 to 9.
     """
-    width = sum(int(np.ptp(hershey_strokes(letter)[0])) for letter in text)
+    width = sum(int(np.ptp(get_hershey_strokes(letter)[0])) for letter in text)
     return round(width * scale + 1), round((CAP_HEIGHT + BASE_DEPTH) * scale + 1)
 
 
@@ -259,7 +259,7 @@ def draw_hershey(pixels: Pixels, text: str, left: int, line: int, scale: float, 
     unit = round(scale * FIXED_ONE)
     x, y = left << FRACTION_BITS, (line << FRACTION_BITS) - BASE_DEPTH * unit
     for letter in text:
-        edges, *strokes = hershey_strokes(letter)
+        edges, *strokes = get_hershey_strokes(letter)
         start = np.array([x - edges[0, 0] * unit, y])
         for stroke in strokes:
             for first, last in pairwise(stroke * unit + start):

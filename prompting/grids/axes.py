@@ -66,7 +66,7 @@ class Axes(GridStage):
         """Return one view with its axes. Raises ValueError."""
         if not view.parts:
             return view
-        size = max(self.em(view), 9) if self.font_size is None else self.font_size
+        size = max(self.choose_font_size(view), 9) if self.font_size is None else self.font_size
         if self.place == "inside":
             pixels = np.array(view.pixels)
             for part in view.parts:
@@ -78,7 +78,7 @@ class Axes(GridStage):
                 " set place: inside, or put this stage before the images are joined"
             )
         # the space that the axes need left of and above the view
-        columns, rows = self._ticks(view.parts[0], size)
+        columns, rows = self._place_ticks(view.parts[0], size)
         left, top, gap = 0, 0, self.tick + 2 * NUMBER_GAP
         for text, at in columns:
             height, width = render_text(text, size).shape
@@ -91,7 +91,7 @@ class Axes(GridStage):
         return grown.with_pixels(pixels)
 
     def gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
-        """Return those of this stage's views that have axes, in order."""
+        """Return the views with axes among this stage's views, in order."""
         return tuple(view for view in super().gridded_views(views) if view.parts)
 
     def describe(self, count: int) -> str:
@@ -108,7 +108,7 @@ class Axes(GridStage):
             " downwards."
         )
 
-    def _scale(self, part: Part) -> tuple[tuple[float, float], tuple[float, float]]:
+    def _compute_scales(self, part: Part) -> tuple[tuple[float, float], tuple[float, float]]:
         """Return (factor, offset) from a number on each axis to a pixel centre of the view. Raises
         ValueError."""
         if self.frame == "0-1000":
@@ -122,10 +122,10 @@ class Axes(GridStage):
             )
         return (affine.a, affine.c), (affine.e, affine.f)
 
-    def _ticks(self, part: Part, size: float) -> tuple[list[Tick], list[Tick]]:
+    def _place_ticks(self, part: Part, size: float) -> tuple[list[Tick], list[Tick]]:
         """Return the ticks of both axes, with one step, in pixel centres of the view."""
         x0, y0, x1, y1 = bounds(part.clip)
-        across, down = self._scale(part)
+        across, down = self._compute_scales(part)
         largest = max(abs((edge - 0.5 - across[1]) / across[0]) for edge in (x0, x1))
         height, width = render_text(str(math.ceil(max(largest, 10))), size).shape
         wide, high = width + 3 * NUMBER_GAP + 2 * self.halo, height + 3 * NUMBER_GAP
@@ -134,7 +134,7 @@ class Axes(GridStage):
         if step is None:  # the smallest of 1, 2, 5, 10, 20, 50 ... that is not below `room`
             power = 10.0 ** max(0, math.floor(math.log10(max(room, 1))))
             step = next(f * power for f in (1, 2, 5, 10) if f * power >= room or f == 10)
-        return _ticks_between(across, x0, x1, step), _ticks_between(down, y0, y1, step)
+        return _list_ticks(across, x0, x1, step), _list_ticks(down, y0, y1, step)
 
     def _draw_axes(self, pixels: Pixels, part: Part, size: float) -> None:
         """Draw both axes of one part."""
@@ -145,7 +145,7 @@ class Axes(GridStage):
                 f"an image of {x1 - x0} x {y1 - y0} pixels in its view has no room for axes inside;"
                 " set place: margin"
             )
-        halo, ticks = self.halo if inside else 0, self._ticks(part, size)
+        halo, ticks = self.halo if inside else 0, self._place_ticks(part, size)
         # the corner belongs to the upper axis
         ends = [-math.inf, y0 + self.tick + NUMBER_GAP + size if inside else -math.inf]
         for axis, (low, high, rim, far) in enumerate(((x0, x1, y0, y1), (y0, y1, x0, x1))):
@@ -160,7 +160,7 @@ class Axes(GridStage):
                     (slice(start, start + self.tick), 1.0),
                 ):
                     rows, columns = (across, along) if axis else (along, across)
-                    self.stroke(pixels, pixels, rows, columns, share)
+                    self.paint_stroke(pixels, pixels, rows, columns, share)
                 shape = render_text(text, size).shape
                 length, depth = shape[1 - axis], shape[axis]
                 free = low + halo if halo else 0
@@ -173,11 +173,11 @@ class Axes(GridStage):
                         else rim - self.tick - NUMBER_GAP - depth
                     )
                     left, top = (beside, at) if axis else (at, beside)
-                    self.write(pixels, pixels, text, left, top, size, halo)
+                    self.write_text(pixels, pixels, text, left, top, size, halo)
                     end = at + length + NUMBER_GAP
 
 
-def _ticks_between(scale: tuple[float, float], low: float, high: float, step: float) -> list[Tick]:
+def _list_ticks(scale: tuple[float, float], low: float, high: float, step: float) -> list[Tick]:
     """Return the multiples of a step between two edges of the view, with their pixel centres."""
     first, last = sorted((edge - 0.5 - scale[1]) / scale[0] for edge in (low, high))
     numbers = range(math.ceil(first / step), math.floor(last / step) + 1)

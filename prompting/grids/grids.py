@@ -95,14 +95,14 @@ class GridStage(Ranged, WithoutModel):
         views: list[View] = []
         for number, view in enumerate(state.views, 1):
             try:
-                drawn = self.draw(view, number if self.numbered(len(state.views)) else None)
+                drawn = self.draw(view, number if self.is_numbered(len(state.views)) else None)
             except ValueError as exc:
                 raise ValueError(f"sample {state.sample.id}, view {number}: {exc}") from exc
             views += [drawn] if self.layout == "overlay" else [view, drawn]
         return state.replace(views=tuple(views))
 
-    def numbered(self, count: int) -> bool:
-        """Return whether names start with the number of the image if `count` images have the
+    def is_numbered(self, count: int) -> bool:
+        """Return whether names start with the number of the image when `count` images have the
         grid."""
         return False
 
@@ -112,38 +112,38 @@ class GridStage(Ranged, WithoutModel):
         raise NotImplementedError
 
     def gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
-        """Return those of this stage's views that have the grid, in order."""
+        """Return the views with the grid among this stage's views, in order."""
         return tuple(views if self.layout == "overlay" else views[1::2])
 
     def describe(self, count: int) -> str:
         """Explain the grid to the model, for `count` images with it."""
         raise NotImplementedError
 
-    def em(self, view: View) -> float:
-        """Return the font size in a view: the setting, or else a fortieth of the width."""
+    def choose_font_size(self, view: View) -> float:
+        """Return the font size in a view: `font_size`, or else a fortieth of the width."""
         return max(MIN_EM, view.size[0] // 40) if self.font_size is None else self.font_size
 
-    def ink(self, ground: Pixels) -> RGB:
+    def choose_ink(self, ground: Pixels) -> RGB:
         """Return the colour for drawing over these pixels."""
         return choose_black_or_white(ground) if self.color == "contrast" else parse_rgb(self.color)
 
-    def stroke(
+    def paint_stroke(
         self, pixels: Pixels, ground: Pixels, rows: slice, columns: slice, share: float
     ) -> None:
-        """Mix a piece of line into the pixels, in place; `ground` is the background that sets its
-        colour."""
+        """Paint a segment of a line in place with the opacity `share`; the background `ground`
+        determines its colour."""
         piece = ground[rows, columns]
         if piece.size and share > 0:
-            mixed = piece * (1 - share) + np.asarray(self.ink(piece)) * share
+            mixed = piece * (1 - share) + np.asarray(self.choose_ink(piece)) * share
             pixels[rows, columns] = np.rint(mixed)
 
-    def write(
+    def write_text(
         self, pixels: Pixels, ground: Pixels, text: str, left: int, top: int, size: float, halo: int
     ) -> None:
-        """Write text with its upper left corner at a place; `ground` is the background that sets
-        its colour."""
+        """Write text with its upper left corner at (`left`, `top`); the background `ground`
+        determines its colour."""
         height, width = render_text(text, size).shape
-        color = self.ink(ground[max(0, top) : top + height, max(0, left) : left + width])
+        color = self.choose_ink(ground[max(0, top) : top + height, max(0, left) : left + width])
         draw_text(pixels, text, left, top, size, color, halo)
 
 
@@ -187,7 +187,7 @@ class DotGrid(GridStage):
 
     ranges = ("rows, columns >= 1", "radius, threshold >= 0", "threshold <= 766")
 
-    def numbered(self, count: int) -> bool:
+    def is_numbered(self, count: int) -> bool:
         """Return whether coordinates start with the number of the image."""
         return count > 1 if self.coordinates == "auto" else self.coordinates == "image-row-column"
 
@@ -195,7 +195,8 @@ class DotGrid(GridStage):
         """Return one view with its dots; `number` is written before row and column. Raises
         ValueError."""
         radius = view.size[0] // 240 if self.radius is None else self.radius
-        (width, height), size, prefix = view.size, self.em(view), [number] if number else []
+        (width, height), size = view.size, self.choose_font_size(view)
+        prefix = [number] if number else []
         across, down = width / (self.columns + 1), height / (self.rows + 1)
         if min(across, down) < 2 * radius + 2:
             raise ValueError(
@@ -214,7 +215,7 @@ class DotGrid(GridStage):
                 )
         pixels, reach = np.array(view.pixels), int(radius) + 1
         for row, column in np.ndindex(self.rows, self.columns):
-            x, y = self.dot(view.size, row + 1, column + 1)
+            x, y = self.locate_dot(view.size, row + 1, column + 1)
             color = parse_rgb(self.color) if self.color != "contrast" else None
             color = color or choose_black_or_white(view.pixels[y, x], self.threshold)
             left, top = max(0, x - reach), max(0, y - reach)
@@ -227,30 +228,32 @@ class DotGrid(GridStage):
                 draw_text(pixels, text, x + LABEL_OFFSET, y, size, color, self.halo)
         return view.with_pixels(pixels)
 
-    def dot(self, size: Size, row: int, column: int) -> tuple[int, int]:
+    def locate_dot(self, size: Size, row: int, column: int) -> tuple[int, int]:
         """Return the pixel (x, y) of a dot in a view of this size (width, height)."""
         return int(size[0] * column / (self.columns + 1)), int(size[1] * row / (self.rows + 1))
 
-    def around(self, size: Size, row: int, column: int, cells: float = 2) -> Box:
+    def make_box_around(self, size: Size, row: int, column: int, cells: float = 2) -> Box:
         """Return the box that extends `cells` spacings to each side of a dot, cut at the view's
         edge: Scaffold's active perception."""
-        x, y = self.dot(size, row, column)
+        x, y = self.locate_dot(size, row, column)
         across, down = cells * size[0] / (self.columns + 1), cells * size[1] / (self.rows + 1)
         left, top = max(0.0, x + 0.5 - across), max(0.0, y + 0.5 - down)
         right, bottom = min(size[0], x + 0.5 + across), min(size[1], y + 0.5 + down)
         return Box(f"({row},{column})", left, top, right, bottom)
 
-    def has(self, named: Sequence[int]) -> bool:
+    def has_dot(self, named: Sequence[int]) -> bool:
         """Return whether an image has a dot with these coordinates."""
         return min(named) >= 1 and named[-2] <= self.rows and named[-1] <= self.columns
 
-    def named(self, views: Sequence[View], reply: str) -> Iterator[tuple[View, tuple[int, ...]]]:
+    def find_named_dots(
+        self, views: Sequence[View], reply: str
+    ) -> Iterator[tuple[View, tuple[int, ...]]]:
         """Yield the coordinates that a reply names, each with its view. Coordinates without an
         image number mean the first image; those beyond the grid are left out."""
         shown = self.gridded_views(views)
         for named in read_coordinates(reply):
             number = named[0] if len(named) == 3 else 1
-            if self.has(named) and number <= len(shown):
+            if self.has_dot(named) and number <= len(shown):
                 yield shown[number - 1], named
 
     def places(self, views: Sequence[View], reply: str) -> tuple[Point, ...]:
@@ -262,14 +265,14 @@ class DotGrid(GridStage):
         source image are left out.
         """
         points: list[Point] = []
-        for view, named in self.named(views, reply):
-            if source := view.to_source(*self.dot(view.size, *named[-2:])):
+        for view, named in self.find_named_dots(views, reply):
+            if source := view.to_source(*self.locate_dot(view.size, *named[-2:])):
                 points.append(Point(format_coordinates(named), source[1], source[2], source[0]))
         return tuple(points)
 
     def describe(self, count: int) -> str:
         """Explain the dots to the model, for `count` images with them."""
-        several = self.numbered(count)
+        several = self.is_numbered(count)
         over = "the image" if count == 1 else f"each of the {count} images"
         first = "the image's number in the order shown, " if several else ""
         named = "(image, row, column)" if several else "(row, column)"
@@ -311,7 +314,7 @@ class RuledGrid(GridStage):
 
     def draw(self, view: View, number: int | None = None) -> View:
         """Return one view with its lines and names."""
-        (width, height), size, ground = view.size, self.em(view), view.pixels
+        (width, height), size, ground = view.size, self.choose_font_size(view), view.pixels
         across, down = width / self.columns, height / self.rows
         if min(across, down) < self.thickness + 2:
             raise ValueError(
@@ -333,15 +336,15 @@ class RuledGrid(GridStage):
             x0, y0, x1, y1 = (int(edge) for edge in box.xyxy)
             beside, above = (slice(at - half, at - half + self.thickness) for at in (x0, y0))
             if x0:  # no line on the view's edge
-                self.stroke(pixels, ground, slice(y0, y1), beside, self.alpha)
+                self.paint_stroke(pixels, ground, slice(y0, y1), beside, self.alpha)
             if y0:
-                self.stroke(pixels, ground, above, slice(x0, x1), self.alpha)
+                self.paint_stroke(pixels, ground, above, slice(x0, x1), self.alpha)
             if self.names != "none":
                 high, wide = render_text(box.label, size).shape
                 left, top = (edge + self.thickness + self.halo + 2 for edge in (x0, y0))
                 if self.at == "center":
                     left, top = round((x0 + x1 - wide) / 2), round((y0 + y1 - high) / 2)
-                self.write(pixels, ground, box.label, left, top, size, self.halo)
+                self.write_text(pixels, ground, box.label, left, top, size, self.halo)
         return view.with_pixels(pixels)
 
     def name(self, row: int, column: int) -> str:

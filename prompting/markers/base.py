@@ -76,8 +76,8 @@ class Label:
     def __post_init__(self) -> None:
         check_color(self.color, "contrast", name="label.color")
         check_color(self.plate, "contrast", "mark", "none", name="label.plate")
-        strange = re.sub(r"{(label|number|letter)}", "", self.text)
-        if "{" in strange or "}" in strange or not self.text:
+        unknown = re.sub(r"{(label|number|letter)}", "", self.text)
+        if "{" in unknown or "}" in unknown or not self.text:
             raise ValueError(
                 "label.text may contain words and {label}, {number} or {letter}, got"
                 f" {self.text!r}"
@@ -95,7 +95,7 @@ class Label:
                 f'label.font "blink" only exists at font_size {BLINK_SIZE}; set label.font: sans'
             )
 
-    def label_text(self, label: str, number: int) -> str:
+    def format_label(self, label: str, number: int) -> str:
         """Return the text for mark `number`, counted from 0 in the sample's order."""
         letter = ascii_uppercase[number % 26] * (number // 26 + 1)
         parts = {"{label}": label, "{number}": str(number + 1), "{letter}": letter}
@@ -103,7 +103,7 @@ class Label:
 
 
 UNLABELLED = Label(placement="none")
-"""The value that `label: null` stands for."""
+"""The label settings that `label: null` stands for: no labels."""
 
 
 def draw_labels(
@@ -194,15 +194,15 @@ class Halo:
         check_color(self.color, "contrast", name="halo.color")
         check_ranges(self, "width >= 0", "width < 10000", prefix="halo.")
 
-    def against(self, color: RGB) -> RGB:
+    def choose_color(self, color: RGB) -> RGB:
         """Return the rim's colour around a drawing of this colour."""
         return choose_readable_color(color) if self.color == "contrast" else parse_rgb(self.color)
 
 
 @dataclass(frozen=True)
 class Spot:
-    """A mark as one part of a view shows it: `place` in pixels of the view, `part_rect` the part's
-    area.
+    """A mark as one part of a view shows it: `place` is the mark in pixels of the view, `part_rect`
+    the part's area.
 
     `number` counts the sample's marks from 0.
     """
@@ -317,15 +317,15 @@ class Marking(Ranged, WithoutModel):
         """The label settings; `UNLABELLED` for `label: null`."""
         return self.label or UNLABELLED
 
-    def label_text(self, spot: Spot) -> str:
+    def format_label(self, spot: Spot) -> str:
         """Return the text of a spot's label."""
-        return self.lettering.label_text(spot.place.label, spot.number)
+        return self.lettering.format_label(spot.place.label, spot.number)
 
-    def drawn_labels(self, marks: Sequence[Mark]) -> list[str]:
+    def list_labels(self, marks: Sequence[Mark]) -> list[str]:
         """Return the texts of the labels that are drawn for a sample's marks."""
         label = self.lettering
         chosen = [(n, mark.label) for n, mark in enumerate(marks) if self.selects(mark)]
-        return [label.label_text(own, n) for n, own in chosen if label.placement != "none"]
+        return [label.format_label(own, n) for n, own in chosen if label.placement != "none"]
 
 
 @dataclass(frozen=True)
@@ -360,5 +360,6 @@ def find_part_rect(view: View, place: Mark) -> PixelRect:
 
 @lru_cache(maxsize=256)
 def clip_pixels(clip: Polygon, size: Size) -> PixelRect:
+    """Return the bounding box of a part's polygon, in whole pixels inside the view."""
     left, top, right, bottom = (round(edge) for edge in bounds(clip))
     return max(0, left), max(0, top), min(size[0], right), min(size[1], bottom)

@@ -107,31 +107,31 @@ def read_choice(reply: str, labels: Sequence[str]) -> str | None:
     bare = re.fullmatch(rf"\W*(?:{_NOUN}\s*)?\W*(?P<label>{token})\W*", plain)
     if bare:
         return bare["label"]
-    spoken = "\n".join(
+    affirmed = "\n".join(
         sentence
         for sentence in _SENTENCE_PATTERN.split(plain)
         if not _NEGATED_PATTERN.search(sentence)
     )
     declared = list(
-        re.finditer(rf"{_DECLARED}(?i:the\s+)?(?:{_NOUN}\s*)?[\"'“(\[{{#]*{alone}", spoken)
+        re.finditer(rf"{_DECLARED}(?i:the\s+)?(?:{_NOUN}\s*)?[\"'“(\[{{#]*{alone}", affirmed)
     )
     if declared:
         several = re.match(
             rf"[\])}}\"'”]*\s*(?:,|/|&|and|or)\s*(?:{_NOUN}\s*)?[(\[]?(?:{token})\b",
-            spoken[declared[-1].end() :],
+            affirmed[declared[-1].end() :],
         )
         return None if several else declared[-1]["label"]
-    return _only_label(spoken, alone)
+    return _find_only_label(affirmed, alone)
 
 
-def _only_label(spoken: str, alone: str) -> str | None:
-    nouned: set[str] = {
-        match["label"] for match in re.finditer(rf"\b{_NOUN}s?\s*[\"'“(\[#]*{alone}", spoken)
+def _find_only_label(affirmed: str, alone: str) -> str | None:
+    with_noun: set[str] = {
+        match["label"] for match in re.finditer(rf"\b{_NOUN}s?\s*[\"'“(\[#]*{alone}", affirmed)
     }
-    if len(nouned) == 1:
-        return nouned.pop()
-    lines = [line for line in spoken.splitlines() if line.strip()]
-    for text in (spoken, lines[-1] if lines else ""):
+    if len(with_noun) == 1:
+        return with_noun.pop()
+    lines = [line for line in affirmed.splitlines() if line.strip()]
+    for text in (affirmed, lines[-1] if lines else ""):
         numbers: set[str] = set(re.findall(r"(?<![\w.])\d+(?:\.\d+)?", text)) | set(
             re.findall(r"[(\[]([A-Z]{1,2})[)\]]", text)
         )

@@ -45,9 +45,9 @@ class PointMarking(ColoredMarking):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.free - self.halo.width < 1:
+        if self.clearance - self.halo.width < 1:
             raise ValueError(
-                f"{type(self).__name__} hides the point in its middle: {self.free:g} pixels"
+                f"{type(self).__name__} hides the point in its middle: {self.clearance:g} pixels"
                 f" around it are free, minus a halo of {self.halo.width:g}; give a larger radius or"
                 " gap, or a thinner stroke"
             )
@@ -58,7 +58,7 @@ class PointMarking(ColoredMarking):
             )
 
     @property
-    def free(self) -> float:
+    def clearance(self) -> float:
         """The distance that the drawing keeps from the point; infinite if it is meant to hide the
         point."""
         return math.inf
@@ -88,15 +88,15 @@ class PointMarking(ColoredMarking):
             drawn.append((spot, shape, color))
         for spot, shape, color in drawn:
             (x, y), frame = spot.place.center, spot.part_rect
-            self.below(pixels, spot, scale, color)
+            self.paint_below(pixels, spot, scale, color)
             if grow:
-                rim = self.halo.against(color)
+                rim = self.halo.choose_color(color)
                 paint_shape(pixels, frame, shape, x, y, rim, self.alpha, grow)
             paint_shape(pixels, frame, shape, x, y, color, self.alpha)
-            anchors += self.anchors(spot, shape, color, grow)
+            anchors += self.make_anchors(spot, shape, color, grow)
         return anchors
 
-    def anchors(self, spot: Spot, shape: Shape, color: RGB, grow: float) -> list[Anchor]:
+    def make_anchors(self, spot: Spot, shape: Shape, color: RGB, grow: float) -> list[Anchor]:
         """Return the outline next to which a spot's label is placed: its shape, enlarged by `grow`
         pixels."""
         x, y = spot.place.center
@@ -107,10 +107,10 @@ class PointMarking(ColoredMarking):
             x + 0.5 + right + grow,
             y + 0.5 + bottom + grow,
         )
-        return [Anchor(self.label_text(spot), x, y, box, spot.part_rect, color, self.open)]
+        return [Anchor(self.format_label(spot), x, y, box, spot.part_rect, color, self.open)]
 
-    def below(self, pixels: Pixels, spot: Spot, scale: float, color: RGB) -> None:
-        """Draw what lies under the shape: nothing, unless a marker has a fill."""
+    def paint_below(self, pixels: Pixels, spot: Spot, scale: float, color: RGB) -> None:
+        """Draw below the shape; only markers with a fill implement it."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class Circles(PointMarking):
             )
 
     @property
-    def free(self) -> float:
+    def clearance(self) -> float:
         """The radius inside the stroke."""
         return self.radius - self.thickness / 2
 
@@ -181,7 +181,7 @@ class Circles(PointMarking):
         radius = max(self.radius * scale, thickness / 2 + self.halo.width * scale + 1)
         return Ring(radius, thickness, self.gap * scale)
 
-    def below(self, pixels: Pixels, spot: Spot, scale: float, color: RGB) -> None:
+    def paint_below(self, pixels: Pixels, spot: Spot, scale: float, color: RGB) -> None:
         """Paint the fill, up to the middle of the stroke."""
         if self.fill is not None:
             filling = color if self.fill == "mark" else parse_rgb(self.fill)
@@ -216,8 +216,7 @@ class Dots(PointMarking):
 
     @property
     def open(self) -> bool:
-        """Return whether the pixel under the point must stay free of labels, which is not so if the
-        label is inside."""
+        """Return False if the label is placed inside the dot, otherwise True."""
         return self.lettering.placement != "inside"
 
     def shape(self, scale: float, spot: Spot) -> Disc:
@@ -266,8 +265,8 @@ class Crosshairs(PointMarking):
             )
 
     @property
-    def free(self) -> float:
-        """The gap."""
+    def clearance(self) -> float:
+        """The gap between the point and the bars."""
         return self.gap
 
     def shape(self, scale: float, spot: Spot) -> Cross:
@@ -354,8 +353,8 @@ class Arrows(PointMarking):
             )
 
     @property
-    def free(self) -> float:
-        """The gap."""
+    def clearance(self) -> float:
+        """The gap between the point and the tip."""
         return self.gap
 
     def shape(self, scale: float, spot: Spot) -> Arrow:
@@ -372,10 +371,10 @@ class Arrows(PointMarking):
                 return arrow
         return turned[0]
 
-    def anchors(self, spot: Spot, shape: Shape, color: RGB, grow: float) -> list[Anchor]:
+    def make_anchors(self, spot: Spot, shape: Shape, color: RGB, grow: float) -> list[Anchor]:
         """Return anchors that place the label at the arrow's tail. The label may not hide the point
         and, if possible, not the arrow."""
-        whole = super().anchors(spot, shape, color, grow)[0]
+        whole = super().make_anchors(spot, shape, color, grow)[0]
         if not isinstance(shape, Arrow):
             return [whole]
         (dx, dy), reach = shape.tail, shape.thickness / 2 + grow
@@ -433,7 +432,7 @@ class Polygons(PointMarking):
     ranges = ("radius, thickness > 0", "radius, thickness < 10000")
 
     @property
-    def free(self) -> float:
+    def clearance(self) -> float:
         """The distance from the point to the inside of the nearest side's stroke."""
         return self.radius * SIDE_DISTANCES[self.shape_name] - self.thickness / 2
 

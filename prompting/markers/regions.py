@@ -40,24 +40,24 @@ class RegionMarking(ColoredMarking):
         """Colour every region in place, in order."""
         colored = []
         for spot in spots:
-            spot = replace(spot, place=self.region(spot.place))
+            spot = replace(spot, place=self.find_region(spot.place))
             edges = find_region_edges(spot.place)
             colored.append((spot, choose_region_color(self.color, pixels, edges, spot.number)))
         anchors = []
         for spot, color in colored:
-            self.shade(pixels, spot, color, scale)
-            anchors.append(label_anchor(self, spot, self.reach(scale), color))
+            self.paint_region(pixels, spot, color, scale)
+            anchors.append(make_label_anchor(self, spot, self.measure_reach(scale), color))
         return anchors
 
-    def region(self, place: Mark) -> Mark:
-        """Return the region that is drawn for a place."""
+    def find_region(self, place: Mark) -> Mark:
+        """Return the region to draw for a mark."""
         return place
 
-    def reach(self, scale: float) -> float:
+    def measure_reach(self, scale: float) -> float:
         """Return how many pixels the drawing extends beyond the region."""
         return 0
 
-    def shade(self, pixels: Pixels, spot: Spot, color: RGB, scale: float) -> None:
+    def paint_region(self, pixels: Pixels, spot: Spot, color: RGB, scale: float) -> None:
         """Colour one region in place."""
         _fill(pixels, spot, color, self.alpha)
 
@@ -80,11 +80,11 @@ class Contours(RegionMarking):
 
     ranges = ("thickness, fill_alpha > 0", "thickness < 10000", "fill_alpha <= 1")
 
-    def reach(self, scale: float) -> float:
+    def measure_reach(self, scale: float) -> float:
         """Return half the line's width plus its halo."""
         return max(1.0, self.thickness * scale) / 2 + self.halo.width * scale
 
-    def shade(self, pixels: Pixels, spot: Spot, color: RGB, scale: float) -> None:
+    def paint_region(self, pixels: Pixels, spot: Spot, color: RGB, scale: float) -> None:
         """Draw the fill, the halo and the line."""
         if self.fill is not None:
             _fill(
@@ -94,7 +94,9 @@ class Contours(RegionMarking):
                 self.fill_alpha,
             )
         if self.halo.width:
-            _fill(pixels, spot, self.halo.against(color), self.alpha, self.reach(scale))
+            _fill(
+                pixels, spot, self.halo.choose_color(color), self.alpha, self.measure_reach(scale)
+            )
         _fill(pixels, spot, color, self.alpha, max(1.0, self.thickness * scale) / 2)
 
 
@@ -102,7 +104,7 @@ class Contours(RegionMarking):
 class Rectangles(Contours):
     """An upright box around every box and every mask. The settings are those of `Contours`."""
 
-    def region(self, place: Mark) -> Mark:
+    def find_region(self, place: Mark) -> Mark:
         """Return the smallest upright box around the place."""
         return Box(place.label, *find_region_edges(place), place.image)
 
@@ -122,14 +124,14 @@ class Tint(RegionMarking):
 
     ranges = ("thickness >= 0", "thickness < 10000")
 
-    def reach(self, scale: float) -> float:
+    def measure_reach(self, scale: float) -> float:
         """Return half the width of the outline."""
         return max(1.0, self.thickness * scale) / 2 if self.thickness else 0
 
-    def shade(self, pixels: Pixels, spot: Spot, color: RGB, scale: float) -> None:
+    def paint_region(self, pixels: Pixels, spot: Spot, color: RGB, scale: float) -> None:
         """Draw the tint, then the outline."""
         _fill(pixels, spot, color, self.alpha)
-        if reach := self.reach(scale):
+        if reach := self.measure_reach(scale):
             _fill(pixels, spot, color, 1, reach)
 
 
@@ -205,7 +207,7 @@ class Spotlight(Marking):
                 share = np.clip(lit, 0, 1).astype(np.float32)
                 paint_coverage(pixels, part_rect, x0, y0, share, own)
         color = parse_rgb(self.color)
-        return [label_anchor(self, spot, self._grow(spot, scale), color) for spot in spots]
+        return [make_label_anchor(self, spot, self._grow(spot, scale), color) for spot in spots]
 
     def _grow(self, spot: Spot, scale: float) -> float:
         return (self.radius * isinstance(spot.place, Point) + self.padding) * scale
@@ -223,7 +225,7 @@ class Spotlight(Marking):
         return np.asarray(dark, np.uint8)
 
 
-def label_anchor(marker: Marking, spot: Spot, reach: float, color: RGB) -> Anchor:
+def make_label_anchor(marker: Marking, spot: Spot, reach: float, color: RGB) -> Anchor:
     """Return the anchor for the label of a region whose drawing extends `reach` pixels beyond it.
 
     It is centred on the region's box, or, for labels inside, on the region's largest inscribed
@@ -234,7 +236,7 @@ def label_anchor(marker: Marking, spot: Spot, reach: float, color: RGB) -> Ancho
     x, y = find_inner_center(spot.place) if inside else ((x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2)
     box = x0 - reach, y0 - reach, x1 + reach, y1 + reach
     is_point = isinstance(spot.place, Point)
-    return Anchor(marker.label_text(spot), x, y, box, spot.part_rect, color, is_point)
+    return Anchor(marker.format_label(spot), x, y, box, spot.part_rect, color, is_point)
 
 
 def _fill(pixels: Pixels, spot: Spot, color: RGB, alpha: float, line: float | None = None) -> None:

@@ -20,14 +20,14 @@ from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import (
     check_color,
+    choose_golden_hue,
     choose_readable_color,
-    golden_hue,
     parse_rgb,
 )
 from looktwice.prompting.drawing.placement import place_numbers
 from looktwice.prompting.drawing.shapes import Region, paint_line, rasterize
 from looktwice.prompting.drawing.text import MIN_EM, render_plate
-from looktwice.prompting.evidence import Missing, collect, handle_missing, replace_views
+from looktwice.prompting.evidence import Missing, collect_results, handle_missing, replace_views
 from looktwice.prompting.grids.grids import make_column_letters
 from looktwice.prompting.markers.base import clip_pixels
 from looktwice.specialists.protocols import Detector, Segmenter
@@ -65,11 +65,12 @@ ORDERS: dict[str, Callable[[Candidate], float]] = {
     "larger": lambda candidate: -candidate.area,
     "score": lambda candidate: -candidate.score,
 }
-"""Sort keys that decide which candidate keeps pixels that several share: the first."""
+"""Sort keys for overlapping masks: the first candidate keeps the pixels that several share."""
 
 
 def find_mask_candidates(masks: Masks, size: Size, image: int) -> Iterator[Candidate]:
-    """Yield what a segmenter found in a picture of this (width, height); empty masks are dropped.
+    """Yield the masks that a segmenter found in a picture of this (width, height); empty masks are
+    dropped.
 
     Raises ValueError for masks of another size.
     """
@@ -85,8 +86,8 @@ def find_mask_candidates(masks: Masks, size: Size, image: int) -> Iterator[Candi
 
 
 def find_box_candidates(boxes: Boxes, size: Size, image: int) -> Iterator[Candidate]:
-    """Yield what a detector found in a picture of this (width, height), cut at its edge; empty
-    boxes are dropped."""
+    """Yield the boxes that a detector found in a picture of this (width, height), cut at its edge;
+    empty boxes are dropped."""
     for xyxy, score, label in zip(boxes.xyxy, boxes.scores, boxes.labels, strict=True):
         x0, y0, x1, y1 = (float(edge) for edge in xyxy)
         if seen := common_rect((x0, y0, x1, y1), (0.0, 0.0, float(size[0]), float(size[1]))):
@@ -162,9 +163,9 @@ class SetOfMark(WithoutModel):
     `order` numbers by area (largest first, as in the paper), by place ("reading": rows of a tenth
     of the height from the top, then from the left) or by score, across all images; `text` "letters"
     uses A, B ... instead of 1, 2 ... The numbered regions are added to the sample's marks under
-    these labels: `ChosenMark` finds the region of a reply again, other stages can zoom on it, and
-    the record stores them. `keep` "boxes" stores only the boxes around them (in a record, forty
-    masks take about 60 kB, boxes 4).
+    these labels: `ChosenMark` finds the region that a reply names, other stages can zoom on it, and
+    the record stores all of them. `keep` "boxes" stores only the boxes around them (in a record,
+    forty masks take about 60 kB, boxes 4).
 
     Each region gets a tint with the opacity `alpha`, a contour of `contour` pixels inwards, and its
     number on a plate. The number is placed at the region's largest inscribed circle if it fits
@@ -225,7 +226,7 @@ class SetOfMark(WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with numbered regions on its views and among the sample's marks."""
-        regions_of, lacking = collect(
+        regions_of, lacking = collect_results(
             state, self.images, lambda number: self.regions(state.sample, number)
         )
         if lacking and self.missing != "keep":
@@ -277,15 +278,15 @@ class SetOfMark(WithoutModel):
         if not regions:
             return view
         colors = {
-            mark.label: golden_hue(number) if self.color == "each" else parse_rgb(self.color)
+            mark.label: choose_golden_hue(number) if self.color == "each" else parse_rgb(self.color)
             for number, mark in enumerate(marks)
         }
         pixels = np.array(view.pixels)
         largest_first = sorted(regions, key=lambda entry: -entry[1].area)
         for label, region in largest_first:
-            region.tint(pixels, colors[label], self.alpha)
+            region.paint_tint(pixels, colors[label], self.alpha)
         for label, region in largest_first:
-            region.contour(pixels, colors[label], self.contour)
+            region.paint_contour(pixels, colors[label], self.contour)
         scale = view.size[1] / self.reference_height if self.reference_height else 1.0
         font_size, plates = max(MIN_EM, self.font_size * scale), dict[str, Pixels]()
         for label, _ in regions:

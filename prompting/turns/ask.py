@@ -1,5 +1,5 @@
-"""One call of the model: which images and texts it is sent, in what order, which earlier turns are
-sent again, and the confidence of the reply."""
+"""One call of the model: the images and texts that are sent, their order, the earlier turns that
+are sent again, and the confidence of the reply."""
 
 from __future__ import annotations
 
@@ -250,15 +250,15 @@ def split_prompt(state: State, images: str = "none") -> list[str]:
 
 
 def read_answer(state: State, read: Stage) -> tuple[str | None, str]:
-    """Return what a reader finds in the last turn of a conversation: the answer, or None and the
+    """Return the answer that a reader finds in the last turn of a conversation, or None and the
     reason."""
     after = read(state.replace(answer=None, reason=""), NO_MODEL)
     return after.answer, after.reason
 
 
 def measure_turns(state: State, calls: Sequence[int], answers: Sequence[str | None]) -> State:
-    """Return the state with the call that ended each turn measured and, if answers were read, these
-    and how often they changed.
+    """Return the state with measures of its turns: the call that ended each turn and, if answers
+    were read, the answers and how often they changed.
 
     A note says the same in words: "answers: A, B, ?; 1 change".
     """

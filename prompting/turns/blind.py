@@ -63,7 +63,8 @@ def find_svg(reply: str) -> str | None:
 
 
 def sanitize_svg(code: str) -> str:
-    """Return the same drawing, rewritten with only what is allowed. Raises SvgError."""
+    """Check SVG code and return it, rewritten in one namespace. Raises SvgError for anything that
+    is not allowed."""
     if len(code) > MAX_CHARACTERS:
         raise SvgError(f"it has {len(code)} characters, more than {MAX_CHARACTERS}")
     plain = _DOCTYPE_PATTERN.sub("", code)
@@ -143,8 +144,8 @@ def measure_similarity(first: Pixels, second: Pixels) -> float:
     below 7 pixels.
 
     SSIM (Wang et al. 2004) over windows of 7 x 7 pixels, averaged over the three channels, as
-    implemented in scikit-image; pictures with a side of more than `COMPARED_SIDE` pixels are first
-    made smaller.
+    implemented in scikit-image; pictures with a side of more than `COMPARED_SIDE` pixels are
+    downscaled first.
     """
     from skimage.metrics import structural_similarity
 
@@ -185,7 +186,8 @@ class CaptionThenAnswer:
     `each: false` it asks for one description of all views together. `options` limits its length,
     and only its first `longest` characters are used. `frame` is the prompt of the answering turn,
     in which `{descriptions}` and `{prompt}` are filled in; it is sent as `ask` specifies, without
-    images. `captioner` and `answerer` name other models, as `{ref: NAME}`; null is the arm's own.
+    images. `captioner` and `answerer` name other models, as `{ref: NAME}`; null uses the arm's own
+    model.
 
     The answer is asked for in a new conversation, which keeps only the system message. If a
     description is empty, `missing` decides: "abstain", "fail" the sample, or "keep" it and ask
@@ -250,16 +252,17 @@ def answer_blind(
     state: State,
     model: Model,
     lacking: Sequence[str],
-    **words: str,
+    **texts: str,
 ) -> State:
-    """Ask with these words in the stage's `frame`, in a new conversation without images; prompt and
-    views of the state stay unchanged. If anything is `lacking`, `missing` may end the sample first.
+    """Ask in a new conversation without images, with the stage's `frame` filled in by `texts`;
+    prompt and views of the state stay unchanged. If anything is `lacking`, `missing` may end the
+    sample first.
     """
     if lacking:
         state = handle_missing(state, stage.missing, lacking)
         if state.ended:
             return state
-    prompt = fill_in(stage.frame, prompt=state.prompt, **words)
+    prompt = fill_in(stage.frame, prompt=state.prompt, **texts)
     opening = tuple(message for message in state.messages if message.role == "system")
     ask = replace(stage.ask, images="none")
     asked = ask(state.replace(prompt=prompt, messages=opening), stage.answerer or model)
@@ -286,8 +289,8 @@ class RedrawThenAnswer:
     `redraw` asks for the code and does not contain the question; `options` limits its length, and
     only its first `longest` characters are used. `frame` is the prompt of the answering turn, in
     which `{code}` and `{prompt}` are filled in; it is sent as `ask` specifies, without images.
-    `drawer` and `answerer` name other models, as `{ref: NAME}`; null is the arm's own. The answer
-    is asked for in a new conversation, which keeps only the system message.
+    `drawer` and `answerer` name other models, as `{ref: NAME}`; null uses the arm's own model. The
+    answer is asked for in a new conversation, which keeps only the system message.
 
     With `compare` each SVG is rendered (see `prompting.turns.blind`), and the record measures its
     structural similarity to the view (`ssim`) and that of a blank page (`ssim_blank`), which is

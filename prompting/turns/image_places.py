@@ -26,14 +26,13 @@ IMAGE_PLACE_PATTERN = re.compile(
     r"|<image><image></image>|\(?<image>\./</image>\)?"  # Mantis, MiniCPM-V
     r"|\[img\](?:\[img(?:_break)?\])*\[img_end\]"  # Pixtral
     r"|(?:<img_context>)+|(?:<im_patch>)+|<start_of_image>|<\|(?:img|imgpad|media_pad)\|>"
-    rf"|<image>{_END}"  # one that goes on a row of Idefics'
+    rf"|<image>{_END}"  # one that continues a row of Idefics' tiles
     rf"|{_OPENED}(?:image|img|picture)[ _:#-]{{0,2}}(?P<number>(?!000)\d{{1,9}}){_CLOSED}"
     r"|<\|?image(?:[ _-]?(?:pad|placeholder|soft_token|token|here)|@placeholder)?/?\|?>"
     rf"|{_OPENED}image{_CLOSED}|\[img\]",
     re.I,
 )
-"""The placeholder of one image. Only some have a number; each of the others stands for the next
-image."""
+"""The placeholder of one image. Some have a number; every other stands for the next image."""
 NUMBERED_PATTERN = re.compile(r"<image \d+>")
 """This project's spelling, which must name an existing image."""
 
@@ -43,7 +42,8 @@ def split_at_images(prompt: str, images: int) -> list[str]:
 
     Numbers count from 1, or from 0 if one of them is 0. Placeholders without a number stand for the
     images that no number names, in order, and the last one for all that are left. A placeholder
-    without an image stays in the text; `<image 9>` is split off even then.
+    without an image stays in the text, except for this project's own spelling, such as `<image 9>`,
+    which is always split off.
     """
     matches = list(IMAGE_PLACE_PATTERN.finditer(prompt))
     numbers = [int(match["number"]) for match in matches if match["number"]]

@@ -1,6 +1,6 @@
-"""Several turns on one question: re-perception and verification, in which the model looks again,
-asked to doubt or shown zooms on its evidence; self-consistency, a majority vote over answers; and
-stages that run only if the confidence is low."""
+"""Several turns on one question: re-perception, in which the model is asked to doubt what it saw;
+verification, in which it is shown zooms on its evidence; self-consistency, a majority vote over
+answers; and stages that run only if the confidence is low."""
 
 from __future__ import annotations
 
@@ -177,8 +177,8 @@ class Vote(Ranged):
     draw another order of the choices: votes count for the task's own letters. `read` reads the
     answers, ideally by reference, `read: ${read}`. Draw k of the run uses the draws k * n, k * n +
     1 ..., so no two draws share a call; the first n draws of an arm without votes are the same
-    calls as draw 0. With `styles` the vote is over these: draw k first runs the k-th of them,
-    starting over after the last: markers of other styles, other views, other wordings.
+    calls as draw 0. With `styles` the draws differ: draw k first runs the k-th of these stages,
+    starting over after the last, such as markers of another style, other views, or another wording.
 
     On a tie, `tie` "first" takes the answer that was given first, "random" a random one, and
     "abstain" none. The confidence is the winner's share of all draws, including unreadable ones. If
@@ -200,8 +200,8 @@ class Vote(Ranged):
     ranges = ("n, tokens >= 1",)
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with the answer of the majority. Raises what the stage raises: one
-        failing draw fails the whole vote."""
+        """Return the state with the answer of the majority. An exception of the stage is passed on,
+        so one failing draw fails the whole vote."""
         recorder = model
         if not isinstance(recorder, RecordingModel):
             recorder = RecordingModel(model, state.sample.id)
@@ -242,7 +242,7 @@ class Vote(Ranged):
         return Ballot(after, answer, " ".join(answer.casefold().split()), "")
 
     def _find_stop_reason(self, ballots: Sequence[Ballot], calls: Sequence[Call]) -> str:
-        """Return why no further draw is made; empty if there is one."""
+        """Return the reason to make no further draw; empty to continue."""
         usages = [call.reply.usage for call in calls if call.reply]
         used = sum(usage.tokens_in + usage.tokens_out for usage in usages)
         if self.tokens is not None and used >= self.tokens:

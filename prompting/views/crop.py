@@ -54,9 +54,10 @@ class Crop:
     outlined, then each crop as a separate picture. "beside" shows the same as one picture, left to
     right, separated by `margin` black pixels. "inset" puts the crops into corners of the view,
     where they hide no mark, each at most the share `inset` of its width and height, at any scale,
-    with a border in the colour of the outline. `outline` is a CSS name, "#rrggbb", "contrast" (what
-    stands out there) or "distinct" (another colour for each area, which distinguishes several
-    insets); `thickness` is its stroke in pixels, outside the area; 0 draws none.
+    with a border in the colour of the outline. `outline` is a CSS name, "#rrggbb", "contrast" (the
+    colour that stands out most there) or "distinct" (another colour for each area, which
+    distinguishes several insets); `thickness` is its stroke in pixels, outside the area; 0 draws
+    none.
     """
 
     padding: float = 0.25
@@ -94,7 +95,7 @@ class Crop:
 
         An inset must not hide the `marks`, which are in the view's coordinates too.
         """
-        areas, notes = self.areas(view, places)
+        areas, notes = self.find_areas(view, places)
         whole_view = (0, 0, *view.size)
         pieces = [view if area == whole_view else transforms.crop(view, *area) for area in areas]
         if self.show == "crop":
@@ -137,22 +138,22 @@ class Crop:
             placed.append((framed, left, top))
         return [transforms.paste(whole, placed)], notes
 
-    def areas(self, view: View, places: Sequence[Mark]) -> tuple[list[PixelRect], list[str]]:
+    def find_areas(self, view: View, places: Sequence[Mark]) -> tuple[list[PixelRect], list[str]]:
         """Return the areas to crop, in whole pixels, and a note if there are more than `most`
         places."""
         count, kept = len(places), places[: self.most]
         notes = [f"uses {self.most} of {count} regions, in order"] if count > self.most else []
-        located = [(_part_rect(view, place), bounding_box(place)) for place in kept]
+        located = [(_find_part_rect(view, place), bounding_box(place)) for place in kept]
         if self.merge == "union":
             union: dict[PixelRect, Rect] = {}
             for part, (x0, y0, x1, y1) in located:
                 left, top, right, bottom = union.get(part, (x0, y0, x1, y1))
                 union[part] = min(left, x0), min(top, y0), max(right, x1), max(bottom, y1)
             located = list(union.items())
-        areas = (self._area(box, part, view.size) for part, box in located)
+        areas = (self._compute_area(box, part, view.size) for part, box in located)
         return list(dict.fromkeys(areas)), notes
 
-    def _area(self, box: Rect, part_rect: PixelRect, size: Size) -> PixelRect:
+    def _compute_area(self, box: Rect, part_rect: PixelRect, size: Size) -> PixelRect:
         x0, y0, x1, y1 = box
         pad = self.padding * {"box": max(x1 - x0, y1 - y0), "image": max(size), "px": 1}[self.unit]
         shortest = max(1.0, self.min_px, self.min_share * min(size))
@@ -205,7 +206,7 @@ class Crop:
             return self(view, places, marks)
 
 
-def _part_rect(view: View, place: Mark) -> PixelRect:
+def _find_part_rect(view: View, place: Mark) -> PixelRect:
     """Return the bounding box of the topmost part of a view that shows a place; a crop must not
     leave it."""
     x0, y0, x1, y1 = bounding_box(place)

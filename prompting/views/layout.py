@@ -37,8 +37,8 @@ class Concatenate(WithoutModel):
 
     The defaults are BLINK's own concatenation for models that accept one image: left to right,
     separated by a `margin` of 10 pixels in the `color` black, centred by `align` (official code,
-    `concat_images_horizontally_with_margin`; Table 4). `equal` first brings all views to the height
-    (or width) of the tallest (widest), so that none loses detail; for a fixed height put
+    `concat_images_horizontally_with_margin`; Table 4). `equal` first enlarges all views to the
+    height (or width) of the tallest (widest), so that none loses detail; for a fixed height put
     `prompting.views.FixedHeight` before it. In a grid every column is as wide as its widest view
     and every row as high as its tallest; `columns` None makes it nearly square. A single view, or
     none, is passed on unchanged.
@@ -227,10 +227,10 @@ def write_tag(text: str, number: int, view: View, sample: str) -> str:
 
 def check_tag(setting: str, text: str) -> None:
     """Raise ValueError if `text` has fields other than {n}, {source} and {seconds}."""
-    strange = set(re.findall(r"{.*?}", text)) - {"{n}", "{source}", "{seconds}"}
-    if strange:
+    unknown = set(re.findall(r"{.*?}", text)) - {"{n}", "{source}", "{seconds}"}
+    if unknown:
         raise ValueError(
-            f"{setting} has unknown fields {', '.join(sorted(strange))}; only {{n}},"
+            f"{setting} has unknown fields {', '.join(sorted(unknown))}; only {{n}},"
             " {source} and {seconds} are filled in"
         )
 

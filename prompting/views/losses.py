@@ -1,5 +1,5 @@
-"""The encoding in which a model is sent images, and the drawings of stages that it cannot see in
-them: marks smaller than a patch, and marks whose colour is lost in the encoding."""
+"""The encoding of images for the model, and notes on drawings that it cannot see: those smaller
+than a patch, and those whose colour is lost in the encoding."""
 
 from __future__ import annotations
 
@@ -111,8 +111,7 @@ class Encode(Ranged, WithoutModel):
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """The change that the stage in `slot` drew on a view: the view `before` it and after it
-    (`drawn`)."""
+    """A view before (`before`) and after (`drawn`) the stage in `slot` drew on it."""
 
     slot: str
     before: View
@@ -130,16 +129,16 @@ class Drawing:
         parts = cv2.connectedComponentsWithStats(self.cover.astype(np.uint8), connectivity=8)[2]
         return int(parts[1:, 2:4].max(initial=0))
 
-    def shows(self, sent: View) -> bool:
-        """Return whether both views begin with the same image."""
+    def shows_same_image(self, sent: View) -> bool:
+        """Return whether the first part of both views shows the same source image."""
         drawn, part = self.drawn.parts[:1], sent.parts[:1]
         return bool(drawn and part and drawn[0].source == part[0].source)
 
     def describe_fading(self, sent: View) -> Iterator[str]:
-        """Yield a note if the view, as it is sent, keeps little of the drawing's colour (its
-        chroma)."""
+        """Yield a note if little of the drawing's colour (its chroma) remains in the view as it is
+        sent."""
         lossy = sent.picture.payload.media_type in ("image/jpeg", "image/webp")
-        comparable = lossy and self.shows(sent) and sent.size == self.drawn.size
+        comparable = lossy and self.shows_same_image(sent) and sent.size == self.drawn.size
         if not comparable or not self.cover.any():
             return
         before, drawn, left = (
@@ -161,7 +160,7 @@ def describe_lost_drawings(
     the state after these `stages`."""
     for drawing, view in product(find_drawings(state, stages), sent):
         layout = find_layout(model, view.size)
-        if drawing.shows(view) and layout and layout.patch and drawing.longer_side:
+        if drawing.shows_same_image(view) and layout and layout.patch and drawing.longer_side:
             scale = view.parts[0].affine.scale / drawing.drawn.parts[0].affine.scale
             scale *= layout.size[0] / view.size[0]
             if (patches := drawing.longer_side * scale / layout.patch) < 1:
@@ -171,7 +170,7 @@ def describe_lost_drawings(
 
 
 def find_drawings(state: State, stages: Mapping[str, Stage]) -> Iterator[Drawing]:
-    """Yield the views that a stage changed without changing their size."""
+    """Yield each view that a stage changed without changing its size."""
     views = State.start(state.sample).views
     for step in state.trace:
         for before, after in zip(views, step.views, strict=False):

@@ -31,9 +31,7 @@ from looktwice.pipelines.sample import name_in_errors
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 
-MAX_PIXELS = (
-    100_000_000  # in a resized view; a larger one is a mistake that would exhaust the memory
-)
+MAX_PIXELS = 100_000_000  # of a resized view; a larger one would exhaust the memory
 QWEN_RATIO = (
     200  # the reference refuses images that are longer than this many times their shorter side
 )
@@ -238,7 +236,8 @@ class ClaudePatches(SizeRule):
 
 def resize_view(view: View, size: Size, filter: Filter | None = None) -> View:
     """Return the view at `size` (width, height), unchanged if it has that size. With a `filter` it
-    is resampled as the libraries of image processors do. Raises ValueError above 100 megapixels."""
+    is resampled like by the libraries that image processors use. Raises ValueError above 100
+    megapixels."""
     if size == view.size:
         return view
     if size[0] * size[1] > MAX_PIXELS:
@@ -249,7 +248,7 @@ def resize_view(view: View, size: Size, filter: Filter | None = None) -> View:
         )
     if filter is None:
         return transforms.resize(view, *size)
-    if filter == "opencv cubic":  # on floating point numbers, which leave 0 to 255
+    if filter == "opencv cubic":  # in floating point, because cubic resampling may leave 0 to 255
         exact = cv2.resize(view.pixels.astype(np.float32), size, interpolation=cv2.INTER_CUBIC)
         pixels = np.rint(np.clip(exact, 0, 255)).astype(np.uint8)
     else:
@@ -286,10 +285,10 @@ class TokenBudget(Ranged, WithoutModel):
     The most expensive views shrink first, to a common limit, so that a small crop keeps its pixels
     next to a large photograph. Nothing is enlarged, and views that an earlier turn sent keep their
     size. `model: ${model.model}` names the model that is asked; a model whose rule is unknown
-    counts one token per 28 x 28 pixels, which a note says. Put it after all stages that change
+    counts one token per 28 x 28 pixels, and a note says so. Put it after all stages that change
     views. It bounds the views that exist at that point. To bound the views that `Verify` adds in
-    later turns, use it as the `fit` of `Verify`: views without room are left out, which a note
-    says. It does not bound the images that an agent's tools show. Measures `image_tokens` of all
+    later turns, use it as the `fit` of `Verify`: views without room are left out, and a note says
+    so. It does not bound the images that an agent's tools show. Measures `image_tokens` of all
     views. Raises ValueError if the views of a first turn cost more even at a 64th of their sides.
     """
 

@@ -1,5 +1,5 @@
-"""A picture as a model sees it, after the resizing, tiles and patches of its own processor, and
-what is lost in the process."""
+"""A picture as a model sees it after the resizing, tiles and patches of its processor, and notes on
+what is lost."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class AsSeen(WithoutModel):
     resamples with OpenCV without smoothing, so that thin marks may vanish. Providers do not publish
     how they resample. Every tile becomes a view, for inspection: if it were sent to that model, it
     would be split again. Measures `image_tokens`, of all views, and, with marks, `mark_patches`:
-    how many patches the longer side of the smallest mark covers; points are not counted. Notes say
-    how a view is seen, and report what `describe_losses` finds. Raises ValueError for a model whose
-    rule is unknown, and for a picture of a size that the stack refuses.
+    how many patches the longer side of the smallest mark covers; points are not counted. Notes
+    report the size at which each view is seen, and what `describe_losses` finds. Raises ValueError
+    for a model whose rule is unknown, and for a picture of a size that the stack refuses.
     """
 
     model: str
@@ -72,7 +72,7 @@ class AsSeen(WithoutModel):
             )
         if known is None:
             raise ValueError(
-                f"how {self.model!r} sees pictures is unknown; give the name of an open model"
+                f"the image processing of {self.model!r} is unknown; give the name of an open model"
                 " such as 'Qwen2.5-VL-7B-Instruct', or one of OpenAI's or Anthropic's"
             )
 
@@ -112,7 +112,8 @@ class AsSeen(WithoutModel):
 
 
 def find_layout(model: str, size: Size, stack: Stack = "transformers") -> Layout | None:
-    """Return how a model sees a picture of this size in a stack; None if that is unknown."""
+    """Return the layout in which a model sees a picture of this size in a stack; None if it is
+    unknown."""
     if rule := find_processor(model, stack):
         return rule(size)
     if stack != "transformers":
@@ -176,7 +177,7 @@ def describe_losses(
 
 
 def _find_layouts(views: Sequence[View], model: str, stack: Stack) -> list[Layout]:
-    """Return how the model sees each view; empty if its rule is unknown."""
+    """Return the layout in which the model sees each view; empty if its rule is unknown."""
     layouts = (find_layout(model, view.size, stack) for view in views)
     return [layout for layout in layouts if layout]
 

@@ -34,7 +34,7 @@ def zoom_views(state: State, places: Places, crop: Crop, missing: Missing) -> St
             shown, more = crop.crop_view(state, view, marks)
             views += shown
             notes += [f"view {number}: {note}" for note in more]
-            for left, top, right, bottom in crop.areas(view, marks)[0]:
+            for left, top, right, bottom in crop.find_areas(view, marks)[0]:
                 shares.append((right - left) * (bottom - top) / (view.size[0] * view.size[1]))
         else:
             views.append(view)

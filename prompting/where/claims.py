@@ -21,10 +21,10 @@ IMAGE_NOUN = r"(?:image|img|picture|photo|photograph|pic|frame|view|figure|fig)"
 
 NUMBER_TEXT = r"-?(?:\d{1,6}(?:\.\d{0,20})?|\.\d{1,20})(?:\s?(?:%|px))?"
 COMMA_TEXT = r"\s{0,20},\s{0,20}"
-TWO = rf"{NUMBER_TEXT}{COMMA_TEXT}{NUMBER_TEXT}"
-NUMBER_PAIR = rf"[\[(]\s{{0,20}}{TWO}(?:;\s?{TWO}){{0,200}}\s{{0,20}}[\])]"
+TWO_NUMBERS = rf"{NUMBER_TEXT}{COMMA_TEXT}{NUMBER_TEXT}"
+NUMBER_PAIR = rf"[\[(]\s{{0,20}}{TWO_NUMBERS}(?:;\s?{TWO_NUMBERS}){{0,200}}\s{{0,20}}[\])]"
 FOUR_NUMBERS = rf"{NUMBER_TEXT}(?:{COMMA_TEXT}{NUMBER_TEXT}){{3}}"
-FOURS = rf"{FOUR_NUMBERS}(?:;\s?{FOUR_NUMBERS}){{0,200}}"
+NUMBER_QUADRUPLES = rf"{FOUR_NUMBERS}(?:;\s?{FOUR_NUMBERS}){{0,200}}"
 OPENING_TAG = r"<\|?(?:box_start|begin_of_box|box|bbox|det|point_start|point)\|?>"
 CLOSING_TAG = r"<\|?/?(?:box_end|end_of_box|box|bbox|det|point_end|point)\|?>"
 SIDE_NAMES = (
@@ -40,7 +40,7 @@ TOKEN_PATTERN = re.compile(
             r"(?P<points><points?\s[^<>]{1,20000}>)",
             r"(?P<loc>(?:<loc_?\d{1,4}>){2,400})",
             r"(?P<patches><patch_index_\d{4}>\s?<patch_index_\d{4}>)",
-            rf"(?P<box>[\[(]\s{{0,20}}{FOURS}\s{{0,20}}[\])]|\[{NUMBER_TEXT}(?:\s{{1,3}}{NUMBER_TEXT}){{3}}\])",
+            rf"(?P<box>[\[(]\s{{0,20}}{NUMBER_QUADRUPLES}\s{{0,20}}[\])]|\[{NUMBER_TEXT}(?:\s{{1,3}}{NUMBER_TEXT}){{3}}\])",
             rf"(?P<pairs>{NUMBER_PAIR}(?:(?:{COMMA_TEXT}|\s?(?:-|–|to)?\s?){NUMBER_PAIR}){{0,200}})",
             rf"(?P<sides>{NAMED_SIDE}(?:[,;]?\s{{0,20}}{NAMED_SIDE}){{1,3}})",
             rf"(?P<nth>\b(?:{'|'.join(ORDINALS)}|last|[1-9]\d?(?:st|nd|rd|th))\s(?:{IMAGE_NOUN})\b)",
@@ -52,7 +52,7 @@ TOKEN_PATTERN = re.compile(
     ),
     re.I,
 )
-BARE = re.compile(
+BARE_NUMBERS_PATTERN = re.compile(
     rf"\s{{0,20}}{NUMBER_TEXT}(?:(?:[,;]\s?|\s){NUMBER_TEXT}){{1}}(?:(?:(?:[,;]\s?|\s){NUMBER_TEXT}){{2}})?\.?\s{{0,20}}"
 )
 BOX_KEYS = ("bbox_2d", "bbox", "box", "bounding_box", "boundingbox", "boxes", "bboxes", "region")
@@ -70,16 +70,16 @@ EDGE_NAMES = (
 """Names of the edges of a box, and whether the last two are its width and height."""
 LABEL_KEYS = ("label", "name", "class", "category", "object", "description", "text_content", "text")
 SCORE_KEYS = ("score", "scores", "confidence", "conf", "probability")
-NO_LABEL = re.compile(
+GENERIC_KEY_PATTERN = re.compile(
     r".*(?:box|point|region|coord|loc|image|cent[er]{2}|position).*|"
     r"(?:objects?|detections?|results?|items?|answers?|targets?|instances?|predictions?)"
 )
-"""Keys that do not name what is there."""
+"""JSON keys that are too generic to label an object."""
 LOC_BINS, PERCENT, PATCHES = 1024, 100, 32
 
 
 class Claim(NamedTuple):
-    """A place that a reply names: the number of its image from 1 (`LAST_IMAGE` for the last), a
+    """A position that a reply names: the number of its image from 1 (`LAST_IMAGE` for the last), a
     point (x, y) or a box (left, top, right, bottom), and the frame of its coordinates if the
     notation determines it.
 
@@ -124,12 +124,12 @@ def read_claims(reply: str, points: bool, distinct: bool = True) -> Iterator[Cla
     the same object or line, or by a line above: a heading such as "Image 2:", or the line just
     before.
     """
-    if BARE.fullmatch(reply):  # only the numbers of one place
+    if BARE_NUMBERS_PATTERN.fullmatch(reply):  # only the numbers of one place
         reply = f"[{', '.join(re.findall(NUMBER_TEXT, reply))}]"
     evidence = bool(EVIDENCE_LINE_PATTERN.search(reply))
     heading, introduced = 1, None
     seen = set[tuple[Any, ...]]()
-    for line, tokens in _lines(reply, points):
+    for line, tokens in _split_lines(reply, points):
         named = [token.image for token in tokens if token.image is not None]
         if any(token.places for token in tokens):
             default = heading if introduced is None else introduced
@@ -146,7 +146,7 @@ def read_claims(reply: str, points: bool, distinct: bool = True) -> Iterator[Cla
             introduced = named[0] if len(set(named)) == 1 and not evidence else None
 
 
-def _lines(reply: str, points: bool) -> Iterator[tuple[str, list[_Token]]]:
+def _split_lines(reply: str, points: bool) -> Iterator[tuple[str, list[_Token]]]:
     """Yield each line with its tokens; a place that spans several lines joins them into one."""
     start, tokens = 0, list[_Token]()
     for match in TOKEN_PATTERN.finditer(reply):
@@ -156,7 +156,7 @@ def _lines(reply: str, points: bool) -> Iterator[tuple[str, list[_Token]]]:
             start, tokens = match.end(), []
         elif kind in ("nth", "numbered", "chinese"):
             place = match.start() - start
-            tokens.append(_Token((), _image_number(match[0]), place, place + len(match[0])))
+            tokens.append(_Token((), _read_image_number(match[0]), place, place + len(match[0])))
         else:
             found = _read_places(kind, match[0], points)
             places = tuple(p._replace(notation=p.notation or kind) for p in found)
@@ -193,7 +193,7 @@ def _place_on_images(line: str, tokens: Sequence[_Token], default: int) -> Itera
             yield Claim(on, numbers, frame, label, score, notation, token.span)
 
 
-def _image_number(text: str) -> int:
+def _read_image_number(text: str) -> int:
     """Return the number in the name of an image."""
     if digits := re.search(r"\d+", text):
         return int(digits[0])
@@ -334,7 +334,7 @@ def _read_object(text: str, points: bool) -> Iterator[_Place]:
     try:
         value = read_json(text)
     except ValueError:
-        inner = [token for _, tokens in _lines(text[1:-1], points) for token in tokens]
+        inner = [token for _, tokens in _split_lines(text[1:-1], points) for token in tokens]
         named = {token.image for token in inner if token.image is not None}
         image = named.pop() if len(named) == 1 else None
         for token in inner:
@@ -356,7 +356,7 @@ def _read_value(value: Any, points: bool, image: int | None) -> Iterator[_Place]
     for name, inner in fields.items():
         if "size" in name or name in SCORE_KEYS:
             continue
-        on = _image_number(name) if _names_image(name) else image
+        on = _read_image_number(name) if _names_image(name) else image
         places = _read_field(name, inner, points, on)
         for number, place in enumerate(places):
             label = place.label or _pick_label(named, fields.get("labels"), name, number)
@@ -388,7 +388,7 @@ def _pick_label(named: Any, listed: Any, key: str, number: int) -> str:
     for labels in (named, listed):
         if isinstance(labels, list):
             named = labels[number] if number < len(labels) else ""
-    own = "" if NO_LABEL.fullmatch(key) else key
+    own = "" if GENERIC_KEY_PATTERN.fullmatch(key) else key
     return named if isinstance(named, str) and named else own
 
 
@@ -416,7 +416,7 @@ def _find_image(fields: Mapping[str, Any], image: int | None) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         if isinstance(value, str) and (value.strip().isdecimal() or _names_image(value)):
-            return _image_number(value)
+            return _read_image_number(value)
     return image
 
 

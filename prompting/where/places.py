@@ -9,13 +9,13 @@ from typing import ClassVar
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import State
-from looktwice.prompting.evidence import collect, list_shown_sources
+from looktwice.prompting.evidence import collect_results, list_shown_sources
 
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Regions to look at: `regions` maps each source image to its regions, in pixels of that image,
-    the most important first.
+    """The regions to look at: `regions` maps each source image to its regions, in pixels of that
+    image, the most important first.
 
     `sought` describes what they are, `images` lists the images that were searched, `reasons` says
     why an image has none; `notes` are for the record.
@@ -28,7 +28,7 @@ class Places:
     notes: Sequence[str] = ()
 
     @classmethod
-    def found(
+    def search(
         cls,
         sought: str,
         state: State,
@@ -37,7 +37,7 @@ class Places:
     ) -> Places:
         """Return the results of `look` for each source image that a view shows, with reasons for
         images without a result."""
-        regions, reasons = collect(state, images, look)
+        regions, reasons = collect_results(state, images, look)
         return cls(sought, regions, list_shown_sources(state, images), reasons)
 
     def map_regions(self, change: Callable[[int, Sequence[Mark]], Sequence[Mark]]) -> Places:
@@ -68,7 +68,7 @@ class InImages(Where):
 
     def places(self, state: State, model: Model) -> Places:
         """Return the regions by image."""
-        return Places.found(
+        return Places.search(
             self.sought, state, self.images, lambda number: self.look(state, model, number)
         )
 
@@ -78,7 +78,7 @@ class InImages(Where):
 
 
 class UsesSource:
-    """A stage or source that asks the model exactly if its source `where` does."""
+    """A stage or source that asks the model if and only if its source `where` does."""
 
     where: Where
 

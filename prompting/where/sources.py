@@ -119,7 +119,7 @@ class Detected(Where):
     def places(self, state: State, model: Model) -> Places:
         """Return the boxes by image."""
         words = find_words(self, state.sample)
-        return Places.found(
+        return Places.search(
             f"box{_format_words(words)}",
             state,
             self.images,
@@ -197,16 +197,18 @@ class InCells(Where):
             every = np.ndindex(self.grid.rows, self.grid.columns)
             return name in {self.grid.name(*place) for place in every}
         named = read_coordinates(name)
-        return len(named) == 1 and self.grid.has(named[0])
+        return len(named) == 1 and self.grid.has_dot(named[0])
 
-    def _make_boxes(self, views: Sequence[View], said: str) -> Iterator[Box]:
-        """Yield the named cells as boxes of the source images."""
+    def _make_boxes(self, views: Sequence[View], reply: str) -> Iterator[Box]:
+        """Yield the cells that a text names as boxes of the source images."""
         if isinstance(self.grid, RuledGrid):
             for number in range(len(self.grid.gridded_views(views))):
-                yield from self.grid.places(views, said, number + 1)
+                yield from self.grid.places(views, reply, number + 1)
             return
-        for view, (*_, row, column) in self.grid.named(views, said):
-            box = find_source_box(view, self.grid.around(view.size, row, column, self.around))
+        for view, (*_, row, column) in self.grid.find_named_dots(views, reply):
+            box = find_source_box(
+                view, self.grid.make_box_around(view.size, row, column, self.around)
+            )
             if box is not None:
                 yield box
 
@@ -245,7 +247,7 @@ class Claimed(Where):
             )
         for claim in claims[:MAX_BOXES]:
             try:
-                region, cut = self._region(state, claim)
+                region, cut = self._locate_region(state, claim)
                 regions.setdefault(region.image, []).append(region)
                 notes += [cut] if cut else []
             except ToolError as exc:
@@ -253,7 +255,7 @@ class Claimed(Where):
         sources = sorted(regions) or list_shown_sources(state, None)
         return Places("place that the reply names", regions, sources, notes=notes)
 
-    def _region(self, state: State, claim: Claim) -> tuple[Mark, str]:
+    def _locate_region(self, state: State, claim: Claim) -> tuple[Mark, str]:
         """Return the region of a source image, and a sentence if the box was cut. Raises
         ToolError."""
         number = len(state.views) if claim.image == LAST_IMAGE else claim.image
@@ -263,7 +265,7 @@ class Claimed(Where):
         if len(numbers) == 2 and not self.points:
             raise ToolError(f"{list(numbers)} is a point; a box was asked for")
         image, frame, name = ShownImage(view, view), claim.frame or self.frame, f"image {number}"
-        edges, seen = image.place(numbers, frame, name), None
+        edges, seen = image.locate(numbers, frame, name), None
         if not self.points:
             left, top, right, bottom = edges
             seen = find_source_box(view, Box("", left, top, right, bottom))
@@ -276,7 +278,7 @@ class Claimed(Where):
 
 @dataclass(frozen=True)
 class Given(Where):
-    """The region that matters, as the sample gives it: what a perfect source would find.
+    """The region needed to answer, as the sample gives it: the result of a perfect source.
 
     A stage never sees the correct answer, so the region must be given: by `label`, the label of a
     mark that every sample has, such as REF, or, if that is empty or null, by the sample's field

@@ -148,7 +148,7 @@ def get_known_values(scalar: ScalarMap | DepthEstimator, sample: Sample, number:
 @dataclass(frozen=True)
 class Sized(Ranged, UsesSource, Where):
     """The regions of `where`, each replaced by a box with `share` of its image's width and height
-    around its centre, so that all sources give one size and cost the same tokens.
+    around its centre, so that the regions of all sources have one size and cost the same tokens.
 
     The box is shifted into the image.
     """
@@ -194,7 +194,7 @@ class Elsewhere(Ranged, UsesSource, Where):
         """Return the boxes at random places."""
         rng = state.rng(f"Elsewhere {self.seed}")
 
-        def moved(number: int, marks: Sequence[Mark]) -> list[Mark]:
+        def move_regions(number: int, marks: Sequence[Mark]) -> list[Mark]:
             size, boxes = state.sample.images[number].size, list[Mark]()
             true = list(map(bounding_box, marks))
             for mark, (x0, y0, x1, y1) in zip(marks, true, strict=True):
@@ -206,4 +206,4 @@ class Elsewhere(Ranged, UsesSource, Where):
                 boxes.append(min(drawn, key=lambda b: sum(overlap(b.xyxy, t) for t in true)))
             return boxes
 
-        return self.where.places(state, model).map_regions(moved)
+        return self.where.places(state, model).map_regions(move_regions)

@@ -121,10 +121,10 @@ class MultipleChoice(WithoutModel):
                 'label_style must be the letter A with punctuation around it, such as "(A)", got'
                 f" {self.label_style!r}"
             )
-        strange = set(re.findall(r"{.*?}", self.instruction)) - {"{letters}"}
-        if strange:
+        unknown = set(re.findall(r"{.*?}", self.instruction)) - {"{letters}"}
+        if unknown:
             raise ValueError(
-                f"instruction has unknown fields {', '.join(sorted(strange))}; only {{letters}}"
+                f"instruction has unknown fields {', '.join(sorted(unknown))}; only {{letters}}"
                 " is filled in"
             )
 
@@ -141,8 +141,8 @@ class MultipleChoice(WithoutModel):
 
 
 def show_choices(state: State) -> tuple[tuple[View, ...], list[str]]:
-    """Return the views, with choices that are images after the others, and the choices as texts, in
-    which these images are numbers."""
+    """Return the views, with choices that are images after the others, and the choices as texts,
+    which refer to these images by number."""
     views, texts = list(state.views), []
     for choice in state.sample.choices:
         if isinstance(choice, Picture):
@@ -170,7 +170,7 @@ class MarksAsText(WithoutModel):
         for mark in state.sample.marks:
             for number, view in enumerate(state.views, 1):
                 for place in view.to_view(mark):
-                    numbers = self._numbers(place, view.size)
+                    numbers = self._format_coordinates(place, view.size)
                     lines.append(f"{place.label}: {numbers} in image {number}")
         unit = "pixels of the image"
         if self.frame == "0-1000":
@@ -180,7 +180,7 @@ class MarksAsText(WithoutModel):
         )
         return add_lines(state, frame, *lines) if lines else state
 
-    def _numbers(self, place: Mark, size: tuple[int, int]) -> str:
+    def _format_coordinates(self, place: Mark, size: tuple[int, int]) -> str:
         thousand = self.frame == "0-1000"
         across, down = (1000 / size[0], 1000 / size[1]) if thousand else (1.0, 1.0)
         if isinstance(place, Point):

@@ -1,4 +1,4 @@
-"""Reads choices back from the text, for requests of other programs that list them only there."""
+"""Reads the choices from the prompt, for requests of other programs, which list them only there."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _make_list(
     texts[-1] = PICTURES_BELOW_PATTERN.sub("", texts[-1])
     end = spans[-1][0] + len(texts[-1])
     return ListedChoices(
-        tuple(choice.strip(" \t\r,;") for choice in texts), _style(run[0]), run[0].start(), end
+        tuple(choice.strip(" \t\r,;") for choice in texts), _get_style(run[0]), run[0].start(), end
     )
 
 
@@ -89,7 +89,7 @@ def _find_runs(labels: Iterable[re.Match[str]]) -> list[list[re.Match[str]]]:
     runs: list[list[re.Match[str]]] = []
     latest: dict[str, list[re.Match[str]]] = {}
     for label in labels:
-        style, letter = _style(label), label["letter"]
+        style, letter = _get_style(label), label["letter"]
         if letter == "A":
             latest[style] = [label]
             runs.append(latest[style])
@@ -98,7 +98,7 @@ def _find_runs(labels: Iterable[re.Match[str]]) -> list[list[re.Match[str]]]:
     return [run for run in runs if len(run) > 1]
 
 
-def _style(label: re.Match[str]) -> str:
+def _get_style(label: re.Match[str]) -> str:
     return f"{label['left']}A{label['right']}"
 
 

@@ -27,8 +27,8 @@ calls, and the characters or items that an operator or filter receives."""
 
 @dataclass(eq=False)
 class Work:
-    """The work that a rendering may still do; a macro or a recursive loop may run all `nodes` of
-    the template."""
+    """The budget of a rendering: the steps that are left, and the number of `nodes` of the
+    template, which a macro or a recursive loop may run."""
 
     left: int
     nodes: int
@@ -71,7 +71,7 @@ def count_all_items(value: Any) -> Any:
     waiting = [value]
     while waiting:
         inner = waiting.pop()
-        count_steps(_size(inner))
+        count_steps(_measure_size(inner))
         if isinstance(inner, jinja2.Undefined):
             continue  # it looks like a collection, but only tests of whether it is defined work
         if isinstance(inner, Namespace):
@@ -86,11 +86,11 @@ def count_all_items(value: Any) -> Any:
 def count_top_items(value: Any) -> Any:
     """Count the characters or top-level items of a value, not nested items, and return the
     value."""
-    count_steps(_size(value))
+    count_steps(_measure_size(value))
     return value
 
 
-def _size(value: Any) -> int:
+def _measure_size(value: Any) -> int:
     if isinstance(value, int):
         return 1 + value.bit_length() // 32
     is_sized = isinstance(value, Collection) and not isinstance(value, jinja2.Undefined)
@@ -128,7 +128,7 @@ def check_length(characters: int) -> None:
         raise SecurityError(f"it writes more than {MAX_CHARACTERS:,} characters")
 
 
-def _numbers(values: Iterable[Any]) -> list[int]:
+def _list_numbers(values: Iterable[Any]) -> list[int]:
     return [abs(value) for value in values if isinstance(value, int)]
 
 
@@ -147,7 +147,7 @@ def _check_format(text: Any, values: Iterable[Any]) -> None:
     check_length(max([int(width[:9]) for width in widths if width.isdigit()], default=0))
     if "*" in widths or any("{" in spec for spec in specs):
         inner = [part for value in values for part in _get_values(value)]
-        check_length(max(_numbers(inner), default=0))
+        check_length(max(_list_numbers(inner), default=0))
 
 
 def _get_values(value: Any) -> Iterable[Any]:
@@ -155,17 +155,17 @@ def _get_values(value: Any) -> Iterable[Any]:
 
 
 def _check_widths(value: Any, given: Sequence[Any]) -> None:
-    check_length(max(_numbers(given), default=0))
+    check_length(max(_list_numbers(given), default=0))
 
 
 def _check_tabs(text: Any, given: Sequence[Any]) -> None:
-    check_length(str(text).count("\t") * max(_numbers(given), default=8))
+    check_length(str(text).count("\t") * max(_list_numbers(given), default=8))
 
 
 def _check_parts(text: Any, given: Sequence[Any]) -> None:
     """Count, for each line or item, the characters that a setting adds to it."""
     longest = max(
-        [*_numbers(given), *(len(part) for part in given if isinstance(part, str))] or [0]
+        [*_list_numbers(given), *(len(part) for part in given if isinstance(part, str))] or [0]
     )
     is_text = isinstance(text, str)
     pieces = text.count("\n") + 1 if is_text else len(text) if isinstance(text, Sized) else 1
@@ -177,11 +177,11 @@ def _check_wrapped(text: Any, given: Sequence[Any]) -> None:
 
 
 def _check_indented(value: Any, given: Sequence[Any]) -> None:
-    check_length(max(_numbers(given), default=0))
+    check_length(max(_list_numbers(given), default=0))
     before = MAX_STEPS if (work := _work.get()) is None else work.left
     count_all_items(value)
     after = MAX_STEPS if work is None else work.left
-    count_steps((before - after) * max(_numbers(given), default=0))
+    count_steps((before - after) * max(_list_numbers(given), default=0))
 
 
 def _check_replaced(text: Any, given: Sequence[Any]) -> None:
@@ -252,7 +252,7 @@ def _guard(name: str, filter: Callable[..., Any]) -> Callable[..., Any]:
         look(value)
         count_all_items(given)
         if steps > 1:  # a path of attributes
-            count_steps(steps * _size(value))
+            count_steps(steps * _measure_size(value))
         made = filter(*before, value, *rest, **settings)
         return count_items(made, steps) if isinstance(made, Iterator) else made
 
@@ -267,7 +267,7 @@ def measure_template(tree: nodes.Node) -> int:
     return sum(1 for _ in tree.find_all(nodes.Node)) + sum(map(len, data))
 
 
-class _Counting(NodeTransformer):
+class _CountInserter(NodeTransformer):
     """Inserts the counting of work into a template: into loops, comparisons, joined texts and
     slices."""
 
@@ -291,9 +291,9 @@ class _Counting(NodeTransformer):
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """jinja2's sandbox without random functions, in which every template ends: inside `limit_work`
-    its work is counted, and no single operator, filter or method produces a text that is longer
-    than a prompt."""
+    """jinja2's sandbox without random functions, in which every template terminates: inside
+    `limit_work` its work is counted, and no single operator, filter or method produces a text that
+    is longer than a prompt."""
 
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 
@@ -313,7 +313,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.finalize = count_all_items
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-        tree: nodes.Template = _Counting().visit(super()._parse(source, name, filename))
+        tree: nodes.Template = _CountInserter().visit(super()._parse(source, name, filename))
         return tree
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
@@ -337,7 +337,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call what a template may call, and count the work by its arguments."""
+        """Call a function from a template, and count the work by its arguments."""
         work = _work.get() or Work(MAX_STEPS, 1)
         name = getattr(__obj, "__name__", "")
         method = getattr(__obj, "__wrapped__", __obj)  # jinja2 wraps str.format
@@ -346,10 +346,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
             count_top_items(owner)
             if name == "join" and args:
                 args = ([*count_items(args[0])],)
-                count_steps(len(args[0]) * _size(owner))
+                count_steps(len(args[0]) * _measure_size(owner))
             elif check := CHECKS.get(name):
                 check(owner, [*args, *kwargs.values()])
-        else:  # a macro, or something as cheap
+        else:  # a macro, or an equally cheap function
             count_steps(work.nodes)
         count_all_items([*args, *kwargs.values()])
         if isinstance(__obj, LoopContext):  # a recursive loop iterates over its arguments

@@ -61,21 +61,21 @@ class Template(WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with the filled-in template."""
-        words = ""
+        text = ""
         try:
             with limit_work(self._size):
                 for piece in self._template.generate(_collect_variables(state)):
-                    words += piece
-                    if len(words) > MAX_CHARACTERS:
+                    text += piece
+                    if len(text) > MAX_CHARACTERS:
                         raise ValueError(f"it writes more than {MAX_CHARACTERS:,} characters")
         except RENDERING_ERRORS as exc:
             raise ValueError(
                 f"sample {state.sample.id}: the template cannot be filled in: {exc}"
             ) from exc
-        words = words.strip()
+        text = text.strip()
         if self.into == "prompt":
-            return state.replace(prompt=words)
-        return with_system(state, words)
+            return state.replace(prompt=text)
+        return with_system(state, text)
 
     @cached_property
     def _template(self) -> jinja2.Template:

@@ -30,13 +30,13 @@ def show(longest: int = 200) -> ShownImage:
 def test_places_are_mapped_into_the_view(
     longest: int, frame: Frame, numbers: tuple[float, ...], expected: tuple[float, ...]
 ) -> None:
-    assert show(longest).place(numbers, frame, "image 1") == pytest.approx(expected)
+    assert show(longest).locate(numbers, frame, "image 1") == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("frame", "numbers", "message"), CASES["refused"])
 def test_invalid_places_are_refused(frame: Frame, numbers: tuple[float, ...], message: str) -> None:
     with pytest.raises(ToolError, match=message):
-        show().place(numbers, frame, "image 1")
+        show().locate(numbers, frame, "image 1")
 
 
 @pytest.mark.parametrize(("frame", "numbers", "sentence"), CASES["cut"])
@@ -81,4 +81,4 @@ def test_a_crop_of_a_crop_maps_to_the_image_of_the_sample() -> None:
     image = ShownImage.from_view(first, LongestSide(50), state)
     assert image.sent.size == (50, 25)
     assert image.sent.to_view(Point("p", 30.5, 20.5))[0].center == pytest.approx((5, 5))
-    assert image.place((5, 5), "pixels", "image 1") == pytest.approx((10.5, 10.5))
+    assert image.locate((5, 5), "pixels", "image 1") == pytest.approx((10.5, 10.5))

@@ -17,8 +17,8 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.transforms import crop, flip, join_side_by_side, resize, rotate
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.colors import golden_hue
-from looktwice.prompting.evidence import project
+from looktwice.prompting.drawing.colors import choose_golden_hue
+from looktwice.prompting.evidence import project_maps
 from looktwice.specialists.matching import SIFT
 from looktwice.specialists.results import DepthMap, Masks, Matches
 from looktwice.specialists.rules import NoEvidence
@@ -177,7 +177,7 @@ def test_later_layers_cover_the_map() -> None:
     view = start().views[0]
     cover = View.of(plain(), source=1)
     both = View(view.picture, (*view.parts, *crop(cover, 0, 0, 50, 80).parts))
-    field = project(both, {0: np.ones((80, 120))})
+    field = project_maps(both, {0: np.ones((80, 120))})
     assert np.isnan(field[:, :50]).all()
     assert (field[:, 50:] == 1).all()
 
@@ -222,11 +222,11 @@ def test_mismatched_results_are_named(stage: Stage, fact: str) -> None:
 
 def test_segments_are_tinted_in_distinct_colours() -> None:
     (view,) = draw_overlay(SegmentTint(segmenter=Halves(), alpha=0.5, contour=1))
-    for x, color in [(20, golden_hue(0)), (90, golden_hue(1))]:
+    for x, color in [(20, choose_golden_hue(0)), (90, choose_golden_hue(1))]:
         assert tuple(view.pixels[40, x]) == tuple(np.rint(np.add(color, GREY) / 2).astype(int))
-    assert tuple(view.pixels[40, 59]) == golden_hue(0)
-    assert tuple(view.pixels[40, 60]) == golden_hue(1)
-    assert tuple(view.pixels[40, 58]) != golden_hue(0)
+    assert tuple(view.pixels[40, 59]) == choose_golden_hue(0)
+    assert tuple(view.pixels[40, 60]) == choose_golden_hue(1)
+    assert tuple(view.pixels[40, 58]) != choose_golden_hue(0)
 
 
 PAIRS = Fixed(((20, 30), (100, 60)), ((40, 30), (80, 10)), (0.2, 0.9))
@@ -300,7 +300,7 @@ def test_a_bright_spot_of_a_map_keeps_its_place(
     view = resize(view, round(120 * stretch[0]), round(80 * stretch[1]))
     view = rotate(flip(view) if mirrored else view, degrees)
     pair = join_side_by_side([view, flip(view)], 5)
-    field = np.nan_to_num(project(pair, {0: values}))
+    field = np.nan_to_num(project_maps(pair, {0: values}))
     rows, columns = np.mgrid[: field.shape[0], : field.shape[1]]
     for place in pair.to_view(Point("", *spot)):
         x, y = place.center

@@ -16,7 +16,7 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.prompting.drawing.text import draw_hershey, hershey_size
+from looktwice.prompting.drawing.text import draw_hershey, measure_hershey
 from looktwice.prompting.markers import Polygons
 from tests import tables
 from tests.paths import DATA
@@ -58,7 +58,7 @@ def test_every_pixel_matches_the_reference(style: Any, letters: Any, labels: boo
 def test_the_legacy_letters_are_those_of_opencv_4() -> None:
     for name, glyph in json.loads((METHODS / "vpbench_glyphs_cv2_4.json").read_text()).items():
         text, scale = name.split("@")
-        width, height = hershey_size(text, float(scale))
+        width, height = measure_hershey(text, float(scale))
         canvas = np.zeros((60, 90, 3), np.uint8)
         draw_hershey(canvas, text, 10, 10 + height, float(scale), (255, 255, 255))
         ys, xs = np.nonzero(canvas[..., 0])
@@ -78,7 +78,7 @@ def test_without_a_marker_the_label_is_at_the_point(style: Any, text: str, high:
     ys, xs = np.nonzero((draw_view(VPBenchStyle(style), Point("A", 60, 50)) != 90).any(-1))
     # its upper edge at the point, and a rim of two
     assert (ys.min(), ys.max()) == (50 - 2, 50 + high + 2)
-    wide = hershey_size(text, 0.2 if high == 5 else 0.5)[0]
+    wide = measure_hershey(text, 0.2 if high == 5 else 0.5)[0]
     assert (xs.min(), xs.max()) == (60 - wide // 2 - 2, 60 - wide // 2 + wide)
 
 

@@ -37,7 +37,7 @@ from looktwice.prompting.controls import (
     RandomCrop,
     RandomMarks,
 )
-from looktwice.prompting.controls.images import compute_kept_share
+from looktwice.prompting.controls.images import compute_signal_factor
 from looktwice.prompting.markers import Circles
 from looktwice.prompting.turns import Ask
 from looktwice.prompting.views import Crop
@@ -444,7 +444,7 @@ SHARES |= {600: 0.734247, 700: 0.592677, 800: 0.467014, 900: 0.364888, 999: 0.28
 
 @pytest.mark.parametrize(("step", "share"), SHARES.items())
 def test_noise_matches_that_of_the_reference_implementation(step: int, share: float) -> None:
-    assert compute_kept_share(step) == pytest.approx(share, abs=1e-6)
+    assert compute_signal_factor(step) == pytest.approx(share, abs=1e-6)
     grey = Picture(np.full((60, 80, 3), 120, np.uint8))
     state = State.start(Sample("s", "?", (grey,)))
     one, two, other = (apply_stage(Noise(step, seed), state).views[0].pixels for seed in (0, 0, 1))

@@ -58,7 +58,7 @@ def test_the_dots_are_placed_as_by_the_code_of_scaffold() -> None:
 @pytest.mark.parametrize(("grey", "color"), [(127, WHITE), (128, BLACK), (255, BLACK), (0, WHITE)])
 def test_a_dot_is_black_above_half_brightness(grey: int, color: tuple[int, int, int]) -> None:
     pixels = draw_grid(DotGrid(), plain(grey=grey))
-    x, y = DotGrid().dot((480, 360), 3, 4)
+    x, y = DotGrid().locate_dot((480, 360), 3, 4)
     assert tuple(pixels[y, x]) == color
 
 
@@ -67,7 +67,7 @@ def test_a_label_starts_three_pixels_right_of_its_dot_in_its_colour() -> None:
     half[:, 240:] = 230
     pixels = draw_grid(DotGrid(radius=0), Picture(half))
     for column, text, ground, color in [(1, "(2,1)", 20, 255), (6, "(2,6)", 230, 0)]:
-        x, y = DotGrid().dot((480, 360), 2, column)
+        x, y = DotGrid().locate_dot((480, 360), 2, column)
         ink = render_text(text, 12) / 255
         seen = pixels[y : y + ink.shape[0], x + 3 : x + 3 + ink.shape[1]]
         assert seen == pytest.approx(
@@ -113,9 +113,9 @@ def test_dots_named_in_a_reply_are_points_of_the_source() -> None:
 
 
 def test_active_perception_shows_two_cells_around_a_dot() -> None:
-    box = DotGrid().around((700, 350), 3, 3)
+    box = DotGrid().make_box_around((700, 350), 3, 3)
     assert box.xyxy == (100.5, 50.5, 500.5, 250.5)
-    assert DotGrid().around((700, 350), 1, 6).xyxy == (400.5, 0, 700, 150.5)
+    assert DotGrid().make_box_around((700, 350), 1, 6).xyxy == (400.5, 0, 700, 150.5)
 
 
 @pytest.mark.parametrize(("stage", "size", "message"), CASES["too_fine"])

@@ -146,10 +146,12 @@ def test_lengths_scale_and_letters_stay_legible() -> None:
 
 
 def test_label_texts() -> None:
-    assert Label().label_text("REF", 3) == "REF"
-    assert Label(text="Point {label} ({number})").label_text("A", 0) == "Point A (1)"
-    assert [Label(text="{letter}").label_text("x", n) for n in (0, 25, 26)] == ["A", "Z", "AA"]
-    assert Label().label_text("{number}", 0) == "{number}"  # the label of a mark is not a template
+    assert Label().format_label("REF", 3) == "REF"
+    assert Label(text="Point {label} ({number})").format_label("A", 0) == "Point A (1)"
+    assert [Label(text="{letter}").format_label("x", n) for n in (0, 25, 26)] == ["A", "Z", "AA"]
+    assert (
+        Label().format_label("{number}", 0) == "{number}"
+    )  # the label of a mark is not a template
 
 
 def test_a_letter_missing_from_the_font_is_named_and_fonts_can_be_files(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_no_label_is_drawn(name: str) -> None:
     )
     assert (plain == none).all() and (plain != labelled).any()
     assert spec(marker)["label"] is None
-    assert lettered.drawn_labels(MARKS) and not marker.drawn_labels(MARKS)
+    assert lettered.list_labels(MARKS) and not marker.list_labels(MARKS)
 
 
 def test_a_crop_without_a_label_uses_the_hint() -> None:

@@ -17,7 +17,7 @@ from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import crop, flip, join_side_by_side, resize, rotate
-from looktwice.prompting.drawing.colors import golden_hue
+from looktwice.prompting.drawing.colors import choose_golden_hue
 from looktwice.prompting.drawing.placement import place_numbers
 from looktwice.prompting.drawing.shapes import Region, rasterize
 from looktwice.prompting.drawing.text import render_plate
@@ -119,10 +119,10 @@ def test_the_number_is_in_the_largest_inscribed_circle() -> None:
     x, y, radius = region.inscribed
     assert (x, y) == pytest.approx((69.5, 34.5), abs=1)
     assert radius == pytest.approx(25, abs=1)
-    left, top = region.room(11, 9) or (0, 0)
+    left, top = region.find_room(11, 9) or (0, 0)
     assert (left + 5, top + 4) == pytest.approx((x, y), abs=1)
-    assert region.room(50, 9) is not None
-    assert region.room(51, 9) is None
+    assert region.find_room(50, 9) is not None
+    assert region.find_room(51, 9) is None
     assert Region.from_pixels(np.zeros((4, 4), bool)) is None
 
 
@@ -374,7 +374,7 @@ def test_numbers_never_overlap(boxes: list[tuple[int, int, int, int]]) -> None:
 
 
 def test_hues_are_distinct() -> None:
-    first = np.array([golden_hue(n) for n in range(6)], float)
+    first = np.array([choose_golden_hue(n) for n in range(6)], float)
     away = np.linalg.norm(first[:, None] - first[None], axis=2) + 1000 * np.eye(6)
     assert away.min() > 60
 

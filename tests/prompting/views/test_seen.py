@@ -247,5 +247,5 @@ def test_a_reader_of_known_acuity_reads_what_the_processor_preserves(model: str)
 
 @tables.table
 def test_a_model_without_a_known_rule_is_refused(model: str) -> None:
-    with pytest.raises(ValueError, match=f"how '{model}' sees pictures is unknown"):
+    with pytest.raises(ValueError, match=f"the image processing of '{model}' is unknown"):
         AsSeen(model)

@@ -136,7 +136,7 @@ CORNERED = transforms.crop(View.of(numbered()), 0, 0, 50, 40)
 def test_an_area_never_leaves_the_part_that_shows_its_region(
     view: View, place: Any, least: float, expected: tuple[int, ...]
 ) -> None:
-    assert Crop(padding=0, min_px=least).areas(view, [Box("b", *place)])[0] == [expected]
+    assert Crop(padding=0, min_px=least).find_areas(view, [Box("b", *place)])[0] == [expected]
 
 
 def test_views_without_a_mark_or_without_margin_are_unchanged() -> None:
