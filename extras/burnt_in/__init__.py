@@ -1,5 +1,5 @@
-"""Marks of images without annotations: markers in the pixels are detected, read and erased, and
-known pictures get their marks from a file.
+"""Marks for images without annotations: detects, reads and erases markers in the pixels, and reads
+the marks of known pictures from a file.
 
 Not here: drawing markers (`prompting.markers`).
 """

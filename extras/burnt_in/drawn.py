@@ -59,7 +59,8 @@ MIN_LARGE_CORE, MIN_LARGE_CORE_CLOSENESS = (
 
 @dataclass(frozen=True)
 class Drawn:
-    """A shape that was found, in pixels of the picture; `area` encloses it."""
+    """A drawn shape that was found in a picture; `fit` is in pixels from (`left`, `top`), and
+    `area` encloses the shape in the picture."""
 
     kind: Kind
     color: str
@@ -69,7 +70,7 @@ class Drawn:
     area: PixelRect
     score: float
 
-    def mark(self, label: str, image: int) -> Mark:
+    def to_mark(self, label: str, image: int) -> Mark:
         """Return the shape as a mark: a box as a box, any other shape as a point at its centre or,
         for an arrow, at its tip."""
         fit = self.fit
@@ -83,10 +84,10 @@ class Drawn:
         return Point(label, x, min(max(float(top), self.top + place.y), bottom - 1.0), image)
 
     @property
-    def look(self) -> dict[str, Any]:
+    def appearance(self) -> dict[str, Any]:
         """The appearance of the shape, for the record and for `EraseMarks`."""
         fit, score = self.fit, round(self.score, 3)
-        look: dict[str, Any] = {"kind": LOOKS[self.kind], "color": self.color, "score": score}
+        look: dict[str, Any] = {"kind": KIND_NAMES[self.kind], "color": self.color, "score": score}
         look["stroke"] = getattr(fit, "stroke", 0.0)
         if isinstance(fit, ArrowFit):
             look["outline"] = [[self.left + x, self.top + y] for x, y in fit.outline]
@@ -95,7 +96,7 @@ class Drawn:
         return look
 
 
-LOOKS: dict[Kind, str] = {"rings": "ring", "boxes": "box", "dots": "dot", "arrows": "arrow"}
+KIND_NAMES: dict[Kind, str] = {"rings": "ring", "boxes": "box", "dots": "dot", "arrows": "arrow"}
 
 
 def find_drawn_shapes(pixels: Pixels, colors: Sequence[str], kinds: Sequence[Kind]) -> list[Drawn]:
@@ -113,11 +114,13 @@ def find_drawn_shapes(pixels: Pixels, colors: Sequence[str], kinds: Sequence[Kin
         for level in CLOSENESS_LEVELS if near.max() >= MIN_CLOSENESS else ():
             patches += _find_regions(near, luma, level)
         for kind in kinds:
-            some = [
+            matching = [
                 drawn for area, patch in patches for drawn in _match_shape(patch, area, kind, color)
             ]
-            some = [drawn for drawn in _remove_duplicates(some) if not _is_letter(drawn, patches)]
-            found += some if len(some) < PATTERN_COUNT else []
+            matching = [
+                drawn for drawn in _remove_duplicates(matching) if not _is_letter(drawn, patches)
+            ]
+            found += matching if len(matching) < PATTERN_COUNT else []
     found = _remove_duplicates(found)
     return sorted(found, key=lambda drawn: (drawn.area[1], drawn.area[0]))
 
@@ -149,14 +152,14 @@ def _find_regions(near: Map, luma: Map, level: float) -> Iterator[tuple[PixelRec
         columns = slice(max(0, left - PATCH_MARGIN), min(width, right + PATCH_MARGIN))
         part = rows, columns
         region = labels[part] == number + 1
-        # less close pixels count as background, however similar their colour
+        # pixels below the level count as background, even if their colour is similar
         clear = np.maximum(near[part], np.float32(level - COVERAGE_RANGE))
         patch = Patch(columns.start, rows.start, region, clear, luma[part], near.shape)
         yield (left, top, right, bottom), patch
 
 
 def _match_shape(patch: Patch, area: PixelRect, kind: Kind, color: str) -> Iterator[Drawn]:
-    """Yield the shape of this kind that matches a region, if there is one."""
+    """Yield the best shape of this kind for a region, if one matches."""
     wanted = np.asarray(parse_rgb(color), np.float64)
     is_grey = float(np.linalg.norm(wanted - wanted.mean())) < GREY_TINT_LENGTH
     if is_grey and kind in ("dots", "arrows"):
@@ -177,7 +180,7 @@ def _match_shape(patch: Patch, area: PixelRect, kind: Kind, color: str) -> Itera
 
 def _is_plain(patch: Patch, fit: Fit, luma: float, off: float, pure: float) -> bool:
     """Return whether the core of a shape has the colour throughout."""
-    covered = fit.coverage(patch.near.shape)
+    covered = fit.compute_coverage(patch.near.shape)
     core = covered >= min(0.95, 0.9 * float(covered.max()))
     if core.sum() < 4:
         core = covered >= 0.7 * float(covered.max())
@@ -190,8 +193,8 @@ def _is_plain(patch: Patch, fit: Fit, luma: float, off: float, pure: float) -> b
 
 
 def _is_letter(drawn: Drawn, patches: Sequence[tuple[PixelRect, Patch]]) -> bool:
-    """Return whether a shape is in a line with others of its colour, like the O of a word or a full
-    stop."""
+    """Return whether a shape is probably a letter or a full stop: it is in a line with others of
+    its colour."""
     left, top, right, bottom = drawn.area
     high, line = bottom - top, set[int]()
     highest, reach = (12 * high, 1.0) if drawn.kind == "dots" else (1.6 * high, 2.5)
@@ -210,12 +213,12 @@ def _remove_duplicates(found: Sequence[Drawn]) -> list[Drawn]:
     not a duplicate."""
     kept: list[Drawn] = []
     for drawn in sorted(found, key=lambda drawn: -drawn.score):
-        if not any(_overlap(drawn.area, other.area) > 0.5 for other in kept):
+        if not any(_measure_overlap(drawn.area, other.area) > 0.5 for other in kept):
             kept.append(drawn)
     return kept
 
 
-def _overlap(first: PixelRect, second: PixelRect) -> float:
+def _measure_overlap(first: PixelRect, second: PixelRect) -> float:
     """Return the common area as a share of the larger area."""
     common = common_rect(first, second)
     sizes = [(right - left) * (bottom - top) for left, top, right, bottom in (first, second)]

@@ -32,7 +32,7 @@ class EraseMarks(Ranged, WithoutModel):
     the inside of a box and the hole of a ring. The colour of that hole does not show what was under
     the stroke, since JPEG stores colour at half the resolution; with `hole: recolor` the hole keeps
     its brightness and loses its tint as well. The pixels are inpainted (Telea, J. Graphics Tools
-    2004). The sample's images and all views are treated alike; images without a marker stay
+    2004). This applies to the sample's images and to all views; images without a marker stay
     unchanged. Raises ValueError for a sample on which RecoverMarks has not run.
     """
 
@@ -68,8 +68,10 @@ class EraseMarks(Ranged, WithoutModel):
         for view in state.views:
             if id(view.picture) in clean:
                 view = replace(view, picture=clean[id(view.picture)])
-            elif (seen := _project(view, hidden)).any():
-                view = view.with_pixels(self._inpaint(view.pixels, seen, _project(view, holes)))
+            elif (seen := _project_regions(view, hidden)).any():
+                view = view.with_pixels(
+                    self._inpaint(view.pixels, seen, _project_regions(view, holes))
+                )
             views.append(view)
         return state.replace(sample=replace(sample, images=images), views=tuple(views))
 
@@ -86,8 +88,8 @@ class EraseMarks(Ranged, WithoutModel):
         return np.where(changed[..., None], painted, pixels).astype(np.uint8)
 
 
-def _project(view: View, regions: Mapping[int, Region]) -> Region:
-    """Return where regions of the sample's images are visible in a view, HxW."""
+def _project_regions(view: View, regions: Mapping[int, Region]) -> Region:
+    """Return the pixels of a view that show regions of the sample's images, HxW."""
     seen = np.zeros(view.size[::-1], bool)
     for number, region in regions.items():
         for place in view.to_view(Mask("", region, number)) if region.any() else ():
@@ -104,7 +106,7 @@ def find_marker_regions(
     half = marker["stroke"] / 2
     hole = np.zeros(shape[:2], bool)
     if marker["kind"] == "arrow":
-        region = _arrow_region(marker, shape, margin)
+        region = _draw_arrow_region(marker, shape, margin)
     elif marker["kind"] == "dot":
         away = np.hypot(xs - marker["x"], ys - marker["y"]) - marker["radius"]
         region = away < 0.5 + margin
@@ -125,7 +127,7 @@ def find_marker_regions(
     return np.asarray(region & ~hole, bool), hole
 
 
-def _arrow_region(marker: Mapping[str, Any], shape: tuple[int, ...], margin: float) -> Region:
+def _draw_arrow_region(marker: Mapping[str, Any], shape: tuple[int, ...], margin: float) -> Region:
     """Return the pixels of an arrow and `margin` pixels around it, HxW."""
     canvas = np.zeros(shape[:2], np.uint8)
     corners = np.rint(np.asarray(marker["outline"])).astype(np.int32)

@@ -24,9 +24,9 @@ from looktwice.prompting.evidence import Missing, handle_missing
 from looktwice.prompting.question_lines import check_sha, parse_sample, read_lines
 
 THUMBNAIL_SIDE = 32  # side of a thumbnail in pixels
-MAX_BITS = 12  # maximum difference of two hashes; such pictures are compared more closely
+MAX_BITS = 12  # maximum difference of two hashes; closer pictures are compared by thumbnails
 MAX_DIFFERENCE_RATIO = (
-    0.7  # maximum ratio of the difference to the nearest picture and that to the next
+    0.7  # maximum ratio of the differences to the nearest and to the next picture
 )
 
 
@@ -54,14 +54,15 @@ class Match(NamedTuple):
 
 @dataclass(frozen=True)
 class MarksFrom(WithoutModel):
-    """Gives the images of a sample the marks that a file holds for pictures that look alike. Use it
-    for requests of other programs, which re-encode and resize images and send no marks.
+    """Adds the marks that a file holds for known pictures to the images of a sample that look the
+    same. Use it for requests of other programs, which re-encode and resize images and send no
+    marks.
 
     `path` is a file of JSON lines such as `eval.tasks.Folder` reads: `image` or `images` (paths
     relative to the file) and `marks` in their pixels, which are scaled to the sample's images. Two
-    pictures are alike if their perceptual hashes are close, and if their thumbnails of 32 x 32
-    pixels differ by at most `most` on average, of 255. The nearest one is used. If another picture
-    is almost as near and has other marks, only lines whose `question` occurs in the prompt are
+    pictures match if their perceptual hashes are close, and if their thumbnails of 32 x 32 pixels
+    differ by at most `most` on average, of 255. The nearest one is used. If another picture is
+    almost as near and has other marks, only lines whose `question` occurs in the prompt are
     considered; an image that is still ambiguous gets no marks. Images that have marks keep them.
 
     A note in the record names the line and its distance. `missing` decides about images that match
@@ -95,7 +96,7 @@ class MarksFrom(WithoutModel):
         return pictures
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with these marks added to its sample."""
+        """Return the state with the marks of known pictures added to its sample."""
         sample, notes, lacking = state.sample, list[str](), list[str]()
         marks, name = list(sample.marks), Path(self.path).name
         for number, image in enumerate(sample.images):
@@ -120,12 +121,16 @@ class MarksFrom(WithoutModel):
         state = state.replace(sample=replace(sample, marks=tuple(marks))).with_notes(*notes)
         return handle_missing(state, self.missing, lacking) if lacking else state
 
-    def _find_nearest(self, image: Picture, words: str) -> list[Match]:
+    def _find_nearest(self, image: Picture, prompt: str) -> list[Match]:
         """Return the one picture that matches, none if all are too far, or several if it is
         ambiguous."""
-        look, small, matches = compute_perceptual_hash(image), make_thumbnail(image), list[Match]()
+        own_hash, small, matches = (
+            compute_perceptual_hash(image),
+            make_thumbnail(image),
+            list[Match](),
+        )
         for line, number, hashed, thumbnail in self._known_pictures:
-            bits = hash_distance(look, hashed)
+            bits = hash_distance(own_hash, hashed)
             if bits <= MAX_BITS:
                 difference = float(cv2.absdiff(small, thumbnail).mean())
                 matches.append(Match(line, number, bits, difference))
@@ -133,7 +138,7 @@ class MarksFrom(WithoutModel):
         if not matches or matches[0].difference > self.most:
             return []
         near = [m for m in matches if MAX_DIFFERENCE_RATIO * m.difference <= matches[0].difference]
-        asked = [m for m in near if m.line.question and m.line.question in words]
+        asked = [m for m in near if m.line.question and m.line.question in prompt]
         distinct: dict[str, Match] = {}
         for match in asked or near:
             plain = [mark.to_dict() | {"image": 0} for mark in match.marks]

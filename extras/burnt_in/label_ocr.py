@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from looktwice.extras.burnt_in.rings import cut_view
+from looktwice.extras.burnt_in.rings import get_window
 from looktwice.pipelines.geometry import XY, PixelRect, Size, common_rect, overlaps
 from looktwice.pipelines.marks import mask_bounds
 from looktwice.prompting.drawing.text import (
@@ -37,7 +37,8 @@ PEN_SETTINGS = ((48, 70, 9), (58, 70, 14), (54, 140, 16))
 
 @dataclass(frozen=True)
 class ReadLabel:
-    """A word that was read: `area` encloses its glyphs in pixels, `plate` the black around them."""
+    """A label that was read: `area` encloses its glyphs in pixels, `plate` is the black rectangle
+    around them."""
 
     text: str
     likeness: float
@@ -60,7 +61,7 @@ class Glyph:
 
 
 def read_labels(gray: Gray, words: Sequence[str]) -> list[ReadLabel]:
-    """Find every place in the luma (HxW) that reads as one of `words`, which are in capitals; the
+    """Find every area in the luma (HxW) that reads as one of `words`, which are in capitals; the
     most likely first."""
     letters = "".join(sorted(set("".join(words))))
     if not letters:
@@ -94,8 +95,8 @@ def find_plate(gray: Gray, area: PixelRect) -> PixelRect | None:
     """
     left, top, right, bottom = area
     most = max(3, (bottom - top) // 2)
-    columns = cut_view(gray, (left - most, top - 1, right + most, bottom + 1)).T
-    rows = cut_view(gray, (left - 1, top - most, right + 1, bottom + most))
+    columns = get_window(gray, (left - most, top - 1, right + most, bottom + 1)).T
+    rows = get_window(gray, (left - 1, top - most, right + 1, bottom + most))
     reach: list[int] = []
     for lines, start, length in ((columns, left, right - left), (rows, top, bottom - top)):
         first = min(most, start)  # lines before the glyphs, inside the picture
@@ -120,8 +121,8 @@ def measure_partial_likeness(gray: Gray, area: PixelRect, word: str) -> float:
             if seen is None or min(seen[2] - seen[0], seen[3] - seen[1]) < 3:
                 continue
             shown, part = (
-                cut_view(gray, seen),
-                cut_view(glyph, shift_area(seen, -place[0], -place[1])),
+                get_window(gray, seen),
+                get_window(glyph, shift_area(seen, -place[0], -place[1])),
             )
             if shown.max() >= 150 and part.max() >= 150:
                 best = max(best, float(np.corrcoef(shown.ravel(), part.ravel())[0, 1]))
@@ -152,7 +153,7 @@ def _find_glyphs(gray: Gray, least: int, letters: str) -> list[Glyph]:
     glyphs: list[Glyph] = []
     for x, y, width, height, count in stats[1:][shape].tolist():
         area = (x, y, x + width, y + height)
-        inner, outer = cut_view(gray, area), cut_view(gray, area, 1)
+        inner, outer = get_window(gray, area), get_window(gray, area, 1)
         rim = int(outer.sum(dtype=int)) - int(inner.sum(dtype=int))
         on_black = rim < MAX_BLACK_LUMA * max(1, outer.size - inner.size)
         if on_black and 0.15 <= count / inner.size <= 0.85:

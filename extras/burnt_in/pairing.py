@@ -1,5 +1,5 @@
-"""Finds the markers in a picture: rings are paired with labels that lie beside them and that share
-a style, even if a label is cut off."""
+"""Finds the markers in a picture: pairs rings of one style with the labels beside them, even if a
+label is cut off."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from looktwice.extras.burnt_in.label_ocr import (
 from looktwice.extras.burnt_in.rings import (
     Map,
     Ring,
-    cut_view,
     find_rings,
+    get_window,
     measure_closeness,
     refine_ring,
     score_ring,
@@ -76,7 +76,7 @@ class MarkerScene:
         return cls(gray, near, radii)
 
     @property
-    def steps(self) -> list[float]:
+    def coarse_radii(self) -> list[float]:
         """The radii that are tried first: 1 pixel apart, then 1.5 pixels."""
         low, high = self.radii
         return [*np.arange(low, min(7.0, high), 1.0), *np.arange(max(low, 7.0), high + 0.75, 1.5)]
@@ -103,8 +103,8 @@ def find_markers(
     """Find at most one marker for each word, all in one style. Markers whose label cannot be read
     are left out.
 
-    If several words are expected and only one marker is found, it must be clearer than several
-    markers in one style would have to be, unless it has the `style` of a ring in another picture.
+    If several words are expected and only one marker is found, it needs a higher score than each of
+    several markers in one style, unless it has the `style` of a ring in another picture.
     """
     readings: dict[str, list[ReadLabel]] = {word: [] for word in words}
     for label in read_labels(scene.gray, words):
@@ -134,12 +134,12 @@ def find_markers(
 
 
 def blank_out(scene: MarkerScene, glyphs: Sequence[PixelRect]) -> MarkerScene:
-    """Return the scene with all colours removed from these glyphs, so that no letter is taken for a
-    ring."""
+    """Return the scene with zero closeness to all colours in these glyphs, so that no letter is
+    taken for a ring."""
     near = {name: values.copy() for name, values in scene.near.items()}
     for values in near.values():
         for area in glyphs:
-            cut_view(values, area, 2)[:] = 0
+            get_window(values, area, 2)[:] = 0
     return replace(scene, near=near)
 
 
@@ -148,20 +148,20 @@ def _propose_pairs(scene: MarkerScene, label: ReadLabel) -> Iterator[Pair]:
     reach = int(2 * scene.radii[1] + PLATE_GAPS[1] + 4)
     left, top = max(0, label.plate[0] - reach), max(0, label.plate[1] - reach)
     for color, near in scene.near.items():
-        window = cut_view(near, label.plate, reach).copy()
-        cut_view(window, shift_area(label.area, -left, -top), 1)[:] = 0
+        window = get_window(near, label.plate, reach).copy()
+        get_window(window, shift_area(label.area, -left, -top), 1)[:] = 0
         for ring in find_rings(
-            window, color, scene.steps, COARSE_STROKE, 3, MIN_SIMILAR_SCORE - 0.1
+            window, color, scene.coarse_radii, COARSE_STROKE, 3, MIN_SIMILAR_SCORE - 0.1
         ):
             ring = replace(ring, x=ring.x + left, y=ring.y + top)
-            penalty = _placement_penalty(scene, label, ring)
+            penalty = _compute_placement_penalty(scene, label, ring)
             if penalty is not None:
                 yield Pair(label, ring, ring.score - penalty + 0.3 * (label.likeness - 0.8))
 
 
-def _placement_penalty(scene: MarkerScene, label: ReadLabel, ring: Ring) -> float | None:
-    """Return how unusual the label's place is for a ring: 0 directly above, below or beside it;
-    None if they cannot belong together."""
+def _compute_placement_penalty(scene: MarkerScene, label: ReadLabel, ring: Ring) -> float | None:
+    """Return a penalty for an unusual position of the label: 0 directly above, below or beside the
+    ring; None if they cannot belong together."""
     left, top, right, bottom = label.plate
     across = max(left - ring.x, 0, ring.x - right + 1)
     down = max(top - ring.y, 0, ring.y - bottom + 1)
@@ -180,7 +180,7 @@ def _pick_one_style(pairs: Sequence[Pair], expected: int, style: Ring | None) ->
     for first in ranked[:12]:
         if first.value < MIN_RING_SCORE or (style and not have_same_style(first.ring, style)):
             continue
-        picked, worth = (
+        picked, total = (
             [first],
             first.value + ARRANGEMENT_BONUS,
         )  # each word and each ring is used once
@@ -190,9 +190,9 @@ def _pick_one_style(pairs: Sequence[Pair], expected: int, style: Ring | None) ->
             enough = pair.value >= (MIN_SIMILAR_SCORE if alike else MIN_RING_SCORE)
             if enough and have_same_style(pair.ring, first.ring) and _is_separate(pair, picked):
                 picked.append(pair)
-                worth += pair.value + ARRANGEMENT_BONUS * bool(alike)
-        if worth > most:
-            best, most = picked, worth
+                total += pair.value + ARRANGEMENT_BONUS * bool(alike)
+        if total > most:
+            best, most = picked, total
     lone = len(best) == 1 < expected and style is None
     return [] if lone and best[0].value < MIN_LONE_SCORE else best
 
@@ -203,13 +203,13 @@ def _is_separate(pair: Pair, picked: Sequence[Pair]) -> bool:
     return not any(
         pair.label.text == taken.label.text
         or overlaps(pair.label.area, taken.label.area)
-        or _collides(pair, taken)
-        or _collides(taken, pair)
+        or _shares_shape(pair, taken)
+        or _shares_shape(taken, pair)
         for taken in picked
     )
 
 
-def _collides(first: Pair, second: Pair) -> bool:
+def _shares_shape(first: Pair, second: Pair) -> bool:
     """Return whether the ring of the first pair is the ring or a letter of the second."""
     (left, top, right, bottom), ring = second.label.area, first.ring
     letter = left - 1 <= ring.x <= right and top - 1 <= ring.y <= bottom
@@ -222,6 +222,7 @@ def have_same_style(first: Ring, second: Ring) -> bool:
 
 
 def measure_ring_distance(first: Ring, second: Ring) -> float:
+    """Return the distance between the centres of two rings, in pixels."""
     return float(np.hypot(first.x - second.x, first.y - second.y))
 
 
@@ -278,8 +279,8 @@ def find_clipped_markers(
 
     The search uses the style of the known `markers` of the picture, or of the markers `like` from
     other pictures. Without either it uses `color` and the label layout of BLINK's released
-    pictures. A letter is identified by its visible part, or, if none is visible, by being the only
-    one left.
+    pictures. A letter is identified by its visible part, or, if none is visible, as the only one
+    left.
     """
     pattern = next((marker.ring for marker in (*markers, *like)), None)
     style = pattern or Ring(0, 0, EXPECTED_RADIUS, COARSE_STROKE, color, 0)

@@ -63,8 +63,8 @@ class FoundRectangle:
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A thin straight line across the picture: its middle, its thickness, and where along it the
-    colour is visible."""
+    """A thin straight line across the picture: its middle, its thickness, and the pixels along it
+    at which the colour is visible."""
 
     middle: float
     thickness: float
@@ -84,7 +84,8 @@ def find_rectangles(near: Map, color: str) -> list[FoundRectangle]:
 
 
 def _find_lines(mask: NDArray[np.uint8]) -> list[Line]:
-    """Return the horizontal lines of a mask, from top to bottom; of many, the longest."""
+    """Return the horizontal lines of a mask, from top to bottom: at most `MAX_LINES`, the
+    longest."""
     closed = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, np.ones((1, 5), np.uint8))
     runs = cv2.morphologyEx(closed, cv2.MORPH_OPEN, np.ones((1, MIN_RECTANGLE_SIDE), np.uint8))
     count = runs.sum(1, dtype=int)
@@ -146,16 +147,16 @@ class RecoverMarks(WithoutModel):
     """Adds the markers that are visible in a sample's images as marks: rings become points, drawn
     boxes become boxes.
 
-    It finds two `kinds`: "rings" are circles in one of `colors` with a white label on a black plate
-    beside them, "boxes" are upright rectangles in `box_colors`; a box whose label cannot be read is
-    labelled with its colour. `radii` are the smallest and the largest radius of these circles,
-    to the middle of the stroke, in pixels. If no image has any of them, `unlabelled` names the
-    kinds that are searched for without a label and at any size: "rings" and "dots" become points at
-    their centres, "arrows" points at their tips, "boxes" boxes. Such a shape must be drawn in
-    exactly one of `plain_colors` (white and black for rings and boxes only) and measure 1 to 70
-    percent of the diagonal. It gets the label that is read beside it. The only shape gets the only
-    label that is missing; any other shape is named after its colour ("red", "red 2"). `unlabelled:
-    []` requires labels.
+    It finds labelled markers of two `kinds`: "rings" are circles in one of `colors` with a white
+    label on a black plate beside them, "boxes" are upright rectangles in `box_colors`; a box whose
+    label cannot be read is labelled with its colour. `radii` are the smallest and the largest
+    radius of these circles, to the middle of the stroke, in pixels. If no image has any of them,
+    `unlabelled` names the kinds that are searched for without a label and at any size: "rings" and
+    "dots" become points at their centres, "arrows" points at their tips, "boxes" boxes. Such a
+    shape must be drawn in exactly one of `plain_colors` (white and black for rings and boxes only)
+    and measure 1 to 70 percent of the diagonal. It gets the label that is read beside it. The only
+    shape gets the only label that is missing; any other shape is named after its colour ("red",
+    "red 2"). `unlabelled: []` requires labels.
 
     `letters` are the expected labels, each once in all images; null takes the labels that the
     choices name, and REF if the prompt does. The rings of one image share a style, which also helps
@@ -165,8 +166,8 @@ class RecoverMarks(WithoutModel):
     of each marker is stored in `meta["burnt_in"]` for EraseMarks.
 
     If labels are missing, `on_missing` decides: "keep" what was found with a note in the record,
-    "fail" (ValueError), or "abstain" with the reason. Raises ValueError at once for invalid
-    settings.
+    "fail" (ValueError), or "abstain" with the reason. Raises ValueError for invalid settings when
+    it is built.
     """
 
     kinds: tuple[Literal["rings", "boxes"], ...] = ("rings",)
@@ -221,7 +222,7 @@ class RecoverMarks(WithoutModel):
         state = state.replace(sample=replace(sample, marks=marks, meta=meta))
         if bare := [mark.label for mark, _ in markers if mark.label not in words]:
             state = state.with_notes(f"shapes without a label: {', '.join(bare)}")
-        missing = _missing_words(words, [mark.label for mark in marks])
+        missing = _list_missing_words(words, [mark.label for mark in marks])
         if not missing and (words or markers):
             return state
         if words:
@@ -252,15 +253,15 @@ class RecoverMarks(WithoutModel):
         if best:
             style = max((marker.ring for _, marker in best.values()), key=lambda ring: ring.score)
             for number in {*range(len(scenes))} - {image for image, _ in best.values()}:
-                rest = _missing_words(words, best)
+                rest = _list_missing_words(words, best)
                 keep_best(number, find_markers(scenes[number], rest, style))
         for number, scene in enumerate(scenes):
             own = [marker for image, marker in best.values() if image == number]
             like = [marker for image, marker in best.values() if image != number]
-            if rest := _missing_words(words, best):
+            if rest := _list_missing_words(words, best):
                 keep_best(number, find_clipped_markers(scene, rest, own, self.colors[0], like))
         for image, marker in best.values():
-            # on a pixel of its image, even if half of the ring lies outside
+            # clamped to the image, even if half of the ring lies outside
             ring, (width, height) = marker.ring, sample.images[image].size
             x, y = min(max(0.0, ring.x), width - 1.0), min(max(0.0, ring.y), height - 1.0)
             point = Point(marker.label, x, y, image)
@@ -271,7 +272,7 @@ class RecoverMarks(WithoutModel):
 
     def _find_boxes(self, sample: Sample, words: Sequence[str]) -> Iterator[Recovered]:
         """Yield the rectangles of each image, one of each colour, with their labels and appearance.
-        A rectangle without a label beside it may get the one that is left."""
+        A rectangle without a label beside it gets the only label that is left, if there is one."""
         for number, image in enumerate(sample.images):
             scene = MarkerScene.from_pixels(image.pixels, self.box_colors, self.radii)
             outlines = [
@@ -279,7 +280,7 @@ class RecoverMarks(WithoutModel):
             ]
             read = read_labels(scene.gray, words) if outlines else []
             beside = _match_labels(outlines, read)
-            rest = _missing_words(words, [label.text for label in beside.values()])
+            rest = _list_missing_words(words, [label.text for label in beside.values()])
             last = rest[0] if len(rest) == 1 and len(outlines) == len(words) else ""
             for place, outline in enumerate(outlines):
                 label = beside.get(place)
@@ -307,7 +308,7 @@ class RecoverMarks(WithoutModel):
             outlines = [FoundRectangle(*shape.area, 1, shape.color, 1) for shape in shapes]
             beside = _match_labels(outlines, read)
             found += [(number, shape, beside.get(at)) for at, shape in enumerate(shapes)]
-        rest = _missing_words(words, [label.text for *_, label in found if label])
+        rest = _list_missing_words(words, [label.text for *_, label in found if label])
         last, given = (rest if len(rest) == len(found) == 1 else []), set[str]()
         for number, shape, label in found:
             text, count = label.text if label else (last or [shape.color])[0], 1
@@ -315,9 +316,9 @@ class RecoverMarks(WithoutModel):
                 count += 1
                 text = f"{shape.color} {count}"
             given.add(text)
-            mark = shape.mark(text, number)
+            mark = shape.to_mark(text, number)
             plate = list(label.plate) if label else None
-            yield mark, {**mark.to_dict(), **shape.look, "plate": plate}
+            yield mark, {**mark.to_dict(), **shape.appearance, "plate": plate}
 
 
 def find_label_words(sample: Sample) -> tuple[str, ...]:
@@ -344,7 +345,7 @@ def _lies_in_plate(area: PixelRect, plate: PixelRect) -> bool:
     return inside and area[2] - area[0] <= 1.5 * (plate[2] - plate[0])
 
 
-def _missing_words(words: Sequence[str], markers: Container[str]) -> list[str]:
+def _list_missing_words(words: Sequence[str], markers: Container[str]) -> list[str]:
     return [word for word in words if word not in markers]
 
 
@@ -361,7 +362,7 @@ def _match_labels(
 
     cost = np.full((len(outlines), len(read)), UNPAIRED_COST)
     for place, column in np.ndindex(cost.shape):
-        distance, corner = _label_distance(outlines[place], read[column])
+        distance, corner = _measure_label_distance(outlines[place], read[column])
         if distance <= MAX_LABEL_DISTANCE:
             cost[place, column] = distance * 10_000 + corner
     pairs = np.transpose(linear_sum_assignment(cost)).tolist()
@@ -372,7 +373,7 @@ def _match_labels(
     return dict(given.values())
 
 
-def _label_distance(outline: FoundRectangle, label: ReadLabel) -> tuple[float, float]:
+def _measure_label_distance(outline: FoundRectangle, label: ReadLabel) -> tuple[float, float]:
     """Return the distance from a label's plate to the outline, in steps of 8 pixels, and from its
     middle to the nearest corner, in pixels."""
     (x, y), (left, top, right, bottom) = label.center, label.plate

@@ -48,8 +48,8 @@ class Ring:
         return self.radius + self.stroke / 2
 
 
-def cut_view(image: NDArray[Any], area: PixelRect, by: int = 0) -> NDArray[Any]:
-    """Return a writable view of an image's pixels in an area grown by `by` pixels."""
+def get_window(image: NDArray[Any], area: PixelRect, by: int = 0) -> NDArray[Any]:
+    """Return a writable window of an image's pixels: the area grown by `by` pixels."""
     left, top = max(0, area[0] - by), max(0, area[1] - by)
     return image[top : max(0, area[3] + by), left : max(0, area[2] + by)]
 
@@ -78,12 +78,12 @@ def find_rings(
     near: Map, color: str, radii: Sequence[float], stroke: float, most: int, least: float
 ) -> list[Ring]:
     """Return the `most` best rings in a map of closeness with a correlation of at least `least`, no
-    two at about the same place.
+    two at about the same position.
 
     A ring may extend beyond the map; the part outside is ignored. Each ring has one of the `radii`,
     and all have the same stroke.
     """
-    scores = np.stack([_score_map(near, radius, stroke) for radius in radii])
+    scores = np.stack([_compute_score_map(near, radius, stroke) for radius in radii])
     best = scores.max(0)
     rings: list[Ring] = []
     while len(rings) < most:
@@ -93,7 +93,7 @@ def find_rings(
             break
         radius = radii[int(scores[:, y, x].argmax())]
         rings.append(Ring(float(x), float(y), radius, stroke, color, score))
-        cut_view(best, (x, y, x + 1, y + 1), MIN_RING_DISTANCE)[:] = -1
+        get_window(best, (x, y, x + 1, y + 1), MIN_RING_DISTANCE)[:] = -1
     return rings
 
 
@@ -155,14 +155,18 @@ def score_ring(near: Map, ring: Ring) -> float:
     left, top = max(0, int(ring.x - reach)), max(0, int(ring.y - reach))
     patch = near[top : int(ring.y + reach) + 2, left : int(ring.x + reach) + 2]
     ys, xs = np.ogrid[top : top + patch.shape[0], left : left + patch.shape[1]]
-    covered, band = _ring_weights(np.hypot(xs - ring.x, ys - ring.y), ring.radius, ring.stroke)
+    covered, band = _compute_ring_weights(
+        np.hypot(xs - ring.x, ys - ring.y), ring.radius, ring.stroke
+    )
     if covered.sum() < MIN_STROKE_SHARE * 2 * np.pi * ring.radius * ring.stroke:
         return 0.0
     values, shares = patch[band], covered[band]
     return float(np.corrcoef(values, shares)[0, 1]) if values.std() >= MIN_DEVIATION else 0.0
 
 
-def _ring_weights(distance: Map, radius: float, stroke: float) -> tuple[Map, NDArray[np.bool_]]:
+def _compute_ring_weights(
+    distance: Map, radius: float, stroke: float
+) -> tuple[Map, NDArray[np.bool_]]:
     """Return the share of each pixel, at this distance from the centre, that the stroke covers, and
     whether the pixel belongs to the template."""
     away = np.abs(distance - radius)
@@ -170,7 +174,7 @@ def _ring_weights(distance: Map, radius: float, stroke: float) -> tuple[Map, NDA
     return covered, np.asarray(away <= stroke / 2 + TEMPLATE_MARGIN)
 
 
-def _score_map(near: Map, radius: float, stroke: float) -> Map:
+def _compute_score_map(near: Map, radius: float, stroke: float) -> Map:
     """Return the score of a ring centred at each pixel, HxW."""
     stroke = min(stroke, MAX_STROKE_SHARE * radius)
     covered, band = _render_template(radius, stroke)
@@ -190,7 +194,7 @@ def _render_template(radius: float, stroke: float) -> tuple[Map, Map]:
     """Return the coverage of a ring's stroke, and the mask of the whole template."""
     reach = int(radius + stroke / 2 + TEMPLATE_MARGIN) + 1
     ys, xs = np.ogrid[-reach : reach + 1, -reach : reach + 1]
-    covered, band = _ring_weights(np.hypot(xs, ys), radius, stroke)
+    covered, band = _compute_ring_weights(np.hypot(xs, ys), radius, stroke)
     return covered, band.astype(np.float32)
 
 

@@ -44,7 +44,8 @@ class Patch:
 
 
 class Fit(ABC):
-    """A shape measured in pixels of a patch; a subclass is a frozen dataclass."""
+    """A shape with its measures in pixels of a patch; a subclass is a frozen dataclass. `tuned`
+    names the fields that `refine` adjusts, `steps` the step sizes."""
 
     tuned: ClassVar[tuple[str, ...]]
     steps: ClassVar[tuple[float, ...]] = (0.5, 0.25)
@@ -55,18 +56,18 @@ class Fit(ABC):
         """Yield shapes that may fit the region."""
 
     @abstractmethod
-    def coverage(self, shape: tuple[int, ...]) -> Map:
+    def compute_coverage(self, shape: tuple[int, ...]) -> Map:
         """Return the share of each pixel that the shape covers, HxW."""
 
     @property
     @abstractmethod
-    def is_sound(self) -> bool:
+    def is_valid(self) -> bool:
         """Return whether the values form a valid shape of this kind, with a hole if it needs
         one."""
 
     def score(self, patch: Patch) -> float:
         """Return the correlation of the shape with the closeness around it."""
-        covered = self.coverage(patch.near.shape)
+        covered = self.compute_coverage(patch.near.shape)
         reach = np.ones((2 * SHAPE_MARGIN + 1, 2 * SHAPE_MARGIN + 1), np.uint8)
         band = cv2.dilate((covered > 0.05).astype(np.uint8), reach).astype(bool)
         seen, drawn = patch.near[band], covered[band]
@@ -84,7 +85,7 @@ class Fit(ABC):
                 for name in self.tuned:
                     for by in (step, -step):
                         option = replace(best, **{name: getattr(best, name) + by})  # type: ignore[type-var]
-                        if option.is_sound and (score := option.score(patch)) > most + 1e-4:
+                        if option.is_valid and (score := option.score(patch)) > most + 1e-4:
                             best, most = option, score
                 if best is start:
                     break
@@ -102,7 +103,7 @@ class RingFit(Fit):
     tuned = ("x", "y", "radius", "stroke")
 
     @property
-    def is_sound(self) -> bool:
+    def is_valid(self) -> bool:
         return MIN_LINE_WIDTH <= self.stroke <= self.radius
 
     @classmethod
@@ -124,11 +125,11 @@ class RingFit(Fit):
             return
         fit = cls(x, y, radius, len(xs) / (2 * np.pi * radius * seen))
         away = np.abs(np.hypot(xs - x, ys - y) - radius).max()
-        if fit.is_sound and away <= fit.stroke / 2 + 1.0 + 0.03 * radius:
+        if fit.is_valid and away <= fit.stroke / 2 + 1.0 + 0.03 * radius:
             yield fit
 
-    def coverage(self, shape: tuple[int, ...]) -> Map:
-        away = np.abs(_distance(shape, self.x, self.y) - self.radius)
+    def compute_coverage(self, shape: tuple[int, ...]) -> Map:
+        away = np.abs(_measure_distance(shape, self.x, self.y) - self.radius)
         return np.clip(self.stroke / 2 + 0.5 - away, 0, 1).astype(np.float32)
 
 
@@ -142,7 +143,7 @@ class DotFit(Fit):
     tuned = ("x", "y", "radius")
 
     @property
-    def is_sound(self) -> bool:
+    def is_valid(self) -> bool:
         return self.radius >= 2.5
 
     @classmethod
@@ -150,11 +151,11 @@ class DotFit(Fit):
         xs, ys = patch.points
         fit = cls(float(xs.mean()), float(ys.mean()), float(np.sqrt(len(xs) / np.pi)))
         farthest = np.hypot(xs - fit.x, ys - fit.y).max()
-        if fit.is_sound and farthest <= 1.03 * fit.radius + 1.0:
+        if fit.is_valid and farthest <= 1.03 * fit.radius + 1.0:
             yield fit
 
-    def coverage(self, shape: tuple[int, ...]) -> Map:
-        away = _distance(shape, self.x, self.y)
+    def compute_coverage(self, shape: tuple[int, ...]) -> Map:
+        away = _measure_distance(shape, self.x, self.y)
         return np.clip(self.radius + 0.5 - away, 0, 1).astype(np.float32)
 
 
@@ -171,7 +172,7 @@ class BoxFit(Fit):
     steps = (0.5,)
 
     @property
-    def is_sound(self) -> bool:
+    def is_valid(self) -> bool:
         inner = min(self.x1 - self.x0, self.y1 - self.y0) - 2 * self.stroke
         return self.stroke >= MIN_LINE_WIDTH and inner >= max(2.0, 0.8 * self.stroke)
 
@@ -184,10 +185,10 @@ class BoxFit(Fit):
         if root > 0:
             stroke = float(sides - np.sqrt(root)) / 4
             fit = cls(float(x0), float(y0), float(x1), float(y1), stroke)
-            if fit.is_sound:
+            if fit.is_valid:
                 yield fit
 
-    def coverage(self, shape: tuple[int, ...]) -> Map:
+    def compute_coverage(self, shape: tuple[int, ...]) -> Map:
         height, width = shape
         inner = self.stroke
         outer = np.outer(
@@ -218,7 +219,7 @@ class ArrowFit(Fit):
     steps = (1.0, 0.5)
 
     @property
-    def is_sound(self) -> bool:
+    def is_valid(self) -> bool:
         return self.stroke >= 1 and self.wide >= 1.7 * self.stroke + 1 and self.head >= 1
 
     @property
@@ -264,7 +265,7 @@ class ArrowFit(Fit):
         x, y = cx + tip * ax - middle * ay, cy + tip * ay + middle * ax
         tail = x - (length - 1) * ax, y - (length - 1) * ay
         fit = cls(x, y, *tail, head + 1.0, float(width[head]), thick, False)
-        if fit.is_sound and np.abs(shaft - thick).max() <= 1.2 + 0.3 * thick:
+        if fit.is_valid and np.abs(shaft - thick).max() <= 1.2 + 0.3 * thick:
             yield fit
             yield replace(fit, is_open=True)
 
@@ -288,7 +289,7 @@ class ArrowFit(Fit):
         x, y = self.x - ax * self.head, self.y - ay * self.head
         return (x - ay * half, y + ax * half), (x + ay * half, y - ax * half)
 
-    def coverage(self, shape: tuple[int, ...]) -> Map:
+    def compute_coverage(self, shape: tuple[int, ...]) -> Map:
         canvas = np.zeros((shape[0] * SAMPLES_PER_PIXEL, shape[1] * SAMPLES_PER_PIXEL), np.uint8)
         (ax, ay), base = self._axis, self._compute_barbs(0)[0]
         tip, tail = (self.x, self.y), (self.tail_x, self.tail_y)
@@ -313,7 +314,7 @@ class ArrowFit(Fit):
         return (self.wide - self.stroke) / 2
 
 
-def _distance(shape: tuple[int, ...], x: float, y: float) -> NDArray[np.float64]:
+def _measure_distance(shape: tuple[int, ...], x: float, y: float) -> NDArray[np.float64]:
     ys, xs = np.ogrid[: shape[0], : shape[1]]
     return np.asarray(np.hypot(xs - x, ys - y), np.float64)
 
