@@ -1,4 +1,4 @@
-"""Boxes of objects, faces and text in one image, and whether an image was generated.
+"""Networks that detect objects, faces and text in one image, and one that detects generated images.
 
 Not here: masks (`segmentation`) and one number per pixel (`maps`).
 """

@@ -55,7 +55,7 @@ def find_lines(lines: Boxes, words: Sequence[str]) -> Boxes:
 
 
 class WordDetector(HubNetwork[Item, Boxes]):
-    """A network of transformers that takes an image and words; `check` validates the words."""
+    """A network of transformers for an image and words; `check_words` validates the words."""
 
     result = Boxes
     images = 1
@@ -69,9 +69,9 @@ class WordDetector(HubNetwork[Item, Boxes]):
     def prepare(self, given: Inputs) -> Item:
         """Return the image and its words; a single string is one word. Raises NoEvidence."""
         words = normalize_words((*given, None)[1])
-        return super().prepare(given)[0], self.check(words)
+        return super().prepare(given)[0], self.check_words(words)
 
-    def check(self, words: Words) -> Words:
+    def check_words(self, words: Words) -> Words:
         """Return the words to look for. Raises NoEvidence if there are none."""
         if not words:
             raise NoEvidence(f"{type(self).__name__} needs words to look for, but got none")
@@ -79,7 +79,8 @@ class WordDetector(HubNetwork[Item, Boxes]):
 
 
 class _Query(NamedTuple):
-    """One prompt for the network: its task, its words, and the label of the result, if known."""
+    """One prompt for the network: the task, the words, and the label of the resulting boxes, if
+    known."""
 
     task: str
     words: str = ""
@@ -92,10 +93,10 @@ class Florence2(WordDetector):
 
     `task` "things" looks for each word separately, and without words for everything that it sees;
     "phrases" looks for all words together, as in one caption; "text" reads lines, whose labels are
-    their text; with words, it returns the lines that contain one, labelled with it. A word for an
-    absent object usually gets a box too. The network gives no confidences, so every score is 1.
-    Beam search uses `beams` beams and generates up to `longest` tokens; at most `most` boxes are
-    returned.
+    their text; with words, it returns the lines that contain one, labelled with it. The network
+    usually returns a box even for an object that is absent. The network gives no confidences, so
+    every score is 1. Beam search uses `beams` beams and generates up to `longest` tokens; at most
+    `most` boxes are returned.
     """
 
     model: str = "florence-community/Florence-2-base"
@@ -108,10 +109,14 @@ class Florence2(WordDetector):
     processor_class = "AutoProcessor"
     ranges = ("beams, longest >= 1",)
 
-    def check(self, words: Words) -> Words:
+    def check_words(self, words: Words) -> Words:
         """Return the words for the prompt; empty for tasks that take no words. Raises NoEvidence if
         the task is "phrases" and there are no words."""
-        return super().check(words) if self.task == "phrases" else words * (self.task == "things")
+        return (
+            super().check_words(words)
+            if self.task == "phrases"
+            else words * (self.task == "things")
+        )
 
     def finish(self, given: Inputs, result: Boxes) -> Boxes:
         """Return the boxes; for text with words, only the lines that contain one of them."""
@@ -200,7 +205,7 @@ class RFDETR(WordDetector):
     half_is_safe = False
     ranges = ("threshold >= 0", "threshold < 1")
 
-    def check(self, words: Words) -> Words:
+    def check_words(self, words: Words) -> Words:
         """Return the words unchanged. Raises NoEvidence for one that is not a label of the
         network."""
         self._select_labels(words)
@@ -276,8 +281,8 @@ class RFDETR(WordDetector):
 
 
 class _Processor:
-    """RF-DETR's processor without torchvision, which the one in transformers needs; RT-DETR's
-    post-processing makes the boxes.
+    """A processor for RF-DETR that needs no torchvision, unlike the one in transformers; it uses
+    RT-DETR's post-processing.
 
     The files of some releases name DETR's processor, which would smooth images and misread the
     scores.

@@ -1,5 +1,5 @@
-"""DIRE's classifier applied to images directly, without reconstruction: the probability that an
-image was generated."""
+"""DIRE's classifier, applied to the image itself rather than to a reconstruction error: the
+probability that an image was generated."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DIRE(TensorNetwork[Probability]):
 
     result = Probability
     kind = "a ResNet with one output, like DIRE's"
-    min_side = 32  # smaller images, enlarged to 256, keep no traces of a generator
+    min_side = 32  # smaller images, enlarged to 256 pixels, contain no traces of a generator
     needs_colors = True
     squares = True
 

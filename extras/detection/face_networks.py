@@ -23,7 +23,8 @@ from looktwice.specialists.pixels import require_pixels, shrink
 from looktwice.specialists.results import Faces, sort_descending
 from looktwice.specialists.rules import Checked, NoEvidence
 
-# (n, 9): left, top, right, bottom, score, and the shifts of the edges as shares of the sides
+# windows (n, 9): left, top, right, bottom, score, and the shifts of the edges, as shares of the
+# sides
 Rows = NDArray[np.float64]
 PART_NAMES = ("pnet", "rnet", "onet")
 PART_FILES = [
@@ -68,9 +69,9 @@ class MTCNN:
         pixels, files = require_pixels(pixels), self.files()
         image = shrink(pixels, self.longest)
         proposed = _shift_edges(self._propose(image, files[0]))
-        better = _shift_edges(_suppress(self._refine(image, proposed, files[1], 1), 0.7))
+        better = _shift_edges(_suppress_overlaps(self._refine(image, proposed, files[1], 1), 0.7))
         rows = _shift_edges(self._refine(image, better, files[2], 2))
-        rows = _suppress(rows, 0.7, inside=True)
+        rows = _suppress_overlaps(rows, 0.7, inside=True)
         return _scale_faces(rows[:, :4], rows[:, 4], image, pixels)
 
     def files(self) -> list[Path]:
@@ -87,15 +88,15 @@ class MTCNN:
         while min(image.shape[:2]) * scale >= WINDOW_SIDE:
             size = math.ceil(image.shape[1] * scale), math.ceil(image.shape[0] * scale)
             small = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
-            shifts, sure = _run(file, small[None].astype(np.float32))
+            shifts, sure = _run_network(file, small[None].astype(np.float32))
             # the networks take transposed pictures
             x, y = np.nonzero(sure[0] >= self.thresholds[0])
             corner = np.column_stack((x, y)) * float(WINDOW_STRIDE)
             edges = np.trunc((corner + 1) / scale) - 1, np.trunc((corner + WINDOW_SIDE) / scale)
             rows = np.column_stack((*edges, sure[0, x, y], shifts[0, x, y]))
-            windows.append(_suppress(rows, 0.5))
+            windows.append(_suppress_overlaps(rows, 0.5))
             scale *= SCALE_FACTOR
-        return _suppress(np.concatenate(windows), 0.7)
+        return _suppress_overlaps(np.concatenate(windows), 0.7)
 
     def _refine(self, image: Pixels, rows: Rows, file: Path, step: int) -> Rows:
         """Run a later network on squares around the windows' centres and return the accepted
@@ -106,13 +107,13 @@ class MTCNN:
         half = sides.max(1)[:, None] / 2
         edges = np.trunc(np.hstack((center - half, center + half)))
         picture = Image.fromarray(image)
-        shifts, sure = _run(
+        shifts, sure = _run_network(
             file, np.stack([_crop_window(picture, row, INPUT_SIDES[step]) for row in edges])
         )
         return np.column_stack((edges, sure, shifts))[sure > self.thresholds[step]]
 
 
-def _run(file: Path, images: NDArray[np.float32]) -> tuple[Rows, Rows]:
+def _run_network(file: Path, images: NDArray[np.float32]) -> tuple[Rows, Rows]:
     """Return, for each window, the shifts of its four edges and the probability of a face. Raises
     WeightsError."""
     batch = np.ascontiguousarray(((images - 127.5) / 128).transpose(0, 2, 1, 3))
@@ -148,7 +149,7 @@ def _shift_edges(rows: Rows) -> Rows:
     return np.column_stack((rows[:, :4] + rows[:, 5:] * sides, rows[:, 4:]))
 
 
-def _suppress(rows: Rows, most: float, inside: bool = False) -> Rows:
+def _suppress_overlaps(rows: Rows, most: float, inside: bool = False) -> Rows:
     """Keep the highest-scoring windows, sorted, such that no two share more than `most` of their
     union, or with `inside` of the smaller one."""
     rows, kept = rows[sort_descending(rows[:, 4])], list[Rows]()
@@ -201,7 +202,7 @@ class YuNet(Checked):
 
 
 class _Detector:
-    """OpenCV's detector. It stores the size of its image, so one thread uses it at a time."""
+    """OpenCV's YuNet detector. It stores the size of its image, so one thread uses it at a time."""
 
     def __init__(self, model: Path) -> None:
         file, self.lock = find_weights_file(model), threading.Lock()
@@ -214,12 +215,12 @@ class _Detector:
                 " face_detection_yunet_2023mar.onnx from OpenCV's model zoo"
             ) from exc
 
-    def find(self, pixels: Any, rule: YuNet) -> Any:
+    def find(self, pixels: Any, settings: YuNet) -> Any:
         """Return the network's rows (n, 15): left, top, width, height, five landmarks, score."""
         with self.lock:
             self.network.setInputSize((pixels.shape[1], pixels.shape[0]))
-            self.network.setScoreThreshold(rule.threshold)
-            self.network.setNMSThreshold(rule.overlap)
+            self.network.setScoreThreshold(settings.threshold)
+            self.network.setNMSThreshold(settings.overlap)
             try:
                 _, rows = self.network.detect(cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))
             except cv2.error as exc:

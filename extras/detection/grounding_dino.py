@@ -114,7 +114,7 @@ class GroundingDINO(WordDetector):
     def _detect(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
         """Return the boxes of each image for words that fit into one pass."""
         if self.package:
-            return [self._boxes(network.find(*item, self.threshold), *item) for item in items]
+            return [self._make_boxes(network.find(*item, self.threshold), *item) for item in items]
         images, words = [image for image, _ in items], [list(asked) for _, asked in items]
         process = network.processor.post_process_grounded_object_detection
         phrased = "text_threshold" in signature(process).parameters
@@ -132,9 +132,9 @@ class GroundingDINO(WordDetector):
                 kept = outputs.logits[n][outputs.logits[n].sigmoid().amax(-1) > self.threshold]
                 tokenizer, ids = network.processor.tokenizer, inputs["input_ids"][n].tolist()
                 detection["text_labels"] = find_most_likely_words(kept, ids, words[n], tokenizer)
-        return list(map(self._boxes, detections, images, words))
+        return list(map(self._make_boxes, detections, images, words))
 
-    def _boxes(self, detection: Any, image: Pixels, asked: Sequence[str]) -> Boxes:
+    def _make_boxes(self, detection: Any, image: Pixels, asked: Sequence[str]) -> Boxes:
         scores, xyxy = to_array(detection["scores"]), to_array(detection["boxes"])
         # a tokenizer may change the spaces of a label and drop its accents
         words = {
@@ -163,12 +163,12 @@ def group_words(network: Any, words: Words) -> list[Words]:
         tokenizer = network.processor.tokenizer
         most = getattr(
             network.config, "max_text_len", None
-        )  # of all words as one text; None if words are separate
+        )  # limit for all words as one text; None if words are encoded separately
     own = most or network.config.text_config.max_position_embeddings
     groups, room = list[Words](), 0
     for word in words:
-        spoken = f"{word}." if most else word
-        tokens = len(tokenizer(spoken, add_special_tokens=False)["input_ids"])
+        phrase = f"{word}." if most else word
+        tokens = len(tokenizer(phrase, add_special_tokens=False)["input_ids"])
         if tokens < (2 if most else 1):  # a full stop is one
             raise NoEvidence(
                 f"{word[:40]!r} contains no token that the network knows; leave it out"
@@ -198,13 +198,13 @@ def find_most_likely_words(
     around = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)
     # "st. bernard" has two parts
     owners = [word for word in words for _ in range(1 + word.count("."))]
-    spoken = dict[int, str]()
+    columns = dict[int, str]()
     for column, token in enumerate(tokens):
         if token == stop:
             owners = owners[1:]
         elif token not in around:  # an unknown token counts as a word
-            spoken[column] = owners[0]
-    places, asked = list(spoken), list(spoken.values())
+            columns[column] = owners[0]
+    places, asked = list(columns), list(columns.values())
     return [asked[place] for place in logits[:, places].argmax(-1).tolist()]
 
 
@@ -293,7 +293,7 @@ def _read_config(transformers: Any, tensors: Tensors) -> Any:
         max_position_embeddings=rows("bert.embeddings.position_embeddings.weight"),
     )
     levels, width = tensors["transformer.level_embed"].shape
-    looked = rows("transformer.encoder.layers.0.self_attn.attention_weights.weight")
+    weights = rows("transformer.encoder.layers.0.self_attn.attention_weights.weight")
     return transformers.GroundingDinoConfig(
         backbone_config=swin,
         text_config=bert,
@@ -302,7 +302,7 @@ def _read_config(transformers: Any, tensors: Tensors) -> Any:
         num_feature_levels=levels,
         encoder_layers=count_distinct(tensors, r"transformer\.encoder\.layers\.(\d+)\."),
         decoder_layers=count_distinct(tensors, r"transformer\.decoder\.layers\.(\d+)\."),
-        encoder_n_points=looked // (HEAD_COUNT * levels),
+        encoder_n_points=weights // (HEAD_COUNT * levels),
         encoder_ffn_dim=rows("transformer.encoder.layers.0.linear1.weight"),
         decoder_ffn_dim=rows("transformer.decoder.layers.0.linear1.weight"),
     )

@@ -50,7 +50,7 @@ SETTINGS: dict[str, dict[str, Any]] = {  # transformers' defaults for missing se
 
 
 class OpenedPart(NamedTuple):
-    """One of the two networks opened by transformers, its device, and its image settings."""
+    """A detector or recognizer opened by transformers, its device, and its image settings."""
 
     network: Any
     place: Place
@@ -77,9 +77,9 @@ class OpenedPart(NamedTuple):
         return to_array(given)
 
 
-def find_text(folder: Path, pixels: Pixels) -> Floats:
-    """Compute the probability of text at each place of a whole image: (1, 1, rows, columns). Raises
-    WeightsError."""
+def compute_text_map(folder: Path, pixels: Pixels) -> Floats:
+    """Compute the probability of text at each position of a whole image: (1, 1, rows, columns).
+    Raises WeightsError."""
     part = _open_part(DETECTOR_CLASS, folder)
     height, width = pixels.shape[:2]
     limit, most = part.settings["limit_side_len"], part.settings["max_side_limit"]
@@ -99,7 +99,7 @@ def find_text(folder: Path, pixels: Pixels) -> Floats:
     return part.run(pixels, rows, columns)
 
 
-def read_line(folder: Path, line: Pixels) -> tuple[Floats, tuple[str, ...]]:
+def compute_letter_scores(folder: Path, line: Pixels) -> tuple[Floats, tuple[str, ...]]:
     """Compute the probability (1, steps, letters) of each letter in an upright line; return it with
     the letters. Raises WeightsError."""
     part = _open_part(RECOGNIZER_CLASS, folder)
@@ -195,8 +195,8 @@ class PPOCR(Checked):
         detector, recognizer = self.files()
         xyxy, scores, texts = list[Floats](), list[float](), list[str]()
         for quad in sort_lines(self._find(pixels, detector)):
-            ways = [recognize_line(line, recognizer) for line in straighten_line(pixels, quad)]
-            text, sure = max(ways, key=itemgetter(1))
+            readings = [recognize_line(line, recognizer) for line in straighten_line(pixels, quad)]
+            text, sure = max(readings, key=itemgetter(1))
             if text and sure >= self.threshold:
                 xyxy.append(np.concatenate((quad.min(0), quad.max(0))))
                 scores.append(sure)
@@ -216,7 +216,7 @@ class PPOCR(Checked):
         """Return the lines in pixels of the image, unsorted."""
         shown, margin = pixels, 0
         if file.is_dir():
-            text_map = find_text(file, pixels)
+            text_map = compute_text_map(file, pixels)
         else:
             small = _resize(pixels, min(1.0, self.longest / max(pixels.shape[:2])))
             shown, margin = add_margin(small)
@@ -277,7 +277,7 @@ def add_margin(pixels: Pixels) -> tuple[Pixels, int]:
 
 
 def build_batch(pixels: Pixels) -> Floats:
-    """Convert an image to the networks' input (1, 3, height, width): -1..1, BGR."""
+    """Convert an image to the input (1, 3, height, width) of the networks: -1..1, BGR."""
     return np.ascontiguousarray(
         (pixels[None, ..., ::-1].astype(np.float32) / 127.5 - 1).transpose(0, 3, 1, 2)
     )
@@ -328,7 +328,7 @@ def recognize_line(line: Pixels, file: Path) -> tuple[str, float]:
     """Read an upright line; return its text and its letters' mean probability. Raises
     WeightsError."""
     if file.is_dir():
-        scores, letters = read_line(file, line)
+        scores, letters = compute_letter_scores(file, line)
     else:
         ratio, letters = line.shape[1] / line.shape[0], _read_letters(file)
         least = max(MIN_LINE_WIDTH, int(LINE_HEIGHT * ratio))

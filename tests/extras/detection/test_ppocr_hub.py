@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from looktwice.extras.detection import PPOCR
-from looktwice.extras.detection.ppocr import find_text, read_line, recognize_line
+from looktwice.extras.detection.ppocr import compute_letter_scores, compute_text_map, recognize_line
 from looktwice.extras.networks import close_networks
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.weights import WeightsError
@@ -93,7 +93,7 @@ def test_the_text_map_matches_transformers(
     for image in IMAGES:
         with torch.no_grad():
             expected = network(preprocess_like_theirs(folder, image)).last_hidden_state.numpy()
-        lines = find_text(folder, image)
+        lines = compute_text_map(folder, image)
         assert np.ptp(expected) > 0.1
         np.testing.assert_allclose(lines, expected, atol=1e-4)
 
@@ -108,7 +108,7 @@ def test_letters_match_transformers(built: Callable[..., Path], kind: str, width
     for line in (noise((20, 90), 1), noise((60, 90), 2), noise((48, 300), 3), noise((16, 200), 4)):
         with torch.no_grad():
             expected = network(preprocess_like_theirs(folder, line)).last_hidden_state.numpy()
-        found, letters = read_line(folder, line)
+        found, letters = compute_letter_scores(folder, line)
         np.testing.assert_allclose(found, expected, atol=1e-4)
         best = expected[0].argmax(1)
         new = np.flatnonzero((best != 0) & np.concatenate(([True], best[1:] != best[:-1])))
@@ -133,7 +133,7 @@ def test_lines_are_found_and_read_with_model_folders(
     # a map with one region, of another size than the image, in place of what the network gives
     likely = np.zeros((1, 1, 64, 96), np.float32)
     likely[..., 20:30, 30:70] = 0.9
-    monkeypatch.setattr("looktwice.extras.detection.ppocr.find_text", lambda *_: likely)
+    monkeypatch.setattr("looktwice.extras.detection.ppocr.compute_text_map", lambda *_: likely)
     (box,) = PPOCR(threshold=0, **folders)(noise((128, 288), 0)).xyxy
     grown = 1.6 * 400 / 50 / 2  # of the region in the map, on each side
     expected = np.array([30 - grown, 20 - grown, 70 + grown, 30 + grown]) * [3, 2, 3, 2]
