@@ -53,8 +53,8 @@ Size = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class SamNetwork:
-    """A network, its device, and its resizing: version 1 `pads` an image to a square, later
-    versions stretch it."""
+    """A network and its device; `pads` is True if images are padded to a square, as in version 1,
+    rather than stretched to it."""
 
     model: Any
     place: Place
@@ -70,8 +70,9 @@ class SamNetwork:
         """The side in pixels of the network's square input."""
         return int(self.config.prompt_encoder_config.image_size)
 
-    def inner_size(self, size: Size) -> Size:
-        """Return the rows and columns of the square, from its upper left, that an image fills."""
+    def compute_inner_size(self, size: Size) -> Size:
+        """Return the rows and columns that an image fills in the network's square input, from the
+        upper left."""
         height, width = size
         if not self.pads:
             return self.side, self.side
@@ -81,7 +82,9 @@ class SamNetwork:
     def embed(self, images: Sequence[Pixels]) -> list[Any]:
         """Compute the embedding of each image, HxWx3 RGB uint8 of any sizes, as one batch."""
         torch = import_torch()
-        batch = torch.cat([self._square(image) for image in images]).to(self.place.torch_dtype)
+        batch = torch.cat([self._prepare_square(image) for image in images]).to(
+            self.place.torch_dtype
+        )
         seen = self.model.get_image_embeddings(batch)
 
         def part(levels: Any, n: int) -> Any:
@@ -99,7 +102,7 @@ class SamNetwork:
         else 1.
         """
         torch = import_torch()
-        rows, columns = self.inner_size(size)
+        rows, columns = self.compute_inner_size(size)
         boxes = prompts.shape[1] == 4
         to_square = np.tile([columns / size[1], rows / size[0]], prompts.shape[1] // 2)
         # transformers takes pixel centres of the square and adds the half pixel itself
@@ -107,7 +110,7 @@ class SamNetwork:
         given = torch.from_numpy(places).float().to(self.place.device)[None]
         named = {"input_boxes": given} if boxes else {"input_points": given[:, :, None]}
         named["image_embeddings"] = seen
-        if self.config.model_type == "sam_hq":  # which also uses features of early layers
+        if self.config.model_type == "sam_hq":  # SAM-HQ also uses features of early layers
             named["image_embeddings"], named["intermediate_embeddings"] = seen
         output = self.model(**named, multimask_output=several)
         return output.pred_masks[0].float(), output.iou_scores[0].float()
@@ -116,7 +119,7 @@ class SamNetwork:
         """Resize small logits (h, w) to the image (height, width); positive is inside."""
         logits = logits[None, None]
         if self.pads:
-            rows, columns = self.inner_size(size)
+            rows, columns = self.compute_inner_size(size)
             logits = resize(logits, (self.side, self.side))[..., :rows, :columns]
         return resize(logits, size)[0, 0]
 
@@ -125,8 +128,8 @@ class SamNetwork:
         inside: Inside = (self.upscale(logits, size) > 0).cpu().numpy()
         return inside
 
-    def _square(self, image: Pixels) -> Any:
-        rows, columns = self.inner_size(_size(image))
+    def _prepare_square(self, image: Pixels) -> Any:
+        rows, columns = self.compute_inner_size(_get_size(image))
         if self.config.model_type.startswith("sam3"):
             return resize_to_square(image, self.side).to(self.place.device)
         if self.pads:  # as in version 1's code, which rounds resized pixels to whole levels
@@ -225,7 +228,7 @@ class SAM(Network[Item, Masks]):
         seen = network.embed([item[0] for item in items])
         for image, (pixels, prompts, filter) in zip(seen, items, strict=True):
             if filter is None:
-                masks.append(self._best_masks(network, image, pixels, prompts))
+                masks.append(self._decode_best_masks(network, image, pixels, prompts))
             elif isinstance(network, SamPackage):
                 masks.append(network.generate_masks(pixels, prompts, filter, self.prompts))
             else:
@@ -243,7 +246,7 @@ class SAM(Network[Item, Masks]):
             )
         asked = asked.reshape(-1, asked.shape[-1] if asked.size else 2)
         pixels = require_pixels(pixels, colors=True)
-        require_inside(asked, _size(pixels))
+        require_inside(asked, _get_size(pixels))
         return pixels, asked, filter
 
     def find_known_result(self, item: Item) -> Masks | None:
@@ -261,20 +264,22 @@ class SAM(Network[Item, Masks]):
         """Yield masks and scores for chunks of prompts: one for a box, three for a point."""
         for start in range(0, len(prompts), self.prompts):
             chunk = prompts[start : start + self.prompts]
-            yield network.decode(seen, chunk, _size(pixels), prompts.shape[1] == 2)
+            yield network.decode(seen, chunk, _get_size(pixels), prompts.shape[1] == 2)
 
-    def _best_masks(self, network: Opened, seen: Any, pixels: Pixels, prompts: Floats) -> Masks:
+    def _decode_best_masks(
+        self, network: Opened, seen: Any, pixels: Pixels, prompts: Floats
+    ) -> Masks:
         masks, scores = list[Inside](), list[float]()
         for logits, iou in self._decode_chunks(network, seen, pixels, prompts):
             for small, best in zip(logits, iou.argmax(1).tolist(), strict=True):
-                masks.append(network.mask(small[best], _size(pixels)))
+                masks.append(network.mask(small[best], _get_size(pixels)))
             scores += iou.amax(1).tolist()
         return Masks(np.array(masks), np.array(scores), np.full(len(masks), ""))
 
     def _generate_masks(
         self, network: SamNetwork, seen: Any, pixels: Pixels, points: Floats, filter: MaskFilter
     ) -> Masks:
-        size, small, scores, boxes = _size(pixels), list[Any](), list[float](), list[Any]()
+        size, small, scores, boxes = _get_size(pixels), list[Any](), list[float](), list[Any]()
         for chunk in self._decode_chunks(network, seen, pixels, points):
             logits, iou = (tensor.flatten(0, 1) for tensor in chunk)
             for n in np.flatnonzero((iou > filter.iou).cpu().numpy()):
@@ -337,5 +342,5 @@ def require_inside(prompts: Floats, size: Size) -> None:
         )
 
 
-def _size(pixels: Pixels) -> Size:
+def _get_size(pixels: Pixels) -> Size:
     return pixels.shape[0], pixels.shape[1]

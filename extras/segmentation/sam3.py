@@ -74,13 +74,13 @@ class SAM3(HubNetwork[Item, Masks]):
                 )
                 for name in ("fpn_hidden_states", "fpn_position_encoding")
             }
-            masks.append(self._masks(network, place, type(seen)(**levels), *item))
+            masks.append(self._segment(network, place, type(seen)(**levels), *item))
         return masks
 
-    def _masks(
+    def _segment(
         self, network: HubModel, place: Place, seen: Any, image: Pixels, words: tuple[str, ...]
     ) -> Masks:
-        """Return the masks of one image, given its embedding repeated for each word."""
+        """Return the masks of one image; `seen` is its embedding, repeated for each word."""
         text = network.processor(
             list(words),
             padding="max_length",
@@ -91,7 +91,7 @@ class SAM3(HubNetwork[Item, Masks]):
         output = network.model(
             vision_embeds=seen, input_ids=text["input_ids"], attention_mask=text["attention_mask"]
         )
-        # a row for each word
+        # one row per word
         scores = output.pred_logits.float().sigmoid() * output.presence_logits.float().sigmoid()
         refuse_nan(scores, self.model, place.dtype)
         order = scores.flatten().argsort(descending=True, stable=True)

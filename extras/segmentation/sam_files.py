@@ -46,7 +46,7 @@ def open_sam_file(path: str) -> tuple[Any, bool]:
     if "no_mem_embed" in tensors:
         return _open_sam2(path, tensors), False
     transformers, kind = import_transformers(), "Sam"
-    settings = _settings(tensors)
+    settings = _read_settings(tensors)
     if "mask_decoder.hf_token.weight" in tensors:
         kind = "SamHQ"
         settings["mask_decoder_config"]["vit_dim"] = settings["vision_config"]["hidden_size"]
@@ -69,18 +69,18 @@ def fix_sam_hq(network: Any) -> None:
     seen = threading.local()
     decoder = network.mask_decoder
 
-    def keep(_: Any, __: Any, output: Any) -> None:
+    def store_image(_: Any, __: Any, output: Any) -> None:
         seen.image = output[1]  # (images, prompts, places, channels)
 
-    def give(_: Any, given: Any) -> Any:
+    def replace_input(_: Any, given: Any) -> Any:
         return (seen.image.transpose(2, 3).reshape(given[0].shape),)
 
-    decoder.transformer.register_forward_hook(keep)
-    decoder.upscale_conv1.register_forward_pre_hook(give)
+    decoder.transformer.register_forward_hook(store_image)
+    decoder.upscale_conv1.register_forward_pre_hook(replace_input)
 
 
 def rename_perceptrons(tensors: Tensors) -> Tensors:
-    """Rename the layers of perceptrons as in transformers: the first, those between, the last."""
+    """Rename the layers of perceptrons as in transformers: `proj_in`, `layers.N` and `proj_out`."""
     named = {}
     for name, tensor in tensors.items():
         if match := PERCEPTRON_PATTERN.match(name):
@@ -92,17 +92,17 @@ def rename_perceptrons(tensors: Tensors) -> Tensors:
     return named
 
 
-def _settings(tensors: Tensors) -> dict[str, Any]:
+def _read_settings(tensors: Tensors) -> dict[str, Any]:
     """Derive the configuration of a version 1 network from the shapes of its tensors."""
     size = tensors["image_encoder.pos_embed"].shape[1]
     patch = tensors["image_encoder.patch_embed.proj.weight"].shape[2]
     width, hidden = tensors["image_encoder.neck.0.weight"].shape[:2]
     blocks = count_distinct(tensors, r"image_encoder\.blocks\.(\d+)\.")
-    everywhere, window = list[int](), 2 * 14 - 1
+    global_layers, window = list[int](), 2 * 14 - 1
     for n in range(blocks):
         reach, channels = tensors[f"image_encoder.blocks.{n}.attn.rel_pos_h"].shape
         if reach == 2 * size - 1:
-            everywhere.append(n)
+            global_layers.append(n)
         else:
             window = reach
     image = {"image_size": size * patch, "patch_size": patch}
@@ -115,7 +115,7 @@ def _settings(tensors: Tensors) -> dict[str, Any]:
             "num_attention_heads": hidden // channels,
             "mlp_dim": tensors["image_encoder.blocks.0.mlp.lin1.weight"].shape[0],
             "window_size": (window + 1) // 2,
-            "global_attn_indexes": everywhere,
+            "global_attn_indexes": global_layers,
             "output_channels": width,
             "num_pos_feats": positions.shape[1],
         },
@@ -125,13 +125,13 @@ def _settings(tensors: Tensors) -> dict[str, Any]:
             "hidden_size": width,
             "mask_input_channels": tensors["prompt_encoder.mask_downscaling.3.weight"].shape[0],
         },
-        # with the epsilon of torch in the decoder's transformer
-        "mask_decoder_config": decoder_settings(tensors, width, "mask_decoder", "lin1")
+        # torch's epsilon is used in the decoder's transformer
+        "mask_decoder_config": read_decoder_settings(tensors, width, "mask_decoder", "lin1")
         | {"layer_norm_eps": 1e-5},
     }
 
 
-def decoder_settings(tensors: Tensors, width: int, decoder: str, mlp: str) -> dict[str, Any]:
+def read_decoder_settings(tensors: Tensors, width: int, decoder: str, mlp: str) -> dict[str, Any]:
     """Derive the configuration of a mask decoder: `decoder` is its name in the file, `mlp` that of
     a layer's first weights."""
     first = f"{decoder}.transformer.layers.0."
@@ -161,7 +161,7 @@ RELEASES = {
     (2, 3, 16, 3): (2, [8, 4, 14, 7], [12, 16, 20]),
     (2, 6, 36, 4): (2, [8, 4, 16, 8], [23, 33, 43]),
 }
-# the rest is for video
+# the tensors that images need; the others are for video
 IMAGE_TENSORS_PATTERN = re.compile(
     r"image_encoder\.|sam_prompt_encoder\.|sam_mask_decoder\.|no_mem_embed$"
 )
@@ -186,7 +186,7 @@ def _open_sam2(path: str, tensors: Tensors) -> Any:
             f"{path} is a SAM 2 with {depth} blocks in its stages, which no release has; use the"
             " file of a release, or an id or folder of transformers"
         )
-    heads, windows, everywhere = RELEASES[depth]
+    heads, windows, global_layers = RELEASES[depth]
     backbone = {
         "model_type": "sam2_hiera_det_model",
         "hidden_size": widths[0],
@@ -196,7 +196,7 @@ def _open_sam2(path: str, tensors: Tensors) -> Any:
         "embed_dim_per_stage": widths,
         "num_attention_heads_per_stage": [heads * 2**n for n in range(len(depth))],
         "window_size_per_stage": windows,
-        "global_attention_blocks": everywhere,
+        "global_attention_blocks": global_layers,
         "window_positional_embedding_background_size": list(
             tensors["image_encoder.trunk.pos_embed"].shape[2:]
         ),
@@ -217,7 +217,7 @@ def _open_sam2(path: str, tensors: Tensors) -> Any:
     config = import_transformers().Sam2Config(
         vision_config=vision,
         prompt_encoder_config=prompts,
-        mask_decoder_config=decoder_settings(tensors, width, "sam_mask_decoder", "layers.0"),
+        mask_decoder_config=read_decoder_settings(tensors, width, "sam_mask_decoder", "layers.0"),
     )
     return open_converted("Sam2Model", config, named, path)
 
@@ -229,7 +229,7 @@ class MaskFilter(Checked):
     A mask is kept if its predicted IoU is above `iou` and its stability above `stability`: the IoU
     of the mask with itself when the logits are cut one higher and one lower. Of masks whose boxes
     overlap by more than `overlap` IoU, the one with the highest score is kept. `smallest` is the
-    least share of the image that a mask covers. At most `most` masks are kept, those with the
+    minimum share of the image that a mask covers. At most `most` masks are kept, those with the
     highest scores. SAM 2 predicts lower IoU: its authors use an `iou` of 0.8.
     """
 
@@ -246,13 +246,14 @@ class MaskFilter(Checked):
     )
 
 
-# the package's names by the encoder's number of channels
+# the package's names of networks, by the encoder's number of channels
 BUILD_NAMES = {768: "vit_b", 1024: "vit_l", 1280: "vit_h"}
 
 
 @dataclass(frozen=True, eq=False)
 class SamPackage:
-    """The package and one of its networks, which several threads may use."""
+    """The authors' package segment_anything and one of its networks, which several threads may
+    use."""
 
     package: Any
     network: Any
@@ -305,9 +306,9 @@ class SamPackage:
         )
         least = max(1.0, filter.smallest * height * width)
         large = [mask for mask in generator.generate(pixels) if mask["area"] >= least]
-        surest = sorted(large, key=lambda mask: -mask["predicted_iou"])[: filter.most]
-        masks = [np.asarray(mask["segmentation"], bool) for mask in surest]
-        return sort_by_area(masks, [mask["predicted_iou"] for mask in surest], pixels)
+        best = sorted(large, key=lambda mask: -mask["predicted_iou"])[: filter.most]
+        masks = [np.asarray(mask["segmentation"], bool) for mask in best]
+        return sort_by_area(masks, [mask["predicted_iou"] for mask in best], pixels)
 
 
 def sort_by_area(masks: list[NDArray[np.bool_]], scores: list[float], pixels: Pixels) -> Masks:

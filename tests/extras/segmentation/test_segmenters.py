@@ -133,7 +133,7 @@ def test_images_and_masks_are_processed_as_by_transformers(
     processor = SamImageProcessorPil(size={"longest_edge": 64}, pad_size=square)
     theirs = processor(images=image, return_tensors="pt")
     # of whole grey levels
-    torch.testing.assert_close(network._square(image), theirs["pixel_values"])
+    torch.testing.assert_close(network._prepare_square(image), theirs["pixel_values"])
     logits = torch.randn(2, 3, 32, 32)
     sizes = theirs["reshaped_input_sizes"]
     (masks,) = processor.post_process_masks([logits], [size], sizes, binarize=False)
