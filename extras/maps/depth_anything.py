@@ -38,7 +38,7 @@ from looktwice.specialists.pixels import require_pixels
 from looktwice.specialists.results import DepthMap
 
 MIN_INPUT_SIDE = 518  # pixels; the authors' `input_size`, the minimum of both sides of an image
-# families that return distances, according to their papers
+# model types that return distances, according to their papers
 METRIC_TYPES = ("depth_pro", "glpn", "prompt_depth_anything", "zoedepth")
 
 
@@ -83,7 +83,7 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
         """Open an original checkpoint. Raises WeightsError."""
         return open_depth_anything(path)
 
-    def direction(self, config: Any) -> bool:
+    def is_larger_nearer(self, config: Any) -> bool:
         """Return whether larger values are nearer, according to the network's configuration or else
         the setting.
 
@@ -114,7 +114,7 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
 
     def forward(self, network: Any, place: Place, items: Sequence[tuple[Pixels]]) -> list[DepthMap]:
         """Return one map for each image."""
-        images, nearer = [image for (image,) in items], self.direction(network.config)
+        images, nearer = [image for (image,) in items], self.is_larger_nearer(network.config)
         authors = self.resize == "authors" and network.config.model_type == "depth_anything"
         maps = (run_as_authors if authors else run_by_processor)(network, place, images)
         return [DepthMap(to_array(depth), nearer) for depth in maps]
@@ -134,11 +134,11 @@ def run_as_authors(network: Any, place: Place, images: Sequence[Pixels]) -> Sequ
     """Compute the maps of images of one size with the authors' preprocessing."""
     height, width = images[0].shape[:2]
     size = compute_authors_size(width, height, network.config.patch_size)
-    seen = []
+    inputs = []
     for image in images:
         large = cv2.resize(image / 255.0, size, interpolation=cv2.INTER_CUBIC)
-        seen.append((large - MEAN) / STD)
-    batch = to_batch(seen, place).to(place.torch_dtype)
+        inputs.append((large - MEAN) / STD)
+    batch = to_batch(inputs, place).to(place.torch_dtype)
     depths = network.model(pixel_values=batch).predicted_depth[:, None].float()
     # version 1 reads the last four blocks of its encoder, version 2 four that are spread over it
     read = list(network.config.backbone_config.out_indices)
@@ -174,9 +174,12 @@ def remove_padding(depth: Any, size: tuple[int, int]) -> Any:
     return padded[0, 0, rim : rim + height, side : side + width]
 
 
-# layers that version 2 uses, by the encoder's number of layers
+# layers that the head of version 2 reads, by the encoder's number of layers
 READ_LAYERS = {12: (3, 6, 9, 12), 24: (5, 12, 18, 24), 40: (10, 20, 30, 40)}
-MAX_DEPTHS = {"hypersim": 20, "vkitti": 80}  # metres: the limits of version 2's metric files
+MAX_DEPTHS = {
+    "hypersim": 20,
+    "vkitti": 80,
+}  # metres: the maximum depths of version 2's metric files
 
 
 def open_depth_anything(path: str) -> HubModel:
@@ -317,7 +320,9 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
         """Return one map for each image."""
         maps = []
         for (pixels,) in items:
-            with fix_random_draws():  # the distance of the sky is drawn from that of other pixels
+            with (
+                fix_random_draws()
+            ):  # the distance of the sky is a random sample of the distances of other pixels
                 depth = network.inference([pixels]).depth[0]
             size = pixels.shape[1], pixels.shape[0]
             sized = cv2.resize(np.asarray(depth, np.float32), size, interpolation=cv2.INTER_LINEAR)
@@ -336,15 +341,15 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
             return place
         from huggingface_hub import snapshot_download
 
-        def fetched() -> Path:
-            silent = bool(explain_unreachable_hub(self.model, self.revision))
+        def fetch_folder() -> Path:
+            is_unreachable = bool(explain_unreachable_hub(self.model, self.revision))
             return Path(
                 snapshot_download(
                     self.model,
                     revision=self.revision,
                     allow_patterns=list(RELEASE_FILES),
-                    local_files_only=silent,
+                    local_files_only=is_unreachable,
                 )
             )
 
-        return download_network(f"{self.model} (model:)", fetched)
+        return download_network(f"{self.model} (model:)", fetch_folder)

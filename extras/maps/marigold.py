@@ -32,8 +32,8 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
     intrinsic image decomposition).
 
     `model` is a pipeline of diffusers for intrinsic images, by hub id or folder; its map named
-    `albedo` is used. `steps` and `longest`, the longest side in pixels of the input, are the
-    pipeline's own if None. The result is the median of `ensemble` draws; the noise depends on
+    `albedo` is used. `steps`, and `longest`, the longest side of the input in pixels, default to
+    the pipeline's own values. The result is the median of `ensemble` draws; the noise depends on
     `seed`, and is the same for all images of one size.
     """
 
@@ -48,7 +48,7 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
     images = 1
     needs_colors = True
     extra = "diffusion"
-    squares = True  # in effect, because images are processed one by one
+    squares = True  # batches may mix sizes, because images are processed one by one
     ranges = ("steps, longest, ensemble >= 1",)
 
     def __post_init__(self) -> None:
