@@ -59,8 +59,8 @@ def refine_matches(fine0: Any, fine1: Any, cells: Any, scale: float, config: Any
     side, cut = isqrt(inner), width - config.fine_matching_slice_dim
     grid = side + 2, side + 2
     fine0, fine1 = fine0.flatten(0, 1), fine1.flatten(0, 1)
-    alike = fine0[..., :cut] @ fine1[..., :cut].mT / width
-    likely = (alike.softmax(1) * alike.softmax(2)).unflatten(2, grid)[..., 1:-1, 1:-1]
+    similarity = fine0[..., :cut] @ fine1[..., :cut].mT / width
+    likely = (similarity.softmax(1) * similarity.softmax(2)).unflatten(2, grid)[..., 1:-1, 1:-1]
     best = likely.flatten(1).argmax(1)
     at0, at1 = best // inner, best % inner
     rows = torch.arange(len(best), device=best.device)
@@ -73,8 +73,8 @@ def refine_matches(fine0: Any, fine1: Any, cells: Any, scale: float, config: Any
     part = torch.stack([(heat * step).sum((1, 2)), (heat * step[:, None]).sum((1, 2))], 1)
     at = torch.stack([at0, at1])
     places = torch.stack([at % side, at // side], 2) - side // 2 + 0.5
-    moved = torch.stack([places[0].to(part), places[1] + part], 1)
-    return cells + moved.unflatten(0, (count, slots)).transpose(1, 2) * scale
+    shifts = torch.stack([places[0].to(part), places[1] + part], 1)
+    return cells + shifts.unflatten(0, (count, slots)).transpose(1, 2) * scale
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
         """Open the network and its processor. Raises WeightsError."""
         opened = super().open_network(place)
         network = opened.model
-        # two steps of EfficientLoFTR are replaced by ours
+        # two steps of EfficientLoFTR are replaced by `match_cells` and `refine_matches`
         if hasattr(network, "_get_matches_from_scores"):
             network._get_matches_from_scores = partial(match_cells, config=network.config)
             network._fine_matching = partial(refine_matches, config=network.config)
@@ -135,8 +135,8 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
             inside = (scores > self.threshold) & (joined >= 0).all(0)
             for side, (pixels, canvas) in enumerate(zip(item, canvases[number], strict=True)):
                 places = to_array(output.keypoints[number, side])[joined[side]]
-                looked_at = InputSize(canvas.shape[1], canvas.shape[0], columns, rows)
-                xy.append(looked_at.to_image(places * (columns, rows) - corner))
+                input_size = InputSize(canvas.shape[1], canvas.shape[0], columns, rows)
+                xy.append(input_size.to_image(places * (columns, rows) - corner))
                 inside &= (xy[side] <= np.array(pixels.shape[1::-1]) - 0.5).all(1)
             kept = np.flatnonzero(inside)
             kept = kept[sort_descending(scores[kept])]
@@ -144,8 +144,8 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
         return matched
 
     def batch_key(self, item: Pair) -> Hashable:
-        """Return whether both images are in portrait format: all pairs are resized to one landscape
-        size or to the same size rotated."""
+        """Return whether both images are in portrait format: all pairs are resized to one size, in
+        landscape or portrait format."""
         return all(pixels.shape[0] > pixels.shape[1] for pixels in item)
 
 
@@ -173,7 +173,7 @@ def read_matches(output: Any, number: int) -> tuple[Any, Any]:
     return np.stack([np.where(partner >= 0, slots, -1), partner]), scores[0]
 
 
-# alternates between self-attention and cross-attention
+# layers alternate between self-attention and cross-attention
 ATTENTION_PATTERN = re.compile(r"^loftr_coarse\.layers\.(\d+)\.(.*)")
 
 

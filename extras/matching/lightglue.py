@@ -1,4 +1,4 @@
-"""Keypoints of DISK, ALIKED or XFeat matched by LightGlue, with kornia."""
+"""Matchers that run with kornia: keypoints of DISK, ALIKED or XFeat, matched by LightGlue."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class KeypointNetwork(PairNetwork):
         """Return the matches of each pair."""
         detected = []
         for side in (0, 1):
-            sizes, images = self.resized(items, side)
+            sizes, images = self.resize_images(items, side)
             batch = to_batch(images, place).to(place.torch_dtype) / 255
             keypoints = self.detect(network["detector"], batch)
             detected.append(list(zip(keypoints, sizes, strict=True)))
@@ -105,8 +105,8 @@ class LightGlue(KeypointNetwork):
 
 
 def open_lightglue(features: str, file: str | Path) -> Any:
-    """Open LightGlue's head for these features, from a file or by kornia's download; it drops no
-    match by its score.
+    """Open LightGlue's head for these features, from a file or by kornia's download, without a
+    score threshold.
 
     Raises WeightsError.
     """
@@ -115,7 +115,7 @@ def open_lightglue(features: str, file: str | Path) -> Any:
         head = kornia.LightGlue(None, **{**kornia.LightGlue.features[features], "weights": None})
         renamed = {}
         for name, tensor in read_tensors(file).items():
-            if name.startswith("extractor."):  # XFeat's head was saved with its detector
+            if name.startswith("extractor."):  # XFeat's file also contains its detector
                 continue
             name = name.removeprefix("matcher.")
             name = re.sub(r"^(self_attn|cross_attn)\.(\d+)", r"transformers.\2.\1", name)

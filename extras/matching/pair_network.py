@@ -31,7 +31,7 @@ from looktwice.specialists.results import Matches, sort_descending
 
 Pair = tuple[Pixels, Pixels]
 WeightFiles = Sequence[tuple[str | Path, str]]
-"""Weight files, each with the name of what is downloaded if the file is empty."""
+"""Weight files, each with the name of the download that is used if the path is empty."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ class PairNetwork(MatchingNetwork):
         return item
 
     def files(self) -> WeightFiles:
-        """Return the weight files, each with the name of what is downloaded if there is none."""
+        """Return the weight files, each with the name of the download that is used if the path is
+        empty."""
         raise NotImplementedError
 
     def weights_id(self) -> str:
@@ -79,7 +80,9 @@ class PairNetwork(MatchingNetwork):
         """Return the size to which an image is resized. Raises NoEvidence if it is too small."""
         raise NotImplementedError
 
-    def resized(self, items: Sequence[Pair], side: int) -> tuple[list[InputSize], list[Pixels]]:
+    def resize_images(
+        self, items: Sequence[Pair], side: int
+    ) -> tuple[list[InputSize], list[Pixels]]:
         """Resize the first or second image of each pair; return the sizes and the images."""
         sizes = [self.size(item[side]) for item in items]
         return sizes, [s.resized(item[side]) for s, item in zip(sizes, items, strict=True)]
@@ -132,8 +135,8 @@ class LoFTR(PairNetwork):
         """Return the matches of each pair, highest confidence first."""
         given, sizes = {}, []
         for side in (0, 1):
-            looked_at, images = self.resized(items, side)
-            sizes.append(looked_at)
+            input_sizes, images = self.resize_images(items, side)
+            sizes.append(input_sizes)
             gray = [cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)[..., None] for image in images]
             given[f"image{side}"] = to_batch(gray, place).to(place.torch_dtype) / 255
         output = network(given)
@@ -152,12 +155,12 @@ class LoFTR(PairNetwork):
         return matches
 
     def files(self) -> WeightFiles:
-        """Return the file, or the preset."""
+        """Return the checkpoint's file, with the preset as the name of kornia's download."""
         return [(self.model, self.preset)]
 
     def size(self, pixels: Pixels) -> InputSize:
         """Return an image's input size. Raises NoEvidence if a side is under 48 pixels."""
-        # leaves at least five cells without the border
+        # smaller images would have fewer than five cells inside the border
         return InputSize.fit(pixels, self.longest, 8, least=48)
 
 
