@@ -191,7 +191,7 @@ def labels_of(found: list[str], words: list[str]) -> list[str]:
     """Return the labels of a package's detections if these words were requested."""
     boxes = torch.tensor([[0.0, 0.0, 9.0, 9.0]] * len(found))
     detection = {"scores": torch.ones(len(found)), "boxes": boxes, "text_labels": found}
-    return list(GroundingDINO()._boxes(detection, IMAGES[0], words).labels)
+    return list(GroundingDINO()._make_boxes(detection, IMAGES[0], words).labels)
 
 
 def test_labels_of_a_package_are_the_requested_words() -> None:
