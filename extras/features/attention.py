@@ -36,9 +36,10 @@ QUERY_BLOCK = 256  # queries whose weights are in memory at once
 
 @dataclass(eq=False)
 class AttentionSums:
-    """Sums of the attention that each key receives, by module in the order in which modules run.
+    """Sums of the attention that each key receives, by module, in the order in which the modules
+    run.
 
-    `query_weights` (queries,) holds the weights of the queries in the sum; None takes all queries
+    `query_weights` (queries,) holds the weights of the queries in the sum; None weights all queries
     equally. Each module has a tensor (batch, heads, keys) for each of its calls: one, or one for
     each window.
     """
@@ -46,7 +47,7 @@ class AttentionSums:
     query_weights: Any = None
     modules: dict[Any, list[Any]] = field(default_factory=dict)
 
-    def parts(self, model: str, layer: int | None) -> Any:
+    def stack_parts(self, model: str, layer: int | None) -> Any:
         """Return the attention (batch, parts, keys): one part for each head of `layer`, or if that
         is None one for each layer, averaged over its heads. Raises WeightsError if there is none.
         """
@@ -81,13 +82,13 @@ def register_attention() -> str:
 
 
 @contextmanager
-def sum_attention(asking: Any = None) -> Iterator[AttentionSums]:
-    """Record attention sums, inside the context and in this thread, of networks that were opened
-    with `register_attention`."""
-    received = AttentionSums(asking)
-    token = _CURRENT_SUMS.set(received)
+def sum_attention(query_weights: Any = None) -> Iterator[AttentionSums]:
+    """Record the attention sums, inside the context and in this thread, of networks opened with
+    `register_attention`; `query_weights` are those of `AttentionSums`."""
+    sums = AttentionSums(query_weights)
+    token = _CURRENT_SUMS.set(sums)
     try:
-        yield received
+        yield sums
     finally:
         _CURRENT_SUMS.reset(token)
 
@@ -103,7 +104,7 @@ def _attend(
 ) -> tuple[Any, None]:
     """Compute attention like the eager implementation of transformers: softmax in float32, keys
     shared by groups of heads."""
-    torch, received = import_torch(), _CURRENT_SUMS.get()
+    torch, sums = import_torch(), _CURRENT_SUMS.get()
     groups = query.shape[1] // key.shape[1]
     key, value = (tensor.repeat_interleave(groups, 1) for tensor in (key, value))
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
@@ -115,11 +116,13 @@ def _attend(
             scores = scores + attention_mask[:, :, rows]
         weights = torch.softmax(scores, -1, dtype=torch.float32)
         outputs.append(weights.to(query.dtype) @ value)
-        if received is not None:
-            asking = received.query_weights
-            total = total + (weights.sum(2) if asking is None else asking[rows] @ weights)
-    if received is not None:
-        received.modules.setdefault(module, []).append(total)
+        if sums is not None:
+            query_weights = sums.query_weights
+            total = total + (
+                weights.sum(2) if query_weights is None else query_weights[rows] @ weights
+            )
+    if sums is not None:
+        sums.modules.setdefault(module, []).append(total)
     return torch.cat(outputs, 2).transpose(1, 2).contiguous(), None
 
 
@@ -202,7 +205,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
                 f"{self.model}: its vision encoder has no plain grid of patches, which an"
                 " attention map needs"
             )
-        if whole.config.model_type == "phi4_multimodal":  # its own processor needs torchvision
+        if whole.config.model_type == "phi4_multimodal":  # whose own processor needs torchvision
             processor = load_from_hub("SiglipImageProcessorPil", self.model, self.revision)
         else:
             processor = self.open_processor()
@@ -214,7 +217,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
         """Return the maps of several images, one value for each patch."""
         images, config, processor = [image for (image,) in items], network.config, network.processor
         orders = []
-        with sum_attention() as received:
+        with sum_attention() as sums:
             if hasattr(config, "image_size"):  # square inputs, with patches row by row
                 size = config.image_size
                 squares = [resample(image, size, size, "linear") for image in images]
@@ -230,7 +233,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
                 window = getattr(config, "window_size", 0) // (merge * config.patch_size)
                 for _, rows, columns in given["image_grid_thw"].tolist():
                     orders.append(compute_window_order(rows, columns, merge, window))
-        values = to_array(received.parts(self.model, self.layer))
+        values = to_array(sums.stack_parts(self.model, self.layer))
         rows = list(values) if len(values) == len(items) else np.split(values[0], len(items), -1)
         maps = []
         for row, order in zip(rows, orders, strict=True):
@@ -314,7 +317,8 @@ class AttentionShare(WithoutModel, Checked):
 
 
 def measure_parts(state: State, name: str, shares: Floats, layer: int | None) -> State:
-    """Return the state with the share of each layer, or of each head of one `layer`."""
+    """Return the state with one measure for each layer, or for each head of one `layer`: its
+    share."""
     kind = "layer" if layer is None else "head"
     for number, share in enumerate(shares.tolist()):
         state = state.measured(f"{name}_{kind}_{number}", share)
@@ -332,7 +336,7 @@ def select_marks(marks: Sequence[Mark], labels: Sequence[str]) -> list[Mark]:
 
 
 def cover_marks(marks: Sequence[Mark], shape: tuple[int, ...], radius: float) -> NDArray[np.bool_]:
-    """Return a mask of this shape of the pixels that lie inside any of the marks."""
+    """Return a mask, of this shape, of the pixels that lie inside any mark."""
     covered = np.zeros(shape, bool)
     rows, columns = np.mgrid[: shape[0], : shape[1]]
     for mark in marks:

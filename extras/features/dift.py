@@ -65,7 +65,8 @@ class DIFT(Network[Item, FeatureGrid]):
         return self.predict((pixels, prompt))
 
     def prepare(self, given: Inputs) -> Item:
-        """Return the image and its word; add a remark if the prompt lacks its word."""
+        """Return the image and the word for its content; add a remark if the prompt needs a word
+        and got none."""
         item = require_pixels(given[0]), str((*given, "")[1])
         if "{}" in self.prompt and not item[1]:
             remark(
@@ -90,8 +91,8 @@ class DIFT(Network[Item, FeatureGrid]):
         batch = to_batch(images, place).to(place.torch_dtype) / 127.5 - 1
         prompts = [self.prompt.replace("{}", word) if word else "" for _, word in items]
         seeds = [make_noise_seed(pixels, self.seed) for pixels, _ in items]
-        words = network.embed_prompts(prompts)
-        return to_grids(network.compute_block_output(batch, words, seeds, self), items)
+        embeddings = network.embed_prompts(prompts)
+        return to_grids(network.compute_block_output(batch, embeddings, seeds, self), items)
 
     def network(self) -> Any:
         """Return the opened network, shared by all settings. Raises WeightsError."""
@@ -122,7 +123,7 @@ class DIFTHPatches(DIFT):
 
 
 def make_noise_seed(pixels: Pixels, seed: int) -> int:
-    """Return the seed of an image's noise: different for every image, and the same in every run."""
+    """Return the seed of an image's noise, which depends on its pixels and `seed` alone."""
     return int(result_key(f"noise {seed}", pixels)[:15], 16)
 
 
@@ -144,17 +145,17 @@ class Diffusion:
 
     def embed_prompts(self, prompts: Sequence[str]) -> Any:
         """Compute the text embeddings for the U-Net, (n, tokens, d)."""
-        words = self.tokenizer(
+        tokens = self.tokenizer(
             list(prompts),
             padding="max_length",
             max_length=self.tokenizer.model_max_length,
             truncation=True,
             return_tensors="pt",
         )
-        return self.text(words.input_ids.to(self.text.device))[0]
+        return self.text(tokens.input_ids.to(self.text.device))[0]
 
     def compute_block_output(
-        self, images: Any, words: Any, seeds: Sequence[int], settings: DIFT
+        self, images: Any, embeddings: Any, seeds: Sequence[int], settings: DIFT
     ) -> Any:
         """Compute the selected block's output for images (n, 3, size, size) in -1..1, averaged over
         the draws: (n, d, h, w).
@@ -170,15 +171,15 @@ class Diffusion:
         with self.lock:
             latent = self.vae.encode(images).latent_dist
             shape = (2, settings.ensemble, *latent.mean.shape[1:])
-            dice = [
+            samples = [
                 torch.randn(shape, generator=torch.Generator().manual_seed(seed)) for seed in seeds
             ]
-            drawn, noise = torch.stack(dice, 1).to(latent.mean)
+            drawn, noise = torch.stack(samples, 1).to(latent.mean)
             latents = latent.mean[:, None] + latent.std[:, None] * drawn
             time = torch.tensor([settings.timestep], device=images.device)
             scaled = latents * self.vae.config.scaling_factor
             noised = self.scheduler.add_noise(scaled, noise, time).flatten(0, 1)
-            texts = words.repeat_interleave(settings.ensemble, 0)
+            texts = embeddings.repeat_interleave(settings.ensemble, 0)
             output = self._run_until(settings.up_block, noised, time, texts)
         return output.unflatten(0, (len(images), settings.ensemble)).mean(1)
 

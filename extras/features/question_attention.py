@@ -1,5 +1,5 @@
-"""Attention of a language model's question tokens to its image tokens, and the positions of these
-in the picture."""
+"""The attention from the question's tokens to the image tokens in a language model, and the
+positions of the image tokens in the picture."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from looktwice.specialists.rules import NoEvidence
 
 
 @dataclass(frozen=True, eq=False)
-class Looks:
+class TokenAttention:
     """The attention that each image token receives from a question's tokens, averaged over these:
     `parts` (parts, tokens), one part for each layer, or for each head of one layer.
 
@@ -58,7 +58,7 @@ class Looks:
 
 
 @dataclass(frozen=True)
-class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
+class QuestionAttention(WithoutModel, Network[Inputs, TokenAttention]):
     """Measures how much of the attention that a question's tokens give to its pictures lies on the
     sample's marks.
 
@@ -87,7 +87,7 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
     apart: bool = False
 
     version: ClassVar[int] = 2
-    result = Looks
+    result = TokenAttention
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with its measurements, or a note on why there are none."""
@@ -133,27 +133,31 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
         )
 
     def place(self) -> Place:
-        """Return the device and precision of the model that answers."""
+        """Return the device and precision of the examined model."""
         return Place.resolve(self.device, self.dtype, half="bfloat16", extra="hf")
 
-    def forward(self, network: Any, place: Place, items: Sequence[Inputs]) -> list[Looks]:
+    def forward(self, network: Any, place: Place, items: Sequence[Inputs]) -> list[TokenAttention]:
         """Return the attention of the words of each conversation. Raises NoEvidence if no picture
         precedes them."""
         return [
             self._measure_attention(network, json.loads(turns), images) for turns, *images in items
         ]
 
-    def _measure_attention(self, network: Any, turns: list[Any], images: Sequence[Any]) -> Looks:
+    def _measure_attention(
+        self, network: Any, turns: list[Any], images: Sequence[Any]
+    ) -> TokenAttention:
         torch, model = import_torch(), self._build_model()
         # the turns, with the last one's words removed
-        mute = copy.deepcopy(turns)
-        for part in mute[-1]["content"]:
+        wordless_turns = copy.deepcopy(turns)
+        for part in wordless_turns[-1]["content"]:
             if part["type"] != "image":
                 part["text"] = ""
-        inputs, muted = (model.inputs(network, [Chat(chat, images)]) for chat in (turns, mute))
+        inputs, wordless = (
+            model.inputs(network, [Chat(chat, images)]) for chat in (turns, wordless_turns)
+        )
         places = locate_tokens(network, inputs, [image.shape[:2] for image in images])
         tokens = inputs["input_ids"][0]
-        rows = find_word_tokens(tokens.tolist(), muted["input_ids"][0].tolist())
+        rows = find_word_tokens(tokens.tolist(), wordless["input_ids"][0].tolist())
         (seen,) = torch.where(tokens == network.config.image_token_id)
         if not rows or not len(seen) or rows[-1] < int(seen[0]):
             raise NoEvidence("no word of the question follows a picture")
@@ -161,9 +165,11 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
         asking[rows] = 1 / len(rows)
         with sum_attention(asking) as received:
             network.model(**inputs, use_cache=False, logits_to_keep=1)
-        parts = to_array(received.parts(self.model, self.layer)[0][:, seen]).astype(np.float64)
+        parts = to_array(received.stack_parts(self.model, self.layer)[0][:, seen]).astype(
+            np.float64
+        )
         numbers = np.repeat(np.arange(len(places)), list(map(len, places)))
-        return Looks(parts, numbers, np.vstack(places))
+        return TokenAttention(parts, numbers, np.vstack(places))
 
     def _build_model(self) -> LocalVLM:
         return LocalVLM(
@@ -177,7 +183,8 @@ class QuestionAttention(WithoutModel, Network[Inputs, Looks]):
 
 
 def find_word_tokens(prompt: list[int], without: list[int]) -> list[int]:
-    """Return the positions of the prompt's tokens that the same prompt `without` words lacks."""
+    """Return the positions of the prompt's tokens that are missing from `without`, the same prompt
+    without the question's words."""
     start = _count_common_start(prompt, without)
     same = _count_common_start(prompt[::-1], without[start:][::-1])
     return list(range(start, len(prompt) - same))
@@ -214,9 +221,9 @@ def locate_tokens(network: Any, inputs: Any, sizes: Sequence[tuple[int, int]]) -
     else:
         place = locate_in_square if family == "llava" else locate_in_tiles
         places = [place(network, height, width) for height, width in sizes]
-    there = int((inputs["input_ids"] == config.image_token_id).sum())
-    if there != sum(map(len, places)):
-        raise WeightsError(f"the prompt has {there} image tokens, expected {sum(map(len, places))}")
+    found = int((inputs["input_ids"] == config.image_token_id).sum())
+    if found != sum(map(len, places)):
+        raise WeightsError(f"the prompt has {found} image tokens, expected {sum(map(len, places))}")
     return places
 
 
@@ -226,12 +233,15 @@ def spread_over_pixels(values: Floats, places: Floats, height: int, width: int) 
 
     Tokens without a place in the picture are left out.
     """
-    ys, xs = _shares(places[:, 0], places[:, 1], height), _shares(places[:, 2], places[:, 3], width)
+    ys, xs = (
+        _compute_pixel_shares(places[:, 0], places[:, 1], height),
+        _compute_pixel_shares(places[:, 2], places[:, 3], width),
+    )
     return np.asarray(ys * values @ xs.T, np.float64)
 
 
-def _shares(starts: Floats, ends: Floats, pixels: int) -> Floats:
-    """Return (pixels, tokens): the share of each token that lies on each pixel, counting only its
+def _compute_pixel_shares(starts: Floats, ends: Floats, pixels: int) -> Floats:
+    """Return the share (pixels, tokens) of each token that lies on each pixel, counting only its
     part inside the picture."""
     at = np.arange(pixels)[:, None]
     overlap = np.clip(np.fmin(ends * pixels, at + 1) - np.fmax(starts * pixels, at), 0, None)

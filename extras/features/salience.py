@@ -1,4 +1,4 @@
-"""How easily an edit can be inferred from what a model says about both images."""
+"""A measure of how easily an edit can be inferred from a model's descriptions of both images."""
 
 from __future__ import annotations
 

@@ -155,8 +155,8 @@ def test_attention_is_accumulated_block_by_block_without_changing_it(asking: Any
     assert torch.allclose(output, expected.transpose(1, 2), atol=1e-5)
     weights = (query @ wide[0].transpose(2, 3) * 0.5 + mask).softmax(-1)
     total = weights.sum(2) if asking is None else torch.einsum("q,bhqk->bhk", asking, weights)
-    assert torch.allclose(received.parts("it", -1), total, atol=1e-4)
-    assert torch.allclose(received.parts("it", None)[:, 0], total.mean(1), atol=1e-4)
+    assert torch.allclose(received.stack_parts("it", -1), total, atol=1e-4)
+    assert torch.allclose(received.stack_parts("it", None)[:, 0], total.mean(1), atol=1e-4)
 
 
 @pytest.mark.parametrize(("down", "right"), [(0, 0), (1, 6), (5, 2), (7, 7)])
