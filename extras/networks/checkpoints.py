@@ -1,5 +1,5 @@
-"""Weight files of torch: reads them as named tensors, recognizes their network, renames the tensors
-and loads them."""
+"""Weight files of torch: reads them as named tensors, recognizes the network that they belong to,
+renames the tensors and loads them."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def read_originals() -> dict[str, Any]:
     return originals
 
 
-KNOWN_FIRST_BYTES = (  # first bytes of files that torch cannot read, and what to do
+KNOWN_FIRST_BYTES = (  # first bytes of files that torch cannot read, and advice
     (b"<", "a web page, saved instead of the file; download it again"),
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself; type: git lfs pull"),
     (b"GGUF", "a llama.cpp file, which looktwice cannot read"),
     (
         b"\x08",
-        "an ONNX file; for YuNet use specialists.detection.YuNet, else use the file of torch",
+        "an ONNX file; for YuNet use specialists.detection.YuNet, otherwise use a torch file",
     ),
     (
         b"\x01\x01",
@@ -72,8 +72,8 @@ def _unwrap_tensors(content: Mapping[str, Any]) -> Tensors:
 
 
 def find_kind(tensors: Tensors) -> dict[str, Any] | None:
-    """Return the entry of the network that has these tensors, with its `name` and what to `use` for
-    it; None if unknown."""
+    """Return the entry in `originals.yaml` of the network that has these tensors, with its `name`
+    and the class to `use` for it; None if unknown."""
     kinds = read_originals()["kinds"]
     return next((kind for kind in kinds if tensors.keys() >= {*kind["signs"]}), None)
 
@@ -119,7 +119,7 @@ def describe_first_bytes(file: Path) -> str:
     )
 
 
-# buffers that are learned, not computed
+# names of buffers that are learned rather than computed
 LEARNED_BUFFERS = (".running_mean", ".running_var", "positional_embedding")
 
 
@@ -135,7 +135,7 @@ def read_tensors(path: str | Path) -> Tensors:
             content = load_file(file)
         else:
             content = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as exc:  # torch may fail in any way on other files
+    except Exception as exc:  # torch may raise any exception on other files
         raise WeightsError(
             describe_first_bytes(file)
             or (
@@ -162,8 +162,8 @@ def describe_file(path: str | Path) -> str:
 
 
 def refuse_file(model: str, takes: str = FOLDER_OR_ID) -> None:
-    """Raise WeightsError, with a description of the file, if a setting that `takes` something else
-    names a weight file."""
+    """Raise WeightsError, with a description of the file, if the setting `model` names a weight
+    file; `takes` describes what it expects instead."""
     if is_weights_file(model):
         raise WeightsError(f"{describe_tensors(model, read_tensors(model))}; expected {takes}")
 

@@ -1,5 +1,5 @@
-"""Loads networks from the model hub or a local folder, completely and never with remote code;
-errors say what to type."""
+"""Loads networks from the model hub or a local folder: with all their tensors, and never with
+remote code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DOWNLOAD_ADVICE = (
 )
 
 
-HUB_S = 10.0  # seconds for the hub to answer once; its library would try for minutes
+HUB_S = 10.0  # timeout of a request to the hub; its library would retry for minutes
 
 
 def load_from_hub(
@@ -82,8 +82,8 @@ def _from_pretrained(
     settings |= {"output_loading_info": True} if is_network else {}
     place = Path(model).expanduser()
     local = place.is_dir()
-    silence = "" if local else explain_unreachable_hub(model, revision)
-    if silence:
+    unreachable = "" if local else explain_unreachable_hub(model, revision)
+    if unreachable:
         settings["local_files_only"] = True
     try:
         with OPENING_LOCK:
@@ -94,8 +94,8 @@ def _from_pretrained(
         tried = f"the folder {place}" if local else hub
         part = f" of its part {settings['subfolder']!r}" if "subfolder" in settings else ""
         reason, advice = get_first_line(exc), _find_advice(exc)
-        if silence:
-            reason, advice = f"the hub did not answer: {silence}", DOWNLOAD_ADVICE
+        if unreachable:
+            reason, advice = f"the hub did not answer: {unreachable}", DOWNLOAD_ADVICE
         raise (WeightsError if local else FetchError)(
             f"{model}: {kind.__name__}{part} could not be opened from {tried} ({reason}); {advice}"
         ) from exc
@@ -103,12 +103,12 @@ def _from_pretrained(
 
 
 COMPUTED_TENSORS = {
-    "num_batches_tracked",  # counts steps of training
+    "num_batches_tracked",  # counts training steps
     "position_ids",  # this and the next two follow from the settings, and older files hold them
     "inv_freq",
     "relative_position_index",
 }
-"""Tensors that never depend on a file's content, in any network, by their name between dots."""
+"""Names, between dots, of tensors whose values follow from the settings in any network."""
 
 
 def check_tensors(
@@ -128,37 +128,37 @@ def check_tensors(
     if missing:
         raise WeightsError(
             f"{model}: its files lack {len(missing)} of the {len(network.state_dict())} tensors of"
-            f" {kind} ({_name_some(missing)}), which would be random numbers; use its"
+            f" {kind} ({_format_names(missing)}), which would be random numbers; use its"
             " complete files,"
             f" or the id or folder of a {kind}"
         )
     if surplus:
         raise WeightsError(
             f"{model}: its files hold {len(surplus)} tensors that {kind} does not have"
-            f" ({_name_some(surplus)}), so they belong to another network, part of which would be"
-            f" dropped; use the id or folder of a {kind}, or name them in `unused` of a class of"
+            f" ({_format_names(surplus)}), so they belong to another network, part of which would"
+            f" be dropped; use the id or folder of a {kind}, or name them in `unused` of a class of"
             " your own if no result depends on them"
         )
     return network
 
 
-def _name_some(names: Sequence[str]) -> str:
+def _format_names(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")
 
 
 def explain_unreachable_hub(model: str, revision: str | None) -> str:
-    """Return why the model hub cannot be reached, as its library says it; "" if it sends any
-    response."""
+    """Return the reason, as its library gives it, why the model hub cannot be reached; empty if it
+    sends any response."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 
     # errors of its HTTP library, which has changed over time
-    unanswered: tuple[Any, ...] = (OSError, *HfHubHTTPError.__bases__)
+    network_errors: tuple[Any, ...] = (OSError, *HfHubHTTPError.__bases__)
     try:
         HfApi().model_info(model, revision=revision, timeout=HUB_S)
     except HfHubHTTPError:
         return ""
-    except unanswered as exc:
+    except network_errors as exc:
         return get_first_line(exc)
     except ValueError:  # not an id; opening it gives a better error
         return ""
@@ -166,20 +166,19 @@ def explain_unreachable_hub(model: str, revision: str | None) -> str:
 
 
 def name_weights(model: str, revision: str | None) -> str:
-    """Return a name that distinguishes the weights, and processor, of an id or folder from all
-    others.
+    """Return an identifier of the weights and processor of an id or folder.
 
     This is the digest of a folder's files, or the hub commit: the one in the local cache, else the
     current one. It is empty for a missing folder, and if the hub does not answer.
     """
     if Path(model).expanduser().is_dir():
         return hash_weights(model)
-    return "" if _looks_like_path(model) else _hub_commit(model, revision)
+    return "" if _looks_like_path(model) else _get_hub_commit(model, revision)
 
 
 @lru_cache(maxsize=256)
-def _hub_commit(model: str, revision: str | None) -> str:
-    # whatever its HTTP library raises; opening the model will say what is wrong
+def _get_hub_commit(model: str, revision: str | None) -> str:
+    # its HTTP library may raise any exception; opening the model reports what is wrong
     with suppress(Exception):
         from huggingface_hub import HfApi, constants
         from huggingface_hub.file_download import repo_folder_name
@@ -212,15 +211,15 @@ ADVICE: Sequence[tuple[Sequence[str], str]] = (
     ),
     (("connect", "offline", "name or service", "timed out"), DOWNLOAD_ADVICE),
 )
-"""Words in the errors of libraries, and what to do; the first match counts."""
+"""Words in the errors of libraries, each with advice; the first match counts."""
 
 
 def _find_advice(exc: BaseException | None) -> str:
-    """Return what to do about an exception and its causes."""
+    """Return advice for an exception and its causes."""
     chain: list[BaseException] = []
     while exc is not None and exc not in chain:
         chain.append(exc)
         exc = exc.__cause__ or exc.__context__
     text = " ".join(f"{type(link).__name__} {link}" for link in chain).lower()
-    suiting = (advice for signs, advice in ADVICE if any(sign in text for sign in signs))
-    return next(suiting, f"check the id or folder; {DOWNLOAD_ADVICE}")
+    matching = (advice for signs, advice in ADVICE if any(sign in text for sign in signs))
+    return next(matching, f"check the id or folder; {DOWNLOAD_ADVICE}")

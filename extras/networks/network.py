@@ -92,8 +92,8 @@ class Network(OpensNetwork, Checked, ABC, Generic[Item, Result]):
 
     @abstractmethod
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Result]:
-        """Compute the result of each of several items that have the same `batch_key`; called in
-        inference mode."""
+        """Compute the result of each item of a batch, whose items have the same `batch_key`; called
+        in inference mode."""
 
     def many(self, inputs: Sequence[Any]) -> list[Any]:
         """Return the results of several calls, in order, computed in batches.
@@ -140,7 +140,7 @@ class Network(OpensNetwork, Checked, ABC, Generic[Item, Result]):
                     results[n] = store.get(keys[n], self.result)
         missing = [n for n, result in enumerate(results) if result is None]
         with spend("networks"):
-            fresh = self._batcher().many([items[n] for n in missing])
+            fresh = self._get_batcher().many([items[n] for n in missing])
         for n, result in zip(missing, fresh, strict=True):
             results[n] = result
             if store is not None:
@@ -149,7 +149,7 @@ class Network(OpensNetwork, Checked, ABC, Generic[Item, Result]):
 
     def predict_batch(self, items: Sequence[Item]) -> list[Result]:
         """Compute items of one `batch_key` as a batch in this thread, without storing results."""
-        asked, place = self.place(), self._inner_place()
+        asked, place = self.place(), self._get_inner_place()
         torch = import_torch()
         network = self.network()
         lower = torch.autocast(asked.device, asked.torch_dtype, enabled=asked != place)
@@ -180,16 +180,16 @@ class Network(OpensNetwork, Checked, ABC, Generic[Item, Result]):
 
     def network(self) -> Any:
         """Return the opened network, shared with equal wrappers. Raises WeightsError."""
-        place = self._inner_place()
+        place = self._get_inner_place()
         key = ("network", type(self).__qualname__, self.network_key(), place)
         return open_shared(key, lambda: self.open_network(place))
 
-    def _inner_place(self) -> Place:
+    def _get_inner_place(self) -> Place:
         """Return the device and precision of weights and inputs."""
         place = self.place()
         return replace(place, dtype="float32") if self.mixed else place
 
-    def _batcher(self) -> Batcher[Item, Result]:
+    def _get_batcher(self) -> Batcher[Item, Result]:
         key = ("batcher", type(self), self._settings(), self.network_key(), self.device, self.batch)
         return open_shared(
             key,
@@ -236,8 +236,8 @@ class HubNetwork(Network[Item, Result]):
 
     model_class: ClassVar[str]
     processor_class: ClassVar[str] = "AutoImageProcessor"
-    min_side = 4  # processors take 3 rows for colour channels
-    max_ratio: ClassVar[float] = 32  # of the sides; beyond it, processors scale one to zero pixels
+    min_side = 4  # processors mistake 3 rows for colour channels
+    max_ratio: ClassVar[float] = 32  # beyond it, processors scale the shorter side to zero pixels
     opens: ClassVar[tuple[str, ...]] = ("model_class", "model", "revision", "compile")
     unused: ClassVar[tuple[str, ...]] = ()
 
@@ -285,13 +285,17 @@ def open_diffusion(model: str, revision: str | None, place: Place) -> dict[str, 
     """Open the parts, by name, of a text-conditioned pipeline of diffusers. Raises WeightsError."""
     refuse_file(model, "the id or folder of a diffusers pipeline")
     settings = {"torch_dtype": place.torch_dtype, "use_safetensors": True}
-    words = {"dtype": place.torch_dtype, "use_safetensors": True, "subfolder": "text_encoder"}
+    text_settings = {
+        "dtype": place.torch_dtype,
+        "use_safetensors": True,
+        "subfolder": "text_encoder",
+    }
     part = partial(load_diffusers_part, model=model, revision=revision)
     return {
         "unet": part("UNet2DConditionModel", subfolder="unet", **settings),
         "vae": part("AutoencoderKL", subfolder="vae", **settings),
         "scheduler": part("DDIMScheduler", subfolder="scheduler"),
-        "text_encoder": load_from_hub("CLIPTextModel", model, revision, **words),
+        "text_encoder": load_from_hub("CLIPTextModel", model, revision, **text_settings),
         "tokenizer": load_from_hub("CLIPTokenizer", model, revision, subfolder="tokenizer"),
     }
 
@@ -306,8 +310,8 @@ def refuse_nan(scores: Any, model: str, dtype: str) -> None:
 
 @dataclass(frozen=True)
 class TensorNetwork(Network[tuple[Pixels], Result]):
-    """An image network that is given as the named tensors of a file and evaluated by `run`; `kind`
-    is its name in `originals.yaml`."""
+    """An image network that consists of the named tensors of a file and is evaluated by `run`;
+    `kind` is its name in `originals.yaml`."""
 
     kind: ClassVar[str]
 

@@ -1,5 +1,5 @@
-"""Networks in memory: one of each per process, opened once even if many threads ask, and closed by
-the runner. Each has a worker thread that runs all queued requests as a batch, without delay."""
+"""Opened networks: a process opens each network once, even if several threads need it, and the
+runner closes it. A worker thread per network runs the queued requests in batches, without delay."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ OPENING_LOCK = threading.RLock()
 
 Dtype = Literal["auto", "float32", "float16", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
-Thing = TypeVar("Thing")
+Resource = TypeVar("Resource")
 Item = TypeVar("Item")
-Found = TypeVar("Found")
+Output = TypeVar("Output")
 
 
 class FetchError(WeightsError):
-    """Weights that could not be downloaded; the error is repeated for a minute without a retry."""
+    """Weights that could not be downloaded; for a minute, the same error is raised again without a
+    retry."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ class Place:
     @classmethod
     def resolve(cls, device: str, dtype: str, half: str = "float16", extra: str = "torch") -> Place:
         """Resolve "auto": the device is CUDA, else MPS, else CPU; the precision is `half` on CUDA,
-        else float32. `extra` is the looktwice extra that installs torch and what else is needed.
+        else float32. `extra` is the looktwice extra that installs torch and the other required
+        packages.
 
         Raises WeightsError for a device that this machine lacks.
         """
@@ -58,10 +60,10 @@ class Place:
         if device == "auto":
             device = next(name for name in ("cuda", "mps", "cpu") if there[name])
         if not there[device]:
-            able = ", ".join(name for name, is_there in there.items() if is_there)
+            available = ", ".join(name for name, is_there in there.items() if is_there)
             raise WeightsError(
-                f"device {device!r} was requested, but torch finds only {able} here; set device:"
-                " auto"
+                f"device {device!r} was requested, but torch finds only {available} here; set"
+                " device: auto"
             )
         if dtype == "auto":
             dtype = half if device == "cuda" else "float32"
@@ -74,20 +76,22 @@ class Place:
 
 
 RemoteCall = Callable[..., Any]
-"""Calls a method of an object that owns a network, in another process, and returns its result."""
+"""A function that calls a method of an object that owns a network, in another process, and returns
+its result."""
 
-_elsewhere: RemoteCall | None = None
+_remote_call: RemoteCall | None = None
 
 
-def use_remote_networks(place: RemoteCall | None) -> None:
-    """Run the networks of this process in another one from now on; None runs them here again."""
-    global _elsewhere
-    _elsewhere = place
+def use_remote_networks(call: RemoteCall | None) -> None:
+    """Run the networks of this process in another process from now on, through `call`; None runs
+    them here again."""
+    global _remote_call
+    _remote_call = call
 
 
 def get_remote_call() -> RemoteCall | None:
     """Return the function that calls networks in another process, or None if they run here."""
-    return _elsewhere
+    return _remote_call
 
 
 _lock = threading.Lock()
@@ -96,7 +100,7 @@ _opened: dict[Hashable, Any] = {}
 _failed: dict[Hashable, tuple[float, FetchError]] = {}
 
 
-def open_shared(key: Hashable, open_: Callable[[], Thing]) -> Thing:
+def open_shared(key: Hashable, open_: Callable[[], Resource]) -> Resource:
     """Return the resource that this process shares under `key`: the first thread that needs it
     opens it while the others wait. Raises WeightsError.
 
@@ -115,7 +119,7 @@ def open_shared(key: Hashable, open_: Callable[[], Thing]) -> Thing:
             except FetchError as exc:
                 _failed[key] = time.monotonic(), exc
                 raise
-        resource: Thing = _opened[key]
+        resource: Resource = _opened[key]
         return resource
 
 
@@ -143,7 +147,7 @@ def import_torch(extra: str = "torch") -> Any:
 def import_transformers() -> Any:
     """Return the transformers module. Raises WeightsError with what to type if it is missing."""
     transformers = import_extra("transformers", "hf")
-    # its lines about retries would bury the one sentence at their end
+    # its log lines about retries would hide the error at their end
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     return transformers
 
@@ -170,7 +174,7 @@ def find_weights_file(path: str | Path) -> Path:
     """Return the weights file that a setting names. Raises WeightsError if it does not exist."""
     place = Path(path).expanduser()
     if not place.is_file():
-        raise WeightsError(f"there is no weights file {place}; set model: to the path of one")
+        raise WeightsError(f"there is no weights file {place}; set model: to an existing file")
     return place
 
 
@@ -181,15 +185,15 @@ def get_first_line(exc: BaseException) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class _Request(Generic[Item, Found]):
-    """A queued item, its batching key, and the future of its result and remarks."""
+class _Request(Generic[Item, Output]):
+    """A queued item, its batch key, and the future of its result and remarks."""
 
     item: Item
     kind: Hashable
-    result: Future[tuple[Found, list[str]]] = field(default_factory=Future)
+    result: Future[tuple[Output, list[str]]] = field(default_factory=Future)
 
 
-class Batcher(Generic[Item, Found]):
+class Batcher(Generic[Item, Output]):
     """Gathers the items of many threads into batches for `forward`, which returns one result per
     item, in order.
 
@@ -202,7 +206,7 @@ class Batcher(Generic[Item, Found]):
 
     def __init__(
         self,
-        forward: Callable[[Sequence[Item]], Sequence[Found]],
+        forward: Callable[[Sequence[Item]], Sequence[Output]],
         batch: int,
         like: Callable[[Item], Hashable] = lambda item: None,
         name: str = "batches",
@@ -211,23 +215,23 @@ class Batcher(Generic[Item, Found]):
             raise ValueError(f"batch must be 1 or more, found {batch}")
         self.forward, self.like, self.name = forward, like, name
         self.max_batch, self.remarks = batch, ""
-        self.queue: list[_Request[Item, Found]] = []
+        self.queue: list[_Request[Item, Output]] = []
         self.changed = threading.Condition()
         self.worker: threading.Thread | None = None
 
-    def __call__(self, item: Item) -> Found:
+    def __call__(self, item: Item) -> Output:
         """Wait for the result of one item and return it. Raises what `forward` raised for it."""
         return self.many([item])[0]
 
-    def many(self, items: Sequence[Item]) -> list[Found]:
+    def many(self, items: Sequence[Item]) -> list[Output]:
         """Return the results of items, in order. Raises what `forward` or `like` raised for one."""
-        requests = [_Request[Item, Found](item, self.like(item)) for item in items]
+        requests = [_Request[Item, Output](item, self.like(item)) for item in items]
         with self.changed:
             if self.worker is None:
                 worker = threading.Thread(
-                    target=self._work, name=f"looktwice-{self.name}", daemon=True
+                    target=self._run_worker, name=f"looktwice-{self.name}", daemon=True
                 )
-                worker.start()  # if it cannot start, nobody must wait for it
+                worker.start()  # first, so that no caller waits if it cannot start
                 self.worker = worker
             self.queue += requests
             self.changed.notify()
@@ -240,35 +244,35 @@ class Batcher(Generic[Item, Found]):
         return results
 
     def close(self) -> None:
-        """Let the worker finish the queued items and end; a later item starts another."""
+        """Stop the worker after the queued items; a later item starts a new one."""
         with self.changed:
             worker, self.worker = self.worker, None
             self.changed.notify_all()
         if worker is not None and worker is not threading.current_thread():
             worker.join()
 
-    def _work(self) -> None:
+    def _run_worker(self) -> None:
         me = threading.current_thread()
         while True:
             with self.changed:
                 while not self.queue and self.worker is me:
                     self.changed.wait()
-                batch = self._next()
+                batch = self._take_batch()
             if not batch:
                 return
-            self._serve(batch)
+            self._run_batch(batch)
 
-    def _next(self) -> list[_Request[Item, Found]]:
+    def _take_batch(self) -> list[_Request[Item, Output]]:
         """Take the oldest item, and the items with the same key after it, from the queue."""
-        chosen: list[_Request[Item, Found]] = []
-        others: list[_Request[Item, Found]] = []
+        chosen: list[_Request[Item, Output]] = []
+        others: list[_Request[Item, Output]] = []
         for request in self.queue:
             alike = request.kind == self.queue[0].kind and len(chosen) < self.max_batch
             (chosen if alike else others).append(request)
         self.queue = others
         return chosen
 
-    def _serve(self, batch: list[_Request[Item, Found]]) -> None:
+    def _run_batch(self, batch: list[_Request[Item, Output]]) -> None:
         """Run a batch and deliver its results; every item gets a result or an exception."""
         try:
             with collect_remarks() as remarks:
@@ -278,15 +282,15 @@ class Batcher(Generic[Item, Found]):
                     f"{self.name} returned {len(results)} results for {len(batch)} items"
                 )
         except BaseException as exc:
-            trouble = exc.with_traceback(None)  # its frames would keep the tensors alive
+            failure = exc.with_traceback(None)  # because its frames would keep the tensors alive
         else:
             remarks += [self.remarks] if self.remarks else []
             for request, result in zip(batch, results, strict=True):
                 request.result.set_result((result, remarks))
             return
-        self._retry(batch, trouble)
+        self._retry(batch, failure)
 
-    def _retry(self, batch: list[_Request[Item, Found]], exc: BaseException) -> None:
+    def _retry(self, batch: list[_Request[Item, Output]], exc: BaseException) -> None:
         if len(batch) == 1:
             batch[0].result.set_exception(exc)
             return
@@ -298,7 +302,7 @@ class Batcher(Generic[Item, Found]):
             )
             free_memory()
         for start in range(0, len(batch), size):
-            self._serve(batch[start : start + size])
+            self._run_batch(batch[start : start + size])
 
 
 def is_out_of_memory(exc: BaseException) -> bool:

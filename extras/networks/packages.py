@@ -1,4 +1,5 @@
-"""Packages that the authors of networks publish, used if a user has installed them."""
+"""Packages that the authors of networks publish; they are used only if the user has installed
+them."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def import_package(name: str) -> Any:
         if isinstance(exc, ModuleNotFoundError) and exc.name == package:
             why = "is not installed"
         for module in [module for module in sys.modules if module.partition(".")[0] == package]:
-            del sys.modules[module]  # half imported, it would raise another error next time
+            del sys.modules[module]  # a partly imported module would raise another error next time
         raise WeightsError(
             f"the package {package} {why}; type: {INSTALL_COMMANDS[package]}"
         ) from exc
@@ -95,7 +96,7 @@ def find_package_file(distribution: str, package: str, *parts: str, install: str
 def download_network(what: str, build: Callable[[], Network]) -> Network:
     """Build a network with a library that downloads its weights. Raises WeightsError if it fails.
 
-    `what` names the network in the error, with the setting that takes a file instead.
+    `what` names the network in the error, with the setting for a local file.
     """
     try:
         with warnings.catch_warnings():
@@ -105,8 +106,8 @@ def download_network(what: str, build: Callable[[], Network]) -> Network:
     except (OSError, RuntimeError, ValueError) as exc:
         raise FetchError(
             f"{what} could not be downloaded ({get_first_line(exc)}); download it on a"
-            " machine with a"
-            " network and set its path"
+            "  connected machine"
+            " and set its path"
         ) from exc
 
 
@@ -172,7 +173,7 @@ class OnnxNetwork:
 def open_onnx(file: Path, edit: Callable[[bytes], bytes] = bytes) -> OnnxNetwork:
     """Open a network once per process; `edit` may change its bytes first. Raises WeightsError."""
 
-    def opened() -> OnnxNetwork:
+    def open_network() -> OnnxNetwork:
         content = np.frombuffer(edit(file.read_bytes()), np.uint8)
         try:
             return OnnxNetwork(file, cv2.dnn.readNetFromONNX(content))
@@ -182,7 +183,7 @@ def open_onnx(file: Path, edit: Callable[[bytes], bytes] = bytes) -> OnnxNetwork
                 f" ({_extract_message(exc)}); download it again"
             ) from exc
 
-    return open_shared(("onnx", str(file), edit), opened)
+    return open_shared(("onnx", str(file), edit), open_network)
 
 
 def _extract_message(exc: cv2.error) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from looktwice.extras.networks.opening import Place, import_torch
 
-# ImageNet's mean and deviation of red, green and blue in 0..1
+# ImageNet's mean and standard deviation of red, green and blue in 0..1
 MEAN, STD = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
@@ -22,7 +22,8 @@ def to_batch(images: Sequence[NDArray[Any]], place: Place) -> Any:
 
 
 def normalize(batch: Any, mean: Any = MEAN, std: Any = STD) -> Any:
-    """Normalize a batch (n, 3, height, width) of 0..1 by each channel's mean and deviation."""
+    """Normalize a batch (n, 3, height, width) of 0..1 by each channel's mean and standard
+    deviation."""
     mean, std = (batch.new_tensor(values).view(3, 1, 1) for values in (mean, std))
     return (batch - mean) / std
 
