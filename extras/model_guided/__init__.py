@@ -1,6 +1,6 @@
-"""Views and answers that the model itself guides: where its attention lies (ViCrop, dimmed views),
-what it says about each part of a picture (tree search, retrieved cells), and how its likelihoods
-change with the image (contrast decoding).
+"""Views and answers that the model itself guides: by its attention (ViCrop, dimmed views), by its
+replies about each part of a picture (tree search, retrieved cells), and by the change of its
+likelihoods with the image (contrastive decoding).
 
 Not here: regions from marks, detectors, maps and replies (`prompting.where`), and maps of attention
 for analysis (`features`, `inside`).

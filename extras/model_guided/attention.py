@@ -1,5 +1,5 @@
-"""ViCrop's crops: where the language model of a network in this process attends, and the window
-that stands out most."""
+"""ViCrop: crops the window of a picture that stands out most in the attention of a network in this
+process."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def keep_fine_detail(values: Floats, pixels: Pixels, block: int) -> Floats:
     """Return a map of pixels (height, width) averaged over square blocks. Only values where the
     picture has finer detail than its median are kept: ViCrop's high pass.
 
-    Detail is what a 3 x 3 Gaussian blur removes: its norm over the channels, as the median over 7 x
-    7 pixels.
+    Detail is the difference that a 3 x 3 Gaussian blur makes: its norm over the channels, smoothed
+    by a median over 7 x 7 pixels.
     """
     high, wide = values.shape
     shown = Image.fromarray(pixels).resize((wide, high), Image.Resampling.BILINEAR)
@@ -114,12 +114,14 @@ class UsesLocalModel:
         """The model with these settings."""
         return LocalVLM(**{f.name: getattr(self, f.name) for f in fields(UsesLocalModel)})
 
-    def attention(self, view: View, words: str, layer: int, gradient: bool = False) -> Floats:
+    def measure_attention(
+        self, view: View, prompt: str, layer: int, gradient: bool = False
+    ) -> Floats:
         """Return the attention from the last token of a prompt to the image tokens of a picture
         (rows, columns) in one layer. With `gradient` it is weighted by the positive gradient of the
         most likely next token."""
         by: Literal["attention", ""] = "attention" if gradient else ""
-        look = self.local_model.look([Message("user", (view, words))], by)
+        look = self.local_model.look([Message("user", (view, prompt))], by)
         values = look.attention[layer]
         if look.gradient is not None:
             values = values * np.maximum(look.gradient[layer], 0)
@@ -128,11 +130,11 @@ class UsesLocalModel:
         columns = len(np.unique(places[inside, 2]))
         return np.asarray(values.mean(0)[inside].reshape(-1, columns), np.float64)
 
-    def growth(self, view: View, words: str) -> Floats:
+    def measure_gradient(self, view: View, prompt: str) -> Floats:
         """Return the norm, over the channels, of the gradient of the most likely next token with
         respect to each pixel of the network's input, (height, width). Raises WeightsError if this
         input is not a single plane of pixels."""
-        look = self.local_model.look([Message("user", (view, words))], "pixels")
+        look = self.local_model.look([Message("user", (view, prompt))], "pixels")
         if look.gradient is None or look.gradient.ndim != 4 or len(look.gradient) != 1:
             raise WeightsError(
                 f"{self.model}: gradients of pixels need a model whose input is a single plane of"
@@ -143,8 +145,8 @@ class UsesLocalModel:
 
 @dataclass(frozen=True, kw_only=True)
 class ViCrop(Worded, UsesLocalModel, InImages):
-    """ViCrop's window (arXiv 2502.17422): where a network in this process attends as it begins to
-    answer the question.
+    """ViCrop's window (arXiv 2502.17422): the region to which a network in this process attends as
+    it begins to answer the question.
 
     `method` "relative" is the attention of one `layer`, from the prompt's last token, divided by
     the attention for the text `general`, or undivided if that is empty. "gradient" multiplies it by
@@ -165,26 +167,28 @@ class ViCrop(Worded, UsesLocalModel, InImages):
     def look(self, state: State, model: Model, number: int) -> list[Mark]:
         """Return the window of one image. Raises WeightsError."""
         view, question = View.of(state.sample.images[number], number), state.sample.question
-        values = self._map(view, question)
+        values = self._compute_map(view, question)
         if self.tiled:
             values = np.block(
                 [
-                    [self._map(self._tile(view, box), question) for box in row]
+                    [self._compute_map(self._cut_tile(view, box), question) for box in row]
                     for row in cut_tiles(view.size)
                 ]
             )
         return [Box("", *find_sharpest_window(values, view.size, self.base), number)]
 
-    def _tile(self, view: View, box: PixelRect) -> View:
+    def _cut_tile(self, view: View, box: PixelRect) -> View:
         right, bottom = max(0, box[2] - view.size[0]), max(0, box[3] - view.size[1])
         return transforms.crop(transforms.pad(view, right=right, bottom=bottom), *box)
 
-    def _map(self, view: View, question: str) -> Floats:
+    def _compute_map(self, view: View, question: str) -> Floats:
         """Return the map of one picture, (rows, columns) of its tokens."""
         if self.method == "gradient":
-            return self.attention(view, question, self.layer, gradient=True)
+            return self.measure_attention(view, question, self.layer, gradient=True)
         is_pure = self.method == "pure"
-        read = self.growth if is_pure else partial(self.attention, layer=self.layer)
+        read = (
+            self.measure_gradient if is_pure else partial(self.measure_attention, layer=self.layer)
+        )
         values = read(view, question)
         if general := get_text(self.general):
             values = values / read(view, general)

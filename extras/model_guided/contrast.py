@@ -1,5 +1,5 @@
-"""Answers by the likelihoods of the choices, contrasted between the image and a changed image: CRG,
-VCD, and the baselines that their critics use."""
+"""Contrastive decoding: answers by the difference between the likelihoods of the choices with the
+image and with a changed image, as in CRG and VCD, with the baselines that their critics use."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ class ContrastAnswer(Ranged, UsesLocalModel):
     with `prompting.markers.Cover`, which blackens the regions of a source; for VCD (2311.16922)
     `prompting.controls.Noise`, with `beta` 0.1. The likelihoods are those of the reply's first
     token. `alpha` 0 with a `beta` applies the cut-off alone. Critics of VCD (2504.10020) found that
-    it gains as much, and so did prompts that push towards yes. Measures `shifted`, 1 if the answer
-    differs from the one without the contrast. Raises ValueError for a sample without choices.
+    the cut-off alone gains as much, and so do prompts that favour yes. Measures `shifted`, 1 if the
+    answer differs from the one without the contrast. Raises ValueError for a sample without
+    choices.
     """
 
     change: Stage

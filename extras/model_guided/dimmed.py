@@ -23,10 +23,10 @@ MAP_SIZE = 24, 24  # size to which maps of pixels are reduced: the patches of CL
 
 
 def compute_attention_mask(values: Floats) -> Floats:
-    """Return the share, 0 to 1, to which each place of a map (rows, columns) is shown: the
-    standardised map, sharpened by a logistic curve and smoothed over 3 x 3."""
-    standing_out = (values - values.mean()) / (values.std(ddof=1) or 1.0)
-    shares = 1 / (1 + np.exp(-5 * standing_out))
+    """Return the opacity, 0 to 1, at each position of a map (rows, columns): the standardised map,
+    sharpened by a logistic curve and smoothed over 3 x 3."""
+    z_scores = (values - values.mean()) / (values.std(ddof=1) or 1.0)
+    shares = 1 / (1 + np.exp(-5 * z_scores))
     return np.asarray(cv2.blur(shares, (3, 3), borderType=cv2.BORDER_REPLICATE), np.float64)
 
 
@@ -47,7 +47,7 @@ class Dimmed(UsesLocalModel, Ranged, WithoutModel):
     The attention is that of one `layer` of `model` from the last token of the question (the authors
     use layer 20 of LLaVA-1.5-13B). `scalar` replaces it with any map of the pictures, as in
     `Windows`, such as the attention of a vision encoder, resized to 24 x 24 places. `ground` is the
-    grey level, 0 to 255, that replaces what is dimmed.
+    grey level, 0 to 255, towards which views are dimmed.
     """
 
     model: str = ""
@@ -75,7 +75,7 @@ class Dimmed(UsesLocalModel, Ranged, WithoutModel):
             )
         views = list[View]()
         for view in state.views:
-            values = self.attention(view, state.sample.question, self.layer)
+            values = self.measure_attention(view, state.sample.question, self.layer)
             views.append(dim_view(view, compute_attention_mask(values), self.ground))
         return state.replace(views=tuple(views))
 

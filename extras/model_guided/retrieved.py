@@ -1,4 +1,5 @@
-"""Regions from any source, combined into one picture that keeps their layout, as many as needed."""
+"""Combines the regions of any source into one picture that keeps their layout, with as many regions
+as the model needs to answer."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def keep_layout(view: View, regions: Sequence[Mark]) -> View:
         left, top, right, bottom = find_pixel_area(bounding_box(region), 0, (0, 0, width, height))
         boxes.append((left, top, max(right, left + 1), max(bottom, top + 1)))
         across[left + 1 : boxes[-1][2] + 1] = down[top + 1 : boxes[-1][3] + 1] = 1
-    lefts, tops = across.cumsum(), down.cumsum()  # how much is kept before each edge
+    lefts, tops = across.cumsum(), down.cumsum()  # columns and rows kept before each edge
     canvas = View(Picture(np.zeros((tops[-1], lefts[-1], 3), np.uint8)))
     pieces = [(transforms.crop(view, *box), int(lefts[box[0]]), int(tops[box[1]])) for box in boxes]
     return transforms.paste(canvas, pieces)
@@ -73,7 +74,7 @@ class RetrievedCrops(Ranged):
 
     @property
     def asks(self) -> bool:
-        """Return whether the source asks the model, or several numbers are tried."""
+        """Return whether the source asks the model, or several numbers of regions are tried."""
         return self.where.asks or len(self.tries) > 1
 
     def __call__(self, state: State, model: Model) -> State:

@@ -1,4 +1,4 @@
-"""ZoomEye's search of a picture as a tree of ever smaller parts, guided by what a model says about
+"""ZoomEye's tree search over ever smaller parts of a picture, guided by a model's replies about
 each part; and the retrieval of cells in the same way."""
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Node:
     depth: int = 0
 
     def children(self, patch: int, split: int = 4) -> list[Node]:
-        """Return its parts row by row; none if both of its sides are below `patch`."""
+        """Return the parts into which the node is split, row by row; none if both of its sides are
+        below `patch`."""
         x, y, width, height = self.box
         if max(width, height) < patch:
             return []
@@ -72,7 +73,7 @@ def _split_length(start: int, length: int, count: int) -> list[tuple[int, int]]:
 
 
 def count_splits(size: Size, patch: int, split: int = 4) -> int:
-    """Return how many times a picture of this size is split."""
+    """Return the depth of the tree for a picture of this size."""
     level, depth = {Node((0, 0, *size))}, 0
     while level := {child for node in level for child in node.children(patch, split)}:
         level, depth = {Node((0, 0, *node.box[2:])) for node in level}, depth + 1
@@ -99,10 +100,11 @@ class Rules(Ranged):
     question can be answered reaches `up`. After three nodes per level `up` decreases by the next of
     `steps`, and the search gives up below `low`.
 
-    `bias` is the weight, at the root, of what is visible against what zooming in may reveal; it
-    grows to 1 at the deepest nodes. The authors' values: LLaVA up 0.6, InternVL up 0.2 and low
-    -0.2, Qwen up 0.95 and steps 0.05, 0.1, 0.2; bias 0.2 if the whole picture is not shown. `patch`
-    is the side of the vision encoder's input; smaller parts are not split.
+    `bias` is the weight, at the root, of the confidence that the object is visible, against the
+    confidence that zooming in may reveal it; it grows to 1 at the deepest nodes. The authors'
+    values: LLaVA up 0.6, InternVL up 0.2 and low -0.2, Qwen up 0.95 and steps 0.05, 0.1, 0.2; bias
+    0.2 if the whole picture is not shown. `patch` is the side of the vision encoder's input;
+    smaller parts are not split.
     """
 
     up: float = 0.6
@@ -114,7 +116,8 @@ class Rules(Ranged):
     ranges = ("patch >= 1", "bias >= 0", "bias <= 1")
 
     def weight(self, depth: int, deepest: int) -> float:
-        """Return the weight of existence against what zooming in may reveal."""
+        """Return the weight of the confidence in existence at this depth, as described for
+        `bias`."""
         return self.bias + (1 - self.bias) * (depth / max(deepest, 1)) ** 2
 
     def search_best_first(
@@ -171,7 +174,7 @@ class Rules(Ranged):
 
 @dataclass(frozen=True)
 class AskedParts(Ranged, InImages):
-    """Parts of each image for which the model is asked whether the object is there.
+    """A source of parts of each image: the model is asked whether each part shows the object.
 
     The object comes from `words`, `words_field` or `words_pattern`, as in `Detected`. `existence`
     is the question. `fit` is a stage that resizes what is sent, such as
@@ -258,12 +261,12 @@ def ask_about_views(asking: Any, state: State, model: Model, views: list[View], 
 @dataclass(frozen=True)
 class AskedCells(AskedParts):
     """The cells of a grid on which the model is most confident that the object is there, the most
-    confident first: a retriever, as RAP needs, that is the model itself.
+    confident first: a retriever for RAP that uses the model itself.
 
     Cells are about `side` pixels. For each the model is asked `existence`, with `fit` and `options`
     as in `TreeSearch`. The object comes from `words`, `words_field` or `words_pattern`, as in
-    `Detected`; of several words the highest confidence counts. Cells with a confidence below
-    `least` are left out. `images` are counted from 0; None means all.
+    `Detected`; if there are several words, the highest confidence counts. Cells with a confidence
+    below `least` are left out. `images` are counted from 0; None means all.
     """
 
     side: int = 224

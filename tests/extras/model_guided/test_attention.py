@@ -171,7 +171,7 @@ def test_a_planted_network_attends_to_ink(place: tuple[int, int], tiled: bool, i
 
 def test_relative_attention_of_a_uniform_network_highlights_nothing(ink: str) -> None:
     look = replace(ViCrop(model=ink, layer=-1, base=56), general="how many")
-    values = look._map(View.of(scene(28, 140).sample.images[0]), "how many")
+    values = look._compute_map(View.of(scene(28, 140).sample.images[0]), "how many")
     assert values == pytest.approx(np.ones_like(values))
 
 
@@ -205,7 +205,7 @@ def test_a_gradient_map_keeps_what_supports_the_most_likely_token(llava: str) ->
     look = LocalVLM(llava).look([Message("user", (state.views[0], "how many"))], "attention")
     assert look.gradient is not None and look.gradient[-1].min() < 0 < look.gradient[-1].max()
     expected = (look.attention[-1] * look.gradient[-1].clip(0)).mean(0)
-    values = vicrop._map(state.views[0], "how many")
+    values = vicrop._compute_map(state.views[0], "how many")
     assert values.ravel() == pytest.approx(expected)
     assert bounding_box(box)[2] <= 224
 
@@ -236,8 +236,8 @@ def test_the_pure_gradient_is_the_derivative_by_the_pixels(llava: str) -> None:
 def test_a_pure_gradient_highlights_fine_detail(place: tuple[int, int], llava: str) -> None:
     vicrop, state = ViCrop(model=llava, base=112, method="pure"), scene(*place)
     view = state.views[0]
-    norms = [vicrop.growth(view, words) for words in ("how many", GENERAL_INSTRUCTION)]
-    values = vicrop._map(view, "how many")
+    norms = [vicrop.measure_gradient(view, words) for words in ("how many", GENERAL_INSTRUCTION)]
+    values = vicrop._compute_map(view, "how many")
     block = norms[0].shape[0] // len(values)
     assert values == pytest.approx(keep_fine_detail(norms[0] / norms[1], view.pixels, block))
     (box,) = vicrop.places(state, NoModel()).regions[0]
