@@ -1,7 +1,7 @@
-"""Results of specialists as the model is shown them: drawn into images, told in words, and as tools
-of an agent.
+"""Results of specialists, presented to the model: drawn into images, described in sentences, or
+returned by tools of an agent.
 
-Not here: the specialists themselves (`specialists`), and markers of given places
+Not here: the specialists themselves (`specialists`), and markers on given marks
 (`prompting.markers`).
 """
 

@@ -48,7 +48,7 @@ Colormap = Literal[
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Map(WithoutModel):
+class _MapOverlay(WithoutModel):
     """A numeric map shown as colours.
 
     Values between the percentiles `low` and `high` of the whole picture are spread over the
@@ -76,7 +76,7 @@ class _Map(WithoutModel):
         parse_rgb(self.unknown)
         check_ranges(self, "alpha, low, margin >= 0", "alpha <= 1", "high <= 100", "low < high")
 
-    def values(self, sample: Sample, number: int) -> Floats:
+    def compute_values(self, sample: Sample, number: int) -> Floats:
         """Return the map of one source picture, at its size; larger is brighter. Raises
         NoEvidence."""
         raise NotImplementedError
@@ -91,15 +91,15 @@ class _Map(WithoutModel):
             state,
             self.images,
             self.missing,
-            lambda number: self.shares(state.sample, number),
+            lambda number: self.normalize_values(state.sample, number),
             self.show_map,
             self.words,
         )
 
-    def shares(self, sample: Sample, number: int) -> Floats:
+    def normalize_values(self, sample: Sample, number: int) -> Floats:
         """Return the map of one picture between its percentiles `low` and `high`, as shares 0..1.
         Raises NoEvidence."""
-        values = np.array(self.values(sample, number), np.float64)
+        values = np.array(self.compute_values(sample, number), np.float64)
         width, height = sample.images[number].size
         if values.shape != (height, width):
             raise ValueError(
@@ -122,7 +122,7 @@ class _Map(WithoutModel):
         field = project_maps(view, maps)
         valid = ~np.isnan(field)
         levels = np.rint(np.where(valid, field, 0) * 255).astype(np.uint8)
-        colored = _color_table(self.colormap)[levels]
+        colored = _get_color_table(self.colormap)[levels]
         if self.layout == "blend":
             mixed = np.rint(view.pixels * (1 - self.alpha) + colored * self.alpha).astype(np.uint8)
             return (view.with_pixels(np.where(valid[..., None], mixed, view.pixels)),)
@@ -135,7 +135,7 @@ class _Map(WithoutModel):
 
 
 @dataclass(frozen=True)
-class DepthOverlay(_Map):
+class DepthOverlay(_MapOverlay):
     """Depth as colours: nearer is brighter, or darker with `invert`.
 
     `depth` receives a source picture and, for stereo methods, the pictures after it. Stereo methods
@@ -145,14 +145,14 @@ class DepthOverlay(_Map):
 
     depth: DepthEstimator
 
-    def values(self, sample: Sample, number: int) -> Floats:
+    def compute_values(self, sample: Sample, number: int) -> Floats:
         """Return the nearness of one source picture. Raises NoEvidence."""
         pictures = (image.pixels for image in sample.images[number:])
         return look_once(self.depth, *pictures).nearness
 
 
 @dataclass(frozen=True)
-class ScalarOverlay(_Map):
+class ScalarOverlay(_MapOverlay):
     """Any numeric map as colours, larger is brighter: saliency, edge strength, uncertainty.
 
     `scalar` receives one source picture. The other settings are those of every map.
@@ -160,7 +160,7 @@ class ScalarOverlay(_Map):
 
     scalar: ScalarMap
 
-    def values(self, sample: Sample, number: int) -> Floats:
+    def compute_values(self, sample: Sample, number: int) -> Floats:
         """Return the values of one source picture. Raises NoEvidence."""
         return look_once(self.scalar, sample.images[number].pixels)
 
@@ -197,7 +197,7 @@ class SegmentTint(WithoutModel):
             state,
             self.images,
             self.missing,
-            lambda number: self._segments(state.sample, number),
+            lambda number: self._find_segments(state.sample, number),
             lambda view, segments: [self.tint_segments(view, segments)],
             self.words,
         )
@@ -218,7 +218,7 @@ class SegmentTint(WithoutModel):
                         drawn = True
         return view.with_pixels(pixels) if drawn else view
 
-    def _segments(self, sample: Sample, number: int) -> Masks:
+    def _find_segments(self, sample: Sample, number: int) -> Masks:
         masks = look_once(self.segmenter, sample.images[number].pixels)
         masks = masks[np.flatnonzero(masks.masks.any((1, 2)))] if len(masks) else masks
         if not len(masks):
@@ -227,7 +227,7 @@ class SegmentTint(WithoutModel):
 
 
 @cache
-def _color_table(name: str) -> Pixels:
+def _get_color_table(name: str) -> Pixels:
     """Return the 256 RGB colours of a colormap."""
     ramp = np.arange(256, dtype=np.uint8).reshape(256, 1)
     if name == "gray":
@@ -238,7 +238,7 @@ def _color_table(name: str) -> Pixels:
 
 @dataclass(frozen=True)
 class MatchOverlay(WithoutModel):
-    """Places that a matcher finds in both of two pictures, joined by coloured lines in one view.
+    """Matching points of two pictures, joined by coloured lines in one view.
 
     `images` are the numbers of the two source pictures. The lines are drawn on a view that shows
     both. If there is none, the first view of each picture is placed side by side with the other,
@@ -329,8 +329,8 @@ class MatchOverlay(WithoutModel):
 
 
 def join_views(views: Sequence[View], images: tuple[int, int], margin: int) -> list[View] | None:
-    """Return views of which one shows both source pictures, joined side by side if necessary; None
-    if a picture is not shown at all."""
+    """Return the views such that one of them shows both source pictures, joined side by side if
+    necessary; None if a picture is not shown at all."""
     sources = [{part.source for part in view.parts} for view in views]
     if any(shown.issuperset(images) for shown in sources):
         return list(views)

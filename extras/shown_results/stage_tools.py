@@ -52,14 +52,15 @@ class _StageTool:
         raise NotImplementedError
 
     def __call__(self, state: State, arguments: Any) -> ToolResult:
-        """Return the result of the stage. Raises ToolError, and what the stage raises."""
+        """Return the result of the stage. Raises ToolError; exceptions of the stage are passed
+        on."""
         return run_stage(self.get_stage(arguments), state, state.views[arguments.image - 1])
 
 
 @dataclass(frozen=True)
 class ApplyStage(_StageTool):
-    """Any stage as a tool, applied to the image that the model names; `description` is what the
-    model is told about it."""
+    """Any stage as a tool, applied to the image that the model names; `description` is sent to the
+    model."""
 
     stage: Stage
     description: str

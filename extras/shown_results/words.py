@@ -1,5 +1,5 @@
-"""Sentences about the results of specialists: what each labelled region is, where it lies, and its
-measured property."""
+"""Sentences about the results of specialists: the label, the position and a measured property of
+each region."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class RegionWords(Ranged, UsesSource):
 
     For a detector that reads text the label is the text, for one that finds objects their name.
     `lead` is the line before them. The first `most` regions of an image are listed. Numbers are
-    rounded to whole percent, so that the same scene always gives the same words. If no view shows a
-    region, or nothing is known about any, `missing` decides. After Perception Programs (arXiv
+    rounded to whole percent, so that the same scene always gives the same text. If no view shows a
+    region, or no region has a description, `missing` decides. After Perception Programs (arXiv
     2604.12896), which use the order what, where, how.
     """
 
@@ -89,8 +89,8 @@ class RegionWords(Ranged, UsesSource):
 
 @dataclass(frozen=True, kw_only=True)
 class DepthWords(RegionWords):
-    """Lists how near the regions are to the camera, the nearest first: rank, and nearness from 0 to
-    100 between the farthest and the nearest 2 % of the image.
+    """Lists how near the regions are to the camera, the nearest first: the rank, and the nearness
+    from 0 (the farthest 2 % of the image) to 100 (the nearest 2 %).
 
     For a point it is the median over `window` x `window` pixels. `invert` reverses the values: a
     control that must lose as much accuracy as the true values gain.
@@ -135,10 +135,11 @@ class DepthWords(RegionWords):
 
 @dataclass(frozen=True, kw_only=True)
 class MatchWords(RegionWords):
-    """Lists where places of one picture lie in another, and which mark there is nearest.
+    """Lists the position of each mark of one picture in another picture, and the mark of that
+    picture nearest to it.
 
-    `images` are the numbers of the two pictures, from 0. A place moves by the median shift of the
-    `nearest` matched points around it.
+    `images` are the numbers of the two pictures, from 0. A mark is shifted by the median shift of
+    the `nearest` matched points around it.
     """
 
     matcher: Matcher
@@ -177,7 +178,7 @@ class MatchWords(RegionWords):
 class SimilarityWords(Wording):
     """Lists how similar the sample's pictures are, pair by pair, the most similar first.
 
-    `lead` is the line before them. Raises what `similarity` raises.
+    `lead` is the line before them. Exceptions of `similarity` are passed on.
     """
 
     similarity: ImageSimilarity
@@ -195,13 +196,13 @@ class SimilarityWords(Wording):
 
 
 def _round_percent(share: float) -> int:
-    """Return a share in whole percent; values that differ only in their last bits are rounded
-    alike."""
+    """Return a share in whole percent; values that differ only in their last bits are rounded to
+    the same number."""
     return round(round(100 * share, 6))
 
 
 def _describe_place(place: Mark, size: tuple[int, int]) -> str:
-    """Describe where a place lies in a picture of this (width, height)."""
+    """Describe the position of a mark in a picture of this (width, height)."""
     if isinstance(place, Point):
         across, down = ((at + 0.5) / side for at, side in zip(place.center, size, strict=True))
         return f"{_round_percent(across)} % from the left and {_round_percent(down)} % from the top"
