@@ -1,6 +1,6 @@
-"""Tools and call formats for agents that were trained on other tools: a zoom under the names they
-know, image operations from a fixed vocabulary, and Python code that is parsed for such operations
-and never run."""
+"""Tools and call formats for agents that were trained on other tools: a zoom with the argument
+names of their training, image operations from a fixed vocabulary, and Python code that is parsed
+for such operations and never run."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ZoomInArguments(BoxArguments):
 
     @model_validator(mode="before")
     @classmethod
-    def _number_image(cls, data: dict[str, Any]) -> dict[str, Any]:
+    def _resolve_image_number(cls, data: dict[str, Any]) -> dict[str, Any]:
         given = dict(data)
         index, source = given.pop("img_idx", None), given.pop("source", None)
         if index is not None:
@@ -74,8 +74,8 @@ class ZoomInArguments(BoxArguments):
 
 @dataclass(frozen=True)
 class ZoomIn(Zoom):
-    """`prompting.agent.Zoom` with the arguments that DeepEyes, Mini-o3 and Qwen3-VL know:
-    `bbox_2d`, `label`, and the image as `img_idx` or `source`.
+    """`prompting.agent.Zoom` with the arguments that DeepEyes, Mini-o3 and Qwen3-VL were trained
+    on: `bbox_2d`, `label`, and the image as `img_idx` or `source`.
 
     Without either, the first image is used. Samples of Mini-o3 have one image, from which
     observations are counted.
@@ -131,8 +131,9 @@ class EditArguments(ImageArguments):
 
 @dataclass(frozen=True)
 class Edit:
-    """Image operations from a fixed vocabulary, `OPERATIONS`, on a part of an image. It covers what
-    agents that write Python do, without a sandbox. `crop` sets how the part is cropped."""
+    """Image operations from a fixed vocabulary, `OPERATIONS`, on a part of an image. It covers the
+    image operations of agents that write Python, without a sandbox. `crop` sets how the part is
+    cropped."""
 
     description: str = "Shows a part of an image, or all of it, turned, mirrored or enhanced."
     crop: Crop = DEFAULT_CROP
@@ -199,7 +200,7 @@ TRANSPOSE_OPERATIONS = {
 
 
 def read_code(code: str) -> dict[str, Any]:
-    """Return the arguments of `Edit` that do the same as some Python code. Raises SyntaxError, and
+    """Translate Python code into arguments of `Edit` with the same effect. Raises SyntaxError, and
     ValueError for an operation outside the vocabulary."""
     numbers, steps, box, enhancer = dict[str, Any](), list[str](), None, ""
     nodes = (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Assign | ast.Call))
@@ -227,7 +228,7 @@ def read_code(code: str) -> dict[str, Any]:
 
 
 def _read_assignment(node: ast.Assign, numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the names to which an assignment binds constants, with these constants."""
+    """Return the constants that an assignment binds, by name."""
     target = node.targets[0]
     with suppress(ValueError, TypeError):
         value = _read_value(node.value, numbers)
