@@ -1,4 +1,5 @@
-"""The two networks of Ordinal Shading, MiDaS with other inputs and outputs, from named tensors."""
+"""The two networks of Ordinal Shading, which are MiDaS with other inputs and outputs, evaluated
+from named tensors."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ STAGES = (
 )
 """The stages of EfficientNet-lite in each layer of the encoder."""
 EXPANDING, SEPARABLE = ("conv_pw", "conv_dw", "conv_pwl"), ("conv_dw", "conv_pw")
-"""The convolutions of its two kinds of blocks."""
+"""The convolutions in the two kinds of blocks of EfficientNet-lite."""
 
 
 def run_large(tensors: Tensors, images: Any) -> Any:

@@ -20,8 +20,8 @@ from looktwice.specialists.results import FeatureGrid, Floats
 
 GAMMA = 2.2
 LUMINANCE = np.array([0.3, 0.59, 0.11])
-LEAST = 1e-5
-INVERSE_RANGE = 1e-3, 1 - 1e-6  # of 1 / (1 + shading)
+MIN_VALUE = 1e-5
+INVERSE_RANGE = 1e-3, 1 - 1e-6  # range of 1 / (1 + shading)
 PARTS = {"ord_state_dict": (run_large, 3), "iid_state_dict": (run_small, 5)}
 """The networks in the file, each with its function and the channels of its input."""
 Item = tuple[Pixels]
@@ -34,11 +34,11 @@ class OrdinalShading(Network[Item, FeatureGrid]):
 
     `model` is the authors' file with both networks, `final_weights.pt` of the release v1.0 of
     compphoto/Intrinsic on GitHub, for academic use. One network estimates the order of shadings, at
-    384 pixels and at full size; the other turns both into shading, by which the image is divided.
-    As in the authors' code, the image is resized so that edges are everywhere within 384 pixels, at
-    most 1,500 pixels on the longer side, and gamma is 2.2; `longest` sets the longer side instead.
-    Memory grows with its square. The two orders are scaled by half of the pixels, drawn at random,
-    here always the same. The result is resized to the image.
+    384 pixels and at full size; the other turns both orders into shading, by which the image is
+    divided. As in the authors' code, the image is resized so that every pixel has an edge within
+    384 pixels, to at most 1,500 pixels on the longer side, and gamma is 2.2; `longest` sets the
+    longer side instead. Memory grows with its square. The two orders are scaled to each other on a
+    random half of the pixels, which is the same in every run. The result is resized to the image.
     """
 
     longest: int | None = None
@@ -109,15 +109,15 @@ class OrdinalShading(Network[Item, FeatureGrid]):
         """Return the reflectance of an image, 0..1, at the size at which it is processed."""
         size = find_size(image)
         if self.longest is not None:
-            size = _fit(image, self.longest)
+            size = _compute_size(image, self.longest)
         light = resize(image, size) ** GAMMA
-        coarse = resize(run("ord_state_dict", resize(light, _fit(light, FIELD))), size)
+        coarse = resize(run("ord_state_dict", resize(light, _compute_size(light, FIELD))), size)
         fine = _match_scale(light, coarse, run("ord_state_dict", light))
         inverse = run("iid_state_dict", np.concatenate([light, coarse, fine], axis=2))
         return light / (1 / inverse.clip(*INVERSE_RANGE) - 1)
 
 
-def _fit(image: Floats, longest: int) -> tuple[int, int]:
+def _compute_size(image: Floats, longest: int) -> tuple[int, int]:
     """Return the height and width with this longer side, in multiples of 32."""
     scale = longest / max(image.shape[:2])
     height, width = (round_up(side * scale) for side in image.shape[:2])
@@ -132,12 +132,13 @@ def _match_scale(light: Floats, coarse: Floats, fine: Floats) -> Floats:
     """
     gray = (light @ LUMINANCE)[..., None]
     albedos = [
-        gray / np.maximum(1 / np.maximum(order, LEAST) - 1, LEAST) for order in (coarse, fine)
+        gray / np.maximum(1 / np.maximum(order, MIN_VALUE) - 1, MIN_VALUE)
+        for order in (coarse, fine)
     ]
     drawn = np.random.RandomState(0).randn(*gray.shape[:2]) > 0
     base, full = (albedo[drawn].ravel() for albedo in albedos)
     scale = float(full @ base) / float(full @ full)
-    order: Floats = 1 / (1 + gray / np.maximum(scale * albedos[1], LEAST))
+    order: Floats = 1 / (1 + gray / np.maximum(scale * albedos[1], MIN_VALUE))
     return order
 
 

@@ -1,4 +1,5 @@
-"""The resolution at which a network still sees a cue everywhere (Miangoleh et al., CVPR 2021)."""
+"""Finds the highest resolution at which every part of an image has an edge within the network's
+receptive field (Miangoleh et al., CVPR 2021)."""
 
 from __future__ import annotations
 
@@ -11,15 +12,16 @@ import numpy as np
 from looktwice.specialists.results import Floats
 
 FIELD = 384  # pixels: the receptive field, which is the side of the network's training images
-CELL = 32  # pixels of the network's image for each cell of the search
-EDGE_SHARE = 0.4  # of the strongest gradient; what is weaker is no edge
+CELL = 32  # pixels of the network's input for each cell of the search
+EDGE_SHARE = 0.4  # share of the strongest gradient; weaker gradients are not edges
 MAX_SCALE, MAX_SEARCHED, MAX_SIDE = 3, 3000, 1500
-"""The search enlarges by at most 3 and to at most 3,000 pixels; the result has at most 1,500."""
-GRAY = np.array([0.2989, 0.5870, 0.1140])
+"""The search enlarges at most 3 times and to at most 3,000 pixels; the result has at most 1,500
+pixels on its longer side."""
+GRAY_WEIGHTS = np.array([0.2989, 0.5870, 0.1140])
 
 
 def round_up(side: float) -> int:
-    """Return the next multiple of 32 from a length on."""
+    """Round a length up to a multiple of 32."""
     return ceil(side / CELL) * CELL
 
 
@@ -27,19 +29,19 @@ def find_size(image: Floats) -> tuple[int, int]:
     """Return the height and width at which no part of an image (height, width, 3) is farther from
     an edge than the network's receptive field reaches, R_0 in the paper."""
     longest = max(image.shape[:2])
-    scale = min(max(_search(image), longest), MAX_SIDE) / longest
+    scale = min(max(_find_largest_side(image), longest), MAX_SIDE) / longest
     height, width = (round_up(side * scale) for side in image.shape[:2])
     return height, width
 
 
-def _search(image: Floats) -> int:
+def _find_largest_side(image: Floats) -> int:
     """Return the largest side, up to the limits, at which edges dilated by the receptive field
     cover the whole image."""
     edges, found = _find_edges(image), FIELD
     limit = min(MAX_SEARCHED, MAX_SCALE * max(image.shape[:2]))
     kernel = np.ones((FIELD // CELL, FIELD // CELL), np.uint8)
     for cells in range(FIELD // CELL, limit // CELL, FIELD // CELL // 2):
-        small = cv2.resize(_pool(edges, len(edges) // cells), (cells, cells))
+        small = cv2.resize(_pool_maxima(edges, len(edges) // cells), (cells, cells))
         covered = cv2.dilate((small >= 0.5).astype(np.uint8), kernel)
         if not covered.all():
             break
@@ -48,8 +50,8 @@ def _search(image: Floats) -> int:
 
 
 def _find_edges(image: Floats) -> Floats:
-    """Return a square map of 0 and 1 whose side is the shorter one of the image."""
-    gray, side = image @ GRAY, min(image.shape[:2])
+    """Return a square map of edges, 0 or 1, with the length of the image's shorter side."""
+    gray, side = image @ GRAY_WEIGHTS, min(image.shape[:2])
     gradient = sum(np.abs(cv2.Sobel(gray, cv2.CV_64F, *axes, ksize=3)) for axes in ((0, 1), (1, 0)))
     square = cv2.resize(cast("Any", gradient), (side, side))
     low, high = float(square.min()), float(square.max())
@@ -57,7 +59,7 @@ def _find_edges(image: Floats) -> Floats:
     return edges
 
 
-def _pool(values: Floats, side: int) -> Floats:
+def _pool_maxima(values: Floats, side: int) -> Floats:
     """Return the maxima of blocks of side x side pixels; those at the right and lower edge may be
     smaller."""
     from skimage.measure import block_reduce
