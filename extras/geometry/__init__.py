@@ -1,5 +1,6 @@
-"""Geometry of two views by networks that see both at once: depth and cameras, and from them
-matches (a matcher for every rule that takes one) and the direction in which the camera moved.
+"""Geometry of two views by networks that process both at once: depth and cameras, and, computed
+from them, matches (a matcher for every rule that takes one) and the direction in which the camera
+moved.
 
 Not here: depth of a single image, stereo (`specialists.maps`) and matchers of pixels
 (`specialists.matching`).

@@ -1,4 +1,4 @@
-"""The rule that answers in which direction the camera moved from its estimated places."""
+"""A rule that answers in which direction the camera moved, from its estimated positions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ STILL = 1e-9
 
 @dataclass(frozen=True)
 class CameraPath(AnswerRule):
-    """Answers left or right by where the second camera stands, as the first one sees it.
+    """Answers left or right by the position of the second camera in the space of the first.
 
-    `views` is the network, such as `DepthAnythingViews`. Unlike `CameraMotion`, which reads the
-    flow of pixels, it needs no assumption about turns of the camera. Confidence is the share of the
-    path that goes to that side. Abstains without two images, if the camera did not move, and if no
-    choice says left or right.
+    `views` is the network, such as `DepthAnythingViews`. Unlike `CameraMotion`, which uses optical
+    flow, it makes no assumption about rotations of the camera. Confidence is the sideways component
+    as a share of the length of the path. Abstains without two images, if the camera did not move,
+    and if no choice says left or right.
     """
 
     views: ViewEstimator

@@ -29,7 +29,7 @@ class DepthAnythingViews(Network[Pair, Views]):
 
     `model` is an id of its releases that estimates cameras, or a folder with their `config.json`
     and `model.safetensors`: DA3-SMALL and DA3-BASE are Apache-2.0, DA3-LARGE and larger CC-BY-NC.
-    The ones of a single view (DA3MONO-LARGE, DA3METRIC-LARGE) are refused. Maps are resized to the
+    Releases for a single view (DA3MONO-LARGE, DA3METRIC-LARGE) are refused. Maps are resized to the
     images bilinearly. If the package gives the two images different sizes, it crops both to the
     smaller one around their middles; the depth outside is unknown. Its confidences, 1 or more,
     become 1 minus their inverse. It chooses the precision itself.
@@ -85,36 +85,41 @@ class DepthAnythingViews(Network[Pair, Views]):
             inner = tuple(int(side) for side in prepared.shape[-2:])
             sure = 1 - 1 / np.maximum(np.asarray(found.conf[number], np.float64), 1)
             for values in (found.depth[number], sure):
-                maps.append(_enlarge(np.asarray(values, np.float64), inner, pixels.shape[:2]))
+                maps.append(_restore_size(np.asarray(values, np.float64), inner, pixels.shape[:2]))
             cameras.append(
-                _rescale(found.intrinsics[number], found.depth[number].shape, inner, pixels.shape)
+                _convert_intrinsics(
+                    found.intrinsics[number], found.depth[number].shape, inner, pixels.shape
+                )
             )
-        return Views(maps[0], maps[2], maps[1], maps[3], np.stack(cameras), _cut(found.extrinsics))
+        return Views(
+            maps[0], maps[2], maps[1], maps[3], np.stack(cameras), _drop_last_row(found.extrinsics)
+        )
 
 
-def _cut(extrinsics: Any) -> Floats:
+def _drop_last_row(extrinsics: Any) -> Floats:
     """Return the upper three rows of extrinsics (2, 3 or 4, 4)."""
     return np.asarray(extrinsics, np.float64)[:, :3]
 
 
 def _find_margins(cropped: Sequence[int], inner: Sequence[int]) -> tuple[int, int]:
-    """Return how many rows and columns a crop around the middle cut off above and to the left."""
+    """Return the numbers of rows and columns that a crop around the middle removed above and to the
+    left."""
     return (inner[0] - cropped[0]) // 2, (inner[1] - cropped[1]) // 2
 
 
-def _enlarge(values: Floats, inner: Sequence[int], size: Sequence[int]) -> Floats:
+def _restore_size(values: Floats, inner: Sequence[int], size: Sequence[int]) -> Floats:
     """Resize a map, (rows, columns) of a crop of the prepared image of the size `inner`, to the
-    image's (height, width); what was cut off is NaN."""
+    image's (height, width); pixels outside the crop are NaN."""
     (rows, columns), (top, left) = values.shape, _find_margins(values.shape, inner)
     whole = np.full((inner[0], inner[1]), np.nan)
     whole[top : top + rows, left : left + columns] = values
     return np.asarray(cv2.resize(whole, (size[1], size[0]), interpolation=cv2.INTER_LINEAR))
 
 
-def _rescale(
+def _convert_intrinsics(
     intrinsics: Any, cropped: Sequence[int], inner: Sequence[int], size: Sequence[int]
 ) -> Floats:
-    """Return intrinsics of the crop as those of the image."""
+    """Convert the intrinsics of a crop to those of the whole image."""
     top, left = _find_margins(cropped, inner)
     camera = np.array(intrinsics, np.float64)
     camera[:2, 2] += left, top

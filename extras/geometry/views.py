@@ -44,24 +44,30 @@ class Views:
             if (found := getattr(self, name).shape) != shape:
                 raise ValueError(f"Views.{name} must have the shape {shape}, found {found}")
 
-    def lift(self, xy: Floats) -> Floats:
+    def lift_pixels(self, xy: Floats) -> Floats:
         """Return the points of the scene (n, 3) that pixels (n, 2) of view 0 show, in the space of
         camera 0; NaN where the depth is unknown."""
         rays = np.column_stack([xy + HALF, np.ones(len(xy))]) @ np.linalg.inv(self.intrinsics[0]).T
         lifted: Floats = rays * _get_nearest(self.depth0, xy)[:, None]
         return lifted
 
-    def move(self, points: Floats) -> Floats:
-        """Return points (n, 3) in the space of camera 0 in that of camera 1."""
-        (turn0, turn1), (shift0, shift1) = self.extrinsics[:, :, :3], self.extrinsics[:, :, 3]
-        moved: Floats = (points - shift0) @ turn0 @ turn1.T + shift1
+    def move_points(self, points: Floats) -> Floats:
+        """Transform points (n, 3) from the space of camera 0 to that of camera 1."""
+        (rotation0, rotation1), (shift0, shift1) = (
+            self.extrinsics[:, :, :3],
+            self.extrinsics[:, :, 3],
+        )
+        moved: Floats = (points - shift0) @ rotation0 @ rotation1.T + shift1
         return moved
 
     @property
     def path(self) -> Floats:
-        """The place of camera 1 in the space of camera 0, (3,)."""
-        (turn0, turn1), (shift0, shift1) = self.extrinsics[:, :, :3], self.extrinsics[:, :, 3]
-        place: Floats = shift0 - turn0 @ turn1.T @ shift1
+        """The position of camera 1 in the space of camera 0, (3,)."""
+        (rotation0, rotation1), (shift0, shift1) = (
+            self.extrinsics[:, :, :3],
+            self.extrinsics[:, :, 3],
+        )
+        place: Floats = shift0 - rotation0 @ rotation1.T @ shift1
         return place
 
 
@@ -79,9 +85,9 @@ class GeometricMatcher(Checked):
 
     `views` is the network, such as `DepthAnythingViews`. Every `step`-th pixel of image 0 in both
     directions is a candidate. It is a match if it falls into image 1 in front of its camera, and
-    its distance differs there from the depth of image 1 by at most the share `agreement`: else
-    something hides it. The confidence is the smaller one of the two pixels. Everything is taken as
-    static.
+    its distance differs there from the depth of image 1 by at most the share `agreement`; otherwise
+    it counts as occluded. The confidence is the smaller one of the two pixels. The scene is assumed
+    to be static.
     """
 
     views: ViewEstimator
@@ -95,7 +101,7 @@ class GeometricMatcher(Checked):
         views = look_once(self.views, pixels0, pixels1)
         rows, columns = (np.arange(self.step // 2, n, self.step) for n in views.depth0.shape)
         xy0 = np.stack(np.meshgrid(columns, rows), axis=-1).reshape(-1, 2).astype(np.float64)
-        there = views.move(views.lift(xy0))
+        there = views.move_points(views.lift_pixels(xy0))
         far = there[:, 2]
         with np.errstate(divide="ignore", invalid="ignore"):
             seen = there @ views.intrinsics[1].T
