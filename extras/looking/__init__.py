@@ -1,5 +1,5 @@
-"""Analyses of whether the picture, the mark or the look made the difference: an agent's looks and
-turns, the certificate of a tool, measurements and routing.
+"""Analyses of the effect of pictures, marks and looks on the answers: an agent's looks and turns,
+the certificate of a tool, measurements and routing.
 
 Not here: what a model sees inside (`inside`), and the tables of every run (`eval.analysis`).
 """

@@ -1,9 +1,9 @@
 """Analyses the tool calls ("looks") of agents: which tools, which regions, their effect on the
 answer, their cost.
 
-Everything is computed from the records. The answer before a look is what the point's reader finds
-in the reply that requested the look, or in the reply to the agent's probe; the answer after the
-last look is the final one.
+Everything is computed from the records. The answer before a look is the one that the point's reader
+finds in the reply that requested the look, or in the reply to the agent's probe; the answer after
+the last look is the final one.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ Changes = Counter[tuple[Verdict | None, Verdict | None]]
 
 @dataclass(frozen=True)
 class AgentRecord:
-    """One record of an agent: its looks, why they ended, and the verdicts before each turn with
-    looks and at the end.
+    """One record of an agent: its looks, the reason for their end, and the verdicts before each
+    turn with looks and at the end.
 
     A verdict is None if the reply contained no answer. `overlaps` are, for each zoom, the
     intersection over union with the marked region and the share of that region that it shows.
@@ -110,9 +110,9 @@ class LookSummary:
 
 @cache_measure
 def summarize_looks(run: RunScores) -> list[LookSummary]:
-    """Return the looks of every arm of a run that has an agent."""
+    """Summarize the looks of every arm of a run that has an agent."""
     episodes = defaultdict[str, list[AgentRecord]](list)
-    for scores, record in run.records(holding='"ended {'):  # an agent's last note
+    for scores, record in run.records(holding='"ended {'):  # the last note of an agent
         if (episode := make_agent_record(scores, record)) is not None:
             episodes[scores.point.id].append(episode)
     compared = baselines(run)
@@ -124,7 +124,7 @@ def summarize_looks(run: RunScores) -> list[LookSummary]:
 
 
 def make_agent_record(scores: PointScores, record: Record) -> AgentRecord | None:
-    """Return a record in which an agent finished its episode; None for any other record."""
+    """Convert a record in which an agent finished its episode; return None for any other record."""
     end, row = read_end(record.notes), scores.samples.get(record.sample)
     final = scores.result_of(record)
     if end is None or final is None or row is None:
@@ -147,15 +147,15 @@ def make_agent_record(scores: PointScores, record: Record) -> AgentRecord | None
     return AgentRecord(looks, end, tuple(read), value, sum(tokens), first_tokens, overlaps)
 
 
-def _count_looks(counts: Counter[str]) -> str:
+def _format_counts(counts: Counter[str]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.most_common())
 
 
 NOT_RUN = ("refused", "failed", "repeated", "bound")
 LOOKS: Columns[LookSummary] = (
     *attribute_columns("contestant", "task"),
-    Column("tools", lambda arm: _count_looks(arm.tools), text),
-    Column("ended by", lambda arm: _count_looks(arm.ended_by), text),
+    Column("tools", lambda arm: _format_counts(arm.tools), text),
+    Column("ended by", lambda arm: _format_counts(arm.ended_by), text),
     Column("n", "n"),
     Column("looks\nper sample", "looks", "{:.2f}"),
     Column("not run", lambda arm: sum(map(arm.outcomes.__getitem__, NOT_RUN)), nonzero_cell),
@@ -175,7 +175,8 @@ LOOKS: Columns[LookSummary] = (
 
 
 class TurnLine(NamedTuple):
-    """Accuracy against episode length: an arm with a number of turns with looks."""
+    """A line of the table of accuracy by episode length: an arm, and a number of turns with
+    looks."""
 
     arm: LookSummary
     turn: TurnCount
@@ -190,7 +191,7 @@ TURNS: Columns[TurnLine] = (
 )
 
 
-def turn_counts(run: RunScores) -> list[TurnLine]:
+def list_turn_counts(run: RunScores) -> list[TurnLine]:
     """Return a line for each arm and number of turns with looks."""
     return [TurnLine(arm, turn) for arm in summarize_looks(run) for turn in arm.by_turns]
 
@@ -244,17 +245,17 @@ def _compare_cost_and_accuracy(scores: PointScores, baseline: PointScores) -> tu
     both = [n for n in scores.samples if scores.scored.get(n) and baseline.scored.get(n)]
     means = []
     for arm in (scores, baseline) if both else ():
-        worth = [
+        values = [
             (entry.tokens_in + entry.tokens_out, entry.score.value)
             for name in both
             for entry in arm.scored[name].values()
         ]
-        means.append([*map(fmean, zip(*worth, strict=True))])
+        means.append([*map(fmean, zip(*values, strict=True))])
     return (means[0][0] - means[1][0], means[0][1] - means[1][1]) if means else (0.0, 0.0)
 
 
 def _find_targets(record: Record, row: SampleRow) -> list[Mark]:
-    """Return the relevant regions: the target that the sample's meta field names, otherwise all its
+    """Return the relevant regions: the target that the sample's `meta` names, otherwise all its
     boxes and masks."""
     from looktwice.prompting.controls import OracleCrop  # imports all drawing code
 
@@ -294,6 +295,6 @@ LOOKS_CHANGED_ANALYSIS = Analysis(
 LOOK_TURNS_ANALYSIS = Analysis(
     "look_turns",
     "Accuracy by turns with looks",
-    make_table_builder(TURNS, turn_counts, same="task"),
+    make_table_builder(TURNS, list_turn_counts, same="task"),
     wrap=False,
 )

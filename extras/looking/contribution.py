@@ -1,9 +1,9 @@
-"""The contribution of an agent's tool: arms that differ in one thing each, and a verdict in
+"""The contribution of an agent's tool: arms that each differ in one factor, and a verdict in
 sentences with intervals.
 
 The roles of the arms are the names of their contestants in `configs/tool_contribution.yaml`:
-`without` any tool, `full`, and control arms in which calls still run. Each control shows which part
-of the gain needs what it lacks.
+`without` any tool, `full`, and control arms in which calls still run. The difference between `full`
+and a control is the part of the gain that depends on what the control lacks.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ NEED_PHRASES = {
     "words": "need more than words",
     "format": "need a result",
 }
-"""The phrase for the difference between `full` and an arm, by arm: it names what that arm lacks."""
+"""For each control, the phrase for its difference from `full`, which names what the control
+lacks."""
 SIGNIFICANCE_LEVEL = 0.05
 BLIND_ROLES = ("without", "black", "format")
 """The arms in which a look returns no picture."""
@@ -120,9 +121,9 @@ class Certificate:
         return sentences
 
     @property
-    def count_solved_without(self) -> Mapping[str, float]:
-        """The share of the samples solved by `full` that each arm also solves, and that any arm
-        without pictures does ("blind")."""
+    def solved_without(self) -> Mapping[str, float]:
+        """The share of the samples solved by `full` that each arm also solves, by role; "blind" is
+        the share solved by any arm without pictures."""
         hits = {role: self.values[role] > 0.5 for role in self.arms}
         solved = hits.pop("full")
         if not solved.any():
@@ -132,10 +133,11 @@ class Certificate:
 
     @property
     def by_call(self) -> Mapping[str, float]:
-        """Gains and harms where the agent called a tool, and where only the tool descriptions
-        differ (Med, 2602.01334).
+        """Gains and harms on samples on which the agent called a tool, and on the others, where
+        only the tool descriptions differ (Med, 2602.01334).
 
-        call gain + schema gain - call harm - schema harm is the gain, on right or wrong answers.
+        If answers are right or wrong, call gain + schema gain - call harm - schema harm is the
+        total gain.
         """
         parts = dict.fromkeys(("call gain", "schema gain", "call harm", "schema harm"), 0.0)
         gaps = self.values["full"] - self.values["without"]
@@ -147,8 +149,8 @@ class Certificate:
 
     @property
     def setting_differences(self) -> list[str]:
-        """The differences between arms in what should be the same: seed, model, and the agent's
-        bounds, sizes and frame."""
+        """The differences between arms in settings that should be the same: seed, draws, model, and
+        those in `SHARED_SETTINGS`."""
         conditions, sentences = dict[str, dict[str, str]](), list[str]()
         for role, scores in self.arms.items():
             point = scores.point
@@ -166,10 +168,10 @@ class Certificate:
 
 
 def find_certificates(run: RunScores, roles: Mapping[str, str] | None = None) -> list[Certificate]:
-    """Return the certificate of every task and setting of a sweep that has the arms `without` and
-    `full` and a control.
+    """Return a certificate for every task and setting of a sweep with the arms `without`, `full`
+    and a control.
 
-    `roles` names the contestants of roles that have other names, {"black": "placebo"}.
+    `roles` maps roles to contestants with other names, such as {"black": "placebo"}.
     """
     names = dict(zip(ARMS, ARMS, strict=True)) | dict(roles or {})
     certificates = []
@@ -189,25 +191,25 @@ def find_certificates(run: RunScores, roles: Mapping[str, str] | None = None) ->
     return certificates
 
 
-def contribution_table(certificate: Certificate, run: RunScores) -> TextTable:
-    """Return a line for each arm: what it gets, its accuracy, how much better `full` is, and where
-    its looks went."""
-    arms, solved = certificate.arms, certificate.count_solved_without
+def make_contribution_table(certificate: Certificate, run: RunScores) -> TextTable:
+    """Return a line for each arm: its description, its accuracy, the difference of `full` from it,
+    and the overlap of its looks with the evidence."""
+    arms, solved = certificate.arms, certificate.solved_without
     samples = certificate.values.units
     looks = {(arm.contestant, arm.task): arm for arm in summarize_looks(run)}
 
-    def over(role: str, other: str) -> Estimate | None:
+    def compare_roles(role: str, other: str) -> Estimate | None:
         return certificate.difference(role, other) if role != other else None
 
-    def p_of_more(role: str) -> float | None:
-        more = over("full", role)
+    def get_p(role: str) -> float | None:
+        more = compare_roles("full", role)
         return more.p if more else None
 
-    def overlap(role: str) -> float | None:
+    def get_iou(role: str) -> float | None:
         look = looks.get((arms[role].contestant, arms[role].task))
         return look.iou if look else None
 
-    def tokens(role: str) -> float:
+    def count_tokens(role: str) -> float:
         entries = [*chain.from_iterable(map(arms[role].asked, samples))]
         return sum(entry.tokens_in + entry.tokens_out for entry in entries) / len(entries)
 
@@ -216,30 +218,30 @@ def contribution_table(certificate: Certificate, run: RunScores) -> TextTable:
         Column("what it gets", ARMS.get, text),
         Column("n", lambda role: len(samples)),
         Column("accuracy\n%", certificate.values.mean, share_cell),
-        Column("over\nwithout", lambda role: over(role, "without"), _format_points),
-        Column("full over\nthis arm", partial(over, "full"), _format_points),
-        Column("p", p_of_more, format_p),
+        Column("over\nwithout", lambda role: compare_roles(role, "without"), _format_points),
+        Column("full over\nthis arm", partial(compare_roles, "full"), _format_points),
+        Column("p", get_p, format_p),
         Column("of what full\nsolves %", solved.get, percent),
-        Column("IoU of look\nwith evidence", overlap, "{:.2f}"),
-        Column("tokens\nper sample", tokens, "{:,.0f}"),
+        Column("IoU of look\nwith evidence", get_iou, "{:.2f}"),
+        Column("tokens\nper sample", count_tokens, "{:,.0f}"),
     )
     return table(columns, arms).without_empty()
 
 
-def certificate_page(run: RunScores, found: Sequence[Certificate]) -> str:
+def format_certificates(run: RunScores, found: Sequence[Certificate]) -> str:
     """Return the page of the certificates as Markdown."""
     parts = [f"# What the tool contributes: {run.name}"]
     for certificate in found:
         full = certificate.arms["full"]
         parts += [f"## {full.contestant} on {full.task}", *certificate.verdict]
-        parts.append(contribution_table(certificate, run).markdown)
+        parts.append(make_contribution_table(certificate, run).markdown)
         calls = certificate.by_call.items()
         split = ", ".join(f"{name} {100 * value:.1f}" for name, value in calls)
         parts.append(f"Points by whether a tool was called: {split}.")
-        if (blind := certificate.count_solved_without.get("blind")) is not None:
+        if (blind := certificate.solved_without.get("blind")) is not None:
             parts.append(
-                f"An arm whose looks return no picture also solves {100 * blind:.1f} % of what"
-                " the full agent solves."
+                f"Arms whose looks return no picture also solve {100 * blind:.1f} % of the samples"
+                " that the full agent solves."
             )
         if count := certificate.excluded:
             parts.append(
@@ -265,7 +267,7 @@ def _describe_contribution(scored: Table) -> Iterator[ReportTable]:
     for run in scored.scores:
         for certificate in find_certificates(run):
             title = f"What the tool contributes on {certificate.arms['full'].task}"
-            shown, note = contribution_table(certificate, run), " ".join(certificate.verdict)
+            shown, note = make_contribution_table(certificate, run), " ".join(certificate.verdict)
             yield ReportTable(title, shown, True, note)
 
 
@@ -273,11 +275,11 @@ TOOL_ANALYSIS = Analysis("tool", "What the tool contributes", _describe_contribu
 
 
 def report_certificates(asked: AnalysisRequest) -> None:
-    """Print and write what a tool contributes, by the arms of tool_contribution or the arms that
+    """Print and write the contribution of a tool, from the arms of tool_contribution or those that
     `role` names."""
     roles = asked.settings.get("role", {})
     if unknown := set(roles) - set(ARMS):
-        raise RunError(f"role.{min(unknown)}: the arms are {', '.join(ARMS)}")
+        raise RunError(f"role.{min(unknown)} does not exist; the roles are {', '.join(ARMS)}")
     certified = find_certificates(asked.run, roles)
     if not certified:
         controls = ", ".join(name for name in ARMS if name not in ("without", "full"))
@@ -286,7 +288,7 @@ def report_certificates(asked: AnalysisRequest) -> None:
             "run tool_contribution, or name the contestants: role.without=NAME",
         )
     page = asked.page("certificate.md")
-    write_file(page, certificate_page(asked.run, certified))
+    write_file(page, format_certificates(asked.run, certified))
     for certificate in certified:
         arm = certificate.arms["full"]
         for line in (f"{arm.contestant} on {arm.task}:", *certificate.verdict):

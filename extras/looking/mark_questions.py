@@ -66,7 +66,7 @@ DRAWN_SHAPES = {
     "Rectangles": "a rectangle",
     "Contours": "an outline",
 }
-"""The shape that each marker draws; derived classes draw the same."""
+"""The shape that each marker and its subclasses draw."""
 NO_MODEL = NoModel("a marker may not call a model")
 _counts: deque[tuple[Task, int]] = deque(maxlen=16)  # shared by aspects and markers
 
@@ -74,17 +74,18 @@ _counts: deque[tuple[Task, int]] = deque(maxlen=16)  # shared by aspects and mar
 @dataclass(frozen=True)
 class MarkQuestions:
     """Questions about the mark that the stage `mark` draws, on the images of every sample with
-    marks of the task `of`. The `aspect` asked for is whether there is one (half of the images have
-    none), where it is, its shape, colour, label, or the number of marks (up to three more are
-    drawn).
+    marks of the task `of`. The question is about one `aspect`: whether there is a mark (half of the
+    images have none), its position, shape, colour or label, or the number of marks (up to three
+    more are drawn).
 
     Only the first mark of a sample is drawn, exactly as in a study whose stages include `mark`; if
-    its label is asked for, the label is a letter. `seed` deals answers and choices. The truth is
-    known by construction: the colour is that of `mark`, as the nearest of nine names, so sweep over
-    markers if a model may guess. The samples have no marks of their own, so markers among a study's
-    stages do nothing here. The table `seen` of a report shows how often samples of `of` are right
-    if their mark was seen. Raises TaskError for a marker whose shape is unknown if that is asked
-    for, for one that draws nothing, or no label if that is asked for, and for masks to count.
+    its label is asked for, the label is a letter. `seed` determines the answers and the order of
+    choices. The correct answer is known by construction. The colour is that of `mark`, given as the
+    nearest of nine names; sweep over markers if a model could guess it. The samples have no marks
+    of their own, so markers among a study's stages do nothing here. The table `seen` of a report
+    shows how often samples of `of` are right if their mark was seen. Raises TaskError for a marker
+    that draws nothing; if the shape is asked for, for a marker of unknown shape; if the label is
+    asked for, for a marker that draws none; and if marks are to be counted, for masks.
     """
 
     of: Task
@@ -113,7 +114,7 @@ class MarkQuestions:
     def __iter__(self) -> Iterator[Item]:
         """Yield one question for each sample with marks, in order."""
         marked = (item.sample for item in self.of if item.sample.marks)
-        return (self._ask(number, sample) for number, sample in enumerate(marked))
+        return (self._make_question(number, sample) for number, sample in enumerate(marked))
 
     @cached_property
     def _count(self) -> int:
@@ -128,7 +129,7 @@ class MarkQuestions:
         names = (kind.__name__ for kind in type(self.mark).__mro__)
         return next((DRAWN_SHAPES[name] for name in names if name in DRAWN_SHAPES), "")
 
-    def _ask(self, number: int, sample: Sample) -> Item:
+    def _make_question(self, number: int, sample: Sample) -> Item:
         text, words = QUESTIONS[self.aspect]
         dealt = str(deal_evenly(number, words, "mark", self.aspect, self.seed))
         marks = [*sample.marks[:1]]
@@ -146,7 +147,7 @@ class MarkQuestions:
         quarter = f"{'top' if y < height / 2 else 'bottom'} {'left' if x < width / 2 else 'right'}"
         answers = {"where": quarter, "shape": self._shape}
         if self.aspect == "color":
-            answers["color"] = self._color(marked)
+            answers["color"] = self._name_color(marked)
         answer = answers.get(self.aspect, dealt)
         choices = words
         if len(words) > 4:  # three random wrong ones, and the right one at a dealt place
@@ -171,9 +172,9 @@ class MarkQuestions:
             raise TaskError(f"{type(marker).__name__} draws nothing on sample {sample.id}")
         return after
 
-    def _color(self, sample: Sample) -> str:
-        """Return the name of the marker's colour; if the marker chooses it, that of the pixel that
-        changes most, ignoring labels."""
+    def _name_color(self, sample: Sample) -> str:
+        """Return the name of the marker's colour; if the marker chooses its colour from the image,
+        that of the pixel that changes most, ignoring labels."""
         bare = replace(self.mark, label=None) if isinstance(self.mark, Marking) else self.mark
         try:
             color = np.array(parse_rgb(str(getattr(bare, "color", ""))), float)
@@ -188,7 +189,7 @@ class MarkQuestions:
         return QUESTIONS["color"][1][nearest]
 
     def _make_distractors(self, sample: Sample, mark: Mark, count: int) -> Iterator[Mark]:
-        """Yield `count` marks like this one, in the centres of other cells of a three by three
+        """Yield `count` marks of the same kind, in the centres of other cells of a three by three
         grid."""
         if isinstance(mark, Mask):
             raise TaskError(f"sample {sample.id}: only points and boxes can be counted, not masks")

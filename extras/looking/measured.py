@@ -1,6 +1,6 @@
-"""Measurements and accuracy: means of right and other samples, accuracy by category or by quarter;
-and by confidence the accuracy of the most confident samples and the gain from passing on the
-others."""
+"""Measurements and accuracy: the means over right and over other samples, and the accuracy by
+category or by quarter; the accuracy of the most confident samples, and the gain from passing the
+others on to another arm."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ from looktwice.pipelines.counted import format_number
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Samples of an arm with their measured numbers, or, for a category, without numbers.
+    """A measurement of an arm: the samples that have it, with their numbers, or the samples of one
+    category, without numbers.
 
     `right` is the share of right draws of each sample, NaN if it has no correct answer or all draws
     failed.
@@ -59,7 +60,7 @@ class Measured:
 
     @property
     def mean(self) -> str | None:
-        """The mean of a number with its interval."""
+        """The mean of the numbers with its interval; None for a category."""
         if self.numbers is None:
             return None
         low, high = mean_interval(self.numbers.tolist(), self.clusters)
@@ -68,29 +69,32 @@ class Measured:
             filter(None, (format_number(finite_mean(self.numbers)), " to ".join(ends)))
         )
 
-    def of(self, right: bool) -> Floats:
-        """Return the numbers of samples that are right, or of the others."""
+    def get_numbers(self, right: bool) -> Floats:
+        """Return the numbers of the samples that are right, or those of the others."""
         wanted = self.right > 0.5 if right else self.right <= 0.5
         return np.zeros(0) if self.numbers is None else self.numbers[wanted]
 
-    def mean_of(self, right: bool) -> float | None:
-        """Return the mean number of samples that are right, or of the others."""
-        numbers = self.of(right)
+    def compute_mean(self, right: bool) -> float | None:
+        """Return the mean of `get_numbers`; None without a sample."""
+        numbers = self.get_numbers(right)
         return finite_mean(numbers) if len(numbers) else None
 
     @property
     def gap(self) -> Estimate | None:
-        """The difference of the two means (`compare_means`); None without any spread."""
+        """The difference between the means of right and of other samples (`compare_means`); None
+        without any spread."""
         clusters = [self.clusters[self.right > 0.5], self.clusters[self.right <= 0.5]]
-        return compare_means(self.of(True), self.of(False), np.concatenate(clusters))
+        return compare_means(
+            self.get_numbers(True), self.get_numbers(False), np.concatenate(clusters)
+        )
 
     @property
     def accuracy(self) -> Estimate | None:
-        """The accuracy of a category."""
+        """The accuracy of a category; None for a number."""
         return share_interval(self.right, self.clusters) if self.numbers is None else None
 
 
-def _gap_cell(gap: Estimate) -> str:
+def _format_gap(gap: Estimate) -> str:
     low, high = map(format_number, (gap.low, gap.high))
     return f"{format_number(gap.value, sign='+')}\n{low} to {high}".replace("-", "\u2212")
 
@@ -100,9 +104,9 @@ MEASURED: Columns[Measured] = (
     Column("measured", "name", text),
     Column("n", "n"),
     Column("mean", "mean"),
-    Column("if right", lambda line: line.mean_of(True), format_number),
-    Column("if not", lambda line: line.mean_of(False), format_number),
-    Column("difference", "gap", _gap_cell),
+    Column("if right", lambda line: line.compute_mean(True), format_number),
+    Column("if not", lambda line: line.compute_mean(False), format_number),
+    Column("difference", "gap", _format_gap),
     Column("p", "gap.p", format_p),
     Column("accuracy\n%", "accuracy", share_cell),
 )
@@ -117,7 +121,7 @@ def get_answered_scores(scores: PointScores) -> dict[str, float]:
     }
 
 
-def measurement_table(scored: Table) -> TextTable:
+def make_measurement_table(scored: Table) -> TextTable:
     """Return a line for each measured number and for each category, of every arm.
 
     A number has its mean with its interval, the means of right and of other samples, and the
@@ -125,33 +129,33 @@ def measurement_table(scored: Table) -> TextTable:
     with its interval.
     """
     arms = [scores for run in scored.scores for scores in run.points]
-    shown = table(MEASURED, [*chain.from_iterable(map(_lines, arms))]).without_empty()
+    shown = table(MEASURED, [*chain.from_iterable(map(_list_measurements, arms))]).without_empty()
     return shown if len({scores.task for scores in arms}) > 1 else shown.without("task")
 
 
-def _lines(scores: PointScores) -> Iterator[Measured]:
+def _list_measurements(scores: PointScores) -> Iterator[Measured]:
     right = get_answered_scores(scores)
 
-    def line(name: str, samples: Sequence[str], numbers: Floats | None = None) -> Measured:
+    def measure(name: str, samples: Sequence[str], numbers: Floats | None = None) -> Measured:
         codes = cluster_codes(scores.clusters_of(samples), len(samples))
         shares = np.array([right.get(sample, np.nan) for sample in samples])
         return Measured(scores, name, shares, codes, numbers)
 
     for name, values in measurements(scores).items():
         if numbers := select_numbers(values):
-            yield line(name, [*numbers], np.array([*numbers.values()]))
+            yield measure(name, [*numbers], np.array([*numbers.values()]))
             continue
         members = defaultdict[str, list[str]](list)
         for sample, category in values.items():
             if sample in right:
                 members[str(category)].append(sample)
         for category in sorted(members):
-            yield line(f"{name}: {category}", members[category])
+            yield measure(f"{name}: {category}", members[category])
 
 
-def measurement_curves(run: RunScores, task: str) -> list[PageLines]:
-    """Return accuracy against each measured number on a task: a line for each arm, over the
-    quarters of its own numbers."""
+def make_measurement_curves(run: RunScores, task: str) -> list[PageLines]:
+    """Return the curves of accuracy against each measured number on a task: a line for each arm,
+    through the quarters of its own numbers."""
     lines: dict[str, dict[str, Sequence[tuple[float, float, float, float]]]] = defaultdict(dict)
     for scores in run.points:
         matrix = Values.of({0: get_answered_scores(scores)}, scores.clusters)
@@ -171,16 +175,16 @@ def measurement_curves(run: RunScores, task: str) -> list[PageLines]:
 
 
 PART_PATTERN = re.compile(r"(.+)_(layer|head)_(\d+)")
-"""A measurement of a layer of a network, or of a head."""
+"""The name of a measurement of one layer or head of a network."""
 
 
-def part_curves(run: RunScores, task: str) -> list[PageLines]:
-    """Return the mean of each measurement along the layers or heads of a network on a task: a line
-    for each arm."""
+def make_part_curves(run: RunScores, task: str) -> list[PageLines]:
+    """Return the curves of the mean of each measurement along the layers or heads of a network on a
+    task: a line for each arm."""
     lines: dict[tuple[str, str], dict[str, list[tuple[float, float, float, float]]]]
     lines = defaultdict(lambda: defaultdict(list))
     for scores in run.points:
-        for line in _lines(scores) if scores.point.task == task else ():
+        for line in _list_measurements(scores) if scores.point.task == task else ():
             if (part := PART_PATTERN.fullmatch(line.name)) and line.numbers is not None:
                 name, kind, place = part.groups()
                 mean = finite_mean(line.numbers)
@@ -194,12 +198,12 @@ def part_curves(run: RunScores, task: str) -> list[PageLines]:
 # ---- confidence
 
 PASSED_SHARES = (0.25, 0.5, 0.75)
-"""Shares of the samples that are passed on, or answered at all."""
+"""Shares of the samples: those passed on in a route, or those answered in `RiskCoverage`."""
 
 
 def get_confidences(scores: PointScores) -> Mapping[str, float]:
-    """Return the confidence of every comparable sample; empty if there is none or it is the same
-    everywhere."""
+    """Return the confidence of every comparable sample; empty if no sample has one, or all have the
+    same."""
     measured = measurements(scores).get("confidence", {})
     numbers = {name: float(value) for name, value in measured.items() if name in scores.comparable}
     return numbers if len(set(numbers.values())) > 1 else {}
@@ -240,19 +244,22 @@ def find_risks(run: RunScores) -> Iterator[RiskCoverage]:
 
 
 def _compute_area(ranked: Floats) -> float:
-    """Return the mean over coverages of the share that is not right."""
+    """Return the mean risk over all coverages of samples ranked by confidence."""
     return fmean(1 - np.cumsum(ranked) / np.arange(1, len(ranked) + 1))
 
 
-def _accuracy_at(place: int, title: str) -> Column[RiskCoverage]:
+def _make_accuracy_column(place: int, title: str) -> Column[RiskCoverage]:
     return Column(title, lambda risk: risk.accuracies[place], share_cell)
 
 
 RISK_COLUMNS: Columns[RiskCoverage] = (
     *COLUMNS_OF_ARM,
     Column("n", "n"),
-    *(_accuracy_at(n, f"accuracy of most\nconfident {s:.0%}") for n, s in enumerate(PASSED_SHARES)),
-    _accuracy_at(-1, "accuracy\nof all %"),
+    *(
+        _make_accuracy_column(n, f"accuracy of most\nconfident {s:.0%}")
+        for n, s in enumerate(PASSED_SHARES)
+    ),
+    _make_accuracy_column(-1, "accuracy\nof all %"),
     Column("area", "area", "{:.3f}"),
     Column("area,\noracle", "best", "{:.3f}"),
     Column("area,\nrandom", "random", "{:.3f}"),
@@ -261,7 +268,8 @@ RISK_COLUMNS: Columns[RiskCoverage] = (
 
 @dataclass(frozen=True)
 class Route:
-    """A share of the samples passed on from one arm to others, the least confident first.
+    """A routing rule: a share of the samples, the least confident ones, is passed on from one arm
+    to others.
 
     `router`, `random` and `oracle` are the accuracies if the samples passed on are the least
     confident, random ones, or those on which it helps most; all three pass on the same number.
@@ -297,25 +305,25 @@ def find_routes(run: RunScores) -> Iterator[Route]:
             shared = set(confidence).intersection(*(arm.comparable for arm in plan))
             order = sorted(shared, key=lambda name: (confidence[name], name))
             if len(order) > 1:
-                yield from _find_routes((start, *plan), order)
+                yield from _compare_shares((start, *plan), order)
 
 
-def _find_routes(arms: Sequence[PointScores], order: Sequence[str]) -> Iterator[Route]:
+def _compare_shares(arms: Sequence[PointScores], order: Sequence[str]) -> Iterator[Route]:
     """Yield the routes of the first arm's samples, the least confident first; if two arms follow,
     the last gets the less confident half of the samples passed on."""
     n, places, onward = len(order), np.arange(len(order)), len(arms) - 1
-    worth, tokens = np.empty((2, len(arms), n))
+    values, tokens = np.empty((2, len(arms), n))
     for number, arm in enumerate(arms):
-        worth[number] = [*map(arm.comparable.__getitem__, order)]
+        values[number] = [*map(arm.comparable.__getitem__, order)]
         for place, entries in enumerate(map(arm.asked, order)):
             tokens[number, place] = fmean(entry.tokens_in + entry.tokens_out for entry in entries)
-    helped = np.sort(worth[1:].max(axis=0) - worth[0])[::-1]
+    helped = np.sort(values[1:].max(axis=0) - values[0])[::-1]
     clusters = arms[0].clusters_of(order)
     for share in PASSED_SHARES:
         sent = round(share * n)
         chosen = np.where(places < sent, onward - onward * places // max(1, sent), 0)
-        router = worth[chosen, places]
-        random = (1 - sent / n) * worth[0] + sent / n * worth[1:].mean(axis=0)
+        router = values[chosen, places]
+        random = (1 - sent / n) * values[0] + sent / n * values[1:].mean(axis=0)
         yield Route(
             arms[0].contestant,
             ", then ".join(arm.contestant for arm in arms[1:]),
@@ -324,7 +332,7 @@ def _find_routes(arms: Sequence[PointScores], order: Sequence[str]) -> Iterator[
             fmean(tokens[0] + np.where(chosen, tokens[chosen, places], 0)),
             fmean(router),
             fmean(random),
-            float(worth[0].sum() + helped[:sent].sum()) / n,
+            float(values[0].sum() + helped[:sent].sum()) / n,
             mean_difference(router - random, clusters),
         )
 
@@ -352,6 +360,6 @@ ROUTING_ANALYSIS = Analysis(
 MEASURED_ANALYSIS = Analysis(
     "measured",
     "Measurements and accuracy",
-    measurement_table,
-    curves=make_curve_builder(measurement_curves, part_curves),
+    make_measurement_table,
+    curves=make_curve_builder(make_measurement_curves, make_part_curves),
 )

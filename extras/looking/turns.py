@@ -1,5 +1,5 @@
-"""The effect of further turns: accuracy by turn, answers gained and lost, their cost, and when to
-stop; and how often an arm is right on samples whose mark was seen, according to `MarkQuestions` on
+"""The effect of further turns: accuracy by turn, answers gained and lost, their cost, and stopping
+rules; and the accuracy of an arm on samples whose mark was seen, according to `MarkQuestions` on
 the same samples."""
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TurnChange:
             t for t in self.arm.records if LOOKING_REASON not in (t.at(end).reason for end in ends)
         ]
 
-    def count_changes(self, right: bool) -> list[bool]:
+    def find_changes(self, right: bool) -> list[bool]:
         """Return, for each record with both answers, whether it became right (or, if not `right`,
         wrong)."""
         pair = [not right, right]
@@ -60,14 +60,14 @@ class TurnChange:
             for turns in self.answered
         ]
 
-    def count(self, right: bool) -> str:
+    def format_changes(self, right: bool) -> str:
         """Return the number of records gained or lost with the interval of their share; empty if no
         record has both answers."""
         clusters = self.arm.scores.clusters_of(turns.sample for turns in self.answered)
         if not clusters:
             return ""
-        share = share_interval(self.count_changes(right), clusters)
-        return f"{sum(self.count_changes(right))}\n{percent(share.low)}–{percent(share.high)} %"
+        share = share_interval(self.find_changes(right), clusters)
+        return f"{sum(self.find_changes(right))}\n{percent(share.low)}–{percent(share.high)} %"
 
     @property
     def tokens(self) -> float:
@@ -80,7 +80,7 @@ class TurnChange:
         start, end = self.arm.cost(self.before), self.arm.cost(self.after)
         return None if start is None or end is None else end - start
 
-    def per_point(self, spent: float | None) -> float | None:
+    def compute_cost_per_point(self, spent: float | None) -> float | None:
         """Return the amount spent per percentage point gained; None without a gain."""
         gain = self.paired.value if self.paired else 0.0
         return None if spent is None or gain <= 0 else spent / (100 * gain)
@@ -88,14 +88,14 @@ class TurnChange:
     @property
     def tokens_per_point(self) -> str:
         """The tokens per percentage point gained."""
-        price = self.per_point(self.tokens)
+        price = self.compute_cost_per_point(self.tokens)
         return "no gain" if price is None else f"{price:,.1f}"
 
 
 @dataclass(frozen=True)
 class TurnLine:
-    """An arm after a turn, the change since the previous turn, and the change since the first turn,
-    which gives the price."""
+    """A line of the table of turns: an arm after a turn, the change since the previous turn, and
+    the change since the first turn, from which the cost per point is computed."""
 
     arm: TurnsOfArm
     name: str
@@ -114,8 +114,8 @@ TURN_COLUMNS: Columns[TurnLine] = (
     Column("turn", "name", text),
     Column("n", lambda line: line.accuracy and line.accuracy.n),
     Column("accuracy\n%", "accuracy", share_cell),
-    Column("wrong\nto right", lambda line: line.change and line.change.count(True)),
-    Column("right\nto wrong", lambda line: line.change and line.change.count(False)),
+    Column("wrong\nto right", lambda line: line.change and line.change.format_changes(True)),
+    Column("right\nto wrong", lambda line: line.change and line.change.format_changes(False)),
     Column("change", "change.paired", change_cell),
     Column("p", "change.paired.p", format_p),
     Column("tokens\nper sample", lambda line: line.arm.tokens(line.turn), "{:,.0f}"),
@@ -123,13 +123,13 @@ TURN_COLUMNS: Columns[TurnLine] = (
     Column("tokens per\npoint gained", "since.tokens_per_point"),
     Column(
         "cost per\npoint gained",
-        lambda line: line.since and line.since.per_point(line.since.cost),
+        lambda line: line.since and line.since.compute_cost_per_point(line.since.cost),
         format_cost,
     ),
 )
 
 
-def turn_lines(run: RunScores) -> Iterator[TurnLine]:
+def list_turn_lines(run: RunScores) -> Iterator[TurnLine]:
     """Yield a line per turn of every arm, and, for more than two turns, a line from the first to
     the last."""
     for arm in read_turns(run):
@@ -148,9 +148,9 @@ class StoppingRule:
     """A rule that ends the turns early, compared with stopping after a fixed number of turns at the
     same mean cost.
 
-    `turns` and `spent` are means over records. `accuracy` is the rule's, `fixed` that of fixed
-    numbers of turns, mixed so that they cost as much; `gain` is the paired difference of the two.
-    `unit` names what is spent.
+    `turns` and `spent` are means over records. `accuracy` is the rule's, `fixed` that of two fixed
+    numbers of turns, mixed so that they cost the same; `gain` is the paired difference of the two.
+    `unit` is "tokens" or "turns".
     """
 
     arm: TurnsOfArm
@@ -170,20 +170,20 @@ RULES: Mapping[str, Callable[[Turns, int], bool]] = {
     ),
     "first right (oracle)": lambda turns, turn: turns.at(turn).verdict is Verdict.RIGHT,
 }
-"""Functions that say whether a rule stops after a turn, by name."""
+"""The stopping rules by name: functions that return whether to stop after a turn."""
 
 
 def apply_stopping_rules(run: RunScores) -> Iterator[StoppingRule]:
     """Yield every rule applied to the recorded turns of every arm, without further calls.
 
     `two alike` stops when an answer is given twice in a row, `one answer` at the first readable
-    reply, and `first right` uses the correct answer: no rule does better. Each is compared with
-    fixed numbers of turns at the same mean cost: in tokens, or in turns if tokens were not counted.
+    reply, and `first right` uses the correct answer, as an upper bound. Each is compared with fixed
+    numbers of turns at the same mean cost: in tokens, or in turns if tokens were not counted.
     """
     for arm in read_turns(run):
         clusters = arm.clusters
         every, rows = range(arm.last + 1), np.arange(len(arm.records))
-        worth = np.array([[turns.at(t).score.value for t in every] for turns in arm.records])
+        values = np.array([[turns.at(t).score.value for t in every] for turns in arm.records])
         counted = arm.tokens(arm.last) > 0
         spent = np.array([[turns.spent(turn, counted) for turn in every] for turns in arm.records])
         prices = spent.mean(axis=0)
@@ -196,8 +196,8 @@ def apply_stopping_rules(run: RunScores) -> Iterator[StoppingRule]:
             gap = prices[upper] - prices[lower]
             share = min(1.0, max(0.0, (mean - prices[lower]) / gap)) if gap > 0 else 1.0
             mine, fixed = (
-                worth[rows, stops],
-                (1 - share) * worth[:, lower] + share * worth[:, upper],
+                values[rows, stops],
+                (1 - share) * values[:, lower] + share * values[:, upper],
             )
             ends = fmean(mine), fmean(fixed)
             gain = mean_difference(mine - fixed, clusters)
@@ -217,7 +217,7 @@ STOPPING_COLUMNS: Columns[StoppingRule] = (
 )
 
 
-# ---- whether the mark was seen
+# ---- accuracy by whether the mark was seen
 
 SEEN_NOTE = (
     "A mark counts as seen if the question about it (`asked`) was answered right; some of these"
@@ -229,8 +229,8 @@ ALL_ASPECTS = "all of these"
 
 @dataclass(frozen=True)
 class SeenMarks:
-    """The samples of an arm whose contestant was also `asked` about their marks: their values where
-    the mark was seen and where not, with their clusters."""
+    """The samples of an arm whose contestant was also `asked` about their marks: the scores of
+    those whose mark was seen and of the others, with their clusters."""
 
     contestant: str
     task: str
@@ -247,12 +247,12 @@ class SeenMarks:
 
     @property
     def given_seen(self) -> Estimate | None:
-        """The accuracy where the mark was seen."""
+        """The accuracy on samples whose mark was seen."""
         return self._mean(self.seen) if self.seen else None
 
     @property
     def given_unseen(self) -> Estimate | None:
-        """The accuracy where the mark was not seen."""
+        """The accuracy on samples whose mark was not seen."""
         return self._mean(self.unseen) if self.unseen else None
 
     @property
@@ -288,7 +288,7 @@ def find_seen_marks(run: RunScores) -> Iterator[SeenMarks]:
                 for name, value in about.comparable.items():
                     row = about.samples[name]
                     aspect, of = row.meta.get("aspect"), str(row.meta.get("of"))
-                    # answer "no": no mark was drawn
+                    # with the answer "no", no mark was drawn
                     if aspect and of in scores.comparable and row.truth.get("answer") != "no":
                         for kind in (aspect, ALL_ASPECTS):
                             marks[kind][of] = min(value, marks[kind].get(of, 1.0))
@@ -306,7 +306,7 @@ def find_seen_marks(run: RunScores) -> Iterator[SeenMarks]:
 FURTHER_TURNS_ANALYSIS = Analysis(
     "turns",
     "What further turns changed",
-    make_table_builder(TURN_COLUMNS, turn_lines, empty=False, same="task"),
+    make_table_builder(TURN_COLUMNS, list_turn_lines, empty=False, same="task"),
 )
 STOPPING_ANALYSIS = Analysis(
     "stopping",

@@ -14,7 +14,11 @@ from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.extras.looking.contribution import Certificate, certificate_page, find_certificates
+from looktwice.extras.looking.contribution import (
+    Certificate,
+    find_certificates,
+    format_certificates,
+)
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
@@ -56,9 +60,7 @@ def test_a_model_that_ignores_pixels_gains_nothing_from_them(tmp_path: Path) -> 
         f"Of {100 * certificate.gain.value:.1f} points gained, 0.0 [\u2212"
     )
     assert "need the pixels (not significant)" in certificate.verdict[1]
-    assert (
-        certificate.count_solved_without["blind"] == 1.0 and certificate.setting_differences == []
-    )
+    assert certificate.solved_without["blind"] == 1.0 and certificate.setting_differences == []
     split = certificate.by_call
     gains, harms = (
         split["call gain"] + split["schema gain"],
@@ -82,7 +84,7 @@ def test_the_near_sighted_model_gets_its_true_gain(tmp_path: Path) -> None:
     assert certificate.difference("full", "black").low > 0
     assert certificate.difference("black", "without").value == 0.0
     assert certificate.difference("full", "result").value == 0.0
-    page = certificate_page(run, [certificate])
+    page = format_certificates(run, [certificate])
     words = ("need the pixels", "IoU", "Seed, model, sizes and budgets are the same")
     assert all(said in page for said in words)
     assert replay(run.folder.path).done
@@ -111,7 +113,7 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
     assert (certificate.gain.value, certificate.difference("full", "black").value) == pytest.approx(
         (0.6, 0.2)
     )
-    assert certificate.count_solved_without == pytest.approx(
+    assert certificate.solved_without == pytest.approx(
         {"without": 0.25, "black": 0.75, "blind": 0.75}
     )
     assert certificate.verdict[1].startswith("Separately") or "20.0 [" in certificate.verdict[1]

@@ -18,7 +18,7 @@ from looktwice.eval.scoring.metrics import measured_parts, measurements
 from looktwice.eval.scoring.turns import MAX_TURNS, TurnsOfArm, read_turns
 from looktwice.eval.statistics import compare_paired
 from looktwice.eval.statistics.intervals import wilson
-from looktwice.extras.looking.measured import find_risks, find_routes, measurement_curves
+from looktwice.extras.looking.measured import find_risks, find_routes, make_measurement_curves
 from looktwice.extras.looking.turns import TurnChange, apply_stopping_rules
 from looktwice.pipelines.model import Messages, Model, Reply, Usage
 from looktwice.pipelines.models import Scripted
@@ -56,7 +56,7 @@ def only_arm(table: Table) -> TurnsOfArm:
 def test_the_flip_model_gains_six_answers_and_loses_six(tmp_path: Path) -> None:
     table = ask_twice(tmp_path)
     change = TurnChange(only_arm(table), 0, 1)
-    assert sum(change.count_changes(True)) == sum(change.count_changes(False)) == 6
+    assert sum(change.find_changes(True)) == sum(change.count_changes(False)) == 6
     paired = change.paired
     assert paired and (paired.n, paired.value, paired.p) == (12, 0.0, 1.0)
     values, others = [0.0, 1.0] * 6, [1.0, 0.0] * 6
@@ -161,7 +161,7 @@ def test_each_draw_of_a_vote_is_a_turn(tmp_path: Path) -> None:
     arm = only_arm(table)
     answers = [[each.at(turn).answer for turn in range(3)] for each in arm.records]
     assert answers == [["B", "B", "A"]] * 4  # on a tie, the answer that was given first
-    assert sum(TurnChange(arm, 0, 2).count_changes(True)) == 4
+    assert sum(TurnChange(arm, 0, 2).find_changes(True)) == 4
     shares = measurements(table.scores[0].points[0])["vote_share"]
     assert list(shares.values()) == pytest.approx([2 / 3] * 4)
 
@@ -177,7 +177,7 @@ def test_each_line_of_a_chain_of_thought_is_a_turn(tmp_path: Path) -> None:
 
     arm = think("First I see a thing.\nSo ANSWER: (A)\n\nNo, look again.\nANSWER: (B)")
     assert [arm.records[0].at(turn).answer for turn in range(4)] == [None, "A", "A", "B"]
-    assert sum(TurnChange(arm, 1, 3).count_changes(True)) == 3
+    assert sum(TurnChange(arm, 1, 3).find_changes(True)) == 3
     assert len(think("Hm.\n" * 3 * MAX_TURNS + "ANSWER: (B)").records[0].scored) == MAX_TURNS
 
 
@@ -228,7 +228,7 @@ def test_measurements_of_a_stage_become_rows_slices_and_curves(tmp_path: Path) -
     }
     lines = {row[1]: row for row in analyse("measured", *table.scores).rows}
     assert lines["kind: even"][-1].startswith("100.0") and lines["size"][4:6] == ("0.5", "0.6")
-    curves = measurement_curves(table.scores[0], scores.point.task)
+    curves = make_measurement_curves(table.scores[0], scores.point.task)
     curve = next(curve for curve in curves if curve.factor == "measured size")
     assert [point[1] for point in curve.lines["plain"]] == pytest.approx(
         [2 / 3, 1 / 3, 2 / 3, 1 / 3]

@@ -18,7 +18,7 @@ from looktwice.eval.analysis.analyses import get_analysis
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records import RunFolder
-from looktwice.extras.looking.measured import measurement_curves, part_curves
+from looktwice.extras.looking.measured import make_measurement_curves, make_part_curves
 from looktwice.extras.networks import close_networks
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.marks import bounding_box
@@ -96,13 +96,13 @@ def test_the_attention_of_the_paper_s_encoder_is_measured_for_every_layer(
     names = [f"attention_share_layer_{layer}" for layer in (0, 1)]
     means = [fmean(sample[name] for sample in samples) for name in names]
     scored = score_table(run.path)
-    (curve,) = part_curves(scored.scores[0], "outlines")
+    (curve,) = make_part_curves(scored.scores[0], "outlines")
     ((points,),) = [[*curve.lines.values()]]
     assert (curve.factor, curve.of) == ("layer", "attention_share")
     layers, drawn, lows, highs = np.transpose(points)
     assert layers.tolist() == [0, 1] and drawn.tolist() == pytest.approx(means)
     assert (lows < drawn).all() and (drawn < highs).all()
-    curves = measurement_curves(scored.scores[0], "outlines")
+    curves = make_measurement_curves(scored.scores[0], "outlines")
     assert curves and not [curve for curve in curves if "layer" in curve.factor]
     (published,) = get_analysis("published").tables(scored)
     share = 100 * fmean(sample["attention_share"] for sample in samples)
