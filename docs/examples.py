@@ -23,7 +23,7 @@ from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.runs.check import check
 from looktwice.eval.scoring.score import score_run
-from looktwice.extras.looking.contribution import contribution_table, find_certificates
+from looktwice.extras.looking.contribution import find_certificates, make_contribution_table
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.plan import Plan
@@ -374,7 +374,7 @@ def write_agent(out: Path) -> str:
     folder = RunFolder(out / "agent")
     scores = score_run(folder)
     (certificate,) = find_certificates(scores)
-    listed = contribution_table(certificate, scores)
+    listed = make_contribution_table(certificate, scores)
     header = ["arm", "what it gets", "right, % [95 % interval]", "tokens per question"]
     rows = [[row[0], row[1], _one_line(row[3]), row[-1]] for row in listed.rows]
     gains = {role: certificate.difference("full", role) for role in ("black", "random", "words")}

@@ -28,7 +28,7 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.extras.drawings import ColoredShapeCounter
 from looktwice.extras.features import AttentionShare, QuestionAttention, VisionAttention
-from looktwice.extras.looking.contribution import certificate_page, find_certificates
+from looktwice.extras.looking.contribution import find_certificates, format_certificates
 from looktwice.extras.scenes import GeneratedDoYouSeeMe
 from looktwice.extras.studies.blindness import (
     audit_page,
@@ -212,7 +212,7 @@ def run(name: str, out: Path, *overrides: str) -> RunScores:
 
 def certificate(scores: RunScores, kept: str = "[^#]") -> str:
     """Return the page of a run with the lines that begin with `kept`, a regular expression."""
-    page = certificate_page(scores, find_certificates(scores))
+    page = format_certificates(scores, find_certificates(scores))
     lines = [line for line in page.splitlines() if not line or re.match(kept, line)]
     return fill(re.sub(r"\n{3,}", "\n\n", "\n".join(lines).strip()))
 

@@ -11,7 +11,7 @@ from looktwice.eval.display.table import score_table
 from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.options import RunOptions
 from looktwice.eval.runs.study import Study
-from looktwice.extras.looking.contribution import certificate_page, find_certificates
+from looktwice.extras.looking.contribution import find_certificates, format_certificates
 from looktwice.pipelines.config.plan import load_plan
 from looktwice.pipelines.config.shipped import find_config
 from looktwice.pipelines.disk import write_file
@@ -65,7 +65,7 @@ def certify_checkpoint(
             _add(figures, f"{task}/{label}", values)
         verdict += certificate.verdict
     if found:
-        write_file(out / name / PAGE, certificate_page(scored, found))
+        write_file(out / name / PAGE, format_certificates(scored, found))
     return Checkpoint(out / name, figures, verdict)
 
 

@@ -119,7 +119,7 @@ def test_results_are_stored_by_word(model: str, tmp_path: Path) -> None:
     assert set(other.labels) == {"dog"}
     assert len(list((tmp_path / "results").rglob("*.npz"))) == 2
     # so that words of many threads are one batch
-    assert sam._batcher() is replace(sam, words=("dog",))._batcher()
+    assert sam._get_batcher() is replace(sam, words=("dog",))._get_batcher()
 
 
 # The tracker and EdgeTAM, as kinds of SAM
