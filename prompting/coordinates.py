@@ -162,8 +162,8 @@ def make_view_state(state: State, view: View, *marks: Mark) -> State:
 
 
 def map_to_sources(view: View, new: View) -> View:
-    """Map the view `new`, which was made from `view` as if that were a source image, to the
-    sample's own images."""
+    """Map the view `new`, which a stage made with `view` as its source image, to the sample's own
+    images."""
     parts = [
         replace(
             old,

@@ -54,9 +54,9 @@ class Match(NamedTuple):
 
 @dataclass(frozen=True)
 class MarksFrom(WithoutModel):
-    """Adds the marks that a file holds for known pictures to the images of a sample that look the
-    same. Use it for requests of other programs, which re-encode and resize images and send no
-    marks.
+    """Adds marks to the images of a sample that match a known picture; a file holds the pictures
+    and their marks. Use it for requests of other programs, which re-encode and resize images and
+    send no marks.
 
     `path` is a file of JSON lines such as `eval.tasks.Folder` reads: `image` or `images` (paths
     relative to the file) and `marks` in their pixels, which are scaled to the sample's images. Two

@@ -311,7 +311,7 @@ def _assign_words(
     gray: Gray, words: Sequence[str], rings: Sequence[Ring], layout: LabelLayout, last: bool
 ) -> list[Marker]:
     """Assign the words to the rings so that the visible letters match best overall. With `last`, a
-    single remaining word needs no evidence for a single ring."""
+    single remaining word is assigned to a single remaining ring without visible letters."""
     # imported here, since it takes half a second
     from scipy.optimize import linear_sum_assignment
 

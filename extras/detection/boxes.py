@@ -212,7 +212,7 @@ class RFDETR(WordDetector):
         return words
 
     def open_processor(self) -> Any:
-        """Open the processor that fits the network, whatever its files name. Raises
+        """Open the processor that fits the network, even if its files name another one. Raises
         WeightsError."""
         config = load_from_hub("AutoConfig", self.model, self.revision)
         if getattr(config, "model_type", None) != "rf_detr":

@@ -66,9 +66,8 @@ class DIRE(TensorNetwork[Probability]):
         if (depths := _count_blocks(tensors)) not in BLOCK_COUNTS or len(tensors["fc.weight"]) != 1:
             raise WeightsError(
                 f"{self.model} has {depths} blocks in its four layers and"
-                f" {len(tensors['fc.weight'])} outputs; a ResNet-50 has {BLOCK_COUNTS[0]}"
-                " blocks, DIRE"
-                " one output"
+                f" {len(tensors['fc.weight'])} outputs, but a ResNet-50 has"
+                f" {BLOCK_COUNTS[0]} blocks, and DIRE one output; use the file of DIRE's checkpoint"
             )
         return run_resnet(tensors, images)[:, 0]
 

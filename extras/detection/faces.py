@@ -38,8 +38,8 @@ _PACKAGE_LOCK = threading.Lock()  # the networks of face_recognition are not thr
 
 @dataclass(frozen=True, eq=False)
 class DlibNetworks:
-    """dlib's face detector (that of "hog" is built into dlib), landmark predictor and identity
-    network.
+    """dlib's face detector, landmark predictor and identity network; the "hog" detector is built
+    into dlib.
 
     dlib's networks are not thread-safe, so one thread uses them at a time.
     """
@@ -285,8 +285,8 @@ def _open_cascade() -> Any:
 
 
 def _group_windows(windows: Windows) -> list[Windows]:
-    """Group overlapping windows: starting with the largest, each joins the group whose mean it
-    overlaps, or starts a new one."""
+    """Group overlapping windows, largest first: a window joins the group whose mean it overlaps, or
+    starts a new group."""
     groups: list[list[Windows]] = []
     for window in sorted(windows, key=lambda w: (-w[2], *w)):
         likeness = [

@@ -317,8 +317,8 @@ class AttentionShare(WithoutModel, Checked):
 
 
 def measure_parts(state: State, name: str, shares: Floats, layer: int | None) -> State:
-    """Return the state with one measure for each layer, or for each head of one `layer`: its
-    share."""
+    """Return the state with the share of each layer, or of each head of one `layer`, as separate
+    measures."""
     kind = "layer" if layer is None else "head"
     for number, share in enumerate(shares.tolist()):
         state = state.measured(f"{name}_{kind}_{number}", share)

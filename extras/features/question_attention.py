@@ -59,8 +59,8 @@ class TokenAttention:
 
 @dataclass(frozen=True)
 class QuestionAttention(WithoutModel, Network[Inputs, TokenAttention]):
-    """Measures how much of the attention that a question's tokens give to its pictures lies on the
-    sample's marks.
+    """Measures the share of the attention from the question's tokens to the pictures that lies on
+    the sample's marks.
 
     `model`, `revision`, `system`, `max_pixels`, `dtype` and `device` are those of the LocalVLM
     whose language model is examined: LLaVA, LLaVA-NeXT, Qwen2-VL or Qwen2.5-VL. It is opened a
@@ -137,8 +137,8 @@ class QuestionAttention(WithoutModel, Network[Inputs, TokenAttention]):
         return Place.resolve(self.device, self.dtype, half="bfloat16", extra="hf")
 
     def forward(self, network: Any, place: Place, items: Sequence[Inputs]) -> list[TokenAttention]:
-        """Return the attention of the words of each conversation. Raises NoEvidence if no picture
-        precedes them."""
+        """Return the attention of the question's tokens in each conversation. Raises NoEvidence if
+        no picture precedes them."""
         return [
             self._measure_attention(network, json.loads(turns), images) for turns, *images in items
         ]
@@ -250,7 +250,7 @@ def _compute_pixel_shares(starts: Floats, ends: Floats, pixels: int) -> Floats:
 
 
 def _list_tiles(ys: Floats, xs: Floats) -> Floats:
-    """List the places between these edges, row by row."""
+    """List the tiles (top, bottom, left, right) between these edges, row by row."""
     high = np.repeat(np.column_stack([ys[:-1], ys[1:]]), len(xs) - 1, 0)
     return np.hstack([high, np.tile([xs[:-1], xs[1:]], len(ys) - 1).T])
 

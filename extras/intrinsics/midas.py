@@ -106,7 +106,7 @@ def _decode(tensors: Tensors, maps: list[Any]) -> Any:
 
 
 def _fuse(tensors: Tensors, name: str, path: Any, x: Any) -> Any:
-    """Add a map to the path from coarser ones, refine it, and double its size."""
+    """Add a map to the features of coarser maps, refine the sum, and double its size."""
     if path is not None:
         x = path + _refine(tensors, f"{name}.resConfUnit1", x)
     x = _refine(tensors, f"{name}.resConfUnit2", x)

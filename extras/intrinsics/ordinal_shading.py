@@ -143,7 +143,7 @@ def _match_scale(light: Floats, coarse: Floats, fine: Floats) -> Floats:
 
 
 def resize(values: Floats, size: Sequence[int]) -> Floats:
-    """Resize a map (rows, columns, d) linearly, with a Gaussian before if it shrinks."""
+    """Resize a map (rows, columns, d) linearly, after Gaussian smoothing if it shrinks."""
     from skimage.transform import resize as resized
 
     settings = {"order": 1, "preserve_range": True, "anti_aliasing": True}

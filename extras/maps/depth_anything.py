@@ -248,8 +248,8 @@ def parse_file_name(path: str, depth: int) -> tuple[Sequence[int], dict[str, Any
     farthest = [metres for scenes, metres in MAX_DEPTHS.items() if scenes in name]
     if not farthest:
         raise WeightsError(
-            f"{path} gives depth in metres, up to a limit that only its name shows; name it as"
-            " its authors do, depth_anything_v2_metric_hypersim_vits.pth or"
+            f"{path} gives depth in metres, and only its name determines the maximum depth; name it"
+            " as its authors do, depth_anything_v2_metric_hypersim_vits.pth or"
             " depth_anything_v2_metric_vkitti_vits.pth"
         )
     return layers, {"depth_estimation_type": "metric", "max_depth": farthest[0]}

@@ -99,7 +99,7 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
         super().__post_init__()
         if self.dtype == "float16":
             raise ValueError(
-                "these matchers overflow in float16 and then find nothing; set dtype: bfloat16"
+                "these matchers overflow in float16 and return no match; set dtype: bfloat16"
                 " or float32"
             )
 

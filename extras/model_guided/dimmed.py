@@ -40,9 +40,8 @@ def dim_view(view: View, mask: Floats, ground: int) -> View:
 
 @dataclass(frozen=True, kw_only=True)
 class Dimmed(UsesLocalModel, Ranged, WithoutModel):
-    """Dims every view where a network in this process attends little as it begins to answer: API
-    (arXiv
-    2409.17143), with LLaVA; or where any other map is low.
+    """Dims every view where a network in this process attends little as it begins to answer, as in
+    API (arXiv 2409.17143) with LLaVA, or where any other map is low.
 
     The attention is that of one `layer` of `model` from the last token of the question (the authors
     use layer 20 of LLaVA-1.5-13B). `scalar` replaces it with any map of the pictures, as in

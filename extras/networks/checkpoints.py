@@ -185,12 +185,14 @@ def load_weights(network: Any, tensors: Tensors, source: str | Path) -> Any:
     except (RuntimeError, AttributeError) as exc:
         reason = " ".join(str(exc).split())[:200]
         subject = f"{what}; it" if kind else source
-        raise WeightsError(f"{subject} does not fit {name} ({reason}); use its own file") from exc
+        raise WeightsError(
+            f"{subject} does not fit {name} ({reason}); use a file of {name}"
+        ) from exc
     learned = dict(network.named_parameters())
     missing = [key for key in left.missing_keys if key in learned or key.endswith(LEARNED_BUFFERS)]
     if missing or left.unexpected_keys:
         odd = f"{missing[0]} is missing" if missing else f"{left.unexpected_keys[0]} is unknown"
-        raise WeightsError(f"{source} does not fit {name} ({odd}); use its own file")
+        raise WeightsError(f"{source} does not fit {name} ({odd}); use a file of {name}")
     return network.eval()
 
 

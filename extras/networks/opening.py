@@ -220,11 +220,13 @@ class Batcher(Generic[Item, Output]):
         self.worker: threading.Thread | None = None
 
     def __call__(self, item: Item) -> Output:
-        """Wait for the result of one item and return it. Raises what `forward` raised for it."""
+        """Wait for the result of one item and return it. An exception of `forward` for this item is
+        raised here."""
         return self.many([item])[0]
 
     def many(self, items: Sequence[Item]) -> list[Output]:
-        """Return the results of items, in order. Raises what `forward` or `like` raised for one."""
+        """Return the results of items, in order. The first exception of `forward` or `like` is
+        raised here."""
         requests = [_Request[Item, Output](item, self.like(item)) for item in items]
         with self.changed:
             if self.worker is None:

@@ -106,8 +106,7 @@ def download_network(what: str, build: Callable[[], Network]) -> Network:
     except (OSError, RuntimeError, ValueError) as exc:
         raise FetchError(
             f"{what} could not be downloaded ({get_first_line(exc)}); download it on a"
-            "  connected machine"
-            " and set its path"
+            " connected machine and set its path"
         ) from exc
 
 
@@ -155,7 +154,7 @@ class OnnxNetwork:
     lock: Any = field(default_factory=threading.Lock)
 
     def run(self, images: Floats) -> list[Floats]:
-        """Return all outputs for a batch. Raises WeightsError if it is not accepted."""
+        """Return all outputs for a batch. Raises WeightsError if the network does not accept it."""
         with self.lock, spend("networks"):
             try:
                 self.network.setInput(images)

@@ -71,8 +71,8 @@ class ApplyStage(_StageTool):
 
 @dataclass(frozen=True)
 class CropByWord(_StageTool):
-    """`prompting.views.ZoomOnDetections` with the word that the model gives; `detector` must accept
-    words.
+    """Zooms on detections of the word that the model gives, with
+    `prompting.views.ZoomOnDetections`; `detector` must accept words.
 
     Detections with a score below `min_score` are left out; null keeps all.
     """
@@ -94,8 +94,8 @@ class CropByWord(_StageTool):
 
 @dataclass(frozen=True)
 class ZoomOnFaces(_StageTool):
-    """`prompting.views.ZoomOnDetections` with a detector that needs no words, such as
-    `FaceCascade`."""
+    """Zooms on the detections of a detector that needs no words, such as `FaceCascade`, with
+    `prompting.views.ZoomOnDetections`."""
 
     detector: Detector
     description: str = "Looks for faces and shows each one larger, as an image of its own."
@@ -107,7 +107,7 @@ class ZoomOnFaces(_StageTool):
 
 @dataclass(frozen=True)
 class ShowDepth(_StageTool):
-    """`prompting.markers.DepthOverlay` on the image that the model names."""
+    """Shows the depth of the image that the model names, with `prompting.markers.DepthOverlay`."""
 
     depth: DepthEstimator
     description: str = (
@@ -120,8 +120,8 @@ class ShowDepth(_StageTool):
 
 @dataclass(frozen=True)
 class ShowSegments(_StageTool):
-    """`prompting.markers.SetOfMark` on the image that the model names: numbers at most `most`
-    regions."""
+    """Numbers at most `most` regions of the image that the model names, with
+    `prompting.markers.SetOfMark`."""
 
     segmenter: Segmenter
     description: str = "Shows an image with its regions outlined and numbered."
@@ -133,7 +133,7 @@ class ShowSegments(_StageTool):
 
 @dataclass(frozen=True)
 class ShowMatches:
-    """`prompting.markers.MatchOverlay` on two images of the sample."""
+    """Joins matching points of two images of the sample, with `prompting.markers.MatchOverlay`."""
 
     matcher: Matcher
     description: str = (

@@ -1,4 +1,4 @@
-"""Tools that compare two places of an image: which is nearer, and how their colours differ."""
+"""Tools that compare two points or regions of an image by their depth or their colour."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class RegionsArguments(ImageArguments):
 
 @dataclass(frozen=True)
 class TellNearer:
-    """`prompting.telling.DepthWords` on the two points that the model names."""
+    """Describes the depth of the two points that the model names, with
+    `prompting.telling.DepthWords`."""
 
     depth: DepthEstimator
     description: str = "Says which of two points of an image is nearer to the camera."
@@ -56,8 +57,8 @@ class TellNearer:
 
 @dataclass(frozen=True)
 class CompareRegions:
-    """Two parts of an image, enlarged, and the difference of their mean colours (CIEDE2000). `crop`
-    sets how they are cropped."""
+    """Shows two parts of an image, enlarged, and states the difference of their mean colours
+    (CIEDE2000). `crop` sets how they are cropped."""
 
     description: str = (
         "Shows two parts of an image larger, and says how their colour and lightness differ."

@@ -29,7 +29,7 @@ Evidence = tuple[Mark, str]
 @dataclass(frozen=True, kw_only=True)
 class RegionWords(Ranged, UsesSource):
     """Lists the regions that any source of `prompting.where` finds, one per line: its label, its
-    place in percent of the view's width and height, and its share of the image.
+    position in percent of the view's width and height, and its share of the image.
 
     For a detector that reads text the label is the text, for one that finds objects their name.
     `lead` is the line before them. The first `most` regions of an image are listed. Numbers are
@@ -150,7 +150,7 @@ class MatchWords(RegionWords):
     ranges = ("nearest >= 1",)
 
     def describe_regions(self, state: State, marks: Sequence[Mark]) -> list[Evidence]:
-        """Return, for each region of the first picture, its place in the second. Raises
+        """Return the position of each region of the first picture in the second. Raises
         NoEvidence."""
         first, second = (state.sample.images[number] for number in self.images)
         matches = look_once(self.matcher, first.pixels, second.pixels)

@@ -240,8 +240,8 @@ class Agent:
         )
 
     def _run_call(self, episode: Episode, call: ToolCall) -> Parts:
-        """Run one call, or refuse it. Errors in what the model wrote are reported to the model and
-        raise nothing."""
+        """Run one call, or refuse it. Faults in the call are reported to the model rather than
+        raised."""
         look = episode.start_look(call.name, call.arguments)
         try:
             data = decode_arguments(call)

@@ -1,4 +1,4 @@
-"""Notes in a record about an agent: each of its tool calls, and why it stopped."""
+"""Notes in a record about an agent: each of its tool calls, and the reason why it stopped."""
 
 from __future__ import annotations
 

@@ -93,7 +93,8 @@ class AnswerArguments(Arguments):
 
 @dataclass(frozen=True)
 class Zoom:
-    """`prompting.views.ZoomOnMarks` on the box that the model names; `crop` sets how it is cropped.
+    """Zooms on the box that the model names, with `prompting.views.ZoomOnMarks`; `crop` sets how it
+    is cropped.
 
     With `elsewhere` the tool becomes a placebo, like `prompting.controls.OracleCrop` with
     `elsewhere` on that box: a crop of the same size, at whichever of `tries` random places overlaps

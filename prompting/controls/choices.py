@@ -31,8 +31,8 @@ class _Permutation(WithoutModel):
     by: int = 1
 
     def numbers(self, state: State, count: int) -> list[int]:
-        """Return the numbers of the items in their new order: the first is the item that now comes
-        first."""
+        """Return the permutation: for each new position, the number of the item that moves
+        there."""
         if self.order == "reversed":
             return list(range(count))[::-1]
         if self.order == "rotated":

@@ -128,8 +128,8 @@ def choose_black_or_white(pixels: Pixels, threshold: float = HALF_BRIGHTNESS) ->
 def resolve_color(
     color: str, pixels: Pixels, x: float, y: float, reach: float, number: int = 0
 ) -> RGB:
-    """Return the colour of a setting at a place: the values in `LOCAL_COLORS` depend on the pixels
-    around it, "distinct" on the number."""
+    """Resolve a colour setting at a point: the values in `LOCAL_COLORS` depend on the pixels around
+    it, "distinct" on the number."""
     if color in LOCAL_COLORS:
         return choose_contrasting_color(pixels, x, y, reach, LOCAL_COLORS[color])
     return choose_distinct_color(number) if color == "distinct" else parse_rgb(color)
@@ -138,8 +138,7 @@ def resolve_color(
 def choose_region_color(
     color: str, pixels: Pixels, region: Rect, number: int = 0, rim: float = 0
 ) -> RGB:
-    """Return the colour of a setting for a region (xyxy), given the pixels up to `rim` around
-    it."""
+    """Resolve a colour setting for a region (xyxy), from the pixels up to `rim` around it."""
     left, top, right, bottom = region
     reach = max(right - left, bottom - top) / 2 + rim
     middle = (left + right - 1) / 2, (top + bottom - 1) / 2

@@ -25,14 +25,14 @@ class Shape(Protocol):
 
     @property
     def box(self) -> Rect:
-        """Left, top, right and bottom of the area that it covers."""
+        """Left, top, right and bottom of the area that the shape covers."""
         ...
 
     def __hash__(self) -> int: ...
 
     def distance(self, x: Floats, y: Floats) -> Floats:
-        """Return the distance to its edge in pixels, negative inside; x and y broadcast to (height,
-        width)."""
+        """Return the distance to the shape's edge in pixels, negative inside; x and y broadcast to
+        (height, width)."""
         ...
 
 
@@ -152,15 +152,15 @@ def _crop_patch(
 
 
 def find_region_edges(place: Mark) -> Rect:
-    """Return the smallest upright box around a place, in edge coordinates; for a point, the point
-    itself, without area."""
+    """Return the smallest upright box around a mark, in edge coordinates; for a point, the box has
+    no area."""
     if isinstance(place, Point):
         return place.x + 0.5, place.y + 0.5, place.x + 0.5, place.y + 0.5
     return bounding_box(place)
 
 
 def measure_rim_distance(place: Mark, area: PixelRect) -> Floats:
-    """Return the distance of each pixel's centre in `area` from the edge of a place, in pixels,
+    """Return the distance of each pixel's centre in `area` from the edge of a mark, in pixels,
     negative inside: HxW.
 
     For a box it is the larger of the horizontal and the vertical distance, so that corners stay

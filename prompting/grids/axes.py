@@ -229,8 +229,8 @@ SHOWN_TWICE_NOTE = (
 
 
 class Grid(Protocol):
-    """A stage that draws a grid and can explain it. `where` names what the model is to give for an
-    object."""
+    """A stage that draws a grid and can explain it. `where` is the phrase that tells the model how
+    to give an object's position."""
 
     where: ClassVar[str]
 

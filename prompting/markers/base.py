@@ -79,7 +79,7 @@ class Label:
         unknown = re.sub(r"{(label|number|letter)}", "", self.text)
         if "{" in unknown or "}" in unknown or not self.text:
             raise ValueError(
-                "label.text may contain words and {label}, {number} or {letter}, got"
+                "label.text may contain text and {label}, {number} or {letter}, got"
                 f" {self.text!r}"
             )
         check_ranges(
@@ -247,7 +247,8 @@ class Marking(Ranged, WithoutModel):
         scaled = self.reference_height is not None or self.relative_to is not None
         if self.lettering.font == "blink" and scaled:
             raise ValueError(
-                'label.font "blink" does not scale, but reference_height or relative_to does'
+                'label.font "blink" has one size, so reference_height and relative_to cannot'
+                " scale it; set label.font: sans"
             )
 
     def __call__(self, state: State, model: Model) -> State:
@@ -349,7 +350,7 @@ class ColoredMarking(Marking):
 
 
 def find_part_rect(view: View, place: Mark) -> PixelRect:
-    """Return the area of the view's part that shows a place. No drawing or label may extend into a
+    """Return the area of the view's part that shows a mark. No drawing or label may extend into a
     neighbouring image."""
     parts = view.parts
     if len(parts) > 1:

@@ -47,9 +47,9 @@ class PointMarking(ColoredMarking):
         super().__post_init__()
         if self.clearance - self.halo.width < 1:
             raise ValueError(
-                f"{type(self).__name__} hides the point in its middle: {self.clearance:g} pixels"
-                f" around it are free, minus a halo of {self.halo.width:g}; give a larger radius or"
-                " gap, or a thinner stroke"
+                f"{type(self).__name__} would hide the point: the clearance is {self.clearance:g}"
+                f" pixels, minus a halo of {self.halo.width:g}; give a larger radius or gap, or a"
+                " thinner stroke"
             )
         if self.lettering.placement == "inside" and self.open:
             raise ValueError(

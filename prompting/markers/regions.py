@@ -105,7 +105,7 @@ class Rectangles(Contours):
     """An upright box around every box and every mask. The settings are those of `Contours`."""
 
     def find_region(self, place: Mark) -> Mark:
-        """Return the smallest upright box around the place."""
+        """Return the smallest upright box around the mark."""
         return Box(place.label, *find_region_edges(place), place.image)
 
 

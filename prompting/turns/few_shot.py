@@ -89,5 +89,5 @@ def _parse_example(row: Any, path: Path, number: int) -> Example:
         raise ValueError("expected an object with question, reply and images")
     reply = row.get("reply", row.get("answer"))
     if reply is None or not str(reply).strip():
-        raise ValueError("it has no reply; write what the model should have answered")
+        raise ValueError("it has no reply; write the reply that the model should give")
     return Example(parse_sample(row, path, f"example {number}"), str(reply))

@@ -1,5 +1,4 @@
-"""Which part of an image is shown, at what size, in what order and in which encoding: crops, zooms,
-resizing, layout.
+"""The presentation of images: crops, zooms, resizing, layout and encoding.
 
 Not here: anything drawn into the image (`markers`, `grids`).
 """

@@ -1,4 +1,4 @@
-"""The style of a zoom: which area around a region is cropped, at what size, and how it is shown."""
+"""The style of a zoom: the cropped area around a region, its size, and its presentation."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ class Crop:
 
 
 def _find_part_rect(view: View, place: Mark) -> PixelRect:
-    """Return the bounding box of the topmost part of a view that shows a place; a crop must not
+    """Return the bounding box of the topmost part of a view that shows a region; a crop must not
     leave it."""
     x0, y0, x1, y1 = bounding_box(place)
     x, y = (x0 + x1) / 2, (y0 + y1) / 2

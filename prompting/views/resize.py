@@ -235,8 +235,8 @@ class ClaudePatches(SizeRule):
 
 
 def resize_view(view: View, size: Size, filter: Filter | None = None) -> View:
-    """Return the view at `size` (width, height), unchanged if it has that size. With a `filter` it
-    is resampled like by the libraries that image processors use. Raises ValueError above 100
+    """Return the view at `size` (width, height), unchanged if it has that size. With a `filter`, it
+    is resampled by the library that image processors use. Raises ValueError above 100
     megapixels."""
     if size == view.size:
         return view

@@ -50,7 +50,7 @@ def zoom_views(state: State, places: Places, crop: Crop, missing: Missing) -> St
 
 @dataclass(frozen=True)
 class Zooming(Where):
-    """A zoom on regions that its own settings name.
+    """A zoom on the regions that its own settings select.
 
     `crop` sets how it is cropped and shown. `missing` decides about a view that shows no region:
     "keep" it with a note in the record, "fail" the sample, or "abstain".
@@ -78,7 +78,8 @@ class ZoomOnMarks(Zooming, OnMarks):
 
 @dataclass(frozen=True)
 class ZoomOnDetections(Zooming, Detected):
-    """Zooms on what a detector finds in the source images: `Look` at `prompting.where.Detected`."""
+    """Zooms on the detections of a detector in the source images: `Look` at
+    `prompting.where.Detected`."""
 
 
 @dataclass(frozen=True)

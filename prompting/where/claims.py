@@ -79,9 +79,9 @@ LOC_BINS, PERCENT, PATCHES = 1024, 100, 32
 
 
 class Claim(NamedTuple):
-    """A position that a reply names: the number of its image from 1 (`LAST_IMAGE` for the last), a
-    point (x, y) or a box (left, top, right, bottom), and the frame of its coordinates if the
-    notation determines it.
+    """A place, which is a point or a box, that a reply names: the number of its image from 1
+    (`LAST_IMAGE` for the last), its coordinates (x, y) or (left, top, right, bottom), and their
+    frame if the notation determines it.
 
     `label` and `score` are those of its JSON object. `notation` is the JSON key of the numbers, or
     else the kind of token; `span` is where the token begins and ends in the reply.

@@ -233,7 +233,7 @@ SHALLOW_FILTERS = {"length", "count", "first", "last", "default", "d", "attr", "
 
 
 def _guard(name: str, filter: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a filter or test whose work is counted."""
+    """Wrap a filter or test so that its work is counted."""
     skipped = int(hasattr(filter, "jinja_pass_arg"))
     look = count_top_items if name in SHALLOW_FILTERS else count_all_items
 

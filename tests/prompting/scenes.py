@@ -1,4 +1,4 @@
-"""Plain pictures, samples with marks, what a stage draws on them, and tables of cases."""
+"""Helpers: plain pictures, samples with marks, the drawings of a stage, and tables of cases."""
 
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def find_box(here: NDArray[np.bool_]) -> tuple[int, int, int, int]:
 
 
 class ScriptedReplies:
-    """Replies in turn, starting over at the end, and records calls with their options."""
+    """Gives its replies in turn, starting over at the end, and records calls with their options."""
 
     identity = "heard"
 
@@ -70,7 +70,8 @@ class ScriptedReplies:
 
 
 def record_state(state: State, folder: Path, sample: Sample | None = None) -> Record:
-    """Return what a run would store of a state that began with this sample, by default its own."""
+    """Return the record that a run would store for a state that began with this sample, by default
+    its own."""
     arm = Arm("c", {}, "t", None, None, {}, None, 1, 0, False, "p0", "id-t")
     sample = sample or state.sample
     return make_record(arm, sample, sample.sha, state, Blobs(folder / "blobs"))

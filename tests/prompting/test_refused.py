@@ -12,7 +12,7 @@ from tests.prompting.scenes import table
 from tests.refusals import check_stages
 
 
-def test_a_setting_that_makes_no_sense_is_refused() -> None:
+def test_an_invalid_setting_is_refused() -> None:
     check_stages(table("refused.yaml"))
 
 

@@ -1,4 +1,4 @@
-"""Marks find their pictures after encoding and resizing, and no other picture gets them."""
+"""Known pictures get their marks after encoding and resizing, and other pictures get none."""
 
 import io
 import json

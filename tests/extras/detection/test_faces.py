@@ -143,7 +143,7 @@ def test_missing_or_broken_files_give_one_sentence(tmp_path: Path) -> None:
         YuNet(tmp_path / "wrong.onnx")(pixels)
 
 
-def test_yunet_finds_what_its_file_encodes(tmp_path: Path) -> None:
+def test_yunet_finds_the_boxes_that_its_file_encodes(tmp_path: Path) -> None:
     pixels = np.zeros((100, 130, 3), np.uint8)
     pixels[40:48, 64:72] = 255
     faces = YuNet(yunet(tmp_path / "tiny.onnx"), longest=130)

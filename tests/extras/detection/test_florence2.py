@@ -48,7 +48,7 @@ def run_transformers(
 
 
 def select_upright(boxes: Any) -> Any:
-    """Return the boxes with an area, as a random network writes some from right to left."""
+    """Return the boxes with an area, because a random network writes some from right to left."""
     boxes = np.reshape(np.asarray(boxes, float), (-1, 4))
     return (boxes[:, 2:] > boxes[:, :2]).all(1), boxes
 

@@ -163,7 +163,8 @@ def test_attention_is_accumulated_block_by_block_without_changing_it(asking: Any
 def test_planted_attention_on_a_dark_patch_is_located(
     down: int, right: int, tmp_path: Path
 ) -> None:
-    """Every patch attends to ink: a dark one gets e^3 times what another patch gets."""
+    """Every patch attends to ink: a dark patch receives e^3 times the attention of another
+    patch."""
     attention = VisionAttention(model=str(write_ink_seeker(tmp_path / "planted")))
     pixels = np.full((112, 112, 3), 255, np.uint8)
     pixels[14 * down : 14 * down + 14, 14 * right : 14 * right + 14] = 0

@@ -111,7 +111,7 @@ MIXES = r"vision_tower\..*\.(out_proj|fc2)\.|visual\.blocks\..*\.(out_proj|proj|
 def test_a_token_is_located_where_pixels_change_it(
     family: str, size: tuple[int, int], built: Callable[[str], str]
 ) -> None:
-    """Without attention in the encoder, only pixels inside its place change a token."""
+    """Without attention in the encoder, only the pixels at its position change a token."""
     model = LocalVLM(built(family))
     network, own = model.network(), model.network().model.model
     kept = {name: tensor.clone() for name, tensor in own.state_dict().items()}
@@ -179,7 +179,7 @@ def test_question_tokens_are_found_by_comparing_prompts(
 @pytest.mark.slow
 @pytest.mark.parametrize("corner", [(0, 0), (0, 1), (1, 0), (1, 1)])
 def test_planted_attention_gives_its_known_share(corner: tuple[int, int], tmp_path: Path) -> None:
-    """Of four image tokens the dark one gets e^3 times what another token gets."""
+    """The dark one of four image tokens receives e^3 times the attention of another token."""
     model = LocalVLM(str(write_ink_seeker(tmp_path / "planted")))
     down, right = (28 * each for each in corner)
     pixels = np.full((56, 56, 3), 255, np.uint8)

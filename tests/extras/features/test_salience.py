@@ -1,4 +1,4 @@
-"""How salient an edit is: compared with transformers, planted, and from VLM2-Bench's files."""
+"""The salience of an edit: compared with transformers, planted, and from VLM2-Bench's files."""
 
 import json
 import math
@@ -80,7 +80,7 @@ def write_uniform_network(folder: Path) -> Path:
 
 
 def test_the_configuration_scores_the_edits_of_the_official_files(tmp_path: Path) -> None:
-    """Each edit once; a network that knows nothing gives the score of any token."""
+    """Each edit is scored once; a uniform network gives every token the same score."""
     table, media = tmp_path / "jsonl/gc/vanilla/gc_mat.jsonl", tmp_path / "data/gc/processed"
     media.mkdir(parents=True)
     table.parent.mkdir(parents=True)

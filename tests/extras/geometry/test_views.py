@@ -156,7 +156,7 @@ class Truth:
 
 
 @pytest.mark.slow
-def test_with_the_true_geometry_every_rendered_question_is_answered_rightly() -> None:
+def test_with_the_true_geometry_every_rendered_question_is_answered_correctly() -> None:
     motion, places = (RenderedScenes(kind, n=4) for kind in ("motion", "correspondence"))
     truth = Truth.of(motion)
     for item in motion:
@@ -204,7 +204,7 @@ def da3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
         del sys.modules[name]
 
 
-def test_depth_anything_3_gives_what_its_package_does_at_the_size_of_the_images(da3: str) -> None:
+def test_depth_anything_3_resizes_the_results_of_its_package_to_the_images(da3: str) -> None:
     first, second = (np.ascontiguousarray(cat()[:100, at : at + 150]) for at in (0, 40))
     estimator = DepthAnythingViews(da3, device="cpu")
     views, network = estimator(first, second), estimator.network()
@@ -225,7 +225,7 @@ def test_depth_anything_3_gives_what_its_package_does_at_the_size_of_the_images(
     np.testing.assert_array_equal(views.path, [1, 0, 0])
 
 
-def test_images_of_two_sizes_are_known_where_the_package_keeps_them(da3: str) -> None:
+def test_depth_of_images_of_two_sizes_is_known_inside_the_crop_of_the_package(da3: str) -> None:
     wide, high = np.ascontiguousarray(cat()[:100, :200]), np.ascontiguousarray(cat()[:200, :150])
     views = DepthAnythingViews(da3, device="cpu")(wide, high)
     for depth, pixels, known in ((views.depth0, wide, 0.75), (views.depth1, high, 0.5)):

@@ -66,7 +66,7 @@ def test_the_released_networks_give_the_values_of_their_authors_code(tmp_path: P
 
 
 def test_the_encoder_without_groups_is_the_resnet_of_dire() -> None:
-    """The first layer, against code that is compared with torchvision elsewhere."""
+    """The first layer is compared with code that another test compares with torchvision."""
     tensors = draw_tensors(list_large(TINY._replace(groups=1, depths=(1, 1, 1, 1))), 3)
     names = {"layer1.0.": "conv1.", "layer1.1.": "bn1.", "layer1.4.": "layer1."}
     plain = {}
@@ -88,7 +88,7 @@ def test_the_encoder_without_groups_is_the_resnet_of_dire() -> None:
     ("height", "width", "size"),
     [(300, 451, (384, 576)), (120, 100, (384, 320)), (1600, 800, (1504, 768))],
 )
-def test_images_are_resized_until_edges_are_near_everywhere(
+def test_images_are_resized_until_every_pixel_is_near_an_edge(
     height: int, width: int, size: tuple[int, int]
 ) -> None:
     """For the cat and a small image, sizes are those of the authors' code, which fails at the

@@ -128,7 +128,7 @@ def test_a_probe_gives_the_answer_before_a_look(tmp_path: Path) -> None:
     assert (summary.to_right, summary.answered_right, summary.iou) == (1, 0, None)
 
 
-def test_each_table_holds_what_its_run_has(tmp_path: Path) -> None:
+def test_each_table_has_the_rows_of_its_run(tmp_path: Path) -> None:
     run = write_run(tmp_path)
     assert "| agent | zoom 5 | reply 3 | 3 | 1.67 |" in analyse("looks", run).markdown
     assert "| agent | 2 | 2 | 50.0 |" in analyse("look_turns", run).markdown
@@ -188,7 +188,7 @@ class Kept:
 """
 
 
-def test_a_replay_takes_what_specialists_found_in_the_run(tmp_path: Path) -> None:
+def test_a_replay_reuses_the_results_of_specialists(tmp_path: Path) -> None:
     (tmp_path / "kept.py").write_text(KEPT, encoding="utf-8")
     (tmp_path / "kept.yaml").write_text(
         "task: {use: eval.tasks.MarkedScenes, kind: shape, n: 1}\n"

@@ -105,7 +105,7 @@ def write_arms(
     return certificate
 
 
-def test_the_numbers_by_hand(tmp_path: Path) -> None:
+def test_the_numbers_match_an_example_computed_by_hand(tmp_path: Path) -> None:
     """Full is right on 4 of 5, without on 1, black on 3, three of them also solved by full."""
     certificate = write_arms(
         tmp_path / "run", ("without", "full", "black"), ("ABBBB", "AAAAB", "AAABB"), other="black"

@@ -45,7 +45,8 @@ GREY = {"light": 170, "dark": 80}
 
 @dataclass(frozen=True)
 class Halves:
-    """Pictures with one light half and a mark in either: which ground is under it?"""
+    """A task of pictures with one light half and a mark in one half; it asks whether the mark lies
+    on light or dark ground."""
 
     n: int = 24
     kind: str = "point"
@@ -170,7 +171,8 @@ COLORS = {"red": (255, 0, 0), "magenta": (255, 0, 255), "blue": (0, 0, 255)}
 
 
 def watch_but_magenta(messages: Messages) -> str:
-    """Sees marks of pure colours except magenta, and their ground; else takes the first choice."""
+    """Recognizes marks of pure colours except magenta, and their ground; otherwise takes the first
+    choice."""
     (view,), text = messages[-1].views, messages[-1].text
     choices = {line[4:]: line[1] for line in text.splitlines() if line.startswith("(")}
     for name, color in COLORS.items():

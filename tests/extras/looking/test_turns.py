@@ -294,7 +294,7 @@ class Sure:
         return state.replace(answer=self.answers[number], confidence=sure)
 
 
-def test_routing_and_risk_by_hand(tmp_path: Path) -> None:
+def test_routing_and_risk_match_an_example_computed_by_hand(tmp_path: Path) -> None:
     """By falling confidence, the model is right on 1 1 0 0 and the other on 0 1 1 1."""
     first = Sure(("A", "A", "B", "B"), (0.9, 0.8, 0.7, 0.6))
     arms = {"first": first, "then": Sure(("B", "A", "A", "A"))}

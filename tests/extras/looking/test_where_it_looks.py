@@ -77,7 +77,7 @@ def run_and_measure(runs: Path) -> dict[str, list[dict[str, Any]]]:
 
 @pytest.mark.slow
 @needs_extras
-def test_the_attention_of_the_paper_s_encoder_is_measured_for_every_layer(
+def test_the_attention_of_the_encoder_of_the_paper_is_measured_for_every_layer(
     folder: Callable[[str], str], tmp_path: Path
 ) -> None:
     words = (

@@ -569,7 +569,7 @@ def test_the_nearest_feature_uses_a_word_and_needs_its_points() -> None:
     )
 
 
-def test_style_similarity_ignores_the_places_of_things() -> None:
+def test_style_similarity_ignores_the_positions_of_objects() -> None:
     features = Drawn([])
     image, other = draw_colors(a=RED, b=BLUE, far=GREEN), draw_colors(a=GREEN, b=GREEN, c=GREEN)
     moved = np.roll(image, (3, 2), axis=(0, 1))

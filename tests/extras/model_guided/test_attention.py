@@ -121,7 +121,7 @@ def test_any_informative_map_dims_and_a_uniform_one_does_not() -> None:
 
 
 def test_a_map_of_pixels_counts_where_the_picture_is_detailed() -> None:
-    """Compared with the definition, place by place."""
+    """Compared with the definition, position by position."""
     rng = np.random.default_rng(0)
     values, pixels = rng.random((28, 42)), rng.integers(0, 256, (28, 42, 3), np.uint8)
     side = np.exp(-1 / (2 * 0.8**2))

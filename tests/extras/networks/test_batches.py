@@ -253,7 +253,7 @@ class Bright(Network[tuple[Pixels], DepthMap]):
 
 @dataclass(frozen=True)
 class Greys:
-    """Flat pictures of several sizes; the question is how bright, the answer a number."""
+    """Uniform pictures of several sizes; the question is their brightness, the answer a number."""
 
     n: int = 12
 

@@ -1,4 +1,4 @@
-"""The documented networks work, or say what they need."""
+"""The documented networks work, or report the packages that they need."""
 
 import re
 from collections.abc import Callable

@@ -12,5 +12,5 @@ def test_a_setting_of_a_network_out_of_its_range_is_refused() -> None:
     check_settings("looktwice.extras", read_yaml(HERE / "settings.yaml"))
 
 
-def test_a_setting_of_a_stage_that_makes_no_sense_is_refused() -> None:
+def test_an_invalid_setting_of_a_stage_is_refused() -> None:
     check_stages(read_yaml(HERE / "stages.yaml"))

@@ -1,4 +1,5 @@
-"""Overlays: what a specialist finds in the source is drawn where the map of each part puts it."""
+"""Overlays: results of a specialist on the source are drawn at their mapped positions in each
+part."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any

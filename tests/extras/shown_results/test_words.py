@@ -80,7 +80,7 @@ def test_false_descriptions_reverse_ranks_and_levels() -> None:
 
 @dataclass(frozen=True)
 class Fixed:
-    """Always gives the same."""
+    """Always gives the same similarity."""
 
     result: Any
 
@@ -142,7 +142,8 @@ def test_without_evidence_the_prompt_is_unchanged() -> None:
 
 
 class Reader:
-    """Trusts ranks in the text, else the brightness in a second picture, else guesses."""
+    """Trusts the ranks in the text, otherwise the brightness in a second picture, and otherwise
+    guesses."""
 
     identity = "reader"
 

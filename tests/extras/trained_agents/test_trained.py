@@ -121,7 +121,7 @@ def test_images_have_the_names_that_agents_use(given: dict[str, Any], image: int
 
 @dataclass(frozen=True)
 class Trained:
-    """Sees like the model `eyes`, and requests its zoom in the format of a trained agent."""
+    """Reads like the model `eyes`, and requests its zoom in the format of a trained agent."""
 
     eyes: Any
     form: str
@@ -166,7 +166,8 @@ CALLED = (
 def test_a_reader_of_known_acuity_succeeds_with_zooms(
     preset: str, coordinates: Any, form: str
 ) -> None:
-    """At 480 pixels it reads hardly a letter, and nearly all with the zooms of any agent."""
+    """At 480 pixels it reads hardly any letter; with the zooms of any agent, it reads nearly
+    all."""
     (arm,) = load_plan(CONFIGS / f"agent_{preset}.yaml").points
     agent, model = arm.stages["agent"], Trained(scenes.NearSighted(coordinates=coordinates), form)
     assert isinstance(agent, Agent)

@@ -1,4 +1,4 @@
-"""The agent: what it sends, what it runs, what stops it, and what a model cannot make it do."""
+"""The agent: its messages, its tool calls, its bounds, and its limits for hostile replies."""
 
 import json
 import math

@@ -109,7 +109,7 @@ def test_another_image_is_never_that_of_the_sample() -> None:
     assert apply_stage(OtherImage([]), start().replace(views=())).views == ()
 
 
-def test_how_another_image_is_fitted() -> None:
+def test_the_fit_of_another_image() -> None:
     tall = Picture(np.repeat(np.arange(200, dtype=np.uint8)[:, None, None], 90, 1).repeat(3, 2))
     state = start(images=(noise(180, 100),))
     task = others(noise(), noise(), tall)[2:]
@@ -245,7 +245,7 @@ def test_a_random_crop_has_the_size_of_the_oracle_and_avoids_it(mark: Mark) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("mark", [Box("E", 60, 30, 110, 70), Box("E", 172, 104, 190, 120)])
 def test_with_one_try_every_possible_place_is_equally_likely(mark: Box) -> None:
-    """Pooled to 5 x 3 cells, also for a region across the edge of the view."""
+    """Positions are pooled to 5 x 3 cells, also for a region across the edge of the view."""
     crop = Crop(padding=0, min_px=1, aspect=1.0)
     state, oracle = start(mark), OracleCrop("E", crop=crop, elsewhere=True, tries=1)
     true = apply_stage(replace(oracle, elsewhere=False), state).views[0]
@@ -278,7 +278,7 @@ def test_the_random_arm_of_certify_samples_uniformly() -> None:
 
 
 def corner(view: View) -> tuple[int, int]:
-    """Return the place in its image where a crop starts."""
+    """Return the position in its image at which a crop starts."""
     affine = view.parts[0].affine
     return round(-affine.c), round(-affine.f)
 
@@ -394,7 +394,7 @@ def test_rotated_labels_shift_and_answers_of_specialists_are_mapped_too(tmp_path
         "B",
         "A",
     ]
-    answered = relabelled.replace(answer="D")  # the place that was C
+    answered = relabelled.replace(answer="D")  # the place formerly labelled C
     assert verdict(tmp_path, before, answered, "C") == ("right", "C")
 
 

@@ -1,4 +1,4 @@
-"""Where labels start next to a shape, and the smallest size of scaled shapes, to the pixel."""
+"""Positions of labels next to a shape, and the smallest size of scaled shapes, to the pixel."""
 
 import numpy as np
 import pytest

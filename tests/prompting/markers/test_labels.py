@@ -204,7 +204,7 @@ def test_ink_and_distinct_colours() -> None:
 
 @pytest.mark.slow
 def test_drawing_thousands_of_labels_takes_linear_time() -> None:
-    """Regression: the nearest free place of each was searched once per mark."""
+    """Regression test: the nearest free place of each label was searched once per mark."""
     rng = np.random.default_rng(0)
     places = rng.uniform((0, 0), (1399, 999), (1000, 2))
 

@@ -1,4 +1,4 @@
-"""What a marker draws: the decisive pixels, at the place that the geometry gives."""
+"""Drawings of point markers: the decisive pixels, at their computed positions."""
 
 import math
 from typing import Any

@@ -1,4 +1,5 @@
-"""Set-of-mark: which regions get a number, where it is, and how a reply maps back to one."""
+"""Set-of-mark: the numbered regions, the positions of numbers, and the region that a reply
+names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Pictures between words are sent at their place, however stages changed them."""
+"""Pictures within a text are sent at their position, even if stages changed them."""
 
 from typing import Any
 

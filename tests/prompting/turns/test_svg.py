@@ -67,7 +67,7 @@ def test_a_missing_renderer_is_reported_with_what_to_type(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("code", CASES["sizes"])
-def test_it_is_drawn_at_the_requested_size(code: str) -> None:
+def test_a_drawing_has_the_requested_size(code: str) -> None:
     pixels = render_svg(code, 80, 60)
     assert pixels.shape == (60, 80, 3)
     np.testing.assert_array_equal(pixels[:, :38], HALF[:, :38])

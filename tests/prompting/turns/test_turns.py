@@ -1,4 +1,4 @@
-"""Several turns: every kind sends exactly what it should and stays within limits."""
+"""Several turns: every kind sends exactly the expected messages and stays within limits."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence

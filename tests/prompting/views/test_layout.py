@@ -1,4 +1,4 @@
-"""Joining, ordering and numbering of images, and marks that stay on what they mark."""
+"""Joining, ordering and numbering of images; marks stay at their objects."""
 
 import math
 
@@ -48,7 +48,7 @@ def join(stage: Concatenate, *sizes: tuple[int, int]) -> View:
 
 
 def send(ask: Ask, state: State) -> list[str | int]:
-    """Return what the model was sent: texts, and views by their index in the state."""
+    """Return the parts that the model was sent: texts, and views by their index in the state."""
     model = Scripted(["A"])
     ask(state, model)
     message: Message = model.asked[0][-1]
@@ -192,7 +192,7 @@ places = st.floats(0.15, 0.85)
 def test_a_blob_lies_within_a_pixel_of_its_mark_after_any_chain(
     chain: list[Stage], spots: list[tuple[float, float]]
 ) -> None:
-    """The centroid of a bright blob in each source is where the map says."""
+    """The centroid of a bright blob in each source is at its mapped position."""
     images, marks = [], []
     for number, (u, v) in enumerate(spots):
         size = [(140, 100), (100, 140), (120, 120)][number]

@@ -1,4 +1,4 @@
-"""Resize policies give the documented sizes, and marks stay on what they mark."""
+"""Resize rules give the documented sizes, and marks stay at their objects."""
 
 from typing import Any
 

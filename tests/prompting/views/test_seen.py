@@ -98,7 +98,8 @@ def reference_tokens(counted: Any, processor: Any, made: Any, tiles: int, size: 
 
 
 def check_layout(model: str, processor: Any, counted: Any, size: Size) -> None:
-    """Compare pixels and tokens of one size with the reference, or that both refuse it."""
+    """Check that pixels and tokens of one size match the reference, or that both refuse the
+    size."""
     shown, layout = picture(size), find_layout(model, size)
     assert layout is not None
     if layout.refused:

@@ -1,4 +1,4 @@
-"""Zooms: what is cropped, where it is shown and recorded, and that marks follow their map."""
+"""Zooms: the cropped area, its presentation and record, and the mapping of marks."""
 
 import json
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ def zoom_view(state: State, crop: Crop = TIGHT, **settings: Any) -> State:
 
 
 def area(view: View) -> tuple[int, ...]:
-    """Return left, top, right and bottom of what an unscaled crop of `numbered` shows."""
+    """Return left, top, right and bottom of the area that an unscaled crop of `numbered` shows."""
     (left, top), (right, bottom) = view.pixels[0, 0, :2].tolist(), view.pixels[-1, -1, :2].tolist()
     assert view.size == (right - left + 1, bottom - top + 1)
     return left, top, right + 1, bottom + 1

@@ -1,4 +1,4 @@
-"""Places that replies name are parsed in the formats of many model families."""
+"""Boxes and points in replies are parsed in the formats of many model families."""
 
 from typing import Any
 

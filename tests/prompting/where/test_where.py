@@ -1,4 +1,4 @@
-"""Where to look: every source through one interface, with its placebo, cropped or drawn on."""
+"""Sources of regions: one interface for all, with their placebos, for crops and drawings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -49,7 +49,7 @@ def picture() -> Picture:
 
 @dataclass(frozen=True)
 class Bright:
-    """Finds what is bright, as boxes, masks, or a map."""
+    """Finds bright regions, as boxes, masks, or a map."""
 
     kind: str = "map"
 

@@ -31,7 +31,7 @@ def test_choices_in_the_formats_of_other_programs(
 
 
 @table
-def test_which_lines_form_a_list_of_choices(words: str, choices: list[str] | None) -> None:
+def test_lines_that_form_a_list_of_choices(words: str, choices: list[str] | None) -> None:
     read = ReadChoices()(start(words), NoModel())
     assert read.sample.choices == tuple(choices or ())
     if choices is None:

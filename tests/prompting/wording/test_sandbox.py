@@ -1,4 +1,4 @@
-"""Every template ends: its operations are counted, the same on every machine."""
+"""Every template terminates: its operations are counted, in the same way on every machine."""
 
 import threading
 
@@ -43,7 +43,7 @@ def test_the_work_of_a_template_is_counted(text: str, least: int, most: int) -> 
 
 @pytest.mark.slow
 def test_renderings_in_several_threads_are_counted_separately() -> None:
-    """Each has the whole allowance, and none ends another."""
+    """Each thread has the full allowance, and does not affect the others."""
     half = Template(
         "{% for a in range(30000) %}{% for b in range(5) %}{% endfor %}{% endfor %}done"
     )
