@@ -215,7 +215,7 @@ def _normalize_label(text: str) -> str:
 
 SPECIAL_TOKENS = 2  # tokens at the beginning and end of a text
 HEAD_COUNT = 8  # heads of the deformable attention, as in transformers
-TEXT_HEAD = 64  # channels of an attention head of BERT
+TEXT_HEAD_CHANNELS = 64  # channels of an attention head of BERT
 UNUSED_TENSORS = (
     "label_enc.",
     "bert.pooler.",
@@ -288,7 +288,7 @@ def _read_config(transformers: Any, tensors: Tensors) -> Any:
         vocab_size=vocabulary,
         hidden_size=hidden,
         num_hidden_layers=count_distinct(tensors, r"bert\.encoder\.layer\.(\d+)\."),
-        num_attention_heads=hidden // TEXT_HEAD,
+        num_attention_heads=hidden // TEXT_HEAD_CHANNELS,
         intermediate_size=rows("bert.encoder.layer.0.intermediate.dense.weight"),
         max_position_embeddings=rows("bert.embeddings.position_embeddings.weight"),
     )

@@ -50,7 +50,7 @@ class TokenAttention:
         """The mean of all parts, (tokens,)."""
         return np.asarray(self.parts.mean(0))
 
-    def map(self, picture: int, height: int, width: int, part: int | None = None) -> Floats:
+    def make_map(self, picture: int, height: int, width: int, part: int | None = None) -> Floats:
         """Return the attention that each pixel of a picture receives, at this size, averaged over
         all parts or from one."""
         own, values = self.pictures == picture, self.values if part is None else self.parts[part]
@@ -112,7 +112,7 @@ class QuestionAttention(WithoutModel, Network[Inputs, TokenAttention]):
             width, height = view.size
             covered = cover_marks(marks, (height, width), self.radius)
             for place, part in enumerate(parts):
-                values = looks.map(number, height, width, part)
+                values = looks.make_map(number, height, width, part)
                 sums[:, place] += values[covered].sum(), values.sum()
             area += covered.sum(), covered.size
         shares = sums[0] / sums[1]

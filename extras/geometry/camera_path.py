@@ -12,7 +12,7 @@ from looktwice.specialists.answers.choices import AnswerRule, Decision, find_cho
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
-STILL = 1e-9
+MIN_PATH_LENGTH = 1e-9
 """Shorter paths, on the scale of the network, have no direction."""
 
 
@@ -38,6 +38,6 @@ class CameraPath(AnswerRule):
         first, second = sample.images[:2]
         path = look_once(self.views, first.pixels, second.pixels).path
         length = float(np.linalg.norm(path))
-        if not length > STILL or path[0] == 0:
+        if not length > MIN_PATH_LENGTH or path[0] == 0:
             raise NoEvidence("the cameras do not stand side by side")
         return right if path[0] > 0 else left, abs(float(path[0])) / length

@@ -43,10 +43,10 @@ class DepthAnythingViews(Network[Pair, Views]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self._single
+        _ = self._single_view_network
 
     @property
-    def _single(self) -> DepthAnything3:
+    def _single_view_network(self) -> DepthAnything3:
         """The same network as an estimator of single images, which opens the files."""
         return DepthAnything3(self.model, self.revision, self.dtype, self.device)
 
@@ -57,7 +57,7 @@ class DepthAnythingViews(Network[Pair, Views]):
 
     def open_network(self, place: Place) -> Any:
         """Open the package's network with the tensors of its files. Raises WeightsError."""
-        return self._single.open_network(place)
+        return self._single_view_network.open_network(place)
 
     def batch_key(self, item: Pair) -> Hashable:
         """Return one key for all: pairs are processed one by one."""
@@ -69,7 +69,7 @@ class DepthAnythingViews(Network[Pair, Views]):
 
     def weights_id(self) -> str:
         """Return the hash of the files."""
-        return self._single.weights_id()
+        return self._single_view_network.weights_id()
 
     def _reconstruct(self, network: Any, item: Pair) -> Views:
         with fix_random_draws():

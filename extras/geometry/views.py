@@ -12,7 +12,7 @@ from looktwice.specialists.results import Floats, Matches, sort_descending
 from looktwice.specialists.rules import Checked
 from looktwice.specialists.sharing import look_once
 
-HALF = 0.5  # from pixel centres to edges
+HALF_PIXEL = 0.5  # from pixel centres to edges
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,10 @@ class Views:
     def lift_pixels(self, xy: Floats) -> Floats:
         """Return the points of the scene (n, 3) that pixels (n, 2) of view 0 show, in the space of
         camera 0; NaN where the depth is unknown."""
-        rays = np.column_stack([xy + HALF, np.ones(len(xy))]) @ np.linalg.inv(self.intrinsics[0]).T
+        rays = (
+            np.column_stack([xy + HALF_PIXEL, np.ones(len(xy))])
+            @ np.linalg.inv(self.intrinsics[0]).T
+        )
         lifted: Floats = rays * _get_nearest(self.depth0, xy)[:, None]
         return lifted
 
@@ -105,9 +108,9 @@ class GeometricMatcher(Checked):
         far = there[:, 2]
         with np.errstate(divide="ignore", invalid="ignore"):
             seen = there @ views.intrinsics[1].T
-            xy1 = seen[:, :2] / seen[:, 2:] - HALF
+            xy1 = seen[:, :2] / seen[:, 2:] - HALF_PIXEL
             height, width = views.depth1.shape
-            inside = (xy1 >= -HALF) & (xy1 < np.array([width, height]) - HALF)
+            inside = (xy1 >= -HALF_PIXEL) & (xy1 < np.array([width, height]) - HALF_PIXEL)
             kept = np.flatnonzero((far > 0) & inside.all(1))
         near = _get_nearest(views.depth1, xy1[kept])
         kept = kept[np.abs(near - far[kept]) <= self.agreement * far[kept]]

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from looktwice.extras.intrinsics.midas import run_large, run_small
-from looktwice.extras.intrinsics.resolution import FIELD, find_size, round_up
+from looktwice.extras.intrinsics.resolution import RECEPTIVE_FIELD, find_size, round_up
 from looktwice.extras.networks.checkpoints import Tensors, open_tensors
 from looktwice.extras.networks.network import Network
 from looktwice.extras.networks.opening import Place, import_torch
@@ -111,7 +111,9 @@ class OrdinalShading(Network[Item, FeatureGrid]):
         if self.longest is not None:
             size = _compute_size(image, self.longest)
         light = resize(image, size) ** GAMMA
-        coarse = resize(run("ord_state_dict", resize(light, _compute_size(light, FIELD))), size)
+        coarse = resize(
+            run("ord_state_dict", resize(light, _compute_size(light, RECEPTIVE_FIELD))), size
+        )
         fine = _match_scale(light, coarse, run("ord_state_dict", light))
         inverse = run("iid_state_dict", np.concatenate([light, coarse, fine], axis=2))
         return light / (1 / inverse.clip(*INVERSE_RANGE) - 1)

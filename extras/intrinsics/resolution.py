@@ -11,8 +11,8 @@ import numpy as np
 
 from looktwice.specialists.results import Floats
 
-FIELD = 384  # pixels: the receptive field, which is the side of the network's training images
-CELL = 32  # pixels of the network's input for each cell of the search
+RECEPTIVE_FIELD = 384  # pixels: the side of the network's training images
+CELL_SIDE = 32  # pixels of the network's input for each cell of the search
 EDGE_SHARE = 0.4  # share of the strongest gradient; weaker gradients are not edges
 MAX_SCALE, MAX_SEARCHED, MAX_SIDE = 3, 3000, 1500
 """The search enlarges at most 3 times and to at most 3,000 pixels; the result has at most 1,500
@@ -22,7 +22,7 @@ GRAY_WEIGHTS = np.array([0.2989, 0.5870, 0.1140])
 
 def round_up(side: float) -> int:
     """Round a length up to a multiple of 32."""
-    return ceil(side / CELL) * CELL
+    return ceil(side / CELL_SIDE) * CELL_SIDE
 
 
 def find_size(image: Floats) -> tuple[int, int]:
@@ -37,15 +37,17 @@ def find_size(image: Floats) -> tuple[int, int]:
 def _find_largest_side(image: Floats) -> int:
     """Return the largest side, up to the limits, at which edges dilated by the receptive field
     cover the whole image."""
-    edges, found = _find_edges(image), FIELD
+    edges, found = _find_edges(image), RECEPTIVE_FIELD
     limit = min(MAX_SEARCHED, MAX_SCALE * max(image.shape[:2]))
-    kernel = np.ones((FIELD // CELL, FIELD // CELL), np.uint8)
-    for cells in range(FIELD // CELL, limit // CELL, FIELD // CELL // 2):
+    kernel = np.ones((RECEPTIVE_FIELD // CELL_SIDE, RECEPTIVE_FIELD // CELL_SIDE), np.uint8)
+    for cells in range(
+        RECEPTIVE_FIELD // CELL_SIDE, limit // CELL_SIDE, RECEPTIVE_FIELD // CELL_SIDE // 2
+    ):
         small = cv2.resize(_pool_maxima(edges, len(edges) // cells), (cells, cells))
         covered = cv2.dilate((small >= 0.5).astype(np.uint8), kernel)
         if not covered.all():
             break
-        found = cells * CELL
+        found = cells * CELL_SIDE
     return found
 
 

@@ -151,14 +151,16 @@ def _format_counts(counts: Counter[str]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.most_common())
 
 
-NOT_RUN = ("refused", "failed", "repeated", "bound")
-LOOKS: Columns[LookSummary] = (
+NOT_RUN_OUTCOMES = ("refused", "failed", "repeated", "bound")
+LOOK_COLUMNS: Columns[LookSummary] = (
     *attribute_columns("contestant", "task"),
     Column("tools", lambda arm: _format_counts(arm.tools), text),
     Column("ended by", lambda arm: _format_counts(arm.ended_by), text),
     Column("n", "n"),
     Column("looks\nper sample", "looks", "{:.2f}"),
-    Column("not run", lambda arm: sum(map(arm.outcomes.__getitem__, NOT_RUN)), nonzero_cell),
+    Column(
+        "not run", lambda arm: sum(map(arm.outcomes.__getitem__, NOT_RUN_OUTCOMES)), nonzero_cell
+    ),
     Column("IoU of zoom\nwith mark", "iou", "{:.2f}"),
     Column("mark shown\n%", "covered", percent),
     Column("first\nanswer %", "first_accuracy", percent),
@@ -182,7 +184,7 @@ class TurnLine(NamedTuple):
     turn: TurnCount
 
 
-TURNS: Columns[TurnLine] = (
+TURN_COUNT_COLUMNS: Columns[TurnLine] = (
     *attribute_columns("contestant", "task", of="arm"),
     Column("turns\nwith looks", "turn.turns"),
     Column("n", "turn.n"),
@@ -290,11 +292,11 @@ def _measure_overlaps(looks: Sequence[Look], targets: Sequence[Mark]) -> Iterato
 LOOKS_CHANGED_ANALYSIS = Analysis(
     "looks",
     "What an agent's looks changed",
-    make_table_builder(LOOKS, summarize_looks, empty=False, same="task"),
+    make_table_builder(LOOK_COLUMNS, summarize_looks, empty=False, same="task"),
 )
 LOOK_TURNS_ANALYSIS = Analysis(
     "look_turns",
     "Accuracy by turns with looks",
-    make_table_builder(TURNS, list_turn_counts, same="task"),
+    make_table_builder(TURN_COUNT_COLUMNS, list_turn_counts, same="task"),
     wrap=False,
 )

@@ -99,7 +99,7 @@ def _format_gap(gap: Estimate) -> str:
     return f"{format_number(gap.value, sign='+')}\n{low} to {high}".replace("-", "\u2212")
 
 
-MEASURED: Columns[Measured] = (
+MEASURED_COLUMNS: Columns[Measured] = (
     *COLUMNS_OF_ARM,
     Column("measured", "name", text),
     Column("n", "n"),
@@ -129,7 +129,9 @@ def make_measurement_table(scored: Table) -> TextTable:
     with its interval.
     """
     arms = [scores for run in scored.scores for scores in run.points]
-    shown = table(MEASURED, [*chain.from_iterable(map(_list_measurements, arms))]).without_empty()
+    shown = table(
+        MEASURED_COLUMNS, [*chain.from_iterable(map(_list_measurements, arms))]
+    ).without_empty()
     return shown if len({scores.task for scores in arms}) > 1 else shown.without("task")
 
 

@@ -163,7 +163,7 @@ class StoppingRule:
     gain: Estimate
 
 
-RULES: Mapping[str, Callable[[Turns, int], bool]] = {
+STOPPING_RULES: Mapping[str, Callable[[Turns, int], bool]] = {
     "one answer": lambda turns, turn: turns.at(turn).answer is not None,
     "two alike": lambda turns, turn: (
         turn > 0 and turns.at(turn).answer == turns.at(turn - 1).answer is not None
@@ -187,7 +187,7 @@ def apply_stopping_rules(run: RunScores) -> Iterator[StoppingRule]:
         counted = arm.tokens(arm.last) > 0
         spent = np.array([[turns.spent(turn, counted) for turn in every] for turns in arm.records])
         prices = spent.mean(axis=0)
-        for name, holds in RULES.items():
+        for name, holds in STOPPING_RULES.items():
             stops = np.array([turns.first(holds) for turns in arm.records])
             mean = float(spent[rows, stops].mean())
             upper = int(np.argmax([*(prices >= mean - 1e-9), True]))

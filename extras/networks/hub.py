@@ -25,7 +25,7 @@ DOWNLOAD_ADVICE = (
 )
 
 
-HUB_S = 10.0  # timeout of a request to the hub; its library would retry for minutes
+HUB_TIMEOUT = 10.0  # timeout of a request to the hub; its library would retry for minutes
 
 
 def load_from_hub(
@@ -155,7 +155,7 @@ def explain_unreachable_hub(model: str, revision: str | None) -> str:
     # errors of its HTTP library, which has changed over time
     network_errors: tuple[Any, ...] = (OSError, *HfHubHTTPError.__bases__)
     try:
-        HfApi().model_info(model, revision=revision, timeout=HUB_S)
+        HfApi().model_info(model, revision=revision, timeout=HUB_TIMEOUT)
     except HfHubHTTPError:
         return ""
     except network_errors as exc:
@@ -187,7 +187,7 @@ def _get_hub_commit(model: str, revision: str | None) -> str:
         ref = Path(constants.HF_HUB_CACHE, folder, "refs", revision or "main")
         if ref.is_file():
             return ref.read_text(encoding="ascii").strip()
-        return str(HfApi().model_info(model, revision=revision, timeout=HUB_S).sha or "")
+        return str(HfApi().model_info(model, revision=revision, timeout=HUB_TIMEOUT).sha or "")
     return ""
 
 

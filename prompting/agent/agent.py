@@ -168,7 +168,7 @@ class Agent:
         )
         parts: list[str | View] = []
         for number in range(1, len(shown) + 1):
-            parts += episode.image_parts(number, self.coordinates, get_text(self.label))
+            parts += episode.make_image_parts(number, self.coordinates, get_text(self.label))
         parts += filter(None, split_prompt(state))
         if not parts:
             raise ValueError(
@@ -179,7 +179,7 @@ class Agent:
         system: Parts = ()
         if tools:
             text = fill_in(self.system, unit=UNITS[self.coordinates])
-            how = self.protocol.instructions(tools)
+            how = self.protocol.write_instructions(tools)
             system = ("\n\n".join(filter(None, (text, how))),)
         if system and all(message.role != "system" for message in state.messages):
             episode.add_turns(Message("system", system))
@@ -194,7 +194,7 @@ class Agent:
                 episode.add_user_text(probe)
                 self._ask(episode, None)
                 episode.turns = turns
-            reply = self._ask(episode, self.protocol.native_tools(self.tool_descriptions))
+            reply = self._ask(episode, self.protocol.select_native_tools(self.tool_descriptions))
             calls, count = self.protocol.read_calls(reply, self.bounds.calls)
             fault = "" if calls else self.protocol.find_fault(reply)
             if calls:
@@ -228,7 +228,7 @@ class Agent:
         for number, call in enumerate(calls, 1):
             answers.append((call, self._run_call(episode, call)))
             if episode.answer is not None:
-                episode.add_turns(self.protocol.assistant_turn(reply, calls[:number]))
+                episode.add_turns(self.protocol.make_assistant_turn(reply, calls[:number]))
                 return
         if left := count - len(calls):
             more = f"{left} more calls of this reply were not run; at most {len(calls)} are"
@@ -236,7 +236,8 @@ class Agent:
             episode.notes.append(f"step {episode.steps + 1}: {more}")
         episode.count_step(any(look.outcome != "refused" for look in episode.looks[before:]))
         episode.add_turns(
-            self.protocol.assistant_turn(reply, calls), *self.protocol.result_turns(answers)
+            self.protocol.make_assistant_turn(reply, calls),
+            *self.protocol.make_result_turns(answers),
         )
 
     def _run_call(self, episode: Episode, call: ToolCall) -> Parts:
@@ -301,7 +302,9 @@ class Agent:
                 episode.full = full
                 break
             episode.shown.append(image)
-            parts += episode.image_parts(len(episode.shown), self.coordinates, get_text(self.label))
+            parts += episode.make_image_parts(
+                len(episode.shown), self.coordinates, get_text(self.label)
+            )
         images = tuple(range(first + 1, len(episode.shown) + 1))
         regions = find_new_regions([image.view for image in episode.shown], first)
         omitted = len(shown) - len(images)
@@ -327,7 +330,7 @@ class Agent:
         if isinstance(self.tools.get(call.name), Answer):
             self._run_call(episode, call)
             if episode.answer is not None:
-                episode.add_turns(self.protocol.assistant_turn(reply, calls))
+                episode.add_turns(self.protocol.make_assistant_turn(reply, calls))
                 return self._finish(episode, bound)
         why = f"it called {call.name or 'a tool'} instead of answering ({bound} used up)"
         episode.add_turns(reply.as_message())

@@ -56,12 +56,12 @@ def _describe_errors(
 ) -> Iterator[str]:
     properties = schema.get("properties", {})
     for error in exc.errors(include_url=False, include_context=False, include_input=False):
-        said = str(error["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+        message = str(error["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
         place = str(error["loc"][0]) if error["loc"] else ""
         name = names.get(place, place)
         node = properties.get(name, {})
         if not place:
-            yield said
+            yield message
         elif error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
             known = ", ".join(f"`{name}`" for name in properties) or "none"
             hint = suggest_names(place, properties).removesuffix("?")
@@ -72,7 +72,7 @@ def _describe_errors(
                 f" {_describe_node(node, schema)}{_format_description(node)}"
             )
         elif error["type"] in ("value_error", "assertion_error"):
-            yield f"`{name}`: {said}"
+            yield f"`{name}`: {message}"
         else:
             value = write_json(given.get(place))
             value = (

@@ -35,12 +35,12 @@ class CallFormat:
         """The pattern that matches a call in a reply."""
         raise NotImplementedError
 
-    def instructions(self, tools: Sequence[Tool]) -> str:
+    def write_instructions(self, tools: Sequence[Tool]) -> str:
         """Return the description of the tools and the format for the system message; empty if the
         server describes them."""
         return ""
 
-    def native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
+    def select_native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
         """Return the tools that are passed to the server, or None if calls are written in the
         text."""
         return None
@@ -55,7 +55,7 @@ class CallFormat:
         """Parse the call at a match of the pattern; `name` becomes its id."""
         raise NotImplementedError
 
-    def assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
+    def make_assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
         """Return the reply as a turn of the conversation. If unanswered calls follow, the text ends
         after the last answered call."""
         text = strip_thoughts(reply.text)
@@ -64,7 +64,7 @@ class CallFormat:
         kept = text[: ends[-2]] if cut else reply.text
         return Message("assistant", (kept,), attached=reply.attached)
 
-    def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
+    def make_result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
         """Return the turns that hold the results of the calls: here a single user turn."""
         parts = (part for answer in answers for part in self.wrap_result(*answer))
         return (Message("user", tuple(parts)),)
@@ -95,7 +95,7 @@ class NativeCalls(CallFormat):
 
     pictures: Literal["user", "tool", "both"] = "user"
 
-    def native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
+    def select_native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
         """Return all tools, or None if there are none."""
         return tuple(tools) or None
 
@@ -111,14 +111,14 @@ class NativeCalls(CallFormat):
             kept = [replace(call, id=f"call_{n}") for n, call in enumerate(kept)]
         return kept, len(reply.tool_calls) + reply.calls_left_out
 
-    def assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
+    def make_assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
         """Return the reply as a turn with its text and calls."""
         turn = replace(reply.as_message(), tool_calls=tuple(calls))
         if reply.tool_calls:
             return turn
         return replace(turn, parts=(strip_text_calls(strip_thoughts(reply.text)),))
 
-    def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
+    def make_result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
         """Return a tool turn for each call and, unless `pictures` is "tool", one user turn with the
         images."""
         if self.pictures == "tool":
@@ -163,7 +163,7 @@ class TaggedCalls(Worded, CallFormat):
         tag = re.escape(self.tag)
         return re.compile(rf"<{tag}>(.*?)(?:</{tag}>|(?=<{tag}>)|\Z)", re.S)
 
-    def instructions(self, tools: Sequence[Tool]) -> str:
+    def write_instructions(self, tools: Sequence[Tool]) -> str:
         """Describe the tools and how to call them."""
         if self.how is not None:
             return get_text(self.how)
@@ -208,7 +208,7 @@ class PlainCalls(CallFormat):
 
     pattern = _CALL_PATTERN  # a class attribute, since there are no settings
 
-    def instructions(self, tools: Sequence[Tool]) -> str:
+    def write_instructions(self, tools: Sequence[Tool]) -> str:
         """Describe the tools and how to call them."""
         return (
             "The tools, one a line, with their parameters as JSON"

@@ -103,7 +103,7 @@ class Episode:
             by,
             self.steps,
             len(added),
-            round(sum(map(_megapixels, added)), 4),
+            round(sum(map(_count_megapixels, added)), 4),
             self.tokens,
             round(self.seconds, 3),
         )
@@ -122,7 +122,9 @@ class Episode:
         added = [image.sent for image in self.shown[self.first :]]
         if len(added) >= bounds.images:
             return "images"
-        return "megapixels" if sum(map(_megapixels, [*added, sent])) > bounds.megapixels else ""
+        return (
+            "megapixels" if sum(map(_count_megapixels, [*added, sent])) > bounds.megapixels else ""
+        )
 
     def add_usage(self, reply: Reply) -> None:
         """Count one more reply with its tokens and time."""
@@ -182,7 +184,7 @@ class Episode:
                 whole[number] = replace(turn, parts=tuple(parts))
         self.turns = tuple(whole)
 
-    def image_parts(self, number: int, frame: str, label: str) -> Parts:
+    def make_image_parts(self, number: int, frame: str, label: str) -> Parts:
         """Return an image after a line with its label and, if coordinates are in pixels, its size.
         Without a label the line is left out; a label with `{k}` is left out for the sample's own
         images."""
@@ -193,5 +195,5 @@ class Episode:
         return f"{fill_in(label, n=str(number), k=str(brought))}{size}:", sent
 
 
-def _megapixels(view: View) -> float:
+def _count_megapixels(view: View) -> float:
     return view.size[0] * view.size[1] / 1e6

@@ -164,7 +164,7 @@ def parse_arguments(
     tool: AgentTool,
     data: Mapping[str, Any],
     shown: Sequence[ShownImage],
-    gone: Set[int],
+    withdrawn: Set[int],
     frame: Frame,
 ) -> ParsedArguments:
     """Check a call's arguments and convert its coordinates to pixels of the views. Raises
@@ -174,14 +174,14 @@ def parse_arguments(
     except ValidationError as exc:
         faults = describe_faults(tool.arguments, data, exc)
         raise ToolError(faults.replace("{unit}", UNITS[frame])[:500]) from exc
-    there = [number for number in range(1, len(shown) + 1) if number not in gone]
-    fields, last = type(given).model_fields, max(there, default=0)
+    available = [number for number in range(1, len(shown) + 1) if number not in withdrawn]
+    fields, last = type(given).model_fields, max(available, default=0)
     places: dict[str, Any] = {
         name: getattr(given, name) or last for name in fields if IMAGE in fields[name].metadata
     }
     for name, number in places.items():
-        if number not in there:
-            numbers = ", ".join(map(str, there)) or "none"
+        if number not in available:
+            numbers = ", ".join(map(str, available)) or "none"
             raise ToolError(f"there is no image {getattr(given, name)}; there are {numbers}")
     on = places.get("image", len(shown))
     cuts = list[str]()

@@ -316,10 +316,10 @@ class OracleCrop(Ranged, Given):
         )
         fitting: list[Mark] = []
         for x, y in drawn.tolist():
-            box = _random_box(*size, x, y, true.image)
+            box = _make_random_box(*size, x, y, true.image)
             if len(fitting) < self.tries and exact.find_areas(view, [box])[0][0] == box.xyxy:
                 fitting.append(box)
-        own = _random_box(*size, left, top, true.image)
+        own = _make_random_box(*size, left, top, true.image)
         return min(fitting, key=lambda box: overlap(own.xyxy, bounding_box(box)), default=own)
 
     def project_region(self, state: State) -> dict[int, Mark]:
@@ -353,7 +353,7 @@ class RandomCrop(Ranged, WithoutModel):
             width, height = (max(1, round(self.share * side)) for side in view.size)
             left = int(rng.integers(view.size[0] - width + 1))
             top = int(rng.integers(view.size[1] - height + 1))
-            places[number] = _random_box(width, height, left, top)
+            places[number] = _make_random_box(width, height, left, top)
         return _crop_places(state, places, Crop(padding=0, min_px=1))
 
 
@@ -373,5 +373,5 @@ def _crop_places(state: State, places: Mapping[int, Mark], crop: Crop) -> State:
     return state.replace(views=tuple(views)).with_notes(*notes)
 
 
-def _random_box(width: float, height: float, left: float, top: float, image: int = 0) -> Box:
+def _make_random_box(width: float, height: float, left: float, top: float, image: int = 0) -> Box:
     return Box("random", left, top, left + width, top + height, image)

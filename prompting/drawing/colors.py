@@ -22,7 +22,7 @@ RGB = tuple[int, int, int]
 GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 HALF_BRIGHTNESS = 382.5  # half of the largest R + G + B
 BLACK_WHITE: tuple[RGB, ...] = ((0, 0, 0), (255, 255, 255))
-VIVID: tuple[RGB, ...] = (
+VIVID_COLORS: tuple[RGB, ...] = (
     (255, 0, 0),
     (0, 255, 0),
     (0, 0, 255),
@@ -30,9 +30,9 @@ VIVID: tuple[RGB, ...] = (
     (255, 0, 255),
     (0, 255, 255),
 )
-LOCAL_COLORS = {"contrast": VIVID, "black-or-white": BLACK_WHITE}
+LOCAL_COLORS = {"contrast": VIVID_COLORS, "black-or-white": BLACK_WHITE}
 """Values of a colour setting that choose a colour from the surrounding pixels."""
-DISTINCT: tuple[RGB, ...] = (
+DISTINCT_COLORS: tuple[RGB, ...] = (
     (230, 25, 75),
     (60, 180, 75),
     (0, 130, 200),
@@ -70,7 +70,7 @@ def check_color(color: str, *words: str, name: str = "") -> None:
 
 
 def choose_contrasting_color(
-    pixels: Pixels, x: float, y: float, reach: float, palette: tuple[RGB, ...] = VIVID
+    pixels: Pixels, x: float, y: float, reach: float, palette: tuple[RGB, ...] = VIVID_COLORS
 ) -> RGB:
     """Return the colour of `palette` that stands out best from the pixels within `reach` of (x, y),
     in pixel centres.
@@ -103,7 +103,7 @@ def choose_readable_color(ground: RGB) -> RGB:
 def choose_distinct_color(number: int) -> RGB:
     """Return a colour for mark `number`, counted from 0: one of twelve colours that are easy to
     tell apart, repeated from the first."""
-    return DISTINCT[number % len(DISTINCT)]
+    return DISTINCT_COLORS[number % len(DISTINCT_COLORS)]
 
 
 def choose_golden_hue(number: int) -> RGB:

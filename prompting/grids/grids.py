@@ -358,8 +358,8 @@ class RuledGrid(GridStage):
     def cell(self, size: Size, row: int, column: int) -> Box:
         """Return a cell of a view of this size (width, height), labelled with its name; row and
         column count from 0."""
-        x0, x1 = (_edge(size[0], edge, self.columns) for edge in (column, column + 1))
-        y0, y1 = (_edge(size[1], edge, self.rows) for edge in (row, row + 1))
+        x0, x1 = (_compute_edge(size[0], edge, self.columns) for edge in (column, column + 1))
+        y0, y1 = (_compute_edge(size[1], edge, self.rows) for edge in (row, row + 1))
         return Box(self.name(row, column), x0, y0, x1, y1)
 
     def places(self, views: Sequence[View], reply: str, number: int = 1) -> tuple[Box, ...]:
@@ -409,6 +409,6 @@ class RuledGrid(GridStage):
         return f"{lines} {naming[self.names]}".strip()
 
 
-def _edge(length: int, edge: int, pieces: int) -> int:
+def _compute_edge(length: int, edge: int, pieces: int) -> int:
     """Return edge number `edge` of `pieces` equal parts of a length, in whole pixels."""
     return (2 * length * edge + pieces) // (2 * pieces)

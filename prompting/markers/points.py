@@ -24,7 +24,7 @@ from looktwice.prompting.drawing.shapes import Floats, Shape, make_square, paint
 from looktwice.prompting.markers.base import ColoredMarking, Halo, Spot
 
 Kind = Literal["points", "boxes", "masks", "all"]
-KINDS: dict[str, type | tuple[type, ...]] = {
+MARK_TYPES: dict[str, type | tuple[type, ...]] = {
     "points": Point,
     "boxes": Box,
     "masks": Mask,
@@ -70,7 +70,7 @@ class PointMarking(ColoredMarking):
 
     def accepts(self, mark: Mark) -> bool:
         """Return whether this kind of mark is drawn."""
-        return isinstance(mark, KINDS[self.marks])
+        return isinstance(mark, MARK_TYPES[self.marks])
 
     def shape(self, scale: float, spot: Spot) -> Shape:
         """Return the shape to draw around a spot, at `scale` pixels per unit of length."""

@@ -224,7 +224,7 @@ class CaptionThenAnswer:
             state = state.with_notes(*notes)
             described.append(f"{name[0].upper()}{name[1:]}: {text or '(no description)'}")
             empty += [] if text else [f"{what} is empty"]
-        return answer_blind(self, state, model, empty, descriptions="\n\n".join(described))
+        return answer_without_images(self, state, model, empty, descriptions="\n\n".join(described))
 
 
 def ask_description(
@@ -247,7 +247,7 @@ def ask_description(
     return text[: stage.longest], notes
 
 
-def answer_blind(
+def answer_without_images(
     stage: CaptionThenAnswer | RedrawThenAnswer,
     state: State,
     model: Model,
@@ -344,7 +344,7 @@ class RedrawThenAnswer:
             state = state.replace(trace=(*state.trace, step))
         if len(codes) > 1:
             codes = [f"Image {number}:\n{code}" for number, code in enumerate(codes, 1)]
-        return answer_blind(self, state, model, lacking, code="\n\n".join(codes))
+        return answer_without_images(self, state, model, lacking, code="\n\n".join(codes))
 
 
 def compare_drawing(

@@ -264,10 +264,10 @@ class System(WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with the system message first."""
-        return with_system(state, get_text(self.text))
+        return set_system_message(state, get_text(self.text))
 
 
-def with_system(state: State, text: str) -> State:
+def set_system_message(state: State, text: str) -> State:
     """Return the state with this system message first, instead of any other."""
     others = [message for message in state.messages if message.role != "system"]
     return state.replace(messages=(Message("system", (text,)), *others))

@@ -12,7 +12,7 @@ import jinja2
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.prompting.wording.instructions import Text, get_text, read_texts, with_system
+from looktwice.prompting.wording.instructions import Text, get_text, read_texts, set_system_message
 from looktwice.prompting.wording.sandbox import (
     MAX_CHARACTERS,
     get_environment,
@@ -75,7 +75,7 @@ class Template(WithoutModel):
         text = text.strip()
         if self.into == "prompt":
             return state.replace(prompt=text)
-        return with_system(state, text)
+        return set_system_message(state, text)
 
     @cached_property
     def _template(self) -> jinja2.Template:

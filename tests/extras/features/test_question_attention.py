@@ -94,7 +94,7 @@ def test_a_map_matches_the_attentions_of_transformers(
         tiles(values.reshape(2, 4), 28, 28) if "qwen" in family else build_map(family, values)
     )
     looks = attention_of(model, layer=layer).predict((messages,))
-    assert np.allclose(looks.map(0, *size), expected, atol=1e-7)
+    assert np.allclose(looks.make_map(0, *size), expected, atol=1e-7)
     assert np.allclose(looks.parts, rows, atol=1e-6)
     assert np.allclose(looks.values, values, atol=1e-6) and 0.01 < values.sum() < 1
 
@@ -225,7 +225,7 @@ def test_marks_count_on_their_own_pictures(built: Callable[[str], str]) -> None:
     attention = attention_of(model)
     for after, size in ((state, (40, 60)), (FixedHeight(80)(state, NoModel()), (80, 120))):
         looks = attention.predict((asked_of(after),))
-        first, second = (looks.map(number, *size) for number in (0, 1))
+        first, second = (looks.make_map(number, *size) for number in (0, 1))
         measured = attention(after, NoModel()).measures
         inside = (first.sum() + second[:, : size[1] // 2].sum()) / (first.sum() + second.sum())
         assert measured["question_attention"] == pytest.approx(inside)

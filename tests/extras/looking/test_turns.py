@@ -56,7 +56,7 @@ def only_arm(table: Table) -> TurnsOfArm:
 def test_the_flip_model_gains_six_answers_and_loses_six(tmp_path: Path) -> None:
     table = ask_twice(tmp_path)
     change = TurnChange(only_arm(table), 0, 1)
-    assert sum(change.find_changes(True)) == sum(change.count_changes(False)) == 6
+    assert sum(change.find_changes(True)) == sum(change.find_changes(False)) == 6
     paired = change.paired
     assert paired and (paired.n, paired.value, paired.p) == (12, 0.0, 1.0)
     values, others = [0.0, 1.0] * 6, [1.0, 0.0] * 6
