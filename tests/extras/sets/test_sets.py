@@ -15,7 +15,7 @@ from looktwice.eval.display.table import score_table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.tasks.base import TaskError
 from looktwice.extras import sets
-from looktwice.extras.sets.embodied import place_images
+from looktwice.extras.sets.embodied import insert_image_tags
 from looktwice.extras.sets.point_answers import read_mask
 from looktwice.extras.sets.tfrecord import parse_example
 from looktwice.extras.sets.vis_factor import fill_question
@@ -91,7 +91,7 @@ def test_pictures_of_erqa_are_in_their_places(tmp_path: Path) -> None:
 
 @table
 def test_places_of_images(text: str, places: list[int], count: int, placed: str) -> None:
-    assert place_images(text, places, count) == placed
+    assert insert_image_tags(text, places, count) == placed
 
 
 def test_a_truncated_record_is_named(tmp_path: Path) -> None:
