@@ -3,8 +3,7 @@ need no image, and letter preferences.
 
 The arms have the names of the contestants in `configs/blindness.yaml`. The method is Mirage's
 (arXiv 2603.21687): its score is the accuracy without the image, when the model is asked as if the
-image were there, divided by the accuracy with it; its cleaned set excludes every item that any
-model solves without the image.
+image were there, divided by that with it; its cleaned set drops items solved without the image.
 """
 
 from __future__ import annotations
@@ -110,20 +109,17 @@ class Audit:
     def bias(self) -> AnswerBias:
         """The model's answer bias, estimated from its answers without the images."""
         arm = self.arms[next(filter(self.arms.__contains__, BLIND_ARMS))]
-        questions = (
-            _make_blind_question(arm, name, self.seen.samples[name]) for name in self.chance
-        )
+        questions = (_make_question(arm, name, self.seen.samples[name]) for name in self.chance)
         return estimate_bias([question for question in questions if question.draws])
 
     @cached_property
     def items(self) -> list[BlindItem]:
-        """Every sample that was asked without its image, with its p under the model's answer
-        bias."""
+        """The samples asked without their image, with their p under the model's answer bias."""
         task = self.seen.point.task
         pairs = zip(self.bias.questions, self.bias.p_values.tolist(), strict=True)
         return [BlindItem(task, row.sample, row.right, row.draws, p) for row, p in pairs]
 
-    def select_kept(self, blind: Sequence[BlindItem]) -> set[str]:
+    def list_kept(self, blind: Sequence[BlindItem]) -> set[str]:
         """Return the samples of the cleaned set, which excludes the listed items."""
         left_out = {item.sample for item in blind if item.task == self.seen.point.task}
         return self.seen.samples.keys() - left_out
@@ -141,8 +137,7 @@ class Audit:
         return values.where(values.has("seen"))
 
     def compute_means(self, arm: str) -> tuple[float, float, float] | None:
-        """Return the accuracy of an arm, the accuracy of `seen`, and the chance level, on the
-        samples of both."""
+        """Return the accuracy of an arm, that of `seen`, and chance, on the samples of both."""
         both = self.values.where(self.values.has(arm))
         if not both.units:
             return None
@@ -155,9 +150,8 @@ class Audit:
         means = self.compute_means(arm)
         return means[0] / means[1] if means and means[1] > 0 else None
 
-    def compute_ratio_above_chance(self, arm: str) -> float | None:
-        """Compute the mirage score with accuracies above chance; None if `seen` is not above
-        chance."""
+    def compute_excess(self, arm: str) -> float | None:
+        """Compute the mirage score of accuracies above chance; None if `seen` is not above it."""
         mine, seen, chance = self.compute_means(arm) or (0.0, 0.0, 1.0)
         return (mine - chance) / (seen - chance) if seen > chance else None
 
@@ -213,9 +207,8 @@ def count_expected_by_chance(audited: Sequence[Audit], rule: Rule) -> float:
     return sum(1 - never for never in lucky.values())
 
 
-def _make_blind_question(arm: PointScores, name: str, row: SampleRow) -> BlindQuestion:
-    """Collect an arm's answers to a sample with a key, as texts, from the draws that did not
-    fail."""
+def _make_question(arm: PointScores, name: str, row: SampleRow) -> BlindQuestion:
+    """Collect an arm's answers to a sample with a key, as texts, from draws that did not fail."""
     words = (
         choice.casefold() if isinstance(choice, str) else write_canonical(choice)
         for choice in row.sample["choices"]
@@ -241,7 +234,7 @@ def make_clean_subset(run: RunScores, audits: Sequence[Audit], blind: Sequence[B
     """Return a configuration that restricts the study to the samples of the cleaned set."""
     nodes = {}
     for audit in audits:
-        kept = audit.select_kept(blind)
+        kept = audit.list_kept(blind)
         ids = [name for name in audit.seen.samples if name in kept]
         nodes[audit.seen.point.task] = {"subset": {"ids": ids}}
     short = "task" in run.config and len(nodes) == 1
@@ -303,11 +296,7 @@ ARM_COLUMNS: Columns[ArmLine] = (
     Column("against seen", "paired", change_cell),
     Column("p", "paired.p", format_p),
     Column("mirage\nscore", lambda line: line.compare_to_seen(line.audit.compute_mirage), "{:.2f}"),
-    Column(
-        "above\nchance",
-        lambda line: line.compare_to_seen(line.audit.compute_ratio_above_chance),
-        "{:.2f}",
-    ),
+    Column("above\nchance", lambda line: line.compare_to_seen(line.audit.compute_excess), "{:.2f}"),
     Column("accuracy on\ncleaned set %", "cleaned"),
 )
 
@@ -315,9 +304,7 @@ ARM_COLUMNS: Columns[ArmLine] = (
 def arm_table(audits: Sequence[Audit], blind: Sequence[BlindItem]) -> TextTable:
     """Build a table with a row for each arm: accuracy on all samples and on the cleaned set, and
     the mirage score."""
-    lines = [
-        ArmLine(audit, arm, audit.select_kept(blind)) for audit in audits for arm in audit.arms
-    ]
+    lines = [ArmLine(audit, arm, audit.list_kept(blind)) for audit in audits for arm in audit.arms]
     return table(ARM_COLUMNS, [line for line in lines if line.accuracy])
 
 

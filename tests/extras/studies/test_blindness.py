@@ -104,7 +104,7 @@ def test_planted_leaks_are_found_with_precision_and_recall(tmp_path: Path) -> No
     )
     (audit,) = audited
     assert audit.compute_mirage("no-image") == pytest.approx(0.25 + 0.75 * 0.25, abs=0.04)
-    assert audit.compute_ratio_above_chance("no-image") == pytest.approx(0.25, abs=0.05)
+    assert audit.compute_excess("no-image") == pytest.approx(0.25, abs=0.05)
     page = make_audit_page(run, audited)
     assert "items need no image" in page and "## Letters" in page
     result = report(run.folder.path)
@@ -131,7 +131,7 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
     assert list(audit.arms) == ["seen", "no-image"]
     assert (
         audit.compute_mirage("no-image") == pytest.approx(2 / 3)
-        and audit.compute_ratio_above_chance("no-image") == 0.0
+        and audit.compute_excess("no-image") == 0.0
     )
     assert [(item.right, item.asked) for item in audit.items] == [(1, 1), (0, 1)] * 2
     bias = audit.items[0].p
@@ -162,7 +162,7 @@ def test_chance_levels_refer_to_the_compared_samples(tmp_path: Path) -> None:
         run.record(blind, row.id, error="the server was gone")
     run.write()
     (audit,) = find_audits(score_run(RunFolder(tmp_path / "run")))
-    assert audit.compute_ratio_above_chance("no-image") == pytest.approx(0.75, abs=0.1)
+    assert audit.compute_excess("no-image") == pytest.approx(0.75, abs=0.1)
     assert len(find_imageless_items([audit] * 3)) == 30 and count_expected_by_chance(
         [audit] * 3, "chance"
     ) == pytest.approx(0.9)
