@@ -478,7 +478,7 @@ def test_two_statements_are_a_pair(sources: Sources) -> None:
     assert task.facts.scorer == PairScorer("OC-Cpr")
 
 
-def test_the_nearest_things_are_shown_next_to_the_main_one(sources: Sources) -> None:
+def test_the_nearest_objects_are_shown_next_to_the_main_one(sources: Sources) -> None:
     def planted(grey: int) -> Any:
         return np.random.default_rng(grey).normal(size=(1, 2, 4))
 

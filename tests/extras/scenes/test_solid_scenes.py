@@ -254,7 +254,7 @@ def test_most_official_colour_counts_are_one_and_ours_are_balanced() -> None:
 
 
 @pytest.mark.parametrize("name", ["shape_discrimination_3d", "joint_shape_color_3d"])
-def test_the_number_of_marked_things_is_the_correct_answer(name: str) -> None:
+def test_the_number_of_marked_objects_is_the_correct_answer(name: str) -> None:
     for scene in scenes(name):
         assert len(scene.asked_marks) == int(scene.answer)
         assert len(scene.marks) == scene.truth["sidecar"]["num_objects"]

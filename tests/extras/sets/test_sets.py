@@ -60,7 +60,7 @@ def test_rows_of_baby_vision_without_a_key_are_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_points_of_da2k_become_marks_and_letters_are_dealt(packed: bool, tmp_path: Path) -> None:
+def test_points_of_da2k_become_marks_with_random_letters(packed: bool, tmp_path: Path) -> None:
     path = made.da2k(tmp_path)
     if not packed:
         zipfile.ZipFile(path).extractall(tmp_path)
@@ -208,7 +208,7 @@ def test_pictures_of_spatial_dise_are_read_from_tars(tmp_path: Path) -> None:
 
 
 def unusable(root: Path) -> Iterator[tuple[Any, str]]:
-    """Yield tasks whose files are not there or are wrong, and what the error names."""
+    """Yield tasks whose files are missing or wrong, and what the error must name."""
     made.write(root / "list" / "annotations.json", "[]")
     made.write(root / "broken" / "data.json", "{")
     made.write(root / "alone" / "data.json", "[]")
