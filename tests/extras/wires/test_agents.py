@@ -1,4 +1,4 @@
-"""An agent of six turns over each provider's protocol: pictures in tool results, turns that go back
+"""An agent of six turns over each provider's protocol: pictures in tool results, turns sent back
 as they came, resumed, replayed, and paid for once."""
 
 from __future__ import annotations
