@@ -139,14 +139,14 @@ def figures(folder: Path, times: int) -> Iterator[str]:
     found = pocket(folder)
     yield from (" ".join(describe_probe(arm)) + "\n" for arm in found.arms[:2])
     yield planted(max(1, times // 20)) + "\n"
-    yield f"No answer is planted, {times} simulations per row:\n"
-    yield "| questions | intervals that contain chance | false findings |\n|---|---:|---:|"
+    yield f"Nothing is there, in {times} simulations each:\n"
+    yield "| questions | intervals that hold chance | said to be found |\n|---|---:|---:|"
     yield from null_coverage(times)
     yield (
-        "\nThe model's answers are less accurate than the probe, 1,000 questions,"
-        f" {times} simulations per row:\n"
+        f"\nThe model's answers are worse than what is read by so much, 1,000 questions, {times}"
+        " simulations each:\n"
     )
-    yield "| difference | losses found |\n|---|---:|"
+    yield "| worse by | a loss is said |\n|---|---:|"
     yield from losses(times)
     yield "\n" + cost()
 
