@@ -150,7 +150,7 @@ class Distracted:
             x, y = (middle / views[-1].size * 1000).round().clip(0, 1000).astype(int).tolist()
             text = f"[{x}, {y}]"
         elif listed:
-            text = f"ANSWER: {max(listed, key=lambda thing: thing.sharpness).sight.read()}"
+            text = f"ANSWER: {max(listed, key=lambda thing: thing.sharpness).sight.read_letter()}"
         return Reply(text, usage=used(messages, text))
 
 
@@ -234,7 +234,7 @@ class Habit:
         (view,) = (part for part in messages[-1].parts if isinstance(part, View))
         logits = np.zeros(26)
         for thing in things(view.pixels):
-            place = ascii_uppercase.index(thing.sight.read())
+            place = ascii_uppercase.index(thing.sight.read_letter())
             logits[place] = max(logits[place], thing.contrast / PER_LOGIT)
         logits[ascii_uppercase.index("E")] += HABIT
         return Likelihoods(logits - np.log(np.exp(logits).sum()))

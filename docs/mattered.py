@@ -31,10 +31,10 @@ from looktwice.extras.features import AttentionShare, QuestionAttention, VisionA
 from looktwice.extras.looking.contribution import find_certificates, format_certificates
 from looktwice.extras.scenes import GeneratedDoYouSeeMe
 from looktwice.extras.studies.blindness import (
-    audit_page,
-    blind_items_csv,
     find_audits,
     find_imageless_items,
+    format_blind_items,
+    make_audit_page,
 )
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import Messages, Reply, Usage
@@ -222,7 +222,7 @@ def audit(scores: RunScores) -> str:
     audited = find_audits(scores)
     listed = {
         row["sample"]
-        for row in csv.DictReader(blind_items_csv(find_imageless_items(audited)).splitlines())
+        for row in csv.DictReader(format_blind_items(find_imageless_items(audited)).splitlines())
     }
     lines = map(
         json.loads, (scores.folder.path / "samples.jsonl").read_text(encoding="utf-8").splitlines()
@@ -235,7 +235,7 @@ def audit(scores: RunScores) -> str:
         precision=both / len(listed),
         recall=both / len(planted),
     )
-    page = audit_page(scores, audited).partition("## Arms")[2].partition("\n## ")[0]
+    page = make_audit_page(scores, audited).partition("## Arms")[2].partition("\n## ")[0]
     return section + fill(page.strip())
 
 

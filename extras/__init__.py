@@ -278,7 +278,7 @@ EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
         "latex": _make_entry("paper.latex:latex_table"),
         "processes": _make_entry("executors.processes:Processes"),
         "replies": _make_entry("logs.replies:report_replies"),
-        "still": _make_entry("video.still:show_still"),
+        "still": _make_entry("video.still:make_still"),
         "studio": _make_entry("studio.server:make_page_studio"),
         "video_inputs": _make_entry("video.inputs:make_inputs"),
     },

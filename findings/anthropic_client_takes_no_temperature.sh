@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Guess: an evaluation that asks Claude through anthropic's client with `temperature=0`, as most
-# harnesses do, runs with the client's next major version, or is told that the option is obsolete.
+# harnesses do, runs with the client's next major version, or gets an error that the option is obsolete.
 # What happens: since 1.0 `messages.create` has no `temperature`, `top_p` and `top_k`: a TypeError
-# ("unexpected keyword argument") before anything is sent, in which nothing says why. The same
+# ("unexpected keyword argument") before anything is sent, which does not state the reason. The same
 # value in `extra_body` is sent as before.
 # Why it matters: a harness that catches errors of calls counts every question as failed, and one
 # that drops the argument to run again measures at another temperature than its earlier results.

@@ -4,7 +4,7 @@
 # Guess: a random sample of 50 images has a wide spread, but on average COCO's average precision is
 #   that of all images, as accuracy is; and a bootstrap of images gives its interval.
 # What happens: AP is higher on fewer images. Precision is replaced by the best that comes at any
-#   higher recall, and the best of few steps is luckier than that of many. One model's boxes on 4,000
+#   higher recall, and the maximum over few steps is biased more than that over many. One model's boxes on 4,000
 #   images have an AP of 0.31; cut into parts of 50 images, the parts have 0.34 on average, parts of
 #   25 images 0.35, and the strict figure, AP75, goes from 0.28 to 0.34. A bootstrap of 100 images,
 #   which see fewer different images still, has the same bias a second time: its percentiles

@@ -1,12 +1,12 @@
 #!/bin/bash
 # Guess: inspect_ai's `choice()` gives a reply in which it finds no choice the value N ("no answer"),
-#   which the package has for that, so that wrong and unreadable replies can be told apart by value.
+#   which the package has for that, so that wrong and unreadable replies can be distinguished by value.
 # What happens: N is given to an empty completion alone. A reply without "ANSWER: X" gets I, as a wrong
-#   choice does. `answer` tells them apart, the empty text where a wrong choice has a letter, and
-#   so does `reason`, in logs of this year.
-#   The two kinds of reply are one in the accuracy, and in the list of samples by value.
+#   choice does. `answer` distinguishes them: it is empty, where a wrong choice has a letter; so
+#   does `reason`, in logs of this year.
+#   The accuracy and the list of samples by value do not separate the two kinds of reply.
 # Why it matters: models that explain what they see, rather than name a letter, lose all their points
-#   to the format, and the log looks as if they had seen wrongly. Count empty answers before you compare.
+#   to the format, and the log looks as if they had misperceived the image. Count empty answers before you compare.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

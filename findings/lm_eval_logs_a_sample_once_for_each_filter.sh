@@ -2,7 +2,7 @@
 # Guess: the samples that lm-evaluation-harness logs are one line for each question, or for each reply.
 # What happens: they are one line for each question and filter. A task with a strict and a flexible
 #   filter writes every question twice, with the same doc_id, reply and name of the metric; only the
-#   field `filter` differs. A mean over the lines is the mean of two metrics, and none of the two that
+#   field `filter` differs. A mean over the lines is the mean of two metrics, and neither of the two that
 #   the harness reports; and the two lines look like two draws of one question.
 # Why it matters: paired tests over such a file count each question twice, or average a rule that reads
 #   a reply with one that does not. Choose one filter before anything is paired.

@@ -2,7 +2,7 @@
 # Two stacks prepare pictures for Mistral's vision models: transformers, and mistral-common, with which vLLM serves them.
 # One would guess: both give the encoder the same picture, up to rounding.
 # What happens: both resize to the same size, but mistral-common by OpenCV's cubic filter without smoothing. A black
-#   line one pixel wide on a white picture of 3,072 pixels is gone wholly (darkest pixel 255), or is fully black (0),
+#   line one pixel wide on a white picture of 3,072 pixels vanishes (darkest pixel 255), or is fully black (0),
 #   depending on whether its x is 1536 or 1537; Pillow's bicubic, as in transformers, gives 189 and 170. At 1073 x 1
 #   transformers' arithmetic shrinks the shorter side to 0 and refuses, where mistral-common gives 65 tokens.
 # Why it matters: a study of thin markers (one-pixel rings, boxes, grids) measured by one stack says little about the

@@ -2,7 +2,7 @@
 # Guess: `client.responses.stream(...)` of openai's client returns a truncated or filtered reply
 # like the whole response does, as a response of status "incomplete"; and a stream that breaks off
 # with the documented `error` event raises an error, as it does for chat completions.
-# What happens: both are the other way round. `get_final_response()` raises RuntimeError ("Didn't
+# What happens: the opposite in both cases. `get_final_response()` raises RuntimeError ("Didn't
 # receive a `response.completed` event.") for a reply that reached its token limit or a filter,
 # although the last event holds its text and its billed tokens. And the documented error event
 # raises nothing with `create(stream=True)`: the loop over the text ends, as if the model had said

@@ -5,7 +5,7 @@
 # What happens, in OpenCV 4.12 and 5.0 alike: with the default line type, lines of thickness 1 to 9 are 1, 3, 5, 5, 7,
 #   7, 9, 9 and 11 pixels wide; 3 and 4, 5 and 6, 7 and 8 give the same bytes.
 # Why it matters: ablations of visual prompts sweep the stroke of circles, boxes and lines. Two arms
-#   of such a sweep can be the same picture, and none is as wide as its paper says.
+#   of such a sweep can be the same picture, and neither is as wide as its paper states.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -5,9 +5,9 @@
 #   of it, as with boxes of detectors.
 # What happens: the right and lower values are the last pixel's numbers, not the edges behind it.
 #   crop_image, which reads them as edges, loses the last column and row; the box of a mask of one
-#   pixel has no area, and the IoU of a mask's box with the detector's box of the same thing is
-#   below 1, the more the smaller the thing.
-# Why it matters: zooms, set-of-mark and referring expressions are scored on small things. One lost
+#   pixel has no area, and the IoU of a mask's box with the detector's box of the same object is
+#   below 1, most of all for small objects.
+# Why it matters: zooms, set-of-mark and referring expressions are scored on small objects. One lost
 #   row of a mark of 10 pixels is a tenth of it, and an IoU of 0.81 instead of 1.
 set -euo pipefail
 folder=$(mktemp -d)

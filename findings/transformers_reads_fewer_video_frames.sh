@@ -8,7 +8,7 @@
 #   metadata still list four. The PyAV backend refuses the file: the header counts no frames. Of the same frames in MP4 both return
 #   four, none from the last half of the time, and `timestamps`, which assume a constant rate, are wrong by up to 0.6 s.
 # Why it matters: a model that is tested on such clips answers about a single frame, scores at chance, and looks as if it could not
-#   see motion; models that are told the times of frames in words (Qwen3-VL) are told wrong ones.
+#   see motion; models whose prompts state the times of frames (Qwen3-VL) receive wrong ones.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

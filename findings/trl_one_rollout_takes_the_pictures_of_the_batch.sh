@@ -5,7 +5,7 @@
 #   an image token, this rollout is masked, or an error stops the training.
 # What happens: nothing is reported, and the training forward gets no picture at all. All rollouts of
 #   the batch are trained on image tokens without image features, although they were generated with
-#   the pictures. Their log-probabilities and gradients are those of a blind model.
+#   the pictures. Their log-probabilities and gradients are those of a model without images.
 # Why it matters: a policy that samples at temperature 1 writes an image token now and then, most of
 #   all early in a training. A curve of a model that "learns to look" then contains steps in which it
 #   could not see; `generation_kwargs={"suppress_tokens": [...]}` prevents them.

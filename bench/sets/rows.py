@@ -25,7 +25,7 @@ from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.verdict import Scorer, Verdict
 from looktwice.extras.judging.passes import JudgeCase
 from looktwice.extras.sets import PointScorer, SetScorer, VisFactorScorer
-from looktwice.extras.sets.key_judge import parse_key
+from looktwice.extras.sets.key_judge import parse_key_verdict
 from looktwice.extras.sets.readers import read_boxed
 from looktwice.extras.sets.rules import is_exact_match, score_biased
 from looktwice.pipelines.marks import Mask
@@ -111,7 +111,7 @@ def recorded_boxes(clones: Path) -> Pairs:
             found, theirs = read_boxed(row["ModelResult"] or ""), row["ExtractedAnswer"]
             yield row["Id"], float(found == theirs), 1.0
             said = str(bool(row["LLMJudgeResult"]))
-            ours.append(parse_key(said, _case(row["GroundTruth"])).scores["match"])
+            ours.append(parse_key_verdict(said, _case(row["GroundTruth"])).scores["match"])
         yield f"run {run}", float(np.mean(ours)), float(overall)
 
 
@@ -124,7 +124,7 @@ def judged(clones: Path) -> Pairs:
     for words in replies.verdicts():
         ok, _ = theirs._decode_judge(words)
         if "[reason]" in words and "[judge]" in words:  # else they always say False
-            yield words, parse_key(words, _case("7")).scores.get("match", 0.0), float(ok)
+            yield words, parse_key_verdict(words, _case("7")).scores.get("match", 0.0), float(ok)
 
 
 def omni_spatial(kind: str) -> Callable[[Path], Pairs]:

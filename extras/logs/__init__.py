@@ -1,4 +1,4 @@
-"""Logs of evaluations as columns: reading and writing (`format`, and a file for each program),
+"""Logs of evaluations as columns: reading and writing (`format`, and a module for each program),
 matching and comparing (`compare`), published tables (`standings`), and recorded replies
 (`replies`).
 

@@ -44,12 +44,12 @@ BY_ID, BY_PICTURES, BY_WORDS = "id", "pictures and question", "question"
 
 @dataclass(frozen=True)
 class Matching:
-    """The units of two logs that are the same sample: positions in the second log, by position in
-    the first.
+    """The matched samples of two logs: `places` maps positions in the first log to positions in the
+    second.
 
-    `counts` gives the number of matches by the way they were found. `left` and `right` are the
-    positions without a partner in the first and in the second log, `refused` those in the first
-    whose partner by id has a different correct answer.
+    `counts` gives the number of matches for each way of matching. `left` and `right` are the
+    positions without a partner in the first and in the second log, `refused` the positions in the
+    first whose partner by id has a different correct answer.
     """
 
     places: Mapping[int, int]
@@ -60,14 +60,14 @@ class Matching:
 
 
 def match_samples(base: Log, log: Log) -> Matching:
-    """Find the units of two logs that are the same sample.
+    """Match the samples of two logs.
 
     Ids are matched first, within a task if ids repeat across tasks; where ids are bare numbers and
     both logs hold the questions, the question texts must agree as well. The remaining samples are
     matched by the hashes of their pictures and the text of the question and its choices, or by the
-    text alone if one log holds no pictures; duplicates are left out. A pair whose correct answers
-    differ is refused, because the labels or the order of the choices differ. Raises TaskError if
-    nothing matches.
+    text alone if one log holds no pictures; duplicates are left out. Pairs whose correct answers
+    differ are refused, because their labels or the order of their choices must differ. Raises
+    TaskError if nothing matches.
     """
     by = dict.fromkeys(_match_ids(base, log).items(), BY_ID)
     if len(by) < min(len(base.units), len(log.units)):
@@ -76,7 +76,7 @@ def match_samples(base: Log, log: Log) -> Matching:
             mine, theirs = ({pair[side] for pair in by} for side in (0, 1))
             sides = [base.units.drop(index=list(mine)), log.units.drop(index=list(theirs))]
             if way == BY_WORDS and all((units["pictures"] != "").any() for units in sides):
-                break  # both logs hold pictures, and the remaining ones differ
+                break  # both logs hold pictures, and those of the remaining samples differ
             contents = [_join_content(units, way == BY_PICTURES) for units in sides]
             by |= dict.fromkeys(_pair_unique_texts(*contents).items(), way)
     keys = [units["key"].map(normalize_answer).tolist() for units in (base.units, log.units)]
@@ -139,7 +139,7 @@ def _match_ids(base: Log, log: Log) -> dict[int, int]:
 
 
 def _pair_unique_texts(mine: pandas.Series, theirs: pandas.Series) -> dict[int, int]:
-    """Map positions of texts that occur exactly once in each log; empty texts are ignored."""
+    """Map the positions of texts that occur exactly once in each log; ignore empty texts."""
     mine, theirs = (
         texts[(texts != "") & ~texts.duplicated(keep=False)] for texts in (mine, theirs)
     )
@@ -152,7 +152,7 @@ def _normalize_words(texts: pandas.Series) -> pandas.Series:
 
 
 def _join_content(units: pandas.DataFrame, with_pictures: bool) -> pandas.Series:
-    """Join question, choices and, on request, picture hashes; empty if the question or a picture is
+    """Join question, choices and, if requested, picture hashes; "" if the question or a picture is
     missing."""
     words, pictures = _normalize_words(units["question"]), units["pictures"]
     content, is_whole = (
@@ -167,7 +167,7 @@ def _join_content(units: pandas.DataFrame, with_pictures: bool) -> pandas.Series
 def explain_unmatched(
     mine: pandas.DataFrame, theirs: pandas.DataFrame, places: Sequence[int]
 ) -> list[str]:
-    """Explain why each of these units has no partner in the other log; both logs hold their
+    """Explain why each of these samples has no partner in the other log; both logs must hold their
     questions."""
     ids, there = mine["sample"], set(theirs["sample"])
     twice, reasons = ids.duplicated(keep=False), []
@@ -192,8 +192,7 @@ def explain_unmatched(
 
 @dataclass(frozen=True)
 class Contrast:
-    """One contestant compared with another on the samples of a task that both have, or of ALL
-    tasks.
+    """A comparison of two contestants on the shared samples of one task, or of ALL tasks.
 
     `value` and `other` are the means over the shared samples. `fell_out` counts the matched samples
     that failed on either side or have no value. `p_holm` and `p_bh` are corrected over the
@@ -217,8 +216,8 @@ class Contrast:
 
 @dataclass(frozen=True)
 class LogComparison:
-    """Logs on the samples of the first log, the baseline; `matchings` has an entry for each other
-    log. With `pairs`, the others are also compared with each other."""
+    """A comparison of logs with the first one, the baseline, on its samples; `matchings` has an
+    entry for each other log. With `pairs`, the others are also compared with each other."""
 
     logs: tuple[Log, ...]
     matchings: tuple[Matching, ...]
@@ -230,8 +229,8 @@ class LogComparison:
 
     @cached_property
     def units(self) -> list[pandas.DataFrame]:
-        """The units of each log in the order of the baseline's; rows of samples without a partner
-        are empty."""
+        """The samples of each log in the order of the baseline's; the row of a sample without a
+        partner is empty."""
         base, units = self.logs[0].units, [self.logs[0].units]
         for log, matching in zip(self.logs[1:], self.matchings, strict=True):
             places = [matching.places.get(place, -1) for place in base.index]
@@ -240,9 +239,9 @@ class LogComparison:
 
     @cached_property
     def values(self) -> NDArray[np.float64]:
-        """The value of each of the baseline's n samples, (n, logs).
+        """The value of each of the baseline's n samples in each log, (n, logs).
 
-        NaN for a sample that has no partner, failed, has no correct answer, or was graded by
+        It is NaN for a sample that has no partner, failed, has no correct answer, or was graded by
         another scorer than in the baseline.
         """
         values = np.column_stack([units["value"] for units in self.units]).astype(float)
@@ -250,8 +249,8 @@ class LogComparison:
 
     @cached_property
     def scored_differently(self) -> NDArray[np.bool_]:
-        """The samples of each log that another scorer of the same harness graded than in the
-        baseline, (n, logs); their values cannot be compared."""
+        """A mask (n, logs) of the samples that another scorer of the same harness graded than in
+        the baseline, so that their values cannot be compared."""
         columns = [get_scorers(units) for units in self.units]
         apart = []
         for log, scorers in zip(self.logs, columns, strict=True):
@@ -262,8 +261,8 @@ class LogComparison:
 
     @cached_property
     def contrasts(self) -> tuple[Contrast, ...]:
-        """Each log against the baseline, over all tasks and by task; with `pairs`, then the other
-        logs against each other over all tasks."""
+        """The contrasts of each log with the baseline, over all tasks and by task; with `pairs`,
+        also those of the other logs with each other, over all tasks."""
         contrasts, rivals = list[Contrast](), range(1, len(self.logs))
         for number in rivals:
             contrasts += self._compare_with_base(number, 0)
@@ -304,8 +303,8 @@ class LogComparison:
         return pandas.concat(parts)[["log", "against", "task", "sample", "why"]]
 
     def flipped(self, contestant: str) -> pandas.DataFrame:
-        """Return the items on which this log and the baseline have different values. Raises
-        TaskError for an unknown name."""
+        """Return the items on which a log, named by its contestant, and the baseline have different
+        values. Raises TaskError for an unknown name."""
         names = [log.name for log in self.logs]
         return self.items.iloc[self._find_flips(find_name(contestant, names, "log"))]
 
@@ -329,19 +328,19 @@ class LogComparison:
         single = [*dict.fromkeys(tasks.tolist())]
         for task in [ALL, *single] if len(single) > 1 else [ALL]:
             part = np.full(len(tasks), True) if task == ALL else tasks == task
-            values = self._matrix.where(part)
+            values = self._clustered_values.where(part)
             if (paired := values.compare_arms(who, against)) is not None:
                 both = values.has(who, against)
                 level = float(self._human_accuracies[part][both].mean())
                 mine, theirs = (float(values[name][both].mean()) for name in (who, against))
                 fell_out = int((matched[part]).sum() - both.sum())
                 people = None if np.isnan(level) else level
-                by = self._scorers(number, base, part)
+                by = self._name_scorers(number, base, part)
                 about = mine, theirs, paired, fell_out
                 yield Contrast(task, who, against, *about, people=people, scorer=by)
 
-    def _scorers(self, number: int, base: int, part: NDArray[np.bool_]) -> str:
-        """Name the scorers of these samples in two logs, once if they are the same."""
+    def _name_scorers(self, number: int, base: int, part: NDArray[np.bool_]) -> str:
+        """Name the scorers of these samples in two logs; name them once if they are the same."""
         sides = []
         for place in (number, base):
             names = self.units[place]["scorer"][part].fillna("")
@@ -349,9 +348,9 @@ class LogComparison:
         return " | ".join(dict.fromkeys(sides))
 
     @cached_property
-    def _matrix(self) -> Values[str, int]:
-        """The values with their clusters: samples of the same group, or else with the same
-        pictures."""
+    def _clustered_values(self) -> Values[str, int]:
+        """The values with their clusters, which are samples of the same group, or else with the
+        same pictures."""
         names = tuple(log.name for log in self.logs)
         codes = self.logs[0].clusters.factorize()[0]
         tasks = self.logs[0].units["task"].factorize()[0]
@@ -370,7 +369,7 @@ def compare_logs(
     """Compare logs with the first one or with `baseline`; `only` limits the others to these names,
     and `pairs` also compares the others with each other.
 
-    A log that shares no sample with the baseline has no contrast, and the summary says so. Logs of
+    A log that shares no sample with the baseline has no contrast, which the summary states. Logs of
     one harness are compared by a scorer that they share. Raises TaskError for fewer than two logs,
     for an unknown name, and if no log shares a sample or a scorer with the baseline.
     """
@@ -399,8 +398,9 @@ def compare_logs(
 
 
 def find_places(names: Sequence[str], baseline: str, only: Collection[str]) -> list[int]:
-    """Return the position of the baseline (by default the first), then those of `only` or of all
-    other logs. Raises TaskError for an unknown name, and if `only` names just the baseline."""
+    """Return the position of the baseline (default: the first), then the positions of `only`
+    (default: all others). Raises TaskError for an unknown name, and if `only` names just the
+    baseline."""
     first = find_name(baseline, names, "log") if baseline else 0
     wanted = {find_name(name, names, "log") for name in only} or {*range(len(names))}
     if wanted == {first}:
@@ -416,7 +416,7 @@ def find_name(name: str, names: Sequence[str], kind: str) -> int:
     """Return the position of a name among logs or variants.
 
     A name without its variant is accepted if only one entry begins with it. Raises TaskError for an
-    unknown name, with the closest one.
+    unknown name; its message suggests the closest one.
     """
     if name not in names:
         longer = [entry for entry in names if entry.startswith((f"{name} (", f"{name} ["))]

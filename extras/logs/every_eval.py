@@ -31,8 +31,8 @@ SCHEMA_VERSION = "0.3.0"
 
 
 def read_every_eval_ever(path: Path, named: Named) -> list[Log]:
-    """Read the log from Every Eval Ever's `.json` and its instances, or from the `.jsonl` of
-    instances.
+    """Read a log of Every Eval Ever, from its `.json` with the instances next to it, or from the
+    `.jsonl` of instances.
 
     Unreadable and failed instances are recognized by the `verdict` in their metadata, which
     looktwice writes, or by their `error`. Raises TaskError.
@@ -92,9 +92,9 @@ def write_every_eval_ever(log: Log, out: Path) -> Iterator[str]:
     """Write the log as `data/COLLECTION/DEVELOPER/MODEL/UUID.json` with its instances next to it;
     yield the path.
 
-    The collection is the log's source. Developer and model come from the contestant's name; without
-    a developer in it, "looktwice" is written. Each instance holds the hashes of its pictures. A
-    failed or unreadable one has the score 0, which the format requires, and its verdict in the
+    The collection is the log's source. The contestant's name gives developer and model; if it names
+    no developer, "looktwice" is written. Each instance holds the hashes of its pictures. A failed
+    or unreadable instance has the score 0, since the format requires one, and its verdict in the
     metadata. Raises OSError.
     """
     developer, _, model = log.name.rpartition("/")

@@ -23,25 +23,24 @@ FAILED_PATTERNS = (
     r"error:too long$",  # OpenCompass
     r"\$ERROR\$$",  # FastChat
 )
-"""Patterns of the beginning of a reply that stands for a failed request."""
+"""Patterns of the start of a reply that stands for a failed request."""
 FILTERED_PATTERNS = (r"\[SAFETY_BLOCKED\b[^\]]*\]?", r"error:unsafe$")
-"""Patterns of the beginning of a reply that a filter withheld: the model was asked, but gave no
-answer."""
+"""Patterns of the start of a text that replaces a filtered reply: the model was called, but its
+answer was withheld."""
 _REPLACED_PATTERN = re.compile(
     f"(?P<failed>{'|'.join(FAILED_PATTERNS)})|(?P<filtered>{'|'.join(FILTERED_PATTERNS)})", re.I
 )
 
 
 def classify_replacement(reply: str) -> str:
-    """Return "failed" or "filtered" for a text that stands for a missing reply, else an empty
-    string."""
+    """Return "failed" or "filtered" for a text that stands for a missing reply, else ""."""
     found = _REPLACED_PATTERN.match(reply.strip())
     return str(found.lastgroup) if found else ""
 
 
 def mark_failures(log: Log) -> Log:
-    """Mark samples with such a reply as failed or unreadable, whatever score the harness gave
-    them."""
+    """Mark samples whose reply is such a text as failed or unreadable, whatever score the harness
+    gave them."""
     kinds = log.rows["reply"].map(classify_replacement)
     if not (kinds != "").any():
         return log

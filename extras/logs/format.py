@@ -1,6 +1,6 @@
-"""The log formats of all programs, each in a file of its own, for reading and writing.
+"""The log formats of all programs, for reading and writing; each is in a separate module.
 
-To add one, write a file like `lmms_eval.py` and add a line to `FORMATS`.
+To add one, write a module like `lmms_eval.py` and add a line to `FORMATS`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Format(NamedTuple):
 
     `matches` returns whether a path has this format, given the fields of its first object if it is
     JSON. `read` returns a log for each contestant, using the column names that the user gave.
-    `write` writes a log into a folder, for the data set of this name, and yields each file;
-    `write_file` writes it into a file with one of the `suffixes` and returns the number of samples.
+    `write` writes a log into a folder, given the name of a data set, and yields the path of each
+    file; `write_file` writes a file with one of the `suffixes` and returns the number of samples.
     """
 
     name: str
@@ -53,8 +53,8 @@ class Format(NamedTuple):
 
 
 def write_evalai(log: Log, file: Path) -> int:
-    """Write the submission to EvalAI: an object that maps idx to "(X)", or to "(Z)" without an
-    answer.
+    """Write a submission to EvalAI: an object that maps idx to "(X)", or to "(Z)" without an
+    answer; return the number of samples.
 
     If there are items of the split test, only these are written. Raises OSError.
     """
@@ -106,11 +106,11 @@ def list_formats() -> tuple[Format, ...]:
 
 
 RUN_FORMATS = ("trajectories",)
-"""Further formats of `export`, which only runs can be written in: `sent.trajectories`."""
+"""Further formats of `export`, in which only runs can be written (`request_diff.trajectories`)."""
 
 
 def get_ending(path: Path) -> str:
-    """Return the ending of a file's name, without `.gz`."""
+    """Return the suffix of a file's name, ignoring `.gz`."""
     return Path(path.name.removesuffix(".gz")).suffix
 
 
@@ -127,8 +127,8 @@ def read_logs(
     them; Every Eval Ever's `.json` or `.jsonl`; recorded replies of looktwice; and any table.
     `columns` maps the names of `COLUMNS` to columns of tables, to fields of the objects in other
     logs, and to fields of `meta` in runs; its `value` names the scorer of inspect_ai or the metric
-    of lmms-eval. With a `reader`, all replies are read again. Without one, rows that were never
-    scored are read by their recorded labels, or by the robust reader. Raises TaskError
+    of lmms-eval. With a `reader`, all replies are parsed again. Without one, only rows that were
+    never scored are parsed, by their recorded labels or the robust reader. Raises TaskError
     and RunError.
     """
     path = Path(path)
@@ -164,8 +164,8 @@ def load_log(path: Path, columns: Named) -> list[Log]:
 
 
 def _read_first_fields(path: Path) -> Container[str]:
-    """Return the field names of a file's first object if it is JSON. Raises TaskError if there is
-    no such file."""
+    """Return the field names of the first object of a JSON file, empty for other files. Raises
+    TaskError if there is no such file."""
     if not path.exists():
         raise TaskError(f"there is no file {path}")
     if get_ending(path) == ".jsonl":
@@ -207,7 +207,7 @@ def export_logs(logs: Sequence[Log], form: str, out: Path, dataset: str = "") ->
 
 
 def export_file(log: Log, file: Path) -> int:
-    """Write a log in the format of the file's ending; return the number of samples. Raises
+    """Write a log in the format of the file's suffix; return the number of samples. Raises
     TaskError, RunError and OSError."""
     refuse_run_file(file)
     for form in list_formats():

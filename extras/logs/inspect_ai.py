@@ -67,10 +67,10 @@ def read_inspect(path: Path, named: Named) -> list[Log]:
     """Read the log of one evaluation: one model on one task.
 
     The summaries of the samples are read if there are any. The samples themselves, which hold
-    pictures and replies, are read when needed. `value` names one of several scorers; the default is
-    the first. Raises TaskError.
+    pictures and replies, are read on first use. The name for `value` selects one of several
+    scorers; the default is the first. Raises TaskError.
     """
-    with _report_faults(path):
+    with _convert_errors(path):
         data, rows = _read(path, named, whole=False)
         about = data["eval"]
         if rows.empty:
@@ -80,16 +80,18 @@ def read_inspect(path: Path, named: Named) -> list[Log]:
             )
         log = Log(str(about["model"]), rows, path.name, str(about["task"]))
         written_by = str(get_at_path(about, "metadata", "written_by"))  # as we write it
-        log = replace(log, harness=written_by or "inspect_ai", doubt=_tell_stop(data, len(rows)))
+        log = replace(
+            log, harness=written_by or "inspect_ai", doubt=_describe_stop(data, len(rows))
+        )
     if path.suffix != ".eval":
         return [log]
 
     def read_whole() -> pandas.DataFrame:
-        with _report_faults(path):
+        with _convert_errors(path):
             return _read(path, named, whole=True)[1]
 
     def transcript(task: str, name: str, draw: int) -> Messages:
-        with _report_faults(path), open_file(path) as file, ZipFile(file) as archive:
+        with _convert_errors(path), open_file(path) as file, ZipFile(file) as archive:
             for place in (name, name.replace("/", "_")):
                 member = f"samples/{place}_epoch_{draw + 1}.json"
                 if member in archive.NameToInfo:
@@ -127,8 +129,9 @@ def _read(path: Path, named: Named, whole: bool) -> tuple[Cells, pandas.DataFram
     return data, make_rows(rows)
 
 
-def _tell_stop(data: Cells, count: int) -> str:
-    """Describe an evaluation that stopped before its last sample; empty if it did not."""
+def _describe_stop(data: Cells, count: int) -> str:
+    """Describe in a sentence that an evaluation stopped before its last sample; "" if it did
+    not."""
     if (status := data.get("status") or "success") == "success":
         return ""
     planned = get_at_path(data, "eval", "dataset", "samples") or 0
@@ -140,7 +143,7 @@ def _tell_stop(data: Cells, count: int) -> str:
 
 
 @contextmanager
-def _report_faults(path: Path) -> Iterator[None]:
+def _convert_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except TaskError as exc:
@@ -155,8 +158,8 @@ def _report_faults(path: Path) -> Iterator[None]:
 
 
 def _read_member(archive: ZipFile, name: str) -> Any:
-    """Return the JSON value of a zip member, which may be large: one member can describe every
-    sample."""
+    """Parse the JSON of a zip member, which may be large, since one member can describe all
+    samples."""
     entry = archive.getinfo(name)
     if entry.file_size > MAX_BYTES:
         raise ValueError(
@@ -209,10 +212,10 @@ def _sum_tokens(usage: Sequence[Cells], name: str) -> float:
 
 
 def _read_message(turn: Cells, attachments: Mapping[str, str]) -> Message:
-    """Return one of inspect_ai's messages with its text and pictures. Raises ValueError for a
-    picture that the log does not hold."""
+    """Convert a message of inspect_ai, with its text and pictures. Raises ValueError for a picture
+    that the log does not hold."""
     parts = list[str | View]()
-    for kind, text in _parts(turn, attachments):
+    for kind, text in _iterate_parts(turn, attachments):
         if kind == "image":
             data = base64.b64decode(text.partition(";base64,")[2], validate=True)
             parts.append(View.of(Picture.encoded(data, "a picture of the log")))
@@ -226,11 +229,11 @@ def _read_message(turn: Cells, attachments: Mapping[str, str]) -> Message:
 
 
 def _read_input(asked: Any, attachments: Mapping[str, str]) -> tuple[str, str]:
-    """Return the text and the picture hashes of a sample's input, which is a string or messages."""
+    """Return the text and the picture hashes of a sample's input (a string or messages)."""
     messages = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
     texts, shas = list[str](), list[str]()
     for turn in messages:
-        for kind, text in _parts(turn, attachments) if turn.get("role") == "user" else ():
+        for kind, text in _iterate_parts(turn, attachments) if turn.get("role") == "user" else ():
             if kind == "image":
                 head, _, body = text.partition(";base64,")
                 shas.append(hash_base64(body) if head.startswith("data:") else "")
@@ -239,8 +242,8 @@ def _read_input(asked: Any, attachments: Mapping[str, str]) -> tuple[str, str]:
     return "\n".join(texts), join_hashes(shas)
 
 
-def _parts(turn: Cells, attachments: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the kind of each part of a message, and its text or the attachment that it refers
+def _iterate_parts(turn: Cells, attachments: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield, for each part of a message, its type and its text, or the attachment that it refers
     to."""
     content = get_at_path(turn, "content")
     for part in [{"type": "text", "text": content}] if isinstance(content, str) else content:

@@ -17,14 +17,14 @@ UNANSWERED_REASONS = ("no_response", "invalid_response_format", "refusal")
 """Reasons that inspect_ai records with scores: NOT_GRADED are the scorer's faults,
 UNANSWERED_REASONS the model's."""
 DEFAULTS: Cells = {"location": "end", "ignore_case": True, "numeric": False, "match_all": False}
-"""Defaults of inspect_ai's own scorers, which a log may state or omit."""
+"""The default settings of inspect_ai's own scorers, which a log may state or omit."""
 SETTINGS_PATTERN = re.compile(r"\(.*\)(?=/|$)")
 MAX_SETTING_LENGTH = 40  # longest setting, in characters, that is written into a scorer's name
 
 
 def scorer_labels(data: Cells) -> dict[str, str]:
-    """Return labels of the scorers that have settings: `match(location=any)` is another scorer than
-    `match`."""
+    """Make labels for the scorers with settings, so that `match(location=any)` and `match` are
+    different scorers."""
     labels = dict[str, str]()
     for entry in (*get_at_path(data, "eval", "scorers"), *get_at_path(data, "results", "scores")):
         settings = list[str]()
@@ -41,15 +41,16 @@ def scorer_labels(data: Cells) -> dict[str, str]:
 def read_grades(
     scores: Mapping[str, Cells], scorer: str, labels: Mapping[str, str]
 ) -> dict[str, Grade]:
-    """Return the grade of each scorer that matches the user's name, or of all, in the order of the
-    log.
+    """Return the grade of each scorer that matches the user's name, or of all scorers, in the order
+    of the log.
 
-    A scorer with several values gives `scorer/name`. Raises TaskError for an unknown name.
+    A scorer with several values counts as several scorers named `scorer/name`. Raises TaskError for
+    an unknown name.
     """
     grades = {
         own: grade
         for name, score in scores.items()
-        for own, grade in _parts(labels.get(name, name), score)
+        for own, grade in _list_grades(labels.get(name, name), score)
     }
     if not scorer or not grades:
         return grades
@@ -63,20 +64,20 @@ def read_grades(
     return chosen
 
 
-def _parts(name: str, score: Cells) -> Iterator[tuple[str, Grade]]:
+def _list_grades(name: str, score: Cells) -> Iterator[tuple[str, Grade]]:
     value: Any = score.get("value")
     if isinstance(value, Mapping) and value:
         for part, each in value.items():
-            yield f"{name}/{part}", _grade(each, score)
+            yield f"{name}/{part}", _convert_grade(each, score)
     else:
-        yield name, _grade(value, score)
+        yield name, _convert_grade(value, score)
 
 
-def _grade(value: object, score: Cells) -> Grade:
-    """Return the grade of a value.
+def _convert_grade(value: object, score: Cells) -> Grade:
+    """Convert a recorded value to a grade.
 
-    A missing value, or one that inspect_ai could not compute, is a failure; an answer that the
-    scorer looked for in vain is unreadable.
+    A value that is missing, or that inspect_ai could not compute, is a failure; if the scorer found
+    no answer, the reply is unreadable.
     """
     reason = score.get("reason") or get_at_path(score, "metadata", "unscored_reason")
     grade = Grade.from_value(parse_value(value), score.get("answer"))

@@ -60,7 +60,7 @@ ANSWER_FIELD_PAIRS = (
 """Fields of a metric's record that hold the answer and the correct answer, if it has none of
 CORRECT_FIELDS."""
 SAMPLE_FILES = "*samples_*.jsonl"
-"""Matches lmms-eval's DATE_samples_TASK.jsonl and lm-eval's samples_TASK_DATE.jsonl."""
+"""A pattern for lmms-eval's DATE_samples_TASK.jsonl and lm-eval's samples_TASK_DATE.jsonl."""
 TASK_PATTERN = re.compile(
     r"(?:.*_|)samples_(.+?)(?:_\d{4}-\d\d-\d\dT[\d.:-]+)?(?:\.jsonl)?(?:\.gz)?"
 )
@@ -69,10 +69,10 @@ TASK_PATTERN = re.compile(
 def read_lmms_eval(path: Path, named: Named) -> list[Log]:
     """Read the log from a file of samples, or from a folder with a file for each task.
 
-    The folder's name is the model's. lm-eval writes a line for each filter of a sample, and each
-    `metric,filter` is a separate scorer; the empty filter "none" is left out of the name. `value`
-    names the metric or scorer that counts; the default is the first that tells right from wrong.
-    Raises TaskError.
+    The folder's name is the model's name. lm-eval writes a line for each filter of a sample, and
+    each `metric,filter` is a separate scorer; the empty filter "none" is left out of its name.
+    `value` names the metric or scorer that counts; the default is the first that tells right from
+    wrong. Raises TaskError.
     """
     files, rows, task = (
         sorted(path.glob(SAMPLE_FILES)) if path.is_dir() else [path],
@@ -95,7 +95,7 @@ def read_lmms_eval(path: Path, named: Named) -> list[Log]:
         counts_tokens = any(sample.tokens for sample in every)
         for draws in samples.values():
             for draw, sample in enumerate(draws):
-                rows.append(sample.row | {"draw": draw} | _grade(sample, counts_tokens))
+                rows.append(sample.row | {"draw": draw} | _grade_sample(sample, counts_tokens))
     if not rows:
         raise TaskError(f"{files[0]} holds no samples")
     name = files[0].resolve().parent.name if TASK_PATTERN.fullmatch(files[0].name) else task
@@ -105,7 +105,8 @@ def read_lmms_eval(path: Path, named: Named) -> list[Log]:
 
 @dataclass
 class _Sample:
-    """One reply to one document, read by every filter: its line, and its grades by scorer."""
+    """One reply to one document, with its line, the filters that parsed it, and its grades by
+    scorer."""
 
     row: Fields
     replies: str
@@ -123,8 +124,8 @@ def _get_id(line: Cells) -> str:
 
 
 def _add_line(draws: list[_Sample], line: Cells, task: str, named: Named) -> None:
-    """Add a line to the replies to one document, as another filter of a reply or as another
-    reply."""
+    """Add a line to the replies to one document: as another filter of an earlier reply, or as
+    another reply."""
     replies, name = write_json(line.get("resps")), str(line.get("filter") or "")
     sample = next((s for s in draws if s.replies == replies and name not in s.filters), None)
     if not name and sample is None:
@@ -132,9 +133,9 @@ def _add_line(draws: list[_Sample], line: Cells, task: str, named: Named) -> Non
         if sample is not None:
             name = f"filter {len(sample.filters) + 1}"  # lmms-eval does not write its name
     own = "" if name in NO_FILTER else name
-    grades, judged = _grades(line, own, named.get("value", ""))
+    grades, judged = _list_grades(line, own, named.get("value", ""))
     if sample is None:
-        row = _row(line, task, judged) | get_named_fields(line, named)
+        row = _make_row(line, task, judged) | get_named_fields(line, named)
         sample = _Sample(row, replies, _count_tokens(line))
         draws.append(sample)
     sample.filters.append(name)
@@ -148,8 +149,8 @@ def _count_tokens(line: Cells) -> int | None:
     return written.get("output_tokens") if isinstance(written, dict) else None
 
 
-def _grade(sample: _Sample, counts_tokens: bool) -> Fields:
-    """Return the columns that a sample's first scorer fills.
+def _grade_sample(sample: _Sample, counts_tokens: bool) -> Fields:
+    """Return the columns that the sample's first scorer determines.
 
     An empty reply with no token count is a failed request if other replies have token counts.
     """
@@ -163,7 +164,7 @@ def _grade(sample: _Sample, counts_tokens: bool) -> Fields:
     return {**grade._asdict(), "scorer": name, "scores": sample.grades}
 
 
-def _row(line: Cells, task: str, judged: Cells) -> Fields:
+def _make_row(line: Cells, task: str, judged: Cells) -> Fields:
     doc = line["doc"] if isinstance(line.get("doc"), dict) else {}
     reply = get_at_path(line, "resps") or get_at_path(line, "filtered_resps")
     while isinstance(reply, list):
@@ -186,7 +187,7 @@ def _row(line: Cells, task: str, judged: Cells) -> Fields:
     }
 
 
-def _grades(line: Cells, filter_name: str, metric: str) -> tuple[dict[str, Grade], Cells]:
+def _list_grades(line: Cells, filter_name: str, metric: str) -> tuple[dict[str, Grade], Cells]:
     """Return the grade of each metric, in the order of the line, and the record of the first."""
     names = [name for name in line if name not in NO_METRIC]
     scorers = {name: f"{name},{filter_name}".rstrip(",") for name in names}
@@ -197,7 +198,7 @@ def _grades(line: Cells, filter_name: str, metric: str) -> tuple[dict[str, Grade
     for name in wanted:
         record = line[name] if isinstance(line[name], dict) else {CORRECT_FIELDS[0]: line[name]}
         grade = _read_grade(record, line)
-        # a grade outside 0..1 is an error only if it is the first, and skipped otherwise
+        # a grade outside 0..1 is an error only for the first metric; others are skipped
         if grade is not None and (not grades or 0 <= grade.value <= 1):
             grades[scorers[name]] = grade
             judged = judged or record

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 MISSING_VALUE = float("nan")
 Cells = Mapping[str, Any]
-"""A row, or an object in a log: values by name."""
+"""A row of a log, or a JSON object in it: values by name."""
 Fields = dict[str, Any]
 """A row that is still being filled."""
 Named = Mapping[str, str]
-"""Column names that the user gave, by the name in COLUMNS or ALIASES that they stand for."""
+"""The column names that the user gave, by the name in COLUMNS or ALIASES that each replaces."""
 COLUMNS: Cells = {
     "task": "",
     "sample": "",
@@ -53,7 +53,7 @@ value 0. `verdict` is one of `eval.scoring.Verdict`, empty for a graded value, o
 NAMEABLE_COLUMNS = ("task", "sample", "question", "choices", "key", "answer", "group", "reply")
 """The columns that a user may name in logs that are not tables."""
 MIN_DOUBTED_ANSWERS = 5
-"""Number of answers from which a log without any right answer causes a warning."""
+"""The number of answers from which a log without any right answer causes a warning."""
 LMMS_EVAL, OURS = "lmms-eval", "looktwice"
 """Names of harnesses."""
 UNSCORED = "unscored"
@@ -78,8 +78,8 @@ class Grade(NamedTuple):
     def from_value(cls, value: float, answer: str | None) -> Grade:
         """Return the grade of a value.
 
-        A value of 0 with an empty answer is unreadable: the scorer found none. None means that the
-        scorer records no answers.
+        A value of 0 with an empty answer is unreadable: the scorer found no answer. An answer of
+        None means that the scorer records no answers.
         """
         unread = answer is not None and not answer.strip() and value == 0
         return cls(value, "unreadable" if unread else "", answer or "")
@@ -87,16 +87,16 @@ class Grade(NamedTuple):
 
 @dataclass(frozen=True)
 class Log:
-    """The rows of one contestant in one log, a frame with COLUMNS.
+    """The log of one contestant, whose `rows` are a frame with COLUMNS.
 
-    `detail`, `source` and `path` distinguish it from others of the same name: its task or variant,
-    its file's name, and the path. `read_whole` returns the rows with questions, pictures and
-    replies if `rows` were read without them to save time. `transcript` returns the messages of a
-    task, sample and draw, if the log holds them. `people` is the accuracy of people by task, in
-    0..1, from `published:` of a run; `settings` are the settings of each task, if the log records
-    them. `read_by` names the reader if looktwice scored the replies. `doubt` warns about a fault
-    that prevents scoring. `harness` is the program that wrote the log; a scorer's name means the
-    same scorer in all logs of one harness.
+    `detail` (task or variant), `source` (file name) and `path` distinguish it from other logs of
+    the same name. `read_whole` returns the rows with questions, pictures and replies if `rows` were
+    read without them to save time. `transcript` returns the messages of a task, sample and draw, if
+    the log holds them. `people` is the accuracy of people by task, in 0..1, from `published:` of a
+    run; `settings` are the settings of each task, if the log records them. `read_by` names the
+    reader if looktwice scored the replies. `doubt` warns about a fault that prevents scoring.
+    `harness` is the program that wrote the log; a scorer's name means the same scorer in all logs
+    of one harness.
     """
 
     name: str
@@ -117,8 +117,8 @@ class Log:
 
     @cached_property
     def units(self) -> pandas.DataFrame:
-        """A row per task and sample; value, tokens and cost are means over the draws that did not
-        fail."""
+        """A row per task and sample, in which value, tokens and cost are means over the draws that
+        did not fail."""
         first = self.rows.drop_duplicates(["task", "sample"]).reset_index(drop=True)
         if len(first) == len(self.rows):
             return first
@@ -129,8 +129,8 @@ class Log:
 
     @cached_property
     def clusters(self) -> pandas.Series:
-        """The cluster of each of `units`: a group within its task, or else its pictures across
-        tasks, or else itself."""
+        """The cluster of each of `units`: its group within the task, else its pictures (across
+        tasks), else itself."""
         units = self.units
         group = units["task"] + ": group " + units["group"]
         alone = units["task"] + ": " + units["sample"]
@@ -147,7 +147,7 @@ class Log:
 
     @cached_property
     def scorers(self) -> Mapping[str, tuple[str, ...]]:
-        """The scorers that graded all samples of a task, by task; the first of each is the one that
+        """The scorers that graded all samples of a task, by task; the first one is the one that
         counts."""
         by_task = dict[str, tuple[str, ...]]()
         for row in self.units[["task", "scorer", "scores"]].to_dict("records"):
@@ -158,7 +158,7 @@ class Log:
         return by_task
 
     def rescore_by(self, scorers: Mapping[str, str]) -> Log:
-        """Return the log with the grades of these scorers, by task, where it holds them."""
+        """Return the log with the grades of these scorers (by task), where it holds them."""
         wanted = self.rows["task"].map(dict(scorers))
         if ((wanted == self.rows["scorer"]) | wanted.isna()).all():
             return self
@@ -176,7 +176,7 @@ class Log:
         return replace(self, rows=choose(self.rows), read_whole=lazy)
 
     def messages(self, row: Cells) -> Messages:
-        """Return the conversation behind a row; empty if the log holds none."""
+        """Return the conversation of a row; empty if the log holds none."""
         if self.transcript is None:
             return ()
         return self.transcript(row["task"], row["sample"], row["draw"])
@@ -205,7 +205,7 @@ def make_rows(rows: Sequence[Cells]) -> pandas.DataFrame:
 
 
 def get_at_path(node: Any, *path: str) -> Any:
-    """Return the value at a path within a JSON value, or an empty string if there is none."""
+    """Return the value at a path within a JSON value, or "" if there is none."""
     for name in path:
         node = (node or {}).get(name)
     return node or ""
@@ -214,8 +214,8 @@ def get_at_path(node: Any, *path: str) -> Any:
 def get_named_fields(line: Cells, named: Named) -> Fields:
     """Return the fields of an object that the user named for the columns of a log.
 
-    Dots lead into inner objects. `value` names a scorer or metric and is skipped here. Raises
-    TaskError for a missing field.
+    A dot in a name leads into an inner object. `value` names a scorer or metric and is skipped
+    here. Raises TaskError for a missing field.
     """
     cells = Fields()
     for column, field_name in named.items():
@@ -234,8 +234,7 @@ def get_named_fields(line: Cells, named: Named) -> Fields:
 
 
 def parse_value(cell: object) -> float:
-    """Return a score as a number, from a number, a truth value or one of WORDS; NaN for anything
-    else."""
+    """Convert a score (a number, a boolean or one of WORDS) to a number; NaN for anything else."""
     text = str(cell).strip().casefold()
     if text in WORDS:
         return WORDS[text]
@@ -246,13 +245,13 @@ def parse_value(cell: object) -> float:
 
 
 def join_hashes(hashes: Iterable[str]) -> str:
-    """Join the hashes of a sample's pictures; empty if one is unknown."""
+    """Join the hashes of a sample's pictures; "" if one is unknown."""
     shas = list(hashes)
     return "+".join(shas) if all(shas) else ""
 
 
 def hash_base64(text: str) -> str:
-    """Return the sha256 of a base64-encoded picture; empty if the text is not base64."""
+    """Return the SHA-256 of a base64-encoded picture; "" if the text is not base64."""
     try:
         return hashlib.sha256(b64decode(text, validate=True)).hexdigest()
     except ValueError:
@@ -300,7 +299,7 @@ def normalize_answer(key: object) -> str:
 
 
 def bracket_letter(answer: str) -> str:
-    """Write an answer as BLINK does: a letter in brackets, other text unchanged."""
+    """Write an answer in BLINK's form: a letter in brackets, other text unchanged."""
     return f"({answer})" if len(answer) == 1 else answer
 
 

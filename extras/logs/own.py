@@ -1,5 +1,5 @@
-"""Logs of looktwice itself, run folders and recorded replies, and the scoring of any log's replies
-by one of its readers."""
+"""Logs of looktwice itself (run folders and recorded replies), and the scoring of any log's replies
+by one of looktwice's readers."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ def read_run(
 
 
 class LastReply(NamedTuple):
-    """The last reply of a record, the record's seconds, and the byte of records.jsonl at which its
-    line begins."""
+    """The last reply of a record, the record's duration in seconds, and the offset of its line in
+    records.jsonl."""
 
     text: str = ""
     seconds: float = MISSING_VALUE
@@ -105,7 +105,7 @@ class LastReply(NamedTuple):
 
 
 def read_last_replies(folder: RunFolder) -> Mapping[Key, LastReply]:
-    """Return the last reply of every record of a run by the record's key. Raises RunError."""
+    """Read the last reply of each record of a run, by the record's key. Raises RunError."""
     replies, lines = dict[Key, LastReply](), RecordLines(folder.path / "records.jsonl")
     for record in lines:
         seconds = record.timings.get("total")
@@ -118,7 +118,7 @@ def read_last_replies(folder: RunFolder) -> Mapping[Key, LastReply]:
 def run_row(
     scores: PointScores, name: str, scored: ScoredRecord, replies: Mapping[Key, LastReply]
 ) -> Fields:
-    """Return the row of one record of a run, with the answer that was read in its reply."""
+    """Make the row of one record of a run, with the answer parsed from its reply."""
     tokens = scored.tokens_in + scored.tokens_out
     key = scores.point.records_id, name, scored.draw
     text, seconds, _ = replies.get(key, LastReply())
@@ -136,7 +136,7 @@ def run_row(
 
 
 def question_columns(sample: SampleRow) -> Fields:
-    """Return the columns that describe the question."""
+    """Make the columns that describe the question."""
     choices = (choice if isinstance(choice, str) else "" for choice in sample.sample["choices"])
     return {
         "sample": sample.id,
@@ -148,7 +148,7 @@ def question_columns(sample: SampleRow) -> Fields:
 
 
 def score_columns(scored: ScoredRecord) -> Fields:
-    """Return the columns that describe the scored reply; `reason` and `detail` are not columns of a
+    """Make the columns that describe the scored reply; `reason` and `detail` are no columns of a
     log."""
     return {
         "answer": scored.answer or "",
@@ -160,8 +160,8 @@ def score_columns(scored: ScoredRecord) -> Fields:
 
 
 def read_replies(path: Path, named: Named) -> list[Log]:
-    """Read the logs of a file of recorded replies, a table with `idx`, possibly BLINK's. Raises
-    TaskError."""
+    """Read the logs of a file of recorded replies: a table with a column `idx`, such as BLINK's.
+    Raises TaskError."""
     logs = read_table(path, named)
     for number, log in enumerate(logs):
         rows = list(add_choices(path, log.rows.to_dict("records")))
@@ -170,8 +170,8 @@ def read_replies(path: Path, named: Named) -> list[Log]:
 
 
 def add_choices(path: Path, rows: Sequence[Cells]) -> Iterator[Fields]:
-    """Yield the rows of recorded replies with BLINK's choices where a row has none, and with
-    BLINK's idx where a toolkit numbers the questions of a subtask.
+    """Yield the rows of recorded replies; add BLINK's choices to rows that have none, and BLINK's
+    idx where a toolkit numbers the questions of a subtask.
 
     Raises TaskError for an idx that occurs twice in one draw, and for a reply that cannot be scored
     because it has no key, no value and no choices.
@@ -224,7 +224,7 @@ def add_known_choices(rows: Iterable[Cells]) -> Iterator[Fields]:
             last[row["task"]] = max(last.get(row["task"], "B"), row["key"].strip("()"))
     for row in copies:
         key, texts = row["key"], [choice.casefold() for choice in row["choices"]]
-        # a key that is the text of a choice; Counting's choices are unknown, and keys may be hidden
+        # a key may be the text of a choice; Counting's choices are unknown, and keys may be hidden
         if key and key.casefold() in texts and not LETTER_PATTERN.fullmatch(key):
             row["key"] = ascii_uppercase[texts.index(key.casefold())]
         if not texts and LETTER_PATTERN.fullmatch(key):
@@ -275,8 +275,8 @@ def check_keys(rows: Sequence[Cells]) -> str:
 
 
 def parse_listed_choices(question: str) -> tuple[str, ...]:
-    """Return the texts of the choices that follow "(A)", "A." or "A:", "(B)" ... at the end of a
-    question; empty unless there are at least two, in order."""
+    """Parse the choices at the end of a question, each after a letter such as "(A)", "A." or "A:";
+    empty unless there are at least two, in order."""
     _, *pieces = CHOICE_PATTERN.split(question)
     letters, texts = pieces[::2], [" ".join(text.split()) for text in pieces[1::2]]
     start = len(letters) - letters[::-1].index("A") - 1 if "A" in letters else len(letters)
@@ -286,9 +286,9 @@ def parse_listed_choices(question: str) -> tuple[str, ...]:
 
 
 def rescore_with(log: Log, reader: Stage | None) -> Log:
-    """Return the log with its replies scored by the reader, using the log's own keys and choices.
+    """Score a log's replies with the reader, by the log's own keys and choices; return the new log.
 
-    Without a reader, only replies that are not scored yet are scored, by recorded labels or else by
+    Without a reader, only unscored replies are scored, by their recorded labels or else by
     `Robust`. Raises TaskError if the log holds no reply.
     """
     whole = log.whole
@@ -316,7 +316,7 @@ def rescore_with(log: Log, reader: Stage | None) -> Log:
 
 
 def make_row_reader(reader: Stage | None) -> Callable[[Cells], Fields]:
-    """Return a function that reads and scores the reply of a row, or, without a reader, its
+    """Return a function that parses and scores the reply of a row, or, without a reader, its
     recorded label."""
     # a log has no run folder, only rows: this folder is empty
     scorer = RecordScorer(RunFolder(Path(os.devnull)), reader or OfficialLabel())

@@ -49,10 +49,11 @@ from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.state import Stage
 
 ABSENT, NOT_ASKED = "absent", "not asked"
-"""Verdicts of samples without a reply: ABSENT from a file that claims to answer the key, which
-counts as wrong, and NOT_ASKED in a run."""
+"""The verdicts of samples without a reply: ABSENT from a file that should answer the whole key,
+which counts as wrong, and NOT_ASKED in a run."""
 VALUED_VERDICTS = (Verdict.RIGHT, Verdict.WRONG, "")
-"""Verdicts that have a recorded value even without a key; a graded one has an empty verdict."""
+"""The verdicts that have a recorded value even without a key; a graded reply has an empty
+verdict."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ class ScoredReplies:
     """The scored replies of one file, or of one contestant of a run: rows of a log with `reason`
     and `detail`.
 
-    `by_reader` is true if a reader found the answers; otherwise they are the recorded labels.
-    `recorded` is the number of rows whose value the file itself gives. `doubt` is the log's
+    `by_reader` is True if a reader parsed the answers; otherwise they are the recorded labels.
+    `recorded` is the number of rows whose value comes from the file itself. `doubt` is the log's
     warning.
     """
 
@@ -88,10 +89,10 @@ class ScoredReplies:
 
     @cached_property
     def right(self) -> Mapping[str, list[float]]:
-        """The values of samples with a key, by subtask: each the mean over the draws that did not
-        fail.
+        """The values of the samples with a key, by subtask: for each sample the mean over the draws
+        that did not fail.
 
-        A sample whose draws all failed counts as 0; a subtask in which everything failed is left
+        A sample whose draws all failed counts as 0; a subtask in which all samples failed is left
         out.
         """
         by_subtask = defaultdict[str, dict[str, list[float]]](lambda: defaultdict(list))
@@ -108,8 +109,8 @@ class ScoredReplies:
 
     @property
     def readable(self) -> list[float]:
-        """The share of each sample's draws that give an answer; if labels are scored, missing
-        samples count."""
+        """The share of draws with an answer, for each sample; if labels are scored, missing samples
+        count as 0."""
         without = {NOT_ASKED, ABSENT} if self.by_reader else {NOT_ASKED}
         answered, draws = (
             (*ANSWERED, *VALUED_VERDICTS),
@@ -130,15 +131,15 @@ class ScoredReplies:
 
 
 def get_label(row: Cells) -> str:
-    """Return the letter that the recorded label is or begins with; empty if the label names no
+    """Return the letter that the recorded label consists of or begins with; "" if it names no
     choice."""
     match = re.match(r"\(([A-Y])\)|([A-Y])\Z", row["label"])
     return match[1] or match[2] if match else ""
 
 
 def load_replies(file: Path, columns: Named | None = None) -> list[Log]:
-    """Read the recorded replies of a file in any format of logs, one log for each contestant, with
-    the texts of the choices if known. Raises TaskError."""
+    """Read the recorded replies of a file in any log format: one log for each contestant, with the
+    texts of the choices if known. Raises TaskError."""
     logs = load_log(file, columns or {})
     name = re.sub(r"\.(jsonl|tsv|xlsx|csv|parquet)$", "", file.name.removesuffix(".gz"))
     for number, log in enumerate(logs):
@@ -155,12 +156,12 @@ def load_replies(file: Path, columns: Named | None = None) -> list[Log]:
 def score_replies(
     log: Log, keys: Mapping[str, str] | None = None, reader: Stage | None = None
 ) -> ScoredReplies:
-    """Score the replies of one file, by their recorded labels or by a reader, against the keys.
+    """Score the replies of one file against the keys, by their recorded labels or by a reader.
 
-    `keys` maps idx to "(X)"; None takes the rows' own keys. Without a reader, recorded labels count
-    and replies without a key are left out. Where there is no label, the values that the file
-    records count, unless `keys` are given, and `Robust` reads the rest. Raises TaskError if no row
-    has a key, or if one cannot be read.
+    `keys` maps idx to "(X)"; None means the rows' own keys. Without a reader, recorded labels count
+    and replies without a key are left out. For rows without a label, the file's recorded values
+    count, unless `keys` are given, and `Robust` parses the remaining replies. Raises TaskError if
+    no row has a key, or if one cannot be scored.
     """
     rows, own_keys = log.rows.to_dict("records"), keys is None
     if keys is None:
@@ -198,9 +199,9 @@ def score_replies(
 def score_run_replies(
     path: Path, keys: Mapping[str, str] | None, reader: Stage | None, plugins: Sequence[str]
 ) -> list[ScoredReplies]:
-    """Score the replies of each contestant of a run, under a name fit for a file.
+    """Score the replies of each contestant of a run; its name is made fit for a file name.
 
-    `keys` replace those of the run. Raises RunError, and TaskError if a contestant was asked a
+    `keys` replace the keys of the run. Raises RunError, and TaskError if a contestant was asked a
     question in several variants.
     """
     folder = RunFolder(path) if keys is None else _RunWithKeys(path, keys)
@@ -226,7 +227,7 @@ def score_run_replies(
 
 @dataclass(frozen=True)
 class _RunWithKeys(RunFolder):
-    """A run with the keys of a file; samples that the file does not name have none."""
+    """A run whose keys are replaced by those of a file; other samples have no key."""
 
     keys: Mapping[str, str] = field(default_factory=dict)
 
@@ -247,16 +248,17 @@ def report_replies(
     plugins: Sequence[str] = (),
     columns: Named | None = None,
 ) -> Iterator[str]:
-    """Yield a line of figures per file and one for all files; write the list of disagreements on
-    request.
+    """Yield a line of figures per file and one for all files; write the list of disagreements if
+    requested.
 
     Without a reader, the recorded labels are the answers, or the recorded values count; `Robust`
-    reads if there are none, or if disagreements with them are requested. `columns` names columns of
-    tables, as for `read_logs`. `key` maps idx to "(X)"; without it, the keys in the files count,
-    unless they are hidden. A run folder counts as one file for each of its contestants, read with
-    the reader or else as its configuration says. `exports` are files to write the answers to, in
-    the format of their suffixes (see `format.FORMATS`); with several files of replies, their names
-    hold `{name}`. Raises TaskError, RunError and ConfigError.
+    parses the replies if there are none, or if disagreements with them are requested. `columns`
+    names columns of tables, as for `read_logs`. The file `key` maps idx to "(X)"; without it, the
+    keys in the files count, unless they are hidden. A run folder counts as one file for each of its
+    contestants, parsed by the reader or else by the reader of its configuration. `exports` are
+    files to write the answers to, in the format of their suffixes (see `format.FORMATS`); with
+    several files of replies, their names contain `{name}`. Raises TaskError, RunError and
+    ConfigError.
     """
     stage = build_reader(reader, plugins) if reader else Robust() if disagreements else None
     keys = load_key(key) if key is not None else None
@@ -312,8 +314,8 @@ def _report_file(scored: ScoredReplies, exports: Sequence[Path]) -> Iterator[str
 
 
 def _format_figures(files: Sequence[ScoredReplies], by_reader: bool) -> list[str]:
-    """Format the figures of one file or of several, in percent: over all their items, and macro,
-    the mean of the files' macros.
+    """Format the figures of one or several files, in percent: the accuracy over all items, and
+    macro, the mean of the files' macros.
 
     Macro is the mean over subtasks, as in BLINK's total; the accuracy over all items is called
     micro if labels are scored.
@@ -340,10 +342,10 @@ def _format_figures(files: Sequence[ScoredReplies], by_reader: bool) -> list[str
 
 
 def list_disagreements(files: Sequence[ScoredReplies]) -> tuple[str, int]:
-    """List where reader and recorded label differ, by kind and with the replies; return text and
-    count.
+    """List the replies for which the reader and the recorded label differ, by kind; return the text
+    and the number of replies.
 
-    The most frequent kinds come first; those in which the reply itself proves the label wrong are
+    The most frequent kinds come first; kinds in which the reply itself proves the label wrong are
     marked.
     """
     kinds = defaultdict[str, list[str]](list)
@@ -372,12 +374,12 @@ def list_disagreements(files: Sequence[ScoredReplies]) -> tuple[str, int]:
 
 
 def disprove_label(row: Cells, label: str, answer: str) -> str:
-    """Explain why the label (a letter, or "" for none) cannot be the answer of a row's reply;
-    return "" if that is not proved.
+    """Explain why the label (a letter, or "" for none) cannot be the answer of a row's reply; ""
+    if this is not proved.
 
     Only clear cases count: a letter beyond the choices; a reply that claims one other choice and
     mentions no further one; a reply that names no choice; a reply that is a bare letter but has no
-    label; a reply that plainly claims one other choice and never supports the label's.
+    label; a reply that plainly claims one other choice and never supports the label's choice.
     """
     choices = row["choices"]
     letters = ascii_uppercase[: len(choices)]

@@ -1,5 +1,5 @@
-"""Output of a comparison of logs: tables for the terminal and compare.md, the page, and the files
-next to it."""
+"""The output of a comparison of logs: tables for the terminal and compare.md, the page, and the CSV
+files next to it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     import pandas
 
 MAX_PAGE_SAMPLES = 20_000
-"""The most samples for which a page is written; the other files are always written."""
+"""The maximum number of samples for which a page is written; other files are always written."""
 MAX_REPLIES, MAX_THUMBNAILS, MAX_TURNS = 2_000, 300, 20
 """Limits of a page: samples with replies (flipped ones first), thumbnails, and turns per sample."""
 METHOD_NOTE = (
@@ -98,7 +98,7 @@ PEOPLE: Column[Contrast] = Column(
 
 
 def contrast_table(contrasts: Sequence[Contrast]) -> TextTable:
-    """Build a table with a line per contrast; values in percent, differences in points."""
+    """Build a table with a row per contrast; values are in percent, differences in points."""
     columns: Columns[Contrast] = (
         Column("contestant", "contestant", text),
         Column("against", "baseline", text),
@@ -138,8 +138,9 @@ def console_table(contrasts: Sequence[Contrast]) -> TextTable:
 
 
 def summarize_comparison(comparison: LogComparison) -> Iterator[str]:
-    """Yield a sentence with the result of each log against the baseline, how its samples matched
-    and which did not, and at the end the number of comparisons that p is corrected over."""
+    """Yield sentences about each log: its result compared with the baseline, how its samples
+    matched, and which did not; and a last one with the number of comparisons that p is corrected
+    for."""
     base = comparison.logs[0]
     for log in comparison.logs:
         if by := log.read_by or name_scorers(log):
@@ -173,7 +174,8 @@ def summarize_comparison(comparison: LogComparison) -> Iterator[str]:
 
 
 def _describe_correction(contrasts: Sequence[Contrast]) -> Iterator[str]:
-    """Count the comparisons that Holm's correction covers, which are those in the table."""
+    """Yield a line with the number of comparisons that Holm's correction covers, which are those in
+    the table."""
     tested = [contrast for contrast in contrasts if contrast.paired.p is not None]
     over_all = sum(contrast.task == ALL for contrast in tested)
     counts = {"over all samples": over_all, "on single tasks": len(tested) - over_all}
@@ -193,7 +195,7 @@ def _describe_no_contrast(comparison: LogComparison, number: int) -> str:
 
 
 def _describe_missing_values(comparison: LogComparison, number: int) -> Iterator[str]:
-    """Count the matched samples that have no value in one of the logs, for each log."""
+    """Yield lines with the number of matched samples that have no value, for each of two logs."""
     base, log = comparison.logs[0], comparison.logs[number]
     matched = comparison.units[number]["sample"].notna().to_numpy()
     apart = comparison.scored_differently[:, number]
@@ -212,9 +214,10 @@ def _describe_missing_values(comparison: LogComparison, number: int) -> Iterator
 
 
 def _describe_contrast(contrast: Contrast, same: int) -> str:
-    """Describe the result in a sentence.
+    """Describe the result of a contrast in a sentence.
 
-    It makes no claim about the contestants if most flips, `same` of them, are on identical replies.
+    It makes no claim about the contestants if most flips, namely `same` of them, are on identical
+    replies.
     """
     paired = contrast.paired
     result = "as good as"
@@ -262,7 +265,7 @@ def write_comparison(comparison: LogComparison, folder: Path) -> list[Path]:
     ]
     if len(comparison.values) <= MAX_PAGE_SAMPLES:
         section = {"title": "Logs compared", "table": shown, "note": "", "facts": (), "wrap": False}
-        page = compare_page(comparison)
+        page = make_compare_page(comparison)
         html = render_page(page, summary=lines, tables=[section], method=[METHOD_NOTE], left_out={})
         paths.insert(0, folder / "compare.html")
         write_file(paths[0], html)
@@ -274,8 +277,8 @@ def write_csv(
     rows: Sequence[Mapping[str, object]] | pandas.DataFrame,
     columns: Sequence[str] | None = None,
 ) -> Path:
-    """Write rows as CSV in which no spreadsheet evaluates formulas; return the path. Raises
-    OSError."""
+    """Write rows as CSV, with formulas escaped so that no spreadsheet evaluates them; return the
+    path. Raises OSError."""
     import pandas
 
     frame = pandas.DataFrame(rows, columns=columns)
@@ -287,12 +290,12 @@ def write_csv(
     return path
 
 
-def compare_page(comparison: LogComparison) -> PageData:
+def make_compare_page(comparison: LogComparison) -> PageData:
     """Build the data of the page: the baseline's samples, and each log's answers to the matched
-    ones.
+    samples.
 
-    Replies are included for up to MAX_REPLIES samples, flipped ones first; for flipped samples also
-    the messages and pictures that a run holds.
+    Replies are included for up to MAX_REPLIES samples, flipped ones first; flipped samples also
+    have the messages and pictures that a run holds.
     """
     base, values = comparison.logs[0], comparison.values
     tasks = list(dict.fromkeys(base.units["task"]))

@@ -1,4 +1,4 @@
-"""Choice of a scorer that logs of one harness share, so that their values can be compared."""
+"""The choice of a scorer that logs of one harness share, so that their values are comparable."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ class HasPlaces(Protocol):
 
     @property
     def places(self) -> Mapping[int, int]:
-        """Positions of samples in the other log, by position in the first."""
+        """The positions of samples in the other log, by their position in the first."""
 
 
 def get_scorers(units: pandas.DataFrame) -> NDArray[np.str_]:
-    """Return the scorer of the harness that graded each sample; empty if looktwice read the reply
-    or no scorer is recorded."""
+    """Return the scorer of the harness that graded each sample; "" if looktwice parsed the reply or
+    no scorer is recorded."""
     names = units["scorer"].where(units["scores"].map(bool).fillna(False).astype(bool), "")
     return np.array(names.fillna("").tolist(), dtype=np.str_)
 
 
 def agree_on_scorers(logs: Sequence[Log], matchings: Sequence[HasPlaces]) -> tuple[Log, ...]:
-    """Grade each task of the logs by one scorer, in all logs of the baseline's harness.
+    """Select one scorer for each task, and return the logs with its grades, for all logs of the
+    baseline's harness.
 
-    For each task this is the baseline's scorer that most logs hold; on a tie, the one that counts
-    in the baseline. A log without it stays unchanged.
+    For each task this is the scorer of the baseline that most logs hold; on a tie, the one that
+    counts in the baseline. A log without it stays unchanged.
     """
     base, *others = logs
     theirs = [
@@ -63,13 +64,13 @@ def agree_on_scorers(logs: Sequence[Log], matchings: Sequence[HasPlaces]) -> tup
 
 
 def _pair_tasks(base: Log, log: Log, matching: HasPlaces) -> dict[str, str]:
-    """Map each task of the baseline to the other log's task, by the samples that match."""
+    """Map each task of the baseline to the other log's task, by the matched samples."""
     mine, theirs = base.units["task"], log.units["task"]
     return {mine[place]: theirs[other] for place, other in matching.places.items()}
 
 
 def name_scorers(log: Log) -> str:
-    """Name the scorers that count in a log and the others that it holds; empty if none is named."""
+    """Name the scorers that count in a log and the others that it holds; "" if none is recorded."""
     names = [name for name in dict.fromkeys(log.units["scorer"]) if name]
     also = [name for known in log.scorers.values() for name in known if name not in names]
     more = f" (the log also holds {', '.join(dict.fromkeys(also))})" if also else ""
@@ -77,7 +78,7 @@ def name_scorers(log: Log) -> str:
 
 
 def describe_scorer_mismatch(base: Log, log: Log) -> str:
-    """Explain why the values of two logs cannot be compared, and what to type."""
+    """Explain why the values of two logs are not comparable, and what to type."""
     return (
         f"{log.name} is scored by {name_scorers(log)} and {base.name} by {name_scorers(base)}, so"
         " their values cannot be compared. Read both with the same reader, such as --reader"
@@ -88,10 +89,10 @@ def describe_scorer_mismatch(base: Log, log: Log) -> str:
 def count_same_replies(
     base: Log, log: Log, mine: pandas.DataFrame, theirs: pandas.DataFrame
 ) -> int:
-    """Count the pairs of samples with the same reply and the same answer in both logs.
+    """Count the pairs of samples with the same reply and the same answer in both logs; if their
+    values differ, only the scoring differs.
 
-    Each side of a pair is named by task and sample. If their values differ, only the scoring
-    differs.
+    `mine` and `theirs` name the two sides of each pair by task and sample.
     """
     rows = [_index_rows(side) for side in (base, log)]
     ours, same = OURS in (base.harness, log.harness), 0
@@ -113,10 +114,10 @@ def _index_rows(log: Log) -> dict[tuple[str, ...], Cells]:
 
 
 def _is_same(mine: Cells, theirs: Cells, ours: bool) -> bool:
-    """Return whether two rows hold the same answer in the same words.
+    """Return whether two rows hold the same answer with the same reply.
 
-    The same letter may mean another choice if choices were shuffled again; the scorers' answers or
-    the choices decide.
+    Since the same letter may mean another choice if choices were shuffled, the scorers' answers or
+    the choices are compared too.
     """
     if mine["reply"] != theirs["reply"] or not any(mine["reply"]):
         return False

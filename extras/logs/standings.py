@@ -1,5 +1,5 @@
-"""Published tables of accuracies without items: the spread of each contestant over variants, the
-changes of rank, and their tables."""
+"""Published tables of accuracies, without items: the spread of each contestant over variants, the
+changes of ranks, and the tables of both."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from looktwice.pipelines.disk import write_file
 
 @dataclass(frozen=True)
 class RankChange:
-    """A variant compared with the baseline variant on one task, over `models` contestants.
+    """The change of ranks from the baseline variant to another on one task, over `models`
+    contestants.
 
     `flipped` counts the pairs of contestants in strictly opposite order, `tied` the pairs that are
     equal in either variant, `moved` the contestants whose competition rank (1 + the number of
@@ -44,7 +45,7 @@ class RankChange:
 
 @dataclass(frozen=True)
 class Spread:
-    """Best minus worst variant of one contestant on one task, in the table's own units."""
+    """The best minus the worst variant of one contestant on one task, in the table's units."""
 
     task: str
     contestant: str
@@ -55,8 +56,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Standings:
-    """The spreads and rank changes of a published table; without accuracies there are no
-    spreads."""
+    """The spreads and rank changes of a published table; a table of ranks has no spreads."""
 
     baseline: str
     spreads: tuple[Spread, ...]
@@ -64,7 +64,7 @@ class Standings:
 
 
 def is_published(paths: Sequence[Path], named: Named) -> bool:
-    """Return whether the named columns are those of a table without items."""
+    """Return whether the columns named by the user are those of a table without items."""
     return len(paths) == 1 and "sample" not in named and bool({"accuracy", "rank"} & named.keys())
 
 
@@ -72,7 +72,7 @@ def read_standings(path: Path, named: Named, baseline: str) -> Standings:
     """Compute the spreads and rank changes of a table with a row per task, contestant and variant.
 
     `named` gives its columns: `contestant`, `variant`, `accuracy` or `rank`, and `task` if there
-    are several. The others are compared with the variant `baseline`, by default the first. Raises
+    are several. The variants are compared with the variant `baseline` (default: the first). Raises
     TaskError.
     """
     frame = open_columns(path)
@@ -114,8 +114,8 @@ def read_standings(path: Path, named: Named, baseline: str) -> Standings:
 
 
 def spread_table(standings: Standings) -> TextTable:
-    """Build a table of best minus worst variant, by task and contestant, with the mean of each
-    task."""
+    """Build a table of the best minus the worst variant, by task and contestant, with the mean of
+    each task."""
     lines = []
     for task, spreads in groupby(standings.spreads, attrgetter("task")):
         part = list(spreads)
@@ -132,7 +132,7 @@ def spread_table(standings: Standings) -> TextTable:
 
 
 def rank_table(standings: Standings) -> TextTable:
-    """Build a table of the changes of order from the baseline variant to each other variant."""
+    """Build a table of the rank changes from the baseline variant to each other variant."""
     columns: Columns[RankChange] = (
         Column("task", "task", text),
         Column("variant", "variant", text),

@@ -1,5 +1,5 @@
-"""Logs that are tables: reads any CSV, TSV, Excel or Parquet file, and writes VLMEvalKit's
-tables."""
+"""Logs that are tables: functions that read any CSV, TSV, Excel or Parquet file and write
+VLMEvalKit's tables."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
         for name in ("pictures", "answer", "verdict", "group", "tokens", "cost", "rank")
     },
 }
-"""The names under which a column is looked for; `--column NAME=COLUMN` names another."""
+"""The names by which a column is recognized; `--column NAME=COLUMN` sets another."""
 _VLMEVALKIT = {"answer": ("read",), "key": ("answer", "key", "target"), "split": ("split",)}
 _UNREAD_LOGS = "randomly generate one|Failed in Prefetch, no GPT-based"
-"""VLMEvalKit's entry in its column `log` if no answer was found: it picks a random one, or counts a
-miss."""
+"""VLMEvalKit's entries in its column `log` if no answer was found, so that it chose one at random
+or counted the reply as wrong."""
 _MAX_CELL_CHARACTERS = 32_767  # the most characters in an Excel cell
 
 
@@ -85,7 +85,7 @@ def open_columns(path: Path) -> pandas.DataFrame:
     return frame
 
 
-def _choices(cell: str) -> tuple[str, ...]:
+def _parse_choices(cell: str) -> tuple[str, ...]:
     """Parse the texts of choices from a JSON list; empty for any other cell."""
     try:
         choices = read_json(cell)
@@ -144,20 +144,20 @@ def read_table(path: Path, named: Named) -> list[Log]:
         data["verdict"] = UNSCORED
     else:
         cells = data["value"]
-        data["value"] = _values(cells, columns["value"], path)
+        data["value"] = _parse_values(cells, columns["value"], path)
         data["scorer"] = columns["value"]
         if "reply" in columns and "verdict" not in columns:
             unscored = data["value"].isna() & (data["reply"].str.strip() != "")
             unscored &= cells.str.strip().str.casefold() != "failed"
             data["verdict"] = unscored.map({True: UNSCORED, False: ""})
     if "choices" in data:
-        data["choices"] = data["choices"].map(_choices)
+        data["choices"] = data["choices"].map(_parse_choices)
     for name in {"draw", "tokens", "cost"} & columns.keys():
         data[name] = read_numbers(data[name], columns[name], path)
     if vlmevalkit:
         letters = [letter for letter in ascii_uppercase if letter in frame.columns]
         data["choices"] = [()] * len(frame)
-        if letters:  # up to the last choice that is not empty
+        if letters:  # up to the last non-empty choice
             texts = frame[letters].agg("\0".join, axis=1).str.rstrip("\0")
             data["choices"] = [tuple(text.split("\0")) if text else () for text in texts]
         data["answer"] = data["answer"].replace("Z", "") if "answer" in data else ""
@@ -178,7 +178,8 @@ def read_table(path: Path, named: Named) -> list[Log]:
 def _mark_unread(rows: pandas.DataFrame, no_answer: pandas.Series | None) -> pandas.DataFrame:
     """Mark wrong rows without an answer as unreadable if other rows have answers.
 
-    Rows of `no_answer` are unreadable too, and get 0 even if VLMEvalKit's random answer was right.
+    Rows in `no_answer` are also unreadable, with the value 0 even if VLMEvalKit's random answer was
+    right.
     """
     scored = rows["verdict"].isin(("right", "wrong"))
     unread = (rows["answer"].str.strip() == "") & (rows["verdict"] == "wrong")
@@ -189,9 +190,9 @@ def _mark_unread(rows: pandas.DataFrame, no_answer: pandas.Series | None) -> pan
     return rows.assign(verdict=verdicts, value=values)
 
 
-def _values(cells: pandas.Series, column: str, path: Path) -> pandas.Series:
-    """Parse values by `parse_value`; an empty cell is a failure. Raises TaskError for other
-    words."""
+def _parse_values(cells: pandas.Series, column: str, path: Path) -> pandas.Series:
+    """Parse a column of values by `parse_value`; an empty cell is a failure. Raises TaskError for
+    other words."""
     values = cells.map(parse_value).astype(float)
     empty = cells.str.strip().str.casefold().isin(("", "nan", "none", "failed"))
     if len(strange := cells[values.isna() & ~empty]):
@@ -253,9 +254,9 @@ def _write_xlsx(table: Sequence[Sequence[str]], file: Path) -> None:
         cells = []
         for text in row:
             cells.append(WriteOnlyCell(sheet, ILLEGAL_CHARACTERS_RE.sub("", text)))
-            cells[-1].data_type = "s"  # a reply that begins like a formula stays text
+            cells[-1].data_type = "s"  # a reply that begins like a formula is stored as text
         if row[0].isdecimal() and str(int(row[0])) == row[0]:
-            cells[0].value = int(row[0])  # VLMEvalKit's own scorer looks for the number
+            cells[0].value = int(row[0])  # VLMEvalKit's own scorer expects the number
         sheet.append(cells)
     with open_atomic(file) as out:
         book.save(out)

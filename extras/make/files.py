@@ -1,5 +1,5 @@
-"""A user's own images and maps as sources of questions, bookkeeping of those left out, and jigsaws
-of any folder of images."""
+"""The base class of tasks made from a user's own files, which counts the files that it leaves out,
+and jigsaws of a folder of images."""
 
 from __future__ import annotations
 
@@ -29,37 +29,40 @@ MAX_TRIES = 20  # draws from one image or pair before trying the next one
 
 
 def require_folder(path: Path, holds: str) -> Path:
-    """Return the folder's path. Raises TaskError, with what the folder should hold, if it does not
-    exist."""
+    """Return the folder's path. Raises TaskError if it does not exist; `holds` says what it should
+    hold."""
     if not Path(path).is_dir():
         raise TaskError(f"there is no folder {path}; `path` is the folder that holds {holds}")
     return Path(path)
 
 
 def require_file(root: Path, name: str) -> Path:
-    """Return a file in the folder by name. Raises TaskError if it is missing, or outside the
-    folder."""
+    """Return the path of the file `name` in the folder `root`. Raises TaskError if it is missing,
+    or outside the folder."""
     file = resolve_inside(root, name)
     if not file.is_file():
-        place = file.parent
-        there = sorted(entry.name for entry in place.iterdir()) if place.is_dir() else []
-        listing = f"{place} holds {', '.join(there[:12])}" if there else f"{place} is empty"
+        folder = file.parent
+        names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+        listing = f"{folder} holds {', '.join(names[:12])}" if names else f"{folder} is empty"
         raise TaskError(f"there is no file {file}; {listing}")
     return file
 
 
 def require_pair(root: Path, pair: Mapping[str, str], *keys: str) -> list[Path]:
-    """Return the files of a pair, in the order of `keys`. Raises TaskError for other keys."""
+    """Return the paths of a pair's files, in the order of `keys`. Raises TaskError for other
+    keys."""
     if pair.keys() != {*keys}:
         wanted = " and ".join([", ".join(keys[:-1]), keys[-1]])
         raise TaskError(f"a pair needs {wanted} (files in {root}), got {', '.join(sorted(pair))}")
     return [require_file(root, pair[key]) for key in keys]
 
 
-def list_images(place: Path) -> list[Path]:
-    """Return the image files of a folder by their endings, sorted."""
+def list_images(folder: Path) -> list[Path]:
+    """Return the files of a folder that have the suffix of an image format, sorted."""
     return sorted(
-        file for file in place.iterdir() if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file()
+        file
+        for file in folder.iterdir()
+        if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file()
     )
 
 
@@ -86,9 +89,9 @@ Source = tuple[str, Iterable[object]]
 
 
 class FileTask(ABC):
-    """A task of questions about a user's own files, which records the files that it left out.
+    """The base class of tasks made from a user's own files, which records the files left out.
 
-    A subclass is a frozen dataclass; `units` names the kind of things that may be left out.
+    A subclass is a frozen dataclass; `units` names what may be left out, such as "images".
     """
 
     path: Path
@@ -131,14 +134,14 @@ class FileTask(ABC):
         return RowErrors(units=self.units)
 
     def _take_turns(self, number: int, sources: Sequence[T], word: str) -> Iterator[T]:
-        """Yield the candidate sources of question `number`: the next source several times, then the
-        following ones."""
+        """Yield the sources to try for question `number`: first the one whose turn it is, several
+        times, then the following ones."""
         turn = deal_evenly(number, range(len(sources)), word, self.seed)
         for source in (*sources[turn:], *sources[:turn]):
             yield from repeat(source, MAX_TRIES)
 
     def _deal(self, number: int, cards: Sequence[T]) -> T:
-        """Deal a card such that all cards are equally frequent."""
+        """Return one of `cards` for question `number`, such that all are equally frequent."""
         card: T = deal_evenly(number, cards, "card", self.seed, str(cards))
         return card
 
@@ -162,12 +165,12 @@ def make_item(
             pictures.append(Picture.open(image))
         else:
             pictures.append(Picture(image, f"{identifier} image {number}"))
-    prompt = lettered_prompt(words, choices) if choices else words
+    prompt = format_lettered_prompt(words, choices) if choices else words
     fields = {"prompt": prompt} | {name: value for name, value in meta.items() if value is not None}
     return Item(Sample(identifier, words, tuple(pictures), choices, marks, fields), answer)
 
 
-def lettered_prompt(words: str, choices: Sequence[str]) -> str:
+def format_lettered_prompt(words: str, choices: Sequence[str]) -> str:
     """Return a question with its choices in lettered lines, in BLINK's wording."""
     pairs = zip(ascii_uppercase, choices, strict=False)
     lines = [f"({letter}) {choice}" for letter, choice in pairs]
@@ -176,7 +179,7 @@ def lettered_prompt(words: str, choices: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Jigsaw(FileTask):
-    """One question for each image of the folder `path`, or `n` questions (BLINK, section 3.2 and
+    """Jigsaw questions: one for each image of the folder `path`, or `n` (BLINK, section 3.2 and
     files).
 
     Equal `seed`s give equal questions.
@@ -215,7 +218,7 @@ class Jigsaw(FileTask):
     def _item(self, number: int) -> Item:
         file = self._usable_images[number % len(self._usable_images)]
         answer = deal_evenly(number, "AB", "letter", "jigsaw", self.seed)
-        drawn = self._cut(file, number, answer)
+        drawn = self._cut_pieces(file, number, answer)
         return make_item(
             f"jigsaw_{number:04}",
             JIGSAW_QUESTION,
@@ -227,14 +230,14 @@ class Jigsaw(FileTask):
             **drawn.meta,
         )
 
-    def _cut(self, file: Path, number: int, answer: str) -> QuestionImages:
-        rng = make_rng("jigsaw", file.name, number // max(1, len(self._files)), self.seed)
+    def _cut_pieces(self, file: Path, number: int, answer: str) -> QuestionImages:
+        rng = make_rng("jigsaw", file.name, number // max(1, len(self._readable_images)), self.seed)
         return cut_jigsaw(
             rng, Picture.open(file).pixels, f"the image {file.name}", answer, whole=self.whole
         )
 
     @cached_property
-    def _files(self) -> list[Path]:
+    def _readable_images(self) -> list[Path]:
         readable = select_readable(list_images(require_folder(self.path, "images")), self._skipped)
         if not readable:
             raise self._skipped.make_empty_error(self.path, "there is no image that can be read")
@@ -242,13 +245,13 @@ class Jigsaw(FileTask):
 
     @cached_property
     def _usable_images(self) -> list[Path]:
-        """The images that give a question, in order, up to the number needed."""
+        """The images that yield a question, in order, up to the number needed."""
         used: list[Path] = []
-        for file in self._files:
+        for file in self._readable_images:
             if self.n is not None and len(used) == self.n:
                 break
             try:
-                self._cut(file, 0, "A")
+                self._cut_pieces(file, 0, "A")
             except (TaskError, PictureError) as exc:
                 self._skipped.add(file.name, exc)
             else:

@@ -1,5 +1,5 @@
-"""Object localisation questions from boxes in COCO's or LVIS's format: which of two boxes fits the
-object?"""
+"""Object localisation questions from boxes in the format of COCO or LVIS: which of two boxes fits
+the object?"""
 
 from __future__ import annotations
 
@@ -36,18 +36,19 @@ MAX_OVERHANG = 1.0  # pixels that a box may stick out of its image
 
 @dataclass(frozen=True)
 class Localization(FileTask):
-    """One question for each image that has a usable box, or for the first `n` (BLINK, section 3.2).
+    """Localisation questions for each image that has a usable box, or for the first `n` (BLINK,
+    section 3.2).
 
     Equal `seed`s give equal questions.
 
     The method is the paper's for LVIS: a random object of an image, its true box, and the same box
     with Gaussian noise on its edges. The paper gives no sigma: `noise` is sigma as a share of the
     box's width and height, and the noisy box is drawn again until its intersection over union with
-    the true one lies in `iou`, so that it is neither the same box nor another object's. Objects are
-    at least `smallest` px wide and high; crowds are left out.
+    the true one lies in the range `iou`, so that it is neither the same box nor another object's.
+    Objects are at least `smallest` px wide and high; crowds are left out.
 
     `path` is the JSON file with images, annotations and categories. Image files lie in `images`
-    (default: the JSON's folder) or in the folders named in LVIS's addresses. Missing images are
+    (default: the JSON's folder) or in the folders that LVIS's URLs name. Missing images are
     left out and counted. The boxes are the marks A and B; nothing is drawn. Raises TaskError.
     """
 
@@ -78,7 +79,7 @@ class Localization(FileTask):
         return f"boxes of {Path(self.path).name} with {noise}", sources
 
     @cached_property
-    def _json(self) -> dict[str, list[dict[str, Any]]]:
+    def _lists(self) -> dict[str, list[dict[str, Any]]]:
         try:
             data = read_json(read_file(Path(self.path)), most=None)
         except (OSError, ValueError) as exc:
@@ -102,10 +103,10 @@ class Localization(FileTask):
         return lists
 
     @cached_property
-    def _boxes(self) -> dict[Any, Objects]:
-        """The name and the box of each usable object, by image."""
-        names = {row.get("id"): str(row.get("name", "object")) for row in self._json["categories"]}
-        rows = self._json["annotations"]
+    def _objects(self) -> dict[Any, Objects]:
+        """The name and the box of each usable object, by image id."""
+        names = {row.get("id"): str(row.get("name", "object")) for row in self._lists["categories"]}
+        rows = self._lists["annotations"]
         boxes: dict[Any, Objects] = defaultdict(list)
         for row in rows:
             edges = row.get("bbox")
@@ -132,10 +133,10 @@ class Localization(FileTask):
     def _items(self) -> list[Item]:
         self._skipped.clear()
         items: list[Item] = []
-        for row in self._json["images"]:
-            objects = self._boxes.get(row.get("id"))
+        for row in self._lists["images"]:
+            objects = self._objects.get(row.get("id"))
             if objects and len(items) != self.n:
-                file = self._file(row)
+                file = self._find_image(row)
                 try:
                     items.append(self._item(len(items), file, str(row.get("id")), objects))
                 except (PictureError, TaskError) as exc:
@@ -161,7 +162,7 @@ class Localization(FileTask):
             )
         left, top = max(0.0, true[0]), max(0.0, true[1])
         true = left, top, min(float(width), true[2]), min(float(height), true[3])
-        pair = [true, self._noisy(rng, true, size, others)]
+        pair = [true, self._draw_noisy_box(rng, true, size, others)]
         letter = deal_evenly(number, "AB", "letter", "localization", self.seed)
         boxes = pair if letter == "A" else pair[::-1]
         marks = tuple(Box(label, *box) for label, box in zip("AB", boxes, strict=True))
@@ -182,9 +183,9 @@ class Localization(FileTask):
             iou=round(iou(*boxes), 2),
         )
 
-    def _noisy(self, rng: Generator, true: Rect, size: Size, others: list[Rect]) -> Rect:
-        """Return the true box with noise on its edges, such that it fits no other object of the
-        same kind."""
+    def _draw_noisy_box(self, rng: Generator, true: Rect, size: Size, others: list[Rect]) -> Rect:
+        """Return the true box with noise on its edges, far enough from other objects of its
+        category."""
         sigma = self.noise * (true[2] - true[0]), self.noise * (true[3] - true[1])
         low, high = self.iou
         for _ in range(MAX_TRIES):
@@ -200,8 +201,8 @@ class Localization(FileTask):
             f" union with the true box within {self.iou}; the object may fill its image"
         )
 
-    def _file(self, row: Mapping[str, Any]) -> Path:
-        """Return the path of an image, by its file name or by the end of LVIS's address."""
+    def _find_image(self, row: Mapping[str, Any]) -> Path:
+        """Return the path of an image, by its file name or by the end of LVIS's URL."""
         root = Path(self.images) if self.images is not None else Path(self.path).parent
         address = str(row.get("coco_url", "")).rstrip("/").split("/")
         names = [str(row["file_name"])] if row.get("file_name") else []

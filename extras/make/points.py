@@ -1,5 +1,5 @@
-"""Questions about which points in two of a user's own images show the same spot, by
-homographies."""
+"""Questions about which points of two images show the same spot, made from a user's own images and
+their homographies."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ TEXT_ENDINGS = (".xml", ".yml", ".yaml")
 class HomographyScene:
     """Views of one scene, and the 3x3 homography from the first view to each, in pixel coordinates.
 
-    `change` is what differs between the views, viewpoint or illumination, if the folder's name says
-    so.
+    `change` is what differs between the views ("viewpoint" or "illumination"), if the folder's name
+    says so.
     """
 
     name: str
@@ -57,14 +57,14 @@ class HomographyScene:
     maps: tuple[Matrix, ...]
     change: str | None = None
 
-    def between(self, start: int, end: int) -> Matrix:
-        """Return the homography from one view to another."""
+    def compute_homography(self, start: int, end: int) -> Matrix:
+        """Return the homography from the view `start` to the view `end`."""
         return self.maps[end] @ np.linalg.inv(self.maps[start])
 
 
 def find_scenes(root: Path, skipped: RowErrors) -> Iterator[HomographyScene]:
-    """Yield the scenes of folders laid out as HPatches: 1.ppm, 2.ppm ... and H_1_2, H_1_3 ...;
-    faulty views and folders are recorded in `skipped`."""
+    """Yield the scenes of folders in HPatches' layout (1.ppm, 2.ppm ... and H_1_2, H_1_3 ...), and
+    record faulty views and folders in `skipped`."""
     for place in [root, *sorted(entry for entry in root.iterdir() if entry.is_dir())]:
         images = list_images(place)
         numbered = {int(file.stem): file for file in images if file.stem.isdecimal()}
@@ -112,14 +112,14 @@ def read_homography(file: Path) -> Matrix:
 
 
 Spots = set[tuple[Path, float, float]]
-"""The spots already asked about: views and positions in them."""
+"""The spots already asked about, each a view and a position (x, y) in it."""
 MAX_INTEREST_POINTS = 1500  # interest points of one image
 
 
 @dataclass(frozen=True)
 class Correspondence(FileTask):
-    """`n` questions about two views of a scene: REF on the first, A to D on the second (BLINK,
-    section 3.2).
+    """`n` correspondence questions about two views of a scene: which of A to D on the second shows
+    the spot REF of the first (BLINK, section 3.2)?
 
     Equal `seed`s give equal questions.
 
@@ -177,7 +177,7 @@ class Correspondence(FileTask):
         return [self._item(number, asked) for number in range(self.n)]
 
     def _item(self, number: int, asked: Spots) -> Item:
-        """Return the question about the next scene that yields one."""
+        """Make question `number` about the next scene that yields one."""
         rng = make_rng("correspondence", self.seed, number)
         rank, letter = self._deal(number, range(4)), self._deal(number, "ABCD")
         words, choices, *_ = KINDS["correspondence"]
@@ -212,30 +212,30 @@ def _choose_marks(
     rank: int,
     asked: Spots,
 ) -> Marks:
-    """Return REF and the candidates, empty if no four points fit; record the true point in
-    `asked`."""
-    here, there = (scene.views[number] for number in pair)
-    points, matrix = _interest_points(here), scene.between(*pair)
+    """Return REF and the four candidates as marks, or no marks if no four points fit; record the
+    true point in `asked`."""
+    first, second = (scene.views[number] for number in pair)
+    points, matrix = _find_interest_points(first), scene.compute_homography(*pair)
     if not len(points):
         return ()
-    # points on this side of the map's horizon, as most of them are
+    # keep the side of the homography's horizon on which most points lie
     depth = points @ matrix[2, :2] + matrix[2, 2]
-    fresh = [(here, x, y) not in asked for x, y in points.tolist()]
+    fresh = [(first, x, y) not in asked for x, y in points.tolist()]
     seen = points[(depth * np.sign(np.median(depth)) > 0) & fresh]
     if not len(seen):
         return ()
     landed = cv2.perspectiveTransform(seen[None], matrix)[0]
-    sizes = [image_size(view) for view in (here, there)]
+    sizes = [image_size(view) for view in (first, second)]
     inside = are_inside(seen, sizes[0]) & are_inside(landed, sizes[1])
     seen, landed = seen[inside], landed[inside]
     widest = (max(width for width, _ in sizes), max(height for _, height in sizes))
     chosen = choose_points(rng, [seen, landed], widest, rank) if len(seen) > 3 else None
     if chosen is None:
         return ()
-    asked.add((here, *seen[chosen[0]].tolist()))
+    asked.add((first, *seen[chosen[0]].tolist()))
     return make_marks(seen[chosen[0]], landed[chosen], letter)
 
 
 @cache
-def _interest_points(file: Path) -> XY:
+def _find_interest_points(file: Path) -> XY:
     return find_corners(Picture.open(file).pixels, MAX_INTEREST_POINTS)

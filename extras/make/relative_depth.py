@@ -1,5 +1,5 @@
-"""Questions about which of two points of a user's own image is closer, by a depth or disparity
-map."""
+"""Questions about which of two points of an image is closer, made from a user's own images and
+depth or disparity maps."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ Map = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class RelativeDepth(FileTask):
-    """`n` questions about two points of an image with known depth (BLINK, section 3.2, from
-    measured depth).
+    """`n` relative-depth questions: which of two points of an image is closer (BLINK, section 3.2,
+    with measured depth)?
 
     Equal `seed`s give equal questions.
 
@@ -96,7 +96,7 @@ class RelativeDepth(FileTask):
         usable = []
         for image, file in named or self._find_pairs_in_folders(root):
             try:
-                _check_sizes(image, file)
+                _read_matching_map(image, file)
             except (TaskError, PictureError) as exc:
                 if named:
                     raise
@@ -133,19 +133,21 @@ class RelativeDepth(FileTask):
         return [self._item(number) for number in range(self.n)]
 
     @cached_property
-    def _surfaces(self) -> dict[Path, tuple[Map, Map]]:
-        """Cache of the smooth points of each image."""
+    def _smooth_points(self) -> dict[Path, tuple[Map, Map]]:
+        """A cache of the smooth points of each image and their nearness."""
         return {}
 
     def _item(self, number: int) -> Item:
-        """Return the question about the image whose turn it is, or about the next one that gives a
-        question."""
+        """Make question `number` about the image whose turn it is, or about the next one that
+        yields a question."""
         rng = make_rng("depth", self.seed, number)
         rank, letter = self._deal(number, range(4)), self._deal(number, "AB")
         for image, file in self._take_turns(number, self._pairs, "image"):
-            if image not in self._surfaces:
-                self._surfaces[image] = _smooth_points(_check_sizes(image, file), self.larger)
-            points, near = self._surfaces[image]
+            if image not in self._smooth_points:
+                self._smooth_points[image] = _find_smooth_points(
+                    _read_matching_map(image, file), self.larger
+                )
+            points, near = self._smooth_points[image]
             size = image_size(image)
             apart = MIN_DISTANCE_SHARE * float(np.hypot(*size))
             chosen = choose_depth_points(
@@ -171,9 +173,9 @@ class RelativeDepth(FileTask):
         )
 
 
-def _check_sizes(image: Path, file: Path) -> Map:
-    """Return an image's map. Raises TaskError if its size differs from the image's, and
-    PictureError for a faulty image."""
+def _read_matching_map(image: Path, file: Path) -> Map:
+    """Read an image's map. Raises TaskError if its size differs from the image's, and PictureError
+    for a faulty image."""
     values, (width, height) = read_map(file), image_size(image)
     if values.shape != (height, width):
         raise TaskError(
@@ -210,9 +212,9 @@ def read_map(file: Path) -> Map:
     return np.where(np.isfinite(values) & (values > 0), values, np.nan)
 
 
-def _smooth_points(values: Map, larger: str) -> tuple[Map, Map]:
-    """Return the pixels (n, 2) on smooth surfaces of known depth, away from the border, and their
-    nearness."""
+def _find_smooth_points(values: Map, larger: str) -> tuple[Map, Map]:
+    """Return the pixels (n, 2) that lie on smooth surfaces of known depth and away from the border,
+    and their nearness (n,), which is larger for closer pixels."""
     measured = np.isfinite(values)
     kernel = np.ones((7, 7), np.uint8)
     high = cv2.dilate(np.where(measured, values, np.inf), kernel)

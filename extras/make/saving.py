@@ -17,7 +17,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from looktwice.eval.tasks.base import Task, TaskError
-from looktwice.extras.make.files import lettered_prompt
+from looktwice.extras.make.files import format_lettered_prompt
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.load import read_config, resolve
@@ -34,8 +34,8 @@ MAX_IMAGES = 4  # BLINK has image_1 to image_4
 
 @dataclass
 class SavedQuestions:
-    """The content of a saved folder: numbers of questions and images, and why there is no parquet
-    file, if there is none."""
+    """The content of a saved folder: the numbers of questions and images, and, if no parquet file
+    was written, why not (`no_parquet`)."""
 
     folder: Path
     split: str
@@ -49,7 +49,7 @@ class SavedQuestions:
         return self.folder / f"{self.split}-00000-of-00001.parquet"
 
     def write(self, task: Task, name: str) -> None:
-        """Write every question, and BLINK's file if its columns can hold all of them."""
+        """Write all questions, and a file in BLINK's format if its columns can hold them."""
         import pyarrow as pa
         from pyarrow.parquet import ParquetWriter
 
@@ -60,30 +60,30 @@ class SavedQuestions:
         columns |= dict.fromkeys(("answer", "prompt", "explanation", "marks"), text)
         schema = pa.schema(list(columns.items()))
         (self.folder / "images").mkdir()
-        rows = self._rows(task, name)
+        rows = self._write_rows(task, name)
         with open_atomic(self.parquet) as whole, ParquetWriter(whole, schema) as writer:
             while group := list(islice(rows, ROW_GROUP_SIZE)):
                 writer.write_table(pa.Table.from_pylist(group, schema))
         if self.no_parquet:
             self.parquet.unlink()
 
-    def _rows(self, task: Task, name: str) -> Iterator[dict[str, Any]]:
-        """Write the JSON line and the images of every question, and yield its row of BLINK's
-        file."""
+    def _write_rows(self, task: Task, name: str) -> Iterator[dict[str, Any]]:
+        """Write the JSON line and the images of each question, and yield the question as a row in
+        BLINK's format."""
         with (self.folder / "samples.jsonl").open("w", encoding="utf-8") as lines:
             for number, item in enumerate(task, 1):
                 idx = f"{self.split}_{name}_{number}"
                 images = [self._save_image(picture) for picture in item.sample.images]
-                line = self._line(idx, item, [file for file, _ in images])
+                line = self._make_line(idx, item, [file for file, _ in images])
                 lines.write(json.dumps(line, ensure_ascii=False) + "\n")
                 self.questions = number
                 if not self.no_parquet:
                     try:
-                        yield _blink_row(idx, name, item, images)
+                        yield _format_blink_row(idx, name, item, images)
                     except ValueError as exc:
                         self.no_parquet = str(exc)
 
-    def _line(self, idx: str, item: Item, images: list[str]) -> dict[str, Any]:
+    def _make_line(self, idx: str, item: Item, images: list[str]) -> dict[str, Any]:
         sample, answer = item.sample, item.answer
         choices: list[Any] = list(sample.choices)
         for place, choice in enumerate(choices):
@@ -109,15 +109,15 @@ class SavedQuestions:
         return file, payload
 
 
-def save(task: Task, name: str, out: Path, split: str = "val") -> SavedQuestions:
+def save_task(task: Task, name: str, out: Path, split: str = "val") -> SavedQuestions:
     """Write `out/name/`: samples.jsonl with images/ for `Folder`, and a parquet file for
     `Blink(out, name)`.
 
     Questions are numbered `SPLIT_NAME_1` as in BLINK. Nothing is drawn into images, and bytes that
     a model would receive unchanged are saved unchanged; marks are in the JSON lines, and as text in
     a column `marks`, which BLINK does not have. Questions without choices get the choices that
-    their keys imply (T and F; 1 to the number of images). If there are none, or if a question has
-    more than four images, no parquet file is written. Raises TaskError if the folder exists.
+    their keys imply (T and F; 1 to the number of images). If a key implies none, or if a question
+    has more than four images, no parquet file is written. Raises TaskError if the folder exists.
     """
     if not re.fullmatch(r"[\w-][\w.-]*", name):
         raise TaskError(
@@ -135,13 +135,13 @@ def save(task: Task, name: str, out: Path, split: str = "val") -> SavedQuestions
         building.chmod(0o755)
         building.rename(out / name)
     finally:
-        # the remains of a set that could not be finished
+        # remove what is left of an unfinished set
         shutil.rmtree(building, ignore_errors=True)
     saved.folder = out / name
     return saved
 
 
-def _blink_row(
+def _format_blink_row(
     idx: str, name: str, item: Item, images: Sequence[tuple[str, Payload]]
 ) -> dict[str, Any]:
     """Format one question as a BLINK row. Raises ValueError if it does not fit."""
@@ -151,7 +151,7 @@ def _blink_row(
             f"{sample.id} has {len(images)} images, but BLINK's columns hold one to {MAX_IMAGES}"
         )
     choices, answer = _make_closed_question(item)
-    prompt = lettered_prompt(sample.question, choices)
+    prompt = format_lettered_prompt(sample.question, choices)
     row = {
         "idx": idx,
         "question": sample.question,
@@ -168,8 +168,8 @@ def _blink_row(
 
 
 def _make_closed_question(item: Item) -> tuple[list[str], str | None]:
-    """Return the choices as texts and the key's letter; for an open question, the choices that its
-    key implies."""
+    """Return the choices as texts and the letter of the correct one; for an open question, the
+    choices that its key implies."""
     sample, answer = item.sample, item.answer
     if sample.choices:
         choices = [choice for choice in sample.choices if isinstance(choice, str)]
@@ -191,14 +191,14 @@ def make_questions(
     out: Path = Path("made"),
     split: str = "val",
 ) -> Iterator[str]:
-    """Save each task into `out/NAME`; yield lines that list the files. Raises ConfigError,
+    """Save each task into `out/NAME`, and yield lines that list the files. Raises ConfigError,
     TaskError, PictureError."""
     if not split.isalnum():
         raise TaskError(
             f"--split {split}: every question's id begins with it, so use only letters and digits"
         )
     for name, task in build_tasks(config, overrides, plugins).items():
-        saved = save(task, name, out, split)
+        saved = save_task(task, name, out, split)
         files = "samples.jsonl" if saved.no_parquet else f"samples.jsonl, {saved.parquet.name}"
         asked, images = (
             format_count(saved.questions, "question"),
@@ -214,7 +214,7 @@ def make_questions(
 def build_tasks(
     config: Path, overrides: Sequence[str] = (), plugins: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Build the tasks of a configuration, ignoring its other entries. Raises ConfigError."""
+    """Build the tasks of a configuration; ignore its other entries. Raises ConfigError."""
     node, scope, faults = read_config(config, overrides, plugins)
     node = resolve(node, faults)
     binder = Binder(scope, faults=faults)

@@ -38,71 +38,74 @@ from looktwice.specialists.sharing import look_once
 
 @dataclass(frozen=True, eq=False)
 class ObjectKind:
-    """Objects of one kind, such as cups: the word for one, and the photographs of each object by
-    its name."""
+    """Objects of one kind, such as cups: `name` is the singular noun, `objects` the photographs of
+    each object by its name."""
 
     name: str
-    things: dict[str, tuple[Path, ...]]
+    objects: dict[str, tuple[Path, ...]]
 
     def fits(self, pattern: str) -> bool:
-        """Return whether there are enough objects and photographs for a pattern, whose letters are
-        different objects."""
+        """Return whether there are enough objects and photographs for a pattern such as AAB, in
+        which each letter is a different object."""
         needed = sorted(Counter(pattern).values(), reverse=True)
-        shots = sorted(map(len, self.things.values()), reverse=True)
+        shots = sorted(map(len, self.objects.values()), reverse=True)
         return len(shots) >= len(needed) and all(map(ge, shots, needed))
 
 
 class DrawnSequence(NamedTuple):
-    """A shuffled sequence: its photographs, and the letter of the object that each shows; A is the
-    main one."""
+    """A shuffled sequence: its photographs, and the letter of the object on each (A is the main
+    object)."""
 
     files: tuple[Path, ...]
     letters: str
 
 
 def find_kinds(root: Path, thing: str, skipped: RowErrors) -> list[ObjectKind]:
-    """Find `root/OBJECT/*.jpg` as one kind called `thing`, or `root/KIND/OBJECT/*.jpg` as one kind
-    for each folder."""
-    places = _list_folders(root)
-    if things := _find_things(places, skipped):
-        return [ObjectKind(thing, things)]
+    """Find the photographs: `root/OBJECT/*.jpg` as one kind called `thing`, or
+    `root/KIND/OBJECT/*.jpg` as one kind for each folder."""
+    folders = _list_folders(root)
+    if objects := _find_objects(folders, skipped):
+        return [ObjectKind(thing, objects)]
     kinds = []
-    for place in places:
-        if things := _find_things(_list_folders(place), skipped):
-            kinds.append(ObjectKind(place.name.replace("_", " "), things))
+    for folder in folders:
+        if objects := _find_objects(_list_folders(folder), skipped):
+            kinds.append(ObjectKind(folder.name.replace("_", " "), objects))
     return kinds
 
 
-def _list_folders(place: Path) -> list[Path]:
-    return sorted(filter(Path.is_dir, place.iterdir()))
+def _list_folders(folder: Path) -> list[Path]:
+    return sorted(filter(Path.is_dir, folder.iterdir()))
 
 
-def _find_things(places: Many[Path], skipped: RowErrors) -> dict[str, tuple[Path, ...]]:
-    files = {place.name: tuple(select_readable(list_images(place), skipped)) for place in places}
+def _find_objects(folders: Many[Path], skipped: RowErrors) -> dict[str, tuple[Path, ...]]:
+    files = {
+        folder.name: tuple(select_readable(list_images(folder), skipped)) for folder in folders
+    }
     return {name: shots for name, shots in files.items() if shots}
 
 
 def draw_sequence(
     rng: Generator, kind: ObjectKind, pattern: str, vectors: Mapping[Path, Floats] | None = None
 ) -> DrawnSequence:
-    """Draw a sequence of a pattern: several photographs of the main object, and other objects of
-    its kind.
+    """Draw a sequence with the given pattern: several photographs of the main object, and some of
+    other objects of its kind.
 
-    The others are random, or those most similar to the main object's first photograph by `vectors`.
+    The other objects are random, or those most similar to the main object's first photograph by
+    the cosine of `vectors`.
     """
     pairs: list[tuple[str, Path]] = []
-    free = list(kind.things)
+    free = list(kind.objects)
     for letter, count in Counter(pattern).most_common():
-        fitting = [name for name in free if len(kind.things[name]) >= count]
+        fitting = [name for name in free if len(kind.objects[name]) >= count]
         if not fitting:
             raise TaskError(f"{kind.name!r} has too few objects for {pattern}")
         name = fitting[int(rng.integers(len(fitting)))]
-        files = kind.things[name]
+        files = kind.objects[name]
         if vectors and pairs:
-            others = [(name, file) for name in free for file in kind.things[name]]
+            others = [(name, file) for name in free for file in kind.objects[name]]
             rows = np.stack([vectors[file] for _, file in others])
-            alike = compute_cosines(vectors[pairs[0][1]][None], rows)
-            name, file = others[int(alike.argmax())]
+            similarities = compute_cosines(vectors[pairs[0][1]][None], rows)
+            name, file = others[int(similarities.argmax())]
             files = (file,)
         free.remove(name)
         for number in rng.permutation(len(files))[:count].tolist():
@@ -123,8 +126,8 @@ MAX_TRIES = 50
 
 @dataclass(frozen=True)
 class Sequences(FileTask):
-    """`each` sequences of every pattern, and a question on each (VLM2-Bench, section 2 and appendix
-    on OC).
+    """Questions on sequences of photographs, `each` of every pattern (VLM2-Bench, section 2 and
+    appendix on OC).
 
     `each` is a number for all patterns, or one for each: `{AA: 50, AB: 50, AAA: 20}`.
 
@@ -172,8 +175,8 @@ class Sequences(FileTask):
     @property
     def _source(self) -> Source:
         sources = [f"{item.sample.id} {item.sample.meta['sources']}" for item in self._items]
-        things = sum(len(kind.things) for kind in self._kinds)
-        note = f"{things} things of {len(self._kinds)} kinds"
+        objects = sum(len(kind.objects) for kind in self._kinds)
+        note = f"{objects} objects of {len(self._kinds)} kinds"
         return f"{note}: sequences of one object are not independent", sources
 
     @property
@@ -199,7 +202,7 @@ class Sequences(FileTask):
         if self.nearest is None:
             return None
         vectors = {}
-        for file in chain(*(files for kind in self._kinds for files in kind.things.values())):
+        for file in chain(*(files for kind in self._kinds for files in kind.objects.values())):
             grid = look_once(self.nearest, Picture.open(file).pixels)
             vectors[file] = grid.values.mean((0, 1), dtype=np.float64)
         return vectors
@@ -219,10 +222,10 @@ class Sequences(FileTask):
     def _make_items(self, pattern: str, count: int) -> Iterator[Item]:
         kinds = [kind for kind in self._kinds if kind.fits(pattern)]
         if not kinds:
-            sizes = ", ".join(f"{k.name} has {len(k.things)}" for k in self._kinds)
+            sizes = ", ".join(f"{k.name} has {len(k.objects)}" for k in self._kinds)
             shots = max(map(pattern.count, pattern))
             raise TaskError(
-                f"{self.path}: {pattern} needs {len(set(pattern))} things of one kind, one of them"
+                f"{self.path}: {pattern} needs {len(set(pattern))} objects of one kind, one of them"
                 f" with at least {shots} photographs ({sizes}); add photographs, or remove the"
                 " pattern from `patterns`"
             )
@@ -240,9 +243,9 @@ class Sequences(FileTask):
                 )
                 return
             seen.add(frozenset(drawn.files))
-            yield from self._asked(number, pattern, kind.name, drawn, rng)
+            yield from self._make_questions(number, pattern, kind.name, drawn, rng)
 
-    def _asked(
+    def _make_questions(
         self, number: int, pattern: str, name: str, drawn: DrawnSequence, rng: Generator
     ) -> Iterator[Item]:
         base, letters = f"{self.ask}_{pattern}_{number:03}", drawn.letters
@@ -276,7 +279,7 @@ class Sequences(FileTask):
                 f"Which of these images show the same {name}? Choose all that do, or None where no"
                 " two do."
             )
-            choices = _group_choices(drawn, rng, "ABCD".index(letter))
+            choices = _make_group_choices(drawn, rng, "ABCD".index(letter))
             yield make_item(base, words, drawn.files, choices, letter, **meta)
 
 
@@ -284,9 +287,8 @@ def _shuffle(rng: Generator, choices: Many[str]) -> list[str]:
     return [choices[number] for number in rng.permutation(len(choices))]
 
 
-def _group_choices(drawn: DrawnSequence, rng: Generator, place: int) -> tuple[str, ...]:
-    """Return four choices with the right group at `place`; the others are `None` and other
-    groups."""
+def _make_group_choices(drawn: DrawnSequence, rng: Generator, index: int) -> tuple[str, ...]:
+    """Return four choices: the correct group at index `index`, `None`, and other groups."""
     count = len(drawn.files)
     numbers = range(1, count + 1)
     same = [number for number in numbers if drawn.letters[number - 1] == "A"]
@@ -303,7 +305,7 @@ def _group_choices(drawn: DrawnSequence, rng: Generator, place: int) -> tuple[st
             f"a sequence of {count} images has fewer than four groups to choose from; leave it out"
         )
     choices = _shuffle(rng, wrong)
-    choices.insert(place, right)
+    choices.insert(index, right)
     return tuple(choices)
 
 

@@ -20,12 +20,13 @@ from looktwice.pipelines.runtime.install import format_install
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 """The colour-blind-safe colours of Okabe and Ito."""
-MARKERS, MOST = "osD^vPX*", 40
+MARKERS = "osD^vPX*"
+MAX_DIFFERENCES = 40
 STYLE = {"font.size": 8, "svg.hashsalt": "looktwice", "svg.fonttype": "none", "pdf.fonttype": 42}
 
 
 def save_figures(table: Table, folder: Path) -> list[Path]:
-    """Write figures of accuracies, differences and curves, for which the table has data; return
+    """Write the figures that the table has data for (accuracies, differences, curves), and return
     their paths.
 
     The same table gives the same bytes. Raises RunError without matplotlib.
@@ -38,7 +39,7 @@ def save_figures(table: Table, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     with matplotlib.rc_context(STYLE):
-        for name, figure in _figures(table).items():
+        for name, figure in _draw_figures(table).items():
             for ending, dates in (("svg", {"Date": None}), ("pdf", {"CreationDate": None})):
                 path = folder / f"{name}.{ending}"
                 figure.savefig(path, bbox_inches="tight", metadata=dates)
@@ -46,33 +47,33 @@ def save_figures(table: Table, folder: Path) -> list[Path]:
     return written
 
 
-def _figures(table: Table) -> dict[str, Any]:
+def _draw_figures(table: Table) -> dict[str, Any]:
     rows = drop_repeats(drop_means_of_one(table.where(metric="accuracy", slice="").rows))
     several = len({row.task for row in rows if row.task_name}) > 1
-    whole, compared = list[Row](), list[Row]()
+    overall, compared = list[Row](), list[Row]()
     for row in rows:
         if row.low is not None and (row.task == "micro" if several else row.task_name):
-            whole.append(row)
+            overall.append(row)
         if row.delta_low is not None and row.delta_high is not None:
             compared.append(row)
-    if len(compared) > MOST:  # with many tasks, only those over all of them
+    if len(compared) > MAX_DIFFERENCES:  # with many tasks, only the differences over all tasks
         compared = [row for row in compared if row.task == "micro"]
     figures = dict[str, Any]()
-    if whole:
-        lines = [(format_contestant(row), True, (row.value, row.low, row.high)) for row in whole]
-        figures["accuracy"], axes = _bars(lines)
-        sizes = sorted({row.n for row in whole})
+    if overall:
+        lines = [(format_contestant(row), True, (row.value, row.low, row.high)) for row in overall]
+        figures["accuracy"], axes = _draw_intervals(lines)
+        sizes = sorted({row.n for row in overall})
         asked = " to ".join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))
         axes.set_xlabel(f"accuracy %, 95 % interval, n = {asked}")
-    if 0 < len(compared) <= MOST:
-        figures["differences"] = _forest(compared, several)
+    if 0 < len(compared) <= MAX_DIFFERENCES:
+        figures["differences"] = _draw_differences(compared, several)
     for curve in curves(table.scores, table.rows):
         name = re.sub(r"[^\w.-]+", "_", f"curve {curve.factor} {curve.task}").strip("_")
-        figures[name] = _curve(curve)
+        figures[name] = _draw_curve(curve)
     return figures
 
 
-def _axes(lines: int) -> tuple[Any, Any]:
+def _make_axes(lines: int) -> tuple[Any, Any]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5.5, 0.8 + 0.24 * max(lines, 3)))
@@ -81,7 +82,7 @@ def _axes(lines: int) -> tuple[Any, Any]:
     return figure, axes
 
 
-def _forest(rows: Rows, several: bool) -> Any:
+def _draw_differences(rows: Rows, several: bool) -> Any:
     """Draw the paired differences to the baseline with their bootstrap intervals.
 
     A point is filled if p (Holm) is below 0.05 divided by the number of families: single tasks and
@@ -93,7 +94,7 @@ def _forest(rows: Rows, several: bool) -> Any:
         name = f"{format_contestant(row)}, {row.task}" if several else format_contestant(row)
         filled = row.p_holm is not None and row.p_holm < level
         lines.append((name, filled, (row.delta, row.delta_low, row.delta_high)))
-    figure, axes = _bars(lines)
+    figure, axes = _draw_intervals(lines)
     axes.axvline(0, color="black", linewidth=0.6)
     baselines = ", ".join(dict.fromkeys(row.baseline for row in rows))
     axes.set_xlabel(
@@ -102,10 +103,10 @@ def _forest(rows: Rows, several: bool) -> Any:
     return figure
 
 
-def _bars(lines: Sequence[tuple[str, bool, tuple[float | None, ...]]]) -> tuple[Any, Any]:
-    """Draw one row for each line: a name, whether its point is filled, and its value and interval
-    as shares."""
-    figure, axes = _axes(len(lines))
+def _draw_intervals(lines: Sequence[tuple[str, bool, tuple[float | None, ...]]]) -> tuple[Any, Any]:
+    """Draw one row for each line, which holds a name, whether its point is filled, and its value
+    and interval as shares."""
+    figure, axes = _make_axes(len(lines))
     for place, (_, filled, ends) in enumerate(lines):
         value, low, high = (100 * (end or 0) for end in ends)
         face = COLORS[0] if filled else "white"
@@ -116,9 +117,9 @@ def _bars(lines: Sequence[tuple[str, bool, tuple[float | None, ...]]]) -> tuple[
     return figure, axes
 
 
-def _curve(curve: PageLines) -> Any:
-    """Draw accuracy against a swept number, with a line and intervals for each contestant."""
-    figure, axes = _axes(10)
+def _draw_curve(curve: PageLines) -> Any:
+    """Plot accuracy over a swept number, with a line and intervals for each contestant."""
+    figure, axes = _make_axes(10)
     for number, (label, points) in enumerate(curve.lines.items()):
         xs, ys, lows, highs = (100 * np.array(column) for column in zip(*points, strict=True))
         axes.errorbar(

@@ -29,16 +29,16 @@ SIGNS = str.maketrans(
 
 
 def latex_table(table: Table) -> str:
-    """Return a `table` with a line per contestant and a column per task, accuracy in percent.
+    """Return a LaTeX `table` with a row per contestant and a column per task, in percent.
 
-    The best of each column is bold, including ties. Majority and chance are below a rule and are
-    not compared; published human accuracies, and the difference of each contestant to them, are
-    below another. Stars are levels of p after Holm's correction against the baseline, over the
-    comparisons of the run, times the number of runs. The caption states n, the methods of the
-    interval and the test, and what was left out.
+    The best accuracies of each column are bold, including ties. A rule separates the rows of
+    majority and chance, which are not compared; another rule separates published human accuracies
+    and the difference of each contestant to them. Stars mark the p values of the differences to
+    the baseline, after Holm's correction over the comparisons of the run, multiplied by the number
+    of runs. The caption states n, the methods of the interval and the test, and what was left out.
     """
-    every = drop_means_of_one(sort_rows(table.where(metric="accuracy", slice="").rows))
-    rows = [row for row in drop_repeats(every) if row.task != "micro" and row.value is not None]
+    all_rows = drop_means_of_one(sort_rows(table.where(metric="accuracy", slice="").rows))
+    rows = [row for row in drop_repeats(all_rows) if row.task != "micro" and row.value is not None]
     tasks, runs = dict.fromkeys(row.task for row in rows), {row.run for row in rows}
     asked = {row.contestant for row in rows if row.point}
     sizes, best = defaultdict[str, list[int]](list), defaultdict[str, float](float)
@@ -65,18 +65,20 @@ def latex_table(table: Table) -> str:
             blocks["people"].setdefault(f"{name}, vs people", {})[task] = f"${gap}$"
     counts = (dict.fromkeys((min(sizes[task]), max(sizes[task]))) for task in tasks)
     lines = [["", *map(escape_latex, tasks)], ["$n$", *("--".join(map(str, n)) for n in counts)]]
-    body = [*map(_latex_line, lines)]
+    body = [*map(_format_latex_row, lines)]
     for cells in filter(None, blocks.values()):
         body.append("\\midrule")
-        for name, of_name in cells.items():
+        for name, by_task in cells.items():
             body.append(
-                _latex_line([escape_latex(name), *(of_name.get(task, "--") for task in tasks)])
+                _format_latex_row(
+                    [escape_latex(name), *(by_task.get(task, "--") for task in tasks)]
+                )
             )
     return "\n".join(
         [
             "\\begin{table}",
             "\\centering",
-            f"\\caption{{{_caption([row for row in rows if row.contestant in asked])}}}",
+            f"\\caption{{{_write_caption([row for row in rows if row.contestant in asked])}}}",
             f"\\begin{{tabular}}{{l{'r' * len(tasks)}}}",
             "\\toprule",
             *body,
@@ -88,20 +90,20 @@ def latex_table(table: Table) -> str:
     )
 
 
-def _latex_line(cells: Sequence[str]) -> str:
+def _format_latex_row(cells: Sequence[str]) -> str:
     return f"{' & '.join(cells)} \\\\"
 
 
 def escape_latex(text: str) -> str:
-    """Escape a text for LaTeX."""
+    """Escape the characters of a text that LaTeX reserves, and join its lines."""
     return " ".join(text.split()).translate(SIGNS)
 
 
-def _caption(rows: Rows) -> str:
-    def named(field: str) -> str:
+def _write_caption(rows: Rows) -> str:
+    def join_values(field: str) -> str:
         return ", ".join(dict.fromkeys(filter(None, map(attrgetter(field), rows))))
 
-    splits, baselines, tests = named("split"), named("baseline"), named("test")
+    splits, baselines, tests = join_values("split"), join_values("baseline"), join_values("test")
     out, runs = sum(row.excluded or 0 for row in rows), len({row.run for row in rows})
     of_runs = f", times the {runs} runs" if runs > 1 else ""
     parts = [

@@ -1,5 +1,5 @@
-"""Python as a tool of an agent: the model writes code that looks at the images, which runs in a
-sandbox outside this process, without network and files.
+"""Python as a tool of an agent: the model writes code that processes the images, and a sandbox
+outside this process runs it without network and files.
 
 Here: the tool, the interface of sandboxes, bubblewrap and containers, and the program that runs
 inside.

@@ -1,4 +1,5 @@
-"""A sandbox of Linux namespaces by bubblewrap (`bwrap`), with this environment's own Python."""
+"""A sandbox of Linux namespaces, made by bubblewrap (`bwrap`), that runs this environment's
+Python."""
 
 from __future__ import annotations
 
@@ -48,11 +49,11 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class Bubblewrap(PythonSandbox):
-    """Runs the Python of this environment under bubblewrap, on Linux: new namespaces for users,
-    processes, network and files, no capabilities, and a filter that refuses new processes.
+    """A sandbox that runs this environment's Python under bubblewrap, on Linux: new namespaces for
+    users, processes, network and files, no capabilities, and a filter that refuses new processes.
 
-    Code reads Python's own library and `packages` with what they require, where installed. It sees
-    no other file, no network and no variable of the environment.
+    Code can read Python's standard library and the installed `packages` with their dependencies. It
+    sees no other file, no network and no environment variable of this process.
     """
 
     packages: tuple[str, ...] = ("numpy", "pillow", "opencv-python-headless", "scipy", "matplotlib")
@@ -83,7 +84,7 @@ class Bubblewrap(PythonSandbox):
             os.close(syscalls)
 
     def _list_options(self) -> Iterator[str]:
-        """Yield the options of `bwrap`: a root in memory with read-only Python."""
+        """Yield the options of `bwrap`: a root file system in memory with read-only Python."""
         yield from ("--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent")
         yield from ("--new-session", "--cap-drop", "ALL", "--uid", "65534", "--gid", "65534")
         yield from ("--hostname", "sandbox", "--clearenv")
@@ -98,25 +99,26 @@ class Bubblewrap(PythonSandbox):
             elif library.is_dir():
                 yield from ("--ro-bind", str(library), str(library))
         yield from _bind_python()
-        for name, place in find_package_paths(self.packages).items():
-            yield from ("--ro-bind", str(place), f"{PACKAGES}/{name}")
+        for name, path in find_package_paths(self.packages).items():
+            yield from ("--ro-bind", str(path), f"{PACKAGES}/{name}")
         yield from ("--remount-ro", "/dev", "--remount-ro", "/")
 
     def find_fault(self) -> str:
-        """Return what to install; "" if a test run shows that the sandbox isolates its code."""
+        """Return why the sandbox cannot run and what to install; "" if a test run shows that it
+        isolates its code."""
         return _find_fault(self)
 
 
 def _bind_python() -> Iterator[str]:
-    """Yield the options that show Python's executable and standard library, without its
+    """Yield the options that mount Python's executable and standard library, without its
     site-packages."""
     python, prefix = find_interpreter()
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     library = prefix / "lib" / version
-    shown = [python, library, *sorted((prefix / "lib").glob("libpython*"))]
-    for place in shown:
-        if not str(place).startswith(tuple(f"{folder}/" for folder in LIBRARIES)):
-            yield from ("--ro-bind", str(place), str(place))
+    mounted = [python, library, *sorted((prefix / "lib").glob("libpython*"))]
+    for path in mounted:
+        if not str(path).startswith(tuple(f"{folder}/" for folder in LIBRARIES)):
+            yield from ("--ro-bind", str(path), str(path))
     if (library / "site-packages").is_dir():
         yield from ("--tmpfs", str(library / "site-packages"))
 
@@ -129,12 +131,12 @@ def _find_fault(sandbox: Bubblewrap) -> str:
         return f"`bwrap` is not on the PATH; {INSTALL}"
     if make_no_process_filter() is None:
         return f"the system call filter does not support this processor; {INSTALL}"
-    return "" if _holds(sandbox) else f"bubblewrap cannot make a sandbox here; {INSTALL}"
+    return "" if _is_isolated(sandbox) else f"bubblewrap cannot make a sandbox here; {INSTALL}"
 
 
-def _holds(sandbox: Bubblewrap) -> bool:
-    """Start a sandbox once, and return whether it sees neither a file of this machine nor its
-    environment."""
+def _is_isolated(sandbox: Bubblewrap) -> bool:
+    """Start a sandbox once, and return whether its code sees neither the files nor the processes of
+    this machine."""
     with tempfile.NamedTemporaryFile() as file:
         code = f"import os; print(os.path.exists({file.name!r}), len(os.listdir('/proc')) < 200)"
         fields: dict[str, Sequence[str] | float | str] = {

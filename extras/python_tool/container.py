@@ -1,4 +1,4 @@
-"""A sandbox in a container of Docker or Podman, whose image has the Python that runs."""
+"""A sandbox in a container of Docker or Podman, which runs the Python of the container's image."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHECK_SECONDS = 30
 
 @dataclass(frozen=True)
 class Container(PythonSandbox):
-    """Runs Python in a new container for each sample, on every system with Docker or Podman.
+    """A sandbox that runs Python in a new container for each sample, with Docker or Podman.
 
     `image` must be present (`docker pull` it) and have Python 3.11 or later as `python3`, and
     Pillow and numpy, without which there are no images. `engine` is the program. `runtime` is the
@@ -51,7 +51,8 @@ class Container(PythonSandbox):
         return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
 
     def _list_options(self) -> Iterator[str]:
-        """Yield the options: no network, no privileges, a read-only root, files in memory."""
+        """Yield the engine's options: no network, no privileges, a read-only root, files in
+        memory."""
         yield from ("--rm", "--interactive", "--pull", "never", "--network", "none", "--read-only")
         yield from ("--cap-drop", "ALL", "--security-opt", "no-new-privileges")
         yield from ("--user", "65534:65534", "--pids-limit", "32", "--entrypoint", "")
@@ -65,7 +66,7 @@ class Container(PythonSandbox):
             yield from ("--runtime", self.runtime)
 
     def stop(self, process: subprocess.Popen[bytes]) -> None:
-        """Remove the container, which would keep running if only its client ended."""
+        """Remove the container, which would keep running if only the engine's client ended."""
         arguments = list(process.args) if isinstance(process.args, list) else []
         name = next((text for text in map(str, arguments) if text.startswith(NAME)), "")
         if name:
@@ -73,21 +74,21 @@ class Container(PythonSandbox):
         super().stop(process)
 
     def find_fault(self) -> str:
-        """Return what to install, or to start."""
+        """Return why the sandbox cannot run and what to install or start; "" if it can."""
         return _find_fault(self.engine, self.image)
 
 
 @cache
 def _find_fault(engine: str, image: str) -> str:
-    never = "Python code of a model never runs without a sandbox"
+    rule = "Python code of a model never runs without a sandbox"
     if shutil.which(engine) is None:
-        return f"`{engine}` is not on the PATH; {never}, so install it, or use bubblewrap"
+        return f"`{engine}` is not on the PATH; {rule}, so install it, or use bubblewrap"
     command = [engine, "image", "inspect", image]
     try:
         found = subprocess.run(command, capture_output=True, check=False, timeout=CHECK_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
-        return f"`{engine}` does not answer; {never}, so start it, or use bubblewrap"
+        return f"`{engine}` does not answer; {rule}, so start it, or use bubblewrap"
     if found.returncode:
-        what = f"has no image {image!r}, or is not running"
-        return f"`{engine}` {what}; {never}, so type `{engine} pull {image}`, or use bubblewrap"
+        fault = f"has no image {image!r}, or is not running"
+        return f"`{engine}` {fault}; {rule}, so type `{engine} pull {image}`, or use bubblewrap"
     return ""

@@ -1,4 +1,4 @@
-"""A started sandbox: requests and answers as JSON lines, within a time and a size."""
+"""Exchange with a running sandbox: requests and answers as JSON lines, limited in time and size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Reason = Literal["time", "size", "ended"]
 
 
 class ExchangeError(Exception):
-    """A sandbox did not answer; `reason` is "time", "size" or "ended"."""
+    """Raised if a sandbox does not answer; `reason` is "time", "size" or "ended"."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason)
@@ -27,9 +27,9 @@ class ExchangeError(Exception):
 
 
 class RunningSandbox:
-    """A started process whose input and output are pipes; `stop` ends it with all that it started.
+    """A sandbox process whose input and output are pipes; `stop` terminates it and its children.
 
-    After an ExchangeError it is stopped.
+    It is stopped after an ExchangeError.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], stop: Stop) -> None:
@@ -39,7 +39,8 @@ class RunningSandbox:
                 os.set_blocking(pipe.fileno(), False)
 
     def ask(self, request: Mapping[str, Any], kind: Any, seconds: float) -> Any:
-        """Send a request and return the answer, read as a `kind`. Raises ExchangeError."""
+        """Send a request and return the answer, validated as the type `kind`. Raises
+        ExchangeError."""
         line = self.exchange(json.dumps(request).encode() + b"\n", seconds)
         try:
             return read_as(kind, line)
@@ -89,7 +90,7 @@ class RunningSandbox:
         return 0
 
     def close(self) -> None:
-        """End the sandbox and everything in it."""
+        """Stop the sandbox and close its pipes."""
         self._stop(self.process)
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:

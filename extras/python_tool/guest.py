@@ -1,9 +1,9 @@
-"""The program that runs inside a sandbox: it runs pieces of Python one after another in one
+"""The program that runs inside a sandbox: it executes pieces of Python one after another in one
 namespace, and reports their output and pictures as JSON lines.
 
 The host passes the text of this file to the interpreter of the sandbox, so it imports nothing of
-looktwice, and third-party packages only where they are present. It is the guarded side: everything
-that it reports counts as untrusted.
+looktwice, and third-party packages only if they are installed. The host treats everything that it
+reports as untrusted.
 """
 
 # mypy: disable-error-code="attr-defined"
@@ -28,24 +28,24 @@ from typing import Any
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif")
 FRAME = "looktwice frame"
 """The key in `info` of a Pillow image whose value is its frame: the number of the source image, the
-affine map from there to here as (a, b, c, d, e, f) in pixel centres, and the size for which it
-holds."""
+affine map from the source image to this one as (a, b, c, d, e, f) in pixel centres, and the size of
+this image for which the map is valid."""
 Frame = tuple[int, tuple[float, ...], tuple[int, int]]
 MAX_TRACE_LINES = 12
 MAX_LINE = 300  # characters of a line of a traceback
 
 
 class BoundedText(io.TextIOBase):
-    """A text stream that keeps the first `most` characters and counts the others."""
+    """A text stream that stores the first `limit` characters and counts the others."""
 
-    def __init__(self, most: int) -> None:
-        self.most, self.kept, self.size, self.left_out = most, list[str](), 0, 0
+    def __init__(self, limit: int) -> None:
+        self.limit, self.kept, self.size, self.left_out = limit, list[str](), 0, 0
 
     def writable(self) -> bool:
         return True
 
     def write(self, text: str, /) -> int:
-        kept = text[: self.most - self.size]
+        kept = text[: self.limit - self.size]
         self.size += len(kept)
         self.left_out += len(text) - len(kept)
         if kept:
@@ -54,13 +54,13 @@ class BoundedText(io.TextIOBase):
 
     @property
     def text(self) -> str:
-        """The kept text, and how much is missing."""
+        """The stored text, followed by the number of characters left out, if any."""
         more = f"\n[{self.left_out:,} more characters are left out]" if self.left_out else ""
         return "".join(self.kept) + more
 
 
-def compose(second: tuple[float, ...], first: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the map that applies `first`, then `second`."""
+def compose_maps(second: tuple[float, ...], first: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the affine map that applies `first`, then `second`."""
     a, b, c, d, e, f = second
     p, q, r, s, t, u = first
     return (
@@ -69,21 +69,21 @@ def compose(second: tuple[float, ...], first: tuple[float, ...]) -> tuple[float,
     )
 
 
-def map_resize(old: Any, new: Any, args: tuple[Any, ...], words: dict[str, Any]) -> Any:
-    """Return the map of `Image.resize`, whose third argument may be the part that is resized."""
-    box = words.get("box") or (args[2] if len(args) > 2 else None) or (0, 0, *old.size)
+def map_resize(old: Any, new: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return the affine map of `Image.resize`, whose third argument may be the box to resize."""
+    box = kwargs.get("box") or (args[2] if len(args) > 2 else None) or (0, 0, *old.size)
     sx, sy = new.size[0] / (box[2] - box[0]), new.size[1] / (box[3] - box[1])
     return (sx, 0.0, (sx - 1) / 2 - box[0] * sx, 0.0, sy, (sy - 1) / 2 - box[1] * sy)
 
 
-def map_crop(old: Any, new: Any, args: tuple[Any, ...], words: dict[str, Any]) -> Any:
-    """Return the map of `Image.crop`."""
-    box = words.get("box") or (args[0] if args else None) or (0, 0)
+def map_crop(old: Any, new: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return the affine map of `Image.crop`."""
+    box = kwargs.get("box") or (args[0] if args else None) or (0, 0)
     return (1.0, 0.0, -float(round(box[0])), 0.0, 1.0, -float(round(box[1])))
 
 
-def map_transpose(old: Any, new: Any, args: tuple[Any, ...], words: dict[str, Any]) -> Any:
-    """Return the map of `Image.transpose`; its methods are numbered 0 to 6."""
+def map_transpose(old: Any, new: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return the affine map of `Image.transpose`, whose methods are numbered 0 to 6."""
     right, bottom = old.size[0] - 1.0, old.size[1] - 1.0
     return (
         (-1.0, 0.0, right, 0.0, 1.0, 0.0),
@@ -93,11 +93,11 @@ def map_transpose(old: Any, new: Any, args: tuple[Any, ...], words: dict[str, An
         (0.0, -1.0, bottom, 1.0, 0.0, 0.0),
         (0.0, 1.0, 0.0, 1.0, 0.0, 0.0),
         (0.0, -1.0, bottom, -1.0, 0.0, right),
-    )[int(args[0] if args else words["method"])]
+    )[int(args[0] if args else kwargs["method"])]
 
 
-def map_unknown(old: Any, new: Any, args: tuple[Any, ...], words: dict[str, Any]) -> Any:
-    """Return None: the map of this method is not tracked."""
+def map_unknown(old: Any, new: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return None, since the affine map of this method is not tracked."""
     return None
 
 
@@ -108,51 +108,53 @@ TRACKED: dict[str, Callable[..., Any]] = {
     "reduce": map_unknown,
     "transform": map_unknown,
 }
-"""Methods of Pillow images that return an image in another frame."""
+"""The methods of Pillow images that return an image with other coordinates, and for each the
+function that computes the affine map."""
 
 
-def track_frames(kind: Any) -> None:
-    """Make the methods in `TRACKED` keep the frame of an image up to date."""
+def track_frames(image_class: Any) -> None:
+    """Patch `thumbnail` and the methods in `TRACKED` of Pillow's image class, so that they update
+    the frame of the image."""
 
     def wrap(name: str, find_map: Callable[..., Any]) -> None:
-        method = getattr(kind, name)
+        method = getattr(image_class, name)
 
-        def tracked(self: Any, *args: Any, **words: Any) -> Any:
+        def tracked(self: Any, *args: Any, **kwargs: Any) -> Any:
             frame = read_frame(self)
-            made = method(self, *args, **words)
+            made = method(self, *args, **kwargs)
             if made is self:
                 return made
             made.info.pop(FRAME, None)
-            if frame and (moved := find_map(self, made, args, words)):
-                made.info[FRAME] = (frame[0], compose(moved, frame[1]), made.size)
+            if frame and (moved := find_map(self, made, args, kwargs)):
+                made.info[FRAME] = (frame[0], compose_maps(moved, frame[1]), made.size)
             return made
 
         tracked.__doc__ = method.__doc__
-        setattr(kind, name, tracked)
+        setattr(image_class, name, tracked)
 
     for name, find_map in TRACKED.items():
         wrap(name, find_map)
-    shrink = kind.thumbnail
+    shrink = image_class.thumbnail
 
-    def thumbnail(self: Any, *args: Any, **words: Any) -> None:
+    def thumbnail(self: Any, *args: Any, **kwargs: Any) -> None:
         frame, before = read_frame(self), self.size
-        shrink(self, *args, **words)
+        shrink(self, *args, **kwargs)
         sx, sy = self.size[0] / before[0], self.size[1] / before[1]
         if frame:
             moved = (sx, 0.0, (sx - 1) / 2, 0.0, sy, (sy - 1) / 2)
-            self.info[FRAME] = (frame[0], compose(moved, frame[1]), self.size)
+            self.info[FRAME] = (frame[0], compose_maps(moved, frame[1]), self.size)
 
-    kind.thumbnail = thumbnail
+    image_class.thumbnail = thumbnail
 
 
 def read_frame(image: Any) -> Frame | None:
-    """Return the frame of an image if it is known and holds for its present size."""
+    """Return the frame of an image if it is known and valid for the image's present size."""
     frame = getattr(image, "info", {}).get(FRAME)
     return frame if frame and tuple(frame[2]) == tuple(image.size) else None
 
 
 class Session:
-    """One namespace with its pictures."""
+    """The namespace in which the code of one sample runs, with the pictures that it shows."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.most_text, self.most_pictures = fields["characters"], fields["pictures"]
@@ -166,7 +168,7 @@ class Session:
 
             Image.MAX_IMAGE_PIXELS = 200_000_000
             track_frames(Image.Image)
-            self._remember_saves(Image.Image)
+            self._track_saves(Image.Image)
             self.image_kind = Image.Image
 
     def add_image(self, number: int, size: tuple[int, int], pixels: bytes) -> None:
@@ -180,12 +182,12 @@ class Session:
         image.info[FRAME] = (number, (1.0, 0.0, 0.0, 0.0, 1.0, 0.0), image.size)
         self.names[f"image_{number}"] = image
         self.names["images"] = [*self.names["images"], image]
-        self.known[f"image_{number}.png"] = self._stamp(f"image_{number}.png")
+        self.known[f"image_{number}.png"] = self._get_stamp(f"image_{number}.png")
 
     def show(self, picture: Any, image: int = 0, box: Any = None) -> None:
         """Show a picture (a Pillow image, an array of RGB or grey values, or a figure) to the
         model. `image` and `box` name the part of an image that it shows, if that is not known."""
-        made, frame = self._as_image(picture)
+        made, frame = self._make_image(picture)
         if image:
             left, top, right, bottom = box or (0, 0, *self.names["images"][image - 1].size)
             sx, sy = made.size[0] / (right - left), made.size[1] / (bottom - top)
@@ -231,8 +233,8 @@ class Session:
         elif value is not None:
             sys.stdout.write(f"{value!r}\n")
 
-    def _as_image(self, picture: Any) -> tuple[Any, Frame | None]:
-        """Return a picture as a Pillow image, and its frame."""
+    def _make_image(self, picture: Any) -> tuple[Any, Frame | None]:
+        """Convert a picture to a Pillow image, and return it with its frame."""
         if self.image_kind is None:
             raise RuntimeError("pictures cannot be shown: the sandbox's Python has no Pillow")
         from PIL import Image
@@ -254,8 +256,8 @@ class Session:
         return Image.fromarray(array.squeeze()), None
 
     def _add_picture(self, image: Any, frame: Frame | None) -> None:
-        """Add a picture to the report, smaller if it has too many pixels; count the pictures beyond
-        the limit."""
+        """Add a picture to the report; shrink it if it has too many pixels, and note the pictures
+        beyond the limit."""
         share = (self.most_pixels / max(1, image.size[0] * image.size[1])) ** 0.5
         if share < 1:
             image = image.copy()
@@ -278,16 +280,16 @@ class Session:
             shown |= {"image": frame[0], "map": list(frame[1])}
         self.shown.append(shown)
 
-    def _remember_saves(self, kind: Any) -> None:
-        """Make saved files keep the frames of their images."""
-        method, saved = kind.save, self.saved
+    def _track_saves(self, image_class: Any) -> None:
+        """Patch Pillow's `save`, so that saved files keep the frames of their images."""
+        method, saved = image_class.save, self.saved
 
-        def save(image: Any, to: Any, *args: Any, **words: Any) -> None:
-            method(image, to, *args, **words)
+        def save(image: Any, to: Any, *args: Any, **kwargs: Any) -> None:
+            method(image, to, *args, **kwargs)
             if isinstance(to, str | os.PathLike) and (frame := read_frame(image)):
                 saved[os.path.abspath(to)] = frame
 
-        kind.save = save
+        image_class.save = save
 
     def _collect_figures(self) -> None:
         plots: Any = sys.modules.get("matplotlib.pyplot")
@@ -301,7 +303,7 @@ class Session:
         for name in sorted(os.listdir(".")):
             if not name.lower().endswith(ENDINGS) or not os.path.isfile(name):
                 continue
-            stamp = self._stamp(name)
+            stamp = self._get_stamp(name)
             if self.known.get(name) == stamp:
                 continue
             self.known[name] = stamp
@@ -315,7 +317,7 @@ class Session:
             except (OSError, ValueError, SyntaxError) as exc:
                 self.notes.append(f"{name[:80]} cannot be shown ({type(exc).__name__})")
 
-    def _stamp(self, name: str) -> tuple[int, int]:
+    def _get_stamp(self, name: str) -> tuple[int, int]:
         found = os.stat(name)
         return found.st_mtime_ns, found.st_size
 
@@ -359,9 +361,9 @@ def find_versions() -> dict[str, str]:
 def main() -> None:
     """Answer requests until the host closes the input."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):  # what libraries write there is not ours to report
-        os.dup2(nothing, standard)
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):  # keep the output of libraries out of the answers
+        os.dup2(null, descriptor)
     fields = json.loads(requests.readline())
     for path in reversed(fields["path"]):
         sys.path.insert(0, path)

@@ -1,4 +1,4 @@
-"""Finds the Python and the image packages of this environment that a sandbox may read."""
+"""The Python interpreter and the image packages of this environment that a sandbox may read."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from packaging.requirements import Requirement
 
 @cache
 def find_package_paths(names: Sequence[str]) -> dict[str, Path]:
-    """Return the files and folders of these installed distributions and of what they require, by
-    their names in site-packages. Those that are not installed are skipped."""
-    found, seen, left = dict[str, Path](), set[str](), list(names)
-    while left:
-        name = left.pop().lower().replace("_", "-")
+    """Return the files and folders of these distributions and their dependencies, by their names in
+    site-packages. Distributions that are not installed are skipped."""
+    found, seen, pending = dict[str, Path](), set[str](), list(names)
+    while pending:
+        name = pending.pop().lower().replace("_", "-")
         if name in seen:
             continue
         seen.add(name)
@@ -25,12 +25,12 @@ def find_package_paths(names: Sequence[str]) -> dict[str, Path]:
             package = distribution(name)
         except PackageNotFoundError:
             continue
-        found |= {path.name: path for path in _list_tops(package)}
-        left += _list_requirements(package)
+        found |= {path.name: path for path in _list_top_entries(package)}
+        pending += _list_requirements(package)
     return found
 
 
-def _list_tops(package: Distribution) -> Iterator[Path]:
+def _list_top_entries(package: Distribution) -> Iterator[Path]:
     """Yield the top-level entries of a distribution in site-packages."""
     for file in package.files or ():
         top = file.parts[0]
@@ -48,5 +48,6 @@ def _list_requirements(package: Distribution) -> Iterator[str]:
 
 
 def find_interpreter() -> tuple[Path, Path]:
-    """Return the executable of this Python, without links, and the folder of its library."""
+    """Return the executable of this Python, with links resolved, and its prefix, in which `lib`
+    holds the standard library."""
     return Path(sys.executable).resolve(), Path(sys.base_prefix).resolve()

@@ -1,7 +1,7 @@
-"""The interface of a sandbox, as a model that answers with the output of the code that it is sent.
+"""The interface of a sandbox, which is a model that replies with the output of the code it is sent.
 
-Because it is asked like any model of a stage, the code, the images, the output and the pictures are
-in the record, and a replay answers from there without running anything.
+Since it is called like any model of a stage, the code, the images, the output and the pictures are
+recorded, and a replay answers from the record without running any code.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ SILENT = "(the code printed nothing)"
 
 @with_config(NO_OTHER_FIELDS)
 class GuestStarted(TypedDict):
-    """The first answer: what runs in the sandbox."""
+    """The first answer of the program in the sandbox: its version of Python."""
 
     python: str
 
 
 @with_config(NO_OTHER_FIELDS)
 class ShownPicture(TypedDict, total=False):
-    """A picture as base64 of a PNG; `map` leads from image number `image` to it, in pixel
-    centres."""
+    """A picture as base64 of a PNG; `map` is the affine map from image number `image` to it, in
+    pixel centres."""
 
     png: str
     image: int
@@ -66,7 +66,7 @@ class ShownPicture(TypedDict, total=False):
 
 @with_config(NO_OTHER_FIELDS)
 class CodeResult(TypedDict):
-    """The answer to a piece of code."""
+    """The result of a piece of code."""
 
     output: str
     error: str
@@ -77,32 +77,36 @@ class CodeResult(TypedDict):
 
 @cache
 def read_guest() -> str:
-    """Return the program that runs inside."""
+    """Return the source of the program that runs inside the sandbox."""
     return (files("looktwice.extras.python_tool") / "guest.py").read_text(encoding="utf-8")
 
 
 @dataclass(eq=False)
 class LiveSession:
-    """The running sandbox of one sample, its identity, and the pieces of code that ran in it."""
+    """The running sandbox of one sample, its identity, and the pieces of code that ran in it
+    (`done`)."""
 
     running: RunningSandbox | None = None
     identity: str = ""
     done: list[str] = field(default_factory=list)
 
     def close(self) -> None:
-        """End the sandbox, with its variables."""
+        """Stop the sandbox, which discards its variables."""
         running, self.running, self.done = self.running, None, []
         if running is not None:
             running.close()
 
 
 _session: ContextVar[LiveSession | None] = ContextVar("session", default=None)
-_turns = threading.BoundedSemaphore(os.cpu_count() or 1)  # a full machine would end code too soon
+_turns = threading.BoundedSemaphore(
+    os.cpu_count() or 1
+)  # on an overloaded machine, code would reach its time limit too early
 
 
 @contextmanager
 def open_live_session() -> Iterator[LiveSession]:
-    """Keep the variables of code that runs inside the context, and end the sandbox with it."""
+    """Keep the variables of the code that runs within the context, and stop the sandbox at its
+    end."""
     session = LiveSession()
     token = _session.set(session)
     try:
@@ -114,14 +118,15 @@ def open_live_session() -> Iterator[LiveSession]:
 
 @dataclass(frozen=True)
 class PythonSandbox(Ranged):
-    """Runs Python outside this process, without network and files; one sandbox per sample.
+    """The base class of sandboxes, which run Python outside this process, without network and
+    files; each sample has a sandbox.
 
     `seconds` limits the time of each piece of code, `memory_mb` its memory, `disk_mb` the files
-    that it writes (in memory, gone with the sandbox), `characters` its output, and `pictures` and
-    `megapixels` the pictures that it shows.
+    that it writes (they are in memory, and lost when the sandbox stops), `characters` its output,
+    and `pictures` and `megapixels` the pictures that it shows.
 
-    A sandbox of your own derives from this class: `start` starts a Python that runs the program it
-    is given, `find_fault` says what must be installed, and `stop` ends everything.
+    A sandbox of your own derives from this class: `start` starts a Python that runs a program,
+    `find_fault` returns what must be installed, and `stop` terminates the processes.
     """
 
     seconds: float = 10.0
@@ -145,17 +150,19 @@ class PythonSandbox(Ranged):
         raise NotImplementedError
 
     def find_fault(self) -> str:
-        """Return what is missing and what to install, in a sentence; "" if the sandbox works."""
+        """Return a sentence that says what is missing and what to install; "" if the sandbox
+        works."""
         raise NotImplementedError
 
     def stop(self, process: subprocess.Popen[bytes]) -> None:
-        """End the process and everything that it started."""
+        """Terminate the process and its children."""
         process.kill()
         process.wait()
 
     @property
     def identity(self) -> str:
-        """The kind of sandbox and its limits, without what differs between machines."""
+        """The class of the sandbox and its limits, without settings that differ between
+        machines."""
         return write_canonical(settings(self))
 
     def missing(self) -> str:
@@ -179,59 +186,59 @@ class PythonSandbox(Ranged):
                 kept.close()
         attached: dict[str, Any] = {"pictures": result["pictures"]} if result["pictures"] else {}
         attached |= {"restarted": True} if restarted else {}
-        said = [result["output"].rstrip(), result["error"], *result["notes"]]
-        text = "\n".join(filter(None, said)) or (SILENT if not result["pictures"] else "(shown)")
+        parts = [result["output"].rstrip(), result["error"], *result["notes"]]
+        text = "\n".join(filter(None, parts)) or (SILENT if not result["pictures"] else "(shown)")
         seconds = time.perf_counter() - start
         return Reply(text, seconds=seconds, served_by=result["versions"], attached=attached)
 
     def _run(self, session: LiveSession, messages: Messages) -> tuple[CodeResult, bool]:
-        """Run the code of new messages; return the last result, and whether the variables are
-        lost."""
+        """Run the code of new messages, and return the last result and whether the sandbox was
+        stopped, so that the variables are lost."""
         wanted = [write_canonical(make_message_json(message)) for message in messages]
         is_same = session.identity == self.identity and session.done == wanted[:-1]
         if session.running is None or not is_same:
             session.close()
-            session.running, session.identity = self._open(session), self.identity
+            session.running, session.identity = self._start_guest(session), self.identity
         numbers = 1 + sum(len(m.views) for m in messages[: len(session.done)])
         for message, name in list(zip(messages, wanted, strict=True))[len(session.done) :]:
-            request = write_request(message, numbers)
+            request = build_request(message, numbers)
             numbers += len(message.views)
             try:
                 result: CodeResult = session.running.ask(request, CodeResult, self.seconds)
             except ExchangeError as exc:
                 session.close()
-                why = self._explain(exc)
+                why = self._format_fault(exc)
                 ended = CodeResult(output="", error=why, pictures=[], notes=[], versions={})
                 return ended, True
             session.done.append(name)
-        return self._bound(result), False
+        return self._limit_result(result), False
 
-    def _open(self, session: LiveSession) -> RunningSandbox:
+    def _start_guest(self, session: LiveSession) -> RunningSandbox:
         try:
             running = RunningSandbox(self.start(read_guest()), self.stop)
         except OSError as exc:
             raise ModelError(f"the sandbox does not start: {exc}") from exc
-        begin = {name: getattr(self, name) for name in ("folder", "path", *LIMITS)}
+        settings = {name: getattr(self, name) for name in ("folder", "path", *LIMITS)}
         try:
-            running.ask(begin, GuestStarted, START_SECONDS)
+            running.ask(settings, GuestStarted, START_SECONDS)
         except ExchangeError as exc:
             raise ModelError(f"Python does not start in the sandbox ({exc.reason})") from exc
         return running
 
-    def _bound(self, result: CodeResult) -> CodeResult:
-        """Cut the result to the limits, which code that takes control of the guest program could
+    def _limit_result(self, result: CodeResult) -> CodeResult:
+        """Cut the result to the limits, which code that manipulates the guest program could
         exceed."""
-        most = self.characters + 100
+        max_output = self.characters + 100
         notes = [note[:200] for note in result["notes"][:8]]
         return CodeResult(
-            output=result["output"][:most],
+            output=result["output"][:max_output],
             error=result["error"][:4000],
             pictures=result["pictures"][: self.pictures],
             notes=notes,
             versions={k[:40]: v[:40] for k, v in islice(result["versions"].items(), 8)},
         )
 
-    def _explain(self, exc: ExchangeError) -> str:
+    def _format_fault(self, exc: ExchangeError) -> str:
         why = {
             "time": f"the code was stopped after {self.seconds:g} seconds, which is the limit",
             "size": "the code was stopped because it returned too much",
@@ -241,15 +248,15 @@ class PythonSandbox(Ranged):
         return f"{why}; all variables are lost, and the images are still there"
 
 
-def write_request(message: Message, first: int) -> dict[str, Any]:
-    """Return what the program inside is sent: the new images, numbered from `first`, as raw pixels,
-    and the code."""
+def build_request(message: Message, first: int) -> dict[str, Any]:
+    """Build the request to the program in the sandbox: the code, and the new images as raw pixels,
+    numbered from `first`."""
     images = [
-        {"number": first + n, "size": list(view.size), "pixels": _pack(view)}
+        {"number": first + n, "size": list(view.size), "pixels": _pack_pixels(view)}
         for n, view in enumerate(message.views)
     ]
     return {"images": images, "code": message.text}
 
 
-def _pack(view: View) -> str:
+def _pack_pixels(view: View) -> str:
     return base64.b64encode(zlib.compress(view.pixels.tobytes(), 1)).decode()

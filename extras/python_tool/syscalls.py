@@ -14,10 +14,11 @@ CLONE_THREAD = 0x00010000
 NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16  # offsets in `struct seccomp_data`
 
 
-class Calls(NamedTuple):
-    """What seccomp needs to know about an architecture (include/uapi/linux/audit.h and the tables
-    of system calls): `refused` are calls that start processes, take memory that no limit counts, or
-    serve debuggers and administrators. Calls from `foreign` on belong to another convention."""
+class SyscallTable(NamedTuple):
+    """The system call numbers of an architecture (include/uapi/linux/audit.h and the tables of
+    system calls): `refused` are calls that start processes, use memory that no limit counts, or
+    serve debuggers and administrators. Numbers from `foreign` on belong to another calling
+    convention."""
 
     architecture: int
     clone: int
@@ -28,27 +29,27 @@ class Calls(NamedTuple):
 
 # fork, vfork; memfd_create, shmget, io_uring_setup; ptrace, userfaultfd, bpf, perf_event_open,
 # add_key, keyctl, unshare, setns, mount
-KNOWN = {
-    "x86_64": Calls(
+SYSCALL_TABLES = {
+    "x86_64": SyscallTable(
         0xC000003E,
         56,
         435,
         (57, 58, 319, 29, 425, 101, 323, 321, 298, 248, 250, 272, 308, 165),
         0x40000000,
     ),
-    "aarch64": Calls(
+    "aarch64": SyscallTable(
         0xC00000B7, 220, 435, (279, 194, 425, 117, 282, 280, 241, 217, 219, 97, 268, 40), None
     ),
 }
 
 
 def make_no_process_filter() -> bytes | None:
-    """Return the filter as a BPF program, or None for a processor that is not in `KNOWN`.
+    """Return the filter as a BPF program, or None for a processor that is not in `SYSCALL_TABLES`.
 
     The refused calls, and `clone` without CLONE_THREAD, fail with EPERM; `clone3`, whose flags a
-    filter cannot read, fails with ENOSYS, after which libc takes `clone`.
+    filter cannot read, fails with ENOSYS, after which libc falls back to `clone`.
     """
-    calls = KNOWN.get(platform.machine())
+    calls = SYSCALL_TABLES.get(platform.machine())
     if calls is None:
         return None
     forbidden, unknown = REFUSE | errno.EPERM, REFUSE | errno.ENOSYS
@@ -65,8 +66,8 @@ def make_no_process_filter() -> bytes | None:
 
 
 def open_filter(program: bytes) -> int:
-    """Return an open file that holds the filter, at its beginning."""
-    number = os.memfd_create("filter", 0)
-    os.write(number, program)
-    os.lseek(number, 0, os.SEEK_SET)
-    return number
+    """Write the filter to a file in memory, and return its descriptor, positioned at the start."""
+    descriptor = os.memfd_create("filter", 0)
+    os.write(descriptor, program)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor

@@ -1,4 +1,4 @@
-"""The tool with which an agent runs Python on the images: each call is a piece of code."""
+"""An agent's tool that runs Python on the images; each call is a piece of code."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class PythonArguments(Arguments):
 
 @dataclass(frozen=True)
 class RunPython:
-    """Runs code that the model writes, in a sandbox with the images, and returns what it prints,
-    its error and the pictures that it shows.
+    """A tool that runs code of the model in a sandbox with the images, and returns its output, its
+    error and the pictures that it shows.
 
-    Variables stay for one sample. A picture has a place in the sample's images if it was made by
-    Pillow's `crop`, `resize`, `thumbnail` or `transpose`, or if the code names it: `show(picture,
-    image=1, box=(left, top, right, bottom))`.
+    Variables stay for one sample. The part of an image that a picture shows is known if the picture
+    was made by Pillow's `crop`, `resize`, `thumbnail` or `transpose`, or if the code names the
+    part: `show(picture, image=1, box=(left, top, right, bottom))`.
 
     Every call is recorded with its result, so a replay runs no code. A configuration that names
     this class is built once you allowed `python-code`.
@@ -61,13 +61,13 @@ class RunPython:
     )
 
     def __call__(self, state: State, arguments: PythonArguments) -> ToolResult:
-        """Run code in a namespace of its own. Raises ToolError and ModelError."""
+        """Run code in a new namespace. Raises ToolError and ModelError."""
         with self.open_session(state) as session:
             return session(state, arguments)
 
     @contextmanager
     def open_session(self, state: State) -> Iterator[PythonSession]:
-        """Return the tool for one sample, whose variables stay until the end of the context."""
+        """Yield the tool for one sample, whose variables stay until the end of the context."""
         with open_live_session():
             yield PythonSession(self.sandbox, self.description)
 
@@ -75,7 +75,7 @@ class RunPython:
 @dataclass(eq=False)
 class PythonSession:
     """The tool for one sample: `cells` are the pieces of code since the variables were last lost,
-    each with the images that were new to it."""
+    each with the images added before it."""
 
     sandbox: PythonSandbox
     description: str
@@ -97,24 +97,26 @@ class PythonSession:
 
 
 def read_result(reply: Reply, state: State) -> ToolResult:
-    """Return a recorded or new reply of a sandbox as text and views."""
-    views, words = list[View](), [reply.text]
+    """Convert a recorded or new reply of a sandbox to text and views."""
+    views, lines = list[View](), [reply.text]
     for shown in reply.attached.get("pictures", ()):
         try:
             picture = Picture.encoded(base64.b64decode(shown["png"]), "picture of the code")
-            views.append(_place(picture, shown, state) if picture.pixels.size else View(picture))
+            views.append(
+                _make_view(picture, shown, state) if picture.pixels.size else View(picture)
+            )
         except (PictureError, binascii.Error, ValueError, KeyError, TypeError) as exc:
-            words.append(f"a picture cannot be read: {exc}")
-    return ToolResult("\n".join(words), tuple(views))
+            lines.append(f"a picture cannot be read: {exc}")
+    return ToolResult("\n".join(lines), tuple(views))
 
 
-def _place(picture: Picture, shown: Mapping[str, Any], state: State) -> View:
-    """Return the view of a picture, with its place in the sample's images where it is known."""
+def _make_view(picture: Picture, shown: Mapping[str, Any], state: State) -> View:
+    """Return the view of a picture, with the map to the sample's image that it shows, if known."""
     number, numbers = shown.get("image", 0), shown.get("map")
     if numbers is None or not 1 <= number <= len(state.views):
         return View(picture)
     affine = Affine(*map(float, numbers))
     if not 1e-4 < affine.scale < 1e4:
         return View(picture)
-    shown_on: View = state.views[number - 1]
-    return shown_on.transform(picture, affine)
+    source: View = state.views[number - 1]
+    return source.transform(picture, affine)

@@ -1,5 +1,6 @@
-"""Requests that any program sent to models: reading (`requests`), pairing and comparison factor by
-factor (`factors`), output (`report`), and the effect of each difference (`effects`).
+"""Comparison of the requests that programs send to models: reading and pairing (`requests`),
+differences factor by factor (`factors`), output (`report`), and the effect of each difference
+(`effects`).
 
 Not here: comparison of replies, log against log (`logs`), and arms of a study that differ in one
 stage (`eval.analysis`).

@@ -1,4 +1,4 @@
-"""Commands that take logs, of looktwice or of other programs."""
+"""Commands that read logs, whether of looktwice or of other programs."""
 
 from __future__ import annotations
 
@@ -59,19 +59,19 @@ Conversing = Annotated[
 def compare(
     logs: AnyLogs,
     baseline: Annotated[
-        str, Option(help="The contestant, or variant, to compare with (default: first).")
+        str, Option(help="The baseline: a contestant or variant (default: the first).")
     ] = "",
     only: Annotated[
         list[str], Option(help="Compare only this contestant with the baseline.")
     ] = NONE,
     pairs: Annotated[
-        bool, Option("--pairs", help="Compare the others with one another as well.")
+        bool, Option("--pairs", help="Also compare the other contestants with each other.")
     ] = False,
     sent: Annotated[
         bool,
         Option(
             "--sent",
-            help="Compare the requests, factor by factor (always so for recordings of `serve`).",
+            help="Compare the requests, factor by factor (default for recordings of `serve`).",
         ),
     ] = False,
     ask: AskedModel = "",
@@ -92,10 +92,10 @@ def compare(
     from looktwice.extras.logs import report, standings
     from looktwice.extras.logs.compare import compare_logs
     from looktwice.extras.logs.format import read_logs
-    from looktwice.extras.request_diff.requests import has_no_keys, read_requests, select_sides
+    from looktwice.extras.request_diff.requests import lacks_keys, read_requests, select_sides
 
     columns = parse_columns(column)
-    if sent or ask or any(map(has_no_keys, logs)):
+    if sent or ask or any(map(lacks_keys, logs)):
         from looktwice.extras.request_diff.effects import build_model_to_ask
 
         model = build_model_to_ask(ask, plugin) if ask else None
@@ -120,8 +120,8 @@ def compare(
 def _compare_requests(
     sides: list[Requests], model: Model | None, labels: Path | None, out: Path
 ) -> list[Path]:
-    """Report what differs between the first side's requests and each other side's, and, given a
-    model, the effect of each difference."""
+    """Report the differences between the requests of the first side and of each other side, and,
+    with a model, the effect of each difference; return the paths of the files written."""
     from looktwice.eval.display.printable import make_file_names
     from looktwice.extras.logs.report import console_table
     from looktwice.extras.request_diff import report
@@ -132,17 +132,17 @@ def _compare_requests(
     folders = make_file_names([rival.name for rival in sides[1:]])
     for comparison in comparisons:
         rival = comparison.rival
-        print_text_table(report.request_table(comparison), "what differs", blocks=1)
+        print_text_table(report.make_request_table(comparison), "what differs", blocks=1)
         for line in report.describe_requests(comparison):
             say(line)
         if model is not None and comparison.differences:
             pair = TwoSides(base.path, rival.path, (base.contestant, rival.contestant), labels)
             asked = out / f"asked-{folders[rival.name]}"
-            worth = measure_effects(pair, model, asked, (base.name, rival.name))
-            against = worth.compared.logs[0].name
-            contrasts = [c for c in worth.compared.contrasts if c.baseline == against]
+            effects = measure_effects(pair, model, asked, (base.name, rival.name))
+            baseline = effects.compared.logs[0].name
+            contrasts = [c for c in effects.compared.contrasts if c.baseline == baseline]
             print_text_table(console_table(contrasts), "effect of each difference", blocks=1)
-            for line in report.describe_effects(worth):
+            for line in report.describe_effects(effects):
                 say(line)
     return report.write_request_diff(comparisons, out)
 
@@ -163,7 +163,7 @@ def export(
     ] = NONE,
     contestant: Conversing = NONE,
     whole: Annotated[
-        bool, Option("--whole", help="trajectories: leave out those with refused calls.")
+        bool, Option("--whole", help="trajectories: leave out any with refused tool calls.")
     ] = False,
     column: Columns = NONE,
     reader: Reader = None,

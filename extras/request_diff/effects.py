@@ -1,5 +1,5 @@
-"""The effect of each difference between two sides' requests: one side's requests are sent again
-with one factor of the other side at a time, as arms of a study."""
+"""The effect of each difference between two sides' requests, measured by a study: each arm resends
+one side's requests with one factor of the other side."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import State
 
 MINE, THEIRS = "", "all"
-"""The values of `factor` for arms that send a side's requests unchanged."""
+"""The values of `factor` for the arms that send the first or the second side's requests
+unchanged."""
 
 
 @dataclass(frozen=True)
 class TwoSides:
-    """Two sides by their paths and contestants; `labels` is a log with the keys of their
-    questions."""
+    """Two logs or runs whose requests are compared: their paths and contestants (`names`);
+    `labels` is a log with the correct answers."""
 
     mine: Path
     theirs: Path
@@ -58,7 +59,7 @@ class TwoSides:
 
     @cached_property
     def swaps(self) -> dict[str, Swap]:
-        """The pairs of requests, by the first one's sample."""
+        """The pairs of requests, by the sample of the first request."""
         base, rival = self.comparison.base.requests, self.comparison.rival.requests
         return {
             base[row].sample: Swap(base[row], rival[column])
@@ -68,7 +69,7 @@ class TwoSides:
 
 @dataclass(frozen=True)
 class RequestQuestions:
-    """The questions that two sides asked, as the first side worded and encoded them.
+    """The questions that both sides asked, with the wording and pictures of the first side.
 
     A key is taken from either side or from `sides.labels`, by the text of its choice. If none is
     known, the first side's answers serve as keys, so that "right" means "the same answer".
@@ -78,7 +79,7 @@ class RequestQuestions:
 
     @property
     def facts(self) -> Facts:
-        """The origin of the keys."""
+        """The facts of the task, which state where the keys come from."""
         return Facts("sent", "keys" if self.keys[1] else "the answers of the first side")
 
     def __len__(self) -> int:
@@ -94,8 +95,8 @@ class RequestQuestions:
 
     @cached_property
     def keys(self) -> tuple[dict[str, str], bool]:
-        """The key of each sample, and whether these are true keys rather than the first side's
-        answers."""
+        """The key of each sample; and True if these are correct answers, False if they are the
+        first side's answers."""
         swaps = self.sides.swaps
         keys = dict[str, str]()
         for name, swap in swaps.items():
@@ -122,7 +123,7 @@ class RequestQuestions:
 
 
 def _read_labelled(path: Path) -> list[Request]:
-    """Return the requests, or else the questions, for which a log has keys."""
+    """Read the requests of a log that have keys; if it has no messages, read its questions."""
     requests = list[Request]()
     try:
         for side in read_requests(path):
@@ -137,10 +138,10 @@ def _read_labelled(path: Path) -> list[Request]:
 
 
 def _find_letter(key: str, asked: Request) -> str:
-    """Convert a key (the text of a choice, or a letter) to a letter of the choices that a request
-    lists.
+    """Convert a key (the text of a choice, or a letter) to the letter of that choice in a request.
 
-    Empty if the choices do not contain it; the key itself if the request lists none.
+    Return "" if the choices do not contain the key, and the key itself if the request lists no
+    choices.
     """
     if not (key and asked.choices):
         return key
@@ -152,8 +153,8 @@ def _find_letter(key: str, asked: Request) -> str:
 
 @dataclass(frozen=True)
 class Resend:
-    """Sends the first side's request again, with one `factor` of the second side, or as the second
-    side sent it if the factor is "all"."""
+    """A stage that resends the first side's request with one `factor` of the second side, or the
+    second side's request if the factor is "all"."""
 
     sides: TwoSides
     factor: str = MINE
@@ -162,29 +163,31 @@ class Resend:
         """Return the state with the conversation and its reply. Raises InseparableFactor,
         ModelError."""
         swap = self.sides.swaps[state.sample.id]
-        whole = {MINE: swap.mine, THEIRS: swap.theirs}
-        again = whole.get(self.factor) or swap(self.factor)
-        reply = model(again.messages, state.draw, again.options)
+        unchanged = {MINE: swap.mine, THEIRS: swap.theirs}
+        request = unchanged.get(self.factor) or swap(self.factor)
+        reply = model(request.messages, state.draw, request.options)
         sample, letters = state.sample, dict[str, str]()
-        if again.choices and again.choices != sample.choices:
-            if sorted(again.choices) != sorted(map(str, sample.choices)):
+        if request.choices and request.choices != sample.choices:
+            if sorted(request.choices) != sorted(map(str, sample.choices)):
                 raise InseparableFactor(
                     "the other side's choices have other texts, so its key may differ"
                 )
             own = dict(zip(map(str, sample.choices), sample.letters, strict=True))
-            letters = {x: own[text] for x, text in zip(sample.letters, again.choices, strict=True)}
-            sample = replace(sample, choices=again.choices)
+            letters = {
+                x: own[text] for x, text in zip(sample.letters, request.choices, strict=True)
+            }
+            sample = replace(sample, choices=request.choices)
         return state.replace(
-            sample=sample, letters=letters, messages=(*again.messages, reply.as_message())
+            sample=sample, letters=letters, messages=(*request.messages, reply.as_message())
         )
 
 
 @dataclass(frozen=True)
 class SwapEffects:
-    """The effects of the differences: contrasts with the first side's requests as sent again, and
-    the factors that could not be swapped on their own, with the reason.
+    """The effects of the differences: contrasts with the resent requests of the first side, and
+    the factors that could not be swapped on their own, with the reason (`left_out`).
 
-    `keyed` is false if "right" means "the same answer as the first side".
+    `keyed` is False if "right" means "the same answer as the first side".
     """
 
     compared: LogComparison
@@ -196,11 +199,11 @@ class SwapEffects:
 def measure_effects(
     sides: TwoSides, model: Model, out: Path, names: tuple[str, str]
 ) -> SwapEffects:
-    """Send the model the first side's requests, these with one factor of the second side at a time,
-    and the second side's requests, and compare the answers to the same questions.
+    """Send the model the first side's requests, the same requests with one factor of the second
+    side at a time, and the second side's requests; compare the answers to the same questions.
 
-    `names` are the names of the two sides. An earlier run of the same requests is resumed; its
-    folder is `out` with a digest of them appended.
+    `names` are the names of the two sides. The run's folder is `out` with a digest of the requests
+    appended, so an earlier run of the same requests is resumed.
     """
     task = RequestQuestions(sides)
     sent_by_both = [

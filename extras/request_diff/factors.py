@@ -23,8 +23,8 @@ from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
 
 Values = tuple[str, str]
 MAX_SHOWN_DIFFERENCE, MAX_SHRUNK_DIFFERENCE = 40, 70
-"""The largest difference between two thumbnails, in levels of 0..255, that a change of codec can
-cause: the first if the pictures' sizes differ by at most a factor of 2, otherwise the second."""
+"""The largest difference between two thumbnails, in levels from 0 to 255, that another codec can
+cause: the first if the pictures' heights differ by at most a factor of 2, otherwise the second."""
 FACTORS = (
     "codec",
     "size",
@@ -47,7 +47,7 @@ CHOICES_PLACEHOLDER, NOT_SET, NOTHING = "<choices>", "not set", "none"
 
 
 class Example(NamedTuple):
-    """The values of a factor in one pair of requests."""
+    """The two values of a factor in one pair of requests."""
 
     sample: str
     partner: str
@@ -57,8 +57,8 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True)
 class Difference:
-    """A factor in which requests differ: `examples` holds each pair that differs, out of
-    `pairs`."""
+    """A factor in which requests differ: `examples` holds the pairs that differ, `pairs` is the
+    number of all pairs."""
 
     factor: str
     examples: tuple[Example, ...]
@@ -72,26 +72,26 @@ class Difference:
 
 @dataclass(frozen=True)
 class RequestComparison:
-    """The requests of two sides, the pairs that ask the same, and their differences."""
+    """The requests of two sides, the pairs that ask the same question, and their differences."""
 
     base: Requests
     rival: Requests
     pairing: Pairing
 
     @property
-    def without_partner(self) -> Iterator[tuple[Requests, Requests, list[tuple[str, str]]]]:
-        """For each side: the side, the other side, and its samples without a partner, with the
-        reason."""
+    def unpaired_samples(self) -> Iterator[tuple[Requests, Requests, list[tuple[str, str]]]]:
+        """For each side: the side, the other side, and the side's unpaired samples with the reason
+        why each has no partner."""
         base, rival, (_, own, others) = self.base, self.rival, self.pairing
-        for side, against, places in ((base, rival, own), (rival, base, others)):
-            yield side, against, [(side.requests[place].sample, why) for place, why in places]
+        for side, other, indices in ((base, rival, own), (rival, base, others)):
+            yield side, other, [(side.requests[index].sample, why) for index, why in indices]
 
     @cached_property
     def factors(self) -> list[dict[str, Values]]:
-        """The factors in which each pair differs, with their values on either side."""
+        """For each pair, the factors in which it differs, with their values on both sides."""
         mine, theirs = self.base.requests, self.rival.requests
         return [
-            {name: v for name, v in _factors(mine[row], theirs[column]) if v[0] != v[1]}
+            {name: v for name, v in _list_factors(mine[row], theirs[column]) if v[0] != v[1]}
             for row, column in self.pairing.pairs
         ]
 
@@ -108,8 +108,8 @@ class RequestComparison:
 
     @cached_property
     def changed_words(self) -> list[tuple[Values, int]]:
-        """Words that one side has instead of the other's, with the number of pairs, most frequent
-        first.
+        """The replaced, added and removed words, each as its text on both sides and the number of
+        pairs that it occurs in, most frequent first.
 
         Changes in nearly all pairs belong to the template.
         """
@@ -127,25 +127,25 @@ def compare_requests(base: Requests, rival: Requests) -> RequestComparison:
     return RequestComparison(base, rival, pair_requests(base.requests, rival.requests, is_one_run))
 
 
-def _factors(mine: Request, theirs: Request) -> Iterator[tuple[str, Values]]:
-    """Yield the factors of two requests that ask the same, with their values on either side."""
-    yield from _picture_factors(mine.pictures, theirs.pictures)
-    here, there = Prompt.from_request(mine), Prompt.from_request(theirs)
+def _list_factors(mine: Request, theirs: Request) -> Iterator[tuple[str, Values]]:
+    """Yield each factor with its values in two requests that ask the same question."""
+    yield from _list_picture_factors(mine.pictures, theirs.pictures)
+    first, second = Prompt.from_request(mine), Prompt.from_request(theirs)
     for factor in ("place of pictures", "system words", "earlier turns"):
         name = factor.replace(" ", "_")
-        yield factor, (getattr(here, name), getattr(there, name))
-    yield "form of the choices", (here.form, there.form)
-    if here.listed and there.listed:
-        texts = here.listed.texts, there.listed.texts
+        yield factor, (getattr(first, name), getattr(second, name))
+    yield "form of the choices", (first.form, second.form)
+    if first.listed and second.listed:
+        texts = first.listed.texts, second.listed.texts
         same = sorted(texts[0]) == sorted(texts[1])
         name = "order of the choices" if same else "texts of the choices"
         yield name, (" | ".join(texts[0]), " | ".join(texts[1]))
-    changed = find_changed_words(here.words, there.words)
+    changed = find_changed_words(first.words, second.words)
     if changed:
-        gone, new = map(" … ".join, zip(*changed, strict=True))
-        yield "template", (gone, new)
-    elif not here.listed:
-        yield "white space", (repr(here.text), repr(there.text))
+        old, new = map(" … ".join, zip(*changed, strict=True))
+        yield "template", (old, new)
+    elif not first.listed:
+        yield "white space", (repr(first.text), repr(second.text))
     yield "calls of the sample", (str(mine.calls), str(theirs.calls))
     for name in sorted({*mine.settings, *theirs.settings}):
         yield name, (str(mine.settings.get(name, NOT_SET)), str(theirs.settings.get(name, NOT_SET)))
@@ -164,7 +164,7 @@ class Prompt:
 
     @classmethod
     def from_request(cls, request: Request) -> Prompt:
-        """Split a request into its parts."""
+        """Split the text of a request into its parts."""
         asked = request.asked
         text = "\n".join(part.strip("\n") for part in asked.parts if isinstance(part, str))
         system, earlier = list[str](), list[str]()
@@ -186,7 +186,8 @@ class Prompt:
     def words(self) -> list[str]:
         """The words of the user's turn, with a placeholder for the list of choices.
 
-        Letters of choices that it names are written alike in every style.
+        References to choices ("A", "(A)", "A.") are written in one style, so that styles compare
+        as equal.
         """
         if self.listed is None:
             return self.text.split()
@@ -194,12 +195,12 @@ class Prompt:
         return [*before.split(), CHOICES_PLACEHOLDER, *after.split()]
 
     def restyle(self, style: str) -> tuple[str, str]:
-        """Return the text before and after the list of choices, with the letters that it names
+        """Return the text before and after the list of choices, with references to choices
         rewritten in another `style`, such as "A."."""
         if self.listed is None:
             return self.text, ""
         label = rf"(?<!\w){re.escape(self.listed.style).replace('A', '([A-Z])')}"
-        # "A." also ends a sentence; several that follow one another are letters
+        # "A." can also end a sentence, so only several in a row count as references
         several = rf"{label}(?:(?:[\s,/]|or|and)+{label})+"
         named = label if self.listed.style[0] != "A" else several
         letter = style.replace("A", r"\1")
@@ -211,8 +212,7 @@ class Prompt:
 
     @cached_property
     def units(self) -> Values:
-        """The text before the first and before the second choice, such as "(A) " and a line break
-        with "(B) "."""
+        """The text before the first and before the second choice, such as "(A) " and "\\n(B) "."""
         if self.listed is None:
             return "", ""
         block = self.text[self.listed.start : self.listed.end]
@@ -232,7 +232,7 @@ class Prompt:
 
 
 def find_changed_words(mine: Sequence[str], theirs: Sequence[str]) -> list[Values]:
-    """Return the runs of words in which two texts differ, as they are in each."""
+    """Return the runs of words in which two texts differ, as pairs of their words in each text."""
     matcher = SequenceMatcher(None, mine, theirs, autojunk=False)
     return [
         (" ".join(mine[start:end]), " ".join(theirs[first:last]))
@@ -242,16 +242,17 @@ def find_changed_words(mine: Sequence[str], theirs: Sequence[str]) -> list[Value
 
 
 def find_picture_partners(mine: Sequence[Picture], theirs: Sequence[Picture]) -> dict[int, int]:
-    """Map each picture's number to the number of the other side's picture that shows the same."""
+    """Match the pictures of two requests by content: map the number of each picture to the number
+    of its counterpart."""
     pairs = product(map(get_look, mine), map(get_look, theirs))
-    apart = np.array(
+    distances = np.array(
         [hash_distance(a.hash, b.hash) + measure_level_distance(a, b) / 16 for a, b in pairs]
     )
-    rows, columns = linear_sum_assignment(apart.reshape(len(mine), len(theirs)))
+    rows, columns = linear_sum_assignment(distances.reshape(len(mine), len(theirs)))
     return dict(zip(rows.tolist(), columns.tolist(), strict=True))
 
 
-def _picture_factors(
+def _list_picture_factors(
     mine: Sequence[Picture], theirs: Sequence[Picture]
 ) -> Iterator[tuple[str, Values]]:
     yield "number of pictures", (str(len(mine)), str(len(theirs)))
@@ -260,20 +261,20 @@ def _picture_factors(
     partners = find_picture_partners(mine, theirs)
     rows, columns = list(partners), list(partners.values())
     if columns != sorted(columns):
-        here, there = (", ".join(str(place + 1) for place in order) for order in (rows, columns))
-        yield "order of pictures", (here, there)
+        left, right = (", ".join(str(index + 1) for index in order) for order in (rows, columns))
+        yield "order of pictures", (left, right)
     pairs = [(get_look(mine[row]), get_look(theirs[column])) for row, column in partners.items()]
     for factor in ("codec", "size"):
         values = dict.fromkeys((getattr(a, factor), getattr(b, factor)) for a, b in pairs)
-        if unlike := [*filter(lambda sides: sides[0] != sides[1], values)]:
-            here, there = map(", ".join, zip(*unlike, strict=True))
-            yield factor, (here, there)
-    shown, most = max(starmap(measure_level_distance, pairs)), MAX_SHOWN_DIFFERENCE
+        if differing := [*filter(lambda sides: sides[0] != sides[1], values)]:
+            left, right = map(", ".join, zip(*differing, strict=True))
+            yield factor, (left, right)
+    difference, limit = max(starmap(measure_level_distance, pairs)), MAX_SHOWN_DIFFERENCE
     for mine_seen, theirs_seen in pairs:
         if mine_seen.hash and theirs_seen.hash:
             low, high = sorted(look.picture.size[1] for look in (mine_seen, theirs_seen))
-            most = MAX_SHRUNK_DIFFERENCE if 2 * low < high else most
+            limit = MAX_SHRUNK_DIFFERENCE if 2 * low < high else limit
     # views that no lossy codec has changed
     exact = [(a, b) for a, b in pairs if a.size == b.size and a.is_lossless and b.is_lossless]
-    if shown > most or any(a.pixels != b.pixels for a, b in exact):
-        yield "what pictures show", ("as here", f"up to {shown:.0f} of 255 levels apart")
+    if difference > limit or any(a.pixels != b.pixels for a, b in exact):
+        yield "what pictures show", ("as here", f"up to {difference:.0f} of 255 levels apart")

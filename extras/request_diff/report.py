@@ -1,4 +1,4 @@
-"""Output of the comparison of two sides' requests: sentences, a table, and files."""
+"""The output of a comparison of requests: sentences, a table, and files."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ METHOD_NOTE = (
 )
 
 
-def request_table(comparison: RequestComparison) -> TextTable:
-    """Build a table with a line for each factor that differs: the number of pairs, and the most
-    frequent values on either side."""
+def make_request_table(comparison: RequestComparison) -> TextTable:
+    """Build a table with a row for each factor that differs: the number of pairs, and the most
+    frequent values on both sides."""
     base, rival = comparison.base.name, comparison.rival.name
     columns: Columns[Difference] = (
         Column("what differs", "factor", text),
@@ -42,13 +42,13 @@ def request_table(comparison: RequestComparison) -> TextTable:
 
 
 def describe_requests(comparison: RequestComparison) -> Iterator[str]:
-    """Yield lines about how many requests ask the same, what differs, what never differs, and which
-    requests have no partner and why."""
+    """Yield lines that state how many requests ask the same question, which factors differ, which
+    never differ, and which requests have no partner and why."""
     base, rival = comparison.base, comparison.rival
     for side in (base, rival):
         if side.repeated:
-            again = format_count(side.repeated, "request")
-            yield f"{side.name}: ignoring {again} that repeat an earlier one exactly"
+            repeated = format_count(side.repeated, "request")
+            yield f"{side.name}: ignoring {repeated} that repeat an earlier one exactly"
     pairs = len(comparison.pairing.pairs)
     yield (
         f"{rival.name} against {base.name}: {format_count(pairs, 'pair')} among"
@@ -61,25 +61,25 @@ def describe_requests(comparison: RequestComparison) -> Iterator[str]:
     elif pairs:
         names = ", ".join(f"{d.factor} ({len(d.examples)})" for d in differences)
         yield f"  differs: {names}"
-        unlike = {difference.factor for difference in differences}
-        alike = filter(lambda factor: factor not in unlike, FACTORS)
-        yield f"  the same in all pairs: {', '.join(alike)}"
+        differing = {difference.factor for difference in differences}
+        same = filter(lambda factor: factor not in differing, FACTORS)
+        yield f"  the same in all pairs: {', '.join(same)}"
     constant, rare = 0, 0
-    for (here, there), count in comparison.changed_words:
+    for (before, after), count in comparison.changed_words:
         if constant < MAX_CHANGES and count >= COMMON_SHARE * pairs:
             constant += 1
-            gone, new = (repr(shorten_text(words, 4 * MAX_WORDS)) for words in (here, there))
-            change = f"{gone} became {new}" if there else f"{gone} is missing"
-            change = f"in {rival.name}, {change if here else f'{new} was added'}"
+            old, new = (repr(shorten_text(words, 4 * MAX_WORDS)) for words in (before, after))
+            change = f"{old} became {new}" if after else f"{old} is missing"
+            change = f"in {rival.name}, {change if before else f'{new} was added'}"
             yield f"  template, in {count} of {pairs}: {change}"
         else:
             rare += count
     if rare:
         yield f"  other words differ in {format_count(rare, 'place')}; see {DIFFERENCES_FILE}"
-    for side, against, samples in comparison.without_partner:
+    for side, other, samples in comparison.unpaired_samples:
         for why, count in Counter(why for _, why in samples).most_common():
             names = list_some_names(sample for sample, reason in samples if reason == why)
-            yield f"  only in {side.name}, not in {against.name}: {count} ({names}); {why}"
+            yield f"  only in {side.name}, not in {other.name}: {count} ({names}); {why}"
 
 
 DIFFERENCES_FILE = "differences.csv"
@@ -91,12 +91,12 @@ def write_request_diff(comparisons: list[RequestComparison], folder: Path) -> li
     for comparison in comparisons:
         sides = {"log": comparison.base.name, "against": comparison.rival.name}
         bullets = "\n".join(f"- {line.strip()}" for line in describe_requests(comparison))
-        parts += [bullets, request_table(comparison).markdown]
+        parts += [bullets, make_request_table(comparison).markdown]
         for difference in comparison.differences:
             rows += [
                 sides | {"factor": difference.factor} | e._asdict() for e in difference.examples
             ]
-        for side, against, samples in comparison.without_partner:
+        for side, against, samples in comparison.unpaired_samples:
             for sample, why in samples:
                 names = {"log": side.name, "against": against.name}
                 alone.append(names | {"sample": sample, "why": why})
@@ -109,13 +109,13 @@ def write_request_diff(comparisons: list[RequestComparison], folder: Path) -> li
     ]
 
 
-def describe_effects(worth: SwapEffects) -> Iterator[str]:
-    """Yield lines about what counts as right, and about differences that could not be swapped on
-    their own."""
-    if not worth.keyed:
+def describe_effects(effects: SwapEffects) -> Iterator[str]:
+    """Yield lines that state which answers count as right, and which differences could not be
+    tested on their own."""
+    if not effects.keyed:
         yield (
             "no correct answer is known, so the first side's answers count as right; give --labels"
             " FILE, a log or a run with correct answers"
         )
-    for factor, why in worth.left_out.items():
+    for factor, why in effects.left_out.items():
         yield f"{factor} could not be tested on its own: {why}"

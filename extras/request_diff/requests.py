@@ -1,6 +1,6 @@
-"""Requests that a model was sent, and the pairing of two sides' requests that ask the same.
+"""Requests sent to a model, and the pairing of two sides' requests that ask the same question.
 
-Pairs are found by what the pictures show and what the text says, because each program words and
+Requests are paired by the content of their pictures and texts, because each program words and
 encodes requests in its own way.
 """
 
@@ -33,10 +33,11 @@ from looktwice.pipelines.picture import Picture, hash_distance
 from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
 
 MAX_PICTURE_DISTANCE, MAX_TEXT_DISTANCE, MIN_DISTANCE_GAP = 7.0, 8.0, 0.25
-"""Pictures or texts that are farther apart than the first two ask something else; partners whose
-distances differ by at most the third are equally likely."""
-MAX_THUMBNAIL_DIFFERENCE = 16.0  # largest difference of thumbnails that counts, in levels of 0..255
-COMMON_WORDS_WEIGHT = 0.5  # weight of all words that most questions have
+"""Two requests ask different questions if their pictures are farther apart than the first number
+or their texts farther than the second; partners whose distances differ by at most the third are
+equally likely."""
+MAX_THUMBNAIL_DIFFERENCE = 16.0  # cap on the difference of thumbnails, in levels
+COMMON_WORDS_WEIGHT = 0.5  # joint weight of the words that most questions contain
 OPTION_NAMES = tuple(option.name for option in fields(CallOptions))
 WORD_PATTERN = re.compile(r"\w+")
 Matrix = NDArray[np.float64]
@@ -44,8 +45,8 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Request:
-    """A request: its messages and settings, and, if known, its sample's last reply, key (as the
-    text of a choice) and number of calls."""
+    """One request: its messages and settings, and, if known, the last reply, the key (as the text
+    of a choice) and the number of calls of its sample."""
 
     sample: str
     messages: tuple[Message, ...]
@@ -67,7 +68,7 @@ class Request:
 
     @property
     def listed(self) -> ListedChoices | None:
-        """The choices that this turn lists."""
+        """The choices that the user's last turn lists."""
         return find_choices(self.asked.text)
 
     @property
@@ -91,10 +92,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Requests:
-    """The requests of one contestant of a run, or of a log.
+    """One side of a comparison: the requests of one contestant of a run, or of a log.
 
     `repeated` counts the exact repetitions, which are left out. `path` is the run or log. `name`
-    distinguishes the side from others.
+    is unique among the compared sides.
     """
 
     name: str
@@ -106,7 +107,7 @@ class Requests:
 
 def read_requests(path: Path, columns: Mapping[str, str] | None = None) -> list[Requests]:
     """Read the requests of each contestant of a run folder, or of each log of another program that
-    keeps its messages. Raises RunError, and TaskError if no messages were kept."""
+    stores its messages. Raises RunError, and TaskError if no messages were stored."""
     if is_run(path):
         sides = list(_read_run(RunFolder(path)))
     else:
@@ -119,8 +120,8 @@ def read_requests(path: Path, columns: Mapping[str, str] | None = None) -> list[
 def select_sides(
     sides: Sequence[Requests], baseline: str = "", only: Sequence[str] = ()
 ) -> list[Requests]:
-    """Return the baseline, by default the first, followed by the sides named in `only` or all
-    others. Raises TaskError for an unknown name and for fewer than two sides."""
+    """Return the baseline (default: the first side), followed by the sides named in `only`
+    (default: all others). Raises TaskError for an unknown name and for fewer than two sides."""
     if len(sides) < 2:
         raise TaskError(f"a comparison needs two sides, found {sides[0].name if sides else 'none'}")
     for form in ("{0.name}", "{0.path.name}: {0.contestant}", "{0.path}: {0.contestant}"):
@@ -130,9 +131,9 @@ def select_sides(
     return [replace(sides[n], name=names[n]) for n in find_places(names, baseline, only)]
 
 
-def has_no_keys(path: Path) -> bool:
-    """Return whether a path is a run without keys, such as one recorded by a server; of such a run
-    only the requests can be compared."""
+def lacks_keys(path: Path) -> bool:
+    """Return whether a path is a run without keys, such as a recording of `serve`, whose requests
+    can be compared but not its scores."""
     return is_run(path) and not any(row.answer for row in RunFolder(path).samples.values())
 
 
@@ -153,7 +154,7 @@ def _read_run(folder: RunFolder) -> Iterator[Requests]:
         if point is None or not record.calls:
             continue
         row = samples.get((point.task_id, record.sample))
-        settings, call = _settings(point, record), record.calls[0]
+        settings, call = _merge_settings(point, record), record.calls[0]
         # a client's repetition of a request counts as the same request
         content = (*call["messages"], json.dumps(settings, sort_keys=True, default=str))
         own = requests.setdefault(point.contestant, {})
@@ -173,9 +174,9 @@ def _read_run(folder: RunFolder) -> Iterator[Requests]:
         yield Requests(contestant, tuple(own.values()), seen[contestant] - len(own))
 
 
-def _settings(point: PointRow, record: Record) -> dict[str, Any]:
-    """Return the settings of a request: the settings of the study's model and of the call, and
-    further ones that a server was sent, without None values."""
+def _merge_settings(point: PointRow, record: Record) -> dict[str, Any]:
+    """Return the settings of a request that are not None: those of the study's model, of the call,
+    and further ones that a client sent to `serve`."""
     node = point.spec.get("model") or {}
     settings = {name: node[name] for name in ("model", *OPTION_NAMES) if node.get(name) is not None}
     settings |= record.calls[0].get("options") or {}
@@ -199,8 +200,8 @@ def _read_log(entry: Log) -> Requests:
 
 
 class Pairing(NamedTuple):
-    """The pairs of requests that ask the same, as positions in both sides, and (position, reason)
-    for the requests of each side without a partner."""
+    """The pairs of requests that ask the same question, as indices into both sides, and (index,
+    reason) for each side's requests without a partner."""
 
     pairs: list[tuple[int, int]]
     unpaired: list[tuple[int, str]]
@@ -210,79 +211,85 @@ class Pairing(NamedTuple):
 def pair_requests(
     mine: Sequence[Request], theirs: Sequence[Request], is_one_run: bool = False
 ) -> Pairing:
-    """Pair each request with the most similar one of the other side, if the preference is mutual.
+    """Pair requests of two sides, each of which is the most similar one to the other.
 
-    Similarity is that of the pictures (perceptual hash and thumbnails) and of the words that
-    distinguish a side's questions; if one request has no pictures, of the words alone. Requests of
-    one run are paired by their samples. Partners that are equally likely are not paired.
+    Similarity compares the pictures (perceptual hash and thumbnails) and the words that distinguish
+    a side's questions; if one request has no pictures, the words alone. Requests of one run are
+    paired by their samples. A request with several equally likely partners is not paired.
     """
     names = [np.array([request.sample for request in side]) for side in (mine, theirs)]
     if is_one_run and all(len({*side}) == len(side) for side in names):
-        apart = np.where(names[0][:, np.newaxis] == names[1], 0.0, np.inf)
+        distances = np.where(names[0][:, np.newaxis] == names[1], 0.0, np.inf)
     else:
-        apart = _measure_distances(mine, theirs)
-    left, pairs = apart.copy(), list[tuple[int, int]]()
-    while new := _find_mutual_nearest(left):
+        distances = _measure_distances(mine, theirs)
+    remaining, pairs = distances.copy(), list[tuple[int, int]]()
+    while new := _find_mutual_nearest(remaining):
         pairs += new
         rows, columns = map(list, zip(*new, strict=True))
-        left[rows], left[:, columns] = np.inf, np.inf
+        remaining[rows], remaining[:, columns] = np.inf, np.inf
     pairs.sort()
-    taken = {row for row, _ in pairs}, {column for _, column in pairs}
+    paired = {row for row, _ in pairs}, {column for _, column in pairs}
     return Pairing(
         pairs,
-        list(_explain_unpaired(apart, left, taken[0])),
-        list(_explain_unpaired(apart.T, left.T, taken[1])),
+        list(_explain_unpaired(distances, remaining, paired[0])),
+        list(_explain_unpaired(distances.T, remaining.T, paired[1])),
     )
 
 
-def _find_mutual_nearest(apart: Matrix) -> list[tuple[int, int]]:
-    """Return the pairs of requests of which each is clearly the nearest to the other."""
-    if not apart.size:
+def _find_mutual_nearest(distances: Matrix) -> list[tuple[int, int]]:
+    """Return the pairs (row, column) of requests that are clearly nearest to each other."""
+    if not distances.size:
         return []
-    nearest = apart.argmin(axis=1)
+    nearest = distances.argmin(axis=1)
     pairs = []
     for row, column in enumerate(nearest.tolist()):
-        distance = apart[row, column]
-        near = (apart[row] <= distance + MIN_DISTANCE_GAP).sum() + (
-            apart[:, column] <= distance + MIN_DISTANCE_GAP
+        distance = distances[row, column]
+        near = (distances[row] <= distance + MIN_DISTANCE_GAP).sum() + (
+            distances[:, column] <= distance + MIN_DISTANCE_GAP
         ).sum()
-        if np.isfinite(distance) and near == 2 and apart[:, column].argmin() == row:
+        if np.isfinite(distance) and near == 2 and distances[:, column].argmin() == row:
             pairs.append((row, column))
     return pairs
 
 
-def _explain_unpaired(apart: Matrix, left: Matrix, taken: set[int]) -> Iterator[tuple[int, str]]:
-    for row in sorted({*range(len(apart))} - taken):
-        if np.isfinite(left[row]).any():
+def _explain_unpaired(
+    distances: Matrix, remaining: Matrix, paired: set[int]
+) -> Iterator[tuple[int, str]]:
+    for row in sorted({*range(len(distances))} - paired):
+        if np.isfinite(remaining[row]).any():
             yield row, "two requests of the other side are equally likely matches"
-        elif np.isfinite(apart[row]).any():
+        elif np.isfinite(distances[row]).any():
             yield row, "its most likely partner is nearer to another request"
         else:
             yield row, "no request of the other side shows and asks the same"
 
 
 def _measure_distances(mine: Sequence[Request], theirs: Sequence[Request]) -> Matrix:
-    """Measure the distance between each two requests, (n, m): 0 for the same, infinite if they ask
-    something else."""
+    """Compute the distances (n, m) between all requests of two sides: 0 for equal requests,
+    infinite for different questions."""
     sides, pictures = (mine, theirs), list[dict[int, tuple[Picture, ...]]]()
     is_listed = all(any(request.listed for request in side) for side in sides)
-    alike = _measure_similarity(*([request.words(is_listed) for request in side] for side in sides))
-    words = 10 * (1 - alike)
-    apart = np.where(words <= MAX_TEXT_DISTANCE, words, np.inf)
+    similarity = _measure_similarity(
+        *([request.words(is_listed) for request in side] for side in sides)
+    )
+    words = 10 * (1 - similarity)
+    distances = np.where(words <= MAX_TEXT_DISTANCE, words, np.inf)
     for side in sides:
         pictures.append({n: r.pictures for n, r in enumerate(side) if r.pictures})
-    here, there = pictures
-    if here and there:
-        cells = np.ix_([*here], [*there])
-        shown = _measure_picture_distances([*here.values()], [*there.values()])
-        apart[cells] = np.where(shown <= MAX_PICTURE_DISTANCE, apart[cells] + shown, np.inf)
-    return apart
+    first, second = pictures
+    if first and second:
+        cells = np.ix_([*first], [*second])
+        between = _measure_picture_distances([*first.values()], [*second.values()])
+        distances[cells] = np.where(
+            between <= MAX_PICTURE_DISTANCE, distances[cells] + between, np.inf
+        )
+    return distances
 
 
 def _measure_similarity(mine: Sequence[set[str]], theirs: Sequence[set[str]]) -> Matrix:
-    """Measure the share of words that two requests have in common, 0..1.
+    """Compute the share of words (0 to 1) that two requests have in common, weighted by rarity.
 
-    Words that most questions of a side contain weigh next to nothing, so a template does not count.
+    Words that most questions of a side contain weigh almost nothing, so a template does not count.
     """
     columns = {word: n for n, word in enumerate(sorted({*chain(*mine, *theirs)}))}
     present = np.zeros((len(mine) + len(theirs), len(columns)), np.float32)
@@ -292,30 +299,32 @@ def _measure_similarity(mine: Sequence[set[str]], theirs: Sequence[set[str]]) ->
     for side in np.split(present, [len(mine)]):
         counts = side.sum(axis=0)
         rarities.append(np.where(counts, np.log((len(side) + 1) / np.maximum(counts, 1)), np.inf))
-    here, there = np.split(present * np.minimum(*rarities), [len(mine)])
-    shared = (here @ present[len(mine) :].T).astype(float)
-    either = here.sum(axis=1)[:, np.newaxis] + there.sum(axis=1) - shared
-    alike: Matrix = (shared + COMMON_WORDS_WEIGHT) / (either + COMMON_WORDS_WEIGHT)
-    return alike
+    first, second = np.split(present * np.minimum(*rarities), [len(mine)])
+    shared = (first @ present[len(mine) :].T).astype(float)
+    union = first.sum(axis=1)[:, np.newaxis] + second.sum(axis=1) - shared
+    similarity: Matrix = (shared + COMMON_WORDS_WEIGHT) / (union + COMMON_WORDS_WEIGHT)
+    return similarity
 
 
 def _measure_picture_distances(
     mine: Sequence[Sequence[Picture]], theirs: Sequence[Sequence[Picture]]
 ) -> Matrix:
-    """Measure the distance between the pictures of each two requests.
+    """Compute the distances between the pictures of all requests of two sides.
 
-    It is the mean distance from each picture to the nearest one of the other request, over the
-    request with fewer pictures, so that a picture that the other lacks does not count.
+    The distance of two requests is the mean distance from each picture of the request that has
+    fewer to the nearest picture of the other, so that additional pictures do not count.
     """
     looks = [[*map(get_look, chain(*side))] for side in (mine, theirs)]
-    here, there = (np.stack([look.small for look in side]) for side in looks)
-    squares = (here**2).mean(axis=1)[:, np.newaxis] + (there**2).mean(axis=1)
-    gaps = np.sqrt(np.maximum(squares - 2 * (here @ there.T / here.shape[1]), 0))
+    first, second = (np.stack([look.small for look in side]) for side in looks)
+    squares = (first**2).mean(axis=1)[:, np.newaxis] + (second**2).mean(axis=1)
+    gaps = np.sqrt(np.maximum(squares - 2 * (first @ second.T / first.shape[1]), 0))
     hashes = [hash_distance(a.hash, b.hash) for a, b in product(*looks)]
-    apart = np.reshape(hashes, gaps.shape) + np.minimum(gaps, MAX_THUMBNAIL_DIFFERENCE) / 2
+    distances = np.reshape(hashes, gaps.shape) + np.minimum(gaps, MAX_THUMBNAIL_DIFFERENCE) / 2
     sizes = [[*map(len, side)] for side in (mine, theirs)]
-    rows, columns = ([0, *np.cumsum(side[:-1])] for side in sizes)  # where a request begins
-    to_there = np.add.reduceat(np.minimum.reduceat(apart, columns, axis=1), rows, axis=0)
-    to_here = np.add.reduceat(np.minimum.reduceat(apart, rows, axis=0), columns, axis=1)
-    nearest: Matrix = np.minimum(to_there / np.c_[sizes[0]], to_here / sizes[1])
+    rows, columns = (
+        [0, *np.cumsum(side[:-1])] for side in sizes
+    )  # the first picture of each request
+    to_second = np.add.reduceat(np.minimum.reduceat(distances, columns, axis=1), rows, axis=0)
+    to_first = np.add.reduceat(np.minimum.reduceat(distances, rows, axis=0), columns, axis=1)
+    nearest: Matrix = np.minimum(to_second / np.c_[sizes[0]], to_first / sizes[1])
     return nearest

@@ -1,4 +1,4 @@
-"""Requests of one side with one factor of the other side, sent to measure the effect of a
+"""Requests of one side with one factor taken from the other side, to measure the effect of a
 difference."""
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ Parts = tuple[str | View, ...]
 
 
 class InseparableFactor(ValueError):
-    """Raised with the reason if a factor cannot be changed on its own."""
+    """Raised if a factor cannot be changed on its own; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Swap:
-    """A pair of requests that ask the same."""
+    """A pair of requests that ask the same question."""
 
     mine: Request
     theirs: Request
 
     def __call__(self, factor: str) -> Request:
-        """Return the first request with this factor of the second. Raises InseparableFactor."""
+        """Return the first request with one factor of the second. Raises InseparableFactor."""
         if factor in OPTION_NAMES:
             settings = {k: v for k, v in self.mine.settings.items() if k != factor}
             if factor in self.theirs.settings:
@@ -63,28 +63,29 @@ class Swap:
 
     @cached_property
     def partners(self) -> dict[int, int]:
-        """The number of the second request's picture, by that of the first's."""
+        """The number of each picture's counterpart in the second request, by the picture's number
+        in the first."""
         return find_picture_partners(self.mine.pictures, self.theirs.pictures)
 
     def _swap_question(self, parts: Parts) -> Request:
         asked = self.mine.asked
         messages = [
-            _with_parts(message, parts) if message is asked else message
+            _replace_parts(message, parts) if message is asked else message
             for message in self.mine.messages
         ]
         return replace(self.mine, messages=tuple(messages))
 
     def _swap_pictures(self, make: Callable[[int, View], View]) -> Request:
-        """Return the first request with its pictures replaced; `make` receives each picture's
-        number."""
+        """Return the first request with its pictures replaced: `make` gets each picture's number
+        and view, and returns the new view."""
         numbers, messages = count(), list[Message]()
         for message in self.mine.messages:
             parts = (p if isinstance(p, str) else make(next(numbers), p) for p in message.parts)
-            messages.append(_with_parts(message, tuple(parts)))
+            messages.append(_replace_parts(message, tuple(parts)))
         return replace(self.mine, messages=tuple(messages))
 
     def swap_look(self, factor: str) -> Request:
-        """Return the first request with the codec, the size or the content of the second's
+        """Return the first request with the codec, the size or the content of the second request's
         pictures."""
 
         def make(number: int, view: View) -> View:
@@ -162,26 +163,28 @@ class Swap:
 
     def _swap_text(self, text: str) -> Request:
         asked = self.mine.asked
-        places = [n for n, part in enumerate(asked.parts) if isinstance(part, str)]
-        if len(places) != 1:
+        indices = [n for n, part in enumerate(asked.parts) if isinstance(part, str)]
+        if len(indices) != 1:
             raise InseparableFactor("there are words between the pictures")
-        return self._swap_question((*asked.parts[: places[0]], text, *asked.parts[places[0] + 1 :]))
+        return self._swap_question(
+            (*asked.parts[: indices[0]], text, *asked.parts[indices[0] + 1 :])
+        )
 
 
-def _with_parts(message: Message, parts: Parts) -> Message:
+def _replace_parts(message: Message, parts: Parts) -> Message:
     # `replace` does not work on a stored message
     return Message(message.role, parts, message.tool_calls, message.call_id, message.attached)
 
 
 def reencode_like(view: View, rival: View, factor: str) -> View:
-    """Return a view with the codec, the size or the content of another view of the same scene.
+    """Return a view with one factor (codec, size or content) of another view of the same scene.
 
-    If nothing else differs, this is the other view itself. A lossy codec cannot be undone: for a
-    lossless codec, the pixels are those of the other, at the view's size.
+    If nothing else differs, return the other view itself. Since the loss of a codec cannot be
+    undone, a change to a lossless codec takes the pixels of the other view, at this view's size.
     """
     looks = get_look(view.picture), get_look(rival.picture)
-    unlike = {name for name in ("codec", "size") if len({getattr(a, name) for a in looks}) > 1}
-    if unlike == {factor}:
+    differing = {name for name in ("codec", "size") if len({getattr(a, name) for a in looks}) > 1}
+    if differing == {factor}:
         return rival
     codec, source, size = looks[0].codec, view, view.size
     if factor == "size":
@@ -195,8 +198,8 @@ def reencode_like(view: View, rival: View, factor: str) -> View:
 
 
 def make_encoder(codec: str) -> Encode:
-    """Return the stage that encodes as `Look.codec` describes. Raises InseparableFactor for an
-    unsupported codec."""
+    """Return the stage that encodes with a codec as described by `Look.codec`. Raises
+    InseparableFactor for an unsupported codec."""
     if codec == "PNG":
         return Encode("png")
     if codec.startswith("WebP"):

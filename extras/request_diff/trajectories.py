@@ -1,11 +1,11 @@
-"""`looktwice export --to trajectories`: whole conversations of a run, tools and images included, as
-JSONL or Parquet for tuning.
+"""`looktwice export --to trajectories`: the conversations of a run, tools and images included, as
+JSONL or Parquet for fine-tuning.
 
 Every line has every field, a field has one type in all lines, and missing values are null.
 `messages` have the form of chat APIs: a `role`, a `content` that is a list of text and image parts,
 `tool_calls` whose `arguments` are the text that the model wrote (JSON, unless the call is
-malformed), and `tool_call_id`. `images` are those of the image parts in their order: paths relative
-to the file in JSONL, the bytes themselves in Parquet. `tools` are the tools offered, as JSON text.
+malformed), and `tool_call_id`. `images` are the images of the image parts, in their order: paths
+relative to the file in JSONL, bytes in Parquet. `tools` are the tools offered, as JSON text.
 Lines can be filtered by verdict, value, number of looks, number of refused looks, and tokens.
 """
 
@@ -38,10 +38,10 @@ LINES_PER_WRITE = 64  # lines with images in memory while a Parquet file is writ
 
 
 def write_trajectories(out: Path, lines: Iterator[Line]) -> Iterator[str]:
-    """Write the file, as Parquet if its name ends in .parquet, and yield a line with the number of
+    """Write the file as JSONL or Parquet, by its suffix, and yield a line with the number of
     conversations.
 
-    Raises RunError for another ending, and whatever `read_trajectories` raises.
+    Raises RunError for another suffix, and the errors of `read_trajectories`.
     """
     refuse_run_file(out)
     if out.suffix not in (".jsonl", ".parquet"):
@@ -63,13 +63,13 @@ def read_trajectories(
     plugins: Sequence[str] = (),
     contestants: Sequence[str] = (),
 ) -> Iterator[Line]:
-    """Yield the conversations of a run, one per record, as of the call that gave the answer;
+    """Yield the conversations of a run, one per record, up to the call that gave the answer;
     `images` are Payloads.
 
-    `only` keeps verdicts ("right"); `whole` leaves out conversations with refused calls.
-    `contestants` are named with or without their changes; the default is all but placebos, whose
-    looks show another place or nothing, and those that failed on everything. Raises RunError for an
-    unknown verdict or contestant, and if nothing is left.
+    `only` selects verdicts such as "right"; `whole` leaves out conversations with refused tool
+    calls. `contestants` are named with or without their changes; the default is all except
+    placebos, whose zooms show another region or nothing, and those that failed on every sample.
+    Raises RunError for an unknown verdict or contestant, and if no conversation is left.
     """
     if unknown := [name for name in only if name not in list(Verdict)]:
         raise RunError(
@@ -84,7 +84,7 @@ def read_trajectories(
         verdict = scores.scored.get(record.sample, {}).get(record.draw)
         if verdict is None or (only and verdict.verdict not in only):
             continue
-        line = _line(scored.folder, scores, record, verdict)
+        line = _make_line(scored.folder, scores, record, verdict)
         if not (whole and line["refused"]):
             is_empty = False
             yield line
@@ -110,8 +110,8 @@ def _select_points(points: Sequence[PointScores], names: Sequence[str]) -> list[
 
 
 def is_placebo(node: Any) -> bool:
-    """Return whether stages, or settings in them, show a place that was not asked for, or
-    nothing."""
+    """Return whether a stage, or one of its settings, shows a region other than the one asked for,
+    or nothing."""
     if isinstance(node, Mapping):
         uses = {get_public_path(kind) for kind in (BlackImages, NoResult)}
         blind = node.get("elsewhere") is True or node.get("use") in uses
@@ -120,23 +120,23 @@ def is_placebo(node: Any) -> bool:
 
 
 def _write_jsonl(lines: Iterator[Line], out: Path, images: Path) -> int:
-    """Write JSON lines, beginning with one that has tool calls and images: readers infer the types
-    from the beginning of the file."""
+    """Write JSON lines; begin with one that has tool calls and images, since readers infer types
+    from the first lines of a file."""
     written = list[Line]()
     for line in lines:
         paths = []
         for image in line["images"]:
-            path = images / _file_name(image)
+            path = images / _format_file_name(image)
             if not path.exists():
                 write_file(path, image.data)
             paths.append(path.relative_to(out.parent).as_posix())
         written.append(line | {"images": paths})
 
-    def tells_types(number: int) -> tuple[bool, bool]:
+    def rank_by_content(number: int) -> tuple[bool, bool]:
         line = written[number]
         return any(turn["tool_calls"] for turn in line["messages"]), bool(line["images"])
 
-    written.insert(0, written.pop(max(range(len(written)), key=tells_types)))
+    written.insert(0, written.pop(max(range(len(written)), key=rank_by_content)))
     with open_atomic(out) as file:
         for line in written:
             file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
@@ -144,8 +144,8 @@ def _write_jsonl(lines: Iterator[Line], out: Path, images: Path) -> int:
 
 
 def _write_parquet(lines: Iterator[Line], out: Path) -> int:
-    """Write Parquet with images as `datasets` holds them: the bytes, and a file name with their
-    format."""
+    """Write Parquet with images in the format of `datasets`: the bytes, and a file name whose
+    suffix gives the format."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
@@ -169,17 +169,19 @@ def _write_parquet(lines: Iterator[Line], out: Path) -> int:
     with open_atomic(out) as whole, ParquetWriter(whole, schema) as file:
         while rows:
             for row in rows:
-                row["images"] = [{"bytes": i.data, "path": _file_name(i)} for i in row["images"]]
+                row["images"] = [
+                    {"bytes": i.data, "path": _format_file_name(i)} for i in row["images"]
+                ]
             file.write_table(pa.Table.from_pylist(rows, schema))
             written, rows = written + len(rows), list(islice(lines, LINES_PER_WRITE))
     return written
 
 
 def _find_answering_call(scores: PointScores, record: Record, scored: ScoredRecord) -> int:
-    """Return the last call of the conversation that led to the answer; among the draws of a vote,
-    the first with this answer.
+    """Return the index of the last call of the conversation that led to the answer; among the draws
+    of a vote, take the first with this answer.
 
-    Calls of a stage's second model count only if the point's own model was never asked.
+    Calls of a stage's second model count only if the contestant's own model was never called.
     """
     replied = [number for number, call in enumerate(record.calls) if call.get("reply")]
     own = [number for number in replied if not record.calls[number].get("model")] or replied
@@ -194,12 +196,14 @@ def _find_answering_call(scores: PointScores, record: Record, scored: ScoredReco
     return own[-1]
 
 
-def _line(folder: RunFolder, scores: PointScores, record: Record, scored: ScoredRecord) -> Line:
+def _make_line(
+    folder: RunFolder, scores: PointScores, record: Record, scored: ScoredRecord
+) -> Line:
     messages = folder.messages(record, _find_answering_call(scores, record, scored))
     looks, ended = read_looks(record.notes), read_end(record.notes)
     usage = [reply.usage for reply in record.replies]
     offered = ((call.get("options") or {}).get("tools") for call in record.calls)
-    tools = next(filter(None, offered), ())  # those of the first call that offered any
+    tools = next(filter(None, offered), ())  # of the first call that offered any
     return {
         "id": f"{record.point}/{record.sample}/{record.draw}",
         "task": scores.point.task,
@@ -222,7 +226,8 @@ def _line(folder: RunFolder, scores: PointScores, record: Record, scored: Scored
 
 
 def _make_turn(message: Message) -> dict[str, Any]:
-    """Return a turn with every field; chat templates that test for a field ignore null values."""
+    """Convert a message to a turn with every field; chat templates that test for a field ignore
+    null values."""
     content, calls = list[Line](), list[Line]()
     for part in message.parts:
         is_text = isinstance(part, str)
@@ -240,5 +245,5 @@ def _make_turn(message: Message) -> dict[str, Any]:
     }
 
 
-def _file_name(image: Payload) -> str:
+def _format_file_name(image: Payload) -> str:
     return f"{image.sha}.{FILE_EXTENSIONS.get(image.media_type, 'bin')}"

@@ -1,5 +1,5 @@
-"""Questions on pictures that the program draws itself: Do You See Me's subtasks, puzzles, letters
-and shapes, and rendered solids; and toy models that answer letters and shapes.
+"""Questions on generated pictures: Do You See Me's subtasks, puzzles, letters and shapes, and
+rendered solids; and toy models that answer the questions on letters and shapes.
 
 Not here: `eval.tasks.MarkedScenes`, photographs (`eval.tasks`), questions from your own files
 (`make`), and specialists that read such drawings (`drawings`).

@@ -1,8 +1,8 @@
-"""Drawing in the manner of SVG renderers: filled and stroked outlines with exact antialiasing, and
-text.
+"""Drawing functions that work like SVG renderers: filled and stroked outlines with exact
+antialiasing, and text.
 
-Coordinates are edges: the upper left pixel spans 0..1 in both directions, as in boxes. Pixels are
-HxWx3 RGB uint8 and are drawn on in place.
+Coordinates refer to pixel edges: the upper left pixel spans 0..1 in both directions, as in boxes.
+Pixels are HxWx3 RGB uint8 and are changed in place.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ SCAN_LINES_PER_PIXEL = 4  # scan lines per pixel; along each of them coverage is
 
 
 def make_blank(width: int, height: int) -> Pixels:
-    """Return a white picture."""
+    """Make a white picture of this size."""
     return np.full((height, width, 3), 255, np.uint8)
 
 
 def fill_outline(pixels: Pixels, points: XY, color: RGB) -> None:
-    """Fill an outline."""
-    _paint(pixels, [points], color)
+    """Fill the polygon with these corners with a colour."""
+    _paint_contours(pixels, [points], color)
 
 
 def stroke_outline(
@@ -47,8 +47,8 @@ def stroke_outline(
     closed: bool = True,
     cap: float = 0.0,
 ) -> None:
-    """Draw along an outline with mitred corners, or, if not `closed`, along single segments that
-    extend by `cap` at both ends."""
+    """Stroke an outline with mitred corners, or, if not `closed`, single segments extended by `cap`
+    at both ends."""
     if closed:
         edges = np.roll(points, -1, axis=0) - points
         units = edges / np.maximum(np.hypot(edges[:, 0], edges[:, 1]), 1e-9)[:, None]
@@ -57,7 +57,7 @@ def stroke_outline(
         # at each corner, the intersection of the lines parallel to both its edges
         turn = np.maximum(1 + (before * after).sum(axis=1), 0.05)[:, None]
         shift = np.asarray((before + after) / turn, np.float64) * (width / 2)
-        _paint(pixels, [points + shift, (points - shift)[::-1]], color)
+        _paint_contours(pixels, [points + shift, (points - shift)[::-1]], color)
         return
     for start, end in pairwise(points):
         along = end - start
@@ -66,7 +66,9 @@ def stroke_outline(
             along = along / length
             side, more = np.array([-along[1], along[0]]) * (width / 2), along * cap
             near, far = start - more, end + more
-            _paint(pixels, [np.array([near + side, far + side, far - side, near - side])], color)
+            _paint_contours(
+                pixels, [np.array([near + side, far + side, far - side, near - side])], color
+            )
 
 
 def write_text(pixels: Pixels, text: str, center: float, baseline: float, size: float) -> None:
@@ -80,8 +82,8 @@ def write_text(pixels: Pixels, text: str, center: float, baseline: float, size: 
 
 @lru_cache(maxsize=64)
 def _render_text(text: str, size: float) -> tuple[int, int, NDArray[np.float64]]:
-    """Return the offset of the text's box from the middle of its baseline, and the coverage of its
-    pixels."""
+    """Render a text: return the offset of its box from the middle of its baseline, and the coverage
+    of its pixels."""
     font = ImageFont.load_default(size)
     if not isinstance(font, ImageFont.FreeTypeFont):
         raise TaskError(
@@ -96,8 +98,8 @@ def _render_text(text: str, size: float) -> tuple[int, int, NDArray[np.float64]]
 def get_extent(
     points: XY, pixels: tuple[int, int] | None = None, rim: float = 0.0
 ) -> tuple[float, float, float, float]:
-    """Return the upright box around corners, grown by `rim`, and cut to a picture of (width,
-    height) if given."""
+    """Return the axis-aligned box around points, grown by `rim`, and clipped to a picture of
+    `pixels` (width, height) if given."""
     xs, ys = points.T.tolist()  # Python's own min and max are faster for a few corners
     edges = min(xs) - rim, min(ys) - rim, max(xs) + rim, max(ys) + rim
     if pixels is not None:
@@ -108,7 +110,7 @@ def get_extent(
     return x0, y0, x1, y1
 
 
-def _paint(pixels: Pixels, contours: Sequence[XY], color: RGB) -> None:
+def _paint_contours(pixels: Pixels, contours: Sequence[XY], color: RGB) -> None:
     height, width = pixels.shape[:2]
     x0, y0, x1, y1 = get_extent(np.concatenate(contours))
     left, top = max(0, math.floor(x0)), max(0, math.floor(y0))
@@ -116,16 +118,18 @@ def _paint(pixels: Pixels, contours: Sequence[XY], color: RGB) -> None:
     if left < right and top < bottom:
         inside = tuple(np.round(contour - (left, top), 6).tobytes() for contour in contours)
         cover = (
-            _cached_coverage if (right - left) * (bottom - top) <= MAX_CACHED_SIDE else _coverage
+            _cached_coverage
+            if (right - left) * (bottom - top) <= MAX_CACHED_SIDE
+            else _compute_coverage
         )
         share = cover(inside, right - left, bottom - top)
         there = pixels[top:bottom, left:right]
         there[:] = np.rint(there * (1 - share) + np.array(color) * share)
 
 
-def _coverage(outlines: tuple[bytes, ...], width: int, height: int) -> NDArray[np.float64]:
-    """Return the share of each pixel (height, width, 1) that lies inside contours, which are given
-    as bytes."""
+def _compute_coverage(outlines: tuple[bytes, ...], width: int, height: int) -> NDArray[np.float64]:
+    """Compute the share of each pixel (height, width, 1) that lies inside the contours, which are
+    passed as bytes for the cache."""
     contours = [np.frombuffer(outline).reshape(-1, 2) for outline in outlines]
     x0, y0 = np.concatenate(contours).T
     x1, y1 = np.concatenate([np.roll(contour, -1, axis=0) for contour in contours]).T
@@ -134,7 +138,7 @@ def _coverage(outlines: tuple[bytes, ...], width: int, height: int) -> NDArray[n
     line, edge = np.nonzero(down | up)
     sign = np.where(down[line, edge], 1.0, -1.0)
     x = np.clip(x0[edge] + (scan[line, 0] - y0[edge]) / (y1 - y0)[edge] * (x1 - x0)[edge], 0, width)
-    pixel = x.astype(int)  # a crossing covers all pixels before its own, and a part of its own
+    pixel = x.astype(int)  # a crossing covers all pixels before its own, and part of its own
     shape = (height * SCAN_LINES_PER_PIXEL, width + 1)
     place = line * shape[1] + pixel
     whole = np.bincount(place, sign, shape[0] * shape[1]).reshape(shape)
@@ -146,4 +150,4 @@ def _coverage(outlines: tuple[bytes, ...], width: int, height: int) -> NDArray[n
     )
 
 
-_cached_coverage = lru_cache(maxsize=1024)(_coverage)  # dots, cells and small noise recur
+_cached_coverage = lru_cache(maxsize=1024)(_compute_coverage)  # dots, cells and small noise recur

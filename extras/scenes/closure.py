@@ -1,5 +1,5 @@
-"""Do You See Me's visual closure: which of four outlines with gaps is the target, if the others
-have bent corners."""
+"""Do You See Me's visual closure: which of four outlines with gaps completes to the target? The
+others have bent corners."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ MIN_DIFFERENCE = 8.0  # smallest difference between two options, in black pixels
 
 
 def make_outline(shape: str, official: bool = False) -> XY:
-    """Return the corners of a shape as it is drawn, y up: edges are subdivided, and each begins at
-    a corner.
+    """Return the corners of a shape (y up), with subdivided edges, each of which begins at a
+    corner.
 
-    The authors repeat some corners, which gives edges of zero length, and their capsule's left end
-    is bent inwards; `official` reproduces both.
+    The authors repeat some corners, which creates edges of zero length, and the left end of their
+    capsule is bent inwards; `official` reproduces both flaws.
     """
     if shape == "capsule":
         right = 0.5 * on_circle(np.linspace(-np.pi / 2, np.pi / 2, 17)) + (0.5, 0)
@@ -63,12 +63,12 @@ def make_outline(shape: str, official: bool = False) -> XY:
 
 
 def draw_closure(params: SceneParameters) -> Tries:
-    """Yield sheets. In the official version the target is the plain shape and the only option
-    without bent corners, and every panel is scaled to its own height.
+    """Yield sheets of a target and four options. In the official version the target is the plain
+    shape, it is the only option without bent corners, and every panel is scaled to its own height.
 
     Otherwise the options are the four combinations of two sets of bent corners. Any of them, drawn
-    complete, may be the target; no gap hides another, and each option differs visibly from every
-    other, so that it cannot be completed to another one.
+    complete, may be the target; gaps do not overlap, and the drawn part of each option differs
+    visibly from every other option, so that it cannot be completed to another one.
     """
     shape, official = str(params.levels["shape"]), params.official
     points = make_outline(shape, official)
@@ -79,18 +79,20 @@ def draw_closure(params: SceneParameters) -> Tries:
             yield None
             continue
         choices, place = shuffle_options(params, options)
-        fair = official or _all_differ(choices, gaps, shape)
+        fair = official or _are_all_different(choices, gaps, shape)
         yield _make_scene(params, choices, place, gaps) if fair else None
 
 
 Gaps = tuple[list[int], list[int]]
-"""The edges that are missing, and the edges whose second half is missing; an edge has the number of
-the corner where it begins."""
+"""The edges that are missing, and the edges whose second half is missing; an edge has the index of
+the corner at which it begins."""
 
 
 def _choose_gaps(params: SceneParameters, count: int) -> Gaps:
     removed, halved = int(params.levels["edges_removed"]), int(params.levels["edges_halved"])
-    if params.official:  # two draws, so that an edge may be in both, and never the last two
+    if (
+        params.official
+    ):  # two independent draws, so an edge may be in both; the last two edges are never drawn
         first = params.shuffled(range(count - 2))[:halved]
         return params.shuffled(range(count - 2))[:removed], first
     order = params.shuffled(range(count))
@@ -98,7 +100,8 @@ def _choose_gaps(params: SceneParameters, count: int) -> Gaps:
 
 
 def _bend_corners(params: SceneParameters, points: XY, corners: Sequence[int]) -> XY:
-    """Return the shift of each corner: the offset with random signs in x and y, or 0."""
+    """Draw the shift of each corner: for `corners`, the offset with random signs in x and y; for
+    others, 0."""
     moves = np.zeros_like(points)
     moves[corners] = params.levels["offset"] * params.rng.choice([-1, 1], (len(corners), 2))
     return moves
@@ -107,8 +110,9 @@ def _bend_corners(params: SceneParameters, points: XY, corners: Sequence[int]) -
 def _bend_options(params: SceneParameters, points: XY, gaps: Gaps) -> list[XY]:
     """Return the four options; empty if too few corners are visible.
 
-    In the official version, the shape and three versions with bent corners. Otherwise the shape
-    with neither, one, the other, and both of two sets of bent corners, all of them at a drawn edge.
+    In the official version these are the shape and three versions with bent corners. Otherwise they
+    are the shape with none, either one, and both of two sets of bent corners, all of which are at a
+    drawn edge.
     """
     number, count = int(params.levels["edges_distorted"]), len(points)
     cut, short = set(gaps[0]), set(gaps[1])
@@ -128,7 +132,7 @@ def _bend_options(params: SceneParameters, points: XY, gaps: Gaps) -> list[XY]:
     return [points + a * first + b * second for a, b in CHANGE_COMBINATIONS]
 
 
-def _segments(points: XY, gaps: Gaps = ([], [])) -> list[XY]:
+def _list_segments(points: XY, gaps: Gaps = ([], [])) -> list[XY]:
     removed, halved = gaps
     segments = []
     for number, (start, end) in enumerate(zip(points, np.roll(points, -1, axis=0), strict=True)):
@@ -140,8 +144,8 @@ def _segments(points: XY, gaps: Gaps = ([], [])) -> list[XY]:
 def _draw_segments(
     pixels: Pixels, segments: Sequence[XY], framed: XY, center: tuple[float, float]
 ) -> None:
-    """Draw segments (y up) such that the box of `framed` is centred and as high as a panel's
-    shape."""
+    """Draw segments (y up), moved and scaled such that the box around `framed` is centred in the
+    panel and as high as a shape."""
     low, high = framed.min(axis=0), framed.max(axis=0)
     middle, scale = (low + high) / 2, float(SHAPE_HEIGHT / (high - low)[1])
     for segment in segments:
@@ -149,16 +153,19 @@ def _draw_segments(
         stroke_outline(pixels, line, LINE_WIDTH, closed=False, cap=LINE_WIDTH / 2)
 
 
-def _all_differ(choices: Sequence[XY], gaps: Gaps, shape: str) -> bool:
+def _are_all_different(choices: Sequence[XY], gaps: Gaps, shape: str) -> bool:
     """Return whether the drawn part of each option differs from every other complete option, so
     that gaps hide no bend."""
 
-    def ink(segments: Sequence[XY]) -> XY:
+    def draw_ink(segments: Sequence[XY]) -> XY:
         pixels = make_blank(300, 160)
         _draw_segments(pixels, segments, make_outline(shape), (150, 80))
         return 1 - pixels[:, :, 0] / 255
 
-    inks = [(ink(_segments(points, gaps)), ink(_segments(points))) for points in choices]
+    inks = [
+        (draw_ink(_list_segments(points, gaps)), draw_ink(_list_segments(points)))
+        for points in choices
+    ]
     pairs = permutations(inks, 2)
     return all(np.clip(a[0] - b[1], 0, None).sum() >= MIN_DIFFERENCE for a, b in pairs)
 
@@ -172,7 +179,10 @@ def _make_scene(params: SceneParameters, choices: Sequence[XY], place: int, gaps
 
     def paint() -> Pixels:
         pixels = make_blank(*SHEET_SIZE)
-        drawings = [_segments(choices[place]), *(_segments(points, gaps) for points in choices)]
+        drawings = [
+            _list_segments(choices[place]),
+            *(_list_segments(points, gaps) for points in choices),
+        ]
         for segments, (name, center) in zip(drawings, PANEL_CENTRES.items(), strict=True):
             title = "Target Shape" if name == "Target" else name
             write_text(pixels, title, center[0], TITLE_BASELINES[name != "Target"], FONT_SIZE)

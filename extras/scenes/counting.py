@@ -1,4 +1,4 @@
-"""Do You See Me's subtasks that count outlines, and its two studies of object sizes.
+"""Do You See Me's subtasks that count shapes, and its two studies of object sizes.
 
 Shape discrimination shows outlines of several kinds, some of them concentric; joint shape and
 colour shows filled shapes that do not touch. The studies of appendix O measure sizes relative to
@@ -33,7 +33,7 @@ from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
 PICTURE_SIDE = 400  # pixels of the picture
-PLACEMENT_TRIES = 50  # places tried for a figure
+PLACEMENT_TRIES = 50  # positions tried for a figure
 # pixels from the centre of an outline of scale 1 to the side of its square
 HALF_SIDE = 30.0
 RING_SCALES = (1.0, 0.7, 0.4)
@@ -58,26 +58,28 @@ COLORS: dict[str, RGB] = {
 }
 
 
-def _corners(text: str) -> XY:
+def _parse_corners(text: str) -> XY:
     """Parse corners "x,y x,y ..." and centre them on their mean."""
     points = np.array([pair.split(",") for pair in text.split()], np.float64)
     return np.asarray(points - points.mean(axis=0), np.float64)
 
 
 FILLED: dict[str, XY] = {
-    "star": _corners("50,10 61,40 94,40 68,60 79,90 50,70 21,90 32,60 6,40 39,40"),
-    "triangle": _corners("50,20 80,80 20,80"),
-    "pentagon": _corners("50,20 80,40 70,80 30,80 20,40"),
-    "hexagon": _corners("50,20 80,35 80,65 50,80 20,65 20,35"),
-    "octagon": _corners("35,20 65,20 80,35 80,65 65,80 35,80 20,65 20,35"),
-    "cross": _corners("35,20 65,20 65,35 80,35 80,65 65,65 65,80 35,80 35,65 20,65 20,35 35,35"),
+    "star": _parse_corners("50,10 61,40 94,40 68,60 79,90 50,70 21,90 32,60 6,40 39,40"),
+    "triangle": _parse_corners("50,20 80,80 20,80"),
+    "pentagon": _parse_corners("50,20 80,40 70,80 30,80 20,40"),
+    "hexagon": _parse_corners("50,20 80,35 80,65 50,80 20,65 20,35"),
+    "octagon": _parse_corners("35,20 65,20 80,35 80,65 65,80 35,80 20,65 20,35"),
+    "cross": _parse_corners(
+        "35,20 65,20 65,35 80,35 80,65 65,65 65,80 35,80 35,65 20,65 20,35 35,35"
+    ),
 }
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A filled shape with a `color`, or an outline with `rings`, whose line width shrinks with
-    them; about 60 px wide at scale 1."""
+    """A filled shape with a `color`, or an outline with concentric `rings`, whose line width
+    shrinks with their size; about 60 px wide at scale 1."""
 
     shape: str
     x: float
@@ -89,7 +91,7 @@ class Figure:
 
     @property
     def name(self) -> str:
-        """The name, such as "star" or "red star"."""
+        """The figure's name, such as "star" or "red star"."""
         return f"{self.color} {self.shape}".strip()
 
     @property
@@ -101,14 +103,14 @@ class Figure:
 
     @property
     def box(self) -> Rect:
-        """The upright box around the figure."""
+        """The axis-aligned box around the figure."""
         return get_extent(
             self.contours[0], (PICTURE_SIDE, PICTURE_SIDE), 1 if self.color else self.scale / 2
         )
 
     @property
-    def room(self) -> Rect:
-        """The upright box around the rotated bounding box of a filled shape."""
+    def rotated_box(self) -> Rect:
+        """The axis-aligned box around the rotated bounding box of a filled shape."""
         width, height = np.ptp(FILLED[self.shape], axis=0) * self.scale
         turn = math.radians(self.rotation)
         cos, sin = abs(math.cos(turn)), abs(math.sin(turn))
@@ -116,14 +118,14 @@ class Figure:
         return self.x - wide, self.y - high, self.x + wide, self.y + high
 
     def draw(self, pixels: Pixels) -> None:
-        """Draw the figure."""
+        """Draw the figure on the pixels."""
         for ring, contour in zip(RING_SCALES, self.contours, strict=False):
             if self.color:
                 fill_outline(pixels, contour, COLORS[self.color])
             stroke_outline(pixels, contour, 2 if self.color else self.scale * ring)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figure as written into an item's truth."""
+        """Return the figure in the form of an item's truth."""
         numbers = {name: round(getattr(self, name), 3) for name in ("x", "y", "scale", "rotation")}
         if self.color:
             numbers = {"color": self.color, **numbers}
@@ -132,10 +134,10 @@ class Figure:
         return {"shape": self.shape, **numbers, "box": list(self.box)}
 
 
-def _scene(
+def _make_scene(
     question: str, figures: Sequence[Figure], counts: Mapping[str, int], *asked: str
 ) -> Scene:
-    """Build the scene whose question asks for the number of a shape, or of a shape and colour."""
+    """Build a scene whose question asks how many figures have a shape, or a shape and colour."""
     labels = number_labels(figure.name for figure in figures)
     marks = [Box(label, *figure.box) for label, figure in zip(labels, figures, strict=True)]
     name = " ".join(reversed(asked))
@@ -165,8 +167,8 @@ def are_separated(first: Figure, second: Figure, distance: float) -> bool:
     """Return whether the rotated squares around two outlines are more than `distance` apart; a
     negative distance allows overlap.
 
-    Squares are apart if their projections onto one of their four side directions are (separating
-    axes).
+    Two squares are separated if their projections onto any of their four side directions are
+    (separating axis theorem).
     """
     for axis in (a + turn for a in (first.rotation, second.rotation) for turn in (0, 90)):
         cos, sin = math.cos(math.radians(axis)), math.sin(math.radians(axis))
@@ -180,7 +182,7 @@ def are_separated(first: Figure, second: Figure, distance: float) -> bool:
 
 
 def draw_shapes(params: SceneParameters) -> Tries:
-    """Yield scenes whose question asks for a random one of the shapes that are present."""
+    """Yield scenes whose question asks for the number of a random shape among those present."""
     while True:
         figures = _place_outlines(params)
         counts: Counter[str] = Counter()
@@ -188,18 +190,18 @@ def draw_shapes(params: SceneParameters) -> Tries:
             counts[figure.shape] += figure.rings
         if len(counts) == params.levels["num_shapes"] or (counts and params.official):
             asked = params.pick(sorted(counts))
-            yield _scene(RINGS_QUESTION.format(asked), figures, counts, asked)
+            yield _make_scene(RINGS_QUESTION.format(asked), figures, counts, asked)
         else:
             yield None
 
 
 def _place_outlines(params: SceneParameters) -> list[Figure]:
-    """Place outlines where there is room, the first of every kind first, so that no kind is crowded
-    out."""
+    """Place outlines where there is room, one of each kind first, so that every kind gets a
+    place."""
     rng, levels = params.rng, params.levels
     kinds = params.shuffled(OUTLINES)[: levels["num_shapes"]]
     times = rng.integers(1, levels["max_instances"], len(kinds), endpoint=True)
-    order = [(n, kind) for kind, much in zip(kinds, times, strict=True) for n in range(much)]
+    order = [(n, kind) for kind, repeats in zip(kinds, times, strict=True) for n in range(repeats)]
     if not params.official:
         order.sort(key=lambda numbered: numbered[0] > 0)
     placed: list[Figure] = []
@@ -245,12 +247,12 @@ FIGURE_MARGIN = 4
 
 
 def draw_colors(params: SceneParameters) -> Tries:
-    """Yield scenes. In the official version figures are placed as long as there is room, the
-    question is about a pair that is present, and sizes depend on a number that is drawn separately
-    from the figures.
+    """Yield scenes whose question asks for the number of a shape in a colour. In the official
+    version figures are placed as long as there is room, the question is about a pair that is
+    present, and sizes depend on a number drawn independently of the figures.
 
-    Otherwise the answer is balanced: every number from 0 to `max_instances` is the answer equally
-    often, independently of the drawing.
+    Otherwise every number from 0 to `max_instances` is the answer equally often, independently of
+    the drawing.
     """
     most, tints = params.levels["max_instances"], params.levels["num_colors"]
     kinds = params.shuffled(FILLED)[: params.levels["num_shapes"]]
@@ -262,7 +264,7 @@ def draw_colors(params: SceneParameters) -> Tries:
             colors = [params.pick(palette) for _ in order]
             figures = _place_filled(params, order, colors, int(times.sum()), 1)
             pairs = sorted({(figure.shape, figure.color) for figure in figures})
-            yield _ask_color(figures, *params.pick(pairs)) if figures else None
+            yield _make_color_scene(figures, *params.pick(pairs)) if figures else None
             continue
         key = params.deal(range(most + 1))
         times[0] = max(times[0], key)
@@ -274,13 +276,13 @@ def draw_colors(params: SceneParameters) -> Tries:
             colors.append(params.pick(palette[1:] if len(colors) < times[0] else palette))
         figures = _place_filled(params, order, colors, len(order), 0.99**number)
         whole = len(figures) == len(order)
-        yield _ask_color(figures, kinds[0], palette[0]) if whole else None
+        yield _make_color_scene(figures, kinds[0], palette[0]) if whole else None
 
 
 def _place_filled(
     params: SceneParameters, order: Sequence[str], colors: Sequence[str], sharing: int, size: float
 ) -> list[Figure]:
-    """Place figures where there is room, at their own size or a smaller one; `sharing` is the
+    """Place figures where there is room, at their drawn size or a smaller one; `sharing` is the
     number of figures that share the picture's area."""
     mean = size * math.sqrt(PICTURE_SIDE * PICTURE_SIDE / (FIGURE_MARGIN * sharing)) / 100
     apart = 0 if params.official else MIN_FIGURE_DISTANCE
@@ -295,18 +297,18 @@ def _place_filled(
                 continue
             x, y = params.rng.uniform(low, PICTURE_SIDE - low).tolist()
             figure = Figure(kind, x, y, scale, params.rng.uniform(0, 360), color)
-            room = grow(figure.room, apart)
-            if not any(overlaps(room, neighbour.room) for neighbour in placed):
+            room = grow(figure.rotated_box, apart)
+            if not any(overlaps(room, neighbour.rotated_box) for neighbour in placed):
                 placed.append(figure)
                 break
     return placed
 
 
-def _ask_color(figures: Sequence[Figure], shape: str, color: str) -> Scene:
+def _make_color_scene(figures: Sequence[Figure], shape: str, color: str) -> Scene:
     ordered = sorted(figures, key=lambda figure: (figure.shape, figure.color))
     counts = Counter(figure.name for figure in ordered)
     question = f"Count the number of {shape}'s that are {color}."
-    return _scene(question, figures, counts, shape, color)
+    return _make_scene(question, figures, counts, shape, color)
 
 
 COLORED_TYPE = SceneType(
@@ -330,15 +332,15 @@ COLORED_TYPE = SceneType(
 PATCH_SIDE = 14  # pixels
 PICTURE_WIDTH = 28 * PATCH_SIDE
 RECTANGLE_MARGIN = 4.0  # pixels between two rectangles, and between a rectangle and the border
-MAX_ATTEMPTS = 200  # places tried for all rectangles of a picture
+MAX_ATTEMPTS = 200  # positions tried for all rectangles of a picture
 EDGE_RATIO = 0.8  # a rectangle's shorter edge, as a share of the longer one
 
 
 def draw_rotation(params: SceneParameters) -> Tries:
-    """Yield two filled squares side by side, the right one turned to either side by `rotation`
-    degrees.
+    """Yield scenes of two filled squares side by side, of which the right one is rotated by
+    `rotation` degrees, clockwise or counterclockwise.
 
-    Their position within a patch is random, and the same for both.
+    Their offset within a patch is random, and the same for both.
     """
     size = float(params.levels["size"])
     turn = float(params.levels["rotation"]) * params.pick((-1, 1))
@@ -352,11 +354,12 @@ def draw_rotation(params: SceneParameters) -> Tries:
     truth = {"center": place.round(3).tolist(), "size": size, "turn": turn}
     question = "Is the right square rotated with respect to the left one? Answer Yes or No."
     labels = ("left square", "right square")
-    yield _black_scene(question, "Yes" if turn else "No", truth, outlines, labels, size)
+    yield _make_black_scene(question, "Yes" if turn else "No", truth, outlines, labels, size)
 
 
 def draw_counting(params: SceneParameters) -> Tries:
-    """Yield filled upright rectangles of one size at random places, which do not touch."""
+    """Yield scenes of filled axis-aligned rectangles of one size at random positions, which do not
+    touch."""
     size, number = float(params.levels["size"]), params.levels["instances"]
     shape = np.array([size, EDGE_RATIO * size])
     while number * np.prod(shape + RECTANGLE_MARGIN) <= (PICTURE_WIDTH - RECTANGLE_MARGIN) ** 2:
@@ -374,11 +377,11 @@ def draw_counting(params: SceneParameters) -> Tries:
         outlines = [SQUARE * shape + corner for corner in corners]
         labels = list(number_labels(["rectangle"] * number))
         question = "How many rectangles are in the image? Answer with a number."
-        scene = _black_scene(question, str(number), truth, outlines, labels, size)
+        scene = _make_black_scene(question, str(number), truth, outlines, labels, size)
         yield replace(scene, asked="rectangle")
 
 
-def _black_scene(
+def _make_black_scene(
     question: str,
     key: str,
     truth: dict[str, Any],

@@ -1,5 +1,5 @@
-"""Do You See Me, generated: the seven 2D and five 3D subtasks and the two patch studies, with any
-number of questions."""
+"""The task of generated Do You See Me questions: the seven 2D and five 3D subtasks and the two
+patch studies, with any number of questions."""
 
 from __future__ import annotations
 
@@ -37,24 +37,23 @@ ASKED_MARKED = "every object that is to be counted is a mark, which gives the co
 
 @dataclass(frozen=True)
 class GeneratedDoYouSeeMe(SweptTask):
-    """`n` questions of the subtask `name`, each on a picture of its own.
+    """`n` generated questions of the Do You See Me subtask `name`, each on a separate picture.
 
     Names: figure_ground, visual_spatial, joint_shape_color, shape_discrimination,
     letter_disambiguation, form_constancy, visual_closure; shape_discrimination_3d,
     joint_shape_color_3d, letter_disambiguation_3d, form_constancy_3d, visual_spatial_3d, with
     solids from looktwice's own renderer on plain ground; and patch_rotation, patch_counting (App.
     O). Canvases, control parameters and questions are the authors' (a grid of solids has half their
-    canvas). `controls` gives levels by parameter, one or a list; the other parameters have the
-    paper's levels. Each combination of levels occurs once in every run of as many questions as
-    there are combinations; a level that is listed twice occurs twice as often. Levels are in
-    `meta`, under the names that `DoYouSeeMe` gives them.
+    canvas). `controls` sets the levels of parameters, one level or a list for each; other
+    parameters have the paper's levels. In each block of as many questions as there are
+    combinations of levels, each combination occurs once; a level that is listed twice occurs twice
+    as often. Levels are in `meta`, under the same names as for `DoYouSeeMe`.
 
-    `official` also draws the flaws of the authors' own images: see `facts`. Question `i` depends
+    `official` also reproduces the flaws of the authors' images: see `facts`. Question `i` depends
     only on the settings, `seed` and `i`, not on `n`. The content of the drawing is in each item's
     `truth`, not in its sample. With `marks`, all shapes, letters, cells or options are boxes in the
     sample; with `marks: asked`, only those to be counted. They are meant for oracles, zooms and
-    measurements of attention, because a stage that counts them knows more than it sees. Raises
-    TaskError.
+    measurements of attention, because they give the counts away. Raises TaskError.
     """
 
     name: str
@@ -106,8 +105,8 @@ class GeneratedDoYouSeeMe(SweptTask):
         )
 
     def scene(self, number: int) -> Scene:
-        """Return question `number`, with its key, truth, marks and painter; repeated calls return
-        the same."""
+        """Make the scene of question `number`, with its key, truth, marks and painter; repeated
+        calls return the same scene."""
         words = (self.name, self.seed, "official" if self.official else "ours")
 
         def deal(cards: Sequence[Any]) -> Any:
@@ -130,8 +129,8 @@ class GeneratedDoYouSeeMe(SweptTask):
         return Item(sample, scene.answer, scene.truth)
 
     def _known(self, number: int) -> Fields:
-        """Return the fields that a subset may select by; the scene is drawn only if levels are not
-        enough."""
+        """Return the fields by which a subset may select; the scene is made only if the levels do
+        not suffice."""
         plan = self._plan(number)
         if {self.subset.per, self.subset.whole} - {None} <= plan.keys():
             return plan

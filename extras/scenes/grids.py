@@ -1,5 +1,5 @@
-"""Do You See Me's two grid subtasks: black and white shapes that are counted along a row or column,
-and letters of 7 x 5 dots whose gaps and colours make them hard to see."""
+"""Do You See Me's two grid subtasks: counting black and white shapes along a row or column, and
+reading letters of 7 x 5 dots, which gaps and colours make hard to see."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ Grid = Mapping[Place, tuple[str, str]]
 """The (shape, fill) at each (row, column), counted from 0."""
 
 
-class Asked(NamedTuple):
-    """Grid, place of the reference, direction, and shape and fill of the targets, None for any."""
+class GridQuestion(NamedTuple):
+    """A question about a grid: the grid's index, the place of the reference shape, the direction,
+    and the shape and fill of the targets (None for any)."""
 
     grid: int
     place: Place
@@ -54,7 +55,7 @@ class Asked(NamedTuple):
     shape: str | None
     fill: str | None
 
-    def count(self, grids: Sequence[Grid]) -> int:
+    def count_targets(self, grids: Sequence[Grid]) -> int:
         """Count the targets in this direction."""
         grid, (row, column), (down, right) = (
             grids[self.grid],
@@ -67,8 +68,8 @@ class Asked(NamedTuple):
             count += self.shape in (None, shape) and self.fill in (None, color)
         return count
 
-    def question(self, grids: Sequence[Grid]) -> str:
-        """Return the question in the authors' words."""
+    def format_question(self, grids: Sequence[Grid]) -> str:
+        """Return the question in the authors' wording."""
         shape, color = grids[self.grid][self.place]
         target = f"{self.fill or ''} {self.shape or 'object'}s".strip()
         line = "row" if self.direction in ("left", "right") else "column"
@@ -81,10 +82,10 @@ class Asked(NamedTuple):
 
 
 def draw_grids(params: SceneParameters) -> Tries:
-    """Yield a scene. In the official version the question is random, and two in five have the
-    answer 0.
+    """Yield scenes. In the official version the question is random, and the answer to two in five
+    is 0.
 
-    Otherwise the answer is drawn first, among those that these grids allow, and then a question
+    Otherwise the answer is drawn first, from those possible in these grids, and then a question
     with this answer.
     """
     levels = params.levels
@@ -93,7 +94,7 @@ def draw_grids(params: SceneParameters) -> Tries:
     grids: list[Grid] = []
     for _ in range(number):
         grids.append({place: (params.pick(SHAPES), params.pick(FILLS)) for place in places})
-    asked = (_random_question if params.official else _balanced_question)(params, grids)
+    asked = (_draw_question if params.official else _draw_balanced_question)(params, grids)
     cells = [np.reshape([*grid.values()], (rows, columns, 2)).tolist() for grid in grids]
     truth = {"grids": cells, "asked": asked._asdict() | {"place": list(asked.place)}}
 
@@ -120,33 +121,33 @@ def draw_grids(params: SceneParameters) -> Tries:
                 stroke_outline(pixels, outline, 2)
         return pixels
 
-    key = str(asked.count(grids))
-    yield Scene(asked.question(grids), key, truth, paint, tuple(marks), meta)
+    key = str(asked.count_targets(grids))
+    yield Scene(asked.format_question(grids), key, truth, paint, tuple(marks), meta)
 
 
-def _random_question(params: SceneParameters, grids: Sequence[Grid]) -> Asked:
+def _draw_question(params: SceneParameters, grids: Sequence[Grid]) -> GridQuestion:
     number = params.pick(range(len(grids)))
     direction = params.pick([step for step in DIRECTION_STEPS if _list_starts(grids[number], step)])
     place = params.pick(_list_starts(grids[number], direction))
     sort = params.pick(("fill", "shape", "both"))
     shape = params.pick(SHAPES) if sort != "fill" else None
     color = params.pick(FILLS) if sort != "shape" else None
-    return Asked(number, place, direction, shape, color)
+    return GridQuestion(number, place, direction, shape, color)
 
 
-def _balanced_question(params: SceneParameters, grids: Sequence[Grid]) -> Asked:
+def _draw_balanced_question(params: SceneParameters, grids: Sequence[Grid]) -> GridQuestion:
     direction = params.deal([step for step in DIRECTION_STEPS if _list_starts(grids[0], step)])
-    by_count: dict[int, list[Asked]] = defaultdict(list)
+    by_count: dict[int, list[GridQuestion]] = defaultdict(list)
     targets = list(product((None, *SHAPES), (None, *FILLS)))[1:]
     for number, grid in enumerate(grids):
         for place, (shape, color) in product(_list_starts(grid, direction), targets):
-            asked = Asked(number, place, direction, shape, color)
-            by_count[asked.count(grids)].append(asked)
+            asked = GridQuestion(number, place, direction, shape, color)
+            by_count[asked.count_targets(grids)].append(asked)
     return params.pick(by_count[params.pick(sorted(by_count))])
 
 
 def _list_starts(grid: Grid, direction: str) -> list[Place]:
-    """Return the places that have a neighbour in this direction."""
+    """Return the places of a grid that have a neighbour in this direction."""
     down, right = DIRECTION_STEPS[direction]
     return [(row, column) for row, column in grid if (row + down, column + right) in grid]
 
@@ -211,17 +212,17 @@ GROUNDS: tuple[RGB, ...] = (
 # hue in degrees, saturation, value
 COLOR_SHIFTS = {1: (180, 1.2, 0.85), 2: (60, 1.2, 0.9), 3: (10, 1.05, 0.95)}
 CONTRAST_RATIOS = {1: 1.7, 2: 1.3, 3: 1.1}
-"""Contrast ratios (WCAG 2) of the levels easy, medium and hard: about the medians of the authors'
-colours on their grounds."""
+"""The contrast ratios (WCAG 2) of the levels easy, medium and hard, which are about the medians of
+the authors' colours on their grounds."""
 
 RATIO_PATTERN = re.compile(r"(\d+(?:\.\d+)?):1")
 
 
 class Contrast(Control):
-    """Level 1, 2 or 3, or a contrast ratio as text, such as "1.5:1"."""
+    """A control parameter with level 1, 2 or 3, or a contrast ratio as text, such as "1.5:1"."""
 
     def find_fault(self, value: object) -> str:
-        """Describe the fault of a level; empty if it is valid."""
+        """Return a sentence about what is wrong with a level; "" if it is valid."""
         ratio = RATIO_PATTERN.fullmatch(value) if isinstance(value, str) else None
         if value in CONTRAST_RATIOS or (ratio and 1 < float(ratio[1]) <= 15):
             return ""
@@ -232,7 +233,7 @@ class Contrast(Control):
 
 
 def compute_contrast(color: RGB, ground: RGB) -> float:
-    """Return the contrast ratio of two colours, 1 to 21 (WCAG 2)."""
+    """Compute the contrast ratio (WCAG 2) of two colours, 1 to 21."""
     low, high = sorted((_compute_luminance(color), _compute_luminance(ground)))
     return (high + 0.05) / (low + 0.05)
 
@@ -244,10 +245,11 @@ def _compute_luminance(color: RGB) -> float:
 
 
 def choose_foreground(ground: RGB, level: int | str, official: bool) -> RGB:
-    """Return the colour of the dots, by the authors' shift of hue, saturation and value.
+    """Return the colour of the dots: the ground's colour, shifted in hue, saturation and value as
+    by the authors.
 
-    Unless `official`, it is darkened or lightened until its contrast with the ground is the
-    level's.
+    Unless `official`, the colour is darkened or lightened until it has the level's contrast with
+    the ground.
     """
     hue, saturation, value = colorsys.rgb_to_hsv(*(part / 255 for part in ground))
     turn, more, less = COLOR_SHIFTS[level if isinstance(level, int) else 1]
@@ -272,7 +274,7 @@ def _to_rgb(parts: Iterable[float]) -> RGB:
 
 
 def draw_letters(params: SceneParameters) -> Tries:
-    """Yield random letters, which may repeat, on one of five grounds."""
+    """Yield scenes of random letters, which may repeat, on one of five grounds."""
     letters = [params.pick(tuple(DOTS)) for _ in range(params.levels["num_letters"])]
     ground = params.pick(GROUNDS)
     color = choose_foreground(ground, params.levels["contrast"], params.official)

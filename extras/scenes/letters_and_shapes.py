@@ -1,5 +1,5 @@
-"""Generated questions that are easy for a model that looks closely enough: one letter, or a few
-shapes, somewhere in an image."""
+"""Generated questions that are easy at sufficient resolution: which letter, or how many shapes, are
+somewhere in an image."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLORS = {
 SHAPES = ("triangles", "squares", "circles")
 COLUMNS, ROWS = 3, 2  # layout of the shapes of one colour
 SHAPE_GAP = 0.6  # between two shapes, as a share of their height
-MIN_GAP = 24  # pixels between two things, and between a thing and the border
+MIN_GAP = 24  # pixels between two objects, and between an object and the border
 MAX_TRIES = 500
 CAPITAL_HEIGHT = (
     0.7  # height of a capital in ems; the starting point of the search for the right size
@@ -39,17 +39,17 @@ CAPITAL_HEIGHT = (
 
 @dataclass(frozen=True)
 class LettersAndShapes(MadeTask):
-    """`n` questions, half of them "Which letter is red?", half "How many of the red shapes are
-    triangles?".
+    """`n` generated questions, half of them "Which letter is red?", half "How many of the red
+    shapes are triangles?".
 
     Each image of `width` x `height` pixels shows four objects of different colours on a light
     ground: letters, and sets of six shapes. Letters and shapes are `smallest` to `largest` pixels
-    high, distributed evenly on a logarithmic scale. The object that the question is about is in the
-    box `target` of the sample's marks, which the sample's field `region` names, for oracles. `leak`
+    high, distributed evenly on a logarithmic scale. For oracles, the mark `target`, which the
+    sample's field `region` names, is the box around the object that the question is about. `leak`
     is the share of questions whose text gives the answer away ("... between J and L in the
-    alphabet"), for tests of audits; the sample's truth says which (`leaky`). Question `i` depends
-    only on `seed` and `i`. Scores can be sliced by `kind` and by `size`, the quarter of the
-    heights' range (1 is the smallest). Raises TaskError.
+    alphabet"), for tests of audits; the sample's truth marks them (`leaky`). Question `i` depends
+    only on `seed` and `i`. Scores can be sliced by `kind` and by `size`, the quarter of the range
+    of heights (1 is the smallest). Raises TaskError.
     """
 
     n: int = 60
@@ -77,7 +77,7 @@ class LettersAndShapes(MadeTask):
 
     @property
     def facts(self) -> Facts:
-        """The split, label version and other facts about the task that tables list."""
+        """The facts about the task that tables list, such as the split and the label version."""
         return Facts("made", "by construction", note="generated images; tests tools only")
 
     @cached_property
@@ -99,11 +99,11 @@ class LettersAndShapes(MadeTask):
         others = rng.permutation([name for name in COLORS if name != color])[:3]
         ground = int(rng.integers(235, 250, 1)[0])
         image = Image.new("RGB", (self.width, self.height), (ground, ground, ground))
-        target = _letter(rng) if kind == "letter" else _shapes(rng, turn)
+        target = _draw_letter(rng) if kind == "letter" else _draw_shapes(rng, turn)
         taken = [_paste(image, rng, target, high, color, [])]
         for tint in others:
             other_high = round(self.smallest * math.exp(span * rng.random()))
-            another = _letter(rng) if rng.random() < 0.5 else _shapes(rng)
+            another = _draw_letter(rng) if rng.random() < 0.5 else _draw_shapes(rng)
             taken.append(_paste(image, rng, another, other_high, str(tint), taken))
         answer, question = target[0], f"Which letter is {color}?"
         if kind == "count":
@@ -124,12 +124,12 @@ class LettersAndShapes(MadeTask):
         return Item(sample, answer, truth)
 
 
-def _letter(rng: Generator) -> list[str]:
+def _draw_letter(rng: Generator) -> list[str]:
     return [str(rng.choice(list(ascii_uppercase)))]
 
 
-def _shapes(rng: Generator, turn: int | None = None) -> list[str]:
-    """Return six shapes with one to five triangles: a random number, or the number dealt to this
+def _draw_shapes(rng: Generator, turn: int | None = None) -> list[str]:
+    """Return six shapes with one to five triangles: a random number, or the number for this
     turn."""
     if turn is None:
         triangles = int(rng.integers(1, 6))
@@ -147,8 +147,8 @@ def _paste(
     color: str,
     taken: Sequence[PixelRect],
 ) -> PixelRect:
-    """Draw an object where there is room, and return the box around it."""
-    shape = _letter_mask(shapes[0], high) if len(shapes) == 1 else _shapes_mask(shapes, high)
+    """Draw an object at a random position with enough room, and return the box around it."""
+    shape = _render_letter(shapes[0], high) if len(shapes) == 1 else _render_shapes(shapes, high)
     width, height = shape.size
     for _ in range(MAX_TRIES):
         left = int(rng.integers(MIN_GAP, image.size[0] - width - MIN_GAP))
@@ -158,12 +158,12 @@ def _paste(
             image.paste(COLORS[color], area, shape)
             return area
     raise TaskError(
-        "there is no room for four things in the image; make it larger, or lower `largest`"
+        "there is no room for four objects in the image; make it larger, or lower `largest`"
     )
 
 
-def _letter_mask(letter: str, high: int) -> Image.Image:
-    """Return the coverage of each pixel by a capital of this height, cropped to the ink."""
+def _render_letter(letter: str, high: int) -> Image.Image:
+    """Render a capital of this height as the coverage of each pixel, cropped to the letter."""
     size = high / CAPITAL_HEIGHT
     for _ in range(8):
         font = ImageFont.load_default(size)
@@ -176,8 +176,8 @@ def _letter_mask(letter: str, high: int) -> Image.Image:
     return image.crop(box)
 
 
-def _shapes_mask(shapes: Sequence[str], high: int) -> Image.Image:
-    """Return the coverage of each pixel by shapes in rows, drawn larger and averaged."""
+def _render_shapes(shapes: Sequence[str], high: int) -> Image.Image:
+    """Render shapes in rows as the coverage of each pixel, by supersampling."""
     times, step = 4, round(high * (1 + SHAPE_GAP))
     size = (COLUMNS - 1) * step + high, (ROWS - 1) * step + high
     image = Image.new("L", (size[0] * times, size[1] * times))

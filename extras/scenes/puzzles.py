@@ -1,4 +1,5 @@
-"""Puzzles, each with a question of perception: matrices whose last picture follows from a rule."""
+"""Matrix puzzles whose last picture follows from a rule, each with a question of perception and one
+of reasoning."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ REASONING = (
 PERCEPTION = "How many lines does the picture in row {}, column {} of the matrix have?"
 OPTIONS = tuple(f"picture {letter}" for letter in "ABCD")
 PANEL_GAP = 0.25  # between two panels, as a share of a panel
-SPOKE_RANGE = (0.2, 0.85)  # where spokes begin and end, as shares of half a panel
+SPOKE_RANGE = (0.2, 0.85)  # the start and end of spokes, as shares of half a panel
 CONTROLS = (
     Control("rule", tuple(RULES)),
     IntegerControl("size", (24, 48, 96), 20, 240),
@@ -43,8 +44,8 @@ CONTROLS = (
 
 @dataclass(frozen=True)
 class Puzzle:
-    """Nine pictures and four options as bits of spokes (`extras.drawings.matrices`), the rule's
-    name, and the number of the right option."""
+    """A matrix puzzle: nine pictures and four options, as bits that stand for spokes
+    (`extras.drawings.matrices`), the rule's name, and the index of the right option."""
 
     pictures: tuple[int, ...]
     options: tuple[int, ...]
@@ -78,8 +79,8 @@ class Puzzle:
 
 @cache
 def find_rows(kind: str, name: str) -> list[tuple[int, int, int]]:
-    """Return all rows of three pictures that a rule gives, in which the last differs from the
-    others and is not empty."""
+    """Return all rows of three pictures that follow a rule, and whose last picture is not empty and
+    differs from the others."""
     rule, rows = RULES[kind][name], list[tuple[int, int, int]]()
     for first, second in product(range(1, 2**SPOKE_COUNT), repeat=2):
         third = rule(first, second)
@@ -89,10 +90,10 @@ def find_rows(kind: str, name: str) -> list[tuple[int, int, int]]:
 
 
 def draw_puzzle(params: SceneParameters, right: int) -> Puzzle | None:
-    """Draw a random puzzle of the level's rule with exactly one solution; None if this try fails.
+    """Draw a random puzzle with the level's rule and exactly one solution; None if this try fails.
 
-    The options are the four combinations of two changes, each of which moves lines: so all have
-    equally many lines, and none resembles the others most.
+    The options are the four combinations of two changes, each of which moves lines, so that all
+    have the same number of lines and each resembles the others equally.
     """
     kind = params.levels["rule"]
     name = params.pick(tuple(RULES[kind]))
@@ -117,15 +118,16 @@ def draw_puzzle(params: SceneParameters, right: int) -> Puzzle | None:
 
 @dataclass(frozen=True)
 class Puzzles(SweptTask):
-    """`n` matrices of three by three pictures, with two questions each: `<id>/perception` asks how
-    many lines a picture has, `<id>/reasoning` which of four options is the missing picture.
+    """`n` puzzles (matrices of three by three pictures) with two questions each: `<id>/perception`
+    asks how many lines a picture has, `<id>/reasoning` which of four options is missing.
 
-    Pictures are spokes in eight directions. Rules hold along rows: rotation by some eighths,
-    progression (each line gets neighbours, or loses them), overlay (either, both, not both, first
-    alone). `controls`: the `rule`; `size`, a panel's pixels, which makes it hard to see; `moved`,
-    the number of lines that two wrong options have in other places than the right one (the third
-    has twice as many). Every combination occurs equally often, and the positions of right choices
-    are balanced. Each puzzle has one solution under all rules together. The scores are those of the
+    Pictures are spokes in eight directions. Rules apply along rows: rotation by some eighths,
+    progression (each line gains or loses neighbours), overlay (either, both, not both, first
+    alone). `controls`: the `rule`; `size`, a panel's side in pixels (small panels are hard to see);
+    `moved`, the number of lines that are elsewhere in two of the wrong options than in the right
+    one (the third has twice as many). Every combination occurs equally often, and the positions of
+    right choices are balanced. Each puzzle has exactly one solution under all rules. The scores are
+    those of the
     joint form (Do You See Me, 5.2.1): both accuracies, both together, and how often perception is
     wrong if reasoning is right. The `subset` may choose by `image`, `role` and levels. Question `i`
     depends only on `controls`, `seed` and `i`. Raises TaskError.
@@ -146,7 +148,7 @@ class Puzzles(SweptTask):
         return "puzzle", CONTROLS
 
     def puzzle(self, number: int) -> Puzzle:
-        """Return puzzle `number`; repeated calls return the same."""
+        """Make puzzle `number`; repeated calls return the same puzzle."""
         plan = self._plan(number)
         rng = make_rng("puzzle", self.seed, number, *map(str, plan.values()))
         right = deal_evenly(number, range(4), "right", self.seed)

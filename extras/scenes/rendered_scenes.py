@@ -1,4 +1,4 @@
-"""Six of BLINK's tasks on rendered scenes, in which the truth of every pixel is known."""
+"""Six of BLINK's tasks on rendered scenes, whose ground truth is known for every pixel."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ SMOOTH_NEIGHBOURHOOD = np.ones(
 
 @dataclass(frozen=True, eq=False)
 class AskedViews:
-    """A question about views of one world; `marks` lie on their pictures, `answer` is a choice's
-    letter."""
+    """A question about views of one world; `marks` lie on the pictures, `answer` is a letter of the
+    choices."""
 
     views: tuple[View, ...]
     question: str
@@ -66,8 +66,8 @@ class AskedViews:
 
 
 def place_camera(degrees: float, height: float) -> Camera:
-    """Return a camera directed at the centre, `degrees` to the right of the front; a low one sees
-    more of the background."""
+    """Return a camera that points at the centre, `degrees` to the right of the front; low cameras
+    see more of the background."""
     turn, over = math.radians(degrees), 1.8 if height < LOW_CAMERA_HEIGHT else 0.8
     return Camera(
         (CAMERA_DISTANCE * math.sin(turn), -CAMERA_DISTANCE * math.cos(turn), height),
@@ -82,8 +82,8 @@ def draw_view(
     height: float,
     degrees: float = 0.0,
 ) -> View:
-    """Return a view, from a camera at this height, of solids with these shapes and colours, as many
-    as fit without touching."""
+    """Draw solids with these shapes and colours, as many as fit without touching, and return their
+    view from a camera at this height."""
     rng, solids = params.rng, list[Solid]()
     for shape, color in looks:
         for _ in range(200):
@@ -101,19 +101,19 @@ def draw_view(
 
 
 def draw_appearances(params: SceneParameters, count: int) -> Sequence[tuple[str, str]]:
-    """Return `count` different pairs of shape and colour."""
+    """Draw `count` different pairs of shape and colour."""
     return params.shuffled(product(SHAPES, COLORS))[:count]
 
 
 def find_smooth_points(view: View, solids_only: bool = False) -> NDArray[np.int64]:
-    """Return the pixels (n, 2) that are surrounded by a single surface, away from the border."""
+    """Return the pixels (n, 2) whose neighbourhood shows a single surface, away from the border."""
     identity = view.hits.identity.astype(np.float32)
-    calm = (
+    smooth = (
         cv2.dilate(identity, SMOOTH_NEIGHBOURHOOD) == cv2.erode(identity, SMOOTH_NEIGHBOURHOOD)
     ) & (identity > SKY)
-    calm &= identity >= 0 if solids_only else True
+    smooth &= identity >= 0 if solids_only else True
     rim = int(MIN_BORDER_DISTANCE)
-    rows, columns = np.nonzero(calm[rim:-rim, rim:-rim])
+    rows, columns = np.nonzero(smooth[rim:-rim, rim:-rim])
     return np.stack([columns, rows], axis=1) + rim
 
 
@@ -121,7 +121,8 @@ DEPTH_QUESTION = "Which point is closer to the camera?"
 
 
 def draw_depth(params: SceneParameters) -> AskedViews | None:
-    """Ask which of two points is closer, by a factor of `ratio` to 1.3 `ratio`.
+    """Ask which of two points is closer; their distances differ by a factor of `ratio` to 1.3
+    `ratio`.
 
     The closer point is the lower one in half of the questions, and the one farther from the image's
     centre in half.
@@ -156,8 +157,8 @@ MAX_SAME_RATIO, MIN_CLEAR_RATIO = (
 def draw_reflectance(params: SceneParameters) -> AskedViews | None:
     """Ask which of two points on gray solids reflects less, or whether they are about the same.
 
-    Their brightness is balanced independently of their reflectance: for every answer, A, B or
-    neither is the darker one in the picture in a third of the questions each.
+    Their brightness in the picture is balanced independently of their reflectance: for every
+    answer, A is darker in a third of the questions, B in a third, and neither in a third.
     """
     letter, looks_like = params.deal(list(product("ABC", repeat=2)))
     pale, ratio = float(params.rng.uniform(0.5, 0.9)), float(params.levels["ratio"])
@@ -179,8 +180,8 @@ def draw_reflectance(params: SceneParameters) -> AskedViews | None:
 
 
 def compare_values(values: Floats, letter: str) -> NDArray[np.bool_]:
-    """Return for which pairs (2, n) the first value is clearly less (A), the second (B), or neither
-    (C)."""
+    """Return a mask of the pairs (2, n) in which the first value is clearly smaller (letter A), the
+    second (B), or neither (C)."""
     first, second = values
     if letter == "C":
         return np.asarray(np.maximum(first, second) <= MAX_SAME_RATIO * np.minimum(first, second))
@@ -210,7 +211,7 @@ SPOT_QUESTION = (
 
 
 def draw_correspondence(params: SceneParameters) -> AskedViews | None:
-    """Place REF on the first view, and A to D on one that is `angle` degrees to a side.
+    """Ask which point of a second view, `angle` degrees to a side, shows the spot REF of the first.
 
     The number of wrong points that are nearer to REF's position than the right one, `rank`, is
     balanced.
@@ -237,7 +238,7 @@ RELATIONS = ("to the left of", "to the right of", "in front of", "behind")
 MIN_DISTANCE_BESIDE, MIN_DISTANCE_BEFORE = (
     1.2,
     1.5,
-)  # least units between solids beside, and in front of, each other
+)  # minimum distances, in units, between solids beside, and in front of, each other
 
 
 def draw_relation(params: SceneParameters) -> AskedViews | None:
@@ -251,7 +252,7 @@ def draw_relation(params: SceneParameters) -> AskedViews | None:
         else (own[:, 2], MIN_DISTANCE_BEFORE)
     )
     sign = 1 if (relation in ("to the left of", "in front of")) == (letter == "A") else -1
-    whole = np.flatnonzero(view.visible_shares() > 0.6)
+    whole = np.flatnonzero(view.measure_visible_shares() > 0.6)
     for first, second in params.shuffled(permutations(whole.tolist(), 2)):
         if sign * (value[second] - value[first]) >= least:
             names = [view.world.solids[number].name for number in (first, second)]
@@ -264,14 +265,14 @@ MAX_COUNTED = 6
 
 
 def draw_counting(params: SceneParameters) -> AskedViews | None:
-    """Ask how many of the solids have a colour; most of each solid is visible."""
+    """Ask how many solids have a colour; most of each solid is visible."""
     place, key = params.deal(list(product(range(4), range(1, MAX_COUNTED + 1))))
     low = max(0, key - place)
     asked, *others = params.shuffled(COLORS)
     count = max(params.levels["objects"], key)
     colors = [asked if n < key else params.pick(others) for n in range(count)]
     view = draw_view(params, [(params.pick(SHAPES), color) for color in colors], 9.0)
-    if len(view.world.solids) < count or view.visible_shares().min() <= 0.5:
+    if len(view.world.solids) < count or view.measure_visible_shares().min() <= 0.5:
         return None
     choices = tuple(str(low + number) for number in range(4))
     return AskedViews((view,), f"How many {asked} objects are there?", choices, "ABCD"[key - low])
@@ -279,8 +280,8 @@ def draw_counting(params: SceneParameters) -> AskedViews | None:
 
 @dataclass(frozen=True)
 class RenderedKind:
-    """BLINK's name of the task, the function that draws a question (None for a failed try), and the
-    control parameter."""
+    """A kind of question: BLINK's name of the task, the function that draws a question (None for a
+    failed try), and the control parameter."""
 
     subtask: str
     draw: Callable[[SceneParameters], AskedViews | None]
@@ -313,9 +314,9 @@ class RenderedScenes(KindTask):
     """`n` questions of one `kind`, in the wording and format of BLINK, about rendered solids.
 
     Kinds: depth, reflectance, motion (multi-view reasoning), correspondence, relation, counting.
-    `controls` gives levels of the kind's parameter, one or a list: `ratio` of the distances or of
-    the reflectances, `angle` in degrees between two views, the `relation`, or the number of
-    `objects`. Every level occurs equally often, and levels are slices of the scores.
+    `controls` sets the levels of the kind's parameter, one level or a list: the `ratio` of the
+    distances or of the reflectances, the `angle` in degrees between two views, the `relation`, or
+    the number of `objects`. Every level occurs equally often, and levels are slices of the scores.
 
     Pictures are 480 x 360 pixels. Nothing is drawn on them: points are in the sample's marks, and
     any stage may draw them. `views(number)` returns a question's views with their cameras, whose
@@ -336,26 +337,26 @@ class RenderedScenes(KindTask):
     _controls = CONTROLS
     _note = "rendered images"
 
-    def asked(self, number: int) -> AskedViews:
-        """Return question `number` with its views; repeated calls return the same."""
+    def question(self, number: int) -> AskedViews:
+        """Make question `number` with its views; repeated calls return the same question."""
         plan = self._plan(number)
         rng = make_rng("rendered", self.kind, self.seed, number, *map(str, plan.values()))
         params = SceneParameters(rng, plan, partial(self._deal, number))
         return find_valid_try(map(KINDS[self.kind].draw, repeat(params)), self.kind, plan)
 
     def views(self, number: int) -> tuple[View, ...]:
-        """Return the views of question `number`, with the truth of every pixel."""
-        return self.asked(number).views
+        """Return the views of question `number`, with the ground truth of every pixel."""
+        return self.question(number).views
 
     def _item(self, number: int) -> Item:
         return make_item(self.kind, self.seed, number, tuple(self._plan(number).items()))
 
 
-@lru_cache(192)  # the page of a run needs the same questions
+@lru_cache(192)  # a run's page needs the same questions again
 def make_item(kind: str, seed: int, number: int, levels: tuple[tuple[str, Level], ...]) -> Item:
     """Build question `number` of a kind at these levels of its control."""
     task = RenderedScenes(kind, seed=seed, controls=dict(levels))
-    asked, name = task.asked(number), f"{kind}_{number:05}"
+    asked, name = task.question(number), f"{kind}_{number:05}"
     pictures = tuple(
         Picture(view.pixels, f"{name} image {place}") for place, view in enumerate(asked.views, 1)
     )

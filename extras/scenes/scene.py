@@ -1,4 +1,4 @@
-"""A generated scene, and the types of scenes with their control parameters."""
+"""Generated scenes, and types of scenes with their control parameters."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A question, its key, and the picture, which is painted when `paint` is called.
+    """A question, its key, and its picture, which `paint` draws.
 
-    `truth` describes the whole picture as plain JSON values; it gives the answer away, as `marks`
-    may. `meta` holds facts about the question besides its control parameters. `asked` is the label,
-    without its number, of the marks to be counted; it is empty if the question asks for something
-    else.
+    `truth` describes the whole picture as plain JSON values; it gives the answer away, and so may
+    `marks`. `meta` holds further facts about the question, except for its control parameters.
+    `asked` is the label, without its number, of the marks to be counted; it is empty if the
+    question does not ask for a count.
     """
 
     question: str
@@ -42,16 +42,17 @@ class Scene:
 
 
 Tries = Iterator[Scene | None]
-"""Scenes, until one meets all requirements; None for a try that does not."""
+"""Tries of a scene: None for each try that does not meet all requirements."""
 
 
 @dataclass(frozen=True)
 class SceneType:
-    """A subtask: how scenes are drawn, its controls in the official order, and the form of its
-    answers.
+    """A subtask: the function that draws its scenes, its controls in the official order, and the
+    form of its answers.
 
-    `draw` yields tries, None for each that does not meet the requirements; it ends if no try can.
-    `flaws` describe the faults of the authors' own images, which `official: true` reproduces.
+    `draw` yields tries, None for each that does not meet the requirements; it ends if no try can
+    meet them. `flaws` describe the faults of the authors' images, which `official: true`
+    reproduces.
     """
 
     name: str
@@ -63,8 +64,8 @@ class SceneType:
 
 
 def find_valid_try(tries: Iterable[T | None], name: str, levels: Mapping[str, object]) -> T:
-    """Return the first try that meets all requirements. Raises TaskError if none of the first
-    `MAX_TRIES` does."""
+    """Return the first try that is not None. Raises TaskError if the first `MAX_TRIES` tries are
+    None."""
     for kept in islice(tries, MAX_TRIES):
         if kept is not None:
             return kept
@@ -76,7 +77,7 @@ def find_valid_try(tries: Iterable[T | None], name: str, levels: Mapping[str, ob
 
 
 def number_labels(words: Iterable[str]) -> Iterator[str]:
-    """Yield each word with its running number: "star 1", "cross 1", "star 2"."""
+    """Number the occurrences of each word: "star 1", "cross 1", "star 2"."""
     times: Counter[str] = Counter()
     for word in words:
         times[word] += 1

@@ -1,10 +1,9 @@
-"""A small ray caster: five solids on a textured ground, cameras, and the truth behind every pixel:
-the solid, its distance, normal and reflectance.
+"""A small ray caster: five solids on a textured ground, cameras, and the ground truth of every
+pixel: the solid, its distance, normal and reflectance.
 
 Space is right-handed: x to the right, y away from the cameras, z up; the ground is z = 0. Lengths
-are in units in which a solid of size 1 is 2 high. It is written here rather than taken from a
-package because a sample's name is the hash of its pixels, which must not change with a renderer's
-version.
+are in units in which a solid of size 1 is 2 high. No external renderer is used, because a sample's
+name is the hash of its pixels, which must not change with a renderer's version.
 """
 
 from __future__ import annotations
@@ -28,37 +27,37 @@ XYZ = tuple[float, float, float]
 SOLID_RADIUS = 3**0.5  # from the centre of a solid of size 1 to its farthest corner
 MAX_RAY_STEPS = 80  # most steps along a ray to a surface
 HIT_TOLERANCE = 2e-4  # distance at which a ray has hit, relative to the solid's size
-MIN_CENTRE_DISTANCE = (
-    1.45  # least distance of two centres, in sums of sizes, so that solids do not touch
-)
+MIN_CENTRE_DISTANCE = 1.45  # of solids that do not touch, as a multiple of the sum of sizes
 TUBE_RADIUS = 0.25  # radius of the torus' tube, relative to its size
 ROTATION_PLANES = {"x": (1, 2), "y": (2, 0), "z": (0, 1)}  # the plane of a rotation about each axis
 
 
-def _radius(points: Floats) -> Floats:
+def _compute_radius(points: Floats) -> Floats:
     return np.hypot(points[:, 0], points[:, 1])
 
 
-def _box(over: Floats) -> Floats:
-    """Return the distance to a box or profile from the distances (n, k) of points beyond its
-    sides."""
+def _compute_box_distance(over: Floats) -> Floats:
+    """Return the signed distance of points to a box or profile, given their signed distances (n, k)
+    beyond its sides."""
     outside = np.linalg.norm(np.maximum(over, 0), axis=1)
     return np.asarray(outside + np.minimum(over.max(axis=1), 0))
 
 
 DISTANCES: Mapping[str, Callable[[Floats], Floats]] = {
-    "cube": lambda points: _box(np.abs(points) - 1),
+    "cube": lambda points: _compute_box_distance(np.abs(points) - 1),
     "sphere": lambda points: np.linalg.norm(points, axis=1) - 1,
-    "cylinder": lambda points: _box(np.column_stack([_radius(points), np.abs(points[:, 2])]) - 1),
+    "cylinder": lambda points: _compute_box_distance(
+        np.column_stack([_compute_radius(points), np.abs(points[:, 2])]) - 1
+    ),
     "cone": lambda points: np.maximum(
-        (2 * _radius(points) + points[:, 2] - 1) / 5**0.5, -1 - points[:, 2]
+        (2 * _compute_radius(points) + points[:, 2] - 1) / 5**0.5, -1 - points[:, 2]
     ),
     "torus": lambda points: (
-        np.hypot(_radius(points) - (1 - TUBE_RADIUS), points[:, 2]) - TUBE_RADIUS
+        np.hypot(_compute_radius(points) - (1 - TUBE_RADIUS), points[:, 2]) - TUBE_RADIUS
     ),
 }
-"""Distances of points (n, 3) from each solid of size 1 at the origin, negative inside; near a
-cone's rim and tip they are lower bounds."""
+"""The signed distances of points (n, 3) from each solid of size 1 at the origin, negative inside;
+near a cone's rim and tip they are lower bounds."""
 SHAPES = tuple(DISTANCES)
 
 
@@ -77,7 +76,7 @@ COLORS: Mapping[str, tuple[int, int, int]] = {
 
 
 def to_linear_color(color: Sequence[float]) -> XYZ:
-    """Return the linear reflectance of a colour of 0..255."""
+    """Convert a colour in 0..255 to linear reflectance."""
     red, green, blue = ((part / 255) ** GAMMA for part in color)
     return red, green, blue
 
@@ -99,18 +98,18 @@ class Solid:
 
     @classmethod
     def on_ground(cls, shape: str, color: str | XYZ, x: float, y: float, size: float) -> Solid:
-        """Return a solid that stands on the ground."""
+        """Return a solid that stands on the ground at (x, y)."""
         return cls(shape, color, (x, y, size * (TUBE_RADIUS if shape == "torus" else 1)), size)
 
     def is_separated(self, solids: Sequence[Solid], sizes: float, least: float = 0.0) -> bool:
-        """Return whether its distance from each of the solids, along the ground, is at least
-        `sizes` times both sizes, and at least `least`."""
+        """Return whether the distance from each of the solids, along the ground, is at least
+        `sizes` times the sum of both sizes, and at least `least`."""
         rooms = ((s.center[:2], max(least, sizes * (self.size + s.size))) for s in solids)
         return all(math.dist(self.center[:2], middle) >= room for middle, room in rooms)
 
     @property
     def name(self) -> str:
-        """The name, such as "red cube"; only the shape if the colour has no name."""
+        """The name, such as "red cube"; only the shape if the colour is unnamed."""
         return f"{self.color} {self.shape}" if isinstance(self.color, str) else self.shape
 
     @property
@@ -120,7 +119,7 @@ class Solid:
 
     @property
     def turn(self) -> Floats:
-        """The 3x3 rotation matrix whose columns are the solid's own axes."""
+        """The 3x3 rotation matrix whose columns are the solid's axes."""
         angle, (first, second) = np.radians(self.degrees), ROTATION_PLANES[self.axis]
         matrix = np.eye(3)
         matrix[first, first] = matrix[second, second] = np.cos(angle)
@@ -129,8 +128,8 @@ class Solid:
         return matrix
 
     def cast(self, origin: Floats, directions: Floats) -> Floats:
-        """Return the distance at which rays (n, 3) of unit length hit the solid; infinite for a
-        miss."""
+        """Return the distance at which rays with unit directions (n, 3) hit the solid; infinity for
+        a miss."""
         turn, measure = self.turn, DISTANCES[self.shape]
         start = (origin - self.center) @ turn / self.size
         middle = -(directions @ (turn @ start))  # distance along each ray to its nearest point
@@ -149,8 +148,8 @@ class Solid:
                 break
         return far
 
-    def normals(self, points: Floats) -> Floats:
-        """Return the outward unit normals (n, 3) at points on the surface."""
+    def compute_normals(self, points: Floats) -> Floats:
+        """Compute the outward unit normals (n, 3) at points on the surface."""
         turn, measure = self.turn, DISTANCES[self.shape]
         own = (points - self.center) @ turn / self.size
         steps = 1e-4 * np.concatenate([np.eye(3), -np.eye(3)])
@@ -159,7 +158,7 @@ class Solid:
         return np.asarray((slopes / np.linalg.norm(slopes, axis=1)[:, None]) @ turn.T)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the solid as written into an item's truth."""
+        """Return the solid in the form of an item's truth."""
         numbers = {"size": round(self.size, 4), "degrees": self.degrees}
         center, albedo = ([round(part, 4) for part in v] for v in (self.center, self.albedo))
         return {"name": self.name, "center": center, "axis": self.axis, "albedo": albedo, **numbers}
@@ -169,22 +168,22 @@ class Solid:
 
 Numbers = NDArray[np.int64]
 SKY, GROUND = -2, -1
-"""Identities of pixels that show no solid."""
+"""The identities of pixels that show no solid."""
 AMBIENT_SHARE = 0.35  # share of ambient light
 TEXTURE_CELLS = 512  # cells of a texture in each direction
-TEXTURE_DENSITY = 24.0  # cells of it per unit of the ground
+TEXTURE_DENSITY = 24.0  # cells of the texture per unit of the ground
 FADE_DISTANCE = (
-    25.0  # distance in units at which the ground's texture has lost most of its contrast
+    25.0  # distance, in units, at which the ground's texture has lost most of its contrast
 )
 BACKDROP_DISTANCE = 1e6  # units
 EDGE_DIFFERENCE = (
-    6.0  # difference in grey levels from which both neighbouring pixels are supersampled
+    6.0  # if two neighbouring pixels differ by this many grey levels, both are supersampled
 )
 SUBPIXEL_OFFSETS = (-1 / 3, 0.0, 1 / 3)
 
 
 def draw_grain(rng: Generator) -> Floats:
-    """Return a periodic texture with mean about 1, with coarse and fine structure."""
+    """Draw a periodic texture with mean about 1 and with coarse and fine structure."""
     rows, columns = np.meshgrid(*[np.fft.fftfreq(TEXTURE_CELLS, 1 / TEXTURE_CELLS)] * 2)
     spectrum = np.fft.fft2(rng.standard_normal((TEXTURE_CELLS, TEXTURE_CELLS))) / np.hypot(
         rows, columns
@@ -195,8 +194,8 @@ def draw_grain(rng: Generator) -> Floats:
 
 @dataclass(frozen=True)
 class Camera:
-    """A camera at `eye` that looks at `target`, upright; `focal` is the focal length in widths of
-    its `size` (width, height)."""
+    """An upright camera at `eye` that looks at `target`; `focal` is the focal length as a multiple
+    of the width in `size` (width, height)."""
 
     eye: XYZ
     target: XYZ
@@ -205,21 +204,21 @@ class Camera:
 
     @cached_property
     def axes(self) -> Floats:
-        """Right, down and forward as rows (3, 3)."""
+        """The directions right, down and forward as rows of a matrix (3, 3)."""
         forward = np.subtract(self.target, self.eye)
         forward = forward / np.linalg.norm(forward)
         right = np.cross(forward, (0.0, 0.0, 1.0))
         right = right / np.linalg.norm(right)
         return np.stack([right, np.cross(forward, right), forward])
 
-    def rays(self, xy: Floats) -> Floats:
-        """Return unit vectors (n, 3) through points (n, 2) in pixel centres."""
+    def compute_rays(self, xy: Floats) -> Floats:
+        """Return the unit vectors (n, 3) through points (n, 2) in pixel-centre coordinates."""
         across = (xy - (np.array(self.size) - 1) / 2) / (self.focal * self.size[0])
         ways = np.column_stack([across, np.ones(len(xy))]) @ self.axes
         return np.asarray(ways / np.linalg.norm(ways, axis=1)[:, None])
 
     def project(self, points: Floats) -> Floats:
-        """Project points (n, 3) in front of the camera to (n, 2) in pixel centres."""
+        """Project points (n, 3) in front of the camera to (n, 2) pixel-centre coordinates."""
         own = (points - np.array(self.eye)) @ self.axes.T
         middle = (np.array(self.size) - 1) / 2
         return np.asarray(own[:, :2] / own[:, 2:] * self.focal * self.size[0] + middle, np.float64)
@@ -234,22 +233,22 @@ class Camera:
     @cached_property
     def pixel_rays(self) -> Floats:
         """The unit vectors (n, 3) through the pixel centres, row by row."""
-        return self.rays(self.pixels)
+        return self.compute_rays(self.pixels)
 
-    def distances(self, solid: Solid) -> Floats:
-        """Return the distance to a solid alone at each pixel (height, width); infinite
+    def measure_distances(self, solid: Solid) -> Floats:
+        """Return the distance at each pixel (height, width) to a solid without occluders; infinity
         elsewhere."""
         return solid.cast(np.array(self.eye), self.pixel_rays).reshape(self.size[::-1])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the camera as written into an item's truth."""
+        """Return the camera in the form of an item's truth."""
         places = {name: [round(v, 4) for v in getattr(self, name)] for name in ("eye", "target")}
         return {**places, "size": list(self.size), "focal": self.focal}
 
 
 class Hits(NamedTuple):
-    """The results of rays: identity (n,) and distance (n,), and normal, reflectance and reflected
-    light there (n, 3 each)."""
+    """What rays hit: the identity (n,) and distance (n,), and the normal, reflectance and reflected
+    light (n, 3 each)."""
 
     identity: Numbers
     distance: Floats
@@ -267,9 +266,9 @@ class World:
     grain: Floats
     light: XYZ = (-5.0, -7.0, 12.0)
 
-    def nearest(self, origin: Floats, directions: Floats) -> tuple[Floats, Numbers]:
-        """Return the distance along rays (n, 3) to the first hit, and the identity of what it
-        hits."""
+    def find_nearest(self, origin: Floats, directions: Floats) -> tuple[Floats, Numbers]:
+        """Return the distance of each ray (n, 3) to its first hit, and the identity of the object
+        hit."""
         down = directions[:, 2]
         with np.errstate(divide="ignore"):
             far = np.where(down < 0, -origin[2] / down, np.inf)
@@ -281,31 +280,31 @@ class World:
         return far, identity
 
     def trace(self, camera: Camera, xy: Floats) -> Hits:
-        """Return what a camera sees at points (n, 2) in pixel centres."""
-        eye, directions = np.array(camera.eye), camera.rays(xy)
-        far, identity = self.nearest(eye, directions)
+        """Trace the rays of a camera through points (n, 2) in pixel-centre coordinates."""
+        eye, directions = np.array(camera.eye), camera.compute_rays(xy)
+        far, identity = self.find_nearest(eye, directions)
         points = eye + np.minimum(far, BACKDROP_DISTANCE)[:, None] * directions
         normal, albedo = np.zeros_like(points), np.ones_like(points)
         for number, solid in enumerate(self.solids):
             own = identity == number
-            normal[own], albedo[own] = solid.normals(points[own]), solid.albedo
+            normal[own], albedo[own] = solid.compute_normals(points[own]), solid.albedo
         ground, sky = identity == GROUND, identity == SKY
         normal[ground] = 0, 0, 1
         fade = np.exp(-far[ground] / FADE_DISTANCE)
-        contrast = 1 + fade * (self._grain(TEXTURE_DENSITY * points[ground, :2]) - 1)
+        contrast = 1 + fade * (self._sample_grain(TEXTURE_DENSITY * points[ground, :2]) - 1)
         albedo[ground] = contrast[:, None] * np.array(self.ground)
-        clouds = self._grain(1.5 * TEXTURE_CELLS * directions[sky][:, [0, 2]]) ** 0.5
+        clouds = self._sample_grain(1.5 * TEXTURE_CELLS * directions[sky][:, [0, 2]]) ** 0.5
         albedo[sky] = clouds[:, None] * np.array([0.55, 0.7, 0.9])
         away = points - np.array(self.light)
         length = np.linalg.norm(away, axis=1)
         away = away / length[:, None]
-        lit = (self.nearest(np.array(self.light), away)[0] > length - 0.02) & ~sky
+        lit = (self.find_nearest(np.array(self.light), away)[0] > length - 0.02) & ~sky
         facing = np.maximum(-(normal * away).sum(axis=1), 0) * lit
         light = np.where(sky, 1, AMBIENT_SHARE + (1 - AMBIENT_SHARE) * facing)
         return Hits(identity, far, normal, albedo, albedo * light[:, None])
 
-    def _grain(self, places: Floats) -> Floats:
-        """Return the bilinear texture at places (n, 2) in its cells."""
+    def _sample_grain(self, places: Floats) -> Floats:
+        """Sample the texture bilinearly at positions (n, 2), in cells."""
         from scipy.ndimage import map_coordinates
 
         return map_coordinates(self.grain, places.T, order=1, mode="grid-wrap")
@@ -327,7 +326,7 @@ class View:
 
     @property
     def points(self) -> Floats:
-        """The point in space that each pixel shows, (height, width, 3); for sky a million units
+        """The point in space that each pixel shows, (height, width, 3); sky is a million units
         away."""
         far = np.minimum(self.hits.distance, BACKDROP_DISTANCE)[..., None]
         return self.camera.eye + far * self.camera.pixel_rays.reshape(*far.shape[:2], 3)
@@ -352,34 +351,33 @@ class View:
         return np.asarray(np.rint(255 * radiance.clip(0, 1) ** (1 / GAMMA)), np.uint8)
 
     def locate_in(self, view: View, pixels: Numbers) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return where another view of the same world shows the points at pixels (n, 2) of this
-        one, and whether they are visible there."""
+        """Return the positions (n, 2) in another view of the points at pixels (n, 2) of this view,
+        and a mask of the points that are visible there."""
         columns, rows = pixels.T
         spots = self.points[rows, columns]
         landed = view.camera.project(spots)
         ways = spots - np.array(view.camera.eye)
         length = np.linalg.norm(ways, axis=1)
-        reach = self.world.nearest(np.array(view.camera.eye), ways / length[:, None])[0]
+        reach = self.world.find_nearest(np.array(view.camera.eye), ways / length[:, None])[0]
         inside = ((landed >= 0) & (landed <= np.array(view.camera.size) - 1)).all(axis=1)
         return landed, inside & (reach > length - 0.02)
 
-    def visible_shares(self) -> Floats:
-        """Return the share of each solid's own pixels that is visible; 0 if the border cuts it
-        off."""
-        alone = [*map(self.camera.distances, self.world.solids)]
+    def measure_visible_shares(self) -> Floats:
+        """Return the visible share of each solid's pixels; 0 if the border crops the solid."""
+        alone = [*map(self.camera.measure_distances, self.world.solids)]
         return measure_visible_shares(alone) * [*map(is_fully_visible, alone)]
 
 
 def is_fully_visible(distances: Floats) -> bool:
-    """Return whether something with these distances at each pixel (infinite where it is not) is
-    visible and not cut off by the border."""
+    """Return whether an object is visible and not cropped by the border, given its distance at each
+    pixel (infinity elsewhere)."""
     shown = np.isfinite(distances)
     return bool(shown[1:-1, 1:-1].any() and shown[1:-1, 1:-1].sum() == shown.sum())
 
 
 def measure_visible_shares(distances: Sequence[Floats]) -> Floats:
-    """Return the visible share of each object's own pixels, from each object's distances, which are
-    infinite where it is not."""
+    """Return the visible share of each object's pixels, given each object's distance at each pixel
+    (infinity elsewhere)."""
     alone = np.isfinite(distances)
     first = np.argmin(distances, axis=0) == np.arange(len(distances))[:, None, None]
     return np.asarray((alone & first).sum(axis=(1, 2)) / alone.sum(axis=(1, 2)).clip(1))

@@ -1,6 +1,7 @@
-"""Do You See Me's form constancy and figure-ground: which of four patterns is the target.
+"""Do You See Me's form constancy and figure-ground: which of four patterns is the target?
 
-Patterns are circles, squares, triangles and lines; a sheet shows the target above four options.
+Patterns consist of circles, squares, triangles and lines; a sheet shows the target above four
+options.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from looktwice.pipelines.picture import Pixels
 ELEMENTS = ("circle", "square", "triangle", "line")
 SHEET_SIZE = (600, 1000)  # pixels of the sheet
 FRAME_CORNERS = ((200, 100), (100, 400), (350, 400), (100, 650), (350, 650))
-"""Upper left corners of the frames of the target and the four options; elements lie at 10..150 in
-them."""
+"""The upper left corners of the frames of the target and the four options; elements lie at 10..150
+within a frame."""
 FRAME_NAMES = ("Target", "Option 1", "Option 2", "Option 3", "Option 4")
 CHANGE_COMBINATIONS = ((0, 0), (1, 0), (0, 1), (1, 1))
-"""The combinations of two changes that make four options: none of them stands out, whichever is the
+"""The combinations of two changes that make four options; none of them stands out, whichever is the
 target."""
 MIN_DIFFERENCE = 25.0  # smallest difference between two options, in black pixels
 
@@ -50,8 +51,8 @@ CORNERS_OF: Mapping[str, XY] = {
 
 @dataclass(frozen=True)
 class Element:
-    """One shape; (x, y) is the centre of a circle, or the upper left corner of another shape before
-    it is rotated."""
+    """One shape of a pattern; (x, y) is the centre of a circle, or the upper left corner of another
+    shape before its rotation."""
 
     kind: str
     x: float
@@ -61,7 +62,7 @@ class Element:
     aspect: float = 1.0
 
     def draw(self, pixels: Pixels, left: float, top: float) -> None:
-        """Draw the element in a frame that begins at (left, top)."""
+        """Draw the element in a frame whose upper left corner is (left, top)."""
         stroke_outline(pixels, translate(self.points, left, top), 2, closed=self.kind != "line")
 
     @property
@@ -75,7 +76,7 @@ class Element:
         return translate(turned, self.x, self.y)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the element as written into an item's truth."""
+        """Return the element in the form of an item's truth."""
         cells = asdict(self).items()
         return {name: round(v, 3) if isinstance(v, float) else v for name, v in cells}
 
@@ -88,7 +89,7 @@ Pattern = tuple[Element, ...]
 
 
 def draw_pattern(params: SceneParameters, count: int) -> Pattern:
-    """Return elements at whole pixels, of sizes 30 to 50, at angles of 10 to 360 degrees."""
+    """Draw elements at integer positions, of sizes 30 to 50 and at angles of 10 to 360 degrees."""
     elements = []
     for _ in range(count):
         x, y, size = params.whole(10, 150), params.whole(10, 150), params.whole(30, 50)
@@ -97,8 +98,8 @@ def draw_pattern(params: SceneParameters, count: int) -> Pattern:
     return tuple(elements)
 
 
-def all_differ(patterns: Sequence[Pattern]) -> bool:
-    """Return whether every two patterns look different."""
+def are_all_different(patterns: Sequence[Pattern]) -> bool:
+    """Return whether all patterns look different from each other."""
     inks = []
     for pattern in patterns:
         pixels = make_blank(320, 320)
@@ -108,7 +109,7 @@ def all_differ(patterns: Sequence[Pattern]) -> bool:
     return all(np.abs(a - b).sum() >= MIN_DIFFERENCE for a, b in combinations(inks, 2))
 
 
-def draw_sheet(
+def make_sheet(
     name: str,
     title: str,
     choices: Sequence[Pattern],
@@ -116,8 +117,8 @@ def draw_sheet(
     noise: Sequence[Sequence[Speck]] = (),
     **meta: Any,
 ) -> Scene:
-    """Return the sheet on which option `place` is the target; `noise` lies beneath each pattern,
-    beginning with the target."""
+    """Make the sheet on which option `place` is the target; `noise` holds the noise beneath each
+    pattern, beginning with the target."""
     target = choices[place]
     drawn = [[element.to_dict() for element in choice] for choice in choices]
     truth: dict[str, Any] = {"target": drawn[place], "options": drawn}
@@ -150,13 +151,14 @@ SHEET_MARKS: Marks = tuple(
     Box(name, x - 30.0, y - 14.0, x + 220.0, y + 222.0)
     for name, (x, y) in zip(FRAME_NAMES, FRAME_CORNERS, strict=True)
 )
-"""Boxes around the target and the options, which are the same on every sheet."""
+"""The boxes around the target and the options, the same on every sheet."""
 
 
 def shuffle_options(params: SceneParameters, options: Sequence[T]) -> tuple[list[T], int]:
-    """Return four options in random order, and the position of the target.
+    """Return four options in random order, and the index of the target.
 
-    Officially the first option is the target; otherwise the target is balanced over the options.
+    In the official version the target is the first of `options`; otherwise each is the target
+    equally often.
     """
     order = params.shuffled(range(4))
     place = order.index(0) if params.official else params.deal(range(4))
@@ -166,7 +168,7 @@ def shuffle_options(params: SceneParameters, options: Sequence[T]) -> tuple[list
 # ---- form constancy
 
 NEUTRAL_LEVELS = {"rotation": 0, "aspect_ratio": 1, "size": 1, "shape_change": 0}
-"""Levels that change nothing."""
+"""The levels of the controls that change nothing."""
 ROTATION_JITTER = 2  # degrees by which the rotations of a pattern's elements may vary
 Change = Callable[[int, Element, int], Element]
 """A function that applies a change several times to an element, given its number in the pattern."""
@@ -176,9 +178,9 @@ def draw_constancy(params: SceneParameters) -> Tries:
     """Yield sheets. In the official version the options are the target itself and three copies with
     all changes, which differ from each other only by the jitter.
 
-    Otherwise the changes that the levels ask for are split into two groups, and the options are
-    their four combinations, any of which may be the target. A single change is applied zero to
-    three times. So each option resembles the others as much as the target does.
+    Otherwise the changes of the levels are split into two groups, and the options are their four
+    combinations, any of which may be the target. A single change is applied zero to three times.
+    So each option resembles the others as much as the target does.
     """
     while params.official or params.levels != NEUTRAL_LEVELS:
         base = draw_pattern(params, params.whole(2, 10))
@@ -188,7 +190,7 @@ def draw_constancy(params: SceneParameters) -> Tries:
             for _ in range(3):
                 changed = []
                 for element in base:
-                    turn = _turn(params)
+                    turn = _draw_direction(params)
                     kind = params.pick(ELEMENTS[1:]) if levels["shape_change"] else element.kind
                     size, aspect = element.size * levels["size"], levels["aspect_ratio"]
                     turned = replace(element, rotation=element.rotation + turn)
@@ -197,34 +199,36 @@ def draw_constancy(params: SceneParameters) -> Tries:
         else:
             first, second = _split_changes(params, base)
             corners = CHANGE_COMBINATIONS if second else tuple((times, 0) for times in range(4))
-            options = [_apply(_apply(base, first, a), second, b) for a, b in corners]
+            options = [
+                _apply_changes(_apply_changes(base, first, a), second, b) for a, b in corners
+            ]
         choices, place = shuffle_options(params, options)
-        if params.official or all_differ(choices):
+        if params.official or are_all_different(choices):
             title = "Visual Discrimination Test"
-            yield draw_sheet("form_constancy", title, choices, place, num_shapes=len(base))
+            yield make_sheet("form_constancy", title, choices, place, num_shapes=len(base))
         else:
             yield None
 
 
-def _turn(params: SceneParameters) -> Any:
+def _draw_direction(params: SceneParameters) -> Any:
     return params.levels["rotation"] + params.whole(-ROTATION_JITTER, ROTATION_JITTER)
 
 
-def _apply(pattern: Pattern, changes: Sequence[Change], times: int) -> Pattern:
+def _apply_changes(pattern: Pattern, changes: Sequence[Change], times: int) -> Pattern:
     for change in changes:
         pattern = tuple(change(number, element, times) for number, element in enumerate(pattern))
     return pattern
 
 
 def _split_changes(params: SceneParameters, base: Pattern) -> tuple[list[Change], list[Change]]:
-    """Split the changes into two groups: rotation and kind, and size and aspect ratio; or one each
-    if there are only two."""
+    """Split the changes into two groups: rotation and kind, and size and aspect ratio; if there are
+    only two changes, each is a group."""
     form, scale, levels = list[Change](), list[Change](), params.levels
     size, aspect = levels["size"], levels["aspect_ratio"]
     if levels["rotation"]:
-        turns = [_turn(params) for _ in base]
+        turns = [_draw_direction(params) for _ in base]
         form.append(lambda n, e, times: replace(e, rotation=e.rotation + times * turns[n]))
-    if levels["shape_change"]:  # applied again, it gives one of the remaining kinds
+    if levels["shape_change"]:  # repeated application leads to one of the remaining kinds
         cycles = []
         for element in base:
             others = [kind for kind in ELEMENTS if kind != element.kind]
@@ -263,20 +267,19 @@ MIN_SHIFT = 20.0  # smallest shift of a moved element, in pixels
 
 
 def draw_ground(params: SceneParameters) -> Tries:
-    """Yield sheets. In the official version there is noise only on the options; two wrong ones are
-    rotated targets, the third is moved, rotated or both.
+    """Yield sheets. In the official version only the options have noise; two wrong options are
+    rotated targets, and the third is moved, rotated or both.
 
-    Otherwise there is noise on the target too. The options are the four combinations of rotating
-    all elements and moving one or two; any of them may be the target, and no two options look
-    alike.
+    Otherwise the target has noise too. The options are the four combinations of rotating all
+    elements and moving one or two; any of them may be the target, and all look different.
     """
     while True:
         base = draw_pattern(params, params.levels["num_shapes"])
         if params.official:
             moved = list(base)
             for _ in range(params.whole(1, min(2, len(base)))):
-                number = params.pick(range(len(base)))  # perhaps the same one twice
-                moved[number] = _move(params, moved[number])
+                number = params.pick(range(len(base)))  # the same element may move twice
+                moved[number] = _move_element(params, moved[number])
             turn = _draw_turn(params) if params.rng.random() > 0.5 else 0
             last = _rotate_all(tuple(moved), turn)
             options = [base, *(_rotate_all(base, _draw_turn(params)) for _ in range(2)), last]
@@ -286,17 +289,17 @@ def draw_ground(params: SceneParameters) -> Tries:
                 _rotate_all((base, pattern)[b], turn if a else 0) for a, b in CHANGE_COMBINATIONS
             ]
         choices, place = shuffle_options(params, options)
-        if not params.official and not all_differ(choices):
+        if not params.official and not are_all_different(choices):
             yield None
             continue
         noise = [[] if params.official else _draw_specks(params)]
         noise += [_draw_specks(params) for _ in range(4)]
         title = "Visual Figure Ground Test"
-        yield draw_sheet("figure_ground", title, choices, place, noise)
+        yield make_sheet("figure_ground", title, choices, place, noise)
 
 
 def _draw_turn(params: SceneParameters) -> float:
-    """Return a random rotation of 15 to 20 degrees to either side."""
+    """Draw a rotation of 15 to 20 degrees, clockwise or counterclockwise."""
     return float(params.rng.uniform(15, 20) * params.rng.choice([-1, 1]))
 
 
@@ -304,7 +307,7 @@ def _rotate_all(pattern: Pattern, degrees: float) -> Pattern:
     return tuple(replace(element, rotation=element.rotation + degrees) for element in pattern)
 
 
-def _move(params: SceneParameters, element: Element) -> Element:
+def _move_element(params: SceneParameters, element: Element) -> Element:
     return replace(element, x=params.whole(10, 150), y=params.whole(10, 150))
 
 
@@ -312,15 +315,15 @@ def _move_some(params: SceneParameters, base: Pattern) -> Pattern:
     count = params.whole(1, min(2, len(base)))
     pattern = list(base)
     for number in set(params.shuffled(range(len(base)))[:count]):
-        here = there = base[number]
-        while np.hypot(there.x - here.x, there.y - here.y) < MIN_SHIFT:
-            there = _move(params, here)
-        pattern[number] = there
+        before = after = base[number]
+        while np.hypot(after.x - before.x, after.y - before.y) < MIN_SHIFT:
+            after = _move_element(params, before)
+        pattern[number] = after
     return tuple(pattern)
 
 
 def _draw_specks(params: SceneParameters) -> list[Speck]:
-    """Return lines, dots and rectangles, as many as the density asks for."""
+    """Draw lines, dots and rectangles; their number follows from the density."""
     rng = params.rng
     specks = list[Speck]()
     for _ in range(int(FRAME_SIDE * FRAME_SIDE * params.levels["density"] / 100)):

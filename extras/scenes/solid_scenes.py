@@ -1,5 +1,5 @@
-"""Do You See Me's five 3D subtasks: counting solids (two subtasks), letters of solids, pairs of
-groups, one of which may be tilted, and grids of solids."""
+"""Do You See Me's five 3D subtasks: counting solids (two subtasks), letters made of solids, pairs
+of groups of which one may be tilted, and grids of solids."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ import numpy as np
 
 from looktwice.eval.tasks.swept import Control, Controls, IntegerControl, SceneParameters
 from looktwice.extras.do_you_see_me.subtasks import SUBTASKS, Form
-from looktwice.extras.scenes.grids import DIRECTION_STEPS, DOTS, Asked, Place, compute_contrast
+from looktwice.extras.scenes.grids import (
+    DIRECTION_STEPS,
+    DOTS,
+    GridQuestion,
+    Place,
+    compute_contrast,
+)
 from looktwice.extras.scenes.scene import Scene, SceneType, Tries, number_labels
 from looktwice.extras.scenes.scenes3d import (
     COLORS,
@@ -31,14 +37,16 @@ from looktwice.extras.scenes.stage import GROUNDS, PICTURE_SIZE, Stage
 
 # ---- solids that are counted
 
-PLACEMENT_TRIES = 50  # places tried for a solid
+PLACEMENT_TRIES = 50  # positions tried for a solid
 HIDDEN_NOTE = "a solid may hide or touch one that was placed earlier"
-MIN_SOLID_DISTANCE = 2.0  # least distance of two solids' centres
+MIN_SOLID_DISTANCE = 2.0  # minimum distance of two solids' centres
 COUNTED_COLORS = ("red", "blue", "yellow", "black", "white")
 HIGH_CAMERA = Camera((0.0, -15.0, 8.0), (0.0, 0.5, 0.0), PICTURE_SIZE)
 
 
-def _place(params: SceneParameters, stage: Stage, names: Sequence[tuple[str, str]]) -> list[Solid]:
+def _place_solids(
+    params: SceneParameters, stage: Stage, names: Sequence[tuple[str, str]]
+) -> list[Solid]:
     """Place solids of these shapes and colours where there is room, entirely within the picture."""
     placed, reaches = list[Solid](), list[Floats]()
     least = params.levels["min_visibility"]
@@ -50,7 +58,7 @@ def _place(params: SceneParameters, stage: Stage, names: Sequence[tuple[str, str
                 placed, 0 if params.official else MIN_CENTRE_DISTANCE, MIN_SOLID_DISTANCE
             ):
                 continue
-            reach = stage.distances(solid)
+            reach = stage.measure_distances(solid)
             shares = measure_visible_shares([*reaches, reach])
             share = shares[-1] if params.official else shares.min()
             if share >= least and is_fully_visible(reach):
@@ -61,11 +69,12 @@ def _place(params: SceneParameters, stage: Stage, names: Sequence[tuple[str, str
 
 
 def draw_counted(colored: bool, params: SceneParameters) -> Tries:
-    """Yield scenes in which one shape is counted, or, if `colored`, one shape in one colour.
+    """Yield scenes whose question asks for the number of a shape, or, if `colored`, of a shape in
+    one colour.
 
-    In the official version, one ground and light for all, as many solids as find room, and a
-    question about what is present. Otherwise the answer is balanced: every number from 1 to
-    `max_instances`, for a colour from 0.
+    In the official version all scenes have the same ground and light, solids are placed as long as
+    there is room, and the question is about solids that are present. Otherwise the answers are
+    balanced: every number from 1 (from 0 for a colour) to `max_instances`.
     """
     levels, most = params.levels, params.levels["max_instances"]
     key = 0 if params.official else params.deal(range(0 if colored else 1, most + 1))
@@ -81,27 +90,27 @@ def draw_counted(colored: bool, params: SceneParameters) -> Tries:
             names += [(shapes[0], params.pick(asked_color)) for _ in range(key)]
             more = max(params.whole(1, most) - key, 0) if colored else 0
             names += [(shapes[0], params.pick(colors[1:])) for _ in range(more)]
-        solids = _place(params, stage, params.shuffled(names))
+        solids = _place_solids(params, stage, params.shuffled(names))
         if solids and (params.official or len(solids) == len(names)):
             pairs = sorted({(solid.shape, str(solid.color)) for solid in solids})
             asked = params.pick(pairs) if params.official else (shapes[0], colors[0])
-            yield _ask_count(params, stage, solids, asked, colored)
+            yield _make_counting_scene(params, stage, solids, asked, colored)
         else:
             yield None
 
 
-def _ask_count(
+def _make_counting_scene(
     params: SceneParameters,
     stage: Stage,
     solids: Sequence[Solid],
     asked: tuple[str, str],
     colored: bool,
 ) -> Scene:
-    """Build the question for the number of a shape, or of a shape and colour."""
+    """Build the scene whose question asks for the number of a shape, or of a shape and colour."""
     of_shape = Counter(solid.shape for solid in solids)
     of_pair = Counter((solid.shape, str(solid.color)) for solid in solids)
     sidecar = {
-        **stage.place,
+        **stage.sidecar,
         "shape_counts": dict(of_shape),
         "shape_color_counts": {str(pair): count for pair, count in of_pair.items()},
         "min_visibility": params.levels["min_visibility"],
@@ -113,10 +122,10 @@ def _ask_count(
     if colored:
         question = f"In the scene, how many {color} {shape}'s are there?"
         answer, name = str(of_pair[asked]), f"{color} {shape}"
-        return stage.scene(solids, question, answer, sidecar, asked=name)
+        return stage.make_scene(solids, question, answer, sidecar, asked=name)
     question = f"In the scene, how many {shape}'s are there in total?"
     labels = list(number_labels(solid.shape for solid in solids))
-    return stage.scene(solids, question, str(of_shape[shape]), sidecar, labels, asked=shape)
+    return stage.make_scene(solids, question, str(of_shape[shape]), sidecar, labels, asked=shape)
 
 
 COUNTING_CONTROLS = (
@@ -130,13 +139,13 @@ COUNTING_CONTROLS = (
 
 DOT_SHAPES = ("sphere", "cube", "cylinder")
 SLANT_DEGREES = -10.0  # degrees, away from the camera
-MIN_CONTRAST = 2.0  # least contrast ratio with the ground (WCAG 2)
+MIN_CONTRAST = 2.0  # minimum contrast ratio with the ground (WCAG 2)
 LEVEL_CAMERA = Camera((0.0, -8.5, 5.5), (0.0, 0.3, 1.5), PICTURE_SIZE)
 
 
 def draw_letters(params: SceneParameters) -> Tries:
-    """Yield random letters of 7 x 5 dots, which may repeat. In the official version they have any
-    of eight colours on any ground; otherwise their colour contrasts with the ground."""
+    """Yield scenes of random letters of 7 x 5 dots, which may repeat. In the official version they
+    have any of eight colours on any ground; otherwise their colour contrasts with the ground."""
     levels, stage = params.levels, Stage.draw(params, LEVEL_CAMERA)
     letters = [params.pick(tuple(DOTS)) for _ in range(levels["num_letters"])]
     ground = GROUNDS[stage.ground]
@@ -155,28 +164,28 @@ def draw_letters(params: SceneParameters) -> Tries:
                 solids.append(Solid(levels["dot_type"], color, center, levels["dot_size"]))
                 labels.append(f"letter {number + 1}")
     sidecar = {
-        **stage.place,
+        **stage.sidecar,
         **{name: levels[name] for name in ("dot_type", "dot_size", "spacing")},
         "dot_color": color,
         "background_dots": False,
         "letters": letters,
     }
     question = "In the scene, which letters do you see from left to right?"
-    yield stage.scene(solids, question, "".join(letters), sidecar, labels)
+    yield stage.make_scene(solids, question, "".join(letters), sidecar, labels)
 
 
 # ---- two groups of solids
 
 FAR_CAMERA = Camera((0.0, -19.0, 9.0), (0.0, 0.0, 0.5), PICTURE_SIZE)
 GROUP_CENTRES = (-4.0, 4.0)  # x of the groups' centres
-MIN_CHANGED_SHARE = 0.02  # least share of a tilted solid's coarse pixels that changed
+MIN_CHANGED_SHARE = 0.02  # minimum share of a tilted solid's coarse pixels that must change
 
 
 def draw_constancy(params: SceneParameters) -> Tries:
-    """Yield two groups of the same solids; the right group may be tilted.
+    """Yield scenes of two groups of the same solids, of which the right group may be tilted.
 
-    In the official version it is always tilted. Otherwise half of them are; no solid is a sphere,
-    whose rotation is invisible, and every tilted solid's outline changes.
+    In the official version it is always tilted. Otherwise it is tilted in half of the scenes, no
+    solid is a sphere, whose rotation is invisible, and the outline of every tilted solid changes.
     """
     levels = params.levels
     same = False if params.official else params.deal((True, False))
@@ -208,7 +217,7 @@ def draw_constancy(params: SceneParameters) -> Tries:
         question = "Do the shapes on the left and right have the same orientation?"
         answer = "Yes" if same else "No"
         sidecar = {
-            **stage.place,
+            **stage.sidecar,
             "same_orientation": same,
             "shapes": [solid.shape for solid in left],
             "substitutions": [],
@@ -218,19 +227,19 @@ def draw_constancy(params: SceneParameters) -> Tries:
             "noise_amount": levels["rotation"],
         }
         labels = [side for side in ("left group", "right group") for _ in left]
-        yield stage.scene([*left, *right], question, answer, sidecar, labels)
+        yield stage.make_scene([*left, *right], question, answer, sidecar, labels)
 
 
 def _measure_change(stage: Stage, solid: Solid) -> float:
-    """Return the share of a solid's coarse pixels that its rotation changed."""
-    masks = [np.isfinite(stage.distances(s)) for s in (solid, replace(solid, degrees=0.0))]
+    """Return the share of a solid's coarse pixels that its rotation changes."""
+    masks = [np.isfinite(stage.measure_distances(s)) for s in (solid, replace(solid, degrees=0.0))]
     return float((masks[0] != masks[1]).sum() / masks[1].sum())
 
 
 # ---- grids of solids
 
 GRID_PITCH = 3.0  # distance between the columns and rows of a grid
-MIN_VISIBLE_SHARE = 0.3  # least visible share of each solid's pixels
+MIN_VISIBLE_SHARE = 0.3  # minimum visible share of each solid's pixels
 WIDE_CAMERA = Camera((0.0, -15.0, 14.0), (0.0, 4.0, 0.0), (960, 540))
 DIRECTION_PHRASES = {
     "right": "to the right of",
@@ -246,11 +255,12 @@ COUNTING_NOTE = (
 
 
 def draw_grids(params: SceneParameters) -> Tries:
-    """Yield a grid of solids in rows that recede from the camera.
+    """Yield scenes of a grid of solids in rows that recede from the camera.
 
-    In the official version, rows and columns count from 0; column 0 is on the right, but keys count
-    as if it were on the left; the question is random. Otherwise columns count from the left as
-    seen; the answer is drawn first, among those that the grid allows, and no solid is hidden.
+    In the official version rows and columns count from 0, column 0 is on the right although the
+    keys assume that it is on the left, and the question is random. Otherwise columns count from the
+    left of the picture, the answer is drawn first, from those possible in the grid, and no solid is
+    hidden.
     """
     rows, columns = params.levels["max_row"] + 1, params.levels["max_column"] + 1
     side, colors = -1 if params.official else 1, [name for name in COLORS if name != "white"]
@@ -263,24 +273,27 @@ def draw_grids(params: SceneParameters) -> Tries:
                 shapes[row, column], params.pick(colors), x, row * GRID_PITCH, 0.8**row
             )
             solids.append(solid)
-        shares = measure_visible_shares([stage.distances(solid) for solid in solids])
+        shares = measure_visible_shares([stage.measure_distances(solid) for solid in solids])
         if params.official or shares.min() >= MIN_VISIBLE_SHARE:
-            yield _ask_grid(params, stage, solids, shapes)
+            yield _make_grid_scene(params, stage, solids, shapes)
         else:
             yield None
 
 
-def _ask_grid(
+def _make_grid_scene(
     params: SceneParameters, stage: Stage, solids: Sequence[Solid], shapes: Mapping[Place, str]
 ) -> Scene:
-    by_count, grid = defaultdict[int, list[Asked]](list), {p: (s, "") for p, s in shapes.items()}
+    by_count, grid = (
+        defaultdict[int, list[GridQuestion]](list),
+        {p: (s, "") for p, s in shapes.items()},
+    )
     rows, columns = (number + 1 for number in max(shapes))
     inner = [(r, c) for r, c in shapes if 0 < r < rows - 1 and 0 < c < columns - 1]
     for place, (way, (down, right)), shape in product(shapes, DIRECTION_STEPS.items(), SHAPES):
-        asked = Asked(0, place, way, shape, None)
+        asked = GridQuestion(0, place, way, shape, None)
         likely = place in (inner or shapes) and shape != shapes[place]
         if (place[0] + down, place[1] + right) in shapes and (likely or not params.official):
-            by_count[asked.count([grid])].append(asked)
+            by_count[asked.count_targets([grid])].append(asked)
     group = params.pick(sorted(by_count))
     if params.official:
         asked = params.pick([asked for group in by_count.values() for asked in group])
@@ -297,10 +310,12 @@ def _ask_grid(
     sidecar = {f"grid_0_{row}_{column}": shape for (row, column), shape in shapes.items()}
     labels = [f"(row {row + first}, column {column + first})" for row, column in shapes]
     meta = {"direction": asked.direction, "coordinates": f"from {first}"}
-    return stage.scene(solids, question, str(asked.count([grid])), sidecar, labels, meta=meta)
+    return stage.make_scene(
+        solids, question, str(asked.count_targets([grid])), sidecar, labels, meta=meta
+    )
 
 
-def _kind(
+def _make_type(
     name: str, form: Form, draw: Callable[[SceneParameters], Tries], controls: Controls, *flaws: str
 ) -> SceneType:
     return SceneType(name, form, controls, draw, (*SUBTASKS["3D"][name].errata, *flaws), "3D")
@@ -326,23 +341,25 @@ FAINT_DOTS_NOTE = (
 SOLID_SCENES: dict[str, SceneType] = {
     f"{kind.name}_3d": kind
     for kind in (
-        _kind(
+        _make_type(
             "shape_discrimination",
             "integer",
             partial(draw_counted, False),
             COUNTING_CONTROLS,
             HIDDEN_NOTE,
         ),
-        _kind("letter_disambiguation", "letters", draw_letters, LETTERS_QUESTION, FAINT_DOTS_NOTE),
-        _kind(
+        _make_type(
+            "letter_disambiguation", "letters", draw_letters, LETTERS_QUESTION, FAINT_DOTS_NOTE
+        ),
+        _make_type(
             "joint_shape_color",
             "integer",
             partial(draw_counted, True),
             COUNTING_CONTROLS,
             HIDDEN_NOTE,
         ),
-        _kind("form_constancy", "yes_no", draw_constancy, CONSTANCY_QUESTION),
-        _kind("visual_spatial", "integer", draw_grids, GRID_CONTROLS),
+        _make_type("form_constancy", "yes_no", draw_constancy, CONSTANCY_QUESTION),
+        _make_type("visual_spatial", "integer", draw_grids, GRID_CONTROLS),
     )
 }
-"""The subtasks, by their names in the task."""
+"""The types of the 3D subtasks, by name."""

@@ -1,7 +1,8 @@
-"""The ground, lamp and camera of Do You See Me's 3D scenes, on which solids are placed.
+"""The ground, lamp and camera of Do You See Me's 3D scenes.
 
-The authors place solids into photographs with Blender; here the ground has one of five tints. The
-fields of their sidecar files are in each truth under `sidecar`, with the same names.
+The authors place solids into photographs with Blender; here they are on a ground in one of five
+tints. The fields of the authors' sidecar files are in each item's truth under `sidecar`, with the
+same names.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ LIGHT_POSITIONS = {
     "right": (7.0, -7.0, 12.0),
 }
 PICTURE_SIZE = (800, 600)  # pixels
-COARSE_FACTOR = 4  # picture pixels per coarse pixel; coarse pictures are used to try places
+COARSE_FACTOR = 4  # picture pixels per coarse pixel; coarse pictures are used to try positions
 
 
 @dataclass(frozen=True)
@@ -55,25 +56,25 @@ class Stage:
 
     @classmethod
     def draw(cls, params: SceneParameters, camera: Camera, fixed: bool = False) -> Stage:
-        """Return a random stage, or always the same one if `fixed`."""
+        """Draw a random stage, or return always the same one if `fixed`."""
         ground, light = params.pick(tuple(GROUNDS)), params.pick(tuple(LIGHT_POSITIONS))
         grain = params.whole(1, 8)
         return cls("hall", "middle", 0, camera) if fixed else cls(ground, light, grain, camera)
 
     @property
-    def place(self) -> dict[str, str]:
-        """The stage's fields of the sidecar."""
+    def sidecar(self) -> dict[str, str]:
+        """The fields of the sidecar that describe the stage."""
         return {"scene": self.ground, "light": self.light}
 
-    def view(self, solids: Sequence[Solid]) -> View:
-        """Return the camera's view of these solids."""
+    def make_view(self, solids: Sequence[Solid]) -> View:
+        """Make the camera's view of these solids."""
         grain, tint = (
             draw_grain(make_rng("grain", self.grain)),
             to_linear_color(GROUNDS[self.ground]),
         )
         return View(World(tuple(solids), tint, grain, LIGHT_POSITIONS[self.light]), self.camera)
 
-    def scene(
+    def make_scene(
         self,
         solids: Sequence[Solid],
         question: str,
@@ -82,12 +83,12 @@ class Stage:
         labels: Sequence[str] = (),
         **rest: Any,
     ) -> Scene:
-        """Build the scene. Its marks are boxes around single solids, or around solids that share
-        one of the `labels`; the boxes are up to a coarse pixel too large."""
+        """Build a scene. Its marks are boxes around single solids, or around solids that share one
+        of the `labels`; the boxes are up to a coarse pixel too large."""
         names = labels or list(number_labels(solid.name for solid in solids))
         masks = dict[str, Any]()
         for name, solid in zip(names, solids, strict=True):
-            masks[name] = np.isfinite(self.distances(solid)) | masks.get(name, False)
+            masks[name] = np.isfinite(self.measure_distances(solid)) | masks.get(name, False)
         marks = []
         for name, mask in masks.items():
             places = COARSE_FACTOR * np.argwhere(mask)[:, ::-1].astype(float)
@@ -100,22 +101,23 @@ class Stage:
             "sidecar": dict(sidecar),
         }
         return Scene(
-            question, answer, truth, lambda: self.view(solids).pixels, tuple(marks), **rest
+            question, answer, truth, lambda: self.make_view(solids).pixels, tuple(marks), **rest
         )
 
-    def distances(self, solid: Solid) -> Floats:
-        """Return the distance to a solid alone at each coarse pixel."""
+    def measure_distances(self, solid: Solid) -> Floats:
+        """Return the distance at each coarse pixel to a solid without occluders."""
         return measure_coarse_distances(self.camera, solid)
 
 
 @lru_cache(4)
 def make_coarse_camera(camera: Camera) -> Camera:
-    """Return the same camera with coarse pixels."""
+    """Return a camera with coarse pixels."""
     width, height = camera.size
     return replace(camera, size=(width // COARSE_FACTOR, height // COARSE_FACTOR))
 
 
-@lru_cache(64)  # placed solids are needed again
+@lru_cache(64)  # the distances of placed solids are used repeatedly
 def measure_coarse_distances(camera: Camera, solid: Solid) -> Floats:
-    """Return the distance to a solid alone at each coarse pixel of a camera's picture."""
-    return make_coarse_camera(camera).distances(solid)
+    """Return the distance at each coarse pixel of a camera's picture to a solid without
+    occluders."""
+    return make_coarse_camera(camera).measure_distances(solid)

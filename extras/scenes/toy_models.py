@@ -1,8 +1,8 @@
-"""Two models for runs of agents without any network or weights: one that is only near-sighted, and
-one that never looks.
+"""Two toy models for test runs of agents, without a network or weights: one is near-sighted, the
+other ignores the images.
 
-Looking again helps the first and cannot help the second, which is known beforehand. They test the
-tools and the loop, and say nothing about language models.
+By construction, looking again helps the first and cannot help the second. They test the tools and
+the agent's loop, and say nothing about language models.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ from looktwice.pipelines.view import View
 
 Mask = NDArray[np.float32]
 HUES = {"red": 0, "orange": 15, "green": 65, "blue": 115, "purple": 145}  # OpenCV's, in 0..180
-MAX_HUE_DIFFERENCE, MIN_SATURATION = 7, 40  # largest deviation in hue, and least visible saturation
+MAX_HUE_DIFFERENCE, MIN_SATURATION = (
+    7,
+    40,
+)  # the largest deviation in hue, and the minimum saturation that is visible
 # share of its box that is filled
 FILL_SHARES = {"triangles": (0.0, 0.64), "circles": (0.64, 0.88), "squares": (0.88, 1.01)}
 LETTER_SIDE = 24  # pixels of the square on which letters are compared
@@ -47,16 +50,16 @@ LETTER_PATTERN = re.compile(r"Which letter is (\w+)\?")
 COUNT_PATTERN = re.compile(r"How many of the (\w+) shapes are (\w+)\?")
 NUMBER_PATTERN = re.compile(r"Image (\d+)")
 CLUE_LINE_PATTERN = re.compile(r"^(\w+): (?:the letter ([A-Z])|triangles (\d+))$", re.M)
-SOUGHT_THING_PATTERN = re.compile(r"Is there (\w+) in|Could (\w+) be there")
+SOUGHT_COLOR_PATTERN = re.compile(r"Is there (\w+) in|Could (\w+) be there")
 NO_CALLS_LEFT_PATTERN = re.compile(r"cannot look any further")
 
 
 @dataclass(frozen=True)
 class Sighting:
-    """The visible part of one colour in an image: `cover` (0..1) within `box` (left, top, right,
-    bottom) in pixels.
+    """The region of one colour in an image: its coverage `cover` (0..1) within `box` (left, top,
+    right, bottom) in pixels.
 
-    `whole` is false if the border cuts it off.
+    `whole` is False if the border crops it.
     """
 
     number: int
@@ -67,52 +70,53 @@ class Sighting:
 
     @property
     def parts(self) -> list[list[int]]:
-        """The left, top, width, height and area of each connected part; specks are left out."""
+        """The left, top, width, height and area of each connected component, without specks."""
         solid = (self.cover >= 0.5).astype(np.uint8)
         parts = cv2.connectedComponentsWithStats(solid, connectivity=8)[2][1:]
         kept: list[list[int]] = parts[parts[:, 4] * 8 >= parts[:, 4].max()].tolist()
         return kept
 
-    def height(self, several: bool) -> float:
+    def measure_height(self, several: bool) -> float:
         """Return the height in pixels of a letter, or the median height of several shapes."""
         if not several:
             return self.box[3] - self.box[1]
         return float(np.median([high for _, _, _, high, _ in self.parts]))
 
-    def count(self, kind: str) -> int:
-        """Count the parts that fill as much of their box as this kind of shape does."""
+    def count_shapes(self, kind: str) -> int:
+        """Count the components that fill as much of their box as this kind of shape."""
         low, high = FILL_SHARES.get(kind, (2.0, 2.0))
         return sum(low <= area / (wide * tall) < high for _, _, wide, tall, area in self.parts)
 
-    def read(self) -> str:
-        """Return the letter whose drawing is most similar in form and proportion."""
+    def read_letter(self) -> str:
+        """Return the letter that is most similar in form and proportion."""
         shape = _to_square(self.cover)
         height, width = self.cover.shape
 
-        def unlike(letter: str) -> float:
+        def measure_difference(letter: str) -> float:
             drawn, aspect = _render_letters()[letter]
             unlikeness = np.abs(drawn - shape).mean()
             return float(unlikeness) + 0.2 * abs(math.log(aspect * height / width))
 
-        return min(ascii_uppercase, key=unlike)
+        return min(ascii_uppercase, key=measure_difference)
 
 
 @dataclass(frozen=True)
 class NearSighted:
-    """Answers "Which letter is red?" and "How many of the red shapes are triangles?" from the bytes
-    that it is sent.
+    """A model that answers "Which letter is red?" and "How many of the red shapes are triangles?"
+    from the bytes that it is sent.
 
     It finds the colour at any size, but recognizes letters and shapes only if they are at least
     `min_height` pixels high in the image as sent. Otherwise it calls `tool` on the part of the
-    image around them, with `window` of its width and height (a tenth less for every image in which
-    the colour was not visible), in the frame `coordinates`; if it may not, it says that it cannot
-    tell. It calls tools in the form in which they are offered: function calls, <tool_call> tags, or
-    lines `CALL name {...}`. It counts a token for every 28 x 28 pixels and every four characters.
+    image around them, with the share `window` of its width and height (a tenth less for every image
+    in which the colour was not visible), in the frame `coordinates`; if it may not call the tool,
+    it says that it cannot tell. It calls tools in the form in which they are offered: function
+    calls, <tool_call> tags, or lines `CALL name {...}`. It counts a token for every 28 x 28 pixels
+    and for every four characters.
 
-    Asked to describe, it lists what it recognizes of every colour ("red: the letter K"), and it
-    believes such descriptions if it sees nothing large enough itself. Asked for Yes or No, it says
-    whether the last image shows a colour, or whether the question could be answered from it, with
-    log-probabilities.
+    If a prompt asks for a description, it lists what it recognizes of every colour ("red: the
+    letter K"), and it relies on such descriptions if it sees nothing large enough. If a prompt asks
+    for Yes or No, it answers whether the last image shows a colour, or whether the question can be
+    answered from it, with log-probabilities.
 
     It uses only the messages. Raises PictureError for bytes that are not an image.
     """
@@ -137,13 +141,14 @@ class NearSighted:
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Return the answer if it is legible, else a call of the tool, else that it cannot tell."""
+        """Reply with the answer if it is legible, else with a call of the tool if possible, else
+        that it cannot tell."""
         likely = dict[str, float]()
         if _get_text(messages, "user").endswith("Answer Yes or No."):
-            text, calls = self._judge(messages), tuple[ToolCall, ...]()
+            text, calls = self._answer_yes_or_no(messages), tuple[ToolCall, ...]()
             likely = {text: math.log(0.98), "No" if text == "Yes" else "Yes": math.log(0.02)}
         else:
-            text, calls = self._reply(messages, options)
+            text, calls = self._compose_reply(messages, options)
         cost = 0
         for message in messages:
             for part in message.parts:
@@ -157,11 +162,13 @@ class NearSighted:
         finish: Finish = "tool" if calls else "stop"
         return Reply(text, finish, tool_calls=calls, usage=usage, logprobs=given)
 
-    def _reply(self, messages: Messages, options: CallOptions) -> tuple[str, tuple[ToolCall, ...]]:
+    def _compose_reply(
+        self, messages: Messages, options: CallOptions
+    ) -> tuple[str, tuple[ToolCall, ...]]:
         words = _get_text(messages, "user")
         asked = [*LETTER_PATTERN.finditer(words), *COUNT_PATTERN.finditer(words)]
         if not asked and words.startswith("Describe"):
-            return self._describe(messages), ()
+            return self._describe_images(messages), ()
         if not asked or asked[-1][1] not in HUES:
             return "I do not understand the question.", ()
         question, images = asked[-1], list(_list_images(messages))
@@ -169,10 +176,10 @@ class NearSighted:
         seen = [sight for number, view in images if (sight := _find_color(number, view, color))]
         if not seen:
             return f"I see nothing {color}.", ()
-        best = max(seen, key=lambda sight: (sight.whole, sight.height(several)))
-        height = best.height(several)
+        best = max(seen, key=lambda sight: (sight.whole, sight.measure_height(several)))
+        height = best.measure_height(several)
         if height >= self.min_height:
-            answer = best.count(question[2]) if several else best.read()
+            answer = best.count_shapes(question[2]) if several else best.read_letter()
             return f"In image {best.number} it is large enough for me.\nANSWER: {answer}", ()
         notes = {name: note for name, *note in CLUE_LINE_PATTERN.findall(_get_text(messages))}
         if color in notes:
@@ -182,40 +189,42 @@ class NearSighted:
         )
         window = self.window * 0.9 ** (len(images) - len(seen))
         arguments = json.dumps({"image": best.number, "box": self._crop_box(best, window)})
-        return self._call(small, arguments, messages, options)
+        return self._make_call(small, arguments, messages, options)
 
-    def _judge(self, messages: Messages) -> str:
-        """Answer Yes or No about the last image."""
+    def _answer_yes_or_no(self, messages: Messages) -> str:
+        """Answer a yes-or-no question about the last image."""
         words, (*_, (number, view)) = _get_text(messages, "user"), _list_images(messages)
         sought = [
-            *SOUGHT_THING_PATTERN.finditer(words),
+            *SOUGHT_COLOR_PATTERN.finditer(words),
             *LETTER_PATTERN.finditer(words),
             *COUNT_PATTERN.finditer(words),
         ]
         color = next(filter(None, sought[0].groups())) if sought else ""
         sight = _find_color(number, view, color) if color in HUES else None
-        if sight is None or sought[0].re is SOUGHT_THING_PATTERN:
+        if sight is None or sought[0].re is SOUGHT_COLOR_PATTERN:
             return "Yes" if sight else "No"
-        near = sight.whole and sight.height(sought[0].re is COUNT_PATTERN) >= self.min_height
+        near = (
+            sight.whole and sight.measure_height(sought[0].re is COUNT_PATTERN) >= self.min_height
+        )
         return "Yes" if near else "No"
 
-    def _describe(self, messages: Messages) -> str:
-        """List what it recognizes of every colour in every image: a letter has one part, shapes
-        several."""
+    def _describe_images(self, messages: Messages) -> str:
+        """List what the model recognizes of every colour in every image: one component is a letter,
+        several are shapes."""
         notes = []
         for number, view in _list_images(messages):
             for color in HUES:
                 sight = _find_color(number, view, color)
-                if sight is not None and sight.height(several=True) >= self.min_height:
-                    shapes = f"triangles {sight.count('triangles')}"
-                    note = shapes if len(sight.parts) > 1 else f"the letter {sight.read()}"
+                if sight is not None and sight.measure_height(several=True) >= self.min_height:
+                    shapes = f"triangles {sight.count_shapes('triangles')}"
+                    note = shapes if len(sight.parts) > 1 else f"the letter {sight.read_letter()}"
                     notes.append(f"{color}: {note}")
         return "\n".join(notes) or "I can tell nothing."
 
-    def _call(
+    def _make_call(
         self, small: str, arguments: str, messages: Messages, options: CallOptions
     ) -> tuple[str, tuple[ToolCall, ...]]:
-        """Return the call in the form in which tools are offered."""
+        """Return the tool call in the form in which tools are offered."""
         opened = _get_text(messages, "system")
         if any(tool.name == self.tool for tool in options.tools or ()):
             return small, (ToolCall(f"call_{len(messages)}", self.tool, arguments),)
@@ -240,7 +249,7 @@ class NearSighted:
 
 
 def _get_text(messages: Messages, role: str = "") -> str:
-    """Return the text of all messages, or of those of one role."""
+    """Join the texts of all messages, or of the messages of one role."""
     return "\n".join(message.text for message in messages if role in ("", message.role))
 
 
@@ -257,8 +266,8 @@ def _list_images(messages: Messages) -> Iterator[tuple[int, View]]:
 
 
 def _find_color(number: int, view: View, color: str) -> Sighting | None:
-    """Find a colour in an image, or return None; the bytes are decoded as a server would decode
-    them."""
+    """Find the region of a colour in an image, or return None; the bytes are decoded as by a
+    server."""
     pixels = decode(view.picture.payload.data, f"image {number}")
     hue, saturation, _ = cv2.split(cv2.cvtColor(pixels, cv2.COLOR_RGB2HSV).astype(np.int16))
     off = np.abs((hue - HUES[color] + 90) % 180 - 90)
@@ -278,8 +287,8 @@ def _find_color(number: int, view: View, color: str) -> Sighting | None:
 
 @lru_cache(maxsize=1)
 def _render_letters() -> dict[str, tuple[Mask, float]]:
-    """Return each capital in Pillow's default sans serif, scaled to one size, and its width over
-    height."""
+    """Render each capital in Pillow's default sans serif, scaled to one size; return it with its
+    aspect ratio (width over height)."""
     font, drawn = ImageFont.load_default(64), {}
     for letter in ascii_uppercase:
         image = Image.new("L", (96, 96))
@@ -303,13 +312,13 @@ CHOICE_PATTERN = re.compile(r"^\(([A-Z])\)", re.M)
 
 @dataclass(frozen=True)
 class NeverLooks:
-    """Answers questions of `LettersAndShapes` without their images, to test the detection of such
-    models.
+    """A model that answers questions of `LettersAndShapes` without their images, to test the
+    detection of such models.
 
-    Hints in the text, which the task adds with `leak`, give it the answer; otherwise it guesses,
-    differently for every question and draw. If tools are offered, it calls `tool` once, for the
-    whole image. If it is `careless`, it notices hints only after a call: tool use then raises its
-    accuracy although it sees nothing. It counts a token for every four characters.
+    It takes the answer from hints in the text, which the task adds with `leak`; otherwise it
+    guesses, differently for every question and draw. If tools are offered, it calls `tool` once,
+    for the whole image. If it is `careless`, it notices hints only after a call, so that tool use
+    raises its accuracy although it sees nothing. It counts a token for every four characters.
     """
 
     careless: bool = False
@@ -323,7 +332,7 @@ class NeverLooks:
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Return a call of the tool, or the answer."""
+        """Reply with a call of the tool, or with the answer."""
         called = any(message.tool_calls for message in messages)
         usage = Usage(sum(len(message.text) for message in messages) // 4, 8)
         if not called and any(tool.name == self.tool for tool in options.tools or ()):
@@ -331,10 +340,10 @@ class NeverLooks:
             call = ToolCall(f"call_{len(messages)}", self.tool, whole)
             return Reply("Let me look.", "tool", tool_calls=(call,), usage=usage)
         words = [message.text for message in messages if message.role == "user"][:1]
-        answer = self._answer("".join(words), draw, called or not self.careless)
+        answer = self._find_answer("".join(words), draw, called or not self.careless)
         return Reply(f"ANSWER: {answer}", usage=usage)
 
-    def _answer(self, words: str, draw: int, careful: bool) -> str:
+    def _find_answer(self, words: str, draw: int, careful: bool) -> str:
         if careful and (hint := BETWEEN_PATTERN.search(words)):
             return ascii_uppercase[(ascii_uppercase.index(hint[1]) + 1) % 26]
         if careful and (hint := OTHER_COUNT_HINT_PATTERN.search(words)):

@@ -1,5 +1,5 @@
-"""Published sets of perception questions whose files no table of the core can read, and the rules
-by which their authors read and score replies.
+"""Published sets of perception questions whose file formats the core's tables cannot read, and the
+rules by which their authors parse and score replies.
 
 Not here: sets that `eval.tasks.Columns` and `eval.tasks.Tsv` read (their configurations are in
 `configs`), BLINK, VLM2-Bench, BLINK-Twice and Do You See Me (`eval.tasks`), and points and boxes in

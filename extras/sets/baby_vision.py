@@ -1,4 +1,5 @@
-"""BabyVision: what children see, with choices or a short answer, in JSON lines or parquet."""
+"""BabyVision: questions about visual abilities of children, with choices or a short answer, in JSON
+lines or parquet."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ class BabyVision(TableTask):
 
     @property
     def split(self) -> str:
-        """The hub calls it train; there is only one."""
+        """The name of the only split on the hub, train."""
         return "test"
 
     @property

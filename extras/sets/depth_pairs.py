@@ -1,4 +1,4 @@
-"""DA-2K: which of two points of a picture is closer to the camera."""
+"""DA-2K: questions about which of two points of a picture is closer to the camera."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Da2k(SetTask):
     """DA-2K (arXiv 2406.09414): `path` is DA-2K.zip, its folder, or the folder with
     `annotations.json`; `hub: depth-anything/DA-2K` downloads it.
 
-    The file maps each image to pairs `point1` and `point2`, written [row, column], with the closer
-    one. In the release this is `point1` everywhere, so the letters A and B are dealt by `seed` and
-    the id. Points become marks of the image. `meta` has `scene` (the image's folder: indoor, aerial
-    ...) and `image`. Raises TaskError.
+    The file maps each image to pairs of points `point1` and `point2`, written [row, column], and
+    names the closer one. In the release this is always `point1`, so the letters A and B are
+    assigned by `seed` and the id. Points become marks of the image. `meta` has `scene` (the image's
+    folder: indoor, aerial ...) and `image`. Raises TaskError.
     """
 
     path: Path | None = None
@@ -49,9 +49,13 @@ class Da2k(SetTask):
         if not isinstance(pairs, list):
             raise ValueError(f"{name}: pairs must be a list, found {pairs!r:.80}")
         meta = {"scene": PurePosixPath(name).parent.name, "image": name}
-        return [self._pair(number, f"{name}#{n}", pair, meta) for n, pair in enumerate(pairs)]
+        return [
+            self._make_question(number, f"{name}#{n}", pair, meta) for n, pair in enumerate(pairs)
+        ]
 
-    def _pair(self, number: int, name: str, pair: Any, meta: Mapping[str, Any]) -> RowQuestion:
+    def _make_question(
+        self, number: int, name: str, pair: Any, meta: Mapping[str, Any]
+    ) -> RowQuestion:
         closer = pair.get("closer_point") if isinstance(pair, Mapping) else None
         if closer not in ("point1", "point2"):
             raise ValueError(f"{name}: `closer_point` must be point1 or point2, found {pair!r:.80}")

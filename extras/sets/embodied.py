@@ -22,7 +22,7 @@ from looktwice.pipelines.sample import PLACED_FIELD
 IMAGES = "image/encoded"
 LETTERS = ("A", "B", "C", "D")
 FORM = re.compile(r"\s*\bPlease answer\b")
-"""The form of the answer, which follows the choices."""
+"""The instruction about the form of the answer, which follows the choices."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Erqa(SetTask):
     """ERQA (arXiv 2503.20020): `path` is `erqa.tfrecord`, or its folder.
 
     Records have `question` (which contains its choices and the form of the answer), `answer`,
-    `question_type`, the images and `visual_indices`, the places of the images as numbers of
-    characters of the question. These places become `<image 1>` in the question and in
-    `meta["prompt"]`, so that `prompting.turns.Ask` with `images: inline` sends the images there; if
-    there are not as many places as images, all images come first, as in VLMEvalKit. `meta` has
-    `question_type` and `pictures`, how many there are. Raises TaskError.
+    `question_type`, the images and `visual_indices`, the positions of the images as character
+    offsets in the question. At these positions `<image 1>` and so on is inserted into the question
+    and into `meta["prompt"]`, so that `prompting.turns.Ask` with `images: inline` sends the images
+    there; if the numbers of positions and images differ, all images come first, as in VLMEvalKit.
+    `meta` has `question_type` and `pictures`, the number of images. Raises TaskError.
     """
 
     path: Path
@@ -58,12 +58,12 @@ class Erqa(SetTask):
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     @cached_property
-    def _places(self) -> Sequence[tuple[int, int]]:
+    def _records(self) -> Sequence[tuple[int, int]]:
         return [*find_records(self._record_file)]
 
     def _cells(self) -> Iterator[tuple[int, Any]]:
-        for number, place in enumerate(self._places):
-            yield number, read_record(self._record_file, *place)
+        for number, span in enumerate(self._records):
+            yield number, read_record(self._record_file, *span)
 
     def _questions(self, number: int, cells: bytes) -> Questions:
         features = parse_example(cells)
@@ -73,17 +73,19 @@ class Erqa(SetTask):
         count = len(features.get(IMAGES, ()))
         _, choices = split_lettered(FORM.split(text)[0])
         choices = choices if len(choices) > 1 else LETTERS
-        prompt = place_images(text, [int(n) for n in features.get("visual_indices", ())], count)
+        prompt = insert_image_tags(
+            text, [int(n) for n in features.get("visual_indices", ())], count
+        )
         meta = {"question_type": _get_text(features.get("question_type")) or "Unknown"}
         more = {"pictures": count, "prompt": prompt, PLACED_FIELD: True}
         answer = read_answer_key(key, choices)
         return [RowQuestion(number, f"ERQA_{number + 1}", prompt, choices, answer, meta | more)]
 
     def _pictures(self, question: RowQuestion, cells: Any) -> Pictures:
-        place = self._places[question.number]
+        span = self._records[question.number]
 
         def read(number: int) -> bytes:
-            record = parse_example(read_record(self._record_file, *place))
+            record = parse_example(read_record(self._record_file, *span))
             image = record[IMAGES][number]
             if not isinstance(image, bytes):
                 raise PictureError(f"{question.id}: image {number + 1} is not encoded")
@@ -93,19 +95,19 @@ class Erqa(SetTask):
         return tuple(Picture.lazy(partial(read, n), name) for n, name in enumerate(names))
 
 
-def place_images(text: str, places: Sequence[int], count: int) -> str:
-    """Return the text with `<image 1>` and so on at these places (numbers of characters); images
-    beyond the end of the text are at its end.
+def insert_image_tags(text: str, offsets: Sequence[int], count: int) -> str:
+    """Insert `<image 1>` and so on at these character offsets of a text; offsets beyond its end
+    count as its end.
 
-    If there are not `count` places, all images are at the beginning.
+    If there are not `count` offsets, insert all tags at the beginning.
     """
-    if len(places) != count:
-        places = [0] * count
+    if len(offsets) != count:
+        offsets = [0] * count
     pieces, last = list[str](), 0
-    for number, place in sorted(enumerate(places, 1), key=lambda pair: pair[1]):
-        place = min(max(place, last), len(text))
-        pieces += [text[last:place], f"<image {number}>"]
-        last = place
+    for number, offset in sorted(enumerate(offsets, 1), key=lambda pair: pair[1]):
+        offset = min(max(offset, last), len(text))
+        pieces += [text[last:offset], f"<image {number}>"]
+        last = offset
     return "".join([*pieces, text[last:]])
 
 

@@ -1,4 +1,4 @@
-"""A judge that compares a reply with the correct answer, as BabyVision and PerceptionBench do."""
+"""A judge that compares a reply with the correct answer, as for BabyVision and PerceptionBench."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from looktwice.extras.judging.passes import (
 from looktwice.pipelines.model import Message
 
 
-def ask_key(case: JudgeCase) -> Message:
+def build_key_prompt(case: JudgeCase) -> Message:
     """Build the prompt from the question, its choices, the correct answer and the reply, without
     the images."""
     lines = [
@@ -34,11 +34,11 @@ def ask_key(case: JudgeCase) -> Message:
     return Message("user", ("\n".join([*lines, "End with one word: True or False."]),))
 
 
-def parse_key(text: str, case: JudgeCase) -> JudgeVerdict:
-    """Parse "true" or "false" in a judge's words, after the last [judge] if there is one.
+def parse_key_verdict(text: str, case: JudgeCase) -> JudgeVerdict:
+    """Parse "true" or "false" in a judge's reply, after the last [judge] if there is one.
 
-    If both occur, it is true, as in the authors' code; if neither does, there is no verdict (they
-    count it as false).
+    If both occur, the verdict is true, as in the authors' code; if neither occurs, there is no
+    verdict (the authors count it as false).
     """
     heads = text.lower().rpartition("[judge]")
     words = heads[2]
@@ -49,5 +49,7 @@ def parse_key(text: str, case: JudgeCase) -> JudgeVerdict:
     return JudgeVerdict(reason="the judge's reply has neither True nor False")
 
 
-KEY_PASS = JudgePass("key", "", lambda case: bool(case.key), ask_key, parse_key, named=True)
+KEY_PASS = JudgePass(
+    "key", "", lambda case: bool(case.key), build_key_prompt, parse_key_verdict, named=True
+)
 """`looktwice judge RUN --pass key`."""

@@ -1,5 +1,5 @@
-"""Points in replies, read and scored as the authors of pointing sets do: by the share of points in
-a mask, or all of them."""
+"""Points in replies, parsed and scored as by the authors of pointing sets: by the share of points
+in a mask, or by whether all of them are in it."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ ATTRIBUTES = re.compile(r'x\d+="(-?\d+\.?\d*)"\s+y\d+="(-?\d+\.?\d*)"')
 FENCED = re.compile(r"```(?:\w+)?\n(.*?)```", re.S)
 PAIR = re.compile(r"[\[(]\s*([-+]?\d+\.?\d*)\s*,\s*([-+]?\d+\.?\d*)\s*[\])]")
 PLAIN_PAIR = re.compile(r"\(([-+]?\d*\.?\d+)\s*,\s*([-+]?\d*\.?\d+)\)")
-LONGEST = 15  # digits; a longer number is a loop of the model
+MAX_DIGITS = 15  # digits; a longer number is a loop of the model
 COUNTING = "counting"
 
 
 class UnreadablePoints(ValueError):
-    """A reply at which the authors' parser fails."""
+    """Raised for a reply at which the authors' parser fails."""
 
 
 def read_tuples(reply: str, size: Size, in_pixels: bool = False) -> Iterator[Spot | Area]:
-    """Yield the points and boxes of a reply in round brackets, in pixels (RoboRefer, d97a995).
+    """Yield the points and boxes in round brackets of a reply, in pixels (RoboRefer, d97a995).
 
-    Fractions are shares of the size unless `in_pixels`; points of whole numbers are pixels, boxes
-    shares in any case. A box stands for all its pixels. Raises UnreadablePoints for a box whose
-    corners are swapped, and in pixels for fractions.
+    Without `in_pixels`, fractions and all boxes are shares of the size, and points of whole numbers
+    are pixels. A box counts as all its pixels. Raises UnreadablePoints for a box whose corners are
+    swapped, and, with `in_pixels`, for fractions.
     """
     for group in TUPLE.findall(reply):
         texts = group.split(",")
-        numbers = [float(text) if "." in text else int(text) for text in map(_short, texts)]
+        numbers = [float(text) if "." in text else int(text) for text in map(_check_length, texts)]
         if len(numbers) == 2:
             whole = all(isinstance(number, int) for number in numbers)
             if in_pixels and not whole:
@@ -63,12 +63,12 @@ def read_attributes(reply: str, size: Size) -> Iterator[Spot]:
     """Yield points written x1="50" y1="50", in hundredths of the size (Molmo; RoboRefer,
     d97a995)."""
     for pair in ATTRIBUTES.findall(reply):
-        yield _scale([float(_short(text)) / 100 for text in pair], size)
+        yield _scale([float(_check_length(text)) / 100 for text in pair], size)
 
 
 def read_gemini(reply: str, size: Size) -> Iterator[Spot]:
-    """Yield the points {"point": [y, x]} of a fenced JSON list, in thousandths (RoboRefer,
-    d97a995); none without a fence."""
+    """Yield the points {"point": [y, x]} of a JSON list in a code fence, in thousandths of the size
+    (RoboRefer, d97a995); yield none without a fence."""
     fenced = FENCED.search(reply)
     try:
         listed = read_json(fenced[1].strip()) if fenced else []
@@ -82,18 +82,18 @@ def read_gemini(reply: str, size: Size) -> Iterator[Spot]:
 
 
 def read_thousandths(reply: str, size: Size) -> Iterator[Spot]:
-    """Yield pairs in square or round brackets: whole numbers in thousandths, fractions as shares
-    (Qwen3-VL's JSON in lmms-eval, 75571cf)."""
+    """Yield the pairs in square or round brackets: whole numbers are thousandths of the size,
+    fractions shares (Qwen3-VL's JSON in lmms-eval, 75571cf)."""
     for texts in PAIR.findall(reply):
         most = 1.0 if any("." in text for text in texts) else 1000.0
-        yield _scale([float(_short(text)) / most for text in texts], size)
+        yield _scale([float(_check_length(text)) / most for text in texts], size)
 
 
 def read_guessed(reply: str, size: Size) -> Iterator[Spot]:
-    """Yield pairs in round brackets: both up to 1 are shares, both up to 1000 thousandths, others
-    pixels (Point-Bench in lmms-eval, 75571cf)."""
+    """Yield the pairs in round brackets: shares of the size if both numbers are at most 1,
+    thousandths if both are at most 1000, else pixels (Point-Bench in lmms-eval, 75571cf)."""
     for texts in PLAIN_PAIR.findall(reply):
-        x, y = (float(_short(text)) for text in texts)
+        x, y = (float(_check_length(text)) for text in texts)
         width, height = size
         most = next((most for most in (1.0, 1000.0) if 0 <= x <= most and 0 <= y <= most), None)
         if most is not None:
@@ -105,7 +105,7 @@ def read_point_objects(reply: str, size: Size) -> Iterator[Spot]:
     """Yield the points [{"point": [x, y]}, ...] between the first and last square bracket, in
     pixels (Point-Bench, dcd82f2).
 
-    Raises UnreadablePoints for other JSON, at which the authors count a failure.
+    Raises UnreadablePoints for other JSON, which the authors count as a failure.
     """
     first, last = reply.find("["), reply.rfind("]")
     if first < 0 or last < 0:
@@ -127,13 +127,13 @@ FORMS: Mapping[str, Callable[[str, Size], Iterator[Spot | Area]]] = {
     "guessed": read_guessed,
     "point_objects": read_point_objects,
 }
-"""The functions that read the points of a reply, by name of the form."""
+"""The functions that parse the points of a reply, by name of the form."""
 
 
-def share_in_mask(spots: Sequence[Spot | Area], mask: MaskPixels) -> float:
-    """Return the share of points, and of the pixels of boxes, in a mask (rows by columns).
+def compute_share_in_mask(spots: Sequence[Spot | Area], mask: MaskPixels) -> float:
+    """Return the share of points, and of the pixels of boxes, that lie in a mask (rows by columns).
 
-    Places outside the picture count as outside the mask; without any place it is 0.
+    Points outside the picture count as outside the mask. Return 0 if there are no points.
     """
     hits, total = 0, 0
     height, width = mask.shape
@@ -151,14 +151,15 @@ def share_in_mask(spots: Sequence[Spot | Area], mask: MaskPixels) -> float:
 
 @dataclass(frozen=True)
 class PointScorer(BenchmarkScorer):
-    """Points in a mask, which is in the item's truth, for `read: {use: eval.readers.WholeReply}`.
+    """A scorer of points against the mask in the item's truth, for `read: {use:
+    eval.readers.WholeReply}`.
 
     `form` is how the model writes points: "tuples" (round brackets; fractions are shares), "pixels"
     (the same in pixels), "molmo" (x1="50"), "gemini" (fenced JSON, y first, thousandths),
     "thousandths" (JSON or brackets, whole numbers in thousandths), "guessed" (by their size), or
     "point_objects" ([{"point": [x, y]}] in pixels). `count` "share" gives the share of the points
-    in the mask (RefSpatial-Bench); "all" gives 1 if all are and, in the category counting, they are
-    as many as asked for, otherwise only the first counts (Point-Bench). A reply at which the
+    in the mask (RefSpatial-Bench); "all" gives 1 if the first point is in the mask or, in the
+    category counting, if all are and their number is right (Point-Bench). A reply at which the
     authors' parser fails is unreadable. The other settings are those of
     `eval.scoring.BenchmarkScorer`. Raises ValueError.
     """
@@ -172,31 +173,31 @@ class PointScorer(BenchmarkScorer):
             raise ValueError(f"`form` must be one of {', '.join(FORMS)}, got {self.form!r}")
 
     def compare(self, answer: str, row: SampleRow) -> Score:
-        """Compare the points of a reply with the mask of its row."""
+        """Compare the points of a reply with the mask in the truth of its row."""
         mask = read_mask(row.truth["places"][0]["mask"])
         try:
             spots = [*FORMS[self.form](answer, (mask.shape[1], mask.shape[0]))]
         except UnreadablePoints:
             return Score(Verdict.UNREADABLE)
-        value = share_in_mask(spots, mask)
+        value = compute_share_in_mask(spots, mask)
         if self.count == "all":
             counting = row.meta.get("category") == COUNTING
             asked = int(row.truth.get("count") or 1) if counting else 1
             spots = spots if counting else spots[:1]
-            value = float(len(spots) == asked and share_in_mask(spots, mask) == 1)
+            value = float(len(spots) == asked and compute_share_in_mask(spots, mask) == 1)
         return Score(Verdict.RIGHT if value == 1 else Verdict.WRONG, value)
 
 
 def read_mask(plain: Mapping[str, Any]) -> MaskPixels:
-    """Return the mask of {size: [rows, columns], counts: run lengths by rows, from False}."""
+    """Decode the mask {size: [rows, columns], counts: run lengths along rows, False first}."""
     counts = np.asarray(plain["counts"])
     flat = np.repeat(np.arange(len(counts)) % 2 == 1, counts)
     return flat.reshape(plain["size"])
 
 
-def _short(text: str) -> str:
-    """Return the text of a number. Raises UnreadablePoints if it is too long."""
-    if len(text.strip()) > LONGEST + 5:
+def _check_length(text: str) -> str:
+    """Return the text of a number. Raises UnreadablePoints if the text is too long."""
+    if len(text.strip()) > MAX_DIGITS + 5:
         raise UnreadablePoints(f"a number has {len(text)} characters")
     return text.strip()
 

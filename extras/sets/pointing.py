@@ -20,26 +20,26 @@ from looktwice.eval.tasks.image_cells import read_picture_cell
 from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion
 from looktwice.eval.tasks.table_files import TableFile, open_table, require_columns
 from looktwice.extras.sets.point_answers import MaskPixels, PointScorer
-from looktwice.extras.sets.set_task import ListedTask, find_by_name, get_text
+from looktwice.extras.sets.set_task import ListedTask, get_text, map_names
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.marks import Mask, Point
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item
 
 KEY = "a point in the mask"
-"""The answer of every question: the mask is in the truth."""
+"""The key of every question; the mask itself is in the truth."""
 REF_SPATIAL, POINT_BENCH = PointScorer(), PointScorer(form="point_objects", count="all")
 WORDS = ("id", "object", "prompt", "suffix", "step")
 
 
 @dataclass(frozen=True)
 class RefSpatial(ListedTask):
-    """RefSpatial-Bench (arXiv 2506.04308): `path` is the hub's folder, of which the task `name` is
-    read: its parquet file, or its folder with `question.json`, which the authors' script reads.
-    `path` may also be that file or that folder.
+    """RefSpatial-Bench (arXiv 2506.04308): `path` is the hub's folder, in which the task `name` is
+    a parquet file or a folder with `question.json`, which the authors' script reads. `path` may
+    also be that file or that folder.
 
     The question is `prompt`, and `meta` has `object`, `suffix` (the form of the answer) and `step`
-    (how many steps of reasoning). The truth is the mask: pixels whose first channel is above 0.
+    (the number of reasoning steps). The truth is the mask: pixels whose first channel is above 0.
     Raises TaskError.
     """
 
@@ -56,13 +56,13 @@ class RefSpatial(ListedTask):
 
     @property
     def _file(self) -> str:  # type: ignore[override]
-        """The JSON of the task."""
+        """The path of the task's JSON file."""
         folder = self.name.capitalize()
         return f"{folder}/question.json" if (self._root / folder).is_dir() else "question.json"
 
     @cached_property
     def _table(self) -> TableFile | None:
-        """The parquet file of the task; None if there is none, and its JSON is read."""
+        """The parquet file of the task; None if there is none, so that the JSON file is read."""
         path = self._root
         found = (
             [path] if path.suffix == ".parquet" else sorted(path.rglob(f"{self.name}-*.parquet"))
@@ -154,20 +154,20 @@ class PointBench(ListedTask):
         return [RowQuestion(number, name, question, (), KEY, meta, names)]
 
     def _pictures(self, question: RowQuestion, cells: Any) -> Pictures:
-        return (self._find("images", question.images[0]),)
+        return (self._open_by_name("images", question.images[0]),)
 
     def _item(self, question: RowQuestion, cells: Any) -> Item:
         item = super()._item(question, cells)
         sample = item.sample
         count = sample.meta["points"]
-        marks = tuple(self._existing(question, sample.images[0]))
+        marks = tuple(self._list_existing_points(question, sample.images[0]))
         meta = {"category": sample.meta["category"]}
         sample = type(sample)(sample.id, sample.question, sample.images, (), marks, meta)
-        mask = self._find("masks", question.images[1])
+        mask = self._open_by_name("masks", question.images[1])
         return Item(sample, item.answer, describe_mask(mask, question.id, count, any_channel=True))
 
-    def _find(self, kind: str, name: str) -> Picture:
-        """Return an image or a mask by its name without folders."""
+    def _open_by_name(self, kind: str, name: str) -> Picture:
+        """Open an image or a mask by its file name, in any folder."""
         files, by_name = self._folders[kind]
         found = by_name.get(normalize("NFC", name))
         return open_picture(files, found or f"{kind}/{name}")
@@ -177,41 +177,41 @@ class PointBench(ListedTask):
         """The files of images and masks, and their paths by name. Raises TaskError."""
         root, folders = self._root / self._place.parent, {}
         for kind in ("images", "masks"):
-            place = root / f"selected_{kind}.zip"
-            place = place if place.is_file() else root / kind
-            if not place.exists():
+            path = root / f"selected_{kind}.zip"
+            path = path if path.is_file() else root / kind
+            if not path.exists():
                 raise TaskError(
                     f"{root} has neither selected_{kind}.zip nor a folder {kind}; download both"
                 )
-            files = open_files(place)
-            folders[kind] = files, find_by_name(files)
+            files = open_files(path)
+            folders[kind] = files, map_names(files)
         return folders
 
     @cached_property
-    def _given(self) -> Mapping[str, Any]:
+    def _points_by_image(self) -> Mapping[str, Any]:
         """The existing points of steerable questions, in hundredths, by image."""
-        place = self._root / self._place.parent / "pixmo_metadata.csv"
-        if not place.is_file():
+        path = self._root / self._place.parent / "pixmo_metadata.csv"
+        if not path.is_file():
             return {}
-        rows = csv.DictReader(StringIO(place.read_text("utf-8")))
+        rows = csv.DictReader(StringIO(path.read_text("utf-8")))
         try:
             return {row["image_filename"]: read_json(row["points"] or "[]") for row in rows}
         except (KeyError, ValueError) as exc:
-            raise TaskError(f"{place} needs image_filename and points as JSON ({exc!r})") from exc
+            raise TaskError(f"{path} needs image_filename and points as JSON ({exc!r})") from exc
 
-    def _existing(self, question: RowQuestion, image: Picture) -> Iterator[Point]:
+    def _list_existing_points(self, question: RowQuestion, image: Picture) -> Iterator[Point]:
         if question.meta["category"] != "steerable":
             return
-        for number, point in enumerate(self._given.get(question.images[0], ()), 1):
+        for number, point in enumerate(self._points_by_image.get(question.images[0], ()), 1):
             width, height = image.size
             yield Point(str(number), point["x"] * width / 100, point["y"] * height / 100)
 
 
 def describe_mask(picture: Picture, name: str, count: int, any_channel: bool) -> Mapping[str, Any]:
-    """Return the truth of a question: its mask as a place, and how many points are asked for.
+    """Return the truth of a question: its mask, and the number of points asked for.
 
-    The mask is where any channel is above 127, or where the first one is above 0. Raises
-    PictureError for an empty mask.
+    With `any_channel`, the mask is where any channel is above 127, else where the first channel is
+    above 0. Raises PictureError for an empty mask.
     """
     pixels = picture.pixels
     mask: MaskPixels = pixels.max(axis=2) > 127 if any_channel else pixels[:, :, 0] > 0

@@ -1,4 +1,4 @@
-"""Readers that follow the code of sets' authors."""
+"""Readers that follow the code of the sets' authors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_boxed(reply: str) -> str | None:
 
 
 def match_braces(text: str) -> dict[int, int]:
-    """Return the position of the closing brace for the position of each brace that it closes."""
+    """Map the position of each opening brace to the position of its closing brace."""
     opened, ends = list[int](), dict[int, int]()
     for brace in BRACE.finditer(text):
         if brace[0] == "{":

@@ -1,5 +1,5 @@
-"""The rules by which authors and toolkits read the replies to sets of 2025 and 2026; their
-misreadings are part of each rule."""
+"""The rules by which authors and toolkits parse the replies to sets of 2025 and 2026; each rule
+reproduces their parsing errors."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ BIAS = "expected_bias"
 
 
 def read_answer_line(reply: str) -> str:
-    """Return the last letter after "Answer:" as it is written, and A for a reply without one
-    (OmniSpatial, 208bac2): "answer: b" is "b", which is not a key."""
+    """Return the last letter after "Answer:", unchanged, and A for a reply without one
+    (OmniSpatial, 208bac2): "answer: b" gives "b", which is never a correct answer."""
     return next(reversed(ANSWER_LINE.findall(reply)), "A")
 
 
 def read_json_letter(reply: str) -> str:
-    """Return the first capital of "answer" in a JSON reply, and A for anything else (OmniSpatial,
-    208bac2)."""
+    """Return the first capital letter in the field "answer" of a JSON reply, and A for any other
+    reply (OmniSpatial, 208bac2)."""
     text = reply.strip().removeprefix("```json").removesuffix("```").strip()
     try:
         value = read_json(text)
@@ -38,33 +38,33 @@ def read_json_letter(reply: str) -> str:
 
 
 def read_first_character(reply: str) -> str:
-    """Return the first character as a capital (OmniSpatial, 208bac2): "The answer is B" is T."""
+    """Return the first character as a capital (OmniSpatial, 208bac2): "The answer is B" gives T."""
     return reply.strip().upper()[:1]
 
 
 def read_before_bracket(reply: str) -> str:
-    """Return what precedes the first closing bracket (VisRes in lmms-eval, 75571cf): "(B)" is "(B",
-    which is not a key."""
+    """Return the text before the first closing bracket (VisRes in lmms-eval, 75571cf): "(B)" gives
+    "(B", which is never a correct answer."""
     return reply.partition(")")[0]
 
 
-def _score_same(reply: str, row: SampleRow) -> bool:
-    """Return whether the whole reply is the key, ignoring case (ERQA in VLMEvalKit, e8e78f0): "B."
-    is wrong."""
+def _is_key(reply: str, row: SampleRow) -> bool:
+    """Return whether the whole reply equals the key, ignoring case (ERQA in VLMEvalKit, e8e78f0):
+    "B." is wrong."""
     return reply.strip().lower() == (row.answer or "").strip().lower()
 
 
 def is_biased_match(reply: str, key: str) -> bool:
-    """Return whether reply and key are equal without case and braces, or else all their digits,
-    joined, are (VLMs Are Biased in lmms-eval, 75571cf): "4 or 5" is 45."""
+    """Return whether reply and key are equal, ignoring case and braces, or whether their joined
+    digits are equal (VLMs Are Biased in lmms-eval, 75571cf): "4 or 5" counts as 45."""
     texts = [text.strip().lower().strip("{}").strip() for text in (reply, key)]
     digits = ["".join(filter(str.isdigit, text)) for text in texts]
     return texts[0] == texts[1] or (digits[0] == digits[1] != "")
 
 
 def score_biased(reply: str, key: str, bias: str) -> tuple[bool, bool]:
-    """Return whether a reply is the key, and whether it is the answer that a biased model gives
-    (VLMs Are Biased in lmms-eval, 75571cf): digits count only if neither text is the reply's."""
+    """Return whether a reply matches the key, and whether it matches the answer of a biased model
+    (VLMs Are Biased in lmms-eval, 75571cf); digits are compared only if neither text matches."""
     plain = reply.strip().lower().strip("{}").strip()
     same = [plain == text.strip().lower().strip("{}").strip() for text in (key, bias)]
     if any(same):
@@ -73,8 +73,8 @@ def score_biased(reply: str, key: str, bias: str) -> tuple[bool, bool]:
 
 
 def is_exact_match(reply: str, key: str) -> bool:
-    """Return whether reply and key are the same number, or the same text without case, quotes and a
-    full stop (ZeroBench in lmms-eval, 75571cf)."""
+    """Return whether reply and key are the same number, or the same text, ignoring case, quotes and
+    a full stop (ZeroBench in lmms-eval, 75571cf)."""
     texts = [re.sub(r"\s+", " ", text.strip().lower().strip("\"'`")) for text in (reply, key)]
     texts = [text[:-1].rstrip() if text.endswith(".") else text for text in texts]
     numbers = [text.strip().replace(",", "") for text in texts]
@@ -95,7 +95,7 @@ RULES: Mapping[str, Callable[[str, SampleRow], bool]] = {
     "omni_spatial": _make_rule(read_answer_line),
     "omni_spatial_direct": _make_rule(read_first_character),
     "omni_spatial_json": _make_rule(read_json_letter),
-    "erqa_vlmevalkit": _score_same,
+    "erqa_vlmevalkit": _is_key,
     "vis_res": _make_rule(read_before_bracket),
     "vlm_bias": _score_biased,
     "zero_bench": lambda reply, row: is_exact_match(reply, row.answer or ""),
@@ -105,7 +105,7 @@ RULES: Mapping[str, Callable[[str, SampleRow], bool]] = {
 
 @dataclass(frozen=True)
 class SetScorer(BenchmarkScorer):
-    """`BenchmarkScorer` with the rules of more sets, for `read: {use: eval.readers.WholeReply}`.
+    """A `BenchmarkScorer` with the rules of more sets, for `read: {use: eval.readers.WholeReply}`.
 
     `rule` is "omni_spatial" (the last "Answer: X", else A), "omni_spatial_direct" (the first
     character), "omni_spatial_json", "erqa_vlmevalkit" (the whole reply), "vis_res" (what precedes
@@ -122,18 +122,18 @@ class SetScorer(BenchmarkScorer):
             )
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
-        """Compare by the rule; return None if there is none."""
+        """Score the reply by the rule; return None if the rule is empty."""
         return Score.of(RULES[self.rule](answer, row)) if self.rule else None
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """Return the metrics that the settings name, and `bias_rate`."""
         metrics = [*super().metrics(scores)]
         if self.rule == "vlm_bias":
-            units = scores.means(lambda draw: self._bias(draw, scores.samples[draw.sample]))
+            units = scores.means(lambda draw: self._measure_bias(draw, scores.samples[draw.sample]))
             metrics += [Metric("bias_rate", units, clusters=scores.clusters)] if units else []
         return metrics
 
-    def _bias(self, draw: ScoredRecord, row: SampleRow) -> float | None:
+    def _measure_bias(self, draw: ScoredRecord, row: SampleRow) -> float | None:
         if draw.answer is None or BIAS not in row.truth:
             return None
         return float(score_biased(draw.answer, row.answer or "", str(row.truth[BIAS]))[1])

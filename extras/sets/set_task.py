@@ -1,4 +1,4 @@
-"""The base class of the sets, and the reading of JSON files and images in folders and zips."""
+"""The base class of the sets, and functions that read JSON files and images in folders and zips."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ UTF8_NAMES = 0x800
 
 
 class SetTask(RowTask):
-    """A set whose questions are in one file of the folder or zip `path`, or of the data set `hub`
-    of the Hugging Face hub, whose commit is `revision`.
+    """The base class of sets whose questions are in one file of the folder or zip `path`, or of the
+    data set `hub` of the Hugging Face hub at the commit `revision`.
 
     A subclass is a frozen dataclass with its settings as fields. It names the file in `_file`, the
     zip that may contain it in `_packed` and the files to download in `_patterns`, and defines
@@ -51,7 +51,7 @@ class SetTask(RowTask):
 
     @property
     def facts(self) -> Facts:
-        """The statements about the set, the sha256 of its file, and what was left out."""
+        """The facts about the set, the SHA-256 of its file, and what was left out."""
         self._rows  # noqa: B018  determines what is left out
         return Facts(
             self.split,
@@ -89,7 +89,7 @@ class SetTask(RowTask):
 
     @cached_property
     def _data(self) -> bytes:
-        """The questions' file."""
+        """The content of the questions' file."""
         return self._files.read(str(self._place))
 
     @cached_property
@@ -97,11 +97,11 @@ class SetTask(RowTask):
         return hashlib.sha256(self._data).hexdigest()
 
     def _open(self, name: str) -> Picture:
-        """Return an image whose path counts from the folder of the questions' file."""
+        """Open an image whose path is relative to the folder of the questions' file."""
         return open_picture(self._files, str(self._place.parent / name))
 
     def _read_json(self, kind: type) -> Any:
-        """Return the value of the JSON file. Raises TaskError if it is not of this kind."""
+        """Parse the JSON file. Raises TaskError if its value is not of the type `kind`."""
         try:
             value = read_json(self._data, None)
         except ValueError as exc:
@@ -113,14 +113,14 @@ class SetTask(RowTask):
 
 
 class ListedTask(SetTask):
-    """A set whose file is a JSON list of objects, one for each question."""
+    """The base class of sets whose file is a JSON list with an object for each question."""
 
     def _cells(self) -> Iterator[tuple[int, Any]]:
         yield from enumerate(self._read_json(list))
 
 
 def get_text(cells: Any, name: str) -> str:
-    """Return a text of an object that must have it. Raises ValueError."""
+    """Return a required text field of an object. Raises ValueError if it is missing or empty."""
     value = cells.get(name) if isinstance(cells, Mapping) else None
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"`{name}` must be a text that is not empty, found {value!r:.80}")
@@ -128,7 +128,7 @@ def get_text(cells: Any, name: str) -> str:
 
 
 def get_options(cells: Mapping[str, Any], name: str = "options") -> tuple[str, ...]:
-    """Return the options of an object, two or more. Raises ValueError."""
+    """Return the options of an object. Raises ValueError if there are fewer than two."""
     listed = as_list(cells.get(name))
     if len(listed) < 2:
         found = cells.get(name)
@@ -137,17 +137,18 @@ def get_options(cells: Mapping[str, Any], name: str = "options") -> tuple[str, .
 
 
 def get_letter(number: Any, count: int) -> str:
-    """Return the letter of an option's number from 0. Raises ValueError."""
+    """Return the letter of an option, given its number from 0. Raises ValueError for others."""
     place = int(number) if str(number).removesuffix(".0").isdecimal() else -1
     if not 0 <= place < count:
         raise ValueError(f"the answer must be a number from 0 to {count - 1}, found {number!r:.80}")
     return chr(ord("A") + place)
 
 
-def find_by_name(files: Files) -> Mapping[str, str]:
-    """Return the entries of a zip, or the files of a folder, by their names without folders.
+def map_names(files: Files) -> Mapping[str, str]:
+    """Map file names, without folders, to the paths of the entries of a zip or files of a folder.
 
-    Names are composed (NFC). Those of zips without a mark for UTF-8 are read both ways.
+    Names are normalized (NFC). Names of zip entries without the UTF-8 flag are decoded both as code
+    page 437 and as UTF-8.
     """
     by_name = dict[str, str]()
     if not isinstance(files, ZipFiles):

@@ -1,4 +1,5 @@
-"""OmniSpatial, a JSON list with images by task; Spatial-DISE, a CSV with images in tar files."""
+"""OmniSpatial, a JSON list with images in folders by task type, and Spatial-DISE, a CSV with images
+in tar files."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class OmniSpatial(ListedTask):
 
     Objects have `id` ("15_1", of the image 15.png in the folder of the task type), `question`,
     `options`, `answer` (a number from 0), `task_type` and `sub_task_type`, which `meta` has. Ids
-    repeat between task types, so that of a sample is `task_type/id`. Raises TaskError.
+    repeat between task types, so a sample's id is `task_type/id`. Raises TaskError.
     """
 
     path: Path | None = None
@@ -73,9 +74,9 @@ class SpatialDise(SetTask):
     the tar files of the folder `image`, which are read without unpacking;
     `hub: TACPS-liv/Spatial-DISE` downloads them.
 
-    `part` is the benchmark of 559 questions, or a split of the larger set. `images` is the picture
-    in which question and options are "merged", or the "separate" ones. Options are letters; what
-    they stand for is in the picture. `meta` has category, difficulty, source and dise_category.
+    `part` is the benchmark of 559 questions, or a split of the larger set. `images` selects one
+    picture in which question and options are "merged", or "separate" pictures. Options are letters
+    that refer to the picture. `meta` has category, difficulty, source and dise_category.
     Raises TaskError.
     """
 
@@ -91,7 +92,7 @@ class SpatialDise(SetTask):
 
     @property
     def _file(self) -> str:  # type: ignore[override]
-        """The CSV of the part."""
+        """The path of the part's CSV file."""
         return "DISE-benchmark.csv" if self.part == "benchmark" else f"dataset/{self.part}.csv"
 
     def _cells(self) -> Iterator[tuple[int, Any]]:
@@ -125,7 +126,7 @@ class SpatialDise(SetTask):
 
     @cached_property
     def _shards(self) -> Mapping[str, tuple[Path, int, int]]:
-        """The tar file, offset and length of every image. Raises TaskError."""
+        """The tar file, offset and length of every image, by name. Raises TaskError."""
         shards = sorted((self._root / "image").glob("*.tar"))
         if not shards:
             raise TaskError(f"{self._root}/image has no tar file; download them from the hub")

@@ -1,4 +1,4 @@
-"""VisFactor: twenty tests of visual cognition, with several questions to an item."""
+"""VisFactor: twenty tests of visual cognition, with several questions per item."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STEPS = "Output: Reason step by step. At the end, respond"
 
 
 def read_last_answer(reply: str) -> str:
-    """Return the value of the last {"answer": ...} in a reply, without quotes; empty if there is
+    """Return the value of the last {"answer": ...} in a reply, without quotes; "" if there is
     none."""
     value = next(reversed(ANSWER.findall(reply)), "").strip()
     quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
@@ -40,12 +40,11 @@ def read_last_answer(reply: str) -> str:
 
 
 def read_prediction(reply: str, test: str, additional: str) -> str:
-    """Return what VisFactor's code reads in a reply to a question of a test, in the form of the
-    keys.
+    """Parse the answer in a reply by the rules of VisFactor's code, in the form of the keys.
 
-    T or F for twelve tests, and for VZ3 unless `additional` is a number; the text for CS1 to CS3;
-    the last two numbers as "(3, 4)" for CF3; the last number for I3, MA1 and SS3; the last capital
-    for VZ3. The last three read the whole reply if it has no {"answer": ...}.
+    The answer is T or F for twelve tests, and for VZ3 unless `additional` is a number; the text for
+    CS1 to CS3; the last two numbers as "(3, 4)" for CF3; the last number for I3, MA1 and SS3; the
+    last capital for VZ3. The last three rules use the whole reply if it has no {"answer": ...}.
     """
     value = read_last_answer(reply)
     if test in TRUE_OR_FALSE or (test == "VZ3" and not additional.isdigit()):
@@ -63,19 +62,21 @@ def read_prediction(reply: str, test: str, additional: str) -> str:
 
 @dataclass(frozen=True)
 class VisFactorScorer(Scorer):
-    """VisFactor as its authors score it (75036e2), for `read: {use: eval.readers.WholeReply}`.
+    """The scorer of VisFactor's authors (75036e2), for `read: {use: eval.readers.WholeReply}`.
 
     An item (`eval_index` of a test) is right if all its questions are. `item_accuracy` of a test is
-    the share of its items, and `vis_factor`, the number that is quoted, the mean over the tests.
+    the share of its items that are right, and `vis_factor`, the published number, is the mean over
+    the tests.
     """
 
     @property
     def headlines(self) -> tuple[str, ...]:
-        """The mean over the tests."""
+        """The name of the metric that tables show first: the mean over the tests."""
         return ("vis_factor",)
 
     def compare(self, answer: str, row: SampleRow) -> Score:
-        """Compare with the key, or with one of its words for CS1 to CS3, ignoring case there."""
+        """Compare the answer with the key; for CS1 to CS3, with any of the key's words, ignoring
+        case."""
         test, key = str(row.meta.get("category_id")), row.answer or ""
         found = read_prediction(answer, test, str(row.meta.get("additional", "")))
         if test in WORDS:
@@ -83,7 +84,7 @@ class VisFactorScorer(Scorer):
         return Score.of(found == key)
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """Return the mean over the tests, and each test's share of right items."""
+        """Return each test's share of right items, and the mean over the tests."""
         tests = group_by(scores.keyed, "category_id")
         found, units = list[Metric](), dict[str, float]()
         for test, members in sorted(tests.items()):
@@ -107,13 +108,14 @@ VIS_FACTOR = VisFactorScorer()
 
 @dataclass(frozen=True)
 class VisFactor(TableTask):
-    """VisFactor (arXiv 2502.16435): `path` is VisFactor.tsv, or VisFactor_GE, _GN or _GH.tsv, which
-    are generated.
+    """VisFactor (arXiv 2502.16435): `path` is VisFactor.tsv, or the generated VisFactor_GE.tsv,
+    _GN.tsv or _GH.tsv.
 
     `<IMAGE_0>` in a question becomes `<image 1>`, so that `prompting.turns.Ask` with
-    `images: inline` sends the images there; `<ADDITIONAL_0>` becomes a part of `additional`, cut at
-    semicolons, and `<br>` a line break. `steps` asks for reasoning where the authors do. `meta`
-    has `category_id` (the test), `eval_index` (the item) and `additional`. Raises TaskError.
+    `images: inline` sends the images there; `<ADDITIONAL_0>` becomes a part of `additional`, which
+    is split at semicolons, and `<br>` a line break. With `steps`, prompts ask for reasoning where
+    the authors' prompts do. `meta` has `category_id` (the test), `eval_index` (the item) and
+    `additional`. Raises TaskError.
     """
 
     path: Path
@@ -155,15 +157,15 @@ class VisFactor(TableTask):
 
 
 def fill_question(texts: Mapping[str, str], steps: bool = False) -> str:
-    """Return the text of a question with its additional parts, and with places of images from 1."""
+    """Fill a question's placeholders with its additional parts, and number its images from 1."""
     text = texts["question"].replace("<br>", "\n")
     parts = texts["additional"].replace("<br>", "\n").split(";")
     if texts["additional"] not in ("", "nan"):
-        text = re.sub(r"<ADDITIONAL_(\d+)>", lambda place: _pick(parts, place), text)
+        text = re.sub(r"<ADDITIONAL_(\d+)>", lambda place: _select_part(parts, place), text)
     text = text.replace("Output: Respond", STEPS) if steps else text
     return re.sub(r"<IMAGE_(\d+)>", lambda place: f"<image {int(place[1]) + 1}>", text)
 
 
-def _pick(parts: Sequence[str], place: re.Match[str]) -> str:
+def _select_part(parts: Sequence[str], place: re.Match[str]) -> str:
     number = int(place[1])
     return parts[number] if number < len(parts) else place[0]

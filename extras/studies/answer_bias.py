@@ -1,9 +1,9 @@
-"""The answer bias of a model that does not look, for a word, for a letter, or for repeating a
-guess, and how often it makes answers right.
+"""The answer bias of a model that does not see the image (towards a word, a letter, or repeating a
+guess), and how often this bias makes answers right.
 
 A model that always says "red" is right in every draw of a question whose key is red, but knows
 nothing. Its bias shows in the wrong choices of *other* questions. The right answers to a question
-are tested against this bias rather than against 1 over the number of choices.
+are therefore tested against this bias rather than against 1 over the number of choices.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Ints = NDArray[np.int64]
 FALSE_SHARE = 0.01
 """The false discovery rate among the listed questions (Benjamini and Hochberg 1995)."""
 MIN_RIGHT_SHARE = 0.8
-"""A question is listed only if at least this share of its draws is right; the bias is estimated
-from the other questions."""
+"""Only questions of which at least this share of the draws is right can be listed; the bias is
+estimated from the other questions."""
 KNOWN_RIGHT_SHARE, LEAK_SHARE, TARGET_POWER = 0.9, 0.1, 0.8
-"""Power is computed for questions that are right in the first share of their draws and make up the
-second share of all questions; the third is the target."""
+"""The power is computed for known questions, which are right in the first share of their draws and
+make up the second share of all questions; the third is the target power."""
 CANDIDATE_DRAWS = (*range(2, 21), 25, 30, 40, 60)
 
 MEAN_GRID = np.sin(np.pi / 2 * (np.arange(30) + 0.5) / 30) ** 2  # evenly spaced in the arc sine
@@ -43,11 +43,11 @@ MAX_OFFERS = 100_000  # limit for open questions, each of which offers the keys 
 
 @dataclass(frozen=True)
 class BlindQuestion:
-    """A model's answers to a question without its image: the count of each of `answers` in `draws`
-    draws; `right` of the draws are right.
+    """A model's answers to a question without its image: the count of each answer in `draws` draws,
+    of which `right` are right.
 
-    `choices` are those offered, in the sample's own order, and `key` is the right one. An open
-    question has no choices and any text as key; `accepts` returns whether an answer is right.
+    `choices` are in the sample's order, and `key` is the right one. An open question has no choices
+    and any text as key; `accepts` returns whether an answer is right.
     """
 
     sample: str
@@ -61,8 +61,8 @@ class BlindQuestion:
 
 
 class Offer(NamedTuple):
-    """An answer that a question offers, how often it was given, and its letter in the sample's own
-    order, or ""."""
+    """An answer that a question offers, the number of draws that give it, and its letter in the
+    sample's order, or ""."""
 
     question: int
     word: str
@@ -71,8 +71,8 @@ class Offer(NamedTuple):
 
 
 class Grouping(NamedTuple):
-    """A rule for offers that share a bias: the same word or letter (a field of Offer) in questions
-    with the same wording."""
+    """A rule that groups the offers that share a bias: the same word or letter (`by`, a field of
+    Offer) in questions with the same `wording`; `words` describes the rule."""
 
     words: str
     wording: Callable[[str], str]
@@ -93,8 +93,8 @@ GROUPINGS = tuple(
 
 
 class FittedBias(NamedTuple):
-    """The fitted weights of each of MEAN_GRID and of FIRMNESS_GRID, the weights of MEAN_GRID in
-    each group (groups, means), and the log-likelihood."""
+    """A fitted bias: the weights over MEAN_GRID and over FIRMNESS_GRID, each group's weights over
+    MEAN_GRID (groups, means), and the log-likelihood."""
 
     means: Floats
     firmness: Floats
@@ -104,14 +104,14 @@ class FittedBias(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class AnswerBias:
-    """A model's answer bias, from the wrong choices of questions that it does not consistently
-    answer right.
+    """A model's answer bias, estimated from the wrong choices of the questions that it does not
+    consistently answer right.
 
-    The number of draws of a question that give a choice is beta-binomial: its mean is shared by the
-    choice's group, its firmness varies between questions. Neither is a point estimate: the weights
-    of each mean and firmness of a grid come from all groups (empirical Bayes by
-    expectation-maximization), a group's mean from its own answers. So a word that was hardly ever
-    offered may have any mean that words have.
+    The number of draws of a question that give a choice is beta-binomial: the choices of a group
+    share its mean, and its firmness varies between questions. Neither is a point estimate: all
+    groups together give the weights over a grid of means and firmness (empirical Bayes by
+    expectation-maximization), and a group's answers give its weights over the means. So a word that
+    was rarely offered may have any mean that other words have.
     """
 
     questions: Sequence[BlindQuestion]
@@ -120,26 +120,26 @@ class AnswerBias:
 
     @cached_property
     def groups(self) -> Mapping[Hashable, int]:
-        """The number of each group of wrong choices."""
-        names = dict.fromkeys(self._group(offer) for offer in self.wrong)
+        """The index of each group of wrong choices."""
+        names = dict.fromkeys(self._find_group(offer) for offer in self.wrong)
         return {name: number for number, name in enumerate(names)}
 
     @cached_property
     def fitted(self) -> FittedBias:
-        """The fit to the wrong choices. Equal counts, and groups with equal counts, are computed
-        once."""
+        """The bias fitted to the wrong choices; equal counts, and groups with equal counts, are
+        computed only once."""
         means, firmness = (np.full(len(grid), 1 / len(grid)) for grid in (MEAN_GRID, FIRMNESS_GRID))
         if not self.wrong:
             return FittedBias(means, firmness, np.zeros((0, len(MEAN_GRID))), 0.0)
         counts, group = list[tuple[int, int]](), list[int]()
         for offer in self.wrong:
             counts.append((offer.given, self.questions[offer.question].draws))
-            group.append(self.groups[self._group(offer)])
+            group.append(self.groups[self._find_group(offer)])
         kinds, kind = np.unique(np.array(counts, np.int64), axis=0, return_inverse=True)
         table = np.zeros((len(self.groups), len(kinds)), np.int64)
         np.add.at(table, (np.array(group, np.int64), np.asarray(kind.reshape(-1), np.int64)), 1)
         patterns, pattern, times = np.unique(table, axis=0, return_inverse=True, return_counts=True)
-        chance = _beta_binomial(kinds[:, 0], kinds[:, 1])
+        chance = _compute_beta_binomial(kinds[:, 0], kinds[:, 1])
         for _ in range(MAX_ROUNDS):
             parts = chance * firmness
             by_mean = parts.sum(axis=2)
@@ -156,22 +156,24 @@ class AnswerBias:
         likelihood = float(times @ (top + np.log(totals))[:, 0])
         return FittedBias(means, firmness, shares[pattern.reshape(-1)], likelihood)
 
-    def tails(self, draws: int) -> Floats:
-        """Return the probability that each question is right through bias in r or more of `draws`
-        draws, (questions, draws + 1)."""
+    def compute_tails(self, draws: int) -> Floats:
+        """Return, for each question and r, the probability that bias makes r or more of `draws`
+        draws right, (questions, draws + 1)."""
         chance = (
-            _beta_binomial(np.arange(draws + 1), np.full(draws + 1, draws)) @ self.fitted.firmness
+            _compute_beta_binomial(np.arange(draws + 1), np.full(draws + 1, draws))
+            @ self.fitted.firmness
         )
         tails = np.minimum(1, np.cumsum(chance[::-1], axis=0)[::-1])
-        return np.asarray(self._means_of_keys @ tails.T)
+        return np.asarray(self._key_weights @ tails.T)
 
     @cached_property
     def p_values(self) -> Floats:
-        """The p-value of each question: the tail probability of its right answers, or 1 if less
-        than MIN_RIGHT_SHARE of its draws are right."""
+        """The p-value of each question: the tail probability of its number of right draws, or 1 if
+        less than MIN_RIGHT_SHARE of its draws are right."""
         out = np.ones(len(self.questions))
         tails = {
-            draws: self.tails(draws) for draws in {question.draws for question in self.questions}
+            draws: self.compute_tails(draws)
+            for draws in {question.draws for question in self.questions}
         }
         for number, question in enumerate(self.questions):
             if question.right >= MIN_RIGHT_SHARE * question.draws:
@@ -180,13 +182,13 @@ class AnswerBias:
 
     @cached_property
     def expected(self) -> float:
-        """The share of draws that are right through bias alone."""
-        return float((self._means_of_keys @ MEAN_GRID).mean())
+        """The expected share of draws that bias alone makes right."""
+        return float((self._key_weights @ MEAN_GRID).mean())
 
     @cached_property
     def firm_share(self) -> float:
-        """The share of questions with one wrong choice in MIN_RIGHT_SHARE of the draws, among those
-        not right that often."""
+        """The share of questions that give one wrong choice in MIN_RIGHT_SHARE of their draws,
+        among the questions that are not right that often."""
         firm = {
             o.question
             for o in self.wrong
@@ -194,34 +196,36 @@ class AnswerBias:
         }
         return len(firm) / max(1, len({offer.question for offer in self.wrong}))
 
-    def power(self, draws: int) -> float:
-        """Return the share of known questions that would be listed after `draws` draws of each, if
-        LEAK_SHARE of all are known.
+    def compute_power(self, draws: int) -> float:
+        """Return the share of known questions that would be listed after `draws` draws of each
+        question, if LEAK_SHARE of all questions are known.
 
         A known question is right in a draw with probability KNOWN_RIGHT_SHARE.
         """
         from scipy.special import bdtrc
 
-        low_enough = self.tails(draws) <= FALSE_SHARE * LEAK_SHARE
+        low_enough = self.compute_tails(draws) <= FALSE_SHARE * LEAK_SHARE
         low_enough[:, np.arange(draws + 1) < MIN_RIGHT_SHARE * draws] = False
         fewest = np.where(low_enough.any(axis=1), low_enough.argmax(axis=1), draws + 1)
         return float(np.mean(bdtrc(fewest - 1.0, draws, KNOWN_RIGHT_SHARE) * (fewest <= draws)))
 
-    def draws_needed(self) -> int | None:
+    def find_draws_needed(self) -> int | None:
         """Return the smallest of CANDIDATE_DRAWS that reaches TARGET_POWER, or None."""
-        return next((draws for draws in CANDIDATE_DRAWS if self.power(draws) >= TARGET_POWER), None)
+        return next(
+            (draws for draws in CANDIDATE_DRAWS if self.compute_power(draws) >= TARGET_POWER), None
+        )
 
     @cached_property
-    def _means_of_keys(self) -> Floats:
-        """The weights of MEAN_GRID for the correct answer of each question: the weights of its
-        group, or of all groups if its group is unknown."""
+    def _key_weights(self) -> Floats:
+        """The weights over MEAN_GRID for the correct answer of each question: those of its group,
+        or of all groups together if its group is unknown."""
         groups = []
         for number, question in enumerate(self.questions):
-            key = Offer(number, question.key, _letters(question).get(question.key, ""), 0)
-            groups.append(self.groups.get(self._group(key), -1))
+            key = Offer(number, question.key, _map_letters(question).get(question.key, ""), 0)
+            groups.append(self.groups.get(self._find_group(key), -1))
         return np.asarray(np.vstack([self.fitted.group_weights, self.fitted.means])[groups])
 
-    def _group(self, offer: Offer) -> Hashable:
+    def _find_group(self, offer: Offer) -> Hashable:
         question, grouping = self.questions[offer.question], self.grouping
         choice = getattr(offer, grouping.by) if grouping.by else ""
         return grouping.wording(question.text), len(question.choices), choice
@@ -232,8 +236,8 @@ def estimate_bias(questions: Sequence[BlindQuestion]) -> AnswerBias:
     choices.
 
     Groupings with fewer than three wrong choices per group on average are skipped. Questions that
-    are right in MIN_RIGHT_SHARE or more of their draws are left out: knowledge is not bias, and no
-    question may influence its own p.
+    are right in MIN_RIGHT_SHARE or more of their draws are left out, because knowledge is not bias,
+    and no question may influence its own p.
     """
     wrong = []
     for offer in _list_offers(questions):
@@ -246,11 +250,11 @@ def estimate_bias(questions: Sequence[BlindQuestion]) -> AnswerBias:
 
 
 def _list_offers(questions: Sequence[BlindQuestion]) -> Iterator[Offer]:
-    """Yield every choice of every question; an open question might be answered by the key of any
-    other."""
+    """Yield every choice of every question; an open question offers the keys of all open
+    questions."""
     opened, keys = list[int](), dict[str, BlindQuestion]()
     for number, question in enumerate(questions):
-        for word, letter in _letters(question).items():
+        for word, letter in _map_letters(question).items():
             yield Offer(number, word, letter, question.answers.get(word, 0))
         if not question.choices:
             opened.append(number)
@@ -262,13 +266,13 @@ def _list_offers(questions: Sequence[BlindQuestion]) -> Iterator[Offer]:
             yield Offer(number, key, "", sum(times for answer, times in answers if accepts(answer)))
 
 
-def _letters(question: BlindQuestion) -> dict[str, str]:
+def _map_letters(question: BlindQuestion) -> dict[str, str]:
     return dict(zip(question.choices, ascii_uppercase, strict=False))
 
 
-def _beta_binomial(counts: Ints, draws: Ints) -> Floats:
-    """Return the probability of each count among its draws for each mean and firmness, (counts,
-    means, firmness)."""
+def _compute_beta_binomial(counts: Ints, draws: Ints) -> Floats:
+    """Compute the beta-binomial probability of each count, given its number of draws, for each mean
+    and firmness, (counts, means, firmness)."""
     from scipy.special import betaln
 
     yes, no = MEAN_GRID[:, None] * FIRMNESS_GRID, (1 - MEAN_GRID[:, None]) * FIRMNESS_GRID

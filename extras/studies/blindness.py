@@ -1,9 +1,9 @@
-"""Audit of what a model answers without a benchmark's images: the arms, mirage scores, items that
+"""An audit of a model's answers without a benchmark's images: the arms, mirage scores, items that
 need no image, and letter preferences.
 
 The arms have the names of the contestants in `configs/blindness.yaml`. The method is Mirage's
-(arXiv 2603.21687): its score is accuracy without the image, asked as if it were there, divided by
-accuracy with it; its cleaned set drops every item that any model solves without the image.
+(arXiv 2603.21687): its score is the accuracy without the image, when the model is asked as if the
+image were there, divided by that with it; its cleaned set drops items solved without the image.
 """
 
 from __future__ import annotations
@@ -64,18 +64,18 @@ ARMS: Mapping[str, str] = {
     "question-only": "the question alone",
 }
 BLIND_ARMS = ("no-image", "blank")
-"""The arms that show whether an item needs its image; the first that a run has is used. A model
-that ignores images would only repeat its guess in the other one, so it adds no second chance."""
+"""The arms that show whether an item needs its image; the first one in a run is used. The other
+would not be independent: a model that ignores images repeats its guess."""
 Rule = Literal["chance", "any"]
 
 
 @dataclass(frozen=True)
 class BlindItem:
-    """A question's right answers without its image, and their probability under the model's answer
-    bias alone.
+    """A question's number of right answers without its image, and their probability `p` under the
+    model's answer bias alone.
 
     `p` is 1 if less than `answer_bias.MIN_RIGHT_SHARE` of the draws are right; such a question is
-    not listed.
+    never listed.
     """
 
     task: str
@@ -98,7 +98,7 @@ class Audit:
 
     @cached_property
     def chance(self) -> Mapping[str, float]:
-        """The chance level of each sample with a key: one over its number of choices, or, for open
+        """The chance level of each sample with a key: 1 over its number of choices, or, for open
         questions, the share of the most frequent key."""
         keyed = self.seen.keyed
         keys = Counter(row.answer for row in keyed.values() if not row.n_choices)
@@ -109,18 +109,18 @@ class Audit:
     def bias(self) -> AnswerBias:
         """The model's answer bias, estimated from its answers without the images."""
         arm = self.arms[next(filter(self.arms.__contains__, BLIND_ARMS))]
-        questions = (_blind_question(arm, name, self.seen.samples[name]) for name in self.chance)
+        questions = (_make_question(arm, name, self.seen.samples[name]) for name in self.chance)
         return estimate_bias([question for question in questions if question.draws])
 
     @cached_property
     def items(self) -> list[BlindItem]:
-        """Every sample that was asked without its image, with its p by the model's answer bias."""
+        """The samples asked without their image, with their p under the model's answer bias."""
         task = self.seen.point.task
         pairs = zip(self.bias.questions, self.bias.p_values.tolist(), strict=True)
         return [BlindItem(task, row.sample, row.right, row.draws, p) for row, p in pairs]
 
-    def kept(self, blind: Sequence[BlindItem]) -> set[str]:
-        """Return the samples of the cleaned set, which excludes those listed."""
+    def list_kept(self, blind: Sequence[BlindItem]) -> set[str]:
+        """Return the samples of the cleaned set, which excludes the listed items."""
         left_out = {item.sample for item in blind if item.task == self.seen.point.task}
         return self.seen.samples.keys() - left_out
 
@@ -136,7 +136,7 @@ class Audit:
         values = Values.of(arms, self.seen.clusters)
         return values.where(values.has("seen"))
 
-    def means(self, arm: str) -> tuple[float, float, float] | None:
+    def compute_means(self, arm: str) -> tuple[float, float, float] | None:
         """Return the accuracy of an arm, that of `seen`, and chance, on the samples of both."""
         both = self.values.where(self.values.has(arm))
         if not both.units:
@@ -144,16 +144,15 @@ class Audit:
         chance = fmean(self.chance[name] for name in both.units)
         return fmean(both[arm]), fmean(both["seen"]), chance
 
-    def mirage(self, arm: str) -> float | None:
-        """Return an arm's accuracy divided by that of `seen`, on the samples of both; None if
-        nothing is right in `seen`."""
-        means = self.means(arm)
+    def compute_mirage(self, arm: str) -> float | None:
+        """Compute the mirage score: an arm's accuracy divided by that of `seen`, on the samples of
+        both; None if nothing is right in `seen`."""
+        means = self.compute_means(arm)
         return means[0] / means[1] if means and means[1] > 0 else None
 
-    def beyond_chance(self, arm: str) -> float | None:
-        """Return the ratio that `mirage` returns, but of accuracies above chance; None if `seen` is
-        not above chance."""
-        mine, seen, chance = self.means(arm) or (0.0, 0.0, 1.0)
+    def compute_excess(self, arm: str) -> float | None:
+        """Compute the mirage score of accuracies above chance; None if `seen` is not above it."""
+        mine, seen, chance = self.compute_means(arm) or (0.0, 0.0, 1.0)
         return (mine - chance) / (seen - chance) if seen > chance else None
 
 
@@ -173,8 +172,8 @@ def find_audits(run: RunScores) -> list[Audit]:
 
 
 def select_beyond_bias(bias: AnswerBias) -> list[BlindQuestion]:
-    """Return the questions that are right more often than by bias, at a false discovery rate of
-    FALSE_SHARE."""
+    """Return the questions that are right more often than bias explains, at a false discovery rate
+    of FALSE_SHARE."""
     corrected = np.array(benjamini_hochberg(bias.p_values))
     return [*compress(bias.questions, corrected <= FALSE_SHARE)]
 
@@ -182,7 +181,7 @@ def select_beyond_bias(bias: AnswerBias) -> list[BlindQuestion]:
 def find_imageless_items(audited: Sequence[Audit], rule: Rule = "chance") -> list[BlindItem]:
     """Return the items that any of the models solves without the image.
 
-    Under the rule `any`, one right answer suffices, as in Mirage's cleaned set; this includes luck.
+    Under the rule `any`, one right answer suffices, even a lucky guess, as in Mirage's cleaned set.
     Under `chance`, a model's right answers must exceed those expected from its answer bias, at a
     false discovery rate of `FALSE_SHARE` (Benjamini and Hochberg 1995).
     """
@@ -196,21 +195,20 @@ def find_imageless_items(audited: Sequence[Audit], rule: Rule = "chance") -> lis
 
 
 def count_expected_by_chance(audited: Sequence[Audit], rule: Rule) -> float:
-    """Return how many items the rule `any` lists through answer bias alone; for `chance`, the bound
-    on false discoveries, summed over the models."""
+    """Return the number of items that the rule `any` would list because of answer bias alone; for
+    `chance`, the bound on the number of false discoveries, summed over the models."""
     if rule == "chance":
         return FALSE_SHARE * sum(len(find_imageless_items([audit])) for audit in audited)
     lucky: dict[tuple[str, str], float] = defaultdict(lambda: 1.0)
     for audit in audited:
-        tails = cache(audit.bias.tails)
+        tails = cache(audit.bias.compute_tails)
         for number, item in enumerate(audit.items):
             lucky[item.task, item.sample] *= 1 - float(tails(item.asked)[number, 1])
     return sum(1 - never for never in lucky.values())
 
 
-def _blind_question(arm: PointScores, name: str, row: SampleRow) -> BlindQuestion:
-    """Collect an arm's answers to a sample with a key over the draws that did not fail, as
-    texts."""
+def _make_question(arm: PointScores, name: str, row: SampleRow) -> BlindQuestion:
+    """Collect an arm's answers to a sample with a key, as texts, from draws that did not fail."""
     words = (
         choice.casefold() if isinstance(choice, str) else write_canonical(choice)
         for choice in row.sample["choices"]
@@ -233,10 +231,10 @@ def _blind_question(arm: PointScores, name: str, row: SampleRow) -> BlindQuestio
 
 
 def make_clean_subset(run: RunScores, audits: Sequence[Audit], blind: Sequence[BlindItem]) -> str:
-    """Return the remaining samples, as a configuration that overrides the study's."""
+    """Return a configuration that restricts the study to the samples of the cleaned set."""
     nodes = {}
     for audit in audits:
-        kept = audit.kept(blind)
+        kept = audit.list_kept(blind)
         ids = [name for name in audit.seen.samples if name in kept]
         nodes[audit.seen.point.task] = {"subset": {"ids": ids}}
     short = "task" in run.config and len(nodes) == 1
@@ -250,15 +248,15 @@ def make_clean_subset(run: RunScores, audits: Sequence[Audit], blind: Sequence[B
     return head + dump_yaml(plain)
 
 
-def blind_items_csv(blind: Sequence[BlindItem]) -> str:
-    """Format the listed items as CSV."""
+def format_blind_items(blind: Sequence[BlindItem]) -> str:
+    """Format the items that need no image as CSV."""
     lines = [(item.task, item.sample, item.right, item.asked, f"{item.p:.3g}") for item in blind]
     return format_csv([("task", "sample", "right", "asked", "p"), *lines])
 
 
 @dataclass(frozen=True)
 class ArmLine:
-    """An arm of an audit; `kept` are the samples of the cleaned set."""
+    """An arm of an audit as a table row; `kept` are the samples of the cleaned set."""
 
     audit: Audit
     arm: str
@@ -271,7 +269,7 @@ class ArmLine:
 
     @property
     def accuracy(self) -> Estimate | None:
-        """The accuracy on the samples that `seen` answered too."""
+        """The accuracy on the samples that the arm `seen` also answered."""
         return self.audit.values.mean(self.arm)
 
     @property
@@ -297,16 +295,16 @@ ARM_COLUMNS: Columns[ArmLine] = (
     Column("accuracy\n%", "accuracy", share_cell),
     Column("against seen", "paired", change_cell),
     Column("p", "paired.p", format_p),
-    Column("mirage\nscore", lambda line: line.compare_to_seen(line.audit.mirage), "{:.2f}"),
-    Column("above\nchance", lambda line: line.compare_to_seen(line.audit.beyond_chance), "{:.2f}"),
+    Column("mirage\nscore", lambda line: line.compare_to_seen(line.audit.compute_mirage), "{:.2f}"),
+    Column("above\nchance", lambda line: line.compare_to_seen(line.audit.compute_excess), "{:.2f}"),
     Column("accuracy on\ncleaned set %", "cleaned"),
 )
 
 
 def arm_table(audits: Sequence[Audit], blind: Sequence[BlindItem]) -> TextTable:
-    """Build a table with a line for each arm: accuracy on all samples and on the cleaned set, and
-    mirage score."""
-    lines = [ArmLine(audit, arm, audit.kept(blind)) for audit in audits for arm in audit.arms]
+    """Build a table with a row for each arm: accuracy on all samples and on the cleaned set, and
+    the mirage score."""
+    lines = [ArmLine(audit, arm, audit.list_kept(blind)) for audit in audits for arm in audit.arms]
     return table(ARM_COLUMNS, [line for line in lines if line.accuracy])
 
 
@@ -320,9 +318,9 @@ BIAS_NOTE = (
 
 
 def describe_power(audit: Audit) -> str:
-    """Describe in a sentence what the draws of an audit can show of its model."""
+    """Describe in a sentence how many of the known questions the draws of an audit can detect."""
     bias, draws = audit.bias, audit.draws
-    power, needed = bias.power(draws), bias.draws_needed()
+    power, needed = bias.compute_power(draws), bias.find_draws_needed()
     if needed is None:
         more = f"no number of draws up to {CANDIDATE_DRAWS[-1]} reaches {TARGET_POWER:.0%}"
     else:
@@ -340,27 +338,27 @@ def describe_power(audit: Audit) -> str:
     )
 
 
-TASTE_COLUMNS: Columns[Audit] = (
+BIAS_COLUMNS: Columns[Audit] = (
     *attribute_columns("contestant", "task", of="seen"),
     Column("bias estimated for", "bias.grouping.words", text),
     Column("questions", lambda audit: len(audit.items)),
     Column("draws", "draws"),
     Column("right\nby bias %", "bias.expected", percent),
     Column("repeats a\nwrong one %", "bias.firm_share", percent),
-    Column("power\n%", lambda audit: audit.bias.power(audit.draws), percent),
+    Column("power\n%", lambda audit: audit.bias.compute_power(audit.draws), percent),
     Column("detectable", lambda audit: describe_power(audit)),
 )
 
 
 def bias_table(audits: Sequence[Audit]) -> TextTable:
-    """Build a table with a line for each audit: the accuracy from answer bias, and the share of
-    leaks that its draws would show."""
-    return table(TASTE_COLUMNS, [audit for audit in audits if audit.items])
+    """Build a table with a row for each audit: the accuracy expected from answer bias, and the
+    power of its draws to detect known questions."""
+    return table(BIAS_COLUMNS, [audit for audit in audits if audit.items])
 
 
 @dataclass(frozen=True)
 class LetterLine:
-    """The letters that an arm answered."""
+    """The letters that an arm answered, as a table row."""
 
     scores: PointScores
     bias: PositionBias
@@ -374,15 +372,15 @@ class LetterLine:
         return fmean(all(entry.verdict is Verdict.RIGHT for entry in asked) for asked in draws)
 
 
-def _count_letters(shares: Mapping[str, float]) -> str:
+def _format_letter_shares(shares: Mapping[str, float]) -> str:
     return " ".join(f"{letter} {100 * share:.0f}" for letter, share in shares.items())
 
 
 LETTER_COLUMNS: Columns[LetterLine] = (
     *COLUMNS_OF_ARM,
     Column("answers", "bias.n"),
-    Column("answered, by letter %", "bias.chosen", _count_letters),
-    Column("right if it is the key %", "bias.recall", _count_letters),
+    Column("answered, by letter %", "bias.chosen", _format_letter_shares),
+    Column("right if it is the key %", "bias.recall", _format_letter_shares),
     Column("spread of\nrecall", "bias.spread", "{:.3f}"),
     Column("p", "bias.p", format_p),
     Column("right in\nevery draw %", "always_right", percent),
@@ -390,8 +388,8 @@ LETTER_COLUMNS: Columns[LetterLine] = (
 
 
 def letter_table(run: RunScores, audits: Sequence[Audit]) -> TextTable:
-    """Build a table with a line for each arm with choices: the frequency of each letter, recall by
-    the key's position, and the share right in all draws."""
+    """Build a table with a row for each arm with choices: the frequency of each letter, the recall
+    by the key's position, and the share of questions that are right in all draws."""
     letters = dict[str, Mapping[ChosenLetter, int]]()
     for scores, counts in count_letters(run):
         readable = [one for one in counts if one.verdict in (Verdict.RIGHT, Verdict.WRONG)]
@@ -405,13 +403,13 @@ def letter_table(run: RunScores, audits: Sequence[Audit]) -> TextTable:
     return table(LETTER_COLUMNS, lines).without_empty()
 
 
-def audit_sentences(audits: Sequence[Audit], blind: Sequence[BlindItem], rule: Rule) -> list[str]:
+def describe_audit(audits: Sequence[Audit], blind: Sequence[BlindItem], rule: Rule) -> list[str]:
     """Describe the findings of the audit in sentences."""
     sentences = []
     for audit in audits:
         chance = fmean(audit.chance.values())
         for arm in BLIND_ARMS:
-            means = audit.means(arm) if arm in audit.arms else None
+            means = audit.compute_means(arm) if arm in audit.arms else None
             if means and means[1] > 0:
                 sentences.append(
                     f"{audit.seen.task}: accuracy is {100 * means[1]:.1f} % with the image and"
@@ -432,10 +430,10 @@ def audit_sentences(audits: Sequence[Audit], blind: Sequence[BlindItem], rule: R
     return sentences
 
 
-def audit_page(run: RunScores, audits: Sequence[Audit], rule: Rule = "chance") -> str:
+def make_audit_page(run: RunScores, audits: Sequence[Audit], rule: Rule = "chance") -> str:
     """Return the audit as a Markdown page; the full list of items is in the CSV."""
     blind = find_imageless_items(audits, rule)
-    parts = [f"# What {run.name} answers without its images", *audit_sentences(audits, blind, rule)]
+    parts = [f"# What {run.name} answers without its images", *describe_audit(audits, blind, rule)]
     parts += ["## Arms", arm_table(audits, blind).markdown]
     parts += ["## What could be detected", bias_table(audits).markdown, BIAS_NOTE]
     letters = letter_table(run, audits)

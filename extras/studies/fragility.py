@@ -1,5 +1,5 @@
-"""Dependence of results on the look of a marker and on the codec: differences, VPBench's ratio, and
-published rows for comparison."""
+"""The dependence of results on the marker's style and on the codec: differences, VPBench's ratio,
+and published rows for comparison."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ Published = dict[str, dict[str, dict[str, float]]]
 
 @dataclass(frozen=True)
 class StyleShift:
-    """The effect of a style and codec against the first one, on the same samples.
+    """The effect of a style and codec compared with the first one, on the same samples.
 
     `p_holm` is p after Holm's correction over all styles of the contestant on the task: if no style
-    makes a difference, at most 5 % of studies call any of them significant.
+    makes a difference, any of them is called significant in at most 5 % of studies.
     """
 
     name: str
@@ -80,9 +80,9 @@ class StyleShift:
         return self.p_holm < SIGNIFICANCE_LEVEL
 
 
-class Chance(NamedTuple):
-    """The expected spread (best minus worst accuracy) of styles that make no difference, and p of
-    the measured spread."""
+class NullSpread(NamedTuple):
+    """The expected spread (best minus worst accuracy) of styles that make no difference, and the p
+    value of the measured spread."""
 
     mean: float
     p: float
@@ -90,12 +90,12 @@ class Chance(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Fragility:
-    """One contestant on one task under all styles and codecs, the default first.
+    """The results of one contestant on one task under all styles and codecs, the default first.
 
     `values` are means over draws, and `squares` the means of the draws' squares, (variants,
     samples). `repeats` is, for each sample, the mean squared difference between two draws of the
     default, NaN with a single draw. All intervals use the same `resamples` of the clusters, so
-    everything is paired.
+    they are paired.
     """
 
     contestant: str
@@ -113,8 +113,8 @@ class Fragility:
         draws: Mapping[str, Sequence[Sequence[float]]],
         clusters: Mapping[str, str],
     ) -> Fragility:
-        """Build it from the values of the draws by variant and sample; `clusters` maps the samples,
-        in order, to their clusters."""
+        """Build the results from the values of the draws by variant and sample; `clusters` maps the
+        samples, in order, to their clusters."""
         means, squares = np.array(
             [[(fmean(d), np.square(d).mean()) for d in samples] for samples in draws.values()]
         ).transpose(2, 0, 1)
@@ -128,7 +128,7 @@ class Fragility:
 
     @property
     def n(self) -> int:
-        """The number of samples, which all variants share."""
+        """The number of samples, which is the same for all variants."""
         return len(self.values.units)
 
     @cached_property
@@ -138,14 +138,14 @@ class Fragility:
 
     @cached_property
     def shifts(self) -> list[StyleShift]:
-        """The effect of each variant."""
+        """The effect of each variant compared with the default."""
         default, *names = self.values.arms
         deltas = [delta for name in names if (delta := self.values.compare_arms(name, default))]
         corrected = holm([delta.p for delta in deltas])
         return [*map(StyleShift, names, self.means[1:].tolist(), deltas, corrected)]
 
     @cached_property
-    def chance(self) -> Chance:
+    def chance(self) -> NullSpread:
         """The spread expected of identical styles."""
         return simulate_spreads(self.values.value, self.values.clusters)
 
@@ -153,7 +153,7 @@ class Fragility:
     def spread(self) -> Estimate | None:
         """The best minus the worst accuracy."""
         drawn = np.ptp(self._resampled_means[:, : len(self.means)], axis=1)
-        return self._estimate(float(np.ptp(self.means)), drawn)
+        return self._make_estimate(float(np.ptp(self.means)), drawn)
 
     @property
     def ends(self) -> tuple[str, str]:
@@ -163,30 +163,36 @@ class Fragility:
 
     @property
     def ratio(self) -> Estimate | None:
-        """VPBench's R for single draws, however many there are; None if the default is always right
-        or always wrong."""
-        return self._estimate(self._measured_means[0], self._ratios(self._resampled_means)[0])
+        """VPBench's R for single draws, whatever the number of draws; None if the default is always
+        right or always wrong."""
+        return self._make_estimate(
+            self._measured_means[0], self._compute_ratios(self._resampled_means)[0]
+        )
 
     @property
     def floor(self) -> float | None:
-        """R of the default against another draw of itself; None with one draw."""
+        """R of the default compared with another of its draws; None with a single draw."""
         floor = self._measured_means[1]
         return None if isnan(floor) else floor
 
     @property
     def above_floor(self) -> Estimate | None:
         """R minus its floor."""
-        (ratio, floor), (ratios, floors) = self._measured_means, self._ratios(self._resampled_means)
-        return self._estimate(ratio - floor, ratios - floors)
+        (ratio, floor), (ratios, floors) = (
+            self._measured_means,
+            self._compute_ratios(self._resampled_means),
+        )
+        return self._make_estimate(ratio - floor, ratios - floors)
 
     @cached_property
-    def _columns(self) -> Floats:
-        """The inputs of R, (4 + 2 variants, samples); `_ratios` needs only the mean of each row
-        over samples.
+    def _ratio_inputs(self) -> Floats:
+        """The inputs of R, (4 + 2 variants, samples), of which `_compute_ratios` needs only the
+        mean of each row over samples.
 
-        The rows are the values; the expected square of a draw of the default, and of its difference
-        from a draw of each variant; and, for samples with two draws of the default (0 elsewhere),
-        their squared difference, the square and the value of one draw, and 1.
+        The rows are: the values; the expected square of a draw of the default, and of its
+        difference from a draw of each variant; and, for samples with two draws of the default (0
+        elsewhere), the squared difference of two draws, the square and the value of one draw, and
+        1.
         """
         values, squares = self.values.value, self.squares
         # two draws of different variants are independent
@@ -197,22 +203,21 @@ class Fragility:
 
     @cached_property
     def _resampled_means(self) -> Floats:
-        return resample_means(self._columns, self.values.clusters, self.resamples)
+        return resample_means(self._ratio_inputs, self.values.clusters, self.resamples)
 
     @cached_property
     def _measured_means(self) -> tuple[float, float]:
-        ratio, floor = self._ratios(self._columns.mean(axis=1)[None])
+        ratio, floor = self._compute_ratios(self._ratio_inputs.mean(axis=1)[None])
         return float(ratio[0]), float(floor[0])
 
-    def _ratios(self, means: Floats) -> tuple[Floats, Floats]:
-        """Compute VPBench's R and its floor from each row of means of the columns, NaN if the
-        default does not vary or has one draw.
+    def _compute_ratios(self, means: Floats) -> tuple[Floats, Floats]:
+        """Compute VPBench's R and its floor from each row of means of `_ratio_inputs`; R is NaN if
+        the default does not vary, and the floor if it has a single draw.
 
-        R of single draws is the mean over variants of Var(delta), over Var(accuracy) of the
-        default, row 0. With redrawn samples, N cancels: Var(delta) is that of the samples'
-        differences, (p10 + p01 - delta^2) / N, and Var(accuracy) is p (1 - p) / N. R is 0 for no
-        change, 2 for an independent model of the same accuracy at p = 1/2, and 4 if all answers are
-        reversed.
+        R of single draws is the mean over variants of Var(delta), divided by Var(accuracy) of the
+        default, row 0. Both are variances over redrawn samples, so N cancels: Var(delta) is (p10 +
+        p01 - delta^2) / N, and Var(accuracy) is p (1 - p) / N. R is 0 for no change, 2 for an
+        independent model of the same accuracy at p = 1/2, and 4 if all answers are reversed.
         """
         count = len(self.means)
         values, square, gaps, repeats = np.split(means, [count, count + 1, 2 * count], axis=1)
@@ -226,7 +231,7 @@ class Fragility:
             )
         return ratio, floor
 
-    def _estimate(self, value: float, draws: Floats) -> Estimate | None:
+    def _make_estimate(self, value: float, draws: Floats) -> Estimate | None:
         if isnan(value):
             return None
         low, high, clusters = value, value, len(np.unique(self.values.clusters))
@@ -235,13 +240,13 @@ class Fragility:
         return Estimate(value, min(low, value), max(high, value), self.n, clusters)
 
 
-def simulate_spreads(values: Floats, clusters: Clusters | None = None) -> Chance:
-    """Compute the best minus the worst of (variants, samples) under the null that variants do not
-    differ.
+def simulate_spreads(values: Floats, clusters: Clusters | None = None) -> NullSpread:
+    """Simulate the best minus the worst accuracy of `values` (variants, samples) under the null
+    hypothesis that variants do not differ.
 
-    Under the null a cluster's answers are exchangeable between the variants: 1,000 times, each
-    cluster is permuted at random, with a fixed seed. p is the share of these spreads that reach the
-    measured one.
+    Under the null hypothesis a cluster's answers are exchangeable between the variants: they are
+    permuted at random in each cluster, 1,000 times, with a fixed seed. p is the share of these
+    spreads that reach the measured one.
     """
     sums, _ = cluster_sums(values.T, clusters)
     moved = sums[np.ptp(sums, axis=1) > 1e-9]
@@ -250,33 +255,36 @@ def simulate_spreads(values: Floats, clusters: Clusters | None = None) -> Chance
         [np.ptp(random.permuted(moved, axis=1).sum(axis=0)) for _ in range(PERMUTATION_COUNT)]
     )
     reached = np.count_nonzero(spreads >= np.ptp(fixed) - 1e-9)
-    return Chance(float(spreads.mean()) / values.shape[1], (1 + reached) / (1 + PERMUTATION_COUNT))
+    return NullSpread(
+        float(spreads.mean()) / values.shape[1], (1 + reached) / (1 + PERMUTATION_COUNT)
+    )
 
 
 def resample_means(rows: Floats, clusters: Clusters, resamples: int) -> Floats:
-    """Return the means of rows of values by sample over resampled clusters, (resamples, rows)."""
+    """Return the mean of each row of `rows` (rows, samples) over resampled clusters, (resamples,
+    rows)."""
     sums, sizes = cluster_sums(rows.T, clusters)
     return resampled_means(sums, sizes, resamples=resamples)
 
 
 @cache_measure
 def measure_fragilities(run: RunScores) -> list[Fragility]:
-    """Return the fragility of each contestant with the marker of `fragility:`, on every task, with
-    styles and codecs in order, on the samples that every arm has."""
+    """Return the fragility of each contestant that has the marker of `fragility:`, on every task:
+    its styles and codecs in order, on the samples that all arms have."""
     wanted = run.config.get("fragility")
     if not isinstance(wanted, Mapping):
         return []
-    by_place = defaultdict[tuple[str, str], dict[str, PointScores]](dict)
+    by_line = defaultdict[tuple[str, str], dict[str, PointScores]](dict)
     for scores in run.points:
         stages = scores.point.spec.get("stages") or {}
         mark, encode = stages.get(str(wanted.get("slot", "mark"))) or {}, stages.get("encode") or {}
         if "style" in mark:
             codec = encode.get("codec", "png")
             lossy = "" if codec in ("png", "keep") else f", {codec}{encode.get('quality', '')}"
-            mine = by_place[scores.point.contestant, scores.point.task]
+            mine = by_line[scores.point.contestant, scores.point.task]
             mine.setdefault(f"{mark['style']}{lossy}", scores)
     lines = []
-    for place, arms in by_place.items():
+    for place, arms in by_line.items():
         default = next(iter(arms.values()))
         shared = set(default.comparable).intersection(*(arm.comparable for arm in arms.values()))
         clusters = {name: default.clusters[name] for name in default.comparable if name in shared}
@@ -289,7 +297,7 @@ def measure_fragilities(run: RunScores) -> list[Fragility]:
     return lines
 
 
-def _ratio_cell(line: Fragility) -> str:
+def _format_ratio_cell(line: Fragility) -> str:
     ratio = line.ratio
     return number_cell(ratio) if ratio else f"none, default\nalways {percent(line.means[0])}"
 
@@ -302,7 +310,7 @@ FRAGILITIES: Columns[Fragility] = (
         "differ from\nthe default",
         lambda line: f"{sum(s.significant for s in line.shifts)} of {len(line.shifts)}",
     ),
-    Column("R", _ratio_cell),
+    Column("R", _format_ratio_cell),
     Column(FLOOR_HEADER, "floor", "{:.2f}"),
     Column(ABOVE_HEADER, "above_floor", number_cell),
     Column("best minus\nworst", "spread", estimate_cell),
@@ -316,20 +324,23 @@ PUBLISHED_HEADER = ("contestant", "task", "default %", "best minus\nworst", "wor
 
 
 def fragility_table(scored: Table, whole: bool = True) -> TextTable:
-    """Build a table with a line per contestant and task: the default, significant effects, R, and
-    best minus worst; then published lines.
+    """Build a table with a row per contestant and task: the default, significant effects, R, and
+    best minus worst; then published rows.
 
-    Without `whole`, as on a terminal, only the run's own lines, and no columns about chance.
+    Without `whole`, as on a terminal, the table has only the run's own rows and no columns about
+    chance.
     """
     own = table(FRAGILITIES, [line for run in scored.scores for line in measure_fragilities(run)])
     if not whole:
         return own.without(FLOOR_HEADER, ABOVE_HEADER, ALIKE_HEADER)
-    spreads = [line for run in scored.scores for line in _published_spreads(read_published(run))]
+    spreads = [
+        line for run in scored.scores for line in _list_published_spreads(read_published(run))
+    ]
     return own.above(TextTable(PUBLISHED_HEADER, spreads)).without_empty() if own.rows else own
 
 
 class StyleLine(NamedTuple):
-    """The effect of a style and codec on a contestant and task."""
+    """The effect of a style and codec on a contestant and task, as a table row."""
 
     of: Fragility
     shift: StyleShift
@@ -354,8 +365,8 @@ def find_style_shifts(run: RunScores) -> list[StyleLine]:
 
 
 def read_published(run: RunScores) -> Published:
-    """Return the rows of `published:` that are named like variants, "MODEL [STYLE]", by task, style
-    and model."""
+    """Return the accuracies in the rows of `published:` whose names have the form "MODEL [STYLE]",
+    by task, style and model."""
     published: Published = defaultdict(lambda: defaultdict(dict))
     for name, row in (run.config.get("published") or {}).items():
         model, bracket, style = str(name).partition(" [")
@@ -364,9 +375,9 @@ def read_published(run: RunScores) -> Published:
     return published
 
 
-def _published_spreads(published: Published) -> Iterator[Sequence[str]]:
-    """Yield a row under PUBLISHED_HEADER per task and model, and then each task's mean and largest
-    spread."""
+def _list_published_spreads(published: Published) -> Iterator[Sequence[str]]:
+    """Yield a row under PUBLISHED_HEADER per task and model, followed by each task's mean and
+    largest spread."""
     for task, styles in published.items():
         models = dict.fromkeys(model for accuracies in styles.values() for model in accuracies)
         spreads = list[float]()

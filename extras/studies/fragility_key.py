@@ -15,8 +15,8 @@ from looktwice.pipelines.config.load import Node
 
 
 class FragilityEntry(TypedDict, total=False):
-    """VPBench's marker styles and codecs instead of a sweep; the report says how much results
-    depend on them."""
+    """A sweep over VPBench's marker styles and codecs, to measure how much results depend on
+    them."""
 
     __pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[misc]
     slot: Annotated[str, "The slot of the marker; default `mark`.", "slot: mark"]
@@ -49,8 +49,8 @@ ASKING_ROOMS = ("prompting.turns.", "prompting.agent.")
 
 
 def expand_fragility(config: Node, faults: Faults) -> Node:
-    """Return the configuration with the sweep that its entry `fragility` describes, or unchanged
-    without that entry."""
+    """Add to the configuration the sweep that its entry `fragility` describes; return it unchanged
+    if there is no such entry."""
     wanted = config.get("fragility")
     if not isinstance(wanted, Mapping):
         return config
@@ -73,7 +73,7 @@ def expand_fragility(config: Node, faults: Faults) -> Node:
         )
     if len(faults) > before:
         return config
-    # before the stage that asks, or after the marker if no stage is known to ask
+    # before the stage that asks, or after the marker if no stage is known to ask a model
     asking = [
         name
         for name, node in stages.items()
@@ -99,7 +99,7 @@ def _make_encoder(name: str, place: Node) -> Node:
 
 
 class Fragility(Key):
-    """Sweeps the marker's style and the codec."""
+    """The study key `fragility`, which sweeps the marker's style and the codec."""
 
     schema = FragilityEntry
     about = (

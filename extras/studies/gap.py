@@ -1,6 +1,5 @@
-"""Reasons for differing numbers: the effect of each factor between two contestants and what
-remains, and how far a run is from published results, the rows of `published:`, and from people on
-the same items."""
+"""The reasons why two contestants' numbers differ (the effect of each factor, and the rest), and
+the differences between a run and published results or people on the same items."""
 
 from __future__ import annotations
 
@@ -38,19 +37,19 @@ from looktwice.eval.tasks.table_files import read_texts
 from looktwice.extras.annotation.ratings import HUMANS, MAJORITY
 
 MAX_ROUNDING_ERROR = 0.0101
-"""Largest difference in percent between a printed share and k/n: papers round, or truncate."""
+"""The largest difference, in percent, between a printed share and k/n: papers round or truncate."""
 INTERACTION, WHOLE_GAP = "interaction", "the whole gap"
 
 
 @dataclass(frozen=True)
 class FactorEffect:
-    """One factor's effect: on the units that all arms have, it alone changes the metric from
-    `before` to `after`.
+    """The effect of changing one factor alone, which changes the metric from `before` to `after` on
+    the units that all arms have.
 
-    After the factors come `interaction`, the gap minus the sum of their effects, and the whole gap.
-    The effect lies in -1..1, except for `interaction`; its p is NaN if it is not tested. `of_gap`
-    is its share of the gap, given only if the gap is significant (for a mean over tasks, by its
-    interval).
+    The factors are followed by `interaction` (the gap minus the sum of their effects) and the whole
+    gap. The effect lies in -1..1, except for `interaction`; its p is NaN if it is not tested.
+    `of_gap` is its share of the gap, given only if the gap is significant (for a mean over tasks,
+    by its interval).
     """
 
     task: str
@@ -63,17 +62,17 @@ class FactorEffect:
 
     @property
     def p(self) -> float | None:
-        """The p of the effect; None if it was not tested."""
+        """The p value of the effect; None if it was not tested."""
         return None if isnan(self.effect.p) else self.effect.p
 
 
 def find_factor_effects(run: RunScores) -> list[FactorEffect]:
-    """Return the effects in a run whose configuration has `gap: {from: ..., to: ...}`; empty
-    without it.
+    """Return the effects of the factors in a run whose configuration has `gap: {from: ..., to:
+    ...}`; empty without it.
 
-    They are given for every task and each of its metrics that is a mean over units, then over all
-    tasks: `macro` is the mean of the tasks' effects, `micro` takes all their units as one set; both
-    cover only factors that every task has.
+    Effects are given for every task and each of its metrics that is a mean over units, then over
+    all tasks: `macro` is the mean of the tasks' effects, `micro` pools their units; both cover only
+    factors that every task has.
     """
     gap = run.config.get("gap")
     if not isinstance(gap, dict):
@@ -84,17 +83,19 @@ def find_factor_effects(run: RunScores) -> list[FactorEffect]:
     lines, accuracies = list[FactorEffect](), list[Mapping[str, Metric]]()
     for own in by_task.values():
         if arms := _select_arms(own, gap):
-            metrics = _shared_metrics(arms)
+            metrics = _find_shared_metrics(arms)
             accuracies.append(metrics["accuracy"])
             for name, by_arm in metrics.items():
-                lines += _factors(arms["from"].task, name, [by_arm])
+                lines += _measure_effects(arms["from"].task, name, [by_arm])
     if len(accuracies) < 2:
         return lines
     every = [name for name in accuracies[0] if all(name in by_arm for by_arm in accuracies)]
     shared = [{name: by_arm[name] for name in every} for by_arm in accuracies]
-    tasks = [effects for by_arm in shared if (effects := _factors("", "accuracy", [by_arm]))]
+    tasks = [
+        effects for by_arm in shared if (effects := _measure_effects("", "accuracy", [by_arm]))
+    ]
     macro = [_average_effects(same) for same in zip(*tasks, strict=True)]
-    return lines + _add_share_of_gap(macro) + _factors("micro", "accuracy", shared)
+    return lines + _add_share_of_gap(macro) + _measure_effects("micro", "accuracy", shared)
 
 
 FACTORS: Columns[FactorEffect] = (
@@ -110,15 +111,13 @@ FACTORS: Columns[FactorEffect] = (
 
 def factor_table(scored: Table) -> TextTable:
     """Build a table of each factor's effect in percentage points, with its paired interval and
-    test."""
+    p."""
     return table(FACTORS, [line for run in scored.scores for line in find_factor_effects(run)])
 
 
 def _select_arms(points: Sequence[PointScores], gap: Mapping[str, str]) -> dict[str, PointScores]:
-    """Return the arms of one task: "from" and "to", then those with one factor changed, by its
-    name.
-
-    Empty if an end was not asked.
+    """Return the arms of one task by name: "from" and "to", then the arms with one changed factor,
+    by the factor's name. Empty if either of the two contestants was not asked.
     """
     plain = {arm.point.contestant: arm for arm in points if not contestant_changes(arm.point)}
     if not {gap["from"], gap["to"]} <= plain.keys():
@@ -136,13 +135,13 @@ def _select_arms(points: Sequence[PointScores], gap: Mapping[str, str]) -> dict[
 
 
 def _get_setting(scores: PointScores, place: str) -> object:
-    """Return the value at a dotted place of a point's specification, or None."""
+    """Return the value at a dotted path of a point's specification, or None."""
     return scores.point.read if place == "read" else setting_at(scores.point.spec, place.split("."))
 
 
-def _shared_metrics(arms: Mapping[str, PointScores]) -> dict[str, dict[str, Metric]]:
-    """Return accuracy and the benchmark's own metrics that are means, by arm, if every arm has
-    them."""
+def _find_shared_metrics(arms: Mapping[str, PointScores]) -> dict[str, dict[str, Metric]]:
+    """Return the metrics that all arms have, each by arm: accuracy, and the benchmark's metrics
+    that are means."""
     by_name = defaultdict[str, dict[str, Metric]](dict)
     for name, scores in arms.items():
         for metric in (accuracy_to_compare(scores), *own_metrics(scores)):
@@ -151,29 +150,32 @@ def _shared_metrics(arms: Mapping[str, PointScores]) -> dict[str, dict[str, Metr
     return {name: by_arm for name, by_arm in by_name.items() if len(by_arm) == len(arms)}
 
 
-def _factors(task: str, metric: str, tasks: Sequence[Mapping[str, Metric]]) -> list[FactorEffect]:
-    """Return an effect per factor, the interaction and the gap, on the units of some tasks; empty
-    if no unit has every arm."""
+def _measure_effects(
+    task: str, metric: str, tasks: Sequence[Mapping[str, Metric]]
+) -> list[FactorEffect]:
+    """Return the effect of each factor, the interaction and the gap, on the units of these tasks
+    that all arms have; empty without such units."""
     values = get_units({name: [by_arm[name] for by_arm in tasks] for name in tasks[0]})
     values = values.where(values.has())
     if not values.units:
         return []
     start, end = values["from"], values["to"]
 
-    def effect(factor: str, arm: str) -> FactorEffect:
+    def make_effect(factor: str, arm: str) -> FactorEffect:
         paired = compare_paired(values[arm], start, values.clusters, values.strata)
         return FactorEffect(task, metric, factor, paired, fmean(start), fmean(values[arm]))
 
-    lines = [*map(effect, values.arms[2:], values.arms[2:])]
+    lines = [*map(make_effect, values.arms[2:], values.arms[2:])]
     if lines:
         left = end - start - (values.value[2:] - start).sum(axis=0)
         rest = mean_difference(left.round(12) + 0.0, values.clusters, values.strata)
         lines.append(FactorEffect(task, metric, INTERACTION, replace(rest, p=nan)))
-    return _add_share_of_gap([*lines, effect(WHOLE_GAP, "to")])
+    return _add_share_of_gap([*lines, make_effect(WHOLE_GAP, "to")])
 
 
 def _add_share_of_gap(lines: Sequence[FactorEffect]) -> list[FactorEffect]:
-    """Add the share of the gap, the last effect, if p or, for a mean, the interval shows a gap."""
+    """Add each effect's share of the gap (the last effect), if the gap is significant by its p or,
+    for a mean, by its interval."""
     if not lines:
         return []
     whole, p = lines[-1].effect, lines[-1].p
@@ -202,13 +204,13 @@ def _average_effects(lines: Sequence[FactorEffect]) -> FactorEffect:
 
 def published_table(scored: Table) -> TextTable:
     """Build a table with a line for each row of `published:` in the runs' configurations, in
-    percent as published, with its source.
+    percent, with its source.
 
     A published row is `name: {source: its source, accuracy: {task: percent}}`. The columns are the
-    tasks of the runs that some row has, then any further entry: a total such as `macro` or
-    `blink_macro`, or `task.metric`. A task with errata is flagged in its header, a row whose split
-    is not the run's in its name. Below are the runs' contestants, and the points by which each
-    differs from people, if a row has `people: true`.
+    tasks of the runs that some row has, then further entries: totals such as `macro` or
+    `blink_macro`, or `task.metric`. The header flags a task with errata, and a row's name flags a
+    split that is not the run's. The last lines are the runs' contestants, and their differences
+    from people in points, if a row has `people: true`.
     """
     published: dict[tuple[str, str], Mapping[str, Any]] = {}
     for run in scored.scores:
@@ -242,13 +244,13 @@ def published_table(scored: Table) -> TextTable:
     return TextTable(("who", "source", *titles), shown, 2)
 
 
-def published_gaps(scored: Table) -> TextTable:
-    """Build a table with a line for each contestant and each row of `published:` that gives its
+def published_gap_table(scored: Table) -> TextTable:
+    """Build a table with a line for each contestant and each row of `published:` that states its
     number of questions.
 
-    It shows the difference in points with the exact interval of two samples, and an asterisk if p
-    of Fisher's exact test is below 0.05 after Holm's correction over the table. Rows of another
-    split are left out.
+    It shows the difference in points with the exact interval for two samples, and an asterisk if
+    the p of Fisher's exact test is below 0.05 after Holm's correction over the table. Rows of
+    another split are left out.
     """
     lines = list[tuple[str, str, dict[str, Estimate]]]()
     for run in scored.scores:
@@ -277,8 +279,8 @@ def published_gaps(scored: Table) -> TextTable:
 
 
 def find_published_shares(published: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield k and n, by task, behind the numbers of a row of `published:` with `n`. A number that
-    is not a share of n, such as a mean of graded values, is left out."""
+    """Yield, by task, the k and n of the shares k/n that a row of `published:` with `n` states;
+    leave out numbers that are not a share of n, such as a mean of graded values."""
     accuracies = published.get("accuracy") or {}
     for task, n in (published.get("n") or {}).items():
         value = accuracies.get(task)
@@ -289,10 +291,10 @@ def find_published_shares(published: Mapping[str, Any]) -> Iterator[tuple[str, t
 
 
 def ceiling_table(scored: Table) -> TextTable:
-    """Build a table of the percentage right of each contestant and of people, each with its 95 %
-    interval, on the items of annotation sheets that were imported into the run's folder.
+    """Build a table of the accuracy of each contestant and of people, each with its 95 % interval,
+    on the items of annotation sheets that were imported into the run's folder.
 
-    People's answers to one sample form a cluster; of each contestant the first draw counts.
+    People's answers to one sample form a cluster; only the first draw of each contestant counts.
     """
     lines = []
     for run in scored.scores:
@@ -314,5 +316,5 @@ FACTORS_ANALYSIS = Analysis("gap", "Why the numbers differ", factor_table, endin
 PEOPLE_ANALYSIS = Analysis("people", "People on the same items", ceiling_table, wrap=False)
 PUBLISHED_ANALYSIS = Analysis("published", "Published results", published_table, wrap=False)
 PUBLISHED_GAPS_ANALYSIS = Analysis(
-    "published-gaps", "Difference from published results, points", published_gaps, wrap=False
+    "published-gaps", "Difference from published results, points", published_gap_table, wrap=False
 )

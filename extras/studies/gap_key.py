@@ -25,13 +25,13 @@ GapEntry.__pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[attr-defined]
 
 
 def make_gap_arms(arms: Sequence[Arm], gap: Mapping[str, str] | None, faults: Faults) -> list[Arm]:
-    """Build, for each task, the first contestant's arm with one factor changed to the second's, for
-    each factor in which they differ.
+    """Build, for each task and each factor in which two contestants differ, the first contestant's
+    arm with this factor of the second.
 
-    `gap` names the two under `from` and `to`. A factor is a stage, a setting of a stage that asks
-    (so that the order of images and the decoding are separate factors), the model, or the reader.
-    The arm's `changes` hold the changed place and its new value. Only arms without changes of their
-    own are used. What cannot be done is noted in `faults`.
+    `gap` names the two contestants under `from` and `to`. A factor is a stage, a setting of a stage
+    that asks (so that the order of images and the decoding are separate factors), the model, or the
+    reader. The arm's `changes` hold the path of the factor and its new value. Only arms without
+    changes are used. Errors are added to `faults`.
     """
     # a missing entry is reported elsewhere
     if not gap or not arms or not {"from", "to"} <= gap.keys():
@@ -62,7 +62,7 @@ def _list_single_changes(a: Arm, b: Arm, faults: Faults) -> Iterator[Arm]:
         return
     for place in _list_factors(a, b):
         try:
-            yield _change_place(a, b, place)
+            yield _swap_setting(a, b, place)
         except (ValueError, TypeError) as exc:
             faults.note(
                 f"gap: {a.contestant!r} with {place} of {b.contestant!r} cannot be built ({exc})"
@@ -70,7 +70,8 @@ def _list_single_changes(a: Arm, b: Arm, faults: Faults) -> Iterator[Arm]:
 
 
 def _list_factors(a: Arm, b: Arm) -> Iterator[str]:
-    """Yield the places in which two arms differ, in the order in which they take effect."""
+    """Yield the paths of the settings in which two arms differ, in the order in which they take
+    effect."""
 
     def are_different(name: str, one: Any, two: Any) -> bool:
         return bool(spec(getattr(one, name)) != spec(getattr(two, name)))
@@ -87,8 +88,8 @@ def _list_factors(a: Arm, b: Arm) -> Iterator[str]:
 
 
 def _merge_slots(a: Arm, b: Arm) -> list[str]:
-    """Return the slots of both arms: of `a`, with each further slot after its predecessor in
-    `b`."""
+    """Return the slots of both arms: those of `a`, with each slot that only `b` has after its
+    predecessor in `b`."""
     order = list(a.stages)
     place = 0
     for slot in b.stages:
@@ -98,8 +99,8 @@ def _merge_slots(a: Arm, b: Arm) -> list[str]:
     return order
 
 
-def _change_place(a: Arm, b: Arm, place: str) -> Arm:
-    """Return the arm `a` with one place of `b`. Raises ValueError if the settings are
+def _swap_setting(a: Arm, b: Arm, place: str) -> Arm:
+    """Return the arm `a` with one setting of `b`. Raises ValueError if the settings are
     incompatible."""
     value: Any
     if place in ("model", "read"):
@@ -120,8 +121,8 @@ def _change_place(a: Arm, b: Arm, place: str) -> Arm:
 
 
 def simplify_node(node: Any) -> Any:
-    """Shorten a node for display: its class with the settings that differ from the defaults; return
-    a plain value unchanged."""
+    """Shorten a node for display to its class with the settings that differ from the defaults;
+    return a plain value unchanged."""
     if not isinstance(node, Mapping) or "use" not in node:
         return node
     name = str(node["use"]).rpartition(".")[2]
@@ -130,7 +131,7 @@ def simplify_node(node: Any) -> Any:
 
 
 class Gap(Key):
-    """Decomposes the difference between two contestants."""
+    """The study key `gap`, which decomposes the difference between two contestants."""
 
     schema = GapEntry
     about = "Decomposes the difference between two contestants, one setting at a time."

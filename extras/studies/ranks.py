@@ -1,4 +1,4 @@
-"""Stability of the order of contestants: under other markers and settings, and in other draws."""
+"""The stability of the order of contestants under other markers and settings, and over draws."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from looktwice.extras.studies.fragility import (
     read_published,
     resample_means,
 )
-from looktwice.extras.studies.steadiness import find_whole_draws
+from looktwice.extras.studies.steadiness import find_complete_draws
 from looktwice.pipelines.model import write_canonical
 
 ORDER_NOTE = (
@@ -50,11 +50,12 @@ ORDER_NOTE = (
 
 @dataclass(frozen=True)
 class Flip:
-    """Two contestants: `first` leads by `lead` under the default; also how often the other leads.
+    """A pair of contestants, of which `first` leads by `lead` under the default, and how often
+    their order flips.
 
-    `styles` counts the variants that reverse them on all samples. `chance` is the share of
-    resamples that do under the default alone, `flipped` the share over all variants and resamples;
-    a tie is not a flip.
+    `styles` counts the variants, out of `of`, that reverse the order on all samples. `chance` is
+    the share of resamples that reverse it under the default alone, `flipped` the share over all
+    variants and resamples; a tie is not a flip.
     """
 
     task: str
@@ -79,19 +80,19 @@ FLIPS: Columns[Flip] = (
 
 
 def flip_table(scored: Table) -> TextTable:
-    """Build a table with a line for every two contestants of a run on a task."""
+    """Build a table with a row for each pair of contestants of a run on a task."""
     flips = list[Flip]()
     for run in scored.scores:
         tasks = defaultdict[str, list[Fragility]](list)
         for fragility in measure_fragilities(run):
             tasks[fragility.task].append(fragility)
-        flips += chain.from_iterable(map(rank_flips, tasks.values()))
+        flips += chain.from_iterable(map(find_rank_flips, tasks.values()))
     return table(FLIPS, flips)
 
 
-def rank_flips(contestants: Sequence[Fragility]) -> Iterator[Flip]:
-    """Yield, for every two contestants on one task that are not tied under the default, which one
-    leads and how often the order flips, on the samples and variants of both."""
+def find_rank_flips(contestants: Sequence[Fragility]) -> Iterator[Flip]:
+    """Yield, for each pair of contestants on one task that are not tied under the default, the
+    leader and how often the order flips, on the samples and variants of both."""
     for leader, rival in combinations(contestants, 2):
         mine, theirs = leader.values, rival.values
         names = [name for name in mine.arms if name in theirs.arms]
@@ -119,7 +120,7 @@ def rank_flips(contestants: Sequence[Fragility]) -> Iterator[Flip]:
         )
 
 
-class Moves(NamedTuple):
+class RankMoves(NamedTuple):
     """The changes of models' ranks from the default to a style."""
 
     source: str
@@ -129,7 +130,7 @@ class Moves(NamedTuple):
     change: RankChanges
 
 
-RANKS: Columns[Moves] = (
+RANKS: Columns[RankMoves] = (
     *attribute_columns("source", "task", "style"),
     Column("models", "models"),
     Column("pairs\nflipped", "change.flipped"),
@@ -140,7 +141,7 @@ RANKS: Columns[Moves] = (
 )
 
 
-def rank_moves(run: RunScores) -> Iterator[Moves]:
+def find_rank_moves(run: RunScores) -> Iterator[RankMoves]:
     """Yield, by task and style, the changes of models' ranks from the default.
 
     They cover the run's models, if it has three or more, and the published ones.
@@ -157,13 +158,13 @@ def rank_moves(run: RunScores) -> Iterator[Moves]:
             first = {model: sign * value for model, value in default[1].items()}
             for style, values in styles if len(first) > 2 else ():
                 moved = {model: sign * value for model, value in values.items()}
-                yield Moves(source, task, style, len(first), compare_ranks(first, moved))
+                yield RankMoves(source, task, style, len(first), compare_ranks(first, moved))
 
 
 @dataclass(frozen=True)
-class _Swaps:
-    """The probability of a swap of two contestants over `count` settings or draws, and the number
-    in which the first leads."""
+class _SwapRate:
+    """The probability `swap` that two contestants change places between settings or draws; the
+    first leads in `leads` of `count`."""
 
     count: int
     leads: int
@@ -172,9 +173,9 @@ class _Swaps:
     @classmethod
     def build(
         cls, sides: Sequence[Sequence[Mapping[Question, float]]], clusters: Mapping[Question, str]
-    ) -> _Swaps | None:
-        """Build the swaps from the two contestants' values by setting, on the samples common to all
-        settings; None without shared samples or with a single setting."""
+    ) -> _SwapRate | None:
+        """Build the rate from the two contestants' values by setting, on the samples common to all
+        settings; None without common samples or with a single setting."""
         count = min(map(len, sides))
         kept = [values for side in sides for values in side[:count]]
         every = Values.of(dict(enumerate(kept)), clusters)
@@ -187,16 +188,17 @@ class _Swaps:
 
 
 class OrderLine(NamedTuple):
-    """Two contestants, with their probabilities of a swap between settings and between draws."""
+    """A pair of contestants, with the probabilities of a swap between settings and between
+    draws."""
 
     contestant: str
     other: str
-    settings: _Swaps | None
-    draws: _Swaps | None
+    settings: _SwapRate | None
+    draws: _SwapRate | None
 
     @property
     def n(self) -> int:
-        """The number of samples behind the line."""
+        """The number of samples that the probabilities are computed from."""
         swaps = self.settings or self.draws
         return swaps.swap.n if swaps else 0
 
@@ -215,9 +217,9 @@ ORDERS: Columns[OrderLine] = (
 
 
 def find_orders(run: RunScores) -> Iterator[OrderLine]:
-    """Yield every two contestants that were asked under several settings or in several draws.
+    """Yield the pairs of contestants that were asked under several settings or in several draws.
 
-    Runs with `fragility:` have tables of their own for this.
+    Runs with `fragility:` are skipped, since they have separate tables for this.
     """
     by_contestant = defaultdict[str, dict[str, list[PointScores]]](dict)
     for arm in () if run.config.get("fragility") else run.points:
@@ -233,13 +235,13 @@ def find_orders(run: RunScores) -> Iterator[OrderLine]:
         start = [side[shared[0]] for side in pair]
         is_drawn = all(map(_may_have_draws, start))
         if len(shared) < 2 and not is_drawn:
-            continue  # early, because usually there is nothing to compare
+            continue  # skip early, because usually there is nothing to compare
         clusters = dict[Question, str]()
         for arm in (arm for arms in pair[0].values() for arm in arms):
             clusters |= {(arm.point.task_id, n): cluster for n, cluster in arm.clusters.items()}
         settings = [[_collect_values(side[setting]) for setting in shared] for side in pair]
         drawn = [_collect_values_by_draw(arms) if is_drawn else [] for arms in start]
-        line = OrderLine(first, rival, *(_Swaps.build(v, clusters) for v in (settings, drawn)))
+        line = OrderLine(first, rival, *(_SwapRate.build(v, clusters) for v in (settings, drawn)))
         if line.settings or line.draws:
             yield line
 
@@ -253,10 +255,10 @@ def _collect_values(arms: Sequence[PointScores]) -> dict[Question, float]:
 
 
 def _collect_values_by_draw(arms: Sequence[PointScores]) -> list[dict[Question, float]]:
-    """Return the values of every draw, for the samples that have all draws."""
+    """Return the values of each draw, on the samples that have all draws."""
     values = dict[Question, list[float]]()
     for arm in arms:
-        for name, draws in find_whole_draws(arm).items():
+        for name, draws in find_complete_draws(arm).items():
             values[arm.point.task_id, name] = [draw.score.value for draw in draws]
     return [dict(zip(values, draw, strict=True)) for draw in zip(*values.values(), strict=False)]
 
@@ -271,7 +273,7 @@ FLIPS_ANALYSIS = Analysis(
 RANK_MOVES_ANALYSIS = Analysis(
     "ranks",
     "Ranks under other styles",
-    make_table_builder(RANKS, rank_moves),
+    make_table_builder(RANKS, find_rank_moves),
     needs="a study with `fragility:` and three models",
 )
 ORDER_ANALYSIS = Analysis(

@@ -1,4 +1,4 @@
-"""The stability of results: over draws and over variants."""
+"""The stability of results over draws and over variants."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ DRAW_NOTE = (
 )
 
 
-def find_whole_draws(scores: PointScores) -> dict[str, list[ScoredRecord]]:
-    """Return the samples that have a correct answer and whose draws were all asked without failure,
-    cut to the number of draws that all of them have."""
+def find_complete_draws(scores: PointScores) -> dict[str, list[ScoredRecord]]:
+    """Return the draws of each sample that has a key and no failed or missing draw, cut to the
+    number of draws that all these samples have."""
     complete = dict[str, list[ScoredRecord]]()
     for name in scores.keyed:
         kept = [draw for draw in scores.draws(name) if draw and draw.verdict is not Verdict.FAILED]
@@ -48,7 +48,7 @@ def find_whole_draws(scores: PointScores) -> dict[str, list[ScoredRecord]]:
 
 @dataclass(frozen=True)
 class Draws:
-    """The draws of an arm on the samples that have all of them."""
+    """The draws of an arm on the samples that have all draws."""
 
     scores: PointScores
     complete: Mapping[str, list[ScoredRecord]]
@@ -56,7 +56,7 @@ class Draws:
 
     @property
     def left_out(self) -> int:
-        """The number of samples with a correct answer that lack a draw."""
+        """The number of samples with a key that lack a draw."""
         return len(self.scores.keyed) - len(self.complete)
 
     @property
@@ -91,10 +91,9 @@ DRAWS: Columns[Draws] = (
 
 
 def find_draws(run: RunScores) -> Iterator[Draws]:
-    """Yield each arm with several draws: its errors from samples and from draws, pass@k, and the
-    majority."""
+    """Yield each arm that has several draws, with the analysis of its draws."""
     for scores in run.points:
-        complete = find_whole_draws(scores) if scores.point.draws > 1 else {}
+        complete = find_complete_draws(scores) if scores.point.draws > 1 else {}
         if len(complete) > 1:
             values = [[draw.score.value for draw in draws] for draws in complete.values()]
             yield Draws(scores, complete, split_variance(values))
@@ -107,7 +106,7 @@ MIN_VARIANTS = 3  # with fewer variants, a spread means little
 
 @dataclass(frozen=True)
 class _Spread:
-    """The rows of a contestant's variants on a task, from the worst to the best."""
+    """The rows of a contestant's variants on a task, ranked from worst to best."""
 
     contestant: str
     task: str
@@ -127,20 +126,20 @@ SPREADS: Columns[_Spread] = (
     Column("variants", lambda line: len(line.ranked)),
     Column("mean %", "mean", percent),
     Column("worst %", lambda line: line.ranked[0].value, percent),
-    Column("worst variant", lambda line: _changes(line.ranked[0])),
+    Column("worst variant", lambda line: _format_changes(line.ranked[0])),
     Column("best %", lambda line: line.ranked[-1].value, percent),
-    Column("best variant", lambda line: _changes(line.ranked[-1])),
+    Column("best variant", lambda line: _format_changes(line.ranked[-1])),
     Column("spread", "spread", percent),
 )
 
 
-def _changes(row: Row) -> str:
+def _format_changes(row: Row) -> str:
     return row.contestant.partition(" [")[2].removesuffix("]") or "unchanged"
 
 
 def spread_table(scored: Table) -> TextTable:
-    """Return a line per contestant and task with at least three variants: mean, worst, best, and
-    best minus worst.
+    """Build a table with a row per contestant and task that has at least three variants: mean,
+    worst, best, and best minus worst.
 
     Variants are the points of one contestant that differ in its stages, model or draws, on the same
     samples.

@@ -1,8 +1,8 @@
-"""Renders the studio's drafts and sends them to models, in a separate folder, as a run would; for a
-server or a notebook.
+"""The studio's backend, for a server or a notebook: it renders drafts and sends them to models as a
+run would, in a separate folder.
 
-It also describes what the page shows with the pictures: every word, the amount that Ask sends,
-marks that no stage draws, and drawings that are cut off.
+It also makes the notes that the page shows with the pictures: the texts of the request, the amount
+that Ask sends, marks that no stage draws, and drawings that are cropped.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ from looktwice.prompting.views.losses import Drawing, find_drawings
 MAX_SHOWN_PICTURES = 256  # pictures that the page may request
 MAX_STATES = 32  # states in the cache, with the pixels of their views
 REQUEST_ERRORS = (ValueError, LookupError, OSError)
-"""Exceptions about faults in a request, which the page displays."""
+"""Exceptions for faults in a request, which the page displays."""
 LINE_PATTERN = re.compile(r"^draft\.|[0-9a-f]{16}\.jsonl: .*\s+line 1: ")
 IMAGE_SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp"}
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A request of the page: a draft, and options."""
+class DraftRequest:
+    """A request of the page: a draft, and the options of the request."""
 
     __pydantic_config__ = NO_OTHER_FIELDS
     draft: Draft
@@ -74,8 +74,8 @@ class Asked:
 
 @dataclass(eq=False)
 class StudioBackend:
-    """The backend of one page: `folder` holds pictures, questions and runs, and `models` are the
-    models that may be asked, by name."""
+    """The backend of one page: `folder` holds pictures, questions and runs; `models` are the models
+    that the page may call, by name."""
 
     folder: Path
     models: dict[str, Node] = field(default_factory=lambda: {**MODELS})
@@ -96,15 +96,15 @@ class StudioBackend:
         return Catalog(self.plugins).to_dict()
 
     def start(self, draft: Draft) -> Node:
-        """Return what the page needs first: forms, the models that it may ask, a draft, an example
+        """Return the page's initial data: forms, the models that it may call, a draft, an example
         for a page without pictures, and the pictures of both."""
         example = make_example(self.save_picture)
-        images = [self.image(name) for name in (*draft.images, *example.images)]
+        images = [self.describe_image(name) for name in (*draft.images, *example.images)]
         begun = {"draft": draft.to_dict(), "example": example.to_dict(), "images": images}
         return self._catalog | begun | {"models": [*self.models]}
 
     def allow_model(self, model: Any) -> str:
-        """Allow a model to be asked, and return its name."""
+        """Allow the page to call a model, and return the model's name."""
         node, name = simplify_default(model), get_model_name(model)
         if self.models.get(name, node) != node:
             name += f" {len(self.models)}"
@@ -123,59 +123,59 @@ class StudioBackend:
         return name
 
     def save_picture(self, picture: Picture) -> str:
-        """Save a picture's original bytes, or the bytes that are sent if it has none, and return
-        its name."""
+        """Save a picture's original bytes, or else the bytes that are sent, and return the saved
+        picture's name."""
         try:
             return self.save_bytes(picture.source)
         except PictureError:
             return self.save_bytes(picture.payload.data)
 
-    def image(self, name: str) -> Node:
-        """Return the name and description of a saved picture."""
-        return {"name": name, **self.show(self.images[name])}
+    def describe_image(self, name: str) -> Node:
+        """Describe a saved picture for the page, with its name."""
+        return {"name": name, **self.describe_picture(self.images[name])}
 
-    def show(self, picture: Picture) -> Node:
-        """Describe a picture for the page, which loads it by its sha256."""
+    def describe_picture(self, picture: Picture) -> Node:
+        """Describe a picture for the page, which loads it by its SHA-256."""
         payload, (width, height) = picture.payload, picture.size
-        kind, sha = payload.media_type.removeprefix("image/"), self._show(payload)
+        kind, sha = payload.media_type.removeprefix("image/"), self._cache_payload(payload)
         facts = {"width": width, "height": height, "bytes": len(payload.data), "kind": kind}
         return {"sha": sha, "note": payload.note, **facts}
 
-    def _show(self, payload: Payload) -> str:
+    def _cache_payload(self, payload: Payload) -> str:
         return self.shown.share(payload.sha, lambda: (payload, 1)).sha
 
     def answer(self, what: str, data: bytes) -> Any:
-        """Return the response to a request: plain values, or the bytes of a file.
+        """Return the response to the request `what`: plain values, or the bytes of a file.
 
         The body of `upload` is a picture's bytes, any other body is JSON. Raises REQUEST_ERRORS.
         """
         if what == "upload":
-            return self.image(self.save_bytes(data))
-        asked: Asked = read_as(Asked, data)
+            return self.describe_image(self.save_bytes(data))
+        asked: DraftRequest = read_as(DraftRequest, data)
         if what == "render":
             return self.render(asked.draft, asked.after)
         if what == "read":
             pasted = self.folder / "pasted.yaml"
             return {"draft": asked.draft.with_study(asked.text, pasted, self.models).to_dict()}
-        return self.ask(asked.draft) if what == "ask" else self.pack(asked.draft)
+        return self.ask(asked.draft) if what == "ask" else self.pack_study(asked.draft)
 
     def explain_fault(self, exc: Exception) -> list[str]:
-        """Return the fault messages without the names of the studio's internal files."""
+        """Return the error messages without the names of the studio's internal files."""
         faults = exc.faults if isinstance(exc, ConfigError) else (str(exc),)
         return [
             LINE_PATTERN.sub("", printable(fault).replace(f"{self.folder}/", ""))
             for fault in faults
         ]
 
-    def item(self, draft: Draft) -> tuple[Folder, Item]:
-        """Return the draft's task and its question, as a run reads it. Raises TaskError,
+    def build_item(self, draft: Draft) -> tuple[Folder, Item]:
+        """Build the draft's task and its question, as a run would. Raises TaskError,
         ValueError."""
         if not draft.images:
             raise ValueError("there is no picture yet; drop one on the page")
         if lost := [name for name in draft.files if name not in self.images]:
             raise ValueError(f"the picture {lost[0]} is not here; drop it on the page")
-        images = tuple(self.images[name] for name in draft.images)  # each is decoded only once
-        row = json.dumps(draft.row([picture.size for picture in images]))
+        images = tuple(self.images[name] for name in draft.images)  # decode each picture only once
+        row = json.dumps(draft.make_row([picture.size for picture in images]))
         file = f"{digest(row)}.jsonl"
         if not (self.folder / file).exists():
             write_file(self.folder / file, row + "\n")
@@ -183,12 +183,12 @@ class StudioBackend:
         item = next(iter(task))
         return task, replace(item, sample=replace(item.sample, images=images))
 
-    def arm(self, draft: Draft, task: Folder) -> Arm:
-        """Build the draft's stages as an arm. Raises ConfigError with every fault and its place."""
+    def build_arm(self, draft: Draft, task: Folder) -> Arm:
+        """Build the draft's stages as an arm. Raises ConfigError with every fault and its path."""
         binder = self.binder
         stages = {
             slot: binder.node(node, f"stages.{slot}", "stage")
-            for slot, node in draft.nodes().items()
+            for slot, node in draft.list_nodes().items()
         }
         model = binder.node(self.models[draft.model], "model", "model")
         if binder.faults:
@@ -197,15 +197,16 @@ class StudioBackend:
         self._check_models([arm])
         return arm
 
-    def plan(self, draft: Draft, task: Folder) -> Plan:
+    def build_plan(self, draft: Draft, task: Folder) -> Plan:
         """Plan the study with all its arms. Raises ConfigError."""
-        config = draft.study(self.models, {**FOLDER, "file": task.file})
+        config = draft.make_study(self.models, {**FOLDER, "file": task.file})
         plan = make_plan(config, self.binder.scope, "studio")
         self._check_models(plan.points)
         return plan
 
     def _check_models(self, arms: Sequence[Arm]) -> None:
-        """Raise ConfigError for a model that may not be asked, wherever a study names it."""
+        """Raise ConfigError if a stage or setting of the arms uses a model that the page may not
+        call."""
         may_ask = [self.binder.node(node, "model").identity for node in self.models.values()]
         for arm in arms:
             parts = {f"stages.{slot}": stage for slot, stage in arm.stages.items()}
@@ -216,24 +217,24 @@ class StudioBackend:
 
     def render(self, draft: Draft, after: int | None = None) -> Node:
         """Return the request that would be sent, the views after the first `after` stages, and the
-        fault of any later stage. Raises ConfigError, TaskError, PictureError, ValueError."""
-        study, (task, item) = draft.study(self.models), self.item(draft)
-        arm = self.arm(draft, task)
-        arms = self.plan(draft, task).points if draft.each or draft.sweep else ()
+        error of a later stage, if any. Raises ConfigError, TaskError, PictureError, ValueError."""
+        study, (task, item) = draft.make_study(self.models), self.build_item(draft)
+        arm = self.build_arm(draft, task)
+        arms = self.build_plan(draft, task).points if draft.each or draft.sweep else ()
         with self.lock, use_result_store(self.folder / ".cache" / "findings"):
-            trial, *asked = [self._try(tried, item) for tried in (arm, *arms)]
+            trial, *asked = [self._dry_run(tried, item) for tried in (arm, *arms)]
             shown = trial
             if after is not None:
-                first = {slot: arm.stages[slot] for slot in draft.nodes(after)}
-                shown = self._try(replace(arm, stages=first), item)
+                first = {slot: arm.stages[slot] for slot in draft.list_nodes(after)}
+                shown = self._dry_run(replace(arm, stages=first), item)
             if shown.error:
                 raise _make_failure(shown)
             views = shown.state.shown or shown.state.views
-            undrawn = () if trial.error else describe_undrawn(trial, self._try)
+            undrawn = () if trial.error else describe_undrawn(trial, self._dry_run)
             notes = [*shown.state.notes, *describe_cut_views(shown, views), *undrawn]
         return {
-            "views": [self.show(view.picture) for view in views],
-            "words": list_words(trial.state),
+            "views": [self.describe_picture(view.picture) for view in views],
+            "words": list_texts(trial.state),
             "notes": notes,
             "answer": trial.state.answer or trial.state.reason,
             "amount": describe_amount(asked or [trial]),
@@ -242,34 +243,33 @@ class StudioBackend:
             "yaml": dump_yaml(study),
         }
 
-    def _try(self, arm: Arm, item: Item) -> DryRun:
-        """Try an arm on a question, with cached results for the stages before the first that may
-        ask."""
+    def _dry_run(self, arm: Arm, item: Item) -> DryRun:
+        """Dry-run an arm on a question, with cached results for the stages before the first that
+        may call a model."""
         marks = [mark.center for mark in item.sample.marks]  # `describe_undrawn` leaves one out
         stages, before = dict(arm.stages), list[Any]([arm.task.file, marks, arm.seed])
         for slot, stage in arm.stages.items():
             if asks_model(stage):
                 break
             before.append([slot, spec(stage)])
-            stages[slot] = partial(self._run, stage, digest(before))
+            stages[slot] = partial(self._run_stage, stage, digest(before))
         return replace(try_arm(replace(arm, stages=stages), item), arm=arm)
 
-    def _run(self, stage: Stage, key: str, state: State, model: Model) -> State:
+    def _run_stage(self, stage: Stage, key: str, state: State, model: Model) -> State:
         """Run a stage that calls no model, or return its cached state.
 
-        The `key` identifies the stage and all stages before it, as when a run shares them among its
-        arms.
+        `key` identifies the stage and all stages before it, by which a run shares them among arms.
         """
         return self.states.share(key, lambda: (stage(state, model), 1))
 
     def ask(self, draft: Draft) -> list[Node]:
-        """Ask the study in all its arms; return a row for each reply, with the pictures sent.
+        """Run the study in all its arms, and return a row for each reply, with the pictures sent.
 
-        Requests that were made before are not repeated. Raises ConfigError, RunError, TaskError.
+        Earlier requests are not repeated. Raises ConfigError, RunError, TaskError.
         """
-        task, item = self.item(draft)
-        plan = replace(self.plan(draft, task), name=f"asked-{Path(task.file).stem}")
-        with self.asking:  # a second run at the same time would find the folder locked
+        task, item = self.build_item(draft)
+        plan = replace(self.build_plan(draft, task), name=f"asked-{Path(task.file).stem}")
+        with self.asking:  # a concurrent run would find the folder locked
             summary = Study(plan, self.folder / "runs", console=Console(file=io.StringIO()))()
         if summary.why:
             raise ValueError(summary.why)
@@ -282,7 +282,7 @@ class StudioBackend:
                 scored = scorers[arm.id](record, row)
                 for sent in record.sent:
                     data = folder.blobs.get(sent["sha"])
-                    self._show(Payload(data, sent.get("type", ""), sent["sha"], ""))
+                    self._cache_payload(Payload(data, sent.get("type", ""), sent["sha"], ""))
                 rows.append(
                     {
                         "changes": {**arm.changes},
@@ -296,15 +296,15 @@ class StudioBackend:
                 )
         return rows
 
-    def pack(self, draft: Draft) -> bytes:
-        """Return a zip file of a folder that `looktwice run` accepts: the study, its question and
-        its pictures. Raises ConfigError, ValueError."""
-        task, _ = self.item(draft)
-        self.plan(draft, task)
-        self.render(draft)  # raises what is wrong, as the plan does
+    def pack_study(self, draft: Draft) -> bytes:
+        """Return a zip file for `looktwice run`: a folder with the study, its question and its
+        pictures. Raises ConfigError, ValueError."""
+        task, _ = self.build_item(draft)
+        self.build_plan(draft, task)
+        self.render(draft)  # raises the errors that planning a run would raise
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w") as archive:
-            archive.writestr("studio/study.yaml", dump_yaml(draft.study(self.models)))
+            archive.writestr("studio/study.yaml", dump_yaml(draft.make_study(self.models)))
             archive.write(self.folder / task.file, f"studio/{QUESTIONS_FILE}")
             for name in dict.fromkeys(draft.files):
                 archive.writestr(f"studio/{name}", self.images[name].source)
@@ -312,7 +312,7 @@ class StudioBackend:
 
 
 def _make_failure(trial: DryRun) -> ConfigError:
-    """Return an error with the place and the reason of a stage's failure."""
+    """Return an error that names the failed stage and the reason."""
     slot = trial.state.trace[-1].slot if trial.state.trace else ""
     return ConfigError([f"stages.{slot}: {trial.error.splitlines()[-1]}"])
 
@@ -326,7 +326,7 @@ DRAWS = {
 }
 
 
-def list_words(state: State) -> list[Node]:
+def list_texts(state: State) -> list[Node]:
     """List the text of each turn, with null for each view."""
     words = [
         {"role": turn.role, "parts": [p if isinstance(p, str) else None for p in turn.parts]}
@@ -336,7 +336,7 @@ def list_words(state: State) -> list[Node]:
 
 
 def describe_amount(trials: Sequence[DryRun]) -> str:
-    """Describe what asking all these arms would send, and how its tokens are counted."""
+    """Describe the amount that a run of these arms would send, and how its tokens are counted."""
     tried = [replace(t, requests=[*map(count_tokens, t.calls, t.requests)]) for t in trials]
     amount = count_requests(tried, {trial.arm.task_id: 1 for trial in tried})
     if not amount.requests:
@@ -350,17 +350,17 @@ def describe_amount(trials: Sequence[DryRun]) -> str:
 def count_tokens(call: Call, request: Request) -> Request:
     """Return the request with its exact token counts if its model is Pocket."""
     if isinstance(request.model, Pocket):
-        with suppress(ModelError):  # reported when it is asked
+        with suppress(ModelError):  # the error is reported when the model is called
             words, views = network_inputs(call.messages)
             pictures = PLACES_PER_SIDE * PLACES_PER_SIDE * len(views)
             return replace(request, word_tokens=len(words), picture_tokens=pictures)
     return request
 
 
-def describe_undrawn(trial: DryRun, again: Callable[[Arm, Item], DryRun]) -> Iterator[str]:
+def describe_undrawn(trial: DryRun, dry_run: Callable[[Arm, Item], DryRun]) -> Iterator[str]:
     """Yield a note for each mark that changes no request, with the stage that would draw it.
 
-    `again` tries an arm without the mark.
+    `dry_run` tries an arm without the mark.
     """
     sample, markers = trial.item.sample, [*find_settings(trial.arm.stages, Marking)]
     for mark in sample.marks:
@@ -368,18 +368,18 @@ def describe_undrawn(trial: DryRun, again: Callable[[Arm, Item], DryRun]) -> Ite
             continue
         rest = tuple(kept for kept in sample.marks if kept is not mark)
         item = replace(trial.item, sample=replace(sample, marks=rest))
-        if get_outcome(again(trial.arm, item)) == get_outcome(trial):
+        if get_outcome(dry_run(trial.arm, item)) == get_outcome(trial):
             yield f"no stage draws the {DRAWS[type(mark)].format(mark.label)}"
 
 
 def get_outcome(trial: DryRun) -> tuple[object, ...]:
-    """Return what a trial would send or answer, for comparison."""
+    """Return the requests that a trial would send and its answer, for comparison."""
     state, views = trial.state, trial.state.shown or trial.state.views
     return state.prompt, state.answer, [view.picture.payload.sha for view in views]
 
 
 def describe_cut_views(trial: DryRun, views: Sequence[View]) -> Iterator[str]:
-    """Yield a note for each view whose edge cuts a mark or label that a stage drew."""
+    """Yield a note for each view whose edge cuts through a mark or label that a stage drew."""
     stages = trial.arm.stages
     for drawing in find_drawings(trial.state, stages):
         for number, view in enumerate(views, 1):

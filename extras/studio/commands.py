@@ -40,8 +40,8 @@ def studio(
 ) -> None:
     """Put marks and stages on your own picture in a browser.
 
-    The studio shows the exact bytes and words that a model gets, asks it, and exports the study. It
-    is served on this machine only, and keys come from the environment.
+    The studio shows the exact pictures and texts that a model receives, asks it, and exports the
+    study. It is served on this machine only, and keys come from the environment.
     """
     import tempfile
 

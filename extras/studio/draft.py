@@ -1,5 +1,5 @@
-"""The content of the studio's page: a question on pictures with marks, and stages; converted to and
-from a line of samples.jsonl and a study."""
+"""The content of the studio's page (a question on pictures with marks, and stages), which converts
+to and from a line of samples.jsonl and a study."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ QUESTIONS_FILE = "samples.jsonl"
 Corner = Annotated[float, Field(ge=0, le=1e6)]
 POCKET_NAME = "Pocket"
 MODELS: Mapping[str, Node] = {POCKET_NAME: {"use": "pipelines.models.Pocket"}}
-"""The models that the studio may ask by default."""
+"""The models that the studio may call by default."""
 
 
 @with_config(KEEP_OTHER_FIELDS)
 class PageMark(TypedDict, total=False):
-    """Fields of a mark that the page sends, besides the coordinates of a point or box."""
+    """The fields of a mark that the page sends, except for the coordinates of a point or box."""
 
     label: str
     image: Annotated[int, Field(ge=0)]
@@ -46,8 +46,7 @@ class PageMark(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Slot:
-    """A stage on the page: its name, its node as in a configuration, and whether it is switched
-    on."""
+    """A stage on the page: its name, its configuration node, and whether it is switched on."""
 
     __pydantic_config__ = NO_OTHER_FIELDS
     slot: str
@@ -57,11 +56,11 @@ class Slot:
 
 @dataclass(frozen=True)
 class Draft:
-    """A question and its stages, as on the page.
+    """The page's question and stages.
 
-    `images` are names of files in the studio's folder. Marks are as in samples.jsonl, except that a
-    region drawn with the lasso has its corners as `lasso`, in pixel centres. `model` is the name of
-    a model that the studio may ask; `each` and `sweep` are those of the study.
+    `images` are names of files in the studio's folder. Marks have the form of samples.jsonl, except
+    that a region drawn with the lasso has its corners in `lasso`, in pixel centres. `model` is the
+    name of a model that the studio may call; `each` and `sweep` are those of the study.
     """
 
     __pydantic_config__ = NO_OTHER_FIELDS
@@ -103,32 +102,32 @@ class Draft:
 
     @property
     def files(self) -> list[str]:
-        """The names of all its pictures: those of the question, then those of its choices."""
+        """The names of the pictures of the question, then those of its choices."""
         of_choices = [choice["image"] for choice in self.choices if isinstance(choice, dict)]
         return [*self.images, *of_choices]
 
-    def row(self, sizes: Sequence[tuple[int, int]]) -> Node:
-        """Return the line of samples.jsonl; `sizes` are (width, height) of its images."""
+    def make_row(self, sizes: Sequence[tuple[int, int]]) -> Node:
+        """Make the row for samples.jsonl; `sizes` are the (width, height) of its images."""
         row: Node = {"id": self.id, "question": self.question}
         row |= {"image": self.images[0]} if len(self.images) == 1 else {"images": [*self.images]}
         row |= {"choices": [*self.choices], "answer": self.answer, "meta": self.meta}
         row["marks"] = [to_task_mark(mark, sizes) for mark in self.marks]
         return {name: value for name, value in row.items() if value or name == "question"}
 
-    def nodes(self, after: int | None = None) -> dict[str, Node]:
-        """Return the nodes of stages that are switched on, among the first `after` or all. Raises
-        ConfigError for a duplicate name."""
+    def list_nodes(self, after: int | None = None) -> dict[str, Node]:
+        """Return the nodes of the stages that are switched on, by slot, among the first `after`
+        stages or all. Raises ConfigError for a duplicate name."""
         named = [stage.slot for stage in self.stages]
         if twice := [name for name in named if named.count(name) > 1 or not name]:
             raise ConfigError([f"stages.{twice[0]}: each stage needs a unique name; change one"])
         return {stage.slot: stage.node for stage in self.stages[:after] if stage.on}
 
-    def study(self, models: Mapping[str, Node], task: Mapping[str, Any] = FOLDER) -> Node:
-        """Return the study of this question. Raises ConfigError for an unknown model."""
+    def make_study(self, models: Mapping[str, Node], task: Mapping[str, Any] = FOLDER) -> Node:
+        """Make the study of this question. Raises ConfigError for an unknown model."""
         if self.model not in models:
             there = ", ".join(models)
             raise ConfigError([f"model: there is no {self.model!r}; use one of {there}"])
-        node: Node = {"task": {**task}, "model": models[self.model], "stages": self.nodes()}
+        node: Node = {"task": {**task}, "model": models[self.model], "stages": self.list_nodes()}
         if "'ref':" in repr(node["stages"]):
             node |= {"model": self.model, "models": {**models}}
         node |= {"sweep": self.sweep, "each": [*self.each], "seed": self.seed}
@@ -139,7 +138,7 @@ class Draft:
         """Return the draft with the stages, model and draws of a study's text, which is saved to
         `file`.
 
-        The model must be one that the studio may ask, so that pasted text cannot bring in another
+        The model must be one that the studio may call, so that pasted text cannot add another
         server. Raises ConfigError.
         """
         write_file(file, text)
@@ -173,7 +172,7 @@ class Draft:
 
 
 def make_example(keep: Callable[[Picture], str]) -> Draft:
-    """Return a question on a marked picture that Pocket can answer; `keep` is as in
+    """Make a question on a marked picture that Pocket can answer; `keep` is as for
     `Draft.from_item`."""
     item = next(iter(MarkedScenes(kind="shape")))
     choose: dict[str, Stage] = {"multiple_choice": MultipleChoice()}

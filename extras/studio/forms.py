@@ -1,5 +1,5 @@
-"""Forms for the settings of a configuration's classes: each setting with its kind, range, choices
-and default."""
+"""The forms in which the page edits the settings of a class: each setting with its kind, range,
+choices and default."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TEXT_AREA_LENGTH = 48  # characters from which a text gets a text area
 MAX_SLIDER_LIMIT = 1000  # limits from here on are ignored by sliders
 COLOR_PATTERN = re.compile("colou?r$|^fill$|^plate$")
 RULE_PATTERN = re.compile(r"(?P<names>.+?) (?P<sign>[<>])=? (?P<bound>-?[\d.]+)")
-SHOWN_SETTINGS = 5  # settings of a stage that the page shows at once
+SHOWN_SETTINGS = 5  # settings of a stage that the page shows unfolded
 PLAIN_KINDS = {"whole", "number", "text", "words", "color", "flag", "choice"}
 TYPE_KINDS = {Model: "model", bool: "flag", int: "whole", float: "number"}
 Form = dict[str, Any]
@@ -56,10 +56,10 @@ class Catalog:
             takes = inspect.signature(cls.__call__).parameters
             if "state" in takes and get_listed_kind(cls) in ("stages", "specialists"):
                 rooms.setdefault(path.rpartition(".")[0], []).append(path)
-                self._add(path, cls)
+                self._add_form(path, cls)
         return {"forms": self.forms, "rooms": rooms, "colors": [*ImageColor.colormap]}
 
-    def _add(self, path: str, cls: type) -> None:
+    def _add_form(self, path: str, cls: type) -> None:
         if path in self.forms:
             return
         form = self.forms[path] = {"says": docstring(cls), "settings": []}
@@ -67,14 +67,14 @@ class Catalog:
         hints, limits = get_hints(cls), get_ranges(cls)
         for f in dataclasses.fields(cls):
             if f.init:
-                setting = self._setting(f, hints[f.name])
+                setting = self._describe_setting(f, hints[f.name])
                 form["settings"].append(setting | limits.get(f.name, {}))
                 is_needed = "default" not in setting and setting["kind"] == "part"
                 if is_needed and setting["of"] != "stages":
                     form["weights"] |= all(self.forms[p]["weights"] for p in setting["of"])
-        form["open"] = list_open(cls, form["settings"])
+        form["open"] = list_shown_settings(cls, form["settings"])
 
-    def _setting(self, f: dataclasses.Field[Any], hint: Any) -> Form:
+    def _describe_setting(self, f: dataclasses.Field[Any], hint: Any) -> Form:
         """Describe a setting without its range: its kind, choices and default."""
         choices, default = [*list_union_members(hint)], get_default(f)
         inner = [choice for choice in choices if choice is not type(None)]
@@ -118,13 +118,13 @@ class Catalog:
                 if issubclass(gives, given) if gives and given else hint in cls.__mro__:
                     fitting[path] = cls
         for path, cls in fitting.items():
-            self._add(path, cls)
+            self._add_form(path, cls)
         return [*fitting]
 
 
-def list_open(cls: type, settings: Sequence[Form]) -> list[str]:
-    """Return the names of the settings that the page shows at once: those without a default, then
-    plain values, the class's own before inherited ones."""
+def list_shown_settings(cls: type, settings: Sequence[Form]) -> list[str]:
+    """Return the names of the settings that the page shows unfolded: those without a default, then
+    plain values, with the class's own before inherited ones."""
     own = [name for base in cls.__mro__ for name in inspect.get_annotations(base)]
     ordered = sorted(settings, key=lambda setting: own.index(setting["name"]))
     needed = [setting["name"] for setting in ordered if "default" not in setting]
@@ -133,7 +133,7 @@ def list_open(cls: type, settings: Sequence[Form]) -> list[str]:
 
 
 def get_ranges(cls: type) -> dict[str, dict[str, float]]:
-    """Return the limits of a class's numeric settings, from the rules that validate them."""
+    """Return the limits of a class's numeric settings, taken from its validation rules."""
     limits = dict[str, dict[str, float]]()
     for base in cls.__mro__:
         for matched in filter(None, map(RULE_PATTERN.fullmatch, vars(base).get("ranges", ()))):

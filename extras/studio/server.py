@@ -1,9 +1,10 @@
-"""Connects the studio's page to its backend, as a server on loopback or as a notebook widget.
+"""The connection between the studio's page and its backend: a server on loopback, or a notebook
+widget.
 
-The server takes pictures as bytes and all else as JSON, and works in a thread beside the event
-loop. The anywidget widget shows the same page and communicates through the kernel, without a
-server. The first draft comes from a picture, from a sample of a run with a contestant's stages, or
-from a study.
+The server receives pictures as bytes and everything else as JSON, and handles requests in a thread
+outside the event loop. The anywidget widget shows the same page and communicates through the
+kernel, without a server. The first draft is made from a picture, from a sample of a run with a
+contestant's stages, or from a study.
 """
 
 from __future__ import annotations
@@ -53,20 +54,20 @@ STUDIO_HEADER = "X-Looktwice"
 
 @dataclass
 class StudioServer(LocalPage):
-    """Serves a studio's page. `begin` returns the first draft for the query of the page's
-    address."""
+    """The server of a studio's page. `begin` returns the first draft for the query of the page's
+    URL."""
 
     backend: StudioBackend
     begin: Callable[[Mapping[str, str]], Draft]
 
     @property
     def shown(self) -> Mapping[str, ShowFunction]:
-        """The routes of the page, its start data, and pictures."""
+        """The routes of the page, its initial data and its pictures, with their handlers."""
         return {"": self.show_page, "start": self.show_start, "picture/{sha}": self.show_picture}
 
     def show_page(self, request: web.Request) -> web.Response:
-        """Return the page, whose policy allows only its own scripts, by sha256, and connections to
-        this server."""
+        """Return the page, whose content security policy allows only its own scripts, by SHA-256,
+        and connections to this server."""
         scripts = [page_file(name, TEMPLATES_PACKAGE) for name in (*SCRIPT_FILES, "studio_page.js")]
         policy, style = (
             page_policy(scripts, served=True),
@@ -78,14 +79,14 @@ class StudioServer(LocalPage):
         return web.Response(text=text, content_type="text/html")
 
     def show_start(self, request: web.Request) -> web.Response:
-        """Return the forms, the models that may be asked, and the first draft."""
+        """Return the forms, the models that the page may call, and the first draft."""
         try:
             return web.json_response(self.backend.start(self.begin(request.query)))
         except (LookupError, ValueError) as exc:
             raise web.HTTPNotFound(text=f"the studio cannot open this: {exc}") from exc
 
     def show_picture(self, request: web.Request) -> web.Response:
-        """Return a picture of the page exactly as it is sent to models."""
+        """Return a picture of the page, with the bytes that are sent to models."""
         shown = self.backend.shown.kept.get(request.match_info["sha"])
         if shown is None:
             raise web.HTTPNotFound(text="this picture is no longer cached; render it again")
@@ -93,7 +94,7 @@ class StudioServer(LocalPage):
         return web.Response(body=payload.data, content_type=payload.media_type)
 
     async def work(self, request: web.Request) -> web.Response:
-        """Respond to a request from the page with JSON or a file, or list its errors under
+        """Answer a request of the page with JSON or a file, or with its errors under
         `refused`."""
         if request.headers.get(STUDIO_HEADER) != "studio":
             raise web.HTTPForbidden(
@@ -109,14 +110,14 @@ class StudioServer(LocalPage):
         return web.json_response(made)
 
     def add_routes(self, app: web.Application, below: str = "") -> None:
-        """Add the routes of the page's requests to those of the base class."""
+        """Add the routes for the page's requests to those of the base class."""
         super().add_routes(app, below)
         app.router.add_post(f"/{{token}}/{below}{{what:render|ask|read|pack|upload}}", self.work)
 
 
 def make_page_studio(folder: Path, page: RunPage, plugins: Sequence[str] = ()) -> StudioServer:
-    """Build a studio that works in `folder` and begins with a sample of the report page that it is
-    served with."""
+    """Build a studio for a report page: it works in `folder`, and begins with a sample of the
+    page."""
     backend = StudioBackend(folder, plugins=plugins)
     return StudioServer(backend, partial(make_draft_from_page, backend, page))
 
@@ -126,11 +127,11 @@ def studio_widget(
     stages: Mapping[str, Stage] | None = None,
     models: Mapping[str, Node] = MODELS,
 ) -> Any:
-    """Return the studio of a sample, or of a picture or its file, as a notebook widget.
+    """Return a notebook widget with the studio of a sample, a picture or a picture's file.
 
-    `stages` are the first stages, by slot; `models` are nodes of the models that may be asked, by
-    name. The content of the page is in the widget's `marks`, `stages` and `yaml`; marks and stages
-    that are set there appear on the page. Needs `pip install 'looktwice[notebook]'`. Raises
+    `stages` are the initial stages, by slot; `models` are nodes of the models that may be called,
+    by name. The widget's `marks`, `stages` and `yaml` hold the content of the page; setting `marks`
+    or `stages` changes the page. Needs `pip install 'looktwice[notebook]'`. Raises
     ModuleNotFoundError, PictureError.
     """
     try:
@@ -148,7 +149,7 @@ def studio_widget(
     draft = Draft.from_item(item, stages or {}, backend.save_picture, model=next(iter(models)))
     start = backend.start(draft if stages else replace(draft, stages=FIRST_SLOTS))
     traits = {
-        "_esm": widget_script(),
+        "_esm": make_widget_script(),
         "_css": page_file("studio.css", TEMPLATES_PACKAGE),
         "folder": folder,
     }
@@ -160,9 +161,8 @@ def studio_widget(
     return widget
 
 
-def widget_script() -> str:
-    """Return the page as a JavaScript module whose default export has `render`, as anywidget
-    expects."""
+def make_widget_script() -> str:
+    """Return the page as a JavaScript module for anywidget, whose default export has `render`."""
     scripts = [page_file(name, TEMPLATES_PACKAGE) for name in (*SCRIPT_FILES, "studio_widget.js")]
     body = json.dumps(page_file("studio_body.html", TEMPLATES_PACKAGE))
     return "\n".join([f"const BODY = {body};", *scripts])
@@ -170,20 +170,20 @@ def widget_script() -> str:
 
 @dataclass(eq=False)
 class WidgetChannel:
-    """Answers a widget's requests, and sends pictures that it does not have yet."""
+    """A handler of a widget's requests, which also sends pictures that the widget lacks."""
 
     backend: StudioBackend
     first_draft: Mapping[str, Any]
     sent: set[str] = field(default_factory=set)
 
     def __call__(self, widget: Any, asked: Mapping[str, Any], buffers: Sequence[Any]) -> None:
-        """Send the response, or the faults, with the number of the request."""
+        """Send the response, or the errors, with the number of the request."""
         what, reply, file = asked["what"], {"number": asked["number"]}, b""
         data = bytes(buffers[0]) if buffers else json.dumps(asked.get("body")).encode()
         try:
             made = self.first_draft if what == "start" else self.backend.answer(what, data)
             reply["answer"], file = (None, made) if isinstance(made, bytes) else (made, b"")
-        except Exception as exc:  # of any kind, or the page would wait without end
+        except Exception as exc:  # answer any error, or the page would wait forever
             is_told = isinstance(exc, REQUEST_ERRORS)
             reply["faults"] = (
                 self.backend.explain_fault(exc) if is_told else [f"internal error: {exc!r}"]
@@ -199,8 +199,8 @@ class WidgetChannel:
 
 
 def open_draft(backend: StudioBackend, what: Sequence[Path], models: Sequence[str] = ()) -> Draft:
-    """Return the first draft, after saving its pictures and allowing its models. Raises
-    ConfigError, RunError, TaskError, PictureError."""
+    """Make the first draft, save its pictures and allow its models. Raises ConfigError, RunError,
+    TaskError, PictureError."""
     for text in models:
         _, node = parse_override(f"model={text}")
         if not isinstance(node, dict):
@@ -226,9 +226,10 @@ def open_draft(backend: StudioBackend, what: Sequence[Path], models: Sequence[st
 
 
 def make_draft_from_study(backend: StudioBackend, study: Path) -> Draft:
-    """Return a draft of a study's first question with the stages and model of its first contestant.
+    """Make a draft of a study's first question with the stages and model of its first contestant.
 
-    All models of the study may be asked. Raises ConfigError, RunError, TaskError, PictureError.
+    The page may call all models of the study. Raises ConfigError, RunError, TaskError,
+    PictureError.
     """
     plan = load_plan(study, (), backend.plugins)
     if not plan.points:
@@ -244,8 +245,8 @@ def make_draft_from_study(backend: StudioBackend, study: Path) -> Draft:
 
 
 def make_draft_from_page(backend: StudioBackend, page: RunPage, asked: Mapping[str, str]) -> Draft:
-    """Return a draft of a report page's sample `n` and contestant `who`, given by number. Raises
-    RunError, ConfigError, PictureError."""
+    """Make a draft of a report page's sample and contestant, whose numbers are `n` and `who` in the
+    query. Raises RunError, ConfigError, PictureError."""
     row = page.rows[int(asked["n"])]
     number, name = [*page.contestants][int(asked["who"])]
     run = page.runs[number]
@@ -257,7 +258,7 @@ def make_draft_from_page(backend: StudioBackend, page: RunPage, asked: Mapping[s
 def make_draft_from_run(
     backend: StudioBackend, run: Path, sample: str, contestant: str = "", task: str = ""
 ) -> Draft:
-    """Return a draft of a run's sample with the stages of a contestant, by default the first.
+    """Make a draft of a run's sample with the stages of a contestant (default: the first).
 
     `task` is the task's id if several tasks have a sample of this name. Raises RunError,
     ConfigError, PictureError.

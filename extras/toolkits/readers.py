@@ -1,7 +1,7 @@
 """Readers that follow the code of BLINK, VLMEvalKit, lmms-eval and VLM2-Bench.
 
-Each docstring names the commit whose rules it follows. Where the original code would ask a language
-model or draw an answer at random, there is no answer here.
+Each docstring names the commit whose rules the reader follows. Where the original code would ask a
+language model or draw an answer at random, the reader returns no answer.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ class BlinkOfficial(TextReader):
     """BLINK's own token rule (`analyze_answer` of zeyofu/BLINK_Benchmark at 2d6a779, 2024-07-03,
     without its language model).
 
-    A reply that is exactly one letter A-E, bare or in brackets, counts, even beyond the choices.
-    Otherwise only tokens between white space that are exactly "(A)", "(B)" ... count: the only one
-    of the last paragraph wins, then the only one of the whole reply. Where the official code would
-    ask GPT-3.5, there is no answer here (reason "unread").
+    A reply that is exactly one letter A-E, bare or in brackets, is the answer, even if there is no
+    such choice. Otherwise only whitespace-separated tokens that are exactly "(A)", "(B)" ... count:
+    the answer is the only one of the last paragraph, or else the only one of the whole reply. Where
+    the official code would ask GPT-3.5, there is no answer (reason "unread").
     """
 
     part: ClassVar[Literal["answer", "turn", "reply"]] = "turn"
 
     def read_text(self, reply: str, sample: Sample) -> Reading:
-        return Reading.from_answer(self.rule(reply, len(sample.choices)))
+        return Reading.from_answer(self.apply_rule(reply, len(sample.choices)))
 
     @staticmethod
-    def rule(reply: str, choices: int) -> str | None:
-        """Return the letter that the rule finds in a reply to a question with this many choices, or
-        None."""
+    def apply_rule(reply: str, choices: int) -> str | None:
+        """Return the letter that the rule finds in a reply to a question with this number of
+        choices, or None."""
         exact = re.fullmatch(r"[A-E]|\([A-E]\)", reply)
         if exact:
             return exact[0].strip("()")
@@ -73,10 +73,10 @@ class Vlmevalkit(TextReader):
     asterisks, even if it begins a word; the only choice whose text occurs in a reply that is at
     most twice as long as all texts together. "2025-08" (c3371551, and the package ms-vlmeval
     0.0.20) lacks "answer is". "2024-02" (98e3733f, and the package nvidia-vlmeval 26.3) also lacks
-    both limits: the letter may stand anywhere, and the reply may have any length.
+    both limits: the letter may be anywhere, and the reply may have any length.
 
-    Two differences remain: if the environment variable VERBOSE is set, their code rejects an "A"
-    among more than three words; and a choice whose text is unknown to them is not a choice there.
+    Two differences remain: if the environment variable VERBOSE is set, VLMEvalKit rejects an "A"
+    among more than three words; and it ignores choices without text.
     """
 
     version: ClassVar[int] = 2
@@ -86,14 +86,14 @@ class Vlmevalkit(TextReader):
     def read_text(self, reply: str, sample: Sample) -> Reading:
         choices = choice_texts(sample)
         letters = ascii_uppercase[: len(choices)]
-        found = None if _FAILURE_TEXT in reply else self._letter(reply, letters)
+        found = None if _FAILURE_TEXT in reply else self._find_letter(reply, letters)
         if found is None:
-            found = self._by_text(reply, dict(zip(letters, choices, strict=False)))
+            found = self._find_choice_by_text(reply, dict(zip(letters, choices, strict=False)))
         return Reading.from_answer(found)
 
-    def _letter(self, reply: str, letters: str) -> str | None:
-        """Return the letter that the reply gives; "" if the reply is a refusal, so that its text
-        does not count either."""
+    def _find_letter(self, reply: str, letters: str) -> str | None:
+        """Return the letter in the reply, or None; "" for a refusal, so that its text is not
+        compared with the choices."""
         words = reply.translate(_PUNCTUATION).split()
         mentioned = [*filter(words.__contains__, letters)]
         if any(refusal in reply for refusal in _REFUSALS) or (not mentioned and "Z" in words):
@@ -104,7 +104,7 @@ class Vlmevalkit(TextReader):
         claim = _CLAIM_PATTERN.search(reply) if self.form == "2026-06" else None
         return claim[1].upper() if claim and claim[1].upper() in letters else None
 
-    def _by_text(self, reply: str, choices: Mapping[str, str]) -> str | None:
+    def _find_choice_by_text(self, reply: str, choices: Mapping[str, str]) -> str | None:
         """Return the only choice whose text occurs in the reply."""
         text = reply.lower()
         if self.form != "2024-02" and len(text) > 2 * sum(map(len, choices.values())):
@@ -148,9 +148,9 @@ class Vlm2(TextReader):
 
     "exact": exactly T or F; "T." and "True" are not answers. "true_false": the only word that is t,
     f, true or false; the t of "don't" is such a word. "count": the only number, where all number
-    words together are one: "2 (two)" has two numbers, "one or two" is the one number 3, "zero" is
-    none; number words above a trillion are not answers. "grouping": what precedes the first ")", so
-    that "(D)" is not D; no answer if there are several letters in brackets.
+    words are added up to one number: "2 (two)" has two numbers, "one or two" is the number 3,
+    "zero" is no number; number words above a trillion are not answers. "grouping": the text before
+    the first ")", so "(D)" is not D; no answer if there are several letters in brackets.
     """
 
     part: ClassVar[Literal["answer", "turn", "reply"]] = "turn"

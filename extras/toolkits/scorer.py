@@ -1,8 +1,8 @@
-"""The metrics by which tabular benchmarks are quoted, as settings of one scorer: a rule for
-replies, groups that must be right as a whole, means of means, and boxes.
+"""The published metrics of tabular benchmarks, as settings of one scorer: a rule for replies,
+groups that must be right as a whole, means of means, and boxes.
 
 The rules that compare whole replies with correct answers follow the code of the benchmarks' authors
-and of VLMEvalKit (e8e78f05, 2026-08-18); their misreadings are part of each rule.
+and of VLMEvalKit (e8e78f05, 2026-08-18); each rule reproduces their parsing errors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from looktwice.eval.scoring.metrics import accuracy, group_by, group_metric
 from looktwice.eval.scoring.verdict import Levels, Metric, PointScores, Samples, Score, Scorer
 from looktwice.pipelines.geometry import iou
 
-KEYS = {"1": "yes", "0": "no"}
+YES_NO_KEYS = {"1": "yes", "0": "no"}
 SPACED_PUNCTUATION_PATTERN = re.compile(r"""[;/\[\]"{}()=+\\_\-><@`,?!]""")
 NUMBER_COMMA_PATTERN = re.compile(r"\d,\d")
 PERIOD_PATTERN = re.compile(r"\.(?!\d)")
@@ -41,15 +41,15 @@ Box = Sequence[float]
 
 
 def read_first_word(reply: str, words: tuple[str, str]) -> str:
-    """Return whichever of the two words occurs first as a whole word, ignoring case; empty if
-    neither does (NaturalBench)."""
+    """Return the one of two words that occurs first as a whole word, ignoring case; "" if neither
+    occurs (NaturalBench)."""
     word = re.search(rf"\b(?:{'|'.join(words)})\b", reply, re.I)
     return word[0].lower() if word else ""
 
 
 def read_yes_or_no(reply: str) -> str:
-    """Return "yes" or "no" if exactly one of them is among the words; "**Yes**" is neither
-    (VLMEvalKit)."""
+    """Return "yes" or "no" if exactly one of them is among the words, else ""; "**Yes**" counts as
+    neither (VLMEvalKit)."""
     text = reply.lower()
     for mark in dict.fromkeys(SPACED_PUNCTUATION_PATTERN.findall(text)):
         touches = f"{mark} " in text or f" {mark}" in text or NUMBER_COMMA_PATTERN.search(text)
@@ -59,8 +59,8 @@ def read_yes_or_no(reply: str) -> str:
 
 
 def read_first_letter(reply: str) -> str:
-    """Return the first capital A to E anywhere, after removing openings such as "The answer is",
-    and A for an empty reply (TreeBench in VLMEvalKit)."""
+    """Return the first capital A to E after removing prefixes such as "The answer is", and A for an
+    empty reply (TreeBench in VLMEvalKit)."""
     text = reply.strip()
     for lead in ANSWER_PREFIXES:
         text = text.replace(lead, "")
@@ -71,15 +71,15 @@ def read_first_letter(reply: str) -> str:
 
 
 def read_braces(reply: str) -> str:
-    """Return the content of the first braces, including white space; empty if there are none
+    """Return the content of the first braces, including white space; "" if there are none
     (VLMsAreBlind)."""
     inner = re.search(r"\{(.*?)\}", reply)
     return inner[1] if inner else ""
 
 
 def read_rows_and_columns(reply: str) -> tuple[int, ...]:
-    """Return the numbers in "rows={4} columns={5}", in either order, or else those in the first
-    "(4, 5)"."""
+    """Return the numbers of rows and columns in "rows={4} columns={5}", in either order, or else
+    those in the first "(4, 5)"."""
     rows = re.search(r"[Rr]ows?[^{}]*\{(\d+)\}", reply)
     columns = re.search(r"[Cc]olumns?[^{}]*\{(\d+)\}", reply)
     pair = re.search(r"\((\d+),\s*(\d+)\)", reply)
@@ -88,14 +88,12 @@ def read_rows_and_columns(reply: str) -> tuple[int, ...]:
     return (int(pair[1]), int(pair[2])) if pair else ()
 
 
-def mean_best_iou(reply: str, targets: Sequence[Box]) -> float:
-    """Return the mean over target boxes of the best IoU with any box that a reply writes as
-    `<box>[x1,y1,x2,y2]</box>` in its `<think>`, or in the whole reply if it has no `<think>`
-    (TreeBench).
+def compute_mean_best_iou(reply: str, targets: Sequence[Box]) -> float:
+    """Compute the mean over the target boxes of the best IoU with any box of a reply, written
+    `<box>[x1,y1,x2,y2]</box>` within its `<think>`, or anywhere if it has no `<think>` (TreeBench).
 
-    Boxes with a space between their numbers, with fractions or without area are ignored. Boxes
-    beyond the number of targets cost nothing. Without targets the value is 1 for a reply with a
-    box, else 0.
+    Boxes with a space between their numbers, with fractions or without area are ignored. Surplus
+    boxes are not penalised. Without targets the value is 1 for a reply with a box, else 0.
     """
     thought = re.search(r"<think>(.*?)</think>", reply, re.S)
     boxes = []
@@ -129,16 +127,16 @@ def _score_vlms_are_blind(reply: str, row: SampleRow) -> bool:
 
 
 def _score_vp_bench(reply: str, row: SampleRow) -> bool:
-    """Return whether the first A to D in any word and case is the correct answer: "Answer: D" reads
-    as A (VP-Bench's code of 2025-12)."""
+    """Return whether the first letter A to D, in any word and case, is the correct answer:
+    "Answer: D" counts as A (VP-Bench's code of 2025-12)."""
     letter = re.search("[A-D]", reply.upper())
     return (letter[0] if letter else "") == row.answer
 
 
 def normalize_key(row: SampleRow) -> str:
-    """Return the correct answer in lower case, with yes and no for 1 and 0."""
+    """Return the correct answer in lower case; yes and no replace 1 and 0."""
     key = (row.answer or "").lower()
-    return KEYS.get(key, key)
+    return YES_NO_KEYS.get(key, key)
 
 
 RULES: Mapping[str, Callable[[str, SampleRow], bool]] = {
@@ -156,7 +154,7 @@ MEAN = "mean_accuracy"
 
 @dataclass(frozen=True)
 class BenchmarkScorer(Scorer):
-    """A tabular benchmark, scored as its authors' code or VLMEvalKit does.
+    """A scorer of tabular benchmarks by the rules of their authors' code or of VLMEvalKit.
 
     `all_right` maps names of metrics to meta fields: the metric is the share of groups (samples
     with the same values of these fields) that are right as a whole. `mean_of` lists meta fields
@@ -184,7 +182,7 @@ class BenchmarkScorer(Scorer):
             )
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
-        """Compare by the rule; return None if there is none."""
+        """Score the reply by the rule; return None if the rule is empty."""
         if not self.rule:
             return None
         return Score.of(RULES[self.rule](answer, row))
@@ -196,14 +194,16 @@ class BenchmarkScorer(Scorer):
             if groups := group_by(scores.keyed, *fields):
                 metrics.append(group_metric(name, fields[-1], scores, groups))
         if self.mean_of:
-            metrics += self._means(scores)
+            metrics += self._list_means(scores)
         if self.boxes:
-            units = scores.means(lambda draw: self._iou(draw.answer, scores.samples[draw.sample]))
+            units = scores.means(
+                lambda draw: self._measure_iou(draw.answer, scores.samples[draw.sample])
+            )
             metrics += [Metric("box_iou", units, clusters=scores.clusters)] if units else []
         return metrics
 
     def chance(self, samples: Samples) -> Levels:
-        """Return the levels of guessing among the choices; empty if a question has none."""
+        """Return the chance levels of guessing among the choices; empty if a question has none."""
         if not samples or not all(row.n_choices for row in samples.values()):
             return {}
         guessed = {name: 1 / row.n_choices for name, row in samples.items()}
@@ -215,54 +215,58 @@ class BenchmarkScorer(Scorer):
                 )
         if self.mean_of and (counted := self._select_counted(samples)):
             values = {name: guessed[name] for name in counted}
-            levels[MEAN] = mean_of_means(values, samples, self.mean_of)
+            levels[MEAN] = compute_mean_of_means(values, samples, self.mean_of)
         return levels
 
-    def _means(self, scores: PointScores) -> Iterator[Metric]:
+    def _list_means(self, scores: PointScores) -> Iterator[Metric]:
         counted = self._select_counted(scores.keyed)
         values = {name: worth for name, worth in accuracy(scores).items() if name in counted}
         if not values:
             return
-        yield _mean_metric(values, scores, self.mean_of)
+        yield _make_mean_metric(values, scores, self.mean_of)
         outer, *inner = self.mean_of
         parts = group_by({name: scores.keyed[name] for name in values}, outer)
         for part, members in parts.items():
             worth = {name: values[name] for name in members}
-            yield _mean_metric(worth, scores, inner, f"{outer}={part}")
+            yield _make_mean_metric(worth, scores, inner, f"{outer}={part}")
 
     def _select_counted(self, samples: Samples) -> set[str]:
-        """Return the samples that have every field of the mean."""
+        """Return the samples that have all fields of the mean."""
         return {*chain.from_iterable(group_by(samples, *self.mean_of).values())}
 
-    def _iou(self, reply: str | None, row: SampleRow) -> float | None:
-        """Return the mean best IoU of a reply; None for a bare letter, from which a reader removed
-        the boxes."""
+    def _measure_iou(self, reply: str | None, row: SampleRow) -> float | None:
+        """Return the mean best IoU of a reply; None for a bare letter, which a reader extracted, so
+        that the boxes are lost."""
         if reply is not None and len(reply) == 1:
             return None
-        return mean_best_iou(reply or "", literal_eval(str(row.truth.get(self.boxes) or "[]")))
+        return compute_mean_best_iou(
+            reply or "", literal_eval(str(row.truth.get(self.boxes) or "[]"))
+        )
 
 
-def _mean_metric(
+def _make_mean_metric(
     values: Mapping[str, float], scores: PointScores, fields: Sequence[str], part: str = ""
 ) -> Metric:
-    """Return the mean of means as a metric. If it equals the plain mean (parts of equal size), it
-    sets no value of its own, so that it gets an interval."""
-    mean = mean_of_means(values, scores.keyed, fields)
+    """Return the mean of means as a metric. If it equals the plain mean (parts of equal size), do
+    not set the metric's value, so that the metric gets an interval."""
+    mean = compute_mean_of_means(values, scores.keyed, fields)
     own = None if isclose(mean, fmean(values.values())) else mean
     failed = frozenset(values.keys() - scores.comparable.keys())
     return Metric(MEAN, values, "sample", failed, own, part, clusters=scores.clusters)
 
 
-def mean_of_means(values: Mapping[str, float], samples: Samples, fields: Sequence[str]) -> float:
-    """Return the mean over the values of the first field of the mean over those of the second, and
-    so on.
-
-    Every sample must have every field.
+def compute_mean_of_means(
+    values: Mapping[str, float], samples: Samples, fields: Sequence[str]
+) -> float:
+    """Compute nested means: over the values of the first field, the mean over those of the second,
+    and so on. Every sample must have every field.
     """
     if not fields:
         return fmean(values.values())
     parts = group_by({name: samples[name] for name in values}, fields[0])
     means = []
     for members in parts.values():
-        means.append(mean_of_means({name: values[name] for name in members}, samples, fields[1:]))
+        means.append(
+            compute_mean_of_means({name: values[name] for name in members}, samples, fields[1:])
+        )
     return fmean(means)

@@ -1,8 +1,7 @@
-"""Marker styles of published studies, each one line in a configuration; every setting can be
-overridden.
+"""The marker styles of published studies, as classes whose settings can be overridden.
 
-`use: prompting.markers.BlinkPaperStyle` is BLINK's style as its paper shows it,
-`BlinkReleasedStyle` as its files have it, `Vlm2Style` VLM2-Bench's, `SomStyle` that of Set-of-Mark.
+`use: prompting.markers.BlinkPaperStyle` is the style in BLINK's paper, `BlinkReleasedStyle` the
+style in its files, `Vlm2Style` the style of VLM2-Bench, and `SomStyle` that of Set-of-Mark.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class Vlm2Style(Dots):
     plate.
 
     The radius is 1/240 and the em 1/40 of the image's width. The grid itself is a separate stage;
-    this one draws its dots on marks.
+    this stage draws such dots on marks.
     """
 
     color: str = "black-or-white"
@@ -133,8 +132,8 @@ REFERENCE_LABEL = "REF"
 
 @dataclass(frozen=True)
 class _Drawing:
-    """How a style is drawn. A label's `offset` leads from the point to the middle of the label's
-    upper edge."""
+    """The drawing parameters of a style. `offset` is the vector from the point to the middle of the
+    label's upper edge."""
 
     shape: str = "circle"  # empty: the label alone
     color: str = "red"
@@ -175,8 +174,8 @@ POLYGON_CORNERS = {
 }
 
 
-class Look(NamedTuple):
-    """The look of one mark: the text of its label, and the name of its colour."""
+class MarkLook(NamedTuple):
+    """The appearance of one mark: the text of its label, and the name of its colour."""
 
     text: str
     color: str
@@ -184,18 +183,18 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True)
 class VPBenchStyle(WithoutModel):
-    """Draws point marks in one of the seventeen `style`s of VPBench (2512.17875, section 4 and its
-    code), or only their labels, in four more styles of its code.
+    """A stage that draws point marks in one of the seventeen `style`s of VPBench (2512.17875,
+    section 4 and its code), or, in four further styles of its code, only their labels.
 
-    The pixels are the authors', as OpenCV drew them: shapes a whole number of pixels large, without
-    smooth edges, a white label on a black plate, each mark over the one before. `letters` selects
-    those of "opencv4", which were used for the published numbers, or of "opencv5", which are smooth
-    and have other widths; `labels: false` omits the plates. "text label" numbers the labels from 1,
-    except REF. Lengths are pixels of the view; labels may hide marks and leave the image, as in the
-    original. `colors` replaces the style's colour with one for each mark in turn, such as [red,
-    blue] without labels. `only` selects marks by label; empty means all. The record notes which
-    letters were drawn by which OpenCV. The authors' prompts also name shape, colour and labels: use
-    `VPBenchPrompt` for that; this stage only draws.
+    The pixels equal those that the authors drew with OpenCV: shapes with integer sizes and without
+    antialiasing, a white label on a black plate, later marks over earlier ones. `letters` selects
+    the letters of "opencv4", which were used for the published numbers, or of "opencv5", which are
+    antialiased and have other widths; `labels: false` omits the labels and plates. "text label"
+    numbers the labels from 1, except REF. Lengths are pixels of the view; labels may cover marks
+    and extend beyond the image, as in the original. `colors` replaces the style's colour with one
+    for each mark in turn, such as [red, blue] without labels. `only` selects marks by label; empty
+    means all. The record notes the version of the letters and of OpenCV. The authors' prompts also
+    name shape, colour and labels: use `VPBenchPrompt` for that; this stage only draws.
 
     Calling raises ValueError for a mark outside its own image, and, with the letters of OpenCV 4,
     for characters other than A to Z and 0 to 9 in a label.
@@ -226,11 +225,12 @@ class VPBenchStyle(WithoutModel):
         return state.replace(views=views).with_notes(note)
 
     def draw(self, view: View, marks: list[Point]) -> View:
-        """Return one view with its marks and labels; `marks` are in the pixels of the sample's
-        images."""
+        """Draw the marks and labels on one view; `marks` are in pixels of the sample's images."""
         drawing, pixels = DRAWINGS[self.style], np.array(view.pixels)
         drawn = False
-        for mark, (text, name) in zip(marks, self.looks([m.label for m in marks]), strict=True):
+        for mark, (text, name) in zip(
+            marks, self.list_looks([m.label for m in marks]), strict=True
+        ):
             for place in view.to_view(mark) if self._selects(mark) else ():
                 left, top, right, bottom = find_part_rect(view, place)
                 part, color = pixels[top:bottom, left:right], COLORS[name]
@@ -254,18 +254,18 @@ class VPBenchStyle(WithoutModel):
     def list_labels(self, marks: Sequence[Mark]) -> list[str]:
         """Return the texts of the labels that are drawn for a sample's marks."""
         points = [mark for mark in marks if isinstance(mark, Point)]
-        looks = zip(points, self.looks([mark.label for mark in points]), strict=True)
+        looks = zip(points, self.list_looks([mark.label for mark in points]), strict=True)
         return [look.text for mark, look in looks if self.labels and self._selects(mark)]
 
-    def looks(self, labels: Sequence[str]) -> list[Look]:
-        """Return the label text and the colour name for each mark with these labels."""
+    def list_looks(self, labels: Sequence[str]) -> list[MarkLook]:
+        """Return the label text and the colour name as drawn, for marks with these labels."""
         drawing = DRAWINGS[self.style]
         colors = self.colors or (drawing.color,)
         numbered = [label for label in labels if label != REFERENCE_LABEL and drawing.numbers]
         looks = []
         for place, label in enumerate(labels):
             text = str(numbered.index(label) + 1) if label in numbered else label
-            looks.append(Look(text, colors[place % len(colors)]))
+            looks.append(MarkLook(text, colors[place % len(colors)]))
         return looks
 
     def _draw_label(self, pixels: Pixels, text: str, x: int, y: int, drawing: _Drawing) -> None:
@@ -288,15 +288,15 @@ class VPBenchStyle(WithoutModel):
 
 @dataclass(frozen=True)
 class VPBenchPrompt(Wording):
-    """Words a question as VPBench does: one sentence on how the points are marked, the question,
-    and its choices.
+    """A stage that words a question in VPBench's form: a sentence that describes the marks, the
+    question, and its choices.
 
-    `marks` is the stage that draws them, ideally by reference, so that both always agree: `marks:
-    ${stages.mark}`. The sentence follows its style: it names shape, colour and labels. If the style
-    draws no labels, it distinguishes the points by its `colors`; if it draws only labels, it names
-    only these. Choices name the points as they are drawn, "Point 2" for "Point B"; the choices of a
-    correspondence (a mark REF) end with a line break. The sentences are looktwice's, with the
-    structure of the authors'; `text` replaces the prompt with your own text, or with the text of a
+    `marks` is the stage that draws the marks; a reference keeps both in agreement: `marks:
+    ${stages.mark}`. The sentence names the shape, colour and labels of its style. If the style
+    draws no labels, it distinguishes the points by their `colors`; if it draws only labels, it
+    names only these. Choices name the points as drawn, such as "Point 2" for "Point B"; the choices
+    of a correspondence question (a mark REF) end with a line break. The sentences are looktwice's,
+    with the authors' structure; `text` replaces the prompt with your text, or with the text of a
     file (`{file: NAME}`), in which `{shape}`, `{color}`, `{labels}`, `{question}` and `{choices}`
     are filled in. Raises ValueError for a sample without choices or points, and for points that
     cannot be distinguished.
@@ -306,7 +306,7 @@ class VPBenchPrompt(Wording):
     text: Text = ""
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with this prompt instead of the question."""
+        """Replace the question by this prompt."""
         sample = state.sample
         points = [mark for mark in sample.marks if isinstance(mark, Point)]
         if not sample.choices or not points:
@@ -315,7 +315,7 @@ class VPBenchPrompt(Wording):
                 " this prompt needs"
             )
         labels, lettered = [point.label for point in points], self.marks.labels
-        looks = self.marks.looks(labels)
+        looks = self.marks.list_looks(labels)
         colors = list(dict.fromkeys(look.color for look in looks))
         if not lettered and len(colors) < len(looks):
             raise ValueError(f"sample {sample.id}: points without labels need different `colors`")

@@ -1,8 +1,9 @@
 """The prompts and sampling options of published evaluations, to reproduce their numbers.
 
-Classes that end in `Prompt` are stages that word the question as a toolkit does. Classes that end
-in `Decoding` are `CallOptions` with a toolkit's values; give one as the options of the stage that
-asks: `ask: {use: prompting.turns.Ask, options: {use: prompting.wording.BlinkDecoding}}`.
+Classes whose names end in `Prompt` are stages that word the question in a toolkit's form. Classes
+whose names end in `Decoding` are `CallOptions` with a toolkit's values; set one as the options of
+the stage that asks:
+`ask: {use: prompting.turns.Ask, options: {use: prompting.wording.BlinkDecoding}}`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class BlinkDecoding(CallOptions):
 
 @dataclass(frozen=True)
 class BlinkConsistencyDecoding(CallOptions):
-    """BLINK's self-consistency study: temperature 1; it makes five draws (`draws: 5`)."""
+    """BLINK's self-consistency study: temperature 1, with five draws (set `draws: 5`)."""
 
     temperature: float | None = 1.0
     max_tokens: int | None = 1024
@@ -85,8 +86,7 @@ _CHOICES_PATTERN = re.compile(
 
 @dataclass(frozen=True)
 class OfficialPrompt(WithoutModel):
-    """BLINK's runner: the column `prompt` unchanged, after a `disclaimer` for three of the
-    subtasks.
+    """BLINK's prompt: the column `prompt` unchanged, preceded by a `disclaimer` for three subtasks.
 
     `disclaimed` lists the subtasks with the disclaimer, named with underscores. Samples of other
     benchmarks are asked with their field `prompt`. Raises ValueError for a sample without one.
@@ -96,22 +96,21 @@ class OfficialPrompt(WithoutModel):
     disclaimed: tuple[str, ...] = ("Art_Style", "Forensic_Detection", "Jigsaw")
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with the official prompt instead of any other."""
+        """Replace the prompt by the official one."""
         disclaimer = _get_disclaimer(state, self.disclaimer, self.disclaimed)
         return state.replace(prompt=disclaimer + get_benchmark_prompt(state))
 
 
 @dataclass(frozen=True)
 class VlmevalkitPrompt(WithoutModel):
-    """VLMEvalKit: a hint if there is one, "Question:", "Options:" with lines such as "A. yes", and
-    then `closing`.
+    """VLMEvalKit's prompt: a hint (`meta["hint"]`), if there is one, "Question:", "Options:" with
+    lines such as "A. yes", and then `closing`.
 
     The question is the benchmark's prompt without its lettered choices, as in the rows of the
     toolkit's table (this is not documented), or the sample's question if it has no prompt. With
-    `options` False the whole prompt follows "Question:" and nothing else, which is the form for
-    VLM2-Bench. The hint is `meta["hint"]`. A choice that is an image becomes a view after the
-    others, and its line refers to it by number. `disclaimer` precedes the question of the subtasks
-    in `disclaimed`.
+    `options` False, the prompt is "Question:" followed by the whole prompt, which is the form for
+    VLM2-Bench. A choice that is an image becomes a view after the other views, and its line refers
+    to it by number. `disclaimer` precedes the question of the subtasks in `disclaimed`.
     """
 
     closing: str = "Choose the right answer among these options."
@@ -120,7 +119,7 @@ class VlmevalkitPrompt(WithoutModel):
     disclaimed: tuple[str, ...] = ("Art_Style",)
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with the prompt in VLMEvalKit's form."""
+        """Replace the prompt by one in VLMEvalKit's form."""
         sample, prompt = state.sample, state.sample.meta.get("prompt")
         if not self.options:
             return state.replace(prompt=f"Question: {get_benchmark_prompt(state).strip()}\n")
@@ -139,7 +138,7 @@ class VlmevalkitPrompt(WithoutModel):
 
 @dataclass(frozen=True)
 class LmmsEvalPrompt(WithoutModel):
-    """lmms-eval on BLINK: a note that asks for a letter and nothing else, then the column `prompt`
+    """lmms-eval's prompt for BLINK: a note that asks for a letter only, then the column `prompt`
     unchanged.
 
     `{letters}` in `note` becomes "A, B". Raises ValueError for a sample without its own prompt.
@@ -148,7 +147,7 @@ class LmmsEvalPrompt(WithoutModel):
     note: str = "Note: Reply with {letters} alone, and add nothing to it.\n"
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with the note and the prompt."""
+        """Put the note before the sample's prompt."""
         letters = ", ".join(state.sample.letters)
         note = self.note.replace("{letters}", letters)
         return state.replace(prompt=note + get_benchmark_prompt(state))

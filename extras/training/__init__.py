@@ -1,8 +1,8 @@
-"""A study as an environment for reinforcement learning: rollouts that a trainer drives, an
+"""A study as an environment for reinforcement learning: rollouts driven by a trainer, an
 environment for TRL, a taskset and harness for verifiers, and certificates of checkpoints.
 
-Not here: servers for clients that evaluate (`integrations`), and conversations written for tuning
-(`request_diff.trajectories`).
+Not here: servers for clients that evaluate (`integrations`), and conversations written for
+fine-tuning (`request_diff.trajectories`).
 """
 
 import lazy_loader

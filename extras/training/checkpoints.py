@@ -1,5 +1,5 @@
-"""Certificates of a model in training: a study with its placebo arms is run with a checkpoint, and
-the contribution of the tool is written down beside the accuracies."""
+"""Certificates of a model in training: a study with its placebo arms is run with each checkpoint,
+and the contribution of the tool is reported with the accuracies."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ PAGE = "certificate.md"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The run of a study with one checkpoint: its folder, accuracies and gains as numbers by name,
-    and the sentences of its certificates."""
+    """The run of a study with one checkpoint: its folder, its accuracies and gains by name, and the
+    sentences of its certificates."""
 
     run: Path
     figures: Mapping[str, float]
@@ -36,11 +36,12 @@ def certify_checkpoint(
     name: str,
     options: RunOptions | None = None,
 ) -> Checkpoint:
-    """Run all arms of a study into `out/name`, and write its certificate there.
+    """Run all arms of a study in the folder `out/name`, and write its certificate there.
 
-    `overrides` name the checkpoint, such as `models.policy.model=FOLDER`. Contestants named
-    `without`, `full` and a control, as in `tool_contribution`, get a certificate; others only their
-    accuracies. A repeated call resumes the run. Raises ConfigError, TaskError and RunError.
+    `overrides` set the checkpoint, such as `models.policy.model=FOLDER`. A study with contestants
+    named `without`, `full` and a control, as in `tool_contribution`, gets a certificate; for other
+    contestants only accuracies are reported. A repeated call resumes the run. Raises ConfigError,
+    TaskError and RunError.
     """
     plan = load_plan(find_config(study), [*overrides, f"name={name}"])
     summary = Study(plan, out, options or RunOptions())()
@@ -52,7 +53,7 @@ def certify_checkpoint(
     for row in table.rows:
         if row.metric == "accuracy" and row.point and not row.slice:
             values = {"": row.value, " low": row.low, " high": row.high}
-            _add(figures, f"{row.task}/{row.contestant}", values)
+            _add_estimate(figures, f"{row.task}/{row.contestant}", values)
     found, verdict = find_certificates(scored), list[str]()
     for certificate in found:
         task, gain = certificate.arms["full"].task, certificate.gain
@@ -62,13 +63,13 @@ def certify_checkpoint(
                 estimates[f"full over {role}"] = certificate.difference("full", role)
         for label, estimate in estimates.items():
             values = {"": estimate.value, " low": estimate.low, " high": estimate.high}
-            _add(figures, f"{task}/{label}", values)
+            _add_estimate(figures, f"{task}/{label}", values)
         verdict += certificate.verdict
     if found:
         write_file(out / name / PAGE, format_certificates(scored, found))
     return Checkpoint(out / name, figures, verdict)
 
 
-def _add(figures: dict[str, float], name: str, values: Mapping[str, float | None]) -> None:
-    """Add a value and the ends of its 95 % interval, where they exist."""
+def _add_estimate(figures: dict[str, float], name: str, values: Mapping[str, float | None]) -> None:
+    """Add a value and the ends of its 95 % interval, unless they are None."""
     figures |= {f"{name}{end}": float(v) for end, v in values.items() if v is not None}

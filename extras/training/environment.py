@@ -1,7 +1,7 @@
-"""A study's agent as an environment of a trainer that generates tokens and runs tool calls itself:
-the rows of its questions, a class with a method for each tool, and the reward.
+"""A study's agent as an environment of a trainer that generates the tokens and runs the tool calls:
+rows for its questions, a class with a method for each tool, and the reward.
 
-It follows the protocol of `environment_factory` in TRL, and imports no trainer.
+It implements the protocol of `environment_factory` in TRL, and imports no trainer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from PIL import Image
 
-from looktwice.extras.training.rollouts import Asked, Rollout, Rollouts
+from looktwice.extras.training.rollouts import PendingRequest, Rollout, Rollouts
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.model import CallOptions, Finish, Messages, Reply, Tool, ToolCall
 from looktwice.pipelines.view import View
@@ -22,7 +22,7 @@ from looktwice.prompting.agent.call_formats import NativeCalls
 Block = dict[str, Any]
 Turn = Mapping[str, Any]
 
-TYPES: Mapping[str, Any] = {
+PYTHON_TYPES: Mapping[str, Any] = {
     "array": list[float],
     "boolean": bool,
     "integer": int,
@@ -30,13 +30,13 @@ TYPES: Mapping[str, Any] = {
     "object": dict,
     "string": str,
 }
-"""The Python type by which TRL is told the JSON type of an argument."""
+"""The Python type hint from which TRL derives the JSON type of an argument."""
 ENDED = "The question is answered; give no further call."
 
 
 def make_rows(rollouts: Rollouts, samples: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return one row for every question, or for those with the ids `samples`: `sample` is the id,
-    and `prompt` the turns before the question, whose texts and pictures the environment adds.
+    """Return a row for each question, or for those with the ids `samples`: `sample` is the id, and
+    `prompt` the turns before the question, whose texts and pictures the environment adds.
 
     Raises ConfigError if TRL cannot run the contestant, and KeyError for an unknown id.
     """
@@ -44,7 +44,7 @@ def make_rows(rollouts: Rollouts, samples: Sequence[str] = ()) -> list[dict[str,
     rows = []
     for name in samples or rollouts.items:
         rollout = Rollout(rollouts, rollouts.items[name])
-        earlier = _get_asked(rollout).messages[:-1]
+        earlier = _get_request(rollout).messages[:-1]
         rollout.close()
         if any(turn.views for turn in earlier):
             fault = "its examples have pictures, which a row of TRL cannot hold; leave them out"
@@ -55,7 +55,7 @@ def make_rows(rollouts: Rollouts, samples: Sequence[str] = ()) -> list[dict[str,
 
 
 def _refuse_unsuitable(rollouts: Rollouts) -> None:
-    """Raise ConfigError for an agent whose calls or pictures the trainer would place elsewhere."""
+    """Raise ConfigError for an agent whose calls or pictures TRL would place differently."""
     agent, fault = rollouts.agent, ""
     protocol = agent.protocol if agent else NativeCalls("tool")
     advice = "write protocol: {use: prompting.agent.NativeCalls, pictures: tool}"
@@ -69,16 +69,16 @@ def _refuse_unsuitable(rollouts: Rollouts) -> None:
         raise ConfigError([f"contestant {rollouts.arm.contestant!r}: {fault}"])
 
 
-def _get_asked(rollout: Rollout) -> Asked:
+def _get_request(rollout: Rollout) -> PendingRequest:
     """Return the pending request. Raises ValueError if the stages answered without the model."""
     if rollout.asked is None:
-        told = "was answered without the model; leave it out of the training"
-        raise ValueError(f"the question {rollout.item.sample.id} {told}")
+        fault = "was answered without the model; leave it out of the training"
+        raise ValueError(f"the question {rollout.item.sample.id} {fault}")
     return rollout.asked
 
 
 def _make_blocks(parts: Sequence[str | View]) -> list[Block]:
-    """Return texts and pictures as content blocks of chat templates, pictures as PIL images."""
+    """Convert texts and pictures to content blocks of chat templates, with PIL images."""
     return [
         {"type": "text", "text": part}
         if isinstance(part, str)
@@ -88,13 +88,13 @@ def _make_blocks(parts: Sequence[str | View]) -> list[Block]:
 
 
 def make_environment(rollouts: Rollouts) -> Callable[[], Any]:
-    """Return the `environment_factory`: a class with `reset` and a method for each tool of the
+    """Build the `environment_factory`: a class with `reset` and a method for each tool of the
     agent. Raises ConfigError if TRL cannot run the contestant."""
     _refuse_unsuitable(rollouts)
     methods = {tool.name: _make_method(tool) for tool in _list_tools(rollouts)}
     if taken := {"reset", "get_reward"} & methods.keys():
-        told = f"TRL uses the name {min(taken)!r} itself; give the tool another name"
-        raise ConfigError([f"contestant {rollouts.arm.contestant!r}: {told}"])
+        fault = f"TRL uses the name {min(taken)!r} itself; give the tool another name"
+        raise ConfigError([f"contestant {rollouts.arm.contestant!r}: {fault}"])
     return type("StudyEnvironment", (_Environment,), {**methods, "_rollouts": rollouts})
 
 
@@ -103,25 +103,25 @@ def _list_tools(rollouts: Rollouts) -> Sequence[Tool]:
 
 
 class _Environment:
-    """One rollout after the other, as TRL drives them."""
+    """An environment that TRL drives, with one rollout at a time."""
 
     _rollouts: Rollouts
     _rollout: Rollout | None = None
     _calls = 0
 
     def reset(self, sample: str, **row: Any) -> list[Block]:
-        """Begin the question with the id `sample`, and return its texts and pictures."""
+        """Start a rollout of the question `sample` (its id), and return its texts and pictures."""
         self._close()
         self._rollout, self._calls = Rollout(self._rollouts, self._rollouts.items[sample]), 0
-        return _make_blocks(_get_asked(self._rollout).messages[-1].parts)
+        return _make_blocks(_get_request(self._rollout).messages[-1].parts)
 
     def _close(self) -> None:
-        """End a rollout that has not ended, without a record."""
+        """Abort a rollout that has not ended, without a record."""
         if self._rollout is not None:
             self._rollout.close()
 
     def _call(self, name: str, arguments: Mapping[str, Any]) -> list[Block]:
-        """Run a call, and return its texts and pictures, and what the agent says after it."""
+        """Run a tool call, and return the texts and pictures that the agent adds after it."""
         rollout = self._rollout
         self._calls += 1
         if rollout is None or rollout.asked is None:
@@ -135,10 +135,11 @@ class _Environment:
         return [block for turn in added for block in _make_blocks(turn.parts)]
 
     def _end(self, completion: Sequence[Turn], step: int | None) -> float:
-        """Send the answer of a completion, and return its value.
+        """Send the final answer of a completion, and return its value.
 
-        A call was sent when the trainer ran it, as a reply of its own. If the completion shows
-        replies of another form, with texts or several calls, they are repeated as they were.
+        Each call was already sent as a separate reply when the trainer ran it. If the replies of
+        the completion differ, for example by texts or several calls in one reply, the rollout is
+        repeated with them.
         """
         rollout, (*looks, answer) = self._rollout, _read_replies(completion)
         if rollout is None:
@@ -148,13 +149,13 @@ class _Environment:
         rollout.step = step
         if rollout.asked is not None and not is_same:
             rollout.close()
-            said = _Said([*looks, answer])
-            return float(self._rollouts.run(rollout.item, said, lambda: step).score.value)
+            repeated = _RepeatingModel([*looks, answer])
+            return float(self._rollouts.run(rollout.item, repeated, lambda: step).score.value)
         return float(rollout.finish(answer).score.value)
 
 
-class _Said:
-    """A model that repeats the replies of a completion, the last one forever."""
+class _RepeatingModel:
+    """A model that returns the replies of a completion in order, and the last one repeatedly."""
 
     identity = "a model in training"
 
@@ -169,7 +170,7 @@ class _Said:
 
 
 def _make_method(tool: Tool) -> Callable[..., list[Block]]:
-    """Return a method with the name, arguments and texts of a tool, from which TRL makes the
+    """Build a method with the name, arguments and descriptions of a tool, from which TRL makes the
     schema that the model sees."""
 
     def method(self: _Environment, **arguments: Any) -> list[Block]:
@@ -182,7 +183,7 @@ def _make_method(tool: Tool) -> Callable[..., list[Block]]:
     hints: dict[str, Any] = {}
     for name in sorted(properties, key=lambda name: name not in required):
         schema = properties[name]
-        hints[name] = TYPES.get(schema.get("type", ""), str)
+        hints[name] = PYTHON_TYPES.get(schema.get("type", ""), str)
         empty = inspect.Parameter.empty
         default = empty if name in required else schema.get("default")
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -195,8 +196,8 @@ def _make_method(tool: Tool) -> Callable[..., list[Block]]:
 
 
 def _read_replies(completion: Sequence[Turn]) -> list[Reply]:
-    """Return the replies of a completion. The last one is its answer, which is without text if the
-    completion was cut off before it."""
+    """Convert a completion to replies. The last one is the answer; it is empty if the completion
+    was truncated before it."""
     replies, count = list[Reply](), 0
     for number, turn in enumerate(completion):
         if turn.get("role") != "assistant":
@@ -208,7 +209,7 @@ def _read_replies(completion: Sequence[Turn]) -> list[Reply]:
             arguments = json.dumps(asked.get("arguments", {}))
             calls.append(ToolCall(f"call_{count}", str(asked.get("name", "")), arguments))
         is_last = number == len(completion) - 1
-        if calls and is_last:  # nobody answered them
+        if calls and is_last:  # these calls have no results
             continue
         content = turn.get("content") or ""
         if not isinstance(content, str):
@@ -227,8 +228,8 @@ def study_reward(
     trainer_state: Any = None,
     **columns: Any,
 ) -> list[float]:
-    """Return the value of every answer by the study's own reader and scorer, and record it: 1 for a
-    correct answer, 0 for a wrong or unreadable one, and shares for scorers that give them."""
+    """Score each answer by the study's reader and scorer, record it, and return the values: 1 for a
+    correct answer, 0 for a wrong or unreadable one, and shares from scorers that give them."""
     step = getattr(trainer_state, "global_step", None)
     pairs = zip(environments, completions, strict=True)
     return [environment._end(completion, step) for environment, completion in pairs]

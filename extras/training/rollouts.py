@@ -1,5 +1,5 @@
-"""Rollouts of a study's contestant whose replies come from a model in training: stages, tools and
-bounds are those of the study, and every rollout becomes a record of a run folder."""
+"""Rollouts of a study's contestant whose replies come from a model in training: the stages, tools
+and limits are the study's, and each rollout becomes a record of a run folder."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from looktwice.pipelines.state import State
 from looktwice.prompting.agent.agent import Agent
 
 STEP_MEASURE = "train_step"
-"""The measurement of a record that holds the training step of its rollout."""
+"""The name of a record's measurement that holds the training step of its rollout."""
 
 
 @dataclass(frozen=True)
 class Rollouts:
-    """A context manager for the rollouts of one arm, which are written to the run folder `out`.
+    """A context manager for the rollouts of one arm, which are recorded in the run folder `out`.
 
-    Every further rollout of a question is a further draw. `looktwice report`, `view` and `export`
+    Each rollout of the same question is another draw. `looktwice report`, `view` and `export` can
     read the folder, also during the training.
     """
 
@@ -48,8 +48,8 @@ class Rollouts:
     def load(
         cls, study: str | Path, contestant: str, out: str | Path, overrides: Sequence[str] = ()
     ) -> Self:
-        """Load a contestant of a study. Raises ConfigError if it is not exactly one arm, and if it
-        asks no model."""
+        """Load a contestant of a study. Raises ConfigError if it has several arms, or if it calls
+        no model."""
         plan = load_plan(find_config(study), overrides)
         arms = [arm for arm in plan.points if arm.contestant == contestant]
         fault = ""
@@ -72,7 +72,7 @@ class Rollouts:
 
     @cached_property
     def agent(self) -> Agent | None:
-        """The contestant's agent, or None if it only asks."""
+        """The contestant's agent, or None if it has none."""
         return next(find_settings(self.arm.stages, Agent), None)
 
     @cached_property
@@ -99,16 +99,16 @@ class Rollouts:
     ) -> ScoredRecord:
         """Run the stages on one question with a model, write the record, and return its verdict.
 
-        `get_step` returns the training step once the stages have ended. The record of a failed
-        stage holds the error. Raises what ends the stages without a record, such as Stopped, and
-        ValueError outside the context.
+        `get_step`, called after the stages, returns the training step. If a stage fails, the record
+        holds the error. Raises the exceptions that end the stages without a record, such as
+        Stopped, and ValueError outside the context.
         """
         if not self._is_open.is_set():
             raise ValueError(
                 "the rollouts are closed; run them in `with Rollouts.load(...) as ...`"
             )
         arm, recorder, sample = self.arm, self._recorder, item.sample
-        row = self._note(item)
+        row = self._write_question(item)
         state, recording, error = (
             State.start(sample, arm.seed),
             RecordingModel(model, sample.id),
@@ -127,8 +127,8 @@ class Rollouts:
         recorder.writer.flush()
         return self._scorer(written, row)
 
-    def _note(self, item: Item) -> SampleRow:
-        """Return the line of a question, after writing it if it is new."""
+    def _write_question(self, item: Item) -> SampleRow:
+        """Return the row of a question; write it if it is new."""
         plain, recorder = item.sample.to_dict(), self._recorder
         row = SampleRow(self.arm.task_id, hash_json(plain), item.answer, plain, item.truth)
         with recorder.lock:
@@ -139,35 +139,35 @@ class Rollouts:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """One request to the model in training: the conversation so far, and the options."""
+class PendingRequest:
+    """A request to the model in training: the conversation so far, and the options."""
 
     messages: Messages
     options: CallOptions
 
 
 class _AwaitedModel:
-    """A model whose replies are sent from another thread, where `asked` is received."""
+    """A model that passes its requests (`asked`) to another thread and waits for replies."""
 
     identity = "a model in training"
 
     def __init__(self) -> None:
-        self.asked: queue.SimpleQueue[Asked | BaseException | None] = queue.SimpleQueue()
+        self.asked: queue.SimpleQueue[PendingRequest | BaseException | None] = queue.SimpleQueue()
         self.replies: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Return the reply that was sent. Raises Stopped for None."""
-        self.asked.put(Asked(tuple(messages), options))
+        """Pass on the request, and return the reply when it is sent. Raises Stopped for None."""
+        self.asked.put(PendingRequest(tuple(messages), options))
         if (reply := self.replies.get()) is None:
             raise Stopped("the rollout was closed")
         return reply
 
 
 class Rollout:
-    """One attempt at a question, driven from outside: the stages run in a thread of their own,
-    which waits for every reply.
+    """One attempt at a question, driven by the caller: the stages run in a separate thread, which
+    waits for each reply.
 
     `asked` is the pending request, None once the stages have ended; `scored` is then the verdict.
     `step` is the training step, which may be set until then.
@@ -175,7 +175,7 @@ class Rollout:
 
     def __init__(self, rollouts: Rollouts, item: Item) -> None:
         self.item = item
-        self.asked: Asked | None = None
+        self.asked: PendingRequest | None = None
         self.scored: ScoredRecord | None = None
         self.step: int | None = None
         self._model = _AwaitedModel()
@@ -189,18 +189,19 @@ class Rollout:
             self.scored = rollouts.run(self.item, self._model, lambda: self.step)
         except Stopped:
             pass
-        except BaseException as exc:  # raised again in the trainer's thread
+        except BaseException as exc:  # re-raised in the trainer's thread
             fault = exc
         self._model.asked.put(fault)
 
     def _wait(self) -> None:
-        """Wait until the stages ask, or have ended. Raises what ended them without a record."""
+        """Wait for the next request or the end of the stages. Raises the exception that ended them
+        without a record."""
         asked = self._model.asked.get()
-        self.asked = asked if isinstance(asked, Asked) else None
+        self.asked = asked if isinstance(asked, PendingRequest) else None
         if isinstance(asked, BaseException):
             raise asked
 
-    def send(self, reply: Reply) -> Asked | None:
+    def send(self, reply: Reply) -> PendingRequest | None:
         """Send the reply to the pending request, and return the next request, or None at the end.
 
         Raises ValueError if no request is pending.
@@ -212,7 +213,7 @@ class Rollout:
         return self.asked
 
     def finish(self, reply: Reply) -> ScoredRecord:
-        """Send the final reply, repeat it while the stages ask on, and return the verdict."""
+        """Send the final reply, repeat it for any further requests, and return the verdict."""
         while self.asked is not None:
             self.send(reply)
         if self.scored is None:
@@ -220,7 +221,7 @@ class Rollout:
         return self.scored
 
     def close(self) -> None:
-        """End the rollout without a record if it has not ended."""
+        """Abort the rollout, without a record, if it has not ended."""
         if self.asked is not None:
             self._model.replies.put(None)
             self._wait()

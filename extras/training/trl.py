@@ -1,7 +1,7 @@
 """A study's agent as an environment of TRL's GRPOTrainer, which needs the extra `trl`.
 
 TRL generates the tokens, runs the calls that its parser finds and continues the conversation; the
-study opens it, runs the tools, keeps the bounds and scores the answer:
+study opens it, runs the tools, enforces the limits and scores the answer:
 
     with Rollouts.load("study.yaml", "full", "runs/train") as rollouts:
         trainer = GRPOTrainer(
@@ -15,12 +15,12 @@ study opens it, runs the tools, keeps the bounds and scores the answer:
         )
         trainer.train()
 
-TRL makes the schemas of tools from signatures, so that prompts lack bounds such as `minItems`.
-While it runs, each call is a step of the agent, also if one reply holds several; the agent's last
-words at a bound are part of the tool's turn. Image tokens of tool results count towards
-`max_completion_length`: a result that exceeds it is dropped, and the rollout has no answer. A
-policy that writes an image token takes all pictures out of the training step; suppress these tokens
-in `generation_kwargs`. Every process of a training needs a folder of its own.
+TRL derives the schemas of tools from signatures, so they lack bounds such as `minItems`. During the
+rollout each call is a step of the agent, even if a reply holds several; when a limit is reached,
+the agent's final message is part of the tool's turn. Image tokens of tool results count towards
+`max_completion_length`: a result that exceeds it is dropped, and the rollout has no answer. If a
+policy writes an image token, all pictures drop out of the training step; suppress these tokens in
+`generation_kwargs`. Each training process needs its own folder.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ def make_dataset(rollouts: Rollouts, samples: Sequence[str] = ()) -> Any:
     """Return a `Dataset` with a row for every question, or for those with the ids `samples`.
 
     `sample` is the id, and `prompt` the turns before the question, whose texts and pictures the
-    environment adds.
-    Raises ConfigError if TRL cannot run the contestant, and KeyError for an unknown id.
+    environment adds. Raises ConfigError if TRL cannot run the contestant, and KeyError for an
+    unknown id.
     """
     try:
         from datasets import Dataset
     except ModuleNotFoundError as exc:
-        raise _explain(exc) from exc
+        raise _explain_missing(exc) from exc
     return Dataset.from_list(make_rows(rollouts, samples))
 
 
-def _explain(missing: ModuleNotFoundError) -> ModuleNotFoundError:
-    """Return the error about a missing package with what to install."""
-    told = f"training with TRL needs {missing.name}; type: {format_install('trl')}"
-    return ModuleNotFoundError(told, name=missing.name)
+def _explain_missing(missing: ModuleNotFoundError) -> ModuleNotFoundError:
+    """Return an error that names the missing package and the command that installs it."""
+    message = f"training with TRL needs {missing.name}; type: {format_install('trl')}"
+    return ModuleNotFoundError(message, name=missing.name)
 
 
 def make_certifier(
@@ -63,23 +63,23 @@ def make_certifier(
     out: str | Path,
     log: Callable[[dict[str, float]], Any] | None = None,
 ) -> Any:
-    """Return a callback that runs a study with every saved checkpoint, all arms and placebos.
+    """Return a callback that runs a study, with all arms and placebos, on each saved checkpoint.
 
-    `override` names the checkpoint in the study: `models.policy.model={}`, where `{}` becomes its
-    folder. The run of step 10 is `out/step-10`. Accuracies and gains are added to the trainer's
-    log history and given to `log`, such as `trainer.log`, which may be set later; `checkpoints`
-    holds all of them.
+    `override` sets the checkpoint in the study, such as `models.policy.model={}`, where `{}`
+    becomes its folder. The run of step 10 is `out/step-10`. Accuracies and gains are added to the
+    trainer's log history and passed to `log`, such as `trainer.log`, which may be set later;
+    `checkpoints` holds all of them.
     """
     try:
         from transformers import TrainerCallback
     except ModuleNotFoundError as exc:
-        raise _explain(exc) from exc
+        raise _explain_missing(exc) from exc
     kind = type("CheckpointCertifier", (_Certifier, TrainerCallback), {})
     return kind(study, override, Path(out), log)
 
 
 class _Certifier:
-    """The callback without its base class, which is slow to import."""
+    """The callback's implementation, without TRL's base class, which is slow to import."""
 
     def __init__(self, study: str | Path, override: str, out: Path, log: Any) -> None:
         self.study, self.override, self.out, self.log = study, override, out, log

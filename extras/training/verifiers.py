@@ -1,5 +1,5 @@
 """A study as an environment of verifiers, which needs the extra `verifiers`: its questions as a
-taskset, and its contestant as a harness that runs in verifiers' own process.
+taskset, and its contestant as a harness that runs in verifiers' process.
 
 verifiers finds both by the name of a module, such as a file `my_study.py` with these lines:
 
@@ -12,7 +12,7 @@ and then
     vf-eval my_study --env.taskset.study study.yaml --env.taskset.contestant full \\
         --env.agent.runtime.type subprocess --model NAME --client.base-url URL
 
-Every call of the contestant's model goes through verifiers' endpoint, and so is part of the trace,
+All calls of the contestant's model go through verifiers' endpoint, so the trace contains them,
 pictures of tool results included. Agents of any protocol work.
 """
 
@@ -48,7 +48,7 @@ INFO_KEY = "looktwice"
 """The key in a trace's `info` for the verdict of the study's scorer."""
 _OPENING = threading.Lock()
 _THREADS = ThreadPoolExecutor(256, thread_name_prefix="looktwice-rollout")
-"""The number of concurrent rollouts; a thread waits for its model most of the time."""
+"""The threads for concurrent rollouts; most of the time a thread waits for its model."""
 
 
 @cache
@@ -60,14 +60,14 @@ def _open_rollouts(study: str, contestant: str, out: str) -> Rollouts:
 
 
 def open_rollouts(study: str, contestant: str, out: str) -> Rollouts:
-    """Return the rollouts of a contestant, shared by this process until it ends. Another process
-    gets the next free folder, such as `out-2`. Raises ConfigError, RunError."""
+    """Open the rollouts of a contestant, once for this process. Another process gets the next free
+    folder, such as `out-2`. Raises ConfigError, RunError."""
     with _OPENING:
         return _open_rollouts(study, contestant, out)
 
 
 class StudyTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
-    """Which questions: the study, its contestant, and the folder of the rollouts."""
+    """The taskset's settings: the study, its contestant, and the folder of the rollouts."""
 
     study: str = ""
     contestant: str = ""
@@ -75,7 +75,8 @@ class StudyTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
 
 
 class StudyData(vf.TaskData):  # type: ignore[misc]
-    """A question: the id of its sample, and where it comes from. The pictures stay in the study."""
+    """A question's data: the id of its sample, the study, contestant and folder. It holds no
+    pictures."""
 
     study: str
     contestant: str
@@ -83,7 +84,7 @@ class StudyData(vf.TaskData):  # type: ignore[misc]
 
 
 class StudyTask(vf.Task[StudyData]):  # type: ignore[misc]
-    """A question, rewarded by the study's own reader and scorer."""
+    """A task with one question, rewarded by the study's reader and scorer."""
 
     @vf.reward(weight=1.0)
     async def study_reward(self, trace: vf.Trace) -> float:
@@ -92,7 +93,7 @@ class StudyTask(vf.Task[StudyData]):  # type: ignore[misc]
 
 
 class StudyTaskset(vf.Taskset[StudyTask, StudyTasksetConfig]):  # type: ignore[misc]
-    """All questions of the contestant's task."""
+    """A taskset of all questions of the contestant's task."""
 
     def load(self) -> Iterator[StudyTask]:
         """Yield one task for each question. Raises ConfigError, RunError, TaskError."""
@@ -110,7 +111,7 @@ class StudyTaskset(vf.Taskset[StudyTask, StudyTasksetConfig]):  # type: ignore[m
 
 @dataclass(frozen=True)
 class _TracedModel(ChatAPI):
-    """A model behind verifiers' endpoint, which takes the secret of its rollout as the key."""
+    """A model at verifiers' endpoint, whose key is the secret of its rollout."""
 
     secret: str = field(default="", repr=False, metadata=NOT_IDENTITY)
 
@@ -120,7 +121,7 @@ class _TracedModel(ChatAPI):
 
 
 class StudyHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
-    """Runs the stages of the contestant on a question, with the model behind verifiers'
+    """A harness that runs the contestant's stages on a question, with the model at verifiers'
     endpoint."""
 
     APPENDS_SYSTEM_PROMPT = True
@@ -137,8 +138,8 @@ class StudyHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
         mcp_urls: dict[str, str],
         data: Any,
     ) -> vf.ProgramResult:
-        """Run the stages in a thread, and leave the verdict in the trace. A failed stage is the
-        program's error."""
+        """Run the stages in a thread, and store the verdict in the trace. If a stage fails, return
+        its error as the program's error."""
 
         def run() -> ScoredRecord:
             rollouts = open_rollouts(data.study, data.contestant, data.out)

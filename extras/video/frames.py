@@ -20,11 +20,11 @@ from looktwice.pipelines.picture import Picture, PictureError, Pixels
 from looktwice.pipelines.sample import Sample
 
 COLUMNS = "video_path video_file video videos clip video_name"
-"""Usual names of a column of videos."""
+"""Common names of a column of videos."""
 
 
 class Moment(NamedTuple):
-    """A frame to show: its time in seconds, and its number in the file."""
+    """A frame to show: its time in seconds, and its index in the file."""
 
     time: float
     number: int
@@ -32,16 +32,19 @@ class Moment(NamedTuple):
 
 @dataclass(eq=False)
 class Footage:
-    """The frames of one video that a sample shows. They are decoded together when one of them is
-    first read, and each is given away once, so that its pixels are freed with its picture."""
+    """The frames of one video that a sample shows.
+
+    They are decoded together when one of them is first read. The pixels of each are handed out once
+    and not stored here, so that they are freed with their picture.
+    """
 
     file: VideoFile
     moments: Sequence[Moment]
     waiting: dict[int, Pixels] = field(default_factory=dict, repr=False)
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def take(self, place: int) -> Pixels:
-        """Return the pixels of moment number `place`. Raises PictureError."""
+    def take_pixels(self, place: int) -> Pixels:
+        """Return the pixels of the moment with the index `place`. Raises PictureError."""
         with self.lock:
             if place not in self.waiting:
                 frames = self.file.decode(sorted({moment.number for moment in self.moments}))
@@ -57,7 +60,7 @@ class Frame(Picture):
 
     @classmethod
     def from_footage(cls, footage: Footage, place: int) -> Frame:
-        """Return the frame of moment number `place`."""
+        """Return the frame of the moment with the index `place`."""
         seconds = round(footage.moments[place].time, 3)
         frame = cls(np.zeros((1, 1, 3), np.uint8), f"{footage.file.name} at {seconds:g} s")
         frame._pixels, frame.footage, frame.place = None, footage, place
@@ -69,15 +72,14 @@ class Frame(Picture):
         """HxWx3 RGB uint8, read-only."""
         with self._lock:
             if self._pixels is None:
-                pixels = self.footage.take(self.place)
+                pixels = self.footage.take_pixels(self.place)
                 pixels.flags.writeable = False
                 self._pixels = pixels
             return self._pixels
 
     @property
     def sha(self) -> str:
-        """The sha256 of the PNG that is sent; with it alone, a run that sent the frame can show it
-        again."""
+        """The SHA-256 of the PNG that is sent, by which the frame is found in a run's folder."""
         return self.payload.sha
 
     @property
@@ -86,7 +88,7 @@ class Frame(Picture):
         height, width = self.pixels.shape[:2]
         return width, height
 
-    def _shrink(self, shrink: Callable[[Image.Image], object]) -> Image.Image:
+    def _resize(self, shrink: Callable[[Image.Image], object]) -> Image.Image:
         image = Image.fromarray(self.pixels)
         shrink(image)
         return image
@@ -94,23 +96,23 @@ class Frame(Picture):
 
 @dataclass(frozen=True)
 class Video:
-    """The frames of a video that a question shows as images, each with its time; for `video` of
+    """The choice of a video's frames that a question shows as images, for the setting `video` of
     `Folder`, `Columns` and `Tsv`. Needs PyAV (extra `video`).
 
     Set one of `frames`, `fps` and `times`. `frames: n` shows n frames, evenly spaced in time: with
     `spread: ends` at i L / (n - 1) seconds for i = 0 ... n - 1, where L is the time of the last
     frame; with `spread: middles` in the middle of n equal parts of the video, at (i + 1/2) D / n,
     where D is its duration. `fps: f` shows a frame every 1 / f seconds, at 0, 1 / f, 2 / f ... up
-    to the last frame. `times` are seconds. A time means the frame that is on screen then, by the
-    timestamps in the file, so variable frame rates and reordered frames are exact; times count from
-    the first frame. With `at_marks`, the frames of marks with `seconds` are shown as well. `column`
-    is the column of the videos in a table (default: `video_path`, `video` and similar ones), and
-    `most` the largest number of frames of a video.
+    to the last frame. `times` are in seconds. A time, counted from the first frame, selects the
+    frame that is on screen then by the timestamps in the file, so variable frame rates and
+    reordered frames are exact. With `at_marks`, the frames of marks with `seconds` are also shown.
+    `column` is the column of the videos in a table (default: `video_path`, `video` and similar
+    ones), and `most` the largest number of frames of a video.
 
-    The times shown become `meta["seconds"]`, and the numbers of their frames in the file, from 0,
-    `meta["frame_numbers"]`. A video that cannot be read, has no frame at a time or fewer frames
-    than asked for, and a mark at a time of which no frame is shown, fail their own sample. Raises
-    TaskError if PyAV is not installed.
+    `meta["seconds"]` holds the times shown, and `meta["frame_numbers"]` the indices of their frames
+    in the file. A sample fails if its video cannot be read, has no frame at a time or fewer frames
+    than requested, or if a mark lies at a time whose frame is not shown. Raises TaskError if PyAV
+    is not installed.
     """
 
     frames: int | None = None
@@ -154,8 +156,8 @@ class Video:
         return (column,)
 
     def read_moments(self, marks: Sequence[Mapping[str, Any]]) -> tuple[float | None, ...]:
-        """Return the time of each mark, None without one. Raises ValueError for a time that is not
-        a number of seconds."""
+        """Return the time of each mark in seconds, or None. Raises ValueError for a time that is
+        not a number of 0 or more."""
         moments = tuple(mark.get("seconds") for mark in marks)
         for moment in moments:
             is_number = isinstance(moment, int | float) and not isinstance(moment, bool)
@@ -166,7 +168,7 @@ class Video:
         return moments
 
     def show_frames(self, sample: Sample, moments: tuple[float | None, ...]) -> Sample:
-        """Return the sample with frames instead of its videos. Raises TaskError if PyAV is not
+        """Replace the videos of a sample by their frames. Raises TaskError if PyAV is not
         installed."""
         import_av()
         try:
@@ -176,7 +178,7 @@ class Video:
                     " the frames; rename it"
                 )
             footage = [
-                Footage(file, self._choose(place, file, sample, moments))
+                Footage(file, self._choose_moments(place, file, sample, moments))
                 for place, file in enumerate(map(VideoFile, sample.images))
             ]
             marks = _place_marks(sample, moments, footage)
@@ -194,11 +196,11 @@ class Video:
         }
         return replace(sample, images=pictures, marks=marks, meta={**sample.meta, **facts})
 
-    def _choose(
+    def _choose_moments(
         self, place: int, file: VideoFile, sample: Sample, moments: tuple[float | None, ...]
     ) -> list[Moment]:
-        """Return what to show of video number `place`, in the order of time. Raises
-        PictureError."""
+        """Return the moments to show of the video with the index `place`, in the order of time.
+        Raises PictureError."""
         times = self.choose_times(file)
         if len(times) > len(file.frames):
             raise PictureError(
@@ -219,7 +221,7 @@ class Video:
         return sorted(chosen)
 
     def choose_times(self, file: VideoFile) -> list[float]:
-        """Return the times to show of a video, in seconds from its first frame."""
+        """Return the times of the frames to show, in seconds from the video's first frame."""
         last = file.get_time(len(file.frames) - 1)
         if self.fps is not None:
             count = int(last * self.fps + 1e-6) + 1
@@ -234,7 +236,7 @@ class Video:
 def _place_marks(
     sample: Sample, moments: tuple[float | None, ...], footage: Sequence[Footage]
 ) -> tuple[Mark, ...]:
-    """Return the marks, those with a time on their frame among all that are shown. Raises
+    """Return the marks, each with a time moved to its frame among the shown frames. Raises
     PictureError."""
     marks = list[Mark]()
     for mark, moment in zip(sample.marks, moments or (None,) * len(sample.marks), strict=True):

@@ -14,11 +14,11 @@ FramesAndTimes = tuple[Sequence[Pixels], Sequence[float]]
 
 
 def make_inputs(processor: Any, videos: Sequence[FramesAndTimes]) -> dict[str, Any]:
-    """Return the arguments with which a processor takes videos, each its frames and their times in
-    seconds, without choosing among the frames again. Raises ModelError if it takes none.
+    """Return the arguments that pass videos to a processor, each as its frames and their times in
+    seconds, without sampling the frames again. Raises ModelError if it takes no videos.
 
-    Times are given as transformers' `VideoMetadata`: numbers of frames at the mean rate of the
-    video, so that number / fps is the time.
+    Times are passed as transformers' `VideoMetadata`: frame indices at the mean frame rate of the
+    video, so that index / fps is the time.
     """
     if getattr(processor, "video_processor", None) is None:
         raise ModelError(
@@ -26,11 +26,13 @@ def make_inputs(processor: Any, videos: Sequence[FramesAndTimes]) -> dict[str, A
             " its family has a video processor, type: pip install torchvision"
         )
     clips = [np.stack(frames) for frames, _ in videos]
-    facts = [_describe(times, clip.shape) for clip, (_, times) in zip(clips, videos, strict=True)]
+    facts = [
+        _make_metadata(times, clip.shape) for clip, (_, times) in zip(clips, videos, strict=True)
+    ]
     return {"videos": clips, "video_metadata": facts, "do_sample_frames": False}
 
 
-def _describe(times: Sequence[float], shape: Sequence[int]) -> dict[str, Any]:
+def _make_metadata(times: Sequence[float], shape: Sequence[int]) -> dict[str, Any]:
     span = times[-1] - times[0]
     fps = (len(times) - 1) / span if span else 1.0
     return {

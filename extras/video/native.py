@@ -1,4 +1,4 @@
-"""Sends frames as a video, to models that take one."""
+"""The stage that sends frames as one video, for models that take videos."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CLOCK = 90_000  # ticks of a second in the videos that are written
 
 @dataclass(frozen=True)
 class FrameList(Payload):
-    """Frames as JPEG images, in base64 and joined by commas, as vLLM reads `video/jpeg`."""
+    """Frames as JPEG images, in base64 and joined by commas: the format `video/jpeg` of vLLM."""
 
     images: tuple[bytes, ...] = field(default=(), repr=False)
 
@@ -46,11 +46,11 @@ class FrameList(Payload):
 
 
 class Clip(Picture):
-    """Frames that are sent as one video; its pixels are those of the first."""
+    """Frames that are sent as one video; the pixels are those of the first frame."""
 
     @classmethod
     def from_frames(cls, frames: Sequence[Pixels], payload: Payload) -> Clip:
-        """Return the frames with the payload in which they are sent."""
+        """Build a clip from frames and the payload that is sent for them."""
         clip = cls(frames[0], "a video")
         clip.frames, clip._video = tuple(frames), payload
         return clip
@@ -69,7 +69,7 @@ class Clip(Picture):
 
 
 class Scene(NamedTuple):
-    """Consecutive views of one video; or of none, if they are not frames."""
+    """Consecutive views of one video, or views that are not frames (`footage` is None)."""
 
     footage: Footage | None
     views: list[View]
@@ -77,18 +77,18 @@ class Scene(NamedTuple):
 
 @dataclass(frozen=True)
 class SendVideo(Ranged, WithoutModel):
-    """Sends the frames of each video as one video: `video_url` parts for chat servers that take
-    them (vLLM, SGLang, Qwen's own, OpenRouter), the processor's video input for `LocalVLM`. Put it
-    right before the stage that asks.
+    """A stage that sends the frames of each video as one video: as `video_url` parts to chat
+    servers that accept them (vLLM, SGLang, Qwen's own, OpenRouter), as the processor's video input
+    for `LocalVLM`. Put it right before the stage that asks.
 
-    `form: mp4` encodes the views as they are, with marks, crops and sizes, as H.264 at their own
-    times; `crf` is its quality from 0 (best) to 51. `jpeg` sends them as the list of JPEG images of
-    quality `jpeg_quality` that vLLM takes as `video/jpeg`, without times. `file` sends the bytes of
-    the video file, with all its frames and its sound, and so refuses views that were changed.
-    `frames` leaves the views as images, to compare both in one line of `each:`. A server may sample
-    a video again: for vLLM, set `extra: {mm_processor_kwargs: {do_sample_frames: false}}` on the
-    model. Views that are not frames are sent as they are. Raises ValueError for views of one video
-    in several sizes.
+    `form: mp4` encodes the views, with their marks, crops and sizes, as H.264 at their times; `crf`
+    is its quality from 0 (best) to 51. `jpeg` sends a list of JPEG images of quality
+    `jpeg_quality`, without times, which vLLM accepts as `video/jpeg`. `file` sends the bytes of the
+    video file, with all its frames and its sound, and refuses views that were changed. `frames`
+    leaves the views as images, to compare both in one line of `each:`. A server may sample a video
+    again: for vLLM, set `extra: {mm_processor_kwargs: {do_sample_frames: false}}` on the model.
+    Views that are not frames are sent unchanged. Raises ValueError for views of one video in
+    several sizes.
     """
 
     form: Literal["mp4", "jpeg", "file", "frames"] = "mp4"
@@ -97,7 +97,7 @@ class SendVideo(Ranged, WithoutModel):
     ranges = ("crf >= 0", "crf <= 51", "jpeg_quality >= 1", "jpeg_quality <= 100")
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with a view for each run of frames of one video."""
+        """Replace each run of consecutive frames of one video by one view."""
         if self.form == "frames":
             return state
         views = list[View]()
@@ -105,28 +105,28 @@ class SendVideo(Ranged, WithoutModel):
             if scene.footage is None:
                 views += scene.views
             else:
-                views.append(self._join(state, scene.views, scene.footage.file.source))
+                views.append(self._join_frames(state, scene.views, scene.footage.file.source))
         return state.replace(views=tuple(views))
 
-    def _join(self, state: State, views: Sequence[View], source: Picture) -> View:
-        """Return one view of all these frames of a video file. Raises ValueError."""
-        who = f"sample {state.sample.id}"
+    def _join_frames(self, state: State, views: Sequence[View], source: Picture) -> View:
+        """Join these frames of a video file into one view. Raises ValueError."""
+        subject = f"sample {state.sample.id}"
         if len(sizes := {view.size for view in views}) > 1:
             listed = ", ".join(f"{width} x {height}" for width, height in sorted(sizes))
             raise ValueError(
-                f"{who}: the views of a video must have one size, found {listed}; crop or resize"
-                " them alike before SendVideo"
+                f"{subject}: the views of a video must have one size, found {listed}; crop or"
+                " resize them alike before SendVideo"
             )
         frames, times = [view.pixels for view in views], [min(view.seconds) for view in views]
         if self.form == "file":
             if not all(isinstance(view.picture, Frame) for view in views):
                 raise ValueError(
-                    f"{who}: a stage changed the frames, and the file does not show that; use"
+                    f"{subject}: a stage changed the frames, and the file does not show that; use"
                     " `form: mp4`, or leave out the stages that draw, crop or resize"
                 )
-            payload = read_file(source)
+            payload = read_video_file(source)
         elif self.form == "jpeg":
-            payload = make_list(frames, self.jpeg_quality)
+            payload = make_frame_list(frames, self.jpeg_quality)
         else:
             data = encode_mp4(frames, times, self.crf)
             payload = make_payload(data, "video/mp4", "encoded as H.264")
@@ -135,7 +135,7 @@ class SendVideo(Ranged, WithoutModel):
 
 
 def _split_scenes(state: State) -> list[Scene]:
-    """Return the views in order, in runs that show frames of the same video."""
+    """Split the views, in order, into runs of frames of the same video."""
     scenes = list[Scene]()
     for view in state.views:
         shown = [state.sample.images[part.source] for part in view.parts]
@@ -150,13 +150,13 @@ def _split_scenes(state: State) -> list[Scene]:
 
 
 def make_payload(data: bytes, media_type: str, note: str) -> Payload:
-    """Return the payload of a video's bytes."""
+    """Wrap a video's bytes in a payload."""
     return Payload(data, media_type, hashlib.sha256(data).hexdigest(), note)
 
 
-def read_file(source: Picture) -> Payload:
-    """Return the bytes of a video file. Raises PictureError, and ValueError for a
-    format that servers do not take."""
+def read_video_file(source: Picture) -> Payload:
+    """Read the bytes of a video file. Raises PictureError, and ValueError for a format that servers
+    do not accept."""
     data = source.fetch()
     kind = find_format(data[:HEAD])
     if kind not in MEDIA_TYPES:
@@ -166,8 +166,8 @@ def read_file(source: Picture) -> Payload:
     return make_payload(data, next(own, MEDIA_TYPES[kind]), "")
 
 
-def make_list(frames: Sequence[Pixels], quality: int) -> Payload:
-    """Return frames as a list of JPEG images."""
+def make_frame_list(frames: Sequence[Pixels], quality: int) -> Payload:
+    """Encode frames as a list of JPEG images."""
     images = tuple(_to_jpeg(pixels, quality) for pixels in frames)
     data = b"".join(images)
     sha = hashlib.sha256(data).hexdigest()
@@ -181,8 +181,10 @@ def _to_jpeg(pixels: Pixels, quality: int) -> bytes:
 
 
 def encode_mp4(frames: Sequence[Pixels], times: Sequence[float], crf: int) -> bytes:
-    """Encode frames at these ascending times (seconds) as H.264 in MP4; the same bytes at every
-    call. An odd side is extended by a copy of its last row or column."""
+    """Encode frames at these ascending times (in seconds) as H.264 in MP4, deterministically.
+
+    An odd width or height is extended by a copy of the last column or row.
+    """
     av, buffer = import_av(), io.BytesIO()
     height, width = frames[0].shape[:2]
     colours = av.video.reformatter.Colorspace.ITU709

@@ -29,20 +29,19 @@ SIGNATURES = {
     "flv": (0, (b"FLV",)),
     "ogg": (0, (b"OggS",)),
 }
-"""FFmpeg's name of each format that is read, and the bytes that identify it, at their offset.
+"""FFmpeg's name of each supported format, and the bytes that identify it at an offset.
 
-Others are refused by name and content alike: a playlist could make FFmpeg open other files."""
+Other formats are refused by name and content: a playlist could make FFmpeg open other files."""
 PACKET = 188  # bytes between the sync bytes of an MPEG transport stream
-HEAD = PACKET + 12  # bytes by which a format is recognised
+HEAD = PACKET + 12  # bytes at the start of a file from which its format is recognised
 FORMATS = "MP4, MOV, MKV, WebM, AVI, MPEG, FLV, Ogg and GIF"
-ROUNDING = Fraction(1, 10**6)  # of times given in decimals, in seconds
+ROUNDING = Fraction(1, 10**6)  # tolerance for times given in decimals, in seconds
 MILLISECOND = Fraction(1, 1000)
-"""The time base of Matroska, to which it rounds the times of frames; coarser time bases are exact.
-"""
+"""The time base of Matroska, which rounds the times of frames; coarser time bases are exact."""
 
 
 def find_format(head: bytes) -> str:
-    """Return FFmpeg's name of the format of a file by its first 200 bytes, "" if it is not a
+    """Return FFmpeg's name of a video file's format, given its first 200 bytes; "" if it is not a
     video."""
     for name, (offset, signatures) in SIGNATURES.items():
         if any(head.startswith(signature, offset) for signature in signatures):
@@ -71,7 +70,7 @@ class FrameInfo(NamedTuple):
 
 @dataclass(eq=False)
 class VideoFile:
-    """A video file, named by a picture that reads its bytes.
+    """A video file, whose bytes are read by the picture `source`.
 
     Times count from the first frame, whatever its timestamp is, and a frame is on screen until the
     next one. Pixels are upright: the rotation in the file's metadata is applied; they are not
@@ -87,12 +86,12 @@ class VideoFile:
 
     @property
     def name(self) -> str:
-        """The name of the file in messages."""
+        """The name of the file in error messages."""
         return self.source.name
 
     def find_frame(self, time: float) -> int:
-        """Return the number of the frame that is on screen at a time. Raises PictureError for a
-        time outside the video."""
+        """Return the index of the frame that is on screen at a time. Raises PictureError for a time
+        outside the video."""
         if not 0 <= time < self.end + ROUNDING:
             raise PictureError(
                 f"{self.name}: there is no frame at {time:g} s, the video has {self.end:g} s"
@@ -106,12 +105,12 @@ class VideoFile:
         return float((self.frames[number].timestamp - self.frames[0].timestamp) * self._base)
 
     def decode(self, numbers: Sequence[int]) -> dict[int, Pixels]:
-        """Return the frames with these numbers, RGB. Raises PictureError for one that cannot be
-        decoded."""
+        """Decode the frames with these indices as RGB. Raises PictureError for a frame that cannot
+        be decoded."""
         wanted = {self.frames[number].timestamp: number for number in numbers}
         keys = [entry.timestamp for entry in self.frames if entry.is_key]
         found = dict[int, Pixels]()
-        for starts in (keys, []):  # again without jumps, for a file whose index is wrong
+        for starts in (keys, []):  # decode again without seeking, in case the file's index is wrong
             if lost := sorted(wanted.keys() - found.keys()):
                 with self.lock, self._open() as (container, stream):
                     found |= self._decode_from(container, stream, lost, starts)
@@ -125,8 +124,8 @@ class VideoFile:
     def _decode_from(
         self, container: Any, stream: Any, timestamps: Sequence[int], keys: Sequence[int]
     ) -> Iterator[tuple[int, Pixels]]:
-        """Yield the undamaged frames with these ascending timestamps, each decoded from the last of
-        `keys`, the key frames, or from the frame before, whichever is nearer."""
+        """Yield the undamaged frames with these ascending timestamps; before each, seek to the last
+        key frame (of `keys`), or go on from the frame before, whichever is nearer."""
         at, rest = self.frames[0].timestamp - 1, list(timestamps)
         frames = container.decode(stream)
         while rest:
@@ -145,8 +144,8 @@ class VideoFile:
             rest = [timestamp for timestamp in rest if timestamp > at]
 
     def _scan(self) -> tuple[Fraction, tuple[FrameInfo, ...], int]:
-        """Return the seconds of a tick, the frames in the order of their times, and the timestamp
-        at which the last one ends."""
+        """Return the length of a tick in seconds, the frames in the order of their times, and the
+        timestamp at which the last frame ends."""
         with self._open() as (container, stream):
             base = stream.time_base
             packets = (p for p in container.demux(stream) if p.size and not p.is_discard)
@@ -163,7 +162,7 @@ class VideoFile:
 
     @contextmanager
     def _open(self) -> Iterator[tuple[Any, Any]]:
-        """Open the container and its video stream; what FFmpeg raises becomes a PictureError."""
+        """Open the container and its video stream; convert FFmpeg's errors to PictureError."""
         av = import_av()
         file: Any = None
         try:
@@ -193,6 +192,6 @@ class VideoFile:
 
 
 def make_upright(frame: Any) -> Pixels:
-    """Return the pixels of a PyAV frame as RGB, turned as the file's metadata says."""
+    """Return the pixels of a PyAV frame as RGB, rotated by the angle in the file's metadata."""
     pixels = frame.to_ndarray(format="rgb24")
     return np.ascontiguousarray(np.rot90(pixels, frame.rotation // 90))

@@ -1,5 +1,5 @@
-"""The judge's pass for graded descriptions of videos (VLM2-Bench, section 3.2: AB 0 or 1, ABA 0, 1
-or 2): its prompt, in our own words, and the parsing of its score."""
+"""The judge's pass that grades descriptions of videos (VLM2-Bench, section 3.2: AB 0 or 1, ABA 0, 1
+or 2): its prompt, in our own words, and the parser of its score."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SCALES = {
 }
 
 
-def ask_video(case: JudgeCase) -> Message:
+def build_video_prompt(case: JudgeCase) -> Message:
     """Build the prompt from the scenes, the scale and the description. Raises KeyError for a video
     that is neither AB nor ABA."""
     kind = str(case.sample.meta["type"])
@@ -56,7 +56,7 @@ def ask_video(case: JudgeCase) -> Message:
     return Message("user", (make_prompt(lines, case, end),))
 
 
-def parse_video(text: str, case: JudgeCase) -> JudgeVerdict:
+def parse_video_score(text: str, case: JudgeCase) -> JudgeVerdict:
     """Parse the number after the last "Score:", if it is on the scale."""
     scores = re.findall(r"\bScore\W{0,4}:\W{0,4}(\d+(?:\.\d+)?)", text, re.I)
     highest = len(SCALES[str(case.sample.meta["type"])]) - 1
@@ -68,6 +68,6 @@ def parse_video(text: str, case: JudgeCase) -> JudgeVerdict:
 
 
 VIDEO_PASS = JudgePass(
-    DESCRIPTION_PASS, DESCRIPTION_SCORER, lambda case: True, ask_video, parse_video
+    DESCRIPTION_PASS, DESCRIPTION_SCORER, lambda case: True, build_video_prompt, parse_video_score
 )
 """`looktwice judge RUN --pass vid`."""

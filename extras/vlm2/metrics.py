@@ -48,8 +48,8 @@ class SubtaskScorer(Scorer):
 
 
 def get_side(name: str, meta: Mapping[str, Any], key: str | None) -> str:
-    """Return the side of its pair that a question is on, T or F: for Cpr the one in its id,
-    whatever the correct answer; otherwise the correct answer."""
+    """Return a question's side of its pair, T or F: the side named in its id for Cpr, its correct
+    answer otherwise."""
     ending = str(meta.get("q_id", "")).rpartition("_")[2]
     named = {"p": "T", "n": "F"}.get(ending) if name.endswith("Cpr") else None
     return named or key or ""
@@ -57,7 +57,7 @@ def get_side(name: str, meta: Mapping[str, Any], key: str | None) -> str:
 
 @dataclass(frozen=True)
 class PairScorer(SubtaskScorer):
-    """Scores the subtasks `name` GC-Mat, GC-Trk, OC-Cpr, PC-Cpr: a pair is right if both of its
+    """The scorer of GC-Mat, GC-Trk, OC-Cpr and PC-Cpr (`name`): a pair is right if both of its
     questions are.
 
     The positive side of a pair is the question whose correct answer is T; for Cpr the one whose id
@@ -105,14 +105,14 @@ class PairScorer(SubtaskScorer):
         return [official, *metrics, replace(every, units=units)]
 
     def chance(self, samples: Samples) -> Levels:
-        """Return a quarter for GC, whose two questions are independent; a half for Cpr, where one
-        denies the other."""
+        """Return 0.25 for GC, whose two questions are independent, and 0.5 for Cpr, where one
+        question negates the other."""
         return {"pair_accuracy": 0.5 if self.name.endswith("Cpr") else 0.25, "accuracy": 0.5}
 
 
 @dataclass(frozen=True)
 class CountScorer(SubtaskScorer):
-    """Scores the subtasks `name` OC-Cnt, PC-Cnt: the share of exact counts, and how close the
+    """The scorer of OC-Cnt and PC-Cnt (`name`): the share of exact counts, and how close the
     others are.
 
     `numeric_official` excludes answers that are not a count from 1 to the number of images from the
@@ -130,7 +130,7 @@ class CountScorer(SubtaskScorer):
         return Score.of(count == int(row.answer or 0))
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """Return the two means; several draws count with the mean of those included."""
+        """Return the two means; a question drawn several times counts with its mean."""
         official: dict[str, float] = {}
         toolkit: dict[str, float] = {}
         for name, row in scores.keyed.items():
@@ -152,8 +152,8 @@ class CountScorer(SubtaskScorer):
         ]
 
     def chance(self, samples: Samples) -> Levels:
-        """Return the mean score and the share of exact hits of uniform guesses from 1 to the number
-        of images."""
+        """Return the mean score and the accuracy of uniform guesses from 1 to the number of
+        images."""
         levels, exact = list[float](), list[float]()
         for row in samples.values():
             images = int(row.meta["image_len"])
@@ -165,7 +165,7 @@ class CountScorer(SubtaskScorer):
 
 @dataclass(frozen=True)
 class GroupScorer(SubtaskScorer):
-    """Scores the subtasks `name` OC-Grp, PC-Grp by plain accuracy over four choices."""
+    """The scorer of OC-Grp and PC-Grp (`name`): plain accuracy over four choices."""
 
     name: str
 
@@ -178,8 +178,8 @@ class GroupScorer(SubtaskScorer):
 
 @dataclass(frozen=True)
 class VideoScorer(SubtaskScorer):
-    """Scores PC-VID by a judge's grade of the description, 0 or 1 for AB videos and 0, 1 or 2 for
-    ABA videos.
+    """The scorer of PC-VID: a judge's grade of the description, 0 or 1 for AB videos and 0, 1 or 2
+    for ABA videos.
 
     A description that no judge has graded has no score, whatever numbers it contains. `vid` is the
     mean of `vid_ab` and `vid_aba`; unreadable and failed samples are excluded from all three, as in
@@ -191,8 +191,8 @@ class VideoScorer(SubtaskScorer):
     needs_judge = True
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
-        """Return the grade divided by the highest one, which the row has as its answer; only the
-        full grade is RIGHT."""
+        """Return the grade divided by the highest grade (the row's answer); only the highest grade
+        is RIGHT."""
         most = int(row.answer or 1)
         grade = _parse_number(answer)
         if grade is None or grade > most:
@@ -223,7 +223,7 @@ def _parse_number(answer: str | None) -> int | None:
 
 
 def score_count(count: int, truth: int, images: int) -> float:
-    """Return the score (0..1) of a count on a question with this many images.
+    """Return the score (0 to 1) of a count, given the correct count and the number of images.
 
     It is 1 if right, otherwise 1 - (4/images) * e**(1/10), at least 0, where e is the error divided
     by the largest possible error. Worked values: 4 images, truth 1, found 2: 0.10404.

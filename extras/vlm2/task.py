@@ -142,7 +142,7 @@ class Vlm2Bench(TableTask):
 
     @property
     def note(self) -> str:
-        """A note on how videos are sampled, or on pairs without exactly two questions."""
+        """A note on how videos are sampled, or on pairs that do not have exactly two questions."""
         if self._sort == "VID":
             frames = f"{self.frames} frames from first to last"
             return f"VID: {frames if self.frames else f'{self.fps:g} frames per second'}"
@@ -186,9 +186,9 @@ class Vlm2Bench(TableTask):
         return next((name for tail in tails for name in self._files.find_by_suffix(tail)), "")
 
     def require_present(self) -> None:
-        """Raise AbsentTask where a local `path` has no file of this subtask."""
+        """Raise AbsentTask if a local `path` has no file of this subtask."""
         if not self.hub and not self._is_tsv:
-            self._file  # noqa: B018  looks for it
+            self._file  # noqa: B018  raises if it is missing
 
     @property
     def _prefix(self) -> str:
@@ -256,7 +256,7 @@ class Vlm2Bench(TableTask):
         return RowQuestion(number, vid, words, (), FULL_GRADES[kind], meta)
 
     def _question(self, number: int, row: Row) -> RowQuestion:
-        """Return the question of a line, or of a row of the TSV, which has no field `images`."""
+        """Build the question of a JSON line, or of a TSV row, which has no field `images`."""
         identifier, words, sort = str(row["q_id"]), str(row["question"]), self._sort
         images = tuple(map(str, as_list(row.get("images"))))
         if not images and not self._is_tsv:
@@ -272,7 +272,7 @@ class Vlm2Bench(TableTask):
         meta |= {key: row[key] for key in ("task", "type") if isinstance(row.get(key), str)}
         meta |= {"prompt": f"\n{words}", "q_id": identifier}
         if sort == "Cpr":
-            meta["pair"] = _read_pair(identifier)
+            meta["pair"] = _parse_pair(identifier)
         elif sort == "Cnt":
             lengths = (row.get("image_seq_len"), row.get("image_seq"))
             counts = (len(length) if isinstance(length, list) else length for length in lengths)
@@ -285,7 +285,7 @@ class Vlm2Bench(TableTask):
             self._repeat_counts[identifier] += 1
             times = self._repeat_counts[identifier]
             identifier += str(times) if times > 1 else ""
-        choices = _read_choices(words) if sort == "Grp" else ()
+        choices = _parse_choices(words) if sort == "Grp" else ()
         if choices and answer not in ascii_uppercase[: len(choices)]:
             raise ValueError(
                 f"{identifier}: gt_answer {row['gt_answer']!r} is not one of its choices"
@@ -298,7 +298,7 @@ class Vlm2Bench(TableTask):
             return super()._item(question, cells)
         folder = f"{self._prefix}{SUBTASKS[self.name][1]}"
         names = [f"{folder}/{question.id}{suffix}" for suffix in VIDEO_ENDINGS]
-        name = next(filter(self._has, names), "")
+        name = next(filter(self._has_file, names), "")
         if not name:  # when read, the picture says which file is missing
             asked = replace(question, images=(names[0],), meta={**question.meta, "seconds": []})
             return super()._item(asked, cells)
@@ -313,24 +313,26 @@ class Vlm2Bench(TableTask):
     def _pictures(self, question: RowQuestion, cells: Row) -> Pictures:
         if self._is_tsv:
             return super()._pictures(question, cells)
-        return tuple(open_picture(self._files, self._find(name)) for name in question.images)
+        return tuple(open_picture(self._files, self._find_media(name)) for name in question.images)
 
-    def _find(self, name: str) -> str:
-        """Return the place of an image: its path, this path within the subtask's folder, or its
-        file name alone there."""
+    def _find_media(self, name: str) -> str:
+        """Return the path at which an image exists: as given, relative to the subtask's folder, or
+        by its file name alone in that folder."""
         media = f"{self._prefix}{SUBTASKS[self.name][1]}"
-        places = (f"{self._prefix}{name}", f"{media}/{name}", name, f"{media}/{Path(name).name}")
-        return next(filter(self._has, places), places[0])
+        base = Path(name).name
+        candidates = (f"{self._prefix}{name}", f"{media}/{name}", name, f"{media}/{base}")
+        return next(filter(self._has_file, candidates), candidates[0])
 
-    def _has(self, name: str) -> bool:
+    def _has_file(self, name: str) -> bool:
         try:
             return self._files.has(name)
-        except TaskError:  # it leads out of the data set; reading it will say so
+        except TaskError:  # the path leaves the data set; reading it raises the error
             return False
 
 
-def _read_pair(identifier: str) -> str:
-    """Return the id without its side (`17_p`, `tf_17_n`), which need not be the correct answer."""
+def _parse_pair(identifier: str) -> str:
+    """Return the pair's part of an id such as `17_p` or `tf_17_n`; `p` and `n` name the side, which
+    need not be the correct answer."""
     plain = identifier.removeprefix("tf_")
     pair, _, side = plain.rpartition("_")
     if not pair or side not in ("p", "n"):
@@ -338,8 +340,8 @@ def _read_pair(identifier: str) -> str:
     return pair
 
 
-def _read_choices(words: str) -> tuple[str, ...]:
-    """Return the choices that a question lists; empty unless they are lettered from A on and all
+def _parse_choices(words: str) -> tuple[str, ...]:
+    """Parse the choices that a question lists; empty unless they are lettered from A on and all
     different."""
     _, heading, tail = words.rpartition("Choices:")
     listed = re.findall(r"(?:^|[\s;,])([A-Z])\)\s*(.*?)(?=[\s;,]+[A-Z]\)|$)", tail.strip(), re.S)

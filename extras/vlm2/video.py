@@ -16,9 +16,9 @@ from looktwice.pipelines.picture import Picture, PictureError, Pixels
 
 
 def choose_frames(count: int, rate: float, frames: int | None, fps: float | None) -> list[int]:
-    """Return the numbers of the frames to show, out of `count` at `rate` per second.
+    """Return the indices of the frames to show from a video of `count` frames, `rate` per second.
 
-    These are `frames` of them, evenly spaced from the first to the last, or one every 1/`fps`
+    Choose `frames` frames, evenly spaced from the first to the last, or one frame every 1/`fps`
     seconds from the first on; fewer if the video has fewer. Raises ValueError unless exactly one of
     the two is given.
     """
@@ -36,13 +36,13 @@ def choose_frames(count: int, rate: float, frames: int | None, fps: float | None
 
 @dataclass(eq=False)
 class VideoFrames:
-    """One video: the `times` of the chosen frames in seconds, and `pictures` of them, which are
-    decoded together on first use.
+    """The chosen frames of one video: their `times` in seconds, and `pictures`, which are decoded
+    together on first use.
 
     The header gives the number of frames; if fewer can be decoded, the frames are chosen again
-    among those. A video that cannot be decoded gives one picture that says so when it is read.
-    `source` is the file, or returns its bytes, which are put into a temporary file while they are
-    decoded.
+    among those. A video that cannot be decoded gives one picture, which raises PictureError when it
+    is read. `source` is the path of the file, or a function that returns its bytes, which are
+    decoded from a temporary file.
     """
 
     source: Path | Callable[[], bytes]
@@ -70,16 +70,16 @@ class VideoFrames:
     def pictures(self) -> tuple[Picture, ...]:
         """The chosen frames; decoding starts when one of them is first read."""
         return tuple(
-            Picture.lazy(self._make_frame(place), f"{self.name} frame {number}")
-            for place, number in enumerate(self.numbers or [0])
+            Picture.lazy(self._make_decoder(index), f"{self.name} frame {number}")
+            for index, number in enumerate(self.numbers or [0])
         )
 
-    def _make_frame(self, place: int) -> Callable[[], bytes]:
+    def _make_decoder(self, index: int) -> Callable[[], bytes]:
         def fetch() -> bytes:
             with self.lock:
                 if self.decoded is None:
                     self.decoded = [Picture(pixels, self.name) for pixels in self._decode()]
-                return self.decoded[place].payload.data
+                return self.decoded[index].payload.data
 
         return fetch
 
@@ -113,8 +113,8 @@ class VideoFrames:
 
 
 def _decode_frames(path: Path, numbers: Sequence[int]) -> tuple[list[Pixels], int]:
-    """Decode the frames with these ascending numbers as RGB, in sequence (seeking is not exact);
-    also return the number of frames seen."""
+    """Decode the frames with these ascending indices as RGB, in sequence (seeking is not exact);
+    also return how many frames the video has up to the last of them."""
     capture, wanted, seen = cv2.VideoCapture(str(path)), set(numbers), 0
     frames: list[Pixels] = []
     try:

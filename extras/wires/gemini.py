@@ -1,6 +1,6 @@
 """Conversion between the chat-completions protocol and Gemini's generateContent protocol, v1beta.
 
-A model's turn that Gemini wrote goes back part by part as it came, because thought signatures
+A model's turn that Gemini wrote is sent back unchanged, part by part, because thought signatures
 belong to their parts. The results of all calls of a turn form one turn, in their order; pictures
 are parts of the result.
 """
@@ -18,8 +18,8 @@ from looktwice.extras.wires.turns import (
     parse_count,
     read_arguments,
     read_text,
-    refuse,
-    returned_items,
+    refuse_fields,
+    restore_items,
     write_call,
     write_completion,
     write_usage,
@@ -54,11 +54,11 @@ RESOLUTIONS = {"low": "MEDIA_RESOLUTION_LOW", "high": "MEDIA_RESOLUTION_HIGH"}
 
 
 def make_content_request(body: Json) -> Json:
-    """Convert a chat-completions request body to a generateContent body, which has no model's name.
-    Raises ModelError."""
+    """Convert a chat-completions request body to a generateContent body, which does not name the
+    model. Raises ModelError."""
     request = {name: value for name, value in body.items() if name not in CONVERTED}
     if tools := body.get("tools"):
-        request["tools"] = [{"functionDeclarations": list(map(_declaration, tools))}]
+        request["tools"] = [{"functionDeclarations": list(map(_declare_function, tools))}]
     choice = body.get("tool_choice", "auto")
     if isinstance(choice, dict):
         named = {"mode": "ANY", "allowedFunctionNames": [choice["function"]["name"]]}
@@ -68,12 +68,12 @@ def make_content_request(body: Json) -> Json:
     system = [turn["content"] for turn in body["messages"] if turn["role"] == "system"]
     if system:
         request["systemInstruction"] = {"parts": [{"text": text} for text in system]}
-    request["contents"] = _contents(body["messages"])
-    settings = _settings(body)
+    request["contents"] = _make_contents(body["messages"])
+    settings = _make_settings(body)
     return request | ({"generationConfig": settings} if settings else {})
 
 
-def _settings(body: Json) -> Json:
+def _make_settings(body: Json) -> Json:
     settings: Json = {SETTINGS[name]: body[name] for name in SETTINGS if name in body}
     if body.get("logprobs"):
         settings["responseLogprobs"] = True
@@ -83,53 +83,53 @@ def _settings(body: Json) -> Json:
             settings["responseJsonSchema"] = form["json_schema"]["schema"]
     if effort := body.get("reasoning_effort"):
         settings["thinkingConfig"] = {"thinkingLevel": effort.upper()}
-    details = {image.detail for image in _all_images(body) if image.detail}
+    details = {image.detail for image in _list_images(body) if image.detail}
     if resolution := next((RESOLUTIONS[d] for d in sorted(details) if d in RESOLUTIONS), ""):
         settings["mediaResolution"] = resolution
     if "original" in details:
-        refuse({"detail: original": ""}, "Gemini", "detail: original")
+        refuse_fields({"detail: original": ""}, "Gemini", "detail: original")
     return {**settings, **body.get("generationConfig", {})}
 
 
-def _all_images(body: Json) -> list[Image]:
+def _list_images(body: Json) -> list[Image]:
     contents = [turn["content"] for turn in body["messages"] if turn["role"] in ("user", "tool")]
     parts = (part for content in contents for part in iterate_parts(content))
     return [part for part in parts if isinstance(part, Image)]
 
 
-def _declaration(tool: Json) -> Json:
+def _declare_function(tool: Json) -> Json:
     function = dict(tool["function"])
     function["parametersJsonSchema"] = function.pop("parameters")
     return function
 
 
-def _contents(messages: Sequence[Json]) -> list[Json]:
+def _make_contents(messages: Sequence[Json]) -> list[Json]:
     contents: list[Json] = []
     calls: dict[str, Json] = {}
-    before = ""
+    previous_role = ""
     for message in messages:
-        role, now = message["role"], list[Json]()
+        role, parts = message["role"], list[Json]()
         if role == "system":
             continue
         if role == "tool":
-            now = [_function_response(message, calls.get(message["tool_call_id"]) or {})]
+            parts = [_make_result_part(message, calls.get(message["tool_call_id"]) or {})]
         elif role == "assistant":
-            now = _model_parts(message)
-            native = [part["functionCall"] for part in now if "functionCall" in part]
+            parts = _make_model_parts(message)
+            native = [part["functionCall"] for part in parts if "functionCall" in part]
             asked = message.get("tool_calls") or ()
             calls = {call["id"]: own for call, own in zip(asked, native, strict=False)}
         else:
-            now = _plain_parts(message["content"])
-        if role == before == "tool":  # the results of all calls belong into one turn
-            contents[-1]["parts"] += now
-        elif now:
-            contents.append({"role": "model" if role == "assistant" else "user", "parts": now})
-        before = role
+            parts = _make_parts(message["content"])
+        if role == previous_role == "tool":  # the results of all calls belong in one turn
+            contents[-1]["parts"] += parts
+        elif parts:
+            contents.append({"role": "model" if role == "assistant" else "user", "parts": parts})
+        previous_role = role
     return contents
 
 
-def _model_parts(message: Json) -> list[Json]:
-    items = returned_items(message, PROTOCOL, _own_call, _visible_text, lambda part, _: part)
+def _make_model_parts(message: Json) -> list[Json]:
+    items = restore_items(message, PROTOCOL, _find_call, _find_text, lambda part, _: part)
     if items is not None:
         return items
     text = read_text(message["content"])
@@ -148,67 +148,67 @@ def _model_parts(message: Json) -> list[Json]:
     return parts
 
 
-def _plain_parts(content: Any) -> list[Json]:
+def _make_parts(content: Any) -> list[Json]:
     parts = iterate_parts(content)
-    return [_inline(part) if isinstance(part, Image) else {"text": part} for part in parts]
+    return [_make_image_part(part) if isinstance(part, Image) else {"text": part} for part in parts]
 
 
-def _inline(image: Image) -> Json:
+def _make_image_part(image: Image) -> Json:
     return {"inlineData": {"mimeType": image.media_type, "data": image.data}}
 
 
-def _function_response(message: Json, call: Json) -> Json:
-    """Return the part of a result; it has the id of its call if the provider gave one."""
+def _make_result_part(message: Json, call: Json) -> Json:
+    """Return the part for a tool's result, with the id of its call if the provider gave one."""
     parts = list(iterate_parts(message["content"]))
     text = "\n".join(part for part in parts if isinstance(part, str))
     response: Json = {"name": call.get("name", ""), "response": {"output": text}}
     if call.get("id"):
         response["id"] = call["id"]
-    if images := [_inline(part) for part in parts if isinstance(part, Image)]:
+    if images := [_make_image_part(part) for part in parts if isinstance(part, Image)]:
         response["parts"] = images
     return {"functionResponse": response}
 
 
-def _own_call(part: Json) -> str | None:
-    return "" if "functionCall" in part else None  # its id may be missing, and is never replaced
+def _find_call(part: Json) -> str | None:
+    return "" if "functionCall" in part else None  # the id may be missing, and is never replaced
 
 
-def _visible_text(part: Json) -> str | None:
+def _find_text(part: Json) -> str | None:
     return None if part.get("thought") or "text" not in part else str(part["text"])
 
 
 def make_content_completion(response: Json) -> Json:
-    """Convert a generateContent reply to a chat completion, with signatures where the provider's
-    chat-completions endpoint puts them; a blocked prompt becomes a filtered reply."""
+    """Convert a generateContent reply to a chat completion, with signatures in the fields of
+    Gemini's chat-completions endpoint; a blocked prompt becomes a filtered reply."""
     turn, parts = _read_turn(response)
     for part in parts:
         if "functionCall" not in part and (signature := part.get("thoughtSignature")):
-            turn["extra_content"] = _signed(signature)
+            turn["extra_content"] = _format_signature(signature)
     own = [part for part in parts if "functionCall" in part]
     for call, part in zip(turn["tool_calls"], own, strict=True):
         if signature := part.get("thoughtSignature"):
-            call["extra_content"] = _signed(signature)
-    return _completion(response, turn)
+            call["extra_content"] = _format_signature(signature)
+    return _make_completion(response, turn)
 
 
-def _signed(signature: str) -> Json:
+def _format_signature(signature: str) -> Json:
     return {"google": {"thought_signature": signature}}
 
 
-def signed_completion(response: Json) -> Json:
-    """Convert a generateContent reply to a chat completion that keeps the turn as it came, so that
+def make_signed_completion(response: Json) -> Json:
+    """Convert a generateContent reply to a chat completion that stores the original turn, so that
     `make_content_request` sends it back unchanged; a blocked prompt becomes a filtered reply."""
     turn, parts = _read_turn(response)
-    return _completion(response, turn | attach_turn(PROTOCOL, parts))
+    return _make_completion(response, turn | attach_turn(PROTOCOL, parts))
 
 
-def _candidate(response: Json) -> Json:
+def _get_candidate(response: Json) -> Json:
     return next(iter(response.get("candidates") or ()), {})
 
 
 def _read_turn(response: Json) -> tuple[Json, Sequence[Json]]:
-    """Return the message of a reply, and its parts as the provider wrote them."""
-    parts = (_candidate(response).get("content") or {}).get("parts") or ()
+    """Return the message of a reply, and its parts in the provider's form."""
+    parts = (_get_candidate(response).get("content") or {}).get("parts") or ()
     texts, thoughts, calls = list[str](), list[str](), list[Json]()
     for part in parts:
         if call := part.get("functionCall"):
@@ -220,8 +220,8 @@ def _read_turn(response: Json) -> tuple[Json, Sequence[Json]]:
     return {"content": "".join(texts), "thought_summary": thought, "tool_calls": calls}, parts
 
 
-def _completion(response: Json, turn: Json) -> Json:
-    usage, candidate = response.get("usageMetadata") or {}, _candidate(response)
+def _make_completion(response: Json, turn: Json) -> Json:
+    usage, candidate = response.get("usageMetadata") or {}, _get_candidate(response)
     reason = "content_filter" if is_prompt_blocked(response) else "error"
     reason = str(candidate.get("finishReason") or reason)
     thoughts = parse_count(usage, "thoughtsTokenCount")
@@ -229,20 +229,20 @@ def _completion(response: Json, turn: Json) -> Json:
     out = parse_count(usage, "candidatesTokenCount") + thoughts
     cached = parse_count(usage, "cachedContentTokenCount")
     counts = write_usage(asked, out, cached, thoughts)
-    tokens = _tokens(candidate.get("logprobsResult") or {})
+    tokens = _convert_tokens(candidate.get("logprobsResult") or {})
     model = response.get("modelVersion")
     return write_completion(model, reason, turn, counts, logprobs={"content": tokens})
 
 
-def _tokens(result: Mapping[str, Any]) -> list[Json]:
-    """Return the chosen tokens with their alternatives in the form of chat completions."""
+def _convert_tokens(result: Mapping[str, Any]) -> list[Json]:
+    """Convert the chosen tokens and their alternatives to the form of chat completions."""
     others = result.get("topCandidates") or ()
     tokens: list[Json] = []
     for number, chosen in enumerate(result.get("chosenCandidates") or ()):
         likely = others[number].get("candidates") or () if number < len(others) else ()
-        tokens.append(_token(chosen) | {"top_logprobs": list(map(_token, likely))})
+        tokens.append(_convert_token(chosen) | {"top_logprobs": list(map(_convert_token, likely))})
     return tokens
 
 
-def _token(candidate: Json) -> Json:
+def _convert_token(candidate: Json) -> Json:
     return {"token": candidate.get("token"), "logprob": candidate.get("logProbability")}

@@ -1,9 +1,9 @@
 """Conversion between the chat-completions protocol and Anthropic's Messages protocol, version
 2023-06-01.
 
-An assistant's turn that Anthropic wrote goes back as it came: signed thoughts, tools that the
-provider ran itself, and their order are checked there. Tool results open the user's turn that
-follows, with their pictures inside.
+An assistant's turn that Anthropic wrote is sent back unchanged, because the provider checks its
+signed thoughts, the tools that it ran itself, and their order. Tool results, with their pictures,
+open the user's next turn.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from looktwice.extras.wires.turns import (
     iterate_parts,
     parse_count,
     read_arguments,
-    refuse,
-    returned_items,
+    refuse_fields,
+    restore_items,
     write_call,
     write_completion,
     write_usage,
@@ -31,27 +31,27 @@ NOT_SENT = ("messages", "tools", "tool_choice", "seed", "response_format", "reas
 
 def make_message_request(body: Json) -> Json:
     """Convert a chat-completions request body to a Messages API body. Raises ModelError."""
-    refuse(body, "Anthropic", "logprobs", "top_logprobs")
+    refuse_fields(body, "Anthropic", "logprobs", "top_logprobs")
     request = {name: value for name, value in body.items() if name not in NOT_SENT}
     for ours, name in (("stop", "stop_sequences"), ("max_completion_tokens", "max_tokens")):
         if ours in request:
             request[name] = request.pop(ours)
     if "max_tokens" not in request:
         raise ModelError("Anthropic needs `max_tokens`; set it on the model")
-    if output := _output_config(body):
+    if output := _make_output_config(body):
         request["output_config"] = output
-    request |= _tools(body)
+    request |= _make_tools(body)
     system = [turn["content"] for turn in body["messages"] if turn["role"] == "system"]
     if system:
         request["system"] = "\n\n".join(system)
-    return request | {"messages": _turns(body)}
+    return request | {"messages": _make_turns(body)}
 
 
-def _turns(body: Json) -> list[Json]:
+def _make_turns(body: Json) -> list[Json]:
     turns: list[Json] = []
     for message in body["messages"]:
         role = "assistant" if message["role"] == "assistant" else "user"
-        blocks = _blocks(message) if message["role"] != "system" else []
+        blocks = _make_blocks(message) if message["role"] != "system" else []
         # tool results and the text after them form one turn; a turn without content is refused
         if blocks and turns and turns[-1]["role"] == role:
             turns[-1]["content"] += blocks
@@ -60,7 +60,7 @@ def _turns(body: Json) -> list[Json]:
     return turns
 
 
-def _tools(body: Json) -> Json:
+def _make_tools(body: Json) -> Json:
     tools: list[Json] = []
     for tool in body.get("tools", ()):
         function = dict(tool["function"])
@@ -68,8 +68,8 @@ def _tools(body: Json) -> Json:
         tools.append(function)
     fields: Json = {"tools": tools} if tools else {}
     choice = body.get("tool_choice", "auto")
-    if not tools and (called := _called_names(body)):
-        # a conversation with calls must define tools: these, which must not be called any more
+    if not tools and (called := _list_called_tools(body)):
+        # a conversation with calls must define the called tools, though none may be called now
         tools = [{"name": name, "input_schema": {"type": "object"}} for name in called]
         return {"tools": tools, "tool_choice": {"type": "none"}}
     if isinstance(choice, dict):
@@ -79,12 +79,12 @@ def _tools(body: Json) -> Json:
     return fields
 
 
-def _called_names(body: Json) -> list[str]:
+def _list_called_tools(body: Json) -> list[str]:
     calls = (call for turn in body["messages"] for call in turn.get("tool_calls") or ())
     return sorted({call["function"]["name"] for call in calls})
 
 
-def _output_config(body: Json) -> Json:
+def _make_output_config(body: Json) -> Json:
     output: Json = {}
     if effort := body.get("reasoning_effort"):
         output["effort"] = effort
@@ -98,39 +98,40 @@ def _output_config(body: Json) -> Json:
     return output
 
 
-def _blocks(message: Json) -> list[Json]:
+def _make_blocks(message: Json) -> list[Json]:
     content = message["content"]
     if message["role"] == "tool":
-        blocks = content if isinstance(content, str) else _plain_blocks(content)
+        blocks = content if isinstance(content, str) else _make_plain_blocks(content)
         return [{"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": blocks}]
     if message["role"] != "assistant":
-        return _plain_blocks(content)
-    items = returned_items(message, PROTOCOL, _own_call, _visible_text, _rename)
+        return _make_plain_blocks(content)
+    items = restore_items(message, PROTOCOL, _find_call, _find_text, _replace_id)
     if items is not None:
-        return [_text(item["text"]) if "type" not in item else item for item in items]
-    # thoughts must come before the text that follows from them: keep the order
+        return [_make_text_block(item["text"]) if "type" not in item else item for item in items]
+    # keep the order, since thoughts must precede their text
     signed = content if isinstance(content, list) else None
-    blocks = _plain_blocks(content) if signed is None else signed
-    return [block for block in blocks if block.get("text") != ""] + _tool_uses(message)
+    blocks = _make_plain_blocks(content) if signed is None else signed
+    return [block for block in blocks if block.get("text") != ""] + _make_tool_uses(message)
 
 
-def _plain_blocks(content: Any) -> list[Json]:
+def _make_plain_blocks(content: Any) -> list[Json]:
     return [
-        _image(part) if isinstance(part, Image) else _text(part) for part in iterate_parts(content)
+        _make_image_block(part) if isinstance(part, Image) else _make_text_block(part)
+        for part in iterate_parts(content)
     ]
 
 
-def _text(text: str) -> Json:
+def _make_text_block(text: str) -> Json:
     return {"type": "text", "text": text}
 
 
-def _image(image: Image) -> Json:
+def _make_image_block(image: Image) -> Json:
     image.refuse_video("Anthropic")
     source = {"type": "base64", "media_type": image.media_type, "data": image.data}
     return {"type": "image", "source": source}
 
 
-def _tool_uses(message: Json) -> list[Json]:
+def _make_tool_uses(message: Json) -> list[Json]:
     return [
         {
             "type": "tool_use",
@@ -142,31 +143,31 @@ def _tool_uses(message: Json) -> list[Json]:
     ]
 
 
-def _own_call(block: Json) -> str | None:
+def _find_call(block: Json) -> str | None:
     return str(block["id"]) if block.get("type") == "tool_use" else None
 
 
-def _visible_text(block: Json) -> str | None:
+def _find_text(block: Json) -> str | None:
     return str(block.get("text") or "") if block.get("type") == "text" else None
 
 
-def _rename(block: Json, identifier: str) -> Json:
+def _replace_id(block: Json, identifier: str) -> Json:
     return block | {"id": identifier}
 
 
 def make_message_completion(message: Json) -> Json:
-    """Convert a Messages API reply to a chat completion whose content holds the thoughts as
+    """Convert a Messages API reply to a chat completion whose content includes the thoughts as
     parts."""
     parts = [
         block
         for block in message["content"]
         if block["type"] in ("text", "thinking", "redacted_thinking")
     ]
-    return _completion(message, {"content": parts})
+    return _make_completion(message, {"content": parts})
 
 
-def signed_completion(message: Json) -> Json:
-    """Convert a Messages API reply to a chat completion that keeps the turn as it came, so that
+def make_signed_completion(message: Json) -> Json:
+    """Convert a Messages API reply to a chat completion that stores the original turn, so that
     `make_message_request` sends it back unchanged. Raises ModelError for a turn that the provider
     paused."""
     if message.get("stop_reason") == "pause_turn":
@@ -183,10 +184,10 @@ def signed_completion(message: Json) -> Json:
     turn = {"content": "".join(texts), "thought_summary": "\n".join(filter(None, thoughts))}
     details = message.get("stop_details") or {}
     refusal = details.get("explanation") or details.get("category") or ""
-    return _completion(message, turn | kept | {"refusal": refusal})
+    return _make_completion(message, turn | kept | {"refusal": refusal})
 
 
-def _completion(message: Json, turn: Json) -> Json:
+def _make_completion(message: Json, turn: Json) -> Json:
     usage = message.get("usage") or {}
     calls = [
         write_call(block["id"], block["name"], block["input"])

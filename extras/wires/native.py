@@ -1,5 +1,5 @@
-"""The models behind OpenAI's Responses, Anthropic's Messages and Gemini's generateContent, which
-are asked, cached, limited and paid for like `ChatAPI`."""
+"""The models of OpenAI's Responses, Anthropic's Messages and Gemini's generateContent protocols,
+which are called, cached, rate-limited and priced like `ChatAPI`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from looktwice.pipelines.models.wire import (
 )
 
 RESERVED = {"model", "stream", "tools", "seed", "temperature", "top_p"}
-"""Fields of a request that are settings in all three protocols, or would break the reply."""
+"""Fields of a request that `extra` must not set, because the model's settings fill them or because
+they would change the form of the reply."""
 
 
 @dataclass(frozen=True)
 class NativeAPI(ChatAPI):
-    """A model behind a provider's own protocol; subclasses are named in studies.
+    """The base class of models with a provider's own protocol.
 
     `server_tools` are tools that the provider runs itself, in its own form; their calls are not
     calls of an agent.
@@ -55,7 +56,7 @@ class NativeAPI(ChatAPI):
     def body(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> dict[str, Any]:
-        """Return the request in the provider's protocol, with payloads for pictures. Raises
+        """Build the request in the provider's protocol, with payloads for pictures. Raises
         ModelError for options that the protocol does not have."""
         full = options.filled_from(self)
         given = [name for name in self.absent if getattr(full, name, None) is not None]
@@ -81,7 +82,7 @@ class NativeAPI(ChatAPI):
         raise NotImplementedError
 
     def read(self, response: HttpResponse, url: str, seconds: float) -> Reply:
-        """Read the reply in a response. Raises ModelError."""
+        """Parse the reply in a response. Raises ModelError."""
         try:
             data = read_json(response.body)
         except ValueError:
@@ -104,7 +105,7 @@ class NativeAPI(ChatAPI):
 
 @dataclass(frozen=True)
 class ResponsesAPI(NativeAPI):
-    """The model `model` behind `url`/responses, the protocol of OpenAI's reasoning models.
+    """The model `model` at `url`/responses, by the protocol of OpenAI's reasoning models.
 
     Results of tools carry their pictures (`pictures`) if the agent leaves them there (its protocol
     `NativeCalls` with `pictures: tool`), and encrypted thoughts go back in later turns; nothing is
@@ -126,11 +127,11 @@ class ResponsesAPI(NativeAPI):
 
     def translate(self, body: Json, options: CallOptions) -> Json:
         """Convert a chat-completions body to the Responses protocol."""
-        return responses.response_request(body)
+        return responses.make_response_request(body)
 
     def complete(self, data: Json) -> Json:
         """Convert a reply in the Responses protocol to a chat completion."""
-        return responses.response_completion(data)
+        return responses.make_response_completion(data)
 
 
 def sign_messages(key: str | None) -> dict[str, str]:
@@ -140,7 +141,7 @@ def sign_messages(key: str | None) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class MessagesAPI(NativeAPI):
-    """The model `model` behind `url`/messages, the protocol of Anthropic's models.
+    """The model `model` at `url`/messages, by the protocol of Anthropic's models.
 
     Results of tools carry their pictures (`pictures`) if the agent leaves them there (its protocol
     `NativeCalls` with `pictures: tool`), and signed thoughts go back in later turns. It needs
@@ -183,7 +184,7 @@ class MessagesAPI(NativeAPI):
 
     def complete(self, data: Json) -> Json:
         """Convert a reply in the Messages protocol to a chat completion."""
-        return messages.signed_completion(data)
+        return messages.make_signed_completion(data)
 
 
 def sign_contents(key: str | None) -> dict[str, str]:
@@ -193,7 +194,7 @@ def sign_contents(key: str | None) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class GeminiAPI(NativeAPI):
-    """The model `model` behind `url`/models/NAME:generateContent, the protocol of Gemini.
+    """The model `model` at `url`/models/NAME:generateContent, by Gemini's protocol.
 
     Results of tools carry their pictures (`pictures`, which Gemini 3 and later accept) if the agent
     leaves them there (its protocol `NativeCalls` with `pictures: tool`), and thought signatures go
@@ -237,4 +238,4 @@ class GeminiAPI(NativeAPI):
 
     def complete(self, data: Json) -> Json:
         """Convert a reply in the generateContent protocol to a chat completion."""
-        return gemini.signed_completion(data)
+        return gemini.make_signed_completion(data)

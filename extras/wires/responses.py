@@ -1,9 +1,9 @@
 """Conversion between the chat-completions protocol and OpenAI's Responses protocol, without state
 at the server.
 
-A reply is a list of items: thoughts, messages, own calls, and calls of tools that the provider ran
-itself. All of them go back as they came, with the encrypted thoughts. Results of own calls carry
-their pictures.
+A reply is a list of items: thoughts, messages, calls of the client's tools, and calls of tools that
+the provider ran itself. All items are sent back unchanged, with the encrypted thoughts. Results of
+the client's tools carry their pictures.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from looktwice.extras.wires.turns import (
     iterate_parts,
     parse_count,
     read_text,
-    refuse,
-    returned_items,
+    refuse_fields,
+    restore_items,
     write_call,
     write_completion,
     write_usage,
@@ -39,10 +39,10 @@ CONVERTED = {
 THOUGHTS, LOGPROBS = "reasoning.encrypted_content", "message.output_text.logprobs"
 
 
-def response_request(body: Json) -> Json:
-    """Convert a chat-completions request body to a body of the Responses protocol, which asks for
-    encrypted thoughts and stores nothing. Raises ModelError."""
-    refuse(body, "OpenAI's Responses protocol", "seed", "stop", "top_k")
+def make_response_request(body: Json) -> Json:
+    """Convert a chat-completions request body to a Responses body that asks for encrypted thoughts
+    and stores nothing at the server. Raises ModelError."""
+    refuse_fields(body, "OpenAI's Responses protocol", "seed", "stop", "top_k")
     request = {name: value for name, value in body.items() if name not in CONVERTED}
     request |= {"store": False, "include": [THOUGHTS]}
     if limit := body.get("max_completion_tokens", body.get("max_tokens")):
@@ -50,7 +50,7 @@ def response_request(body: Json) -> Json:
     if effort := body.get("reasoning_effort"):
         request["reasoning"] = {"effort": effort}
     if "response_format" in body:
-        request["text"] = {"format": _format(body["response_format"])}
+        request["text"] = {"format": _make_format(body["response_format"])}
     if body.get("top_logprobs") is not None:
         request["include"] = [THOUGHTS, LOGPROBS]
         request["top_logprobs"] = body["top_logprobs"]
@@ -66,44 +66,46 @@ def response_request(body: Json) -> Json:
     system = [turn["content"] for turn in body["messages"] if turn["role"] == "system"]
     if system:
         request["instructions"] = "\n\n".join(system)
-    request["input"] = [item for turn in body["messages"] for item in _items(turn)]
+    request["input"] = [item for turn in body["messages"] for item in _make_items(turn)]
     return request
 
 
-def _format(form: Json) -> Json:
+def _make_format(form: Json) -> Json:
     schema = form.get("json_schema")
     return {"type": "json_schema", **schema} if schema else {"type": form["type"]}
 
 
-def _items(message: Json) -> list[Json]:
+def _make_items(message: Json) -> list[Json]:
     role, content = message["role"], message["content"]
     if role == "system":
         return []
     if role == "tool":
-        output = content if isinstance(content, str) else _parts(content)
+        output = content if isinstance(content, str) else _make_parts(content)
         identifier = message["tool_call_id"]
         return [{"type": "function_call_output", "call_id": identifier, "output": output}]
     if role != "assistant":
-        return [{"role": role, "content": content if isinstance(content, str) else _parts(content)}]
-    items = returned_items(message, PROTOCOL, _own_call, _visible_text, _rename)
+        return [
+            {"role": role, "content": content if isinstance(content, str) else _make_parts(content)}
+        ]
+    items = restore_items(message, PROTOCOL, _find_call, _find_text, _replace_id)
     if items is None:
         text = read_text(content)
         items = [{"text": text}] if text else []
-        items += map(_call_item, message.get("tool_calls") or ())
-    return [item if "type" in item else _said(item) for item in items]
+        items += map(_make_call_item, message.get("tool_calls") or ())
+    return [item if "type" in item else _make_assistant_item(item) for item in items]
 
 
-def _said(item: Json) -> Json:
+def _make_assistant_item(item: Json) -> Json:
     return {"role": "assistant", "content": item["text"]} if "text" in item else item
 
 
-def _call_item(call: Json) -> Json:
+def _make_call_item(call: Json) -> Json:
     function = call["function"]
     fields = {"name": function["name"], "arguments": function["arguments"]}
     return {"type": "function_call", "call_id": call["id"], **fields}
 
 
-def _parts(content: Any) -> list[Json]:
+def _make_parts(content: Any) -> list[Json]:
     parts: list[Json] = []
     for part in iterate_parts(content):
         if isinstance(part, Image):
@@ -115,23 +117,23 @@ def _parts(content: Any) -> list[Json]:
     return parts
 
 
-def _own_call(item: Json) -> str | None:
+def _find_call(item: Json) -> str | None:
     return str(item["call_id"]) if item.get("type") == "function_call" else None
 
 
-def _visible_text(item: Json) -> str | None:
+def _find_text(item: Json) -> str | None:
     if item.get("type") != "message":
         return None
     return "".join(part["text"] for part in item["content"] if part["type"] == "output_text")
 
 
-def _rename(item: Json, identifier: str) -> Json:
+def _replace_id(item: Json, identifier: str) -> Json:
     return item | {"call_id": identifier}
 
 
-def response_completion(data: Json) -> Json:
-    """Convert a reply of the Responses protocol to a chat completion that keeps the turn as it
-    came, so that `response_request` sends it back unchanged."""
+def make_response_completion(data: Json) -> Json:
+    """Convert a reply of the Responses protocol to a chat completion that stores the original turn,
+    so that `make_response_request` sends it back unchanged."""
     texts, thoughts, refusals = list[str](), list[str](), list[str]()
     calls, tokens = list[Json](), list[Any]()
     for item in data["output"]:
@@ -142,7 +144,7 @@ def response_completion(data: Json) -> Json:
             thoughts += [part["text"] for part in item.get("summary") or ()]
             thoughts += [part["text"] for part in item.get("content") or ()]
         elif kind == "message":
-            texts.append(_visible_text(item) or "")
+            texts.append(_find_text(item) or "")
             refusals += [part["refusal"] for part in item["content"] if part["type"] == "refusal"]
             tokens += [token for part in item["content"] for token in part.get("logprobs") or ()]
     turn = {
@@ -161,12 +163,12 @@ def response_completion(data: Json) -> Json:
         parse_count(out, "reasoning_tokens"),
     )
     completion = write_completion(
-        data.get("model"), _reason(data), turn, counts, logprobs={"content": tokens}
+        data.get("model"), _find_end_reason(data), turn, counts, logprobs={"content": tokens}
     )
     return completion | ({"error": data["error"]} if data.get("error") else {})
 
 
-def _reason(data: Json) -> str:
+def _find_end_reason(data: Json) -> str:
     status = data.get("status") or "completed"
     if status == "incomplete":
         return str((data.get("incomplete_details") or {}).get("reason") or "length")

@@ -1,5 +1,5 @@
-"""Shared parts of the three protocols: pictures, tool calls, and an assistant's turn that is sent
-back exactly as the provider wrote it."""
+"""What the three protocols share: pictures, tool calls, and assistant's turns that are sent back
+exactly as the provider wrote them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ TURN = "provider_turn"
 
 
 class BareData(Payload):
-    """The bytes of a picture, written into a request as base64 without a data URL around it."""
+    """The bytes of a picture, written into a request as plain base64 without a data URL."""
 
     prefix = ""
 
 
 class Image(NamedTuple):
-    """A picture or video in a chat-completions body: its media type, its base64 (a text, or the
-    payload that is written as one), its data URL in the same form, and the `detail` asked for."""
+    """A picture or video in a chat-completions body: its media type, its base64 and its data URL
+    (each a text, or a payload that is written as one), and the requested `detail`."""
 
     media_type: str
     data: str | Payload
@@ -39,8 +39,8 @@ class Image(NamedTuple):
 
 
 def iterate_parts(content: Any) -> Iterator[str | Image]:
-    """Yield the texts and pictures of a chat-completions content, without empty texts. Raises
-    ModelError for any other part, such as a picture that is only linked to."""
+    """Yield the non-empty texts and the pictures of a chat-completions content. Raises ModelError
+    for any other part, such as a link to a picture."""
     if isinstance(content, str) or content is None:
         content = [{"type": "text", "text": content or ""}]
     for part in content:
@@ -66,19 +66,19 @@ def _read_image(node: Json) -> Image:
 
 
 def read_text(content: Any) -> str:
-    """Return the texts of an assistant's content, without its other parts."""
+    """Join the texts of an assistant's content; ignore its other parts."""
     parts = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
     return "".join(part.get("text") or "" for part in parts if part.get("type", "text") == "text")
 
 
 def parse_count(counts: Mapping[str, Any], name: str) -> int:
-    """Return a count that may be missing, null or written as a text."""
+    """Return a count that may be missing (0), null (0) or a text."""
     return int(counts.get(name) or 0)
 
 
 def read_arguments(call: Json) -> Json:
-    """Return the arguments of a chat-completions tool call as an object: a model may have written
-    anything, and the protocols accept objects only."""
+    """Parse the arguments of a chat-completions tool call as an object; put arguments that are not
+    an object into one, since the protocols accept only objects."""
     written = call["function"].get("arguments") or "{}"
     try:
         given = read_json(written)
@@ -88,39 +88,38 @@ def read_arguments(call: Json) -> Json:
 
 
 def write_call(identifier: str, name: str, arguments: Any) -> Json:
-    """Return a tool call in the form of chat completions; arguments that are not text are written
-    as JSON."""
+    """Return a tool call in the form of chat completions, with the arguments as JSON text."""
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments)
     return {"id": identifier, "function": {"name": name, "arguments": arguments}}
 
 
-def refuse(body: Json, provider: str, *names: str) -> None:
+def refuse_fields(body: Json, provider: str, *names: str) -> None:
     """Raise ModelError if the request uses fields that the provider's protocol lacks."""
     if refused := [name for name in names if name in body]:
         raise ModelError(f"{provider} has no {', '.join(refused)}; leave it out")
 
 
 def attach_turn(protocol: str, items: Sequence[Json]) -> Json:
-    """Return the field of a message that keeps a turn as its provider wrote it."""
+    """Return the field of a message that stores a turn in its provider's form."""
     return {TURN: {"protocol": protocol, "items": list(items)}} if items else {}
 
 
-def returned_items(
+def restore_items(
     message: Json,
     protocol: str,
     find_call: Callable[[Json], str | None],
     find_text: Callable[[Json], str | None],
-    rename: Callable[[Json, str], Json],
+    replace_id: Callable[[Json, str], Json],
 ) -> list[Json] | None:
-    """Return the items of an assistant's turn as this provider wrote them; None if it wrote none.
+    """Return the items of an assistant's turn as this provider wrote them; None for other turns.
 
     Items are unchanged, with three exceptions. Calls that were not run are left out with everything
-    after them, since no result will follow. A call whose id was replaced has the new id (`rename`).
-    If the text of the turn was changed since, its items with text are left out except for the last
-    one, whose place the new text takes as an item {"text": ...} for the caller. `find_call` returns
-    the id of an own call in an item, `find_text` its visible text; both return None for other
-    items.
+    after them, since no result will follow. A call whose id has changed gets the new id, by
+    `replace_id`. If the text of the turn has changed, its items with text are left out, and the new
+    text replaces the last of them as an item {"text": ...}, which the caller converts. `find_call`
+    returns the id of a call of the client's tools in an item, `find_text` its visible text; both
+    return None for other items.
     """
     kept = message.get(TURN) or {}
     if kept.get("protocol") != protocol:
@@ -134,17 +133,17 @@ def returned_items(
             items.append(item)
         elif calls:
             call = calls.pop(0)
-            items.append(item if identifier in ("", call["id"]) else rename(item, call["id"]))
+            items.append(item if identifier in ("", call["id"]) else replace_id(item, call["id"]))
         else:
             is_cut = True
             break
-    # a thought with nothing after it is refused
+    # the provider refuses a thought that nothing follows
     while is_cut and items and find_call(items[-1]) is None and not find_text(items[-1]):
         items.pop()
-    return _with_current_text(items, message, find_text)
+    return _replace_text(items, message, find_text)
 
 
-def _with_current_text(
+def _replace_text(
     items: list[Json], message: Json, find_text: Callable[[Json], str | None]
 ) -> list[Json]:
     texts = [(number, text) for number, item in enumerate(items) if (text := find_text(item))]
@@ -159,13 +158,13 @@ def _with_current_text(
 
 
 def merge_fields(body: Json, extra: Mapping[str, Any]) -> Json:
-    """Return the body with the extra fields; a mapping is merged with an existing one of the same
+    """Return the body with the extra fields; merge a mapping with an existing mapping of the same
     name."""
     merged = dict(body)
     for name, value in extra.items():
-        here = merged.get(name)
-        is_inner = isinstance(here, dict) and isinstance(value, Mapping)
-        merged[name] = merge_fields(here, value) if is_inner and here is not None else value
+        existing = merged.get(name)
+        is_inner = isinstance(existing, dict) and isinstance(value, Mapping)
+        merged[name] = merge_fields(existing, value) if is_inner and existing is not None else value
     return merged
 
 

@@ -21,7 +21,7 @@ from looktwice.extras.logs import compare_logs, read_logs
 from looktwice.extras.logs.format import export_logs
 from looktwice.extras.logs.log import Log
 from looktwice.extras.logs.replies import report_replies
-from looktwice.extras.logs.report import compare_page
+from looktwice.extras.logs.report import make_compare_page
 from looktwice.pipelines import Pipeline, Scripted
 from looktwice.prompting import Ask, Circles, MultipleChoice
 from tests.first_day.studies import looktwice
@@ -87,7 +87,7 @@ def test_an_exported_log_of_inspect_is_read_back_with_pictures(run: Path, tmp_pa
 def test_the_page_of_a_comparison_shows_the_requests_of_a_run(run: Path, tmp_path: Path) -> None:
     (log,) = read_logs(run)
     turned = Log("turned", log.rows.assign(value=1 - log.rows["value"], verdict="right"), "b")
-    data = compare_page(compare_logs([log, turned]))
+    data = make_compare_page(compare_logs([log, turned]))
     turns = data.answers[0, 1][0].turns
     pictures = [part for turn in turns for part in turn.parts if isinstance(part, PagePicture)]
     assert len(pictures) == 1

@@ -24,7 +24,7 @@ from looktwice.extras.looking import MarkQuestions
 from looktwice.extras.make import Correspondence, Jigsaw, Localization, RelativeDepth, Sequences
 from looktwice.extras.make.points import read_homography
 from looktwice.extras.make.relative_depth import read_map
-from looktwice.extras.make.saving import build_tasks, make_questions, save
+from looktwice.extras.make.saving import build_tasks, make_questions, save_task
 from looktwice.extras.scenes import (
     GeneratedDoYouSeeMe,
     Puzzles,
@@ -171,7 +171,7 @@ class Once:
 @pytest.mark.parametrize("name", MAKERS)
 def test_both_formats_hold_the_same_questions(tmp_path: Path, sources: Sources, name: str) -> None:
     task = make(name, sources)
-    saved = save(task, name, tmp_path / "out")
+    saved = save_task(task, name, tmp_path / "out")
     versions = list(task), list(Folder(saved.folder)), list(Blink(tmp_path / "out", name))
     assert [len(items) for items in versions] == [saved.questions] * 3 and saved.questions
     for number, (source, mine, theirs) in enumerate(zip(*versions, strict=True), 1):
@@ -191,7 +191,7 @@ def test_both_formats_hold_the_same_questions(tmp_path: Path, sources: Sources, 
 
 def test_the_parquet_file_has_a_column_of_marks(tmp_path: Path, sources: Sources) -> None:
     task = make("Visual_Correspondence", sources)
-    saved = save(task, "Visual_Correspondence", tmp_path / "out", "test")
+    saved = save_task(task, "Visual_Correspondence", tmp_path / "out", "test")
     rows = pq.read_table(saved.parquet).to_pylist()
     for row, item in zip(rows, task, strict=True):
         assert tuple(mark_from_dict(mark) for mark in json.loads(row["marks"])) == item.sample.marks
@@ -220,7 +220,7 @@ def test_existing_files_are_not_overwritten_and_failures_leave_nothing(
     tmp_path: Path, sources: Sources
 ) -> None:
     task = make("Jigsaw", sources)
-    save(task, "Jigsaw", tmp_path / "out")
+    save_task(task, "Jigsaw", tmp_path / "out")
     (tmp_path / "broken").mkdir()
     for source, name, sentence in (
         (task, "Jigsaw", "exists already; remove it"),
@@ -228,7 +228,7 @@ def test_existing_files_are_not_overwritten_and_failures_leave_nothing(
         (Folder(tmp_path / "broken"), "broken", "cannot be read"),
     ):
         with pytest.raises(TaskError, match=sentence):
-            save(source, name, tmp_path / "out")
+            save_task(source, name, tmp_path / "out")
     assert [entry.name for entry in (tmp_path / "out").iterdir()] == ["Jigsaw"]
 
 
@@ -250,7 +250,7 @@ def test_questions_that_do_not_fit_blink_columns_are_written_only_as_a_folder(
         write(tmp_path / "mine" / name, np.full((6, 8, 3), value, np.uint8))
     row = {"id": "1", "question": "Which?", **line}
     (tmp_path / "mine" / "samples.jsonl").write_text(json.dumps(row))
-    saved = save(Folder(tmp_path / "mine"), "again", tmp_path / "out")
+    saved = save_task(Folder(tmp_path / "mine"), "again", tmp_path / "out")
     assert said in saved.no_parquet
     assert not saved.parquet.exists()
     seen = []
@@ -287,7 +287,7 @@ def test_candidates_lie_where_the_homography_says_and_their_places_reveal_nothin
 
 @pytest.mark.slow
 def test_sift_solves_the_generated_questions(tmp_path: Path, sources: Sources) -> None:
-    save(Correspondence(sources[hpatches], n=8), "Visual_Correspondence", tmp_path)
+    save_task(Correspondence(sources[hpatches], n=8), "Visual_Correspondence", tmp_path)
     task = Folder(tmp_path / "Visual_Correspondence")
     assert compute_accuracy(MatchedPoint(Once(SIFT()), transfer="homography"), task) > 0.8
 
@@ -478,7 +478,7 @@ def test_two_statements_are_a_pair(sources: Sources) -> None:
     assert task.facts.scorer == PairScorer("OC-Cpr")
 
 
-def test_the_nearest_things_are_shown_next_to_the_main_one(sources: Sources) -> None:
+def test_the_nearest_objects_are_shown_next_to_the_main_one(sources: Sources) -> None:
     def planted(grey: int) -> Any:
         return np.random.default_rng(grey).normal(size=(1, 2, 4))
 
@@ -665,7 +665,7 @@ def test_generated_questions_are_the_same_when_saved(
         solid_scenes, "LEVEL_CAMERA", replace(solid_scenes.LEVEL_CAMERA, size=(200, 150))
     )
     task, form = DRAWN[name]
-    save(task, name, tmp_path)
+    save_task(task, name, tmp_path)
     saved = [*Folder(tmp_path / name)]
     for made, read in zip(task, saved, strict=True):
         first, second = made.sample, read.sample

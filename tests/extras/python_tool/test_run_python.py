@@ -57,7 +57,7 @@ REGIONS: dict[str, tuple[float, ...]] = {
 }
 
 
-def test_pictures_have_their_places_in_the_sample_where_these_are_known() -> None:
+def test_pictures_are_mapped_to_the_sample_if_the_map_is_known() -> None:
     state, _ = look(*map(call, REGIONS), bounds=Bounds(steps=20, images=20))
     looks = read_looks(state.notes)
     found = {code: each.regions for code, each in zip(REGIONS, looks, strict=True)}
@@ -70,7 +70,7 @@ def test_a_crop_shows_the_pixels_of_the_image_at_full_size() -> None:
     assert sent[0][-1].views[0].size == (40, 30) and "Image 2" in sent[1][-1].text
 
 
-def test_variables_stay_for_a_sample_and_are_gone_with_it() -> None:
+def test_variables_last_for_one_sample() -> None:
     StandIn.starts.clear()
     _, sent = look(call("n = 1"), call("n += 1; print('n is', n)"), call("print(n)"))
     assert "n is 2" in sent[2][-1].text and len(StandIn.starts) == 1
@@ -81,7 +81,7 @@ def test_variables_stay_for_a_sample_and_are_gone_with_it() -> None:
     assert all(process.poll() is not None for process in StandIn.running)
 
 
-def test_an_error_and_an_end_come_back_as_words() -> None:
+def test_errors_and_exits_are_returned_as_text() -> None:
     _, sent = look(
         call("x = 5"), call("x / 0"), call("import os; os._exit(0)"), call("print(image_1.size, x)")
     )
@@ -179,7 +179,7 @@ def test_without_a_sandbox_a_run_does_not_begin(study: Path) -> None:
     assert "cannot start yet: install one" in checked.output
 
 
-def test_a_yes_is_asked_for_once_and_remembered(study: Path) -> None:
+def test_permission_is_asked_for_once_and_remembered(study: Path) -> None:
     asked = list[str]()
 
     def answer(question: str) -> bool:

@@ -1,4 +1,4 @@
-"""Sandboxes stop what code may not do, say so to the model, and leave nothing behind."""
+"""Sandboxes stop forbidden actions of code, report them to the model, and clean up after it."""
 
 import ast
 import os
@@ -97,7 +97,7 @@ def test_every_kind_of_attempt_is_in_the_table() -> None:
     assert set(counts) == kinds and min(counts.values()) >= 3 and counts.total() >= 40
 
 
-def test_a_process_that_is_left_is_found(places: dict[str, object]) -> None:
+def test_an_orphaned_process_is_found(places: dict[str, object]) -> None:
     """A child whose parent has ended belongs to no thread of this process."""
     mark = os.environ["LOOKTWICE_TEST_KEY"]
     sleeper = "[sys.executable, '-c', 'import time; time.sleep(60)']"
@@ -117,7 +117,7 @@ def ask(sandbox: PythonSandbox, *codes: str) -> Reply:
     return sandbox(tuple(Message("user", (code,)) for code in codes))
 
 
-def test_earlier_code_runs_again_only_where_its_variables_are_gone() -> None:
+def test_earlier_code_runs_again_only_if_its_variables_are_lost() -> None:
     StandIn.starts.clear()
     with open_live_session():
         assert ask(StandIn(), "n = 1").text == "(the code printed nothing)"

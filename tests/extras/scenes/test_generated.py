@@ -92,7 +92,7 @@ def share(right: Sequence[bool]) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
-def test_items_do_not_depend_on_how_many_there_are(name: str) -> None:
+def test_items_do_not_depend_on_their_number(name: str) -> None:
     first, *rest = (item.sample.sha for item in make_items(name, 2))
     (alone,), (reseeded,) = make_items(name, 1), GeneratedDoYouSeeMe(name, n=1, seed=1)
     assert alone.sample.sha == first
@@ -135,7 +135,7 @@ def test_stages_do_not_see_the_ground_truth(name: str) -> None:
     "name",
     [name if name in SEVEN else pytest.param(name, marks=pytest.mark.slow) for name in KINDS],
 )
-def test_marks_of_requested_things_lie_in_the_picture(name: str) -> None:
+def test_marks_of_requested_objects_lie_in_the_picture(name: str) -> None:
     task = GeneratedDoYouSeeMe(name, n=1, marks=True)
     (marked,) = task
     assert make_items(name, 1)[0].sample.images[0].sha == marked.sample.images[0].sha
@@ -157,7 +157,7 @@ SOLIDS = (f"{SHAPES}_3d", f"{COLORED}_3d")  # test_solid_scenes.py has their mar
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name not in SOLIDS])
-def test_only_counted_things_can_be_marked(name: str) -> None:
+def test_only_counted_objects_can_be_marked(name: str) -> None:
     if name not in COUNTED:
         with pytest.raises(TaskError, match=f"{name} asks"):
             GeneratedDoYouSeeMe(name, marks="asked")

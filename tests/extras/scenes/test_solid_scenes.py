@@ -87,7 +87,7 @@ def test_every_pixel_lies_on_the_surface_of_its_solid(shape: str, axis: Any) -> 
 def test_distances_match_the_sphere_and_the_ground_plane() -> None:
     view = small_view(Solid("sphere", "blue", (0.0, 2.0, 1.0)), size=(97, 73))
     eye, middle = np.array(view.camera.eye), (36, 48)
-    rays = view.camera.rays(view.camera.pixels).reshape(73, 97, 3)
+    rays = view.camera.compute_rays(view.camera.pixels).reshape(73, 97, 3)
     gap = np.array((0.0, 2.0, 1.0)) - eye
     along = rays @ gap
     inside = along**2 - gap @ gap + 1
@@ -213,7 +213,9 @@ def test_identities_show_the_promised_part_of_each_solid() -> None:
             official=official,
             controls={"num_shapes": 5, "max_instances": 3, "min_visibility": 0.9},
         )
-        shares += [view_of(task.scene(number)).visible_shares().min() for number in range(2)]
+        shares += [
+            view_of(task.scene(number)).measure_visible_shares().min() for number in range(2)
+        ]
     assert min(least) >= 0.9 - COARSE
     assert min(hidden) < 0.9 - COARSE
 
@@ -252,7 +254,7 @@ def test_most_official_colour_counts_are_one_and_ours_are_balanced() -> None:
 
 
 @pytest.mark.parametrize("name", ["shape_discrimination_3d", "joint_shape_color_3d"])
-def test_the_number_of_marked_things_is_the_correct_answer(name: str) -> None:
+def test_the_number_of_marked_objects_is_the_correct_answer(name: str) -> None:
     for scene in scenes(name):
         assert len(scene.asked_marks) == int(scene.answer)
         assert len(scene.marks) == scene.truth["sidecar"]["num_objects"]
@@ -304,8 +306,8 @@ def make_questions(kind: str, n: int) -> tuple[tuple[Item, ...], Truth]:
             patch.setattr(rendered_scenes, "PICTURE_SIZE", (240, 180))
         # no other test uses the small pictures of this seed
         task = RenderedScenes(kind, n=n, seed=83 if small else 0)
-        drawn = [task.asked(number) for number in range(n)]
-        patch.setattr(RenderedScenes, "asked", lambda self, number: drawn[number])
+        drawn = [task.question(number) for number in range(n)]
+        patch.setattr(RenderedScenes, "question", lambda self, number: drawn[number])
         items = tuple(task)
     return items, Truth({v.pixels.tobytes(): v for question in drawn for v in question.views})
 

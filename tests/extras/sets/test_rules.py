@@ -16,7 +16,7 @@ from bench.sets.rows import COMPARISONS, Comparison, compare, make_row, place_ro
 from looktwice.eval.scoring.verdict import Score, Verdict
 from looktwice.extras.judging.passes import JudgeCase, Wording, list_passes
 from looktwice.extras.sets import Boxed, PointScorer, SetScorer, VisFactorScorer
-from looktwice.extras.sets.point_answers import FORMS, UnreadablePoints, share_in_mask
+from looktwice.extras.sets.point_answers import FORMS, UnreadablePoints, compute_share_in_mask
 from looktwice.extras.sets.rules import RULES, score_biased
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.sample import Sample
@@ -74,11 +74,13 @@ def test_points(form: str, reply: str, spots: list[list[float]] | None) -> None:
 def test_places_beyond_the_picture_count_as_misses() -> None:
     mask = np.zeros((4, 6), bool)
     mask[1:3, 2:5] = True
-    assert share_in_mask([], mask) == 0
-    assert share_in_mask([(2, 1), (4.9, 2.9), (-1, 1), (6, 1), (5, 1), (2, 3)], mask) == 2 / 6
-    assert share_in_mask([(1, 1, 3, 3)], mask) == 2 / 4
-    assert share_in_mask([(4, 0, 8, 8), (2, 1)], mask) == 3 / 33
-    assert share_in_mask([(0, 0, 10**7, 10**7)], mask) == 6 / 10**14
+    assert compute_share_in_mask([], mask) == 0
+    assert (
+        compute_share_in_mask([(2, 1), (4.9, 2.9), (-1, 1), (6, 1), (5, 1), (2, 3)], mask) == 2 / 6
+    )
+    assert compute_share_in_mask([(1, 1, 3, 3)], mask) == 2 / 4
+    assert compute_share_in_mask([(4, 0, 8, 8), (2, 1)], mask) == 3 / 33
+    assert compute_share_in_mask([(0, 0, 10**7, 10**7)], mask) == 6 / 10**14
 
 
 @table

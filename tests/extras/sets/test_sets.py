@@ -15,7 +15,7 @@ from looktwice.eval.display.table import score_table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.tasks.base import TaskError
 from looktwice.extras import sets
-from looktwice.extras.sets.embodied import place_images
+from looktwice.extras.sets.embodied import insert_image_tags
 from looktwice.extras.sets.point_answers import read_mask
 from looktwice.extras.sets.tfrecord import parse_example
 from looktwice.extras.sets.vis_factor import fill_question
@@ -60,7 +60,7 @@ def test_rows_of_baby_vision_without_a_key_are_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_points_of_da2k_become_marks_and_letters_are_dealt(packed: bool, tmp_path: Path) -> None:
+def test_points_of_da2k_become_marks_with_random_letters(packed: bool, tmp_path: Path) -> None:
     path = made.da2k(tmp_path)
     if not packed:
         zipfile.ZipFile(path).extractall(tmp_path)
@@ -91,7 +91,7 @@ def test_pictures_of_erqa_are_in_their_places(tmp_path: Path) -> None:
 
 @table
 def test_places_of_images(text: str, places: list[int], count: int, placed: str) -> None:
-    assert place_images(text, places, count) == placed
+    assert insert_image_tags(text, places, count) == placed
 
 
 def test_a_truncated_record_is_named(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_pictures_of_spatial_dise_are_read_from_tars(tmp_path: Path) -> None:
 
 
 def unusable(root: Path) -> Iterator[tuple[Any, str]]:
-    """Yield tasks whose files are not there or are wrong, and what the error names."""
+    """Yield tasks whose files are missing or wrong, and what the error must name."""
     made.write(root / "list" / "annotations.json", "[]")
     made.write(root / "broken" / "data.json", "{")
     made.write(root / "alone" / "data.json", "[]")

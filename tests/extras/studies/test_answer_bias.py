@@ -34,7 +34,9 @@ def test_planted_leaks_are_found_at_the_reported_rate() -> None:
     preferences."""
     for model in (BlindModel("guesses"), BlindModel("words", word=5.0)):
         _, false, power = audit(model, 100, 4, 16, 6)
-        told = estimate_bias(model.answer(np.random.default_rng(50), 100, 4, 16, 0.1)[0]).power(16)
+        told = estimate_bias(
+            model.answer(np.random.default_rng(50), 100, 4, 16, 0.1)[0]
+        ).compute_power(16)
         assert false <= 0.05 and power > 0.75 and told == pytest.approx(power, abs=0.2)
 
 
@@ -44,7 +46,9 @@ def test_more_draws_do_not_help_against_a_model_with_constant_guesses() -> None:
     )
     bias = estimate_bias(questions)
     assert not listed(questions) and sum(question.right >= 16 for question in questions) > 10
-    assert bias.power(20) == 0 and bias.draws_needed() is None and bias.firm_share > 0.7
+    assert (
+        bias.compute_power(20) == 0 and bias.find_draws_needed() is None and bias.firm_share > 0.7
+    )
 
 
 def make_question(key: str, word: str) -> BlindQuestion:
@@ -64,13 +68,16 @@ def test_a_preferred_word_is_distinguished_from_a_known_answer() -> None:
     bias = estimate_bias(questions)
     assert set(bias.p_values[:30]) == {bias.p_values[0]} and bias.p_values[0] > 0.9
     assert (bias.p_values[30:60] == 1).all() and bias.grouping.by in ("letter", "word")
-    assert bias.p_values[60] == pytest.approx(bias.tails(10)[60, 10]) and bias.p_values[60] < 0.001
+    assert (
+        bias.p_values[60] == pytest.approx(bias.compute_tails(10)[60, 10])
+        and bias.p_values[60] < 0.001
+    )
     assert len(select_beyond_bias(bias)) == 5
 
 
 def test_tail_probabilities_match_enumeration_and_decrease() -> None:
     questions, _ = BlindModel("words", word=1.0).answer(np.random.default_rng(1), 40, 3, 7, 0.0)
-    tails = estimate_bias(questions).tails(7)
+    tails = estimate_bias(questions).compute_tails(7)
     assert (
         tails.shape == (40, 8)
         and np.allclose(tails[:, 0], 1)

@@ -21,11 +21,11 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.extras.scenes import LettersAndShapes
 from looktwice.extras.studies.blindness import (
-    audit_page,
     count_expected_by_chance,
     find_audits,
     find_imageless_items,
     letter_table,
+    make_audit_page,
 )
 from looktwice.pipelines import Model, Picture, Sample, Scripted, Stage, State
 from looktwice.pipelines.config import load_plan
@@ -103,9 +103,9 @@ def test_planted_leaks_are_found_with_precision_and_recall(tmp_path: Path) -> No
         count_expected_by_chance(audited, "any"), abs=30
     )
     (audit,) = audited
-    assert audit.mirage("no-image") == pytest.approx(0.25 + 0.75 * 0.25, abs=0.04)
-    assert audit.beyond_chance("no-image") == pytest.approx(0.25, abs=0.05)
-    page = audit_page(run, audited)
+    assert audit.compute_mirage("no-image") == pytest.approx(0.25 + 0.75 * 0.25, abs=0.04)
+    assert audit.compute_excess("no-image") == pytest.approx(0.25, abs=0.05)
+    page = make_audit_page(run, audited)
     assert "items need no image" in page and "## Letters" in page
     result = report(run.folder.path)
     assert result.exit_code == 0 and f"{len(listed)} of {N} items need no image" in result.output
@@ -130,13 +130,14 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
     (audit,) = find_audits(scored)
     assert list(audit.arms) == ["seen", "no-image"]
     assert (
-        audit.mirage("no-image") == pytest.approx(2 / 3) and audit.beyond_chance("no-image") == 0.0
+        audit.compute_mirage("no-image") == pytest.approx(2 / 3)
+        and audit.compute_excess("no-image") == 0.0
     )
     assert [(item.right, item.asked) for item in audit.items] == [(1, 1), (0, 1)] * 2
     bias = audit.items[0].p
     assert 0.9 < bias < 1 and [item.p for item in audit.items] == [bias, 1.0] * 2
     assert find_imageless_items([audit]) == [] and len(find_imageless_items([audit], "any")) == 2
-    never = float(audit.bias.tails(1)[1, 1])  # no B was said where it is wrong
+    never = float(audit.bias.compute_tails(1)[1, 1])  # no B was said where it is wrong
     assert count_expected_by_chance([audit], "any") == pytest.approx(2 * bias + 2 * never)
     seen, blind = letter_table(scored, [audit]).rows
     assert seen[3:5] == ("A 75 B 25", "A 100 B 50") and blind[3:5] == ("A 100 B 0", "A 100 B 0")
@@ -161,7 +162,7 @@ def test_chance_levels_refer_to_the_compared_samples(tmp_path: Path) -> None:
         run.record(blind, row.id, error="the server was gone")
     run.write()
     (audit,) = find_audits(score_run(RunFolder(tmp_path / "run")))
-    assert audit.beyond_chance("no-image") == pytest.approx(0.75, abs=0.1)
+    assert audit.compute_excess("no-image") == pytest.approx(0.75, abs=0.1)
     assert len(find_imageless_items([audit] * 3)) == 30 and count_expected_by_chance(
         [audit] * 3, "chance"
     ) == pytest.approx(0.9)
@@ -172,7 +173,9 @@ def test_samples_that_cannot_be_listed_are_reported(tmp_path: Path) -> None:
     in every draw."""
     scored = write_equal_arms(tmp_path, ["A", "B"] * 45, ["A"] * 90, 6)
     audited = find_audits(scored)
-    assert find_imageless_items(audited) == [] and audit_page(scored, audited).endswith("none\n")
+    assert find_imageless_items(audited) == [] and make_audit_page(scored, audited).endswith(
+        "none\n"
+    )
     words = " ".join(report(tmp_path / "run").output.split())
     assert "6 draws per question cannot show that" in words and "in 100%" in words
 

@@ -26,7 +26,7 @@ from looktwice.extras.studies.fragility import (
     simulate_spreads,
 )
 from looktwice.extras.studies.fragility_key import expand_fragility
-from looktwice.extras.studies.ranks import rank_flips
+from looktwice.extras.studies.ranks import find_rank_flips
 from looktwice.extras.toolkits.styles import DRAWINGS, VPBenchName
 from looktwice.pipelines.config import ConfigError, load_plan
 from looktwice.pipelines.config.classes import Faults
@@ -115,18 +115,18 @@ def test_samples_of_one_picture_are_resampled_together() -> None:
     for shift, copy in zip(one.shifts, four.shifts, strict=True):
         edges = (shift.delta.low, shift.delta.high)
         assert (copy.delta.low, copy.delta.high) == pytest.approx(edges, abs=0.02)
-    (flip,) = rank_flips([one, variants("b", *(1 - table))])
-    (copied,) = rank_flips([four, variants("b", *(1 - fourfold), clusters=clusters)])
+    (flip,) = find_rank_flips([one, variants("b", *(1 - table))])
+    (copied,) = find_rank_flips([four, variants("b", *(1 - fourfold), clusters=clusters)])
     assert copied.chance == pytest.approx(flip.chance, abs=0.02) and flip.chance > 0.05
 
 
 def test_a_planted_flip_is_found_and_sampling_noise_alone_is_not() -> None:
     leader = variants("leader", "1" * 60 + "0" * 40, "1" * 30 + "0" * 70)
     other = variants("other", "1" * 40 + "0" * 60, "1" * 50 + "0" * 50)
-    (flip,) = rank_flips([other, leader])
+    (flip,) = find_rank_flips([other, leader])
     assert (flip.first, flip.second, flip.styles, flip.of) == ("leader", "other", 1, 2)
     assert (flip.lead, flip.chance, flip.flipped) == pytest.approx((0.2, 0, 0.5))
-    assert not list(rank_flips([leader, leader]))  # tied: no winner
+    assert not list(find_rank_flips([leader, leader]))  # tied: no winner
 
 
 @pytest.mark.parametrize("draws", [2, 8])

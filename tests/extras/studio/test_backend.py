@@ -166,14 +166,14 @@ def test_views_before_a_failing_stage_are_shown(backend: StudioBackend) -> None:
 def test_a_lasso_becomes_a_mask_of_its_interior(backend: StudioBackend, tmp_path: Path) -> None:
     lasso = {"label": "L", "lasso": [[10, 10], [29, 10], [29, 19], [10, 19]], "image": 0}
     (tmp_path / "packed").mkdir()
-    with zipfile.ZipFile(BytesIO(backend.pack(draft_of(backend, marks=(lasso,))))) as archive:
+    with zipfile.ZipFile(BytesIO(backend.pack_study(draft_of(backend, marks=(lasso,))))) as archive:
         archive.extractall(tmp_path / "packed")
     (item,) = Folder(tmp_path / "packed" / "studio")
     (mark,) = item.sample.marks
     assert isinstance(mark, Mask) and mark.pixels.sum() == 20 * 10 and mark.pixels[10, 10]
     again = Draft.from_item(item, {}, backend.save_picture)
     assert len(again.marks[0]["outline"]) == 4
-    assert again.row([(80, 60)])["marks"] == [mark.to_dict()]
+    assert again.make_row([(80, 60)])["marks"] == [mark.to_dict()]
 
 
 def test_results_of_stages_are_reused_unless_a_setting_changed(backend: StudioBackend) -> None:
@@ -206,7 +206,7 @@ def test_an_invalid_study_is_not_exported(backend: StudioBackend) -> None:
         (FIRST_SLOTS[:1], "these stages cannot answer"),
     ):
         with pytest.raises(ConfigError, match=sentence):
-            backend.pack(draft_of(backend, stages=stages))
+            backend.pack_study(draft_of(backend, stages=stages))
 
 
 def test_a_text_without_stages_removes_none(backend: StudioBackend) -> None:

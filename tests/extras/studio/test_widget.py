@@ -14,7 +14,7 @@ from aiohttp import web
 from looktwice.eval.tasks import MarkedScenes
 from looktwice.extras.studio.backend import StudioBackend
 from looktwice.extras.studio.draft import Draft
-from looktwice.extras.studio.server import FIRST_SLOTS, WidgetChannel, widget_script
+from looktwice.extras.studio.server import FIRST_SLOTS, WidgetChannel, make_widget_script
 from tests.browser import CHROMIUM, open_browser
 from tests.extras.studio.opened import IDLE, SHAS
 from tests.served_page import serve
@@ -90,7 +90,7 @@ def test_the_module_shows_the_messages_of_the_kernel(tmp_path: Path) -> None:
         return web.json_response([kernel.reply, kernel.files])
 
     async def page(request: web.Request) -> web.Response:
-        text = PAGE if request.path.endswith("/") else widget_script()
+        text = PAGE if request.path.endswith("/") else make_widget_script()
         kind = "text/html" if request.path.endswith("/") else "text/javascript"
         return web.Response(text=text, content_type=kind)
 

@@ -14,7 +14,7 @@ from looktwice.eval.scoring.run_rows import headline_rows
 from looktwice.extras.toolkits import BenchmarkScorer
 from looktwice.extras.toolkits.scorer import (
     RULES,
-    mean_best_iou,
+    compute_mean_best_iou,
     read_braces,
     read_first_letter,
     read_first_word,
@@ -46,12 +46,12 @@ def test_first_letter_of_tree_bench(reply: str, letter: str) -> None:
 
 @table
 def test_boxes_of_tree_bench(reply: str, targets: list[list[float]], value: float) -> None:
-    assert mean_best_iou(reply, targets) == pytest.approx(value, abs=1e-6)
+    assert compute_mean_best_iou(reply, targets) == pytest.approx(value, abs=1e-6)
 
 
 def test_boxes_are_read_from_the_thought() -> None:
     boxes = "<think><box>[0,0,9,9]</box></think><box>[0,0,1,1]</box>"
-    assert mean_best_iou(boxes, [[0, 0, 1, 1]]) == pytest.approx(1 / 81)
+    assert compute_mean_best_iou(boxes, [[0, 0, 1, 1]]) == pytest.approx(1 / 81)
 
 
 @table

@@ -168,7 +168,7 @@ def test_signatures_describe_the_tools(rollouts: Rollouts) -> None:
         assert text in doc
 
 
-def test_some_questions_alone(rollouts: Rollouts) -> None:
+def test_rows_can_be_limited_to_some_questions(rollouts: Rollouts) -> None:
     name = [*rollouts.items][1]
     assert [row["sample"] for row in make_rows(rollouts, [name])] == [name]
     with pytest.raises(KeyError):
@@ -184,7 +184,9 @@ def test_some_questions_alone(rollouts: Rollouts) -> None:
         ("reset", "reset"),
     ],
 )
-def test_agents_that_trl_would_run_otherwise(contestant: str, named: str, tmp_path: Path) -> None:
+def test_agents_that_trl_would_run_differently_are_refused(
+    contestant: str, named: str, tmp_path: Path
+) -> None:
     with (
         Rollouts.load(write_study(tmp_path), contestant, tmp_path / "run") as rollouts,
         pytest.raises(ConfigError, match=named),

@@ -64,7 +64,7 @@ def settle(turns: Sequence[tuple[str, list[str], list[Any]]]) -> list[Any]:
     return list(turns[:-1] if calls or not said else turns)
 
 
-def test_schemas_name_and_describe_what_the_study_tells(tmp_path: Path) -> None:
+def test_schemas_have_the_names_and_descriptions_of_the_study(tmp_path: Path) -> None:
     schemas = optional("transformers").utils
     with Rollouts.load(write_study(tmp_path), "full", tmp_path / "run") as rollouts:
         zoom = list_tools(make_environment(rollouts)())["zoom"]

@@ -20,7 +20,7 @@ from looktwice.extras.engines.chat_template import build_chat
 from looktwice.extras.executors.messages import pickle_message
 from looktwice.extras.video import SendVideo, Video
 from looktwice.extras.video.inputs import make_inputs
-from looktwice.extras.video.still import show_still
+from looktwice.extras.video.still import make_still
 from looktwice.extras.wires.gemini import make_content_request
 from looktwice.extras.wires.messages import make_message_request
 from looktwice.pipelines import Message, Picture, Sample, State
@@ -196,10 +196,10 @@ def test_views_that_make_no_video_are_refused_or_kept(folder: Path) -> None:
 
 
 def test_a_still_shows_frames_of_a_video_and_leaves_other_bytes(folder: Path) -> None:
-    sheet = Image.open(io.BytesIO(show_still((folder / "six.mp4").read_bytes())))
+    sheet = Image.open(io.BytesIO(make_still((folder / "six.mp4").read_bytes())))
     assert sheet.size == (3 * 98 - 2, 3 * 66 - 2)
     for data in (b"", b"\x89PNG....", (folder / "six.mp4").read_bytes()[:2000]):
-        assert show_still(data) == data
+        assert make_still(data) == data
 
 
 class Processor:

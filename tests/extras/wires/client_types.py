@@ -85,7 +85,7 @@ CHECKS = {
 
 
 def standard_base64(node: Any, key: str = "") -> Any:
-    """Return JSON values with the bytes of pictures and signatures in place of their base64, which
+    """Return JSON values with the bytes of pictures and signatures instead of their base64, which
     Google's client writes with other characters, and keys in one spelling."""
     if isinstance(node, dict):
         return {camel(name): standard_base64(inner, camel(name)) for name, inner in node.items()}

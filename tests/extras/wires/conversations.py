@@ -12,7 +12,7 @@ from looktwice.extras.wires.native import GeminiAPI, MessagesAPI, NativeAPI, Res
 from looktwice.pipelines import Message, Picture, View
 from looktwice.pipelines.model import CallOptions, Messages, Reply, Tool
 from looktwice.pipelines.models.http_client import HttpResponse
-from tests.extras.wires.said import TURNS, replies
+from tests.extras.wires.provider_turns import TURNS, replies
 
 BOX = {"type": "array", "items": {"type": "number"}}
 SCHEMA = {

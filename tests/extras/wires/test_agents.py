@@ -1,4 +1,4 @@
-"""An agent of six turns over each provider's protocol: pictures in tool results, turns that go back
+"""An agent of six turns over each provider's protocol: pictures in tool results, turns sent back
 as they came, resumed, replayed, and paid for once."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from looktwice.eval.records import Record
 from looktwice.pipelines.model import Reply, Usage
 from tests.extras.wires.native_server import NativeServer, native_server
-from tests.extras.wires.said import replies
+from tests.extras.wires.provider_turns import replies
 from tests.first_day.studies import get_output, records
 
 Json = dict[str, Any]

@@ -18,7 +18,7 @@ from looktwice.pipelines.models.wire import write_request
 from tests.canned import response
 from tests.chat_server import chat_server
 from tests.extras.wires.conversations import URL, conversations, make_model, read
-from tests.extras.wires.said import replies
+from tests.extras.wires.provider_turns import replies
 from tests.first_day.studies import records, run_study
 
 Json = dict[str, Any]

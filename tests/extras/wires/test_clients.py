@@ -13,7 +13,7 @@ from looktwice.pipelines.models.wire import write_request
 from tests.extras.wires.client_types import PACKAGES, find_package, standard_base64
 from tests.extras.wires.conversations import Asked, conversations, make_model
 from tests.extras.wires.native_server import NativeServer, native_server
-from tests.extras.wires.said import replies
+from tests.extras.wires.provider_turns import replies
 
 Json = dict[str, Any]
 Send = Callable[[Json], Any]

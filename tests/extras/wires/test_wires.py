@@ -1,4 +1,4 @@
-"""The native protocols: what a stand-in server refuses, what goes back, how replies are read."""
+"""The native protocols: what a stand-in server refuses, what is sent back, how replies are read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.extras.wires.conversations import (
     read_turn,
 )
 from tests.extras.wires.native_server import CHECKS, Refused
-from tests.extras.wires.said import replies
+from tests.extras.wires.provider_turns import replies
 from tests.tables import check_all, table
 
 Json = dict[str, Any]
@@ -148,7 +148,7 @@ def test_replies_are_read(
 
 
 @table
-def test_replies_that_are_none_are_errors(
+def test_replies_in_another_form_are_errors(
     name: str, status: int, body: Any, retryable: bool, said: str
 ) -> None:
     with pytest.raises(ModelError, match=said) as caught:
