@@ -115,17 +115,19 @@ def test_the_cost_limit_covers_the_search_and_the_styles(study: Path) -> None:
 
     def asked(url: str, name: str, *more: object) -> tuple[str, int]:
         place = (f"model={priced % url}", f"name={name}", "--out", name, "--workers", 1)
-        told = get_output(*words, *place, *more)
-        return told, len(RunFolder(Path(name, name)).records())
+        output = get_output(*words, *place, *more)
+        return output, len(RunFolder(Path(name, name)).records())
 
     with chat_server() as server:
         searched = asked(server.url, "free")[1]
         whole = server.stats["requests"]
     with chat_server() as server:
         most = searched + (whole - searched) // 2
-        told, again = asked(server.url, "bounded", "--cost", (most + 0.5) * (100 * 2.5 + 70) / 1e6)
+        output, again = asked(
+            server.url, "bounded", "--cost", (most + 0.5) * (100 * 2.5 + 70) / 1e6
+        )
         assert again == searched and server.stats["requests"] == most < whole
-    assert "not all styles were tried" in told
+    assert "not all styles were tried" in output
 
 
 @pytest.mark.slow
