@@ -1,4 +1,4 @@
-"""A place as an answer or as part of a correct answer, and its forms in answers and files."""
+"""A place in an answer or a correct answer, and its formats in answers and files."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def fill_polygons(polygons: Iterable[Any], size: Any = None) -> NDArray[np.bool_
 
 
 def to_marks(places: Iterable[Place]) -> Iterator[Mark]:
-    """Yield places as marks; a box without an area is its first corner."""
+    """Yield places as marks; a box without an area becomes a point at its first corner."""
     for place in places:
         if place.has_area:
             x0, y0, x1, y1 = place.numbers
