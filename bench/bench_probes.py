@@ -106,7 +106,14 @@ def losses(times: int) -> Iterator[str]:
             )
             answered = last.right * kept  # first as good as another layer, then worse
             both = ArmProbe(
-                "m", "t", (tower, projector), answered, arm.commonest, arm.clusters, arm.trained, 1
+                "m",
+                "t",
+                (tower, projector),
+                answered,
+                arm.majority_right,
+                arm.clusters,
+                arm.trained,
+                1,
             )
             said += both.loss is not None
         yield f"| {100 * less:.0f} points | {100 * said / times:.1f} % |"

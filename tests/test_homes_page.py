@@ -18,7 +18,7 @@ from looktwice.prompting import ReadChoices
 from tests.optional import extension
 from tests.paths import DOCS, ROOT
 
-lens = extension("integrations.lens")
+responder = extension("integrations.responder")
 
 PAGE = (DOCS / "howto" / "homes.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+) (\S+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
@@ -56,7 +56,7 @@ def test_the_commands_of_the_page_are_those_that_run(client: Client, tmp_path: P
 @pytest.mark.slow
 def test_a_zoom_has_a_large_effect_on_small_questions(tmp_path: Path) -> None:
     questions, model, read = write_questions(tmp_path, 8), Pocket(), Robust()
-    arms = lens.name_contestants(load_plan(tmp_path / "study.yaml"))
+    arms = responder.name_contestants(load_plan(tmp_path / "study.yaml"))
     right = dict.fromkeys(arms, 0)
     for question in questions:
         image = Picture.open(Path(question.image))

@@ -60,7 +60,7 @@ def fit_probe(
         out = fold_of == fold
         chosen = _predict_labels(inner[~out], targets[~out], inner[out], allowed[out])
         right += (chosen == sets[:, out]).sum(-1)
-    best = len(PENALTY_GRID) - 1 - right[::-1].argmax(0)  # of tied penalties the largest
+    best = len(PENALTY_GRID) - 1 - right[::-1].argmax(0)  # the largest of tied penalties
     chosen = _predict_labels(inner, targets, outer, allowed_out)[best, np.arange(len(sets))]
     return ProbeResult(chosen[0], float(right[best[0], 0]) / len(labels), chosen[1:])
 

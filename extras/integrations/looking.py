@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.extras.integrations.images import Images, OpenedImage
-from looktwice.extras.integrations.lens import name_contestants
+from looktwice.extras.integrations.responder import name_contestants
 from looktwice.extras.networks.network import HubNetwork
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.plan import load_plan

@@ -154,7 +154,7 @@ class RunJudge:
         passes = [known[name] for name in self.passes]
         passes = passes or [judging for judging in known.values() if not judging.named]
         if self.wording:
-            passes = [*map(self.wording.word, passes)]
+            passes = [*map(self.wording.build_pass, passes)]
         for scores in arms:
             for judging in passes:
                 for entry in scores.all if judging.covers_point(scores.point) else ():
@@ -194,8 +194,8 @@ class RunJudge:
                         line = asked.result()
                         if dead:
                             raise RunError(
-                                f"{dead[0]}; the verdicts so far are saved, and the same command"
-                                " continues later"
+                                f"{dead[0]}; the verdicts so far are saved; repeat the command"
+                                " to continue"
                             )
                         append(self.run, line)
                         failed += bool(line.error)

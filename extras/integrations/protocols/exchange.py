@@ -61,7 +61,7 @@ class Answered:
         )
 
     def get_thought(self, draw: int = 0) -> str:
-        """Return what is shown as the reasoning of a reply: the looks before it, and its own."""
+        """Return the reasoning to show for a reply: the looks before it, and its own reasoning."""
         return "\n\n".join(filter(None, (self.looks[draw], self.replies[draw].reasoning)))
 
 

@@ -15,7 +15,7 @@ from looktwice.pipelines.model import Message, Reply, ToolCall
 from looktwice.pipelines.models.attached import is_not_empty, read_call_fields, read_turn_fields
 
 PREFIX = "looktwice."
-"""Begins every packed text; a text that begins otherwise was made by another server."""
+"""The prefix of every packed text; any other text comes from another server."""
 
 
 def has_attached(reply: Reply) -> bool:

@@ -16,8 +16,8 @@ from looktwice.eval.recorded.replay import replay
 from looktwice.extras.burnt_in import RecoverMarks
 from looktwice.extras.integrations import command
 from looktwice.extras.integrations.command import make_pocket_plan
-from looktwice.extras.integrations.lens import name_contestants
 from looktwice.extras.integrations.recorded import Recorder
+from looktwice.extras.integrations.responder import name_contestants
 from looktwice.pipelines import ChatAPI, Picture, Pipeline, View
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.model import (
@@ -271,7 +271,7 @@ def test_a_stage_without_effect_is_reported_once(tmp_path: Path) -> None:
     with serving(plan, tmp_path) as served:
         for _ in range(41):
             served.client.chat.completions.create(model="idle", messages=[turn(URL, "What?")])
-    [sentence] = served.told
+    [sentence] = served.messages
     assert sentence.startswith("idle: 'lamp' changed nothing in the first 10 requests")
     assert "there was nothing to see" in sentence
 
@@ -335,6 +335,6 @@ def test_a_write_to_a_full_disk_is_retried(tmp_path: Path, monkeypatch: pytest.M
         with monkeypatch.context() as patch:
             patch.setattr(Blobs, "put", full)
             with pytest.raises(OSError, match="no space"):
-                recorder.note(sample, "requests")
-        recorder.note(sample, "requests")
+                recorder.record_question(sample, "requests")
+        recorder.record_question(sample, "requests")
     assert [row.id for row in RunFolder(tmp_path / "run").samples.values()] == [sample.id]

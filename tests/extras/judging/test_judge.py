@@ -1,4 +1,5 @@
-"""A judge reads what no rule can; its verdicts are stored and later scored without a call."""
+"""A judge reads replies that no rule can read; its verdicts are stored, and later scored without a
+call."""
 
 import json
 from dataclasses import replace
@@ -368,7 +369,7 @@ def test_an_unreachable_judge_fails_no_reply(run: Path, monkeypatch: pytest.Monk
     write_config(run, "http://127.0.0.1:9/v1")
     result = looktwice("judge", run, "--model", "solomon")
     assert result.exit_code == 2 and "127.0.0.1:9 cannot be reached" in result.output
-    assert "the same command continues later" in result.output
+    assert "repeat the command to continue" in result.output
     assert not (run / "judged.jsonl").exists()
 
 
