@@ -116,7 +116,7 @@ class SharedModels(RunModels):
 
 @dataclass(eq=False)
 class ChildRun(Run):
-    """The part of a run that one process executes: the samples in `asked`, until it yields None.
+    """The part of a run that one process executes: the samples that `asked` yields before None.
     `emit` is called with the events for the run."""
 
     emit: Callable[[Any], None] = lambda event: None
