@@ -85,7 +85,7 @@ def precision_coverage(times: int) -> Iterator[str]:
         shares = ", ".join(
             f"{name} {100 * share:.0f} %" for name, share in zip(FIGURES, hits / times, strict=True)
         )
-        yield f"{images} images, AP {truth['ap']:.2f}, {model}: {shares} hold the truth"
+        yield f"{images} images, AP {truth['ap']:.2f}, {model}: {shares} contain the true figure"
 
 
 def test_average_precision() -> None:

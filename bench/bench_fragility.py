@@ -61,7 +61,7 @@ def ratios(times: int) -> Iterator[str]:
                     f", floor {floor:.2f}, above it"
                     f" {np.mean([excess.value for excess in above]):+.2f}"
                 )
-                line += f"; its interval lies above 0 in {beyond:.1%}"
+                line += f"; its interval is above 0 in {beyond:.1%}"
             yield line
 
 

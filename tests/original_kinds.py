@@ -73,8 +73,8 @@ RIGHT = {  # in addition to those in `NAMED`
     ("lighterglue", "XFeat"),
     ("lighterglue", "XFeat's matcher"),
 }
-"""Pairs of file and specialist that are not tested: the file opens there, or belongs to another of
-its settings."""
+"""Pairs of file and specialist that are not tested: the specialist can open the file, possibly with
+other settings."""
 
 
 def write_kinds(folder: Path) -> dict[str, Path]:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from scipy.stats import f
 
-from bench.bench_thresholds import Crowd, check
+from bench.bench_thresholds import QuestionPool, check
 from looktwice.eval import score_table, write_report
 from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring.score import score_run
@@ -203,10 +203,10 @@ def test_a_misfit_is_reported_and_the_interval_without_a_curve_covers_the_thresh
     """Half of the questions are easy: the logistic intervals cover the threshold in about half of
     such runs."""
     rng, kinds = np.random.default_rng(2), product((0.0, 0.25), (0.3, 0.5), range(2))
-    found = [check(Crowd(guess, 8.0, easy, 3.5), 40, rng) for guess, easy, _ in kinds]
+    found = [check(QuestionPool(guess, 8.0, easy, 3.5), 40, rng) for guess, easy, _ in kinds]
     plain, rising, *_, misfit = np.array(found, float).mean(axis=0)
     assert plain < 0.75 and rising > 0.85 and misfit > 0.7
-    alike = [check(Crowd(0.25, 8.0, 0.5, 0.0), 20, rng) for _ in range(12)]
+    alike = [check(QuestionPool(0.25, 8.0, 0.5, 0.0), 20, rng) for _ in range(12)]
     _, held, *_, misfit = np.array(alike, float).mean(axis=0)
     assert held > 0.85 and misfit < 0.3
 
