@@ -169,7 +169,7 @@ def our_mtcnn(out: Path) -> Outputs:
         for part, file in zip(PART_NAMES, PART_FILES, strict=True)
     }
     return {
-        f"{part} {each.shape[-1]}": each for part, outputs in settings.items() for each in outputs
+        f"{part} {each.shape[-1]}": each for part, outputs in results.items() for each in outputs
     }
 
 
