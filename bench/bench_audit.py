@@ -159,12 +159,12 @@ def table(times: int) -> Iterator[str]:
 
 
 def test_audit() -> None:
-    """Print what `make bench` shows."""
+    """Print the figures in `make bench`."""
     report(100)
 
 
 def report(times: int) -> None:
-    """Print all lines."""
+    """Print every line as soon as it is computed."""
     for line in table(times):
         print(line, flush=True)
 

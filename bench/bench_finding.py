@@ -94,12 +94,12 @@ def null_page(seed: int, contestants: int, tasks: int, n: int, per_picture: int)
 
 
 def test_finding() -> None:
-    """Print what `make bench` shows."""
+    """Print the figures in `make bench`."""
     report(200)
 
 
 def report(times: int) -> None:
-    """Print all lines."""
+    """Print every line as soon as it is computed."""
     for lines in (measure_false_claims(times), measure_false_stars(times)):
         for line in lines:
             print(line, flush=True)

@@ -160,7 +160,7 @@ def figures(folder: Path, times: int) -> Iterator[str]:
 
 
 def test_probes(tmp_path: Path) -> None:
-    """Print what `make bench` shows."""
+    """Print the figures in `make bench`."""
     for line in figures(tmp_path, 200):
         print(line, flush=True)
 

@@ -330,12 +330,12 @@ def cost() -> Iterator[str]:
 
 
 def test_statistics() -> None:
-    """Print what `make bench` shows."""
+    """Print the figures in `make bench`."""
     report(1000)
 
 
 def report(times: int) -> None:
-    """Print all lines."""
+    """Print every line as soon as it is computed."""
     for lines in (
         coverage(times),
         task_coverage(times),

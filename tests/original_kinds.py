@@ -44,7 +44,7 @@ TAKES: dict[str, Callable[[str], Any]] = {
     "SAM": lambda file: SAM(file, device="cpu")(PIXELS, BOX),
 }
 
-NAMED: dict[str, tuple[str, str]] = {  # the name of each file, and what opens it
+NAMED: dict[str, tuple[str, str]] = {  # the name of each file, and the specialist that opens it
     "depth_anything_v1": ("a checkpoint of Depth Anything", "DepthAnything"),
     "depth_anything_v2": ("a checkpoint of Depth Anything", "DepthAnything"),
     "dinov2": ("a checkpoint of DINOv2", "DINOv2"),

@@ -77,7 +77,7 @@ def baby_vision_rows() -> list[dict[str, Any]]:
 
 
 def baby_vision(root: Path) -> Path:
-    """Write the authors' file beside its images."""
+    """Write the authors' file next to its images."""
     rows = baby_vision_rows()
     for row in rows:
         row["image"] = f"images/{row['taskId']}.jpg"

@@ -48,7 +48,7 @@ def omit_link(path: Path) -> None:
 
 
 def _git_files() -> set[str]:
-    """Return what git tracks or would add with `git add .`."""
+    """Return the files that git tracks or would add with `git add .`."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=True

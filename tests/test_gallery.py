@@ -1,4 +1,4 @@
-"""The gallery: its table runs and covers every stage that changes what a model sees."""
+"""The gallery: its table runs and covers every stage that changes a model's views."""
 
 import dataclasses
 import importlib

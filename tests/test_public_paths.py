@@ -97,7 +97,7 @@ def build_default(cls: Any) -> Any:
 
 
 def serialize(thing: Any) -> list[Any]:
-    """Return what configurations, runs and caches store of an object, or the errors."""
+    """Return the forms in which configurations, runs and caches store an object, or the errors."""
     found: list[Any] = [asks_model(thing)]
     for write in (spec, identity):
         try:

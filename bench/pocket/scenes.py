@@ -77,7 +77,7 @@ Grid = NDArray[np.uint8]
 """CELLS x CELLS x 6: shape, colour, symbol, mark and size of the thing at each place, and whether
 its middle is there.
 
-Classes count from 1; 0 is none.
+Classes count from 1; 0 means no class.
 """
 
 

@@ -13,7 +13,7 @@ from looktwice.extras.adaptive.functions import Threshold
 
 PER_BIN = 10  # minimum answers of a level that is not merged
 SIMULATION_COUNT = 400  # data sets that give the distribution of the deviance
-# a likelihood ratio that fewer than 5 % of these data sets reach, whatever their levels
+# fewer than 5 % of these data sets reach this likelihood-ratio statistic, for any levels
 POOR_FIT_RATIO = 15.0
 
 

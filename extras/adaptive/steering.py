@@ -35,7 +35,7 @@ class Pool:
 
     @classmethod
     def from_task(cls, task: Any, items: Iterator[Item]) -> Pool:
-        """Collect all items of a task. Pictures of generated questions are not kept, since they can
+        """Collect all items of a task. Pictures of generated questions are dropped, since they can
         be generated again."""
         rows, kept = dict[str, SampleRow](), dict[str, Item]()
         for item in items:

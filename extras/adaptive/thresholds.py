@@ -128,7 +128,8 @@ class ArmThreshold:
 
     @property
     def passes(self) -> str:
-        """The threshold as text, the side of the levels on which it lies, or why there is none."""
+        """The threshold as text, the side of the levels on which it lies, or the reason if it is
+        missing."""
         threshold = self.threshold
         if threshold is None:
             return self.why

@@ -68,7 +68,7 @@ class SheetItem:
 
 @dataclass(frozen=True)
 class SheetKey:
-    """The part of a sheet that raters do not see: what it asks, the user's taxonomy, every item
+    """The part of a sheet that raters do not see: the kind of task, the user's taxonomy, every item
     with its correct answer, and for how many ms pictures are shown (0: until the answer; None: no
     timed trials)."""
 
@@ -119,7 +119,7 @@ def draw_sheet(
         raise TaskError(f"no row is {verdict}; set --verdict any, or give another log")
     names = by or (("task",) if ask == ASK_ANSWERS else ("contestant", "task"))
     if lacking := [name for name in names if name not in rows[0]]:
-        raise TaskError(f"--by {lacking[0]}: no such column; there are {', '.join(rows[0])}")
+        raise TaskError(f"--by {lacking[0]}: no such column; the columns are {', '.join(rows[0])}")
     strata: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         strata[", ".join(str(row[name]) for name in names)].append(row)

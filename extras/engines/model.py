@@ -155,7 +155,7 @@ class EngineModel(Ranged):
         raise NotImplementedError
 
     def start(self) -> Engine:
-        """Open the engine. Raises ModelError, and what the engine raises."""
+        """Open the engine. Raises ModelError and the engine's own errors."""
         raise NotImplementedError
 
     def refuse(self, options: CallOptions) -> None:

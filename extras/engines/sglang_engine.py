@@ -85,7 +85,9 @@ class SGLang(EngineModel):
         require_package(self.package)
         try:
             import_module("sglang.srt.utils").get_device()
-        except Exception as exc:  # RuntimeError, or what its libraries raise without a driver
+        except (
+            Exception
+        ) as exc:  # RuntimeError, or any error of its libraries if there is no driver
             raise make_device_error(NAME, str(exc).partition("\n")[0]) from exc
 
     def derive_seed(
@@ -107,7 +109,7 @@ class SGLang(EngineModel):
         return {"enable_deterministic_inference": True} if self.seed is not None else {}
 
     def start(self) -> Engine:
-        """Open the engine. Raises what SGLang raises."""
+        """Open the engine. Raises SGLang's own errors."""
         self.check_device()
         catch_crashes()
         arguments: dict[str, Any] = {"model_path": self.model, "revision": self.commit}

@@ -75,7 +75,7 @@ class VLLM(EngineModel):
             raise make_device_error(NAME, "its platform is unspecified")
 
     def start(self) -> Engine:
-        """Open the engine. Raises what vLLM raises."""
+        """Open the engine. Raises vLLM's own errors."""
         self.check_device()
         arguments: dict[str, Any] = {"disable_log_stats": True, "interleave_mm_strings": True}
         if self.memory is not None:
@@ -90,7 +90,8 @@ class VLLMEngine:
     """An open `vllm.LLM`; `pending` holds the future of each unfinished request.
 
     vLLM's offline interface is not thread-safe. `enqueue_chat` renders a conversation with the
-    model's chat template and adds it to the running batch; each `step` returns what has finished.
+    model's chat template and adds it to the running batch; each `step` returns the finished
+    requests.
     """
 
     model: str
@@ -220,7 +221,7 @@ def make_conversation(request: Request) -> list[dict[str, Any]]:
 
 def make_sampling(request: Request) -> Any:
     """Return the sampling parameters of a request. vLLM's own defaults, such as 16 tokens and
-    temperature 1, never apply. Raises what vLLM raises for values that it refuses."""
+    temperature 1, never apply. Raises vLLM's own errors for invalid values."""
     options, params = request.options, import_module("vllm.sampling_params")
     constraint: dict[str, Any] = {}
     if options.choices is not None:

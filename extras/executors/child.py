@@ -52,8 +52,7 @@ TALLY_INTERVAL = 1.0  # seconds between two tallies
 
 @dataclass(eq=False)
 class Outbox:
-    """Sends events to the run, several per message, and regularly a tally of what the models
-    used."""
+    """Sends events to the run, several per message, and regularly a tally of the models' usage."""
 
     pipe: IO[bytes]
     models: RunModels

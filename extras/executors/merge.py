@@ -36,8 +36,8 @@ def merge(shards: Sequence[Path], out: Path) -> MergeResult:
 
     The results of an earlier merge in `out` are kept, and only new ones are written. If two shards
     answer the same question, the answer of the later one is kept, and the sentence reports it.
-    Digests identify the data from which a whole shard was made. Raises RunError, before anything is
-    written, if the shards differ in configuration or data set, or if one is damaged.
+    Digests identify the data of a complete shard. Raises RunError, before anything is written, if
+    the shards differ in configuration or data set, or if one is damaged.
     """
     unique = {path.resolve(): path for path in reversed(shards)}  # the last of duplicates
     for whole, path in unique.items():

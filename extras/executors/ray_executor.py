@@ -125,7 +125,7 @@ class RayExecutor(Executor):
         self.connection.close()
 
     def __post_init__(self) -> None:
-        parse_address(self.on)  # report a fault before anything else
+        parse_address(self.on)  # report invalid settings first
         self.connection = ExitStack()
 
 

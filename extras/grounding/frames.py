@@ -1,4 +1,4 @@
-"""Units of the coordinates in replies: converts what a model wrote to pixels of the source."""
+"""Units of the coordinates in replies, and their conversion to pixels of the source image."""
 
 from __future__ import annotations
 
@@ -141,6 +141,6 @@ def find_source_size(sample: Sample, image: int) -> tuple[int, int]:
         return int(width), int(height)
     raise ValueError(
         f"sample {sample.id}: the size of its image {image} is unknown, because the run stored only"
-        " what was sent; give the meta field `sizes` as [[width, height]], or make this reader a"
+        " the sent images; give the meta field `sizes` as [[width, height]], or make this reader a"
         " stage after the one that asks"
     )

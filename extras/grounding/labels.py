@@ -50,7 +50,7 @@ def reports_nothing(text: str) -> bool:
 
 def find_labels(reply: str, claims: Sequence[Claim]) -> Iterator[str]:
     """Yield the label of each place of a reply: that of its JSON object, the reference tag before
-    it, the text in or after its own tag, or else the words before it in its line. A place that
+    it, the text in or after its own tag, or else the text before it in its line. A place that
     follows another without a word between them has the other's label."""
     previous, end = "", 0
     last_span = (-1, -1)
@@ -91,7 +91,7 @@ def _get_label_after(text: str) -> str:
 
 def _get_label_before(text: str, previous: str) -> str:
     """Return the last reference tag in the text between two places, or else its last line without
-    bullets and connecting words; the previous label if it holds no word."""
+    bullets and connecting words; the previous label if no text is left."""
     if named := REFERENCE.findall(text):
         return str(named[-1]).strip()
     plain = TAG.sub(" ", text)

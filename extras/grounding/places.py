@@ -48,12 +48,12 @@ class Place:
 
     @property
     def is_box(self) -> bool:
-        """Return whether it is a box."""
+        """True for a box, False for a point."""
         return len(self.numbers) == 4
 
     @property
     def has_area(self) -> bool:
-        """Return whether it is a box with its corners in order."""
+        """True for a box whose corners are in order."""
         return (
             self.is_box and self.numbers[0] < self.numbers[2] and self.numbers[1] < self.numbers[3]
         )
@@ -70,7 +70,7 @@ class Place:
 
     @property
     def optional(self) -> bool:
-        """Return whether it need not be found."""
+        """True for a place that need not be found: a crowd, or one to ignore."""
         return self.crowd or self.ignore
 
     def to_dict(self) -> dict[str, Any]:

@@ -311,8 +311,8 @@ def probe_arm(
 
 
 def _explain_too_few(questions: Sequence[Question], held_out: float) -> str:
-    """Explain why there are too few questions or different answers to probe; empty if there are
-    enough."""
+    """Return the reason if there are too few questions or different answers to probe; empty if
+    there are enough."""
     kept = Counter(question.cluster for question in questions)
     out = [kept.pop(cluster) for cluster in [*kept] if is_held_out(cluster, held_out)]
     labels, learnt = set(map(attrgetter("label"), questions)), kept.total()

@@ -46,7 +46,7 @@ def fit_probe(
     """Train a probe on (questions, width) states with labels 0, 1, ...; questions of one cluster
     are always in the same fold.
 
-    `allowed` says which labels each question offers, (questions, labels), and only these are
+    `allowed` marks the labels that each question offers, (questions, labels), and only these are
     predicted. There must be at least two clusters and two labels.
     """
     random = np.random.default_rng(SEED)

@@ -99,7 +99,7 @@ def serve(
     if tap and (study != "pocket" or overrides):
         refuse(f"serve {study} --tap: --tap forwards to a server and takes no study; leave one out")
     if not is_there:
-        refuse(f"serve {study}: no such study; name pocket, or the file of a study")
+        refuse(f"serve {study}: no such study; give `pocket`, or the file of a study")
     with until_interrupted():
         if tap:
             serve_tap(tap, options, say)

@@ -133,8 +133,8 @@ class HttpGate(ABC):
             self.held -= len(raw)
 
     async def read_body(self, request: web.Request) -> bytes:
-        """Read the body of a request, and add its size to `held`. Raises Refusal if it is too large
-        or too slow, or too many bytes are held."""
+        """Read the body of a request, and add its size to `held`. Raises Refusal if it is too
+        large, arrives too slowly, or too many bytes are held."""
         if (length := request.content_length or 0) > MAX_BYTES:
             raise Refusal(413, f"the request has {length:,} bytes; the maximum is {MAX_BYTES:,}")
         body = bytearray()

@@ -218,7 +218,8 @@ def _image_fields(tool: AgentTool) -> dict[str, int]:
 
 
 def _find_missing(tool: AgentTool) -> str:
-    """Explain what a tool's specialists lack on this machine, without loading them."""
+    """Return the reason why a tool's specialists cannot run on this machine, without loading
+    them."""
     for specialist in find_settings(tool, Checked):
         try:
             if hasattr(specialist, "files"):

@@ -1,4 +1,4 @@
-"""The prompts that ask a judge about a reply, in our own words, and the parsing of its answers.
+"""The prompts, worded by looktwice, that ask a judge about a reply, and the parsing of its answers.
 
 `cot`: BLINK-Twice's CoT score with its two criteria (supplement). `steps`: which of BLINK-Twice's
 annotated steps a chain of thought covers, and which it contradicts. `unreadable`: the choice, if
@@ -266,7 +266,7 @@ in which the reader found no answer; if named, all non-empty replies, or BLINK-T
 
 
 def list_passes() -> Mapping[str, JudgePass]:
-    """Return every pass by its name, those of extensions too."""
+    """Return all passes by name, including those of extensions."""
     added = {name: entry.open() for name, entry in list_extensions("passes").items()}
     return {**added, **PASSES}
 
@@ -298,7 +298,7 @@ FIELDS = ("question", "reply", "answer", "choices", "clues", "truth", "steps", "
 
 @dataclass(frozen=True)
 class Wording:
-    """A prompt template with the fields {question}, {reply}, {answer} (what the reader found, or
+    """A prompt template with the fields {question}, {reply}, {answer} (found by the reader, or
     None), {choices}, {clues}, {truth}, {steps} and {key}; {reply} or {answer} is required, and
     other braces are literal.
 

@@ -1,5 +1,5 @@
-"""The annotated solutions that the judge of BLINK-Twice is shown: visual clues, what the image
-really shows, and the steps of reasoning.
+"""The annotated solutions that the judge of BLINK-Twice sees: visual clues, the true content of the
+image, and the steps of reasoning.
 
 No stage sees them and no record contains them; they are read from the task's own file when a run is
 judged.

@@ -81,7 +81,7 @@ class Exchange(ABC):
 
 class WireProtocol(ABC):
     """A protocol of clients. Its `path` follows the base URL; `unsupported` are endpoints below it
-    that are not answered, with what to do instead."""
+    that are not answered, with the alternative for each."""
 
     path: ClassVar[str]
     unsupported: ClassVar[Mapping[str, str]] = {}

@@ -1,4 +1,4 @@
-"""Staircases and races as runs: what is asked, resumed and reported on the command line."""
+"""Staircases and races as runs: asked, resumed and reported on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Annotation sheets: what is sampled, what is hidden, and the results, computed by hand."""
+"""Annotation sheets: the sampled rows, the hidden columns, and results computed by hand."""
 
 from __future__ import annotations
 

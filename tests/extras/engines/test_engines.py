@@ -1,5 +1,5 @@
-"""vLLM and SGLang in this process: what they are handed, what is read from their results, and one
-sentence for every failure."""
+"""vLLM and SGLang in this process: their inputs, the replies made from their results, and a message
+of one sentence for every failure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Our image tools over the Model Context Protocol: what clients are offered and shown, also with a
-new server for each call, and what hostile clients get."""
+"""Our image tools over the Model Context Protocol: their results for clients, also with a new
+server for each call, and the errors that hostile clients get."""
 
 from __future__ import annotations
 

@@ -295,7 +295,7 @@ def test_marks_are_drawn_in_what_the_model_gets_and_records_replay(tmp_path: Pat
 
 
 @dataclass(frozen=True)
-class Lamp(WithoutModel):
+class FailingStage(WithoutModel):
     """Abstains or fails."""
 
     how: str
@@ -307,7 +307,7 @@ class Lamp(WithoutModel):
 
 
 @dataclass(frozen=True)
-class Busy:
+class BusyModel:
     """A model whose server is busy."""
 
     identity: ClassVar[str] = "busy"
@@ -321,7 +321,7 @@ class Busy:
 
 
 @dataclass(frozen=True)
-class SayBusy:
+class AskForBusy:
     """Asks the model in a word for which it is busy."""
 
     def __call__(self, state: State, model: Model) -> State:
@@ -332,11 +332,11 @@ class SayBusy:
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     stages: Mapping[str, Mapping[str, Stage]] = {
         "plain": ASK,
-        "dark": {"lamp": Lamp("dark"), **ASK},
-        "broken": {"lamp": Lamp("broken"), **ASK},
-        "busy": {"ask": SayBusy()},
+        "dark": {"lamp": FailingStage("dark"), **ASK},
+        "broken": {"lamp": FailingStage("broken"), **ASK},
+        "busy": {"ask": AskForBusy()},
     }
-    with serving(plan_of(stages, Busy()), tmp_path_factory.mktemp("faulty")) as served:
+    with serving(plan_of(stages, BusyModel()), tmp_path_factory.mktemp("faulty")) as served:
         yield served
 
 

@@ -139,8 +139,8 @@ def test_each_pass_uses_the_judge_with_the_most_verdicts(run: Path) -> None:
     run_judge(run, "Answer: A", "reads little", "unreadable")
     run_judge(run, "nothing at all", "reads nothing", "every")
     lines = run_judge(run, make_knowing_judge(TRUTH), "reads all", "every", wording=MINE)
-    (told,) = [line for line in lines if line.startswith("judge reads all is used for every")]
-    assert "6 of 6 replies (reads nothing 0 of 6)" in told
+    (line,) = [line for line in lines if line.startswith("judge reads all is used for every")]
+    assert "6 of 6 replies (reads nothing 0 of 6)" in line
     counting = judgements(run).counting
     assert counting == {"unreadable": "reads little", "every": "reads all"}
 

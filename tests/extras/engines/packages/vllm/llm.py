@@ -33,7 +33,7 @@ class BaseRenderer:
 
 
 class LLMEngine:
-    """Requests by the id that a result has, with their tokens still to come."""
+    """Unfinished requests by the id in their results, with the tokens that are still to be made."""
 
     def __init__(self) -> None:
         self.engine_core, self.owner = EngineCoreClient(), threading.get_ident()
