@@ -1,6 +1,6 @@
 # Every target does its own set-up in .venv; a machine needs Python 3.11+ and make, nothing else.
 .DELETE_ON_ERROR:
-.PHONY: demo docs test test-all test-core check check-style check-types check-house format bench bounds homes soak clean help
+.PHONY: demo docs test test-all test-core check check-style check-types check-house format bench bounds integrations soak clean help
 .DEFAULT_GOAL := help
 
 VENV := .venv
@@ -23,7 +23,7 @@ help:
 	@echo 'make format  let ruff rewrite the files, and write what is generated: public paths, reference, rooms, gallery'
 	@echo 'make bench   measurements, printed, and the nightly tests'
 	@echo 'make bounds  install the oldest releases that pyproject.toml allows, and do what a newcomer does'
-	@echo 'make homes   inspect_ai, evalscope, VLMEvalKit, lmms-eval and verifiers ask a served study, each from an own environment'
+	@echo 'make integrations  inspect_ai, evalscope, VLMEvalKit, lmms-eval and verifiers evaluate a served study, each in its own environment'
 	@echo 'make soak    hostile servers, files and disks against the command line, on loopback; a table'
 	@echo 'make clean   remove .venv, builds and caches (never runs/)'
 
@@ -108,8 +108,8 @@ bench: $(VENV)/.all
 bounds: $(VENV)/pyvenv.cfg
 	$(PY) -m bench.lower_bounds $(ARGS)
 
-homes: $(VENV)/.dev
-	PYTHONPATH=typings $(PY) -m bench.homes $(ARGS)
+integrations: $(VENV)/.dev
+	PYTHONPATH=typings $(PY) -m bench.integrations $(ARGS)
 
 soak: $(VENV)/.dev
 	PYTHONPATH=typings $(PY) -m bench.soak $(ARGS)

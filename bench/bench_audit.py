@@ -1,5 +1,5 @@
-"""The audit of simulated models that never look at images: the rate of false finds under various
-answer biases, and the rate at which planted leaks are found.
+"""The audit of simulated models that never look at images: the false-positive rate under various
+answer biases, and the share of planted leaks that are found.
 
 `make bench` runs it; `python -m bench.bench_audit --times 20` is quicker. All seeds are fixed.
 """
@@ -23,8 +23,8 @@ TYPES = ("What color is it?", "Which color comes next?", "Name the color of the 
 
 @dataclass(frozen=True)
 class BlindModel:
-    """A model that guesses by biases drawn from Dirichlet distributions with these concentrations:
-    the smaller, the stronger the bias; None is no bias.
+    """A model that guesses with biases drawn from Dirichlet distributions with these
+    concentrations: the smaller, the stronger the bias; None means no bias.
 
     `word` is the bias for words, drawn for each of `types` kinds of questions, `letter` for
     positions among the choices, `item` for each single question. With `unique`, no word occurs in
@@ -44,24 +44,25 @@ class BlindModel:
     def answer(
         self, rng: np.random.Generator, n: int, choices: int, draws: int, leaks: float
     ) -> tuple[list[BlindQuestion], set[str]]:
-        """Answer n questions, whose choices are drawn from a vocabulary of one or no word more;
-        return them with the ids of leaked questions, whose answers the model knows."""
+        """Answer n questions, whose choices are drawn from a vocabulary with at most one more word
+        than a question has choices; return them with the ids of leaked questions, whose answers the
+        model knows."""
         vocabulary = [f"w{number}" for number in range(max(2, choices + (choices > 2)))]
-        by_word = [self._tastes(rng, self.word, vocabulary) for _ in range(self.types)]
-        by_letter = np.array([*self._tastes(rng, self.letter, vocabulary[:choices]).values()])
+        by_word = [self._draw_biases(rng, self.word, vocabulary) for _ in range(self.types)]
+        by_letter = np.array([*self._draw_biases(rng, self.letter, vocabulary[:choices]).values()])
         questions, leaky = [], set[str]()
         for number in range(n):
             kind = number % self.types
             words = [str(word) for word in rng.permutation(vocabulary)[:choices]]
-            taste = np.array([by_word[kind][word] for word in words])
+            bias_weights = np.array([by_word[kind][word] for word in words])
             if self.item is not None:
-                taste = taste * rng.dirichlet(np.full(choices, self.item))
+                bias_weights = bias_weights * rng.dirichlet(np.full(choices, self.item))
             if self.unique:
                 words = [f"{number}.{place}" for place in range(choices)]
             key, firm = words[int(rng.integers(choices))], rng.random() < self.firm
             if knows := rng.random() < leaks:
                 leaky.add(str(number))
-            answers = self._draws(rng, words, taste, by_letter, draws, firm)
+            answers = self._simulate_draws(rng, words, bias_weights, by_letter, draws, firm)
             answers = [
                 key if knows and rng.random() < KNOWN_RIGHT_SHARE else answer for answer in answers
             ]
@@ -72,11 +73,11 @@ class BlindModel:
             )
         return questions, leaky
 
-    def _draws(
+    def _simulate_draws(
         self,
         rng: np.random.Generator,
         words: list[str],
-        taste: NDArray[np.float64],
+        bias_weights: NDArray[np.float64],
         by_letter: NDArray[np.float64],
         draws: int,
         firm: bool,
@@ -84,12 +85,12 @@ class BlindModel:
         answers = []
         for _ in range(draws):
             order = rng.permutation(len(words)) if self.permuted else np.arange(len(words))
-            weights = taste[order] * by_letter + 1e-12
+            weights = bias_weights[order] * by_letter + 1e-12
             answers.append(words[int(order[rng.choice(len(words), p=weights / weights.sum())])])
         return answers[:1] * draws if firm else answers
 
     @staticmethod
-    def _tastes(
+    def _draw_biases(
         rng: np.random.Generator, concentration: float | None, names: list[str]
     ) -> dict[str, float]:
         if concentration is None:
@@ -117,7 +118,7 @@ MODELS = (
 )
 
 
-def listed(questions: list[BlindQuestion]) -> set[str]:
+def list_findings(questions: list[BlindQuestion]) -> set[str]:
     """Return the ids of the questions that the audit lists."""
     return {question.sample for question in select_beyond_bias(estimate_bias(questions))}
 
@@ -125,14 +126,14 @@ def listed(questions: list[BlindQuestion]) -> set[str]:
 def audit(
     model: BlindModel, n: int, choices: int, draws: int, times: int
 ) -> tuple[float, float, float]:
-    """Return three shares: runs without leaks in which anything is found, false finds when a tenth
-    of the questions leak, and leaks that are found."""
+    """Return three shares: runs without leaks in which the audit finds any, false positives among
+    the finds when a tenth of the questions leak, and leaks that are found."""
     any_find, false, power = 0, list[float](), list[float]()
     for seed in range(times):
         rng = np.random.default_rng(seed)
-        any_find += bool(listed(model.answer(rng, n, choices, draws, 0.0)[0]))
+        any_find += bool(list_findings(model.answer(rng, n, choices, draws, 0.0)[0]))
         questions, leaky = model.answer(rng, n, choices, draws, 0.1)
-        finds = listed(questions)
+        finds = list_findings(questions)
         false.append(len(finds - leaky) / max(1, len(finds)))
         power.append(len(finds & leaky) / max(1, len(leaky)))
     return any_find / times, float(np.mean(false)), float(np.mean(power))
@@ -158,12 +159,12 @@ def table(times: int) -> Iterator[str]:
 
 
 def test_audit() -> None:
-    """Print what `make bench` shows."""
+    """Print the figures in `make bench`."""
     report(100)
 
 
 def report(times: int) -> None:
-    """Print all lines."""
+    """Print every line as soon as it is computed."""
     for line in table(times):
         print(line, flush=True)
 

@@ -45,8 +45,8 @@ CASES = (  # images, model
 
 
 def draw_scene(rng: np.random.Generator, model: Model) -> Scene:
-    """Draw an image of three boxes on average, and what the model found; images differ in how hard
-    they are."""
+    """Draw an image of three boxes on average, and the boxes that the model found; images differ in
+    difficulty."""
     true, found, ease = list[Place](), list[Place](), rng.normal(0, 0.7)
     shares = model.rarer ** np.arange(KINDS)
     shares /= shares.sum()
@@ -85,16 +85,16 @@ def precision_coverage(times: int) -> Iterator[str]:
         shares = ", ".join(
             f"{name} {100 * share:.0f} %" for name, share in zip(FIGURES, hits / times, strict=True)
         )
-        yield f"{images} images, AP {truth['ap']:.2f}, {model}: {shares} hold the truth"
+        yield f"{images} images, AP {truth['ap']:.2f}, {model}: {shares} contain the true figure"
 
 
 def test_average_precision() -> None:
-    """Print what `make bench` shows."""
+    """Print the figures in `make bench`."""
     report(100)
 
 
 def report(times: int) -> None:
-    """Print all lines."""
+    """Print every line as soon as it is computed."""
     for line in precision_coverage(times):
         print(line, flush=True)
 

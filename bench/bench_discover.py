@@ -1,5 +1,6 @@
-"""Simulated searches for the best arm of a sweep: how close to the best they end, how often they
-claim a gain although all arms are equal, and how often the gain's interval covers the truth.
+"""Simulated searches for the best arm of a sweep: how close to the best arm they end, how often
+they claim a gain although all arms are equal, and how often the gain's interval covers the true
+gain.
 
 python bench/bench_discover.py [SEARCHES]
 """
@@ -45,7 +46,7 @@ def draw(accuracies: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray
     return np.asarray(latent < ndtri(accuracies), float)
 
 
-class Search(NamedTuple):
+class SearchOutcome(NamedTuple):
     """The loss of accuracy compared with the best arm, whether a gain was claimed, whether its
     interval covers the true gain (None if the baseline won), and the share of the grid's answers
     that was used."""
@@ -56,7 +57,7 @@ class Search(NamedTuple):
     share: float
 
 
-def search(accuracies: np.ndarray, samples: int, seed: int, share: float = 0.3) -> Search:
+def search(accuracies: np.ndarray, samples: int, seed: int, share: float = 0.3) -> SearchOutcome:
     """Run one search with the code that steers a run, on simulated answers instead of a model's."""
     values = draw(accuracies, samples, np.random.default_rng((seed, 1)))
     arms = [
@@ -66,7 +67,7 @@ def search(accuracies: np.ndarray, samples: int, seed: int, share: float = 0.3) 
             changes={},
             task_name="task",
             baseline=number == 0,
-            stages={"mark": Circles()},  # so that part of the budget is reserved for styles
+            stages={"mark": Circles()},  # with styles, part of the budget is reserved
         )
         for number in range(len(accuracies))
     ]
@@ -81,10 +82,10 @@ def search(accuracies: np.ndarray, samples: int, seed: int, share: float = 0.3) 
     asked_of_styles = len(steering.styles) * len(winner.samples)
     spent = (len(steering.answers) + asked_of_styles) / values.size
     regret = float(accuracies.max() - accuracies[best])
-    return Search(regret, winner.result.is_confirmed, covered, spent)
+    return SearchOutcome(regret, winner.result.is_confirmed, covered, spent)
 
 
-def planted(levels: tuple[int, ...], samples: int, searches: int) -> list[Search]:
+def search_planted(levels: tuple[int, ...], samples: int, searches: int) -> list[SearchOutcome]:
     """Run searches of sweeps with planted effects, a different sweep for each seed."""
     return [
         search(sweep(levels, np.random.default_rng((seed, 0))), samples, seed)
@@ -94,7 +95,7 @@ def planted(levels: tuple[int, ...], samples: int, searches: int) -> list[Search
 
 def line(levels: tuple[int, ...], samples: int, searches: int) -> str:
     """Format a table line: how close to the best the searches end."""
-    ended = planted(levels, samples, searches)
+    ended = search_planted(levels, samples, searches)
     regrets, shares = (
         100 * np.array([*map(pick, ended)])
         for pick in (lambda end: end.regret, lambda end: end.share)
@@ -119,10 +120,10 @@ def halving(values: np.ndarray, answers: int) -> int:
     return int(left[0])
 
 
-def bounds(levels: tuple[int, ...], samples: int, sweeps: int) -> str:
-    """Format how often upper bounds end at most two points from the best: all answers of the grid;
-    halving with the whole budget; and a duel with that budget between the best arm and the best arm
-    that is more than two points worse, both known in advance."""
+def compare_references(levels: tuple[int, ...], samples: int, sweeps: int) -> str:
+    """Format how often three upper bounds end at most two points from the best: all answers of the
+    grid; halving with the whole budget; and a duel with that budget between the best arm and the
+    best arm that is more than two points worse, both known in advance."""
     right = np.zeros(3)
     for seed in range(sweeps):
         accuracies = sweep(levels, np.random.default_rng((seed, 0)))
@@ -133,8 +134,10 @@ def bounds(levels: tuple[int, ...], samples: int, sweeps: int) -> str:
         duel = values[: min(samples, answers // 2)].mean(axis=0)
         won = bool(near.all() or duel[best] >= duel[second])
         right += near[values.mean(axis=0).argmax()], near[halving(values, answers)], won
-    whole, halved, told = 100 * right / sweeps
-    return f"| {int(np.prod(levels))} | {samples:,} | {whole:.0f} | {halved:.0f} | {told:.0f} |\n"
+    whole, halved, duelled = 100 * right / sweeps
+    return (
+        f"| {int(np.prod(levels))} | {samples:,} | {whole:.0f} | {halved:.0f} | {duelled:.0f} |\n"
+    )
 
 
 def main() -> None:
@@ -150,15 +153,15 @@ def main() -> None:
     for levels, samples in SIZES:
         say(line(levels, samples, searches))
         sys.stdout.flush()
-    say("\n| arms | samples | all answers | halving alone | told the two |\n|" + "---:|" * 5 + "\n")
+    say("\n| arms | samples | all answers | halving alone | duel of two |\n|" + "---:|" * 5 + "\n")
     for levels, samples in SIZES:
-        say(bounds(levels, samples, 20 * searches))
+        say(compare_references(levels, samples, 20 * searches))
     for accuracy in (0.25, 0.6):
         null = [search(np.full(24, accuracy), 600, seed) for seed in range(4 * searches)]
         claims = sum(end.claimed for end in null)
         say(f"all 24 arms right on {accuracy:.0%}: {claims} claims in {len(null)} searches\n")
         sys.stdout.flush()
-    ended = planted((3, 2, 2), 400, 20 * searches)
+    ended = search_planted((3, 2, 2), 400, 20 * searches)
     covered = [end.covered for end in ended if end.covered is not None]
     say(f"intervals of the gain with the truth: {np.mean(covered):.1%} of {len(covered):,}\n")
     say(f"{time.monotonic() - began:.0f} s\n")

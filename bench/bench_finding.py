@@ -1,4 +1,4 @@
-"""The rate at which a study without any true difference claims one: at most one in twenty may.
+"""The rate at which a study without any true difference claims one, which should be at most 5 %.
 
 `make bench` runs it; `python -m bench.bench_finding --times 50` is quicker. All seeds are fixed.
 Each question has its own difficulty, and all arms answer it independently.
@@ -44,8 +44,8 @@ def null_study(folder: Path, seed: int, tasks: int, n: int, per_picture: int) ->
     return find(score_table(folder))
 
 
-def silence(times: int) -> Iterator[str]:
-    """Yield a line for each kind of study: the share that claims a difference."""
+def measure_false_claims(times: int) -> Iterator[str]:
+    """Yield a line for each kind of study: the share of studies that claim a difference."""
     for tasks, n, per_picture in ((1, 60, 1), (1, 200, 1), (1, 120, 4), (3, 60, 1)):
         claims = 0
         for seed in range(times):
@@ -57,7 +57,7 @@ def silence(times: int) -> Iterator[str]:
         )
 
 
-def page_silence(times: int) -> Iterator[str]:
+def measure_false_stars(times: int) -> Iterator[str]:
     """Yield a line for each kind of page: the share on which any selectable pair is marked
     significant."""
     for contestants, tasks, n, per_picture in ((4, 1, 60, 1), (8, 3, 60, 1), (6, 2, 80, 4)):
@@ -94,13 +94,13 @@ def null_page(seed: int, contestants: int, tasks: int, n: int, per_picture: int)
 
 
 def test_finding() -> None:
-    """Print what `make bench` shows."""
+    """Print the figures in `make bench`."""
     report(200)
 
 
 def report(times: int) -> None:
-    """Print all lines."""
-    for lines in (silence(times), page_silence(times)):
+    """Print every line as soon as it is computed."""
+    for lines in (measure_false_claims(times), measure_false_stars(times)):
         for line in lines:
             print(line, flush=True)
 

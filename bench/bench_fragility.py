@@ -61,7 +61,7 @@ def ratios(times: int) -> Iterator[str]:
                     f", floor {floor:.2f}, above it"
                     f" {np.mean([excess.value for excess in above]):+.2f}"
                 )
-                line += f"; its interval lies above 0 in {beyond:.1%}"
+                line += f"; its interval is above 0 in {beyond:.1%}"
             yield line
 
 
@@ -87,12 +87,12 @@ def false_differences(times: int) -> Iterator[str]:
 
 
 def test_fragility() -> None:
-    """Print what `make bench` shows."""
+    """Print the figures in `make bench`."""
     report(300)
 
 
 def report(times: int) -> None:
-    """Print all lines."""
+    """Print every line as soon as it is computed."""
     for lines in (ratios(times), false_differences(times)):
         for line in lines:
             print(line, flush=True)

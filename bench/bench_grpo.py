@@ -1,15 +1,15 @@
-"""GRPO on the CPU: a tiny network learns to look, from rewards that it gets more often once its
+"""GRPO on the CPU: a tiny network learns to call its tool, because it gets more rewards once the
 tool has shown it a picture.
 
     pip install -e '.[trl]'
     python -m bench.bench_grpo [STEPS [FOLDER]]
 
-The network is no language model: a Qwen2-VL of two layers and 160,000 weights, made on the spot,
-whose vocabulary has the call of its tool as one token. A supervised warm-up teaches it to name the
-colour of the marked thing once the tool has shown it, but to call the tool in one of five questions
-only; in the others it names any colour. GRPO goes on with the reward alone. The tool shows the
-region that matters (OracleZoom): a network of this size does not learn to point as well. Answers
-are sampled, in training and in the certificates.
+The network is no pretrained language model, but a Qwen2-VL of two layers and 160,000 random
+weights, whose vocabulary has the call of its tool as one token. A supervised warm-up teaches it to
+name the colour of the marked thing once the tool has shown it, but to call the tool in only one of
+five questions; in the others it names any colour. GRPO then trains with the reward alone. The tool
+shows the relevant region (OracleZoom), because a network of this size does not learn to point as
+well. Answers are sampled, in training and in the certificates.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ RESPONSES = {
         "content": {"close_pattern": r"<\|im_end\|>\s*", "content": "text"},
     },
 }
-"""How TRL reads a reply: Qwen's format of calls."""
+"""The format in which TRL parses replies: Qwen's tool calls."""
 STUDY = """
 task: {use: eval.tasks.MarkedScenes, kind: color, n: %(n)d, seed: %(seed)d, ground: plain,
   controls: {size: 56, things: 3}, mark: box}
@@ -193,7 +193,7 @@ def open_network(folder: Path) -> tuple[Any, Any]:
     processor, _ = open_processor(str(folder), None)
 
     def save_pretrained(folder: str | Path, **options: Any) -> None:
-        """Save the processor without its video half, which needs torchvision."""
+        """Save the processor without its video processor, which needs torchvision."""
         processor.tokenizer.save_pretrained(folder)
         processor.image_processor.save_pretrained(folder)
 
@@ -202,7 +202,7 @@ def open_network(folder: Path) -> tuple[Any, Any]:
 
 
 def warm_up(network: Any, processor: Any, rollouts: Rollouts, steps: int) -> None:
-    """Teach the network to name the colour that its tool shows, and to call the tool seldom."""
+    """Teach the network to name the colour that its tool shows, and to call the tool rarely."""
     import torch
 
     rng, environment = random.Random(0), make_environment(rollouts)()
@@ -231,8 +231,8 @@ def warm_up(network: Any, processor: Any, rollouts: Rollouts, steps: int) -> Non
 
 @dataclass(frozen=True)
 class Lessons:
-    """Conversations of equal length as tensors. `own` marks the tokens that the network writes,
-    and `answers` its colours."""
+    """Conversations of equal length as tensors. `own` masks the tokens that the network generates,
+    `answers` the colours among them."""
 
     inputs: Mapping[str, Any]
     own: Any
@@ -253,7 +253,7 @@ class Lessons:
         return cls(inputs, own, tokens == numbers[0], call)
 
     def loss(self, network: Any, rows: list[int], named: list[int], call_weight: float) -> Any:
-        """Return the mean loss of what the network writes, if it names these colours."""
+        """Return the mean loss of the generated tokens, with these colours as the targets."""
         import torch
 
         tokens = self.inputs["input_ids"][rows].clone()
@@ -277,7 +277,7 @@ class Lessons:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is trained and asked: optimizer steps, steps between checkpoints, rollouts per step,
+    """The size of an experiment: optimizer steps, steps between checkpoints, rollouts per step,
     questions of the training and of the certificates, and steps of the warm-up."""
 
     steps: int = 60
@@ -326,8 +326,8 @@ def train(folder: Path, sizes: Sizes, reward: RewardFunction | None = None) -> l
 
 
 def make_settings(folder: Path, sizes: Sizes, processor: Any) -> Any:
-    """Return the settings of TRL. The network may not write the tokens of pictures: one of them
-    takes all pictures out of its training step."""
+    """Return the settings of TRL. The network may not generate picture tokens: a single one would
+    remove all pictures from its training step."""
     from trl import GRPOConfig
 
     return GRPOConfig(

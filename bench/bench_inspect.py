@@ -1,5 +1,5 @@
-"""A run, from start to report, compared with inspect_ai's, which is installed into its own
-environment.
+"""The time of a run, from start to report, compared with inspect_ai, which is installed into its
+own environment.
 
 `WIRE_QUESTIONS=1000 WIRE_TIMES=3 make bench ARGS=bench/bench_inspect.py`;
 `INSPECT=/path/to/its/python` names an existing environment.
@@ -93,7 +93,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("circles", [False, True], ids=["as they are", "four circles each"])
-def test_beside_inspect_ai(
+def test_speed_compared_with_inspect_ai(
     python: str, circles: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_questions(tmp_path / "questions", QUESTIONS)
@@ -153,4 +153,4 @@ def test_beside_inspect_ai(
     for name, seconds in whole.items():
         print(f"  {name:10} {seconds:6.1f} s, {cpu[name]:.1f} s of a core")
     ratio, processor = (seconds["inspect_ai"] / seconds["looktwice"] for seconds in (whole, cpu))
-    print(f"  ratio      {ratio:6.1f}, of the processor {processor:.1f}")
+    print(f"  ratio      {ratio:6.1f}, in CPU time {processor:.1f}")

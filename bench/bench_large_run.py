@@ -29,7 +29,7 @@ from looktwice.eval.scoring.kept import FILE, SEAL
 ROUNDS, LIMIT_MB = 3, 500
 ROOT = Path(__file__).resolve().parent.parent
 PAGE_MB = 5
-"""The most that a served page of the run may hold before a sample is opened."""
+"""Maximum size of the served page of the run before a sample is opened."""
 CHILD = """
 import json, resource, sys, time
 from looktwice.eval.cli import main

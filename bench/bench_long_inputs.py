@@ -1,8 +1,8 @@
 """CPU seconds for endless inputs from a hostile or broken model: ten times the input takes at most
 about ten times as long.
 
-`python -m pytest -s bench/bench_long_inputs.py` prints what grows fastest. The tests count function
-calls instead, which does not show the time of regular expressions.
+`python -m pytest -s bench/bench_long_inputs.py` prints the inputs with the fastest growth. The
+tests count function calls instead, which misses the time of regular expressions.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from looktwice.prompting.turns.blind import find_svg
 from tests.eval.readers.test_long_replies import OURS, RUNS, SUBTASKS, repeat, state
 
 OUR_RUNS = OURS.split("¦") + [sign + end for sign in punctuation for end in ("", "\n")]
-LEAST = 0.02  # seconds; less is noise
+MIN_SECONDS = 0.02  # seconds; less is noise
 CHOICES = ("red", "blue", "the left one")
 CAT = "the cat is closer than the dog and there are two "
 
 
-class Grown(NamedTuple):
-    """The time for an input, and for one that is several times as long."""
+class Growth(NamedTuple):
+    """CPU seconds for an input, and for one that is several times as long."""
 
     name: str
     short: float
@@ -37,7 +37,7 @@ class Grown(NamedTuple):
 
     @property
     def factor(self) -> float:
-        return self.long / max(self.short, LEAST)
+        return self.long / max(self.short, MIN_SECONDS)
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -46,8 +46,8 @@ def seconds(work: Callable[[], object]) -> float:
     return time.process_time() - begun
 
 
-def check(grown: Iterator[Grown], most: float) -> None:
-    """Print the input whose time grows most; none may grow by more than `most`."""
+def check(grown: Iterator[Growth], most: float) -> None:
+    """Print the inputs whose time grows most; fail if one grows by a factor above `most`."""
     worst = sorted(grown, key=lambda one: -one.factor)
     for one in worst[:5]:
         print(f"\n{one.factor:6.1f} times  {one.short:.3f} s, then {one.long:.3f} s  {one.name!r}")
@@ -61,7 +61,7 @@ def read(reader: Any, run: str, length: int, choices: tuple[str, ...], subtask: 
 
 @pytest.mark.parametrize("name", sorted(map_readers()))
 def test_a_reader_takes_ten_times_as_long_for_ten_times_the_reply(name: str) -> None:
-    def measured() -> Iterator[Grown]:
+    def measured() -> Iterator[Growth]:
         for subtask in SUBTASKS.get(name, ("",)):
             for run in RUNS:
                 for choices in [CHOICES] + [()] * (name == "robust"):
@@ -69,7 +69,7 @@ def test_a_reader_takes_ten_times_as_long_for_ten_times_the_reply(name: str) -> 
                         read(build_reader(name), run, length, choices, subtask)
                         for length in (10_000, 100_000)
                     ]
-                    yield Grown(f"{run} {subtask}", *taken)
+                    yield Growth(f"{run} {subtask}", *taken)
 
     check(measured(), 10)
 
@@ -78,16 +78,14 @@ def test_a_reader_takes_ten_times_as_long_for_ten_times_the_reply(name: str) -> 
     ("choices", "subtask"),
     [(("A is closer", "B is closer"), "Relative_Depth"), ((), "shape_discrimination")],
 )
-def test_what_is_read_whole_takes_no_square_of_its_length(
-    choices: tuple[str, ...], subtask: str
-) -> None:
+def test_reading_takes_less_than_quadratic_time(choices: tuple[str, ...], subtask: str) -> None:
     """Read replies of four times the words: quadratic time would be 16 times as long. Only the
     beginning and the end of a longer reply are read."""
 
-    def measured() -> Iterator[Grown]:
+    def measured() -> Iterator[Growth]:
         for run in OUR_RUNS:
-            tries = [  # no text twice, because results are cached
-                Grown(
+            tries = [  # every text differs, because results are cached
+                Growth(
                     run,
                     *(
                         read(Robust(), run, length + attempt * len(run), choices, subtask)
@@ -127,7 +125,7 @@ WORK: dict[str, Callable[[int], object]] = {
 def test_other_work_takes_ten_times_as_long_for_ten_times_the_input() -> None:
     check(
         (
-            Grown(name, seconds(lambda: work(4_000)), seconds(lambda: work(40_000)))  # noqa: B023
+            Growth(name, seconds(lambda: work(4_000)), seconds(lambda: work(40_000)))  # noqa: B023
             for name, work in WORK.items()
         ),
         12,

@@ -1,7 +1,7 @@
 """Ways of looking compared with random, placebo and oracle controls, with networks and readers
-whose evidence is planted: windows, boxes and votes for a reader that only reads large things; blur,
-dimming and points for a reader of salient things; contrasts, with their critics' control, for a
-reader with a habit.
+whose evidence is planted: windows, boxes and votes for a reader that reads only large things; blur,
+dimming and points for a reader of salient things; contrasts, with the control that their critics
+propose, for a reader with a letter bias.
 
 python -m bench.bench_looking [QUESTIONS]
 """
@@ -15,7 +15,13 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from bench.planted_readers import Alone, Boxing, Distracted, PlantedContrast, seeks_red
+from bench.planted_readers import (
+    BoxNamingReader,
+    IsolatedQuestions,
+    PlantedContrast,
+    SalienceReader,
+    write_red_seeker,
+)
 from looktwice.eval import evaluate
 from looktwice.eval.readers import Marked
 from looktwice.eval.tasks import Task
@@ -173,18 +179,23 @@ def main(questions: int) -> None:
     """Print the tables of docs/looking.md."""
     near, asked = NearSighted(min_height=20), LettersAndShapes(questions)
     small = LettersAndShapes(questions, width=800, height=600, smallest=20, largest=40)
-    among = Alone(small, beside=True, letters=True)
-    compare("boxes", Alone(asked), make_second_looks(), Boxing(near))
+    among = IsolatedQuestions(small, beside=True, letters=True)
+    compare("boxes", IsolatedQuestions(asked), make_second_looks(), BoxNamingReader(near))
     compare("votes", asked, make_vote_arms(), near)
     with tempfile.TemporaryDirectory() as made:
-        ink, red = write_ink_seeker(Path(made, "ink")), seeks_red(Path(made, "red"))
+        ink, red = write_ink_seeker(Path(made, "ink")), write_red_seeker(Path(made, "red"))
         for network in (ink, red):
             processor = network / "preprocessor_config.json"
             processor.write_text(processor.read_text().replace("50176", str(PIXELS)))
         compare("contrasts, among others", among, make_contrast_arms(red), near)
-        compare("contrasts, alone", Alone(small, letters=True), make_contrast_arms(red), near)
-        compare("emphasis", among, make_emphasis_arms(red), Distracted())
-        compare("windows", Alone(asked), arms(ink), near)
+        compare(
+            "contrasts, alone",
+            IsolatedQuestions(small, letters=True),
+            make_contrast_arms(red),
+            near,
+        )
+        compare("emphasis", among, make_emphasis_arms(red), SalienceReader())
+        compare("windows", IsolatedQuestions(asked), arms(ink), near)
         close_networks()
 
 

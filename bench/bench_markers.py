@@ -98,7 +98,7 @@ def jpeg(draw: Callable[[], Pixels]) -> Callable[[], object]:
     )
 
 
-def test_drawing_beside_supervision() -> None:
+def test_drawing_compared_with_supervision() -> None:
     sv = pytest.importorskip(
         "supervision", reason="supervision is not installed; type: pip install 'looktwice[sv]'"
     )
@@ -113,7 +113,7 @@ def test_drawing_beside_supervision() -> None:
     assert own / other < LIMIT_SUPERVISION
 
 
-def test_drawing_and_encoding_beside_bare_opencv() -> None:
+def test_drawing_and_encoding_compared_with_bare_opencv() -> None:
     pixels = photograph()
     own, other = medians(jpeg(ours(pixels)), jpeg(bare(pixels)), turns=TURNS // 2)
     drawing, opencv = medians(ours(pixels), bare(pixels))

@@ -22,7 +22,7 @@ from tests.paths import ROOT
 
 PICTURES = int(os.environ.get("MEMORY_PICTURES", "1000"))
 SIZE = (1000, 750)
-LIMIT, PAUSE = 200, 0.05  # MB, and seconds between looks
+LIMIT, PAUSE = 200, 0.05  # MB, and seconds between measurements
 SCRIPTED = "{use: pipelines.models.Scripted, answer: (B)}"
 CHAT = '{{use: pipelines.models.ChatAPI, model: wire, url: "{url}"{more}}}'
 
@@ -40,13 +40,14 @@ def processes(pid: int) -> Iterator[int]:
 
 
 def proportional_memory(pid: int) -> float:
-    """Return the memory of a process in MB; a page that several processes share counts in parts."""
+    """Return the memory of a process in MB; a page shared by several processes counts for each in
+    proportion."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
 
 def measure_peak(command: list[str]) -> list[float]:
-    """Run a command; return the memory of its processes in MB when it held the most."""
+    """Run a command; return the peak memory of its processes together, in MB."""
     peak: list[float] = [0.0]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=ENVIRONMENT, cwd=ROOT

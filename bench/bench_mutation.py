@@ -51,11 +51,11 @@ MODULES = {  # files, and the tests that must notice changes to them, quick ones
     "eval/runs/trial.py": f"tests/eval/runs/test_run.py {STOPPING}",
     "eval/recorded/merge.py": "tests/eval/runs",
 }
-# Changes that no test can notice, because the program does the same: "file function: before ->
-# after" and why.
+# Equivalent changes, which no test can notice because the program behaves the same: "file function:
+# before -> after", and the reason.
 EQUIVALENT = {
     "eval/runs/run.py _run_items: 0 -> -1": (
-        "the points of one walk are of one task, so the last says the same"
+        "the points of one walk share a task, so the last one gives the same"
     ),
     "eval/scoring/kept.py _add: :DIGEST_BYTES * len(table) -> :DIGEST_BYTES * len(table) + 1": (
         "a part that was read has a buffer of its own, which ends with it"
@@ -65,7 +65,7 @@ EQUIVALENT = {
     "eval/scoring/row.py micro_row: 0 -> -1": "there is one row, as the condition says",
     "eval/scoring/row.py module: 1 -> 0": "read only in means over tasks, which set it",
     "eval/scoring/verdict.py compare_with_key: False -> True": (
-        "who leaves it out asks only whether the answer is right"
+        "callers that omit it ask only whether the answer is right"
     ),
     "eval/statistics/answers.py position_bias: True -> False": "both have one value per letter",
     "eval/statistics/intervals.py mean_of_shares: True -> False": (
@@ -115,8 +115,8 @@ EQUIVALENT = {
         "nothing is left anyway"
     ),
     "pipelines/models/cache.py __len__: 0 -> -1": "the row has one column",
-    "pipelines/models/cache.py module: 60.0 -> 59.0": "a second more or less of patience",
-    "pipelines/models/cache.py module: 60.0 -> 61.0": "a second more or less of patience",
+    "pipelines/models/cache.py module: 60.0 -> 59.0": "the timeout differs by a second",
+    "pipelines/models/cache.py module: 60.0 -> 61.0": "the timeout differs by a second",
     "pipelines/models/wire.py _turn: 0 -> -1": (
         "there is one part, as the first half of the condition says"
     ),
@@ -196,7 +196,7 @@ def variants(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             yield "slice", ast.Slice(lower, ast.BinOp(upper, ast.Add(), ast.Constant(1)), step)
 
 
-def running(node: ast.AST, function: str = "module") -> Iterator[tuple[ast.AST, str]]:
+def list_executed_nodes(node: ast.AST, function: str = "module") -> Iterator[tuple[ast.AST, str]]:
     """Yield every executed node below one, with the function that contains it; annotations and
     decorators are left out."""
     for field, value in ast.iter_fields(node):
@@ -208,10 +208,10 @@ def running(node: ast.AST, function: str = "module") -> Iterator[tuple[ast.AST, 
             ):
                 inside = child.name if isinstance(child, ast.FunctionDef) else function
                 yield child, inside
-                yield from running(child, inside)
+                yield from list_executed_nodes(child, inside)
 
 
-def changes(path: str, tests: str) -> Iterator[tuple[str, Callable[[], Change]]]:
+def list_changes(path: str, tests: str) -> Iterator[tuple[str, Callable[[], Change]]]:
     """Yield every possible change to a module, with its kind; the text is made only for chosen
     changes."""
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
@@ -222,19 +222,19 @@ def changes(path: str, tests: str) -> Iterator[tuple[str, Callable[[], Change]]]
         Replace(new, node).visit(tree)
         return Change(path, function, getattr(node, "lineno", 0), what, text, tests)
 
-    for node, function in list(running(tree)):
+    for node, function in list(list_executed_nodes(tree)):
         for kind, new in variants(node):
             yield kind, partial(make, node, new, function)
 
 
-def chosen(count: int, seed: int, only: str) -> list[Change]:
+def choose_changes(count: int, seed: int, only: str) -> list[Change]:
     """Choose `count` changes at random, or all if there are fewer; every kind is equally likely."""
     kinds: dict[str, list[Callable[[], Change]]] = {}
     for pattern, tests in MODULES.items():
         paths = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern))
         assert paths, f"{pattern} names no file"
         for path in paths:
-            for kind, make in changes(path, tests) if only in path else ():
+            for kind, make in list_changes(path, tests) if only in path else ():
                 kinds.setdefault(kind, []).append(make)
     dice, found = random.Random(seed), list[Change]()
     while len(found) < count and kinds:
@@ -318,10 +318,10 @@ class Trees:
                 return True
 
 
-def share_noticed(count: int = CHANGES, seed: int = SEED, only: str = "") -> float:
+def measure_noticed_share(count: int = CHANGES, seed: int = SEED, only: str = "") -> float:
     """Print each change as it is tested, and last those that no test notices; return the share of
     noticed changes."""
-    drawn = chosen(count, seed, only)
+    drawn = choose_changes(count, seed, only)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
         trees = Trees(Path(folder), {change.path for change in drawn})
         list(pool.map(trees.measure, {change.tests for change in drawn}))
@@ -339,7 +339,7 @@ def share_noticed(count: int = CHANGES, seed: int = SEED, only: str = "") -> flo
 
 
 def test_small_changes_are_noticed() -> None:
-    assert share_noticed() >= NOTICED
+    assert measure_noticed_share() >= NOTICED
 
 
 if __name__ == "__main__":
@@ -348,4 +348,4 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--only", default="", help="part of the path of the modules to change")
     given = parser.parse_args()
-    share_noticed(given.n, given.seed, given.only)
+    measure_noticed_share(given.n, given.seed, given.only)

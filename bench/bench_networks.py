@@ -1,9 +1,10 @@
 """Images per second by batch size, for networks of real sizes with random weights: looktwice's, and
 the bare forward pass.
 
-It runs on CUDA if available, otherwise on the CPU with fewer and smaller images, where batches gain
-nothing. Looktwice's time includes everything: uint8 images in, arrays out. Bare is the network
-alone, on prepared inputs in the same batch. Medians of alternating turns in one run.
+It runs on CUDA if available, otherwise on the CPU with fewer and smaller images, where batching
+brings no gain. Looktwice's time covers everything from uint8 images to arrays. The bare time is
+that of the network alone, on prepared inputs in the same batch. Medians of alternating turns in one
+run.
 """
 
 import statistics
@@ -59,7 +60,7 @@ def loftr(folder: Path) -> tuple[Network[Any, Any], Callable[[int], list[Any]], 
     )
 
 
-def ready(network: Network[Any, Any], **given: Any) -> Callable[[], object]:
+def prepare_call(network: Network[Any, Any], **given: Any) -> Callable[[], object]:
     """Return a call of a transformers network on inputs that its processor has prepared."""
     opened, place = network.network(), network.place()
     inputs = opened.inputs(place, **given)
@@ -93,7 +94,7 @@ def depth_anything(folder: Path) -> tuple[Network[Any, Any], Callable[[int], lis
     )
 
     def bare(network: Network[Any, Any], items: list[Any]) -> Callable[[], object]:
-        return ready(network, images=[item[0] for item in items])
+        return prepare_call(network, images=[item[0] for item in items])
 
     return DepthAnything(str(folder)), lambda count: [(each,) for each in images(count)], bare
 
@@ -121,7 +122,7 @@ def grounding_dino(folder: Path) -> tuple[Network[Any, Any], Callable[[int], lis
 
     def bare(network: Network[Any, Any], items: list[Any]) -> Callable[[], object]:
         pictures, asked = [item[0] for item in items], [list(item[1]) for item in items]
-        return ready(network, images=pictures, text=asked, padding=True)
+        return prepare_call(network, images=pictures, text=asked, padding=True)
 
     return (
         GroundingDINO(str(folder)),
@@ -152,7 +153,7 @@ def seconds(task: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def measured(shape: Callable[[Path], Any], folder: Path) -> tuple[float, float]:
+def measure_rates(shape: Callable[[Path], Any], folder: Path) -> tuple[float, float]:
     """Print the rates for each batch size; return the best share of the bare forward pass, and the
     speed-up by batches."""
     torch.manual_seed(0)
@@ -177,8 +178,7 @@ def measured(shape: Callable[[Path], Any], folder: Path) -> tuple[float, float]:
     close_networks()
     gain = max(rates) / rates[0]
     print(
-        f"  by batching: {gain:.2f} times as many; best share of the bare forward"
-        f" {max(shares):.0%}",
+        f"  speed-up by batching: {gain:.2f}; best share of the bare forward {max(shares):.0%}",
         flush=True,
     )
     return max(shares), gain
@@ -189,7 +189,7 @@ def test_throughput_over_batch_size(shape: Callable[[Path], Any], tmp_path: Path
     """Measure each network in its own process, because leftovers of an earlier one slow it on the
     CPU."""
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        share, gain = process.submit(measured, shape, tmp_path).result()
+        share, gain = process.submit(measure_rates, shape, tmp_path).result()
     assert share > LIMIT_SHARE
     if CUDA and shape is depth_anything:
         assert gain > LIMIT_GAIN

@@ -104,9 +104,16 @@ def losses(times: int) -> Iterator[str]:
             kept = np.random.default_rng(seed).random(len(last.right)) >= less / max(
                 last.right.mean(), less
             )
-            answered = last.right * kept  # first as good as another layer, then worse
+            answered = last.right * kept  # as accurate as another layer at `less` 0, else worse
             both = ArmProbe(
-                "m", "t", (tower, projector), answered, arm.commonest, arm.clusters, arm.trained, 1
+                "m",
+                "t",
+                (tower, projector),
+                answered,
+                arm.majority_right,
+                arm.clusters,
+                arm.trained,
+                1,
             )
             said += both.loss is not None
         yield f"| {100 * less:.0f} points | {100 * said / times:.1f} % |"
@@ -139,20 +146,21 @@ def figures(folder: Path, times: int) -> Iterator[str]:
     found = pocket(folder)
     yield from (" ".join(describe_probe(arm)) + "\n" for arm in found.arms[:2])
     yield planted(max(1, times // 20)) + "\n"
-    yield f"Nothing is there, in {times} simulations each:\n"
-    yield "| questions | intervals that hold chance | said to be found |\n|---|---:|---:|"
+    yield f"No answer is planted, {times} simulations each:\n"
+    header = "| questions | intervals that contain chance | answers reported as found |"
+    yield f"{header}\n|---|---:|---:|"
     yield from null_coverage(times)
     yield (
-        f"\nThe model's answers are worse than what is read by so much, 1,000 questions, {times}"
+        f"\nThe model is less accurate than the probes by this much, 1,000 questions, {times}"
         " simulations each:\n"
     )
-    yield "| worse by | a loss is said |\n|---|---:|"
+    yield "| worse by | losses reported |\n|---|---:|"
     yield from losses(times)
     yield "\n" + cost()
 
 
 def test_probes(tmp_path: Path) -> None:
-    """Print what `make bench` shows."""
+    """Print the figures in `make bench`."""
     for line in figures(tmp_path, 200):
         print(line, flush=True)
 

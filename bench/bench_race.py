@@ -29,9 +29,9 @@ def draw(accuracies: list[float], n: int, rng: np.random.Generator) -> np.ndarra
     return np.asarray(latent < norm.ppf(accuracies), float)
 
 
-class Study(NamedTuple):
-    """Whether the first arm won, or another one; whether that was confirmed; the calls; whether the
-    first arm was dropped."""
+class RaceOutcome(NamedTuple):
+    """The outcome of a race: whether the first arm won, or another one, whether the win was
+    confirmed, the number of calls, and whether the first arm was dropped."""
 
     won: bool
     other_won: bool
@@ -40,7 +40,7 @@ class Study(NamedTuple):
     lost: bool
 
 
-def simulate(accuracies: list[float], samples: int, rng: np.random.Generator) -> Study:
+def simulate(accuracies: list[float], samples: int, rng: np.random.Generator) -> RaceOutcome:
     values = draw(accuracies, samples, rng)
     raced, names = (
         round(samples * (1 - HELD_OUT)),
@@ -53,11 +53,11 @@ def simulate(accuracies: list[float], samples: int, rng: np.random.Generator) ->
             break
     lost = "0" in race.dropped
     if race.winner is None:
-        return Study(False, False, False, race.calls, lost)
+        return RaceOutcome(False, False, False, race.calls, lost)
     mine, theirs = values[raced:, int(race.winner)], values[raced:, int(race.rival)]
     gap = compare_paired(mine.tolist(), theirs.tolist())
     confirmed = gap.value > 0 and gap.p <= LEVEL
-    return Study(
+    return RaceOutcome(
         race.winner == "0", race.winner != "0", confirmed, race.calls + 2 * len(mine), lost
     )
 

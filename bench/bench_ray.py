@@ -54,7 +54,7 @@ def test_a_lost_node_loses_no_record_and_doubles_none(cluster: Any, tmp_path: Pa
         ended = looktwice("run", config, "--out", tmp_path, "--on", "ray", "--workers", "2")
         timer.join()
         assert ended.exit_code == 0 and "60 new, 0 existing, 0 failed" in ended.output, ended.output
-        assert 60 <= server.stats["requests"] <= 72, "a lost block is begun anew, and no other"
+        assert 60 <= server.stats["requests"] <= 72, "only the lost block is restarted"
     lines = [
         json.loads(line) for line in (tmp_path / "study" / "records.jsonl").read_text().splitlines()
     ]
@@ -66,7 +66,7 @@ def _wait_for(server: Any, requests: int) -> None:
         time.sleep(0.02)
 
 
-def test_ctrl_c_keeps_what_is_on_its_way(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_answers_in_flight(tmp_path: Path) -> None:
     with chat_server(None, "--delay", "0.3") as server:
         config = write_study(tmp_path, server.url, n=200)
         main = "from looktwice.eval.cli import main; main()"

@@ -28,7 +28,7 @@ def vocabulary() -> list[str]:
     return sorted({word for word in words if len(word) >= 4 and word.isascii() and word.isalpha()})
 
 
-def written(
+def draw_words(
     number: int, height: int, ground: Pixels
 ) -> tuple[Pixels, dict[tuple[float, float], str]]:
     """Write words below each other on a picture of 640 x 480 pixels; return it with the words'
@@ -45,7 +45,7 @@ def written(
     return np.array(canvas), words
 
 
-def right(found: Boxes, words: dict[tuple[float, float], str]) -> int:
+def count_read_words(found: Boxes, words: dict[tuple[float, float], str]) -> int:
     """Count the words that occur exactly in the label of a box around their centre."""
     return sum(
         any(
@@ -70,17 +70,17 @@ def test_words_at_five_sizes() -> None:
     for height in HEIGHTS:
         shares = []
         for ground in grounds.values():
-            made = [written(number, height, ground) for number in range(PICTURES)]
+            made = [draw_words(number, height, ground) for number in range(PICTURES)]
             shares.append(
                 100
-                * sum(right(PPOCR()(pixels), words) for pixels, words in made)
+                * sum(count_read_words(PPOCR()(pixels), words) for pixels, words in made)
                 / (PICTURES * WORDS)
             )
         print(f"{height} | {shares[0]:.1f} | {shares[1]:.1f} | {PICTURES * WORDS}")
     assert shares[0] > 90
 
 
-def test_salient_boxes_hold_what_is_asked_about() -> None:
+def test_salient_boxes_contain_the_asked_thing() -> None:
     print(
         "\nthings | height | scenes with a box | the largest box holds the thing's middle | IoU"
         " with it, median"

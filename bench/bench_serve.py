@@ -26,8 +26,8 @@ from looktwice.pipelines.encodings.image_files import to_png
 from tests.paths import ROOT
 
 REQUESTS = int(os.environ.get("SERVE_REQUESTS", "256"))
-MOST = 0.010  # seconds that a request may cost
-LATENCY = 1.0  # seconds that the server takes
+MAX_COST = 0.010  # maximum overhead of a request in seconds
+LATENCY = 1.0  # seconds until the server answers
 ENVIRONMENT = {
     **os.environ,
     "PYTHONPATH": f"{ROOT / 'typings'}:{ROOT}",
@@ -51,7 +51,7 @@ class Cost(NamedTuple):
 
 
 @contextmanager
-def running(words: list[str], folder: Path | None = None) -> Iterator[tuple[str, int]]:
+def run_server(words: list[str], folder: Path | None = None) -> Iterator[tuple[str, int]]:
     """Start a server; yield the URL in its first line, and its process id."""
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=folder or ROOT
@@ -116,17 +116,17 @@ def measure(address: tuple[str, int], model: str, together: int, count: int, see
     return Cost(statistics.median(seconds), (processor_seconds(process) - before) / count)
 
 
-def test_what_a_request_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cost_of_a_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines, costs = list[str](), list[float]()
     for together, count, latency in ((1, REQUESTS // 4, 0.0), (64, REQUESTS, LATENCY)):
         upstream = [sys.executable, "-m", "bench.wire.server", "--latency", str(latency)]
         folder = tmp_path / str(together)
         folder.mkdir()
         with ExitStack() as stack:
-            bare = stack.enter_context(running(upstream))
+            bare = stack.enter_context(run_server(upstream))
             (folder / "study.yaml").write_text(STUDY.format(url=bare[0]))
-            study = stack.enter_context(running([*SERVE, "study.yaml", "--port", "0"], folder))
-            tap = stack.enter_context(running([*SERVE, "--tap", bare[0], "--port", "0"], folder))
+            study = stack.enter_context(run_server([*SERVE, "study.yaml", "--port", "0"], folder))
+            tap = stack.enter_context(run_server([*SERVE, "--tap", bare[0], "--port", "0"], folder))
             alone = measure(bare, "tiny", together, count, 0)
             for name, address, model in (("tap", tap, "tiny"), ("study", study, "plain")):
                 through = measure(address, model, together, count, len(lines) + 1)
@@ -138,4 +138,4 @@ def test_what_a_request_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
                 )
     with capsys.disabled():
         sys.stdout.write("\n".join(["", *lines, ""]))
-    assert max(costs) < MOST, lines
+    assert max(costs) < MAX_COST, lines

@@ -1,9 +1,9 @@
-"""Processor time of specialists without networks beside the bare calls of the libraries that they
+"""CPU time of specialists without networks, compared with direct calls of the libraries that they
 use, with the same settings and inputs, on one thread.
 
 Rounds alternate in one process; the medians and their ratio are printed, and the ratio is limited.
-Real pairs are those of the folder of benchmark files, where present, and a stereo pair of
-scikit-image, as they are and at 1,000 pixels.
+Real pairs come from the folder of benchmark files, if present, and from scikit-image's stereo pair,
+in full size and at 1,000 pixels.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def resize(pixels: Pixels) -> Pixels:
 
 
 def pairs() -> Iterator[tuple[str, Pair]]:
-    """Yield the pairs, each as it is and at 1,000 pixels."""
+    """Yield the pairs, each in full size and at 1,000 pixels."""
     motorcycle = data.stereo_motorcycle()[:2]  # type: ignore[no-untyped-call]
     found = {"motorcycle": tuple(np.asarray(view, np.uint8) for view in motorcycle)}
     for name, files in FILES.items() if (DATA / "pairs").is_dir() else ():
@@ -116,7 +116,9 @@ SPECIALISTS: dict[str, tuple[Callable[[Pair], object], Callable[[Pair], object]]
 
 
 @pytest.mark.parametrize("name", SPECIALISTS)
-def test_beside_the_bare_library(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_time_compared_with_the_bare_library(
+    name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     before = cv2.getNumThreads()
     cv2.setNumThreads(1)
     try:

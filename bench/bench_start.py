@@ -1,7 +1,7 @@
-"""Start-up time of looktwice: `--help`, and one question with and without a server.
+"""Start-up time of looktwice: for `--help`, and for one question with and without a server.
 
-`python -m bench.bench_start` prints the same. The best of several times, because other processes of
-the machine only add time.
+`python -m bench.bench_start` prints the same figures: the best of several times, because other
+processes of the machine can only add time.
 """
 
 import json
@@ -29,13 +29,13 @@ finally:
 """
 
 
-def help_seconds() -> float:
+def measure_help() -> float:
     start = time.perf_counter()
     subprocess.run([*LOOKTWICE, "--help"], check=True, capture_output=True)
     return time.perf_counter() - start
 
 
-def run_seconds(arguments: Sequence[object]) -> float:
+def measure_run(arguments: Sequence[object]) -> float:
     """Return the CPU seconds of a whole process that runs one question."""
     command = [sys.executable, "-c", CHILD, "run", *map(str, arguments)]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -48,23 +48,23 @@ def measure_all(folder: Path) -> dict[str, float]:
     with endpoint(0.0) as url:
         study = write_study(folder, url, 1)
         again = [study, "--out", folder / "again"]
-        run_seconds(again)  # this first call also writes the byte code
+        measure_run(again)  # this first call also writes the byte code
         found = {
-            "--help": min(help_seconds() for _ in range(TIMES)),
+            "--help": min(measure_help() for _ in range(TIMES)),
             "run, scripted": min(
-                run_seconds([study, "--out", folder / f"s{n}", SCRIPTED]) for n in range(TIMES)
+                measure_run([study, "--out", folder / f"s{n}", SCRIPTED]) for n in range(TIMES)
             ),
             "run, a server": min(
-                run_seconds([study, "--out", folder / f"c{n}"]) for n in range(TIMES)
+                measure_run([study, "--out", folder / f"c{n}"]) for n in range(TIMES)
             ),
-            "run again": min(run_seconds(again) for _ in range(TIMES)),
+            "run again": min(measure_run(again) for _ in range(TIMES)),
         }
     for name, best in found.items():
         print(f"{name:14} {best:.3f} s (limit {LIMITS_S[name]} s)")
     return found
 
 
-def test_starting_is_soon_done(tmp_path: Path) -> None:
+def test_start_up_time_is_below_the_limits(tmp_path: Path) -> None:
     print()
     assert all(best < LIMITS_S[name] for name, best in measure_all(tmp_path).items())
 

@@ -1,4 +1,4 @@
-"""Coverage of the confidence intervals, and the rate of false wins when nothing differs.
+"""Coverage of the confidence intervals, and the rate of false wins when no arm differs.
 
 `make bench` runs it; `python -m bench.bench_statistics --times 300` is quicker. All seeds are
 fixed.
@@ -74,7 +74,7 @@ def coverage(times: int) -> Iterator[str]:
             estimate = bootstrap_mean(gaps, names, floor=-1.0, resamples=2000)
             hits += estimate.low <= up - down <= estimate.high
             width += (estimate.high - estimate.low) / times
-        sentence = f"{100 * hits / times:.1f} % hold the truth, {100 * width:.1f} points wide"
+        sentence = f"{100 * hits / times:.1f} % contain the truth, {100 * width:.1f} points wide"
         yield f"n {n:5} in clusters of {size:2}, +{up:.2f} -{down:.2f}: {sentence}"
 
 
@@ -94,7 +94,7 @@ def task_coverage(times: int) -> Iterator[str]:
             estimate = bootstrap_mean(pooled, names, floor=-1.0, resamples=2000, strata=strata)
             hits += estimate.low <= truth <= estimate.high
             width += (estimate.high - estimate.low) / times
-        sentence = f"{100 * hits / times:.1f} % hold the truth, {100 * width:.1f} points wide"
+        sentence = f"{100 * hits / times:.1f} % contain the truth, {100 * width:.1f} points wide"
         kind = f"{shared:.0%} of pictures shared, {size} questions each"
         yield f"tasks of {tasks}, {kind}: {sentence}"
 
@@ -117,7 +117,7 @@ def share_coverage(times: int) -> Iterator[str]:
                 wilsons + (low <= share <= high),
             )
         sentence = (
-            f"{100 * hits / times:.1f} % hold the truth (Wilson without clusters"
+            f"{100 * hits / times:.1f} % contain the truth (Wilson without clusters"
             f" {100 * wilsons / times:.1f} %)"
         )
         yield (
@@ -224,7 +224,7 @@ def interaction_coverage(times: int) -> Iterator[str]:
                 draw_interaction(np.random.default_rng(seed), n, shared).tolist()
             )
             hits += estimate.low <= truth <= estimate.high
-        sentence = f"{100 * hits / times:.1f} % hold the truth"
+        sentence = f"{100 * hits / times:.1f} % contain the truth"
         yield f"interaction {100 * truth:+.1f} points, n {n:4}, shared {shared:g}: {sentence}"
 
 
@@ -270,8 +270,8 @@ def false_wins(times: int) -> Iterator[str]:
 
 
 def false_finds(times: int) -> str:
-    """Return the share of false finds of each kind in sweeps in which half of the variants gain 20
-    points."""
+    """Return the false discovery rate and the power of each correction, in sweeps in which half of
+    the variants gain 20 points."""
     rates, power = np.zeros(2), np.zeros(2)
     for seed in range(times):
         random = np.random.default_rng(seed)
@@ -330,12 +330,12 @@ def cost() -> Iterator[str]:
 
 
 def test_statistics() -> None:
-    """Print what `make bench` shows."""
+    """Print the figures in `make bench`."""
     report(1000)
 
 
 def report(times: int) -> None:
-    """Print all lines."""
+    """Print every line as soon as it is computed."""
     for lines in (
         coverage(times),
         task_coverage(times),

@@ -1,5 +1,5 @@
-"""Latency of the studio from a slider's move to the picture that shows it, in Chromium, for a
-photograph of 1024 x 768 pixels: with marks, grid and zoom, and with set-of-mark by Felzenszwalb.
+"""Latency of the studio from a slider's move to the updated picture, in Chromium, for a photograph
+of 1024 x 768 pixels: with marks, grid and zoom, and with set-of-mark by Felzenszwalb.
 
 `STUDIO_MOVES=60 make bench ARGS="bench/bench_studio.py"`; the time ends when every picture is
 decoded.
@@ -21,7 +21,7 @@ from tests.browser import CHROMIUM, Browser, open_browser
 from tests.extras.studio.opened import OpenStudio, opened_studio
 
 MOVES = int(os.environ.get("STUDIO_MOVES", "40"))
-MOST = {
+MAX_SECONDS = {
     "marks, grid, zoom": 0.4,
     "set-of-mark": 4.0,
     "marks behind set-of-mark": 4.0,
@@ -63,7 +63,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 @pytest.mark.parametrize("name", CASES)
-def test_from_a_move_to_its_picture(browser: Browser, tmp_path: Path, name: str) -> None:
+def test_latency_of_a_slider_move(browser: Browser, tmp_path: Path, name: str) -> None:
     """Print median and p95, for the whole latency and for the stages alone."""
     stages, place, values = CASES[name]
     image = Image.fromarray(load_photograph("astronaut")).resize((1024, 768))
@@ -81,10 +81,10 @@ def test_from_a_move_to_its_picture(browser: Browser, tmp_path: Path, name: str)
     whole = sorted(seen)
     median, p95 = statistics.median(whole), whole[int(0.95 * (len(whole) - 1))]
     print(f"\n{name}: median {median:.0f} ms, p95 {p95:.0f} ms of {len(whole)} moves")
-    assert median < 1e3 * MOST[name]
+    assert median < 1e3 * MAX_SECONDS[name]
 
 
 def move(studio: OpenStudio, place: str, value: int) -> float:
-    """Return the milliseconds from a slider's move to its picture."""
+    """Return the milliseconds from a slider's move to the updated picture."""
     studio.set(place, value)
     return float(studio.browser.run("Number(document.getElementById('studio').dataset.seen)"))

@@ -1,5 +1,5 @@
-"""Thresholds of simulated observers: the coverage of their intervals, and the questions that a
-staircase saves.
+"""Thresholds of simulated observers: the coverage of their intervals, and the number of questions
+that a staircase saves.
 
 python bench/bench_thresholds.py [OBSERVERS]
 """
@@ -23,9 +23,9 @@ from looktwice.extras.adaptive.runs import Staircase
 
 Floats = NDArray[np.float64]
 
-TARGET, REPEATS, FIRST, MOST = 0.75, 20, 60, 400
+TARGET, REPEATS, SHORT_STAIRCASE, MAX_QUESTIONS = 0.75, 20, 60, 400
 GRID = tuple(float(level) for level in np.geomspace(0.1, 100, 13))  # such as contrasts in percent
-# a staircase is not limited to few levels
+# the levels of a staircase
 FINE = tuple(float(level) for level in np.geomspace(0.1, 100, 61))
 CHOICES = {0.0: "free answers", 1 / 8: "8 choices", 1 / 4: "4 choices", 1 / 2: "2 choices"}
 # on the log scale: accuracy rises within two thirds of the range, down to a twelfth
@@ -54,9 +54,9 @@ class Observer:
 
 
 @dataclass(frozen=True)
-class Found:
-    """Results for one observer: whether each interval covers the truth, and the questions that the
-    staircase needs to reach the grid's width."""
+class ObserverResult:
+    """Results for one observer: whether each interval covers the true threshold, and the number of
+    questions with which the staircase reaches the grid's width."""
 
     observer: Observer
     held: tuple[bool, bool, bool]
@@ -75,29 +75,32 @@ def width(limits: tuple[float, float, float]) -> float:
     return float(np.log(limits[2] / limits[0]))
 
 
-def observe(observer: Observer, rng: np.random.Generator) -> Found:
+def observe(observer: Observer, rng: np.random.Generator) -> ObserverResult:
     """Ask every level of the grid equally often; then run a staircase until its interval is as
     narrow, and for 60 questions."""
     right = np.array([rng.binomial(REPEATS, observer.accuracy(level)) for level in GRID], float)
     grid = MODELS[observer.guess].limits(np.full(len(GRID), float(REPEATS)), right)
     stairs, asked, narrow, sixty = Staircase(STAIRS[observer.guess]), 0, None, None
-    for number in range(1, MOST + 1):
+    for number in range(1, MAX_QUESTIONS + 1):
         level = stairs.choose()
         stairs.add(level, float(rng.random() < observer.accuracy(level)))
-        if (number >= 10 and number % 2 == 0 and narrow is None) or number in (FIRST, MOST):
+        if (number >= 10 and number % 2 == 0 and narrow is None) or number in (
+            SHORT_STAIRCASE,
+            MAX_QUESTIONS,
+        ):
             found = stairs.limits()
-            sixty = found if number == FIRST else sixty
-            if narrow is None and (number == MOST or width(found) <= width(grid)):
+            sixty = found if number == SHORT_STAIRCASE else sixty
+            if narrow is None and (number == MAX_QUESTIONS or width(found) <= width(grid)):
                 narrow, asked = found, number
         if narrow and sixty:
             break
     assert narrow and sixty
     held = observer.holds(grid), observer.holds(narrow), observer.holds(sixty)
-    return Found(observer, held, asked, float(np.log(narrow[1] / observer.threshold)))
+    return ObserverResult(observer, held, asked, float(np.log(narrow[1] / observer.threshold)))
 
 
 @dataclass(frozen=True)
-class Crowd:
+class QuestionPool:
     """Questions of which the share `easy` have a threshold e^`gap` times lower than the others;
     each question's accuracy is a logistic.
 
@@ -131,9 +134,9 @@ class Crowd:
         return float(levels[np.argmax(mean >= TARGET)])
 
 
-class Checked(NamedTuple):
-    """Whether both intervals cover the threshold, their widths on the logarithm, and whether the
-    function was rejected."""
+class CheckResult(NamedTuple):
+    """The check of one fit: whether both intervals cover the threshold, their widths on the log
+    scale, and whether the function was rejected."""
 
     plain: bool
     rising: bool
@@ -142,7 +145,7 @@ class Checked(NamedTuple):
     misfit: bool
 
 
-def check(crowd: Crowd, repeats: int, rng: np.random.Generator) -> Checked:
+def check(crowd: QuestionPool, repeats: int, rng: np.random.Generator) -> CheckResult:
     """Fit a grid with `repeats` questions at each level or, with 0, a staircase of 60 questions."""
     middle = float(rng.uniform(np.log(0.5), np.log(20)))
     truth = middle + crowd.threshold()
@@ -155,14 +158,14 @@ def check(crowd: Crowd, repeats: int, rng: np.random.Generator) -> Checked:
         fitted = fit_threshold(own, [*right], crowd.guess, TARGET, True, "rising", [*pictures])
     else:
         stairs = Staircase(STAIRS[crowd.guess])
-        for _ in range(FIRST):
+        for _ in range(SHORT_STAIRCASE):
             level = stairs.choose()
             chance = crowd.accuracy(np.log(np.array(level)), np.zeros(()), middle)
             stairs.add(level, float(rng.random() < chance))
         fitted = stairs.threshold()
     fit = check_fit(fitted)
     level = float(np.exp(truth))
-    return Checked(
+    return CheckResult(
         fitted.low <= level <= fitted.high,
         fit.low <= level <= fit.high,
         float(np.log(fitted.high / fitted.low)),
@@ -171,12 +174,12 @@ def check(crowd: Crowd, repeats: int, rng: np.random.Generator) -> Checked:
     )
 
 
-def unlike(times: int) -> Iterator[str]:
-    """Yield a line for each kind of crowd: how often both intervals cover the threshold, and how
-    often the function is rejected."""
+def measure_mixed_difficulty(times: int) -> Iterator[str]:
+    """Yield a line for each kind of question pool: how often both intervals cover the threshold,
+    and how often the function is rejected."""
     yield (
         "| questions | asked | n | holds % | rising alone % | width, rising alone | function"
-        " refused % |"
+        " rejected % |"
     )
     yield "|---|---|---:|---:|---:|---:|---:|"
     cases = [
@@ -189,10 +192,10 @@ def unlike(times: int) -> Iterator[str]:
                 np.random.default_rng(0),
                 cycle(product((0.0, 1 / 4, 1 / 2), (4.0, 8.0), (0.3, 0.5, 0.7))),
             )
-            crowds = (Crowd(*kind, gap, spread, shared) for kind in islice(kinds, times))
+            crowds = (QuestionPool(*kind, gap, spread, shared) for kind in islice(kinds, times))
             checked = np.array([check(crowd, repeats, rng) for crowd in crowds], float)
             plain, rising, width, wider, misfit = checked.mean(axis=0)
-            how = f"grid, {repeats} a level" if repeats else f"staircase of {FIRST}"
+            how = f"grid, {repeats} a level" if repeats else f"staircase of {SHORT_STAIRCASE}"
             shares = (
                 f"{100 * plain:.1f} | {100 * rising:.1f} | {width:.2f}, {wider:.2f} |"
                 f" {100 * misfit:.0f}"
@@ -200,7 +203,7 @@ def unlike(times: int) -> Iterator[str]:
             yield f"| {name} | {how} | {times} | {shares} |"
 
 
-def line(name: str, found: list[Found]) -> str:
+def line(name: str, found: list[ObserverResult]) -> str:
     shares = np.array([each.asked for each in found]) / (len(GRID) * REPEATS)
     held = " | ".join(
         f"{100 * np.mean([each.held[place] for each in found]):.1f}" for place in range(3)
@@ -232,7 +235,7 @@ def main() -> None:
         say(line(f"slope {slope:g}", [each for each in found if each.observer.slope == slope]))
     for lapse in LAPSES:
         say(line(f"lapse {lapse:.0%}", [each for each in found if each.observer.lapse == lapse]))
-    for text in unlike(max(18, observers // 8)):
+    for text in measure_mixed_difficulty(max(18, observers // 8)):
         say(f"{text}\n")
         sys.stdout.flush()
 

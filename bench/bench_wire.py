@@ -1,5 +1,5 @@
-"""Overhead of the engine with a server that answers at once, and with a slow one, as ratios to
-minimal loops.
+"""Overhead of a run with a server that answers at once, and with a slow one, as ratios to minimal
+request loops.
 
 `WIRE_QUESTIONS=10000 WIRE_TIMES=5 make bench ARGS="bench/bench_wire.py"`; by default 1,000
 questions, three times.
@@ -37,8 +37,8 @@ LOOKTWICE = [sys.executable, "-c", "from looktwice.eval.cli import main; main()"
 
 
 class Measured(NamedTuple):
-    """Questions per second between the first and the last, the seconds of the whole process, and
-    its CPU seconds."""
+    """Questions per second from the first to the last, and the wall and CPU seconds of the whole
+    process."""
 
     rate: float
     whole: float
@@ -86,7 +86,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [(0.0, 64, False), (0.0, 64, True), (0.2, 256, False)],
     ids=["at once", "four circles each", "200 ms"],
 )
-def test_beside_a_bare_loop(folder: Path, latency: float, in_flight: int, circles: bool) -> None:
+def test_speed_compared_with_a_bare_loop(
+    folder: Path, latency: float, in_flight: int, circles: bool
+) -> None:
     measured: dict[str, list[Measured]] = {
         "bare": [],
         "bare, and keeps": [],
@@ -101,12 +103,14 @@ def test_beside_a_bare_loop(folder: Path, latency: float, in_flight: int, circle
             ours = [*LOOKTWICE, "run", study, "--workers", in_flight, "--out"]
             measured["bare"].append(measure(url, bare))
             if not circles:
-                measured["bare, and keeps"].append(measure(url, [*bare, "--keep", fresh(folder)]))
-            measured["looktwice"].append(measure(url, [*ours, fresh(folder)]))
+                measured["bare, and keeps"].append(
+                    measure(url, [*bare, "--keep", make_fresh_folder(folder)])
+                )
+            measured["looktwice"].append(measure(url, [*ours, make_fresh_folder(folder)]))
             # these threads compete less for one interpreter
             if shutil.which("taskset") and not circles:
                 measured["on one core"].append(
-                    measure(url, ["taskset", "-c", "0", *ours, fresh(folder)])
+                    measure(url, ["taskset", "-c", "0", *ours, make_fresh_folder(folder)])
                 )
     median = {
         name: Measured(*map(statistics.median, zip(*rows, strict=True)))
@@ -125,13 +129,13 @@ def test_beside_a_bare_loop(folder: Path, latency: float, in_flight: int, circle
             f" {each}"
         )
         print(
-            f"  {'':15} {median['looktwice'].rate / row.rate:8.2f} of it has looktwice"
+            f"  {'':15} {median['looktwice'].rate / row.rate:8.2f} of it reached by looktwice"
             * name.startswith("bare")
         )
 
 
-def fresh(folder: Path) -> Path:
-    """Return a new folder; none is emptied, because recent deletions slow a disk."""
+def make_fresh_folder(folder: Path) -> Path:
+    """Return a new folder; old ones are kept, because recent deletions slow a disk."""
     return folder / f"out{time.monotonic_ns()}"
 
 
@@ -170,13 +174,13 @@ REFUSALS = {
     "no errors": (),
     "4 % refused": ("--fail", "429=0.04", "--retry-after", "1"),
     "20 a second": ("--rate", "20", "--retry-after", "1"),
-    "20 a second, unsaid": ("--rate", "20"),
+    "20 a second, no Retry-After": ("--rate", "20"),
 }
 
 
-def test_a_server_that_refuses_some(tmp_path: Path) -> None:
-    """Send requests of 0.1 s, 16 at a time: a refused request waits alone, and a real limit is
-    found and kept."""
+def test_a_server_that_refuses_some_requests(tmp_path: Path) -> None:
+    """Send requests of 0.1 s, 16 at a time: a refused request waits without delaying others, and a
+    real rate limit is detected and respected."""
     write_questions(tmp_path / "questions", ASKED)
     seconds: dict[str, float] = {}
     # compared with the better of the two
@@ -222,7 +226,7 @@ stages:
 PHOTOGRAPHS = 200
 
 
-def test_a_detector_beside_the_wire(tmp_path: Path) -> None:
+def test_detection_and_requests_overlap(tmp_path: Path) -> None:
     """Compare a study with detector, zoom and model with the slower of its two halves, with the
     default number of threads."""
     write_questions(tmp_path / "questions", PHOTOGRAPHS)

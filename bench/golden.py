@@ -73,13 +73,13 @@ print(json.dumps(plans))
 
 @dataclass
 class Comparison:
-    """The number of compared values, and the places where they differ."""
+    """The number of compared values, and the differences with their places."""
 
     values: int = 0
     differences: list[str] = field(default_factory=list)
 
     def compare(self, place: str, before: object, after: object) -> None:
-        """Count one value, and note its place if the two differ."""
+        """Count one value, and store its place if the two versions differ."""
         self.values += 1
         if before != after:
             self.differences.append(f"{place}: {str(before)[:90]} -> {str(after)[:90]}")
@@ -136,9 +136,9 @@ def pocket_server() -> Iterator[None]:
             server.kill()
 
 
-def take_cache_over(before: Path, folder: Path, name: str, comparison: Comparison) -> None:
-    """Run a study behind a server again with the replies of the earlier cache: nothing is asked
-    again."""
+def rerun_from_cache(before: Path, folder: Path, name: str, comparison: Comparison) -> None:
+    """Run a study behind a server again from the earlier commit's cache, and check that no request
+    is sent."""
     replies, out = folder / "cache", folder / "from the cache"
     for path in (replies, out):
         shutil.rmtree(path, ignore_errors=True)
@@ -223,9 +223,9 @@ def _records(run: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield name, {key: value for key, value in record.items() if key not in NOT_COMPARED}
 
 
-def take_over(before: Path, copy: Path, comparison: Comparison) -> None:
-    """Resume, score, report and replay a copy of an earlier run with this tree: nothing is asked
-    again."""
+def resume_copy(before: Path, copy: Path, comparison: Comparison) -> None:
+    """Resume, score, report and replay a copy of an earlier run with this tree, and check that no
+    request is sent."""
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(before, copy)
     records = (copy / "records.jsonl").read_bytes()
@@ -267,9 +267,9 @@ def main() -> None:
     for name in names:
         compare_texts(folder / "before" / name, folder / "after" / name, comparison)
         compare_records(folder / "before" / name, folder / "after" / name, comparison)
-        take_over(folder / "before" / name, folder / "taken over" / name, comparison)
+        resume_copy(folder / "before" / name, folder / "taken over" / name, comparison)
         if any(SERVER in word for word in STUDIES[name]):
-            take_cache_over(folder / "before", folder, name, comparison)
+            rerun_from_cache(folder / "before", folder, name, comparison)
     print("\n".join(comparison.differences[:40]))
     print(f"{comparison.values:,} values compared, {len(comparison.differences):,} differ")
     sys.exit(bool(comparison.differences))

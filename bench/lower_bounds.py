@@ -1,6 +1,6 @@
-"""Installs the oldest releases that `pyproject.toml` allows, imports every module, and runs a
-newcomer's first commands: `make bounds`, or `python -m bench.lower_bounds [EXTRA ...]` to include
-the oldest releases of those extras.
+"""Installs the oldest releases that `pyproject.toml` allows, imports every module, and runs the
+first commands of a new user: `make bounds`, or `python -m bench.lower_bounds [EXTRA ...]` to
+include the oldest releases of those extras.
 
 The environment is in a temporary folder; uv, which can choose the oldest releases, is installed
 there.
@@ -67,8 +67,8 @@ def install_oldest(environment: Path, extras: Sequence[str]) -> Path:
 
 
 def run_typed(programs: Path, folder: Path) -> list[str]:
-    """Import every module, and run every command in a folder; return what failed, with its last
-    output."""
+    """Import every module, and run every command in a folder; return the failed ones, with their
+    last output."""
     commands: dict[str, list[str | Path]] = {
         "import of every module": [programs / "python", "-c", IMPORT_ALL],
         "host of a request": [programs / "python", "-c", NAME_HOST],

@@ -1,10 +1,10 @@
-"""Models in this process against the bare libraries, on a GPU: vLLM, SGLang and transformers.
+"""In-process models compared with the bare libraries on a GPU: vLLM, SGLang and transformers.
 
 `python -m bench.on_gpu vllm MODEL` (or sglang, transformers) opens the model twice, one after the
 other, each time in a process of its own: by the library alone, and by looktwice. It prints replies
 a second at batch 1, 8 and 32, the median of the rounds, and whether the greedy replies are equal.
-Then it checks on looktwice's side what tests check with stand-ins. It exits with 1 if a check
-fails. Not run yet: no GPU was at hand.
+Then it repeats on looktwice's side the checks that tests make with stand-ins. It exits with 1 if a
+check fails. It has not been run on a GPU yet.
 
 The library answers `batch` questions in one call; looktwice is asked by as many threads. Each
 question shows its own picture of 640 x 480.
@@ -47,7 +47,7 @@ Ask = Callable[[Sequence[int]], list[str]]
 
 
 def make_pixels(number: int) -> Pixels:
-    """Return a picture of coloured blocks, another for each number."""
+    """Return a picture of coloured blocks that depends on the number."""
     blocks = np.random.default_rng(number).integers(0, 256, (6, 8, 3), np.uint8)
     return np.ascontiguousarray(blocks.repeat(BLOCK, 0).repeat(BLOCK, 1))
 
@@ -58,7 +58,7 @@ def make_messages(number: int) -> Messages:
 
 
 def open_bare_vllm(name: str) -> tuple[Ask, Callable[[], None]]:
-    """Return a call of vLLM alone, and what ends it."""
+    """Return a function that asks vLLM alone, and the function that closes it."""
     import vllm
 
     llm = vllm.LLM(name, disable_log_stats=True, interleave_mm_strings=True)
@@ -89,7 +89,7 @@ def render(processor: Any) -> str:
 
 
 def open_bare_sglang(name: str) -> tuple[Ask, Callable[[], None]]:
-    """Return a call of SGLang alone, and what ends it."""
+    """Return a function that asks SGLang alone, and the function that closes it."""
     import sglang
 
     engine = sglang.Engine(model_path=name, log_level="error")
@@ -105,7 +105,7 @@ def open_bare_sglang(name: str) -> tuple[Ask, Callable[[], None]]:
 
 
 def open_bare_transformers(name: str) -> tuple[Ask, Callable[[], None]]:
-    """Return a call of transformers alone, and what ends it."""
+    """Return a function that asks transformers alone, and the function that closes it."""
     import torch
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
@@ -177,7 +177,7 @@ def run_side(engine: str, name: str, side: str) -> dict[str, Any]:
 
 
 def list_faults(engine: str, name: str, model: Model) -> list[str]:
-    """Return what does not hold for looktwice's model."""
+    """Return the names of the checks that looktwice's model fails."""
     asked, whole = make_messages(0), model(make_messages(0))
 
     def call(**options: Any) -> Reply:

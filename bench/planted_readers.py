@@ -1,5 +1,5 @@
-"""Pictures and readers with known needs, for the methods on the page about where to look: a reader
-of salient things, one whose boxes are slightly off, and likelihoods with a habit."""
+"""Pictures and readers with known weaknesses, for the methods on the page about where to look: a
+reader of salient things, one whose boxes are slightly off, and likelihoods with a letter bias."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from looktwice.pipelines.sample import Item
 from looktwice.pipelines.view import View
 from tests.planted_network import write_ink_seeker
 
-LIGHT = 230  # a pixel whose smallest colour value is above this is background
+BACKGROUND_LEVEL = 230  # a pixel whose smallest colour value is above this is background
 CONTRAST, HEIGHT = 60, 8  # minimum levels and pixels of a visible thing
-PER_LOGIT, HABIT = 80, 3.5  # levels of contrast per logit; logits of the habit's letter
-CLAIM = re.compile(r"^LOOK: image 1, \[(.*)\]$", re.M)
+PER_LOGIT, BIAS_LOGITS = 80, 3.5  # levels of contrast per logit; logits added to the letter E
+LOOK_PATTERN = re.compile(r"^LOOK: image 1, \[(.*)\]$", re.M)
 
 
 @dataclass(frozen=True)
-class Alone:
+class IsolatedQuestions:
     """Questions of LettersAndShapes whose pictures show only the thing asked about; everything else
-    is white. With `beside` the other things stay, in black, and the thing asked about is a red
+    is white. With `beside`, the other things are kept in black, and the thing asked about is a red
     letter."""
 
     questions: LettersAndShapes
@@ -60,7 +60,7 @@ class Alone:
         (picture,), (target,) = item.sample.images, item.sample.marks
         left, top, right, bottom = map(int, bounding_box(target))
         levels = picture.pixels.min(-1)
-        levels = np.where(levels > LIGHT, np.uint8(255), levels)
+        levels = np.where(levels > BACKGROUND_LEVEL, np.uint8(255), levels)
         asked = np.zeros(levels.shape, bool)
         asked[top:bottom, left:right] = True
         if not self.letters:
@@ -74,7 +74,7 @@ class Alone:
         return replace(item, sample=replace(sample, choices=tuple(ascii_uppercase)))
 
 
-def seeks_red(folder: Path) -> Path:
+def write_red_seeker(folder: Path) -> Path:
     """Save a variant of `write_ink_seeker` that ignores greys and attends to red patches."""
     from safetensors.torch import load_file, save_file
 
@@ -89,7 +89,7 @@ def seeks_red(folder: Path) -> Path:
 
 class Thing(NamedTuple):
     """A thing in a picture: the sharpness of its edges and its contrast to the background, in grey
-    levels, whether it is red, and how it looks."""
+    levels, whether it is red, and its sighting."""
 
     sharpness: float
     contrast: float
@@ -118,16 +118,16 @@ def things(pixels: Pixels) -> list[Thing]:
     return listed
 
 
-def moved(value: str, sides: Any, draw: int) -> NDArray[np.float64]:
+def draw_error(value: str, sides: Any, draw: int) -> NDArray[np.float64]:
     """Return a random error of up to `sides` in either direction, determined by `value` and the
     draw."""
     return np.asarray(make_rng("off", draw, value).uniform(-1, 1, 2) * sides)
 
 
 @dataclass(frozen=True)
-class Distracted:
-    """A reader of the thing with the sharpest edges in the last picture, whatever the question.
-    Asked to point, it points at the red thing, up to `off` pixels from its middle."""
+class SalienceReader:
+    """A reader that always reads the thing with the sharpest edges in the last picture. Asked to
+    point, it points at the red thing, up to `off` pixels from its centre."""
 
     off: float = 12
 
@@ -146,15 +146,15 @@ class Distracted:
         if "First point" in messages[-1].text and pointed:
             left, top, right, bottom = pointed[0].sight.box
             middle = np.array([left + right, top + bottom]) / 2
-            middle += moved(views[-1].picture.sha, (self.off, self.off), draw)
+            middle += draw_error(views[-1].picture.sha, (self.off, self.off), draw)
             x, y = (middle / views[-1].size * 1000).round().clip(0, 1000).astype(int).tolist()
             text = f"[{x}, {y}]"
         elif listed:
-            text = f"ANSWER: {max(listed, key=lambda thing: thing.sharpness).sight.read_letter()}"
-        return Reply(text, usage=used(messages, text))
+            text = f"ANSWER: {max(listed, key=lambda thing: thing.sharpness).sight.read()}"
+        return Reply(text, usage=count_tokens(messages, text))
 
 
-def used(messages: Messages, text: str) -> Usage:
+def count_tokens(messages: Messages, text: str) -> Usage:
     """Count tokens as `NearSighted` does."""
     parts = [part for message in messages for part in message.parts]
     words = sum(len(part) for part in parts if isinstance(part, str)) // 4
@@ -165,9 +165,10 @@ def used(messages: Messages, text: str) -> Usage:
 
 
 @dataclass(frozen=True)
-class Boxing:
-    """`NearSighted` that also names a box to look at: a part of the last picture, `shrink` of its
-    sides long, and off the thing asked about by up to `off` of its sides."""
+class BoxNamingReader:
+    """`NearSighted` that also names a box to look at: a part of the last picture whose sides are
+    the share `shrink` of the picture's, displaced from the thing asked about by up to `off` of
+    them."""
 
     reader: NearSighted
     off: float = 0.12
@@ -186,7 +187,7 @@ class Boxing:
         """Return the reader's reply, and a box in thousandths of the first picture."""
         reply = self.reader(messages, draw, options)
         views = [part for message in messages for part in message.parts if isinstance(part, View)]
-        claims = CLAIM.findall("\n".join(m.text for m in messages if m.role == "assistant"))
+        claims = LOOK_PATTERN.findall("\n".join(m.text for m in messages if m.role == "assistant"))
         last: Rect = (0, 0, 1000, 1000)
         if claims and len(views) > 1:
             left, top, right, bottom = json.loads(f"[{claims[-1]}]")
@@ -208,7 +209,7 @@ class Boxing:
         sides = np.subtract(part[2:], part[:2])
         place = np.array([np.ptp(columns) / 2 + columns.min(), np.ptp(rows) / 2 + rows.min()])
         middle = np.asarray(part[:2]) + place / view.size * sides
-        middle = middle + moved(view.picture.sha, self.off * sides, draw)
+        middle = middle + draw_error(view.picture.sha, self.off * sides, draw)
         half = sides * self.shrink / 2
         low = np.clip(middle - half, 0, 1000 - 2 * half)
         edges: list[int] = np.concatenate((low, low + 2 * half)).round().astype(int).tolist()
@@ -225,9 +226,9 @@ class Likelihoods(NamedTuple):
         return [ascii_uppercase.index(choice) for choice in choices]
 
 
-class Habit:
-    """A planted network whose likelihood of a letter grows with the letter's contrast, and which
-    always finds E likely."""
+class BiasedNetwork:
+    """A planted network whose likelihood of a letter grows with the letter's contrast, with a bias
+    towards E."""
 
     def look(self, messages: Sequence[Message]) -> Likelihoods:
         """Return the likelihoods, given the last message's picture."""
@@ -236,7 +237,7 @@ class Habit:
         for thing in things(view.pixels):
             place = ascii_uppercase.index(thing.sight.read_letter())
             logits[place] = max(logits[place], thing.contrast / PER_LOGIT)
-        logits[ascii_uppercase.index("E")] += HABIT
+        logits[ascii_uppercase.index("E")] += BIAS_LOGITS
         return Likelihoods(logits - np.log(np.exp(logits).sum()))
 
 
@@ -249,4 +250,4 @@ class PlantedContrast(ContrastAnswer):
     @property
     def eyes(self) -> Any:
         """The planted network."""
-        return Habit()
+        return BiasedNetwork()

@@ -33,8 +33,8 @@ class Upstream(NamedTuple):
 
 
 def fill(network: Any) -> Any:
-    """Give the network weights that follow from their names; buffers that it computes itself
-    stay."""
+    """Fill the network with weights derived from their names; buffers that it computes itself are
+    kept."""
     tensors, ties = network.state_dict(), find_ties(network)
     computed = {
         name for name, each in tensors.items() if not each.is_floating_point() and each.dim()
@@ -144,24 +144,28 @@ def grounding_dino(repo: Path) -> Upstream:
         "dim_feedforward": 48,
         "num_queries": 12,
     }
-    told = {name: each for name, each in vars(settings).items() if not name.startswith("_")} | small
-    told |= {
+    options = {
+        name: each for name, each in vars(settings).items() if not name.startswith("_")
+    } | small
+    options |= {
         "fusion_dropout": 0.0,
         "fusion_droppath": 0.1,
         "sub_sentence_present": True,
         "use_checkpoint": False,
     }
     network = fill(
-        theirs.build_groundingdino(type("Settings", (), told | {"use_transformer_ckpt": False})())
+        theirs.build_groundingdino(
+            type("Settings", (), options | {"use_transformer_ckpt": False})()
+        )
     )
     pixels = photograph(96, 128)
 
     def run() -> Mapping[str, Any]:
-        told = network(
+        outputs = network(
             NestedTensor(pixels, torch.zeros(1, 96, 128, dtype=torch.bool)),
             captions=["cat . cup ."],
         )
-        return {"logits": told["pred_logits"][..., :6], "boxes": told["pred_boxes"]}
+        return {"logits": outputs["pred_logits"][..., :6], "boxes": outputs["pred_boxes"]}
 
     return Upstream(network, "groundingdino_swint_ogc.pth", run, "model", "module.")
 
@@ -265,9 +269,9 @@ def efficient_loftr(repo: Path) -> Upstream:
     images = {"image0": image, "image1": image.roll(8, 3)}
 
     def run() -> Mapping[str, Any]:
-        told = dict(images)
-        network(told)
-        return {"xy0": told["mkpts0_f"], "xy1": told["mkpts1_f"], "scores": told["mconf"]}
+        outputs = dict(images)
+        network(outputs)
+        return {"xy0": outputs["mkpts0_f"], "xy1": outputs["mkpts1_f"], "scores": outputs["mconf"]}
 
     return Upstream(network, "eloftr_outdoor.ckpt", run, "state_dict", "matcher.")
 
@@ -292,7 +296,7 @@ def record(kind: str, repo: Path, out: Path) -> None:
     """Write the shapes and the outputs of one network."""
     made = KINDS[kind](repo)
     with torch.inference_mode():
-        told = {name: each.float().numpy() for name, each in made.run().items()}
+        outputs = {name: each.float().numpy() for name, each in made.run().items()}
     floats = {
         name: each
         for name, each in made.network.state_dict().items()
@@ -302,4 +306,4 @@ def record(kind: str, repo: Path, out: Path) -> None:
     facts = {"file": made.file, "under": made.under, "prefix": made.prefix, "shapes": shapes}
     facts["ties"] = find_ties(made.network)
     (out / f"{kind}.json").write_text(json.dumps(facts))
-    np.savez(out / f"{kind}.npz", **told)
+    np.savez(out / f"{kind}.npz", **outputs)

@@ -21,15 +21,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from bench.upstream.row import apart
+from bench.upstream.row import measure_difference
 from bench.upstream.rows import NETWORKS, NOT_RUN, ROWS
 from tests.original_files import RECORDS, write_file
 from tests.original_networks import OPENED
 
-KEPT = 60  # values of each output that the record holds
+KEPT = 60  # values of each output in the record
 DOC = Path(__file__).parents[1] / "docs" / "upstream.md"
 START, END = "<!-- upstream: written by bench/upstream_table.py -->\n", "<!-- /upstream -->"
-HEAD = "| specialist | the authors' code | on what | largest difference |\n|---|---|---|---|\n"
+HEAD = "| specialist | the authors' code | input | largest difference |\n|---|---|---|---|\n"
 
 
 def run_theirs(name: str, repositories: Path, out: Path) -> Mapping[str, Any]:
@@ -42,11 +42,11 @@ def run_theirs(name: str, repositories: Path, out: Path) -> Mapping[str, Any]:
     return dict(np.load(out / f"{name}.npz"))
 
 
-def shorten(out: Path, kind: str, told: Mapping[str, Any]) -> dict[str, Any]:
+def shorten(out: Path, kind: str, outputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts of a small network and some values of its outputs."""
     facts: dict[str, Any] = json.loads((out / f"{kind}.json").read_text())
     facts["outputs"] = {}
-    for name, values in told.items():
+    for name, values in outputs.items():
         places = np.unique(np.linspace(0, values.size - 1, KEPT).astype(int))
         kept = [float(f"{value:.6g}") for value in values.ravel()[places]]
         facts["outputs"][name] = {
@@ -72,7 +72,7 @@ def compare(
     """Format the largest difference for the table; "not run" if something failed."""
     try:
         with torch.inference_mode():
-            found = apart(theirs(), ours())
+            found = measure_difference(theirs(), ours())
     except (RuntimeError, ValueError, KeyError) as exc:
         print(f"{name}: {exc}")
         return "not run"
@@ -85,7 +85,9 @@ def main(out: Path, repositories: Path) -> None:
     out, repositories = out.absolute(), repositories.absolute()
     out.mkdir(parents=True, exist_ok=True)
     small = {kind: run_theirs(kind, repositories, out) for kind in OPENED}
-    packed = json.dumps({kind: shorten(out, kind, told) for kind, told in small.items()}).encode()
+    packed = json.dumps(
+        {kind: shorten(out, kind, outputs) for kind, outputs in small.items()}
+    ).encode()
     RECORDS.write_bytes(gzip.compress(packed, mtime=0))
     lines = []
     for row in ROWS:

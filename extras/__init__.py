@@ -34,7 +34,7 @@ COMMANDS = {
     ),
     "studio": _make_entry(
         "studio.commands:studio",
-        "Put marks and stages on your own picture in a browser.",
+        "Try marks and stages on your own picture in a browser.",
         GATED_OPTIONS,
     ),
     "judge": _make_entry(
@@ -262,7 +262,8 @@ CLASSES = _list_classes(
     ("specialists.segmentation", "segmentation.sam", "SAM SegmentEverything"),
     ("specialists.segmentation", "segmentation.u2net", "U2Net"),
 )
-"""Classes that studies and records name by a path in the core: most were there once."""
+"""Classes of extensions that studies and records name by a path in the core, which held most of
+them before."""
 EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
     "commands": COMMANDS,
     "keys": KEYS,

@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 
 def to_lines(rows: list[Json]) -> bytes:
-    """Return the rows as JSON lines, the last row first."""
+    """Return the rows as JSON lines, in reverse order."""
     return b"".join(json.dumps(row).encode() + b"\n" for row in reversed(rows))
 
 
@@ -176,7 +176,7 @@ class BatchEndpoints:
         return facts | {"type": "message_batch", "request_counts": counts}
 
     async def results(self, request: web.Request) -> web.Response:
-        """Serve one line for every request, the last one first."""
+        """Serve one line for every request, in reverse order."""
         batch = self.batches[request.match_info["id"]]
         lines = []
         for row in batch["rows"]:
@@ -219,7 +219,7 @@ class BatchEndpoints:
         return batch["inputConfig"]["requests"]["requests"], facts
 
     def operation(self, batch: Json) -> Json:
-        """Return a batch, with its answers once it is over; answers do not name requests."""
+        """Return a batch, with its answers once it is over; answers do not contain their keys."""
         is_over, total = time.monotonic() >= batch["until"], str(len(batch["rows"]))
         stats = {"requestCount": total, **({} if is_over else {"pendingRequestCount": total})}
         state = "BATCH_STATE_SUCCEEDED" if is_over else "BATCH_STATE_RUNNING"

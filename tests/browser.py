@@ -53,7 +53,8 @@ def axe_run(part: str, rules: Sequence[str]) -> str:
 
 
 class Browser:
-    """One tab of a browser. `requests` and `complaints` are collected since the page was opened."""
+    """One tab of a browser. `requests`, and the console errors in `complaints`, are collected from
+    the opening of the page on."""
 
     def __init__(self, port: int) -> None:
         self._runner, self._number = asyncio.Runner(), 0

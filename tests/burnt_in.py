@@ -25,7 +25,7 @@ COLORS = {"red": (255, 0, 0), "white": (255, 255, 255)}
 
 @dataclass(frozen=True, eq=False)
 class BurntIn:
-    """A photograph with burnt-in markers, its pixels decoded as a reader gets them."""
+    """A photograph with burnt-in markers; its pixels are decoded from the encoded file."""
 
     pixels: Pixels
     points: tuple[Point, ...]
@@ -33,7 +33,7 @@ class BurntIn:
 
     @property
     def sample(self) -> Sample:
-        """A question about the points that does not reveal their places."""
+        """A question about the points that does not reveal their coordinates."""
         choices = tuple(f"Point {point.label}" for point in self.points)
         return Sample(self.how, "Which point?", (Picture(self.pixels),), choices)
 
@@ -73,7 +73,7 @@ def _points(rng: Generator, words: Sequence[str], width: int, height: int) -> tu
 
 
 def _draw_markers(rng: Generator, ground: Pixels, points: tuple[Point, ...]) -> tuple[str, Pixels]:
-    """Draw the markers in any size with our stage, as BLINK released them, or with OpenCV."""
+    """Draw the markers with our stage in any size, in BLINK's released style, or with OpenCV."""
     color = str(rng.choice(list(COLORS)))
     radius = float(rng.uniform(5, 15))
     hands = {"circles": 0.5, "paper": 0.1, "released": 0.1, "cut": 0.1, "pen": 0.2}

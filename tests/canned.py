@@ -1,4 +1,4 @@
-"""An endpoint with given responses, without a server."""
+"""An endpoint that returns canned responses, without a server."""
 
 import json
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ URL = "http://127.0.0.1:9/v1"
 
 
 def response(status: int, body: Any, headers: Mapping[str, str] | None = None) -> HttpResponse:
-    """Return a response with a text as it is, or with any other value as JSON."""
+    """Return a response with a text as its body, or with any other value as JSON."""
     data = body if isinstance(body, str) else json.dumps(body)
     return HttpResponse(status, dict(headers or {}), data.encode())
 
 
 @dataclass(frozen=True)
 class Canned(ChatAPI):
-    """Returns the responses in turn, the last one forever, and records the path of each request."""
+    """Returns the responses in turn, repeats the last one, and records the path of each request."""
 
     model: str = "m"
     url: str | tuple[str, ...] | None = URL

@@ -2,10 +2,10 @@
 deterministically, and fails on demand.
 
 `python chat_server.py` starts a server for each line of flags that it reads, and prints `port N`
-and its process id. Every answer follows from a hash of the request. Words in the last user message
-request a behaviour (see BEHAVIOURS). `--fail 429=0.2` makes that share of first attempts fail, and
-`--first 429,500` the first requests. GET /stats gives the counts and the Authorization headers
-received. `--rate 20` answers 20 requests a second and refuses the rest.
+and its process id. Every answer is derived from a hash of the request. Words in the last user
+message select a behaviour (see BEHAVIOURS). `--fail 429=0.2` makes that share of first attempts
+fail, and `--first 429,500` the first requests. GET /stats gives the counts and the Authorization
+headers received. `--rate 20` answers 20 requests a second and refuses the rest.
 """
 
 import argparse
@@ -164,7 +164,7 @@ BEHAVIOURS: dict[str, Callable[[Json], web.Response]] = {
 
 
 class Server:
-    """The request handlers and what they have received."""
+    """The request handlers, and the requests they have received."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
@@ -211,8 +211,8 @@ class Server:
         return web.json_response(whole)
 
     def choose_failure(self, body: Json) -> str | None:
-        """Return how this attempt fails: by script, by text (`fail:429`) or by share; None if it
-        succeeds."""
+        """Return the failure of this attempt, chosen by script, by text (`fail:429`) or by share;
+        None if it succeeds."""
         if self.first:
             return self.first.pop(0) or None
         if self.args.rate and not self.take_token():
@@ -306,7 +306,7 @@ class Server:
 
 
 class ChatServer:
-    """The running server, as a test uses it."""
+    """A test's handle on the running server."""
 
     def __init__(self, port: int, log: Path | None, kill: Callable[[], None]) -> None:
         self.kill = kill
@@ -368,7 +368,7 @@ def _kill(process: int) -> None:
 
 def serve_many() -> None:
     """Start a server for each line of flags on standard input."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # their exit status is not collected
     for line in sys.stdin:
         if not os.fork():
             serve(json.loads(line))

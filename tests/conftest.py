@@ -26,7 +26,7 @@ class NetworkClosed(RuntimeError):
 
 
 def is_loopback(host: object) -> bool:
-    """Return whether a host name or address, as socket functions take it, is this machine."""
+    """Return whether a host name or address, in the form of socket functions, is this machine."""
     if isinstance(host, bytes):
         host = host.decode()
     if host is None or host in ("", "localhost"):
@@ -78,7 +78,7 @@ def closed_network() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def commands_built_once() -> Iterator[None]:
-    """Build the commands only once, since this takes 30 ms."""
+    """Build the commands only once, because building takes 30 ms."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("typer.testing._get_command", functools.cache(get_command))
         yield

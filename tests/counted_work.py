@@ -1,4 +1,4 @@
-"""Counts work instead of measuring time, which varies on a busy machine."""
+"""Counts function calls instead of measuring time, which varies on a busy machine."""
 
 import sys
 import threading

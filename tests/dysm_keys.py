@@ -81,8 +81,8 @@ QUESTIONS_3D = {
         r" the same (?:row|column)\?(.*)"
     ),
 }
-"""The wordings of the authors; our questions on grids also say where rows and columns are counted
-from."""
+"""The authors' wordings; our questions on grids also state from where rows and columns are
+counted."""
 
 
 def sidecar_answer(name: str, question: str, sidecar: Mapping[str, Any]) -> str:

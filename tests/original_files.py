@@ -18,7 +18,7 @@ RECORDS = Path(__file__).parent / "specialists" / "original_files.json.gz"
 BERT = ["[PAD]", *(f"w{n}" for n in range(1, 100)), "[UNK]", "[CLS]", "[SEP]"]
 BERT += [*(f"w{n}" for n in range(103, 1012)), "."]
 BERT += [*(f"w{n}" for n in range(1013, 1029)), "?", "cat", "cup"]
-"""A vocabulary that has BERT's numbers for the words that Grounding DINO knows by number."""
+"""A vocabulary with BERT's ids for the tokens whose ids Grounding DINO hard-codes."""
 
 
 def cat() -> Pixels:
@@ -63,7 +63,7 @@ def read_records() -> dict[str, Any]:
 
 
 def read_expected(kind: str) -> dict[str, Any]:
-    """Read what the authors' network outputs: the shape of each output and some values."""
+    """Read the outputs of the authors' network: the shape of each output and some values."""
     found: dict[str, Any] = read_records()[kind]["outputs"]
     return found
 

@@ -44,7 +44,7 @@ TAKES: dict[str, Callable[[str], Any]] = {
     "SAM": lambda file: SAM(file, device="cpu")(PIXELS, BOX),
 }
 
-NAMED: dict[str, tuple[str, str]] = {  # the name of each file, and what opens it
+NAMED: dict[str, tuple[str, str]] = {  # the name of each file, and the specialist that opens it
     "depth_anything_v1": ("a checkpoint of Depth Anything", "DepthAnything"),
     "depth_anything_v2": ("a checkpoint of Depth Anything", "DepthAnything"),
     "dinov2": ("a checkpoint of DINOv2", "DINOv2"),
@@ -73,8 +73,8 @@ RIGHT = {  # in addition to those in `NAMED`
     ("lighterglue", "XFeat"),
     ("lighterglue", "XFeat's matcher"),
 }
-"""Pairs of file and specialist that are not tested: the file opens there, or belongs to another of
-its settings."""
+"""Pairs of file and specialist that are not tested: the specialist can open the file, possibly with
+other settings."""
 
 
 def write_kinds(folder: Path) -> dict[str, Path]:

@@ -6,16 +6,16 @@ from typing import Any
 
 from tests.tiny import tiny
 
-MORE = 3.0  # a patch or token with ink gets e ** MORE times the attention of one without
+MORE = 3.0  # a patch or token with ink gets e ** MORE times the attention of a blank one
 
 
 def write_ink_seeker(folder: Path, heads: int = 2) -> Path:
     """Write a network in which every vision patch and every word attends to patches that are not
     white.
 
-    In both encoders a state is ink, words, or nothing, normalized to a length of 32 ** 0.5. Keys
-    and queries agree in the dimension of each head that is rotated least, so that distance does not
-    matter. Values are zero. Only the first `heads` of the vision encoder's two heads attend.
+    In both encoders a state stands for ink, words or nothing, normalized to a length of 32 ** 0.5.
+    Keys and queries agree in the dimension of each head that is rotated least, so that distance has
+    no effect. Values are zero. Only the first `heads` of the vision encoder's two heads attend.
     """
     from safetensors.torch import load_file, save_file
 

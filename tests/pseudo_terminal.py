@@ -15,7 +15,7 @@ MAIN = "from looktwice.eval.cli import main; main()"
 
 
 def run_in_terminal(folder: Path, width: int, *words: object, **environment: str) -> str:
-    """Run a command in a folder and return what it writes to a terminal with `width` columns."""
+    """Run a command in a folder and return its output on a terminal with `width` columns."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     kept = {

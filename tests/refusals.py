@@ -1,4 +1,4 @@
-"""Checks that classes refuse invalid settings with certain words."""
+"""Checks that classes refuse invalid settings, by words in the error message."""
 
 import importlib
 import re
@@ -13,7 +13,8 @@ from tests.tables import check_all
 
 
 def check_settings(package: str, rows: Iterable[tuple[str, dict[str, Any], str]]) -> None:
-    """Check that classes of a package, called in Python, refuse settings with these words."""
+    """Check that classes of a package, built in Python, refuse settings with these words in the
+    message."""
 
     def check_refused(name: str, settings: dict[str, Any], words: str) -> None:
         room, _, kind = name.rpartition(".")
@@ -25,7 +26,8 @@ def check_settings(package: str, rows: Iterable[tuple[str, dict[str, Any], str]]
 
 
 def check_stages(rows_by_class: Mapping[str, Sequence[tuple[dict[str, Any], str]]]) -> None:
-    """Check that stages, named as in a configuration, refuse settings with these words."""
+    """Check that stages, built from a configuration, refuse settings with these words in the
+    message."""
 
     def check_refused(use: str, settings: dict[str, Any], words: str) -> None:
         with pytest.raises(ConfigError) as refused:

@@ -20,7 +20,7 @@ SIZE = 64, 48  # width and height
 
 
 def make_image(number: int, ending: str = ".png", size: tuple[int, int] = SIZE) -> bytes:
-    """Return a plain image whose colour tells its number."""
+    """Return a plain image whose colour encodes its number."""
     buffer = io.BytesIO()
     color = (40 * number % 256, 90, 200 - 30 * number % 200)
     Image.new("RGB", size, color).save(buffer, {".png": "PNG", ".jpg": "JPEG"}[ending])
@@ -77,7 +77,7 @@ def baby_vision_rows() -> list[dict[str, Any]]:
 
 
 def baby_vision(root: Path) -> Path:
-    """Write the authors' file beside its images."""
+    """Write the authors' file next to its images."""
     rows = baby_vision_rows()
     for row in rows:
         row["image"] = f"images/{row['taskId']}.jpg"
@@ -295,7 +295,7 @@ def omni_spatial(root: Path) -> Path:
     return root / "OmniSpatial-test.zip"
 
 
-DISE = (
+SPATIAL_DISE_ROWS = (
     ("question", "options", "answer", "category", "image", "difficulty", "source", "dise_category"),
     ("Which one?", '"A, B, C, D"', "A", "3D Rotation", "m/0", "easy", "own", "Intrinsic-Dynamic"),
     (
@@ -314,8 +314,8 @@ PARTS = ("question_image_path", "option_a_image_path", "option_b_image_path")
 
 def spatial_dise(root: Path) -> Path:
     """Write two questions in a CSV with spaces after its commas, and their images in two tars."""
-    lines = [", ".join((*DISE[0], *PARTS))]
-    for number, row in enumerate(DISE[1:]):
+    lines = [", ".join((*SPATIAL_DISE_ROWS[0], *PARTS))]
+    for number, row in enumerate(SPATIAL_DISE_ROWS[1:]):
         cells = [f"images/{cell}.png" if cell.startswith("m/") else cell for cell in row]
         parts = [f"images/s/{part}{number}.png" for part in ("qab", "qa")[number]]
         lines.append(", ".join([*cells, *parts, "", ""][: len(row) + len(PARTS)]))

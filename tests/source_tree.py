@@ -27,28 +27,28 @@ def copy_source(target: Path, link: Callable[[Path], object]) -> Path:
     """Copy the checkout without builds, caches and results; `link` replaces each link."""
     for name in source_files() - LINKS:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, target / name)  # its time keeps compiled files valid
+        shutil.copy2(ROOT / name, target / name)  # the modification time keeps compiled files valid
     for name in LINKS:
         link(target / name)
     return target
 
 
 def symbolic_link(path: Path) -> None:
-    """Create the link as a checkout has it."""
+    """Create a symbolic link, as in a usual checkout."""
     path.symlink_to(Path("../..") / path.name, target_is_directory=True)
 
 
 def text_file(path: Path) -> None:
-    """Write a file that holds the target, as a checkout without symbolic links has it."""
+    """Write a file that holds the target, as in a checkout without symbolic links."""
     path.write_text(f"../../{path.name}")
 
 
-def nothing(path: Path) -> None:
-    """Create nothing, as in an unpacked sdist."""
+def omit_link(path: Path) -> None:
+    """Create no link, as in an unpacked sdist."""
 
 
 def _git_files() -> set[str]:
-    """Return what git tracks or would add with `git add .`."""
+    """Return the files that git tracks or would add with `git add .`."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""A chat server that checks turns as servers of thinking models do."""
+"""A chat server that checks returned turns, as servers of reasoning models do."""
 
 import json
 import threading

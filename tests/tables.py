@@ -53,5 +53,5 @@ def table(test: Callable[..., None]) -> Callable[..., None]:
             for number, row in enumerate(rows, 1)
         )
 
-    del all_rows.__wrapped__  # pytest would ask for its arguments
+    del all_rows.__wrapped__  # otherwise pytest would look for fixtures with its arguments' names
     return all_rows

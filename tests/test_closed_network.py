@@ -1,4 +1,4 @@
-"""The network fence of the tests: loopback is open, every other connection raises an error."""
+"""The network guard of the tests: loopback is open, every other connection raises an error."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""The examples of docs/examples: studies that run as they are, and pages that their runs make."""
+"""The examples of docs/examples: studies that run unchanged, and pages made from their runs."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def command(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_page_shows_the_study_and_tells_how_to_run_it(name: str) -> None:
+def test_the_page_shows_the_study_and_the_command_that_runs_it(name: str) -> None:
     (study,) = re.findall(r"```yaml\n(.*?)```", page(name), re.DOTALL)
     assert yaml.safe_load(study) == yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
     assert command(name)[:2] == ["run", f"docs/examples/{name}.yaml"]
@@ -73,7 +73,7 @@ def test_the_command_of_the_page_asks_every_arm(
 @pytest.mark.parametrize(
     "name", ["markers", pytest.param("specialists", marks=pytest.mark.nightly), "agent"]
 )
-def test_the_page_is_what_a_run_finds(
+def test_the_page_shows_the_results_of_a_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     examples = load(DOCS / "examples.py")
@@ -107,7 +107,7 @@ def test_the_photographs_and_questions_are_those_that_the_scripts_write(tmp_path
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """Three photographs of one's own, of which one is turned on its side by its EXIF tag."""
+    """Three photographs of a user, one of which is rotated by its EXIF tag."""
     folder = tmp_path / "photos"
     folder.mkdir()
     for name in ("coffee", "rocket"):

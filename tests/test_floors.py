@@ -1,5 +1,5 @@
-"""The order of the packages: which room may import which, what is imported lazily, and rules that
-linters do not know."""
+"""The order of the packages: which room may import which, which imports are lazy, and house rules
+that linters do not check."""
 
 import ast
 import os
@@ -19,7 +19,7 @@ import pytest
 from tests.optional import needs_extras
 from tests.paths import ROOT
 
-# each may import the ones before it
+# a folder may import only those before it
 FLOORS = ("pipelines", "specialists", "prompting", "eval", "extras", "configs")
 HEAVY = {
     "torch",
@@ -41,7 +41,7 @@ NAMELESS = {"utils.py", "util.py", "helpers.py", "helper.py", "common.py", "misc
 FILES = sorted(path for folder in FLOORS for path in (ROOT / folder).rglob("*.py"))
 MAX_FILE, MAX_FUNCTION, MAX_MODULES = 445, 60, 15
 
-DOORS = sorted(path for folder in FLOORS for path in (ROOT / folder).rglob("*.pyi"))
+ROOM_STUBS = sorted(path for folder in FLOORS for path in (ROOT / folder).rglob("*.pyi"))
 ROOMS = [
     path.parent for folder in FLOORS[:-1] for path in sorted((ROOT / folder).glob("*/__init__.py"))
 ]
@@ -54,7 +54,7 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
-SPOKEN_OF = (ast.stmt, ast.ExceptHandler, ast.Call)
+CHECKED_NODES = (ast.stmt, ast.ExceptHandler, ast.Call)
 
 
 @cache
@@ -63,7 +63,7 @@ def nodes(path: Path) -> list[ast.AST]:
     found, left = list[ast.AST](), list[ast.AST]([tree(path)])
     while left:
         node = left.pop()
-        if isinstance(node, SPOKEN_OF):
+        if isinstance(node, CHECKED_NODES):
             found.append(node)
         for name in node._fields:
             inner = getattr(node, name, None)
@@ -127,7 +127,7 @@ def list_own_imports(path: Path) -> list[str]:
 
 
 def list_parent_imports(path: Path) -> list[str]:
-    """Return imports from a higher room."""
+    """Return imports from a folder that comes later in FLOORS."""
     floor = FLOORS.index(path.relative_to(ROOT).parts[0])
     below = FLOORS[: floor + 1] if floor < len(FLOORS) - 1 else ()
     return [name for name in list_own_imports(path) if name.split(".")[1] not in below]
@@ -164,7 +164,7 @@ def no_docstring(path: Path) -> list[str]:
     return (
         []
         if ast.get_docstring(tree(path))
-        else ["the module opens without a sentence that says what it is for"]
+        else ["the module has no docstring that explains its purpose"]
     )
 
 
@@ -178,7 +178,7 @@ def find_too_long(path: Path) -> list[str]:
     found = [f"file: {lines} lines"] if lines > MAX_FILE else []
     for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            # the options of a command are its signature, which does not count
+            # the signature of a command holds its options, and does not count
             length = (node.end_lineno or node.lineno) - node.body[0].lineno + 1
             found += [f"{node.name}: {length} lines"] if length > MAX_FUNCTION else []
     return found
@@ -202,32 +202,33 @@ def test_no_file_breaks_a_rule(rule: Rule) -> None:
     assert {str(p.relative_to(ROOT)): found for p in FILES if (found := rule(p))} == {}
 
 
-def named_by_door(door: Path) -> list[str]:
+def list_stub_imports(stub: Path) -> list[str]:
     """Return the modules that an `__init__` imports from, and any statement other than `from .file
     import Name as Name`."""
     found = []
-    for node in tree(door).body:
+    for node in tree(stub).body:
         if (
             isinstance(node, ast.ImportFrom)
             and node.level == 1
             and all(a.asname == a.name for a in node.names)
         ):
-            found.append(f"{module_name(door)}.{node.module}")
-        elif node is not tree(door).body[0] or ast.get_docstring(tree(door)) is None:
+            found.append(f"{module_name(stub)}.{node.module}")
+        elif node is not tree(stub).body[0] or ast.get_docstring(tree(stub)) is None:
             found.append(ast.unparse(node))
     return found
 
 
-def test_a_door_imports_only_from_its_own_room() -> None:
+def test_a_stub_imports_only_from_its_own_room() -> None:
     """Names of an `__init__` are imported on demand: another room there is a hidden import."""
-    assert len(DOORS) > 25
+    assert len(ROOM_STUBS) > 25
     strange = {
-        str(d.relative_to(ROOT)): [n for n in named_by_door(d) if n not in MODULES] for d in DOORS
+        str(d.relative_to(ROOT)): [n for n in list_stub_imports(d) if n not in MODULES]
+        for d in ROOM_STUBS
     }
-    assert {door: names for door, names in strange.items() if names} == {}
+    assert {stub: names for stub, names in strange.items() if names} == {}
     without = [
         str(d.relative_to(ROOT))
-        for d in DOORS
+        for d in ROOM_STUBS
         if "attach_stub" not in d.with_suffix(".py").read_text()
     ]
     assert without == []
@@ -238,12 +239,12 @@ def test_files_have_no_import_cycle() -> None:
     graph = {
         module_name(p): {name for name in list_own_imports(p) if name in MODULES} for p in FILES
     }
-    for door in DOORS:
-        graph[module_name(door)].update(named_by_door(door))
+    for stub in ROOM_STUBS:
+        graph[module_name(stub)].update(list_stub_imports(stub))
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        pytest.fail(f"import circle: {' -> '.join(error.args[1])}")
+        pytest.fail(f"import cycle: {' -> '.join(error.args[1])}")
 
 
 def room(module: str) -> str:
@@ -261,7 +262,7 @@ def test_rooms_import_each_other_in_one_order() -> None:
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        pytest.fail(f"circle of rooms: {' -> '.join(error.args[1])}")
+        pytest.fail(f"cycle of rooms: {' -> '.join(error.args[1])}")
 
 
 def test_folders_have_a_bounded_number_of_files() -> None:
@@ -272,7 +273,7 @@ def test_folders_have_a_bounded_number_of_files() -> None:
 
 
 def commands(target: str) -> str:
-    """Return what `make` would run for a target, independent of the make that runs the tests."""
+    """Return the commands of a `make` target, independent of the make that runs the tests."""
     return subprocess.run(
         ["make", "-n", target],
         cwd=ROOT,
@@ -304,11 +305,13 @@ def test_nothing_at_the_root_shadows_the_standard_library_or_the_package() -> No
     assert names & (sys.stdlib_module_names | {"looktwice"}) == set()
 
 
-def faults_of_room(room: Path) -> list[str]:
-    """Return what the docstring of a room lacks, and names in it that do not exist."""
+def find_room_faults(room: Path) -> list[str]:
+    """Return the missing parts of a room's docstring, and names in it that do not exist."""
     said = ast.get_docstring(tree(room / "__init__.py")) or ""
     inside, _, outside = " ".join(said.split()).partition("Not here: ")
-    faults = [] if len(inside.split()) > 3 and outside else ["what lives there, and what does not"]
+    faults = (
+        [] if len(inside.split()) > 3 and outside else ["the contents and the section `Not here:`"]
+    )
     for name in re.findall(r"`([^` ]+)`", said):  # not commands
         path = re.sub(r"\.[A-Z]\w*$", "", name.strip("/")).replace(".", "/")  # without the class
         places = [
@@ -318,6 +321,6 @@ def faults_of_room(room: Path) -> list[str]:
     return faults
 
 
-def test_a_room_says_what_it_holds_and_what_it_does_not() -> None:
+def test_a_room_docstring_lists_contents_and_exclusions() -> None:
     assert len(ROOMS) > 30
-    assert {str(r.relative_to(ROOT)): found for r in ROOMS if (found := faults_of_room(r))} == {}
+    assert {str(r.relative_to(ROOT)): found for r in ROOMS if (found := find_room_faults(r))} == {}

@@ -1,4 +1,4 @@
-"""The gallery: its table runs and covers every stage that changes what a model sees."""
+"""The gallery: its table runs and covers every stage that changes a model's views."""
 
 import dataclasses
 import importlib
@@ -22,13 +22,13 @@ from tests.paths import DOCS
 from tests.tables import read_yaml
 
 PAGES = ("gallery", "controls")
-WORDS: set[str] = {*read_yaml(Path(__file__).with_suffix(".yaml"))}
+DESCRIBED_EFFECTS: set[str] = {*read_yaml(Path(__file__).with_suffix(".yaml"))}
 QUICK = ("circles", "dot-grid-extra", "zoom-each", "no-image", "encode-jpeg", "scalar-overlay")
 
 
 @pytest.fixture(scope="module")
 def gallery() -> Any:
-    """The script, loaded like a plugin because it is in no package."""
+    """The script, loaded like a plugin because it belongs to no package."""
     require_extras()  # questions of its table
     return importlib.import_module(load_plugin(str(DOCS / "gallery.py")))
 
@@ -52,7 +52,7 @@ def stages() -> Iterator[str]:
 
 
 def is_stage(cls: type) -> bool:
-    """Return whether it is called with a state and the model."""
+    """Return whether a class is a stage: a dataclass called with a state and the model."""
     call: Any = getattr(cls, "__call__")  # noqa: B004, B009  # of its instances, or how the class itself is called
     given = [*inspect.signature(call).parameters]
     return dataclasses.is_dataclass(cls) and given[1:] == ["state", "model"]
@@ -65,11 +65,11 @@ def test_stages_without_a_model_say_so() -> None:
         stage = locate(path)
         asking |= {path} if asks_model(object.__new__(stage)) else set()
     turns = ("Ask", "CaptionThenAnswer", "RedrawThenAnswer", "Reperceive", "Verify", "Vote")
-    # where to look says it
-    whatever = {f"prompting.views.{name}" for name in ("Look", "RetrievedCrops", "Show")}
-    whatever |= {"prompting.turns.When", "prompting.turns.ContrastAnswer"}
-    whatever |= {f"prompting.telling.{name}Words" for name in ("Depth", "Match", "Region")}
-    assert asking - whatever == {
+    # these depend on the setting `where`
+    by_setting = {f"prompting.views.{name}" for name in ("Look", "RetrievedCrops", "Show")}
+    by_setting |= {"prompting.turns.When", "prompting.turns.ContrastAnswer"}
+    by_setting |= {f"prompting.telling.{name}Words" for name in ("Depth", "Match", "Region")}
+    assert asking - by_setting == {
         "prompting.agent.Agent",
         *(f"prompting.turns.{name}" for name in turns),
     }
@@ -82,8 +82,8 @@ def list_used(entries: Mapping[str, Any]) -> set[str]:
 def test_every_stage_that_changes_views_has_a_picture(entries: dict[str, Any]) -> None:
     known = set(stages())
     assert len(known) > 40
-    assert known >= WORDS
-    missing = known - WORDS - list_used(entries)
+    assert known >= DESCRIBED_EFFECTS
+    missing = known - DESCRIBED_EFFECTS - list_used(entries)
     assert not missing, f"add these to docs/gallery.yaml and run `make format`: {sorted(missing)}"
 
 

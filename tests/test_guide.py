@@ -105,8 +105,8 @@ def find_missing(shown: str, said: str) -> list[str]:
     ]
 
 
-def make_no_twice(patch: pytest.MonkeyPatch) -> None:
-    """Cache generated pictures and compute intervals with little precision."""
+def speed_up_pages(patch: pytest.MonkeyPatch) -> None:
+    """Cache thumbnails, and compute intervals with few resamples."""
     made: dict[str, str] = {}
 
     def once(picture: Picture, *look: Any) -> str:
@@ -128,7 +128,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     monkeypatch.setenv("COLUMNS", "100")
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "LOOKTWICE_ALLOW"):
         monkeypatch.delenv(name, raising=False)
-    make_no_twice(monkeypatch)
+    speed_up_pages(monkeypatch)
     with chat_server() as server:
         yield Reader(server, monkeypatch)
     sys.modules.pop("mine", None)

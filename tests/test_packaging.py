@@ -18,7 +18,7 @@ from tests.source_tree import (
     GENERATED,
     LINKS,
     copy_source,
-    nothing,
+    omit_link,
     source_files,
     symbolic_link,
     text_file,
@@ -87,7 +87,7 @@ def test_the_sdist_holds_the_source_without_the_links(built: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("link", [text_file, nothing])
+@pytest.mark.parametrize("link", [text_file, omit_link])
 def test_a_tree_without_links_can_be_imported(
     tmp_path: Path, link: Callable[[Path], object]
 ) -> None:

@@ -94,7 +94,7 @@ def test_every_configuration_with_published_rows_has_a_row() -> None:
 
 
 def test_every_configuration_of_a_row_loads() -> None:
-    """Loads only what needs no data; `eval.runs` tests that `check` finds no fault."""
+    """Load the parts that need no data; `eval.runs` tests that `check` finds no fault."""
     loaded = {name: load(CONFIGS / f"{name}.yaml") for name in configurations()}
     assert [name for name, config in loaded.items() if not {"task", "tasks"} & {*config}] == []
 

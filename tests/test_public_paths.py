@@ -1,4 +1,4 @@
-"""Public paths stay the same, whichever file defines the class."""
+"""Public paths stay the same when the file that defines a class moves."""
 
 import dataclasses
 import importlib
@@ -19,7 +19,7 @@ from looktwice.pipelines.extensions import list_own_classes
 from tests.chat_server import chat_server
 from tests.optional import HAS_EXTRAS, needs_extras
 from tests.paths import CONFIGS, DOCS, ROOT
-from tests.source_tree import copy_source, nothing
+from tests.source_tree import copy_source, omit_link
 from tests.tables import read_yaml
 
 FOLDERS = ("pipelines", "specialists", "prompting", "eval")
@@ -97,7 +97,7 @@ def build_default(cls: Any) -> Any:
 
 
 def serialize(thing: Any) -> list[Any]:
-    """Return what configurations, runs and caches store of an object, or the errors."""
+    """Return the forms in which configurations, runs and caches store an object, or the errors."""
     found: list[Any] = [asks_model(thing)]
     for write in (spec, identity):
         try:
@@ -152,7 +152,7 @@ def move_file(tree: Path, path: str) -> None:
         moved = text.replace(
             f"looktwice.{room}.{file.stem} ", f"looktwice.{room}.{file.stem}_moved "
         )
-        if moved != text:  # the others keep their bytecode
+        if moved != text:  # the other files keep their bytecode
             other.write_text(moved)
 
 
@@ -177,7 +177,7 @@ def run(tree: Path, *words: str) -> None:
 def test_moving_files_inside_their_rooms_keeps_runs_and_cached_replies_valid(
     tmp_path: Path,
 ) -> None:
-    tree = copy_source(tmp_path / "tree", nothing)
+    tree = copy_source(tmp_path / "tree", omit_link)
     for cache in (cache for folder in FOLDERS for cache in (ROOT / folder).rglob("__pycache__")):
         # compiling all files takes as long as the rest
         shutil.copytree(cache, tree / cache.relative_to(ROOT))

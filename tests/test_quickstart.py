@@ -54,9 +54,9 @@ def test_every_contestant_answers_without_failures(folder: Path) -> None:
 
 def test_the_effects_of_all_three_factors_are_reported(folder: Path) -> None:
     with (folder / "quickstart/effects.csv").open(newline="") as file:
-        told = Counter(row["factor"].replace("mark.", "") for row in csv.DictReader(file))
+        effects = Counter(row["factor"].replace("mark.", "") for row in csv.DictReader(file))
     crossed = {"radius x color": 2, "radius x use": 2, "color x use": 1}
-    assert told == {"radius": 2, "color": 1, "use": 1} | crossed
+    assert effects == {"radius": 2, "color": 1, "use": 1} | crossed
 
 
 @pytest.mark.slow
@@ -80,7 +80,7 @@ def split_words(text: str) -> set[str]:
 @pytest.mark.slow
 @unix
 def test_a_run_ends_in_twenty_lines_without_broken_words_at_any_width(folder: Path) -> None:
-    """Twenty lines for the first task, then the lines of two tasks with their own contestants."""
+    """Check twenty lines for the first task, then those of two tasks with their own contestants."""
     again = ("run", "quickstart", *SMALL, "--out", ".")
     plain = run(folder)
     assert "\x1b" not in plain, "no terminal is there"
@@ -91,9 +91,9 @@ def test_a_run_ends_in_twenty_lines_without_broken_words_at_any_width(folder: Pa
         (color,) = [n for n, line in enumerate(lines) if line == " color"]
         (signs,) = [n for n, line in enumerate(lines) if line.startswith(" rows: compared with")]
         assert signs - color == 5 and len(lines) <= 25 + 1
-        told = [line for line in lines if not line.startswith(("report", "records", "  "))]
-        assert max(map(len, told)) <= width
-        assert split_words("\n".join(told)) <= split_words(plain), "a word was cut"
+        shown_lines = [line for line in lines if not line.startswith(("report", "records", "  "))]
+        assert max(map(len, shown_lines)) <= width
+        assert split_words("\n".join(shown_lines)) <= split_words(plain), "a word was cut"
         assert any(line.startswith(" ▸ marked") for line in lines)
         assert "\x1b[1m" in shown, "the baseline is bold"
         assert "NO_COLOR" not in environment or "\x1b[3" not in shown, "a colour"

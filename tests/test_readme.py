@@ -81,7 +81,7 @@ def test_the_study_has_no_faults_and_its_questions_are_read(tmp_path: Path) -> N
 def test_the_page_of_specialists_lists_exactly_the_specialists() -> None:
     text = SPECIALISTS.read_text().partition("## Specialists by protocol")[2]
     named = set(re.findall(r"`([A-Z]\w+)`", text))
-    # they say where a model looks or should look, and answer nothing
+    # these locate where a model looks or should look, and answer no question
     apart = {"AttentionShare", "VisionAttention", "QuestionAttention", "MarkAskedShapes"}
     apart |= {"EditSalience", "Network"}
     public = set(import_module("looktwice.specialists").__dict__["__all__"])
@@ -146,5 +146,5 @@ def test_the_map_lists_every_room_with_its_description() -> None:
 def test_contributing_names_existing_files() -> None:
     named = re.findall(r"`([\w.]+/[\w./]*)`", (ROOT / "CONTRIBUTING.md").read_text())
     assert len(named) > 12
-    # beside the checkout, if at all
+    # next to the checkout, if present
     assert {name for name in named if not (ROOT / name).exists()} <= {"shared/data"}

@@ -33,7 +33,7 @@ python_page = import_module(load_plugin(str(DOCS / "python_page.py")))  # the ne
 reference = import_module(load_plugin(str(DOCS / "reference.py")))
 PAGES: dict[str, str] = reference.pages()
 CLASSES: dict[str, type] = reference.CLASSES
-NOT_NAMED = {  # they make or wrap what a run needs, and no configuration key takes them
+NOT_NAMED = {  # they build or wrap parts of a run, and no configuration key accepts them
     "eval.homes.Requests",
     "eval.runs.Forward",
     "eval.runs.Study",
@@ -147,7 +147,7 @@ def test_a_block_of_settings_builds_the_default_object(monkeypatch: pytest.Monke
 
 
 def read_docstrings(cls: type) -> str:
-    """Return what the page of a class prints: the docstrings of the class and its bases."""
+    """Return the docstrings of the class and its bases, as shown on its page."""
     tool = "`description`" if hasattr(cls, "arguments") else ""
     return " ".join(
         [cls.__doc__ or "", *(base.__doc__ or "" for base in reference.find_bases(cls)), tool]
@@ -162,7 +162,7 @@ def is_explained_by_type(hint: Any) -> bool:
 
 
 def list_unexplained(cls: type) -> Iterator[str]:
-    """Yield the settings that neither a docstring nor their type explains."""
+    """Yield the settings that are explained neither by a docstring nor by their type."""
     words, hints = read_docstrings(cls), get_type_hints(cls)
     for name in (f.name for f in dataclasses.fields(cls) if f.init):
         is_said = f"`{name}`" in words or f"`{name}: " in words
@@ -174,7 +174,7 @@ def test_every_setting_is_explained() -> None:
     missing = {
         path: names for path, cls in CLASSES.items() if (names := list(list_unexplained(cls)))
     }
-    assert missing == {}, "say in the docstring what the setting means: `name` ..."
+    assert missing == {}, "explain these settings in the docstring: `name` ..."
 
 
 WRAPPED: dict[str, Callable[[Any], Any]] = {

@@ -38,7 +38,7 @@ def tiny(name: str, place: Path, *more: str) -> Path:
             build_node(settings_of_part).save_pretrained(place / part)
         return place
     network = open_tiny(name)
-    if name == "video":  # saving it normally would give the tracker other names
+    if name == "video":  # saving it as usual would rename the tracker's tensors
         from safetensors.torch import save_file
 
         network.config.save_pretrained(place)
@@ -212,7 +212,9 @@ def florence2(folder: Path) -> None:
     extra = {"image_token": "<image>"}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, extra_special_tokens=extra, **names)
     network = open_tiny("florence2")
-    network.generation_config.no_repeat_ngram_size = 1  # or it would write one letter forever
+    network.generation_config.no_repeat_ngram_size = (
+        1  # otherwise it would repeat one letter without end
+    )
     network.save_pretrained(folder)
     size = {"height": 64, "width": 64}
     images = CLIPImageProcessorPil(size=size, crop_size=size, do_center_crop=False, resample=3)

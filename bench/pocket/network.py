@@ -26,10 +26,10 @@ from looktwice.pipelines.models.pocket.network import (
 )
 
 WIDTH, SINKS = 96, 4
-LOOKS = (False, True, True, False, False)  # which layers attend to the views
-CHECKED = 4  # layers after which each choice has been compared with what was seen
-POINTING_SHARE = 0.2  # weight of the loss of where words look; that of replies is 1
-SPREAD = 0.1  # of the initial weights of words, places and their order
+LOOKS = (False, True, True, False, False)  # True for layers that attend to the views
+CHECKED = 4  # number of layers after which a loss compares each choice with the picture
+POINTING_SHARE = 0.2  # weight of the loss of the words' attention; that of replies is 1
+SPREAD = 0.1  # standard deviation of the initial embeddings
 
 
 def _conv(inside: int, outside: int, stride: int = 1) -> nn.Sequential:
@@ -71,8 +71,8 @@ class Encoder(nn.Module):  # type: ignore[misc]  # torch is not followed
         return self.layers(pixels).flatten(2).transpose(1, 2)
 
 
-class Looking(nn.Module):  # type: ignore[misc]  # torch is not followed
-    """Cross-attention of the words to the places of the views."""
+class CrossAttention(nn.Module):  # type: ignore[misc]  # torch is not followed
+    """Cross-attention of the text tokens to the places of the views."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,8 +86,8 @@ class Looking(nn.Module):  # type: ignore[misc]  # torch is not followed
     def forward(
         self, x: Tensor, places: Tensor, hidden: Tensor | None, questions: int
     ) -> tuple[Tensor, Tensor]:
-        """Return the words with what they attended to, and the attention (scenes, HEADS, questions
-        * long, places)."""
+        """Return the tokens with the attended values added, and the attention (scenes, HEADS,
+        questions * long, places)."""
         n, long, _ = x.shape
         asked = self.ask(self.before(x)).view(n // questions, questions * long, WIDTH)
         key, value = _split(self.places(places), 2)
@@ -103,7 +103,7 @@ class Layer(nn.Module):  # type: ignore[misc]  # torch is not followed
         super().__init__()
         self.before_words, self.before_mix = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
         self.words, self.words_out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.looking = Looking() if looks else None
+        self.looking = CrossAttention() if looks else None
         self.mix, self.mix_out = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
 
     def forward(
@@ -115,7 +115,7 @@ class Layer(nn.Module):  # type: ignore[misc]  # torch is not followed
         questions: int,
         looks: list[Tensor],
     ) -> Tensor:
-        """Return the words after this layer; append their attention to `looks`."""
+        """Return the tokens after this layer; append their attention to `looks`."""
         query, key, value = _split(self.words(self.before_words(x)), 3)
         x = x + self.words_out(_join(_attention(query, key, mask) @ value))
         if self.looking is not None:
@@ -212,8 +212,8 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not followed
         self.other_classes = _drawn(sum(CLASS_COUNTS))
 
     def meanings(self) -> Tensor:
-        """Return the vector that each class adds to a place (classes, WIDTH): the embedding of its
-        word, if it has one."""
+        """Return the vectors that classes add to a place (classes, WIDTH): the embedding of the
+        class's word, if there is one."""
         known = (self.class_words >= 0)[:, None]
         return torch.where(known, self.embed(self.class_words.clamp(min=0)), self.other_classes)
 
@@ -246,8 +246,8 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not followed
         return self.before_views(x), there, classes
 
     def forward(self, batch: Batch, learn_to_look: bool = True) -> tuple[Tensor, Tensor]:
-        """Return the loss of replies and the loss of classes at places; of a batch without words
-        only the second."""
+        """Return the loss of replies and the loss of classes at places; only the latter for a batch
+        without words."""
         places, there, seen = self.places(batch.views, batch.shown, learn_to_look)
         if not batch.words:
             return seen.new_zeros(()), self._look_loss(seen, batch)

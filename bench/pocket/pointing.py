@@ -1,5 +1,4 @@
-"""Where the words of a question should look: targets for attention during training; at inference
-the network has no such help."""
+"""Attention targets for the words of a question, which are used during training only."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from looktwice.pipelines.models.pocket.network import WORD_NUMBERS
 
 POINTING, COUNTING = 0, 1
 """Heads trained to attend to the thing asked about, and to the middle of everything counted."""
-# weight of the sinks in the counting head, with 1 on each thing: more things leave the sinks less
+# attention to the sinks in the counting head, relative to 1 per thing: more things leave less of it
 ON_SINKS = 2.0
 FORMS = (*SHAPES, "tile")
 NAMED = re.compile(rf"Where is the ({'|'.join(COLORS)}) ({'|'.join(FORMS)})\?")
@@ -42,10 +41,10 @@ class Pointer:
     shares: Shares
 
 
-def point_out(
+def list_pointers(
     words: Sequence[int], question: Question, views: NDArray[np.uint8]
 ) -> Iterator[Pointer]:
-    """Yield where the tokens of a text should look, in views whose places have these classes
+    """Yield the attention targets of a text's tokens, in views whose places have these classes
     (views, CELLS, CELLS, parts)."""
     if "two marked things" in question.text:
         for mark, letter in ((2, "A"), (3, "B")):

@@ -1,7 +1,7 @@
-"""The scenes that Pocket is trained on: the task's own kinds, on other photographs and in training
-styles.
+"""The scenes that Pocket is trained on: the kinds of `MarkedScenes`, on other photographs and in
+training styles.
 
-`HELD_OUT` lists what is held out so that fragility can be measured; none of it is drawn here.
+`HELD_OUT` lists the styles that are never drawn here, so that fragility can be measured on them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ Grid = NDArray[np.uint8]
 """CELLS x CELLS x 6: shape, colour, symbol, mark and size of the thing at each place, and whether
 its middle is there.
 
-Classes count from 1; 0 is none.
+Classes count from 1; 0 means no class.
 """
 
 
@@ -102,7 +102,7 @@ def make_example(seed: int, number: int) -> Example:
         try:
             return _draw_example(rng, number)
         except (TaskError, ValueError):
-            continue  # no room for a thing or for a label: another scene
+            continue  # there is no room for a thing or a label: draw another scene
 
 
 def _draw_example(rng: Generator, number: int) -> Example:
@@ -234,11 +234,10 @@ def _classes(thing: Thing, number: int, marked: Sequence[int]) -> tuple[int, int
 def more_questions(
     rng: Generator, example: Example, count: int, choices: bool, counting: int = 3, side: int = 320
 ) -> list[Question]:
-    """Return the scene's own question, if it can be asked in this form, and others about the same
-    views, with or without `choices`.
+    """Return the scene's own question, if it can be asked in this form, and further questions about
+    the same views, with or without `choices`.
 
-    Without choices, `counting` of `counting` + 2 questions ask for a number, as far as nothing is
-    marked.
+    Without choices, `counting` of `counting` + 2 questions ask for a number, if no thing is marked.
     """
     things, marked = example.things, [example.things[n] for n in example.marked]
     own = bool(example.question.choices) == choices and (example.whole or len(marked) == 1)

@@ -1,4 +1,5 @@
-"""Scenes on disk, so that they are drawn once; each epoch asks different questions about them."""
+"""Storage of scenes on disk, so that they are drawn once; each epoch asks new questions about
+them."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from looktwice.eval.tasks.marked_scenes.kinds import Question
 from looktwice.eval.tasks.marked_scenes.scene import Thing
 from looktwice.pipelines.picture import Pixels
 
-SHARD = 500  # scenes of a file
+SHARD = 500  # scenes in a file
 
 
 def write_shard(folder: Path, seed: int, shard: int) -> Path:

@@ -21,7 +21,7 @@ from numpy.random import Generator
 from torch import distributed
 
 from bench.pocket.network import SINKS, Batch, Network, Words
-from bench.pocket.pointing import Pointer, Shares, point_out
+from bench.pocket.pointing import Pointer, Shares, list_pointers
 from bench.pocket.scenes import Example, more_questions
 from bench.pocket.store import SHARD, read_shard, write_shard
 from bench.pocket.wording import write_prompt
@@ -43,15 +43,15 @@ from looktwice.pipelines.models.pocket.network import (
 CHOICE_LETTERS = tuple(WORD_NUMBERS[letter] for letter in LETTERS)
 QUESTIONS = 6
 LOOK_SHARE = 0.15  # weight of the loss of classes at places; that of replies is 1
-SLOWER = 0.3  # rate of the encoder when it learns with the rest, relative to alone
-AGAIN = 0.4  # rate at which the last part begins, relative to the first
-BLIND = 0.02  # share of scenes asked about without any view
+SLOWER = 0.3  # learning rate of the encoder when trained with the rest, relative to alone
+AGAIN = 0.4  # learning rate at the start of the last part, relative to the first part
+BLIND = 0.02  # share of scenes whose questions come without any view
 
 
 @dataclass(frozen=True)
 class Text:
-    """The tokens of a question and of its reply, whether it has choices, and where its tokens
-    should look."""
+    """The tokens of a question and of its reply, whether it has choices, and the attention targets
+    of its tokens."""
 
     words: Sequence[int]
     reply: Sequence[int]
@@ -85,7 +85,9 @@ def make_batch(
                 prompt, reply = write_prompt(rng, question, with_choices)
                 words = read_words(prompt)
                 pointers = (
-                    list(point_out(words, question, grids[number])) if shown[number].any() else []
+                    list(list_pointers(words, question, grids[number]))
+                    if shown[number].any()
+                    else []
                 )
                 texts[with_choices].append(
                     Text(

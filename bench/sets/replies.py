@@ -1,5 +1,5 @@
-"""Constructed replies: every form in which models write letters, boxes, points and verdicts, and
-forms at which parsers stumble."""
+"""Constructed replies: the formats in which models write letters, boxes, points and verdicts, and
+formats that parsers get wrong."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def points(seed: int = 0, count: int = 600, whole_boxes: bool = False) -> Iterat
     """Yield replies with points and boxes in every form, near and beyond the edges.
 
     Boxes are shares unless `whole_boxes`: RoboRefer's parser scales those of whole numbers too, and
-    then lists all their pixels, thousands of millions.
+    then lists all their pixels, which are billions.
     """
     chance = random.Random(seed)
     for _ in range(count):
@@ -141,7 +141,7 @@ def biased() -> Iterator[tuple[str, str, str]]:
 
 
 def verdicts() -> Iterator[str]:
-    """Yield what judges say."""
+    """Yield the replies of judges."""
     frames: tuple[str, ...] = (
         "{}",
         "**{}**",

@@ -1,4 +1,4 @@
-"""One comparison for each set: our score and that of the authors' code, reply by reply."""
+"""The comparisons, one or more per set: our score and that of the authors' code, reply by reply."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SIDES = 64, 48
 
 @dataclass(frozen=True)
 class Comparison:
-    """A set, the authors' code, and what is compared."""
+    """A comparison: the set, the authors' code, the compared values, and the pairs of them."""
 
     name: str
     source: Source
@@ -50,8 +50,8 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Result:
-    """How many replies were compared, the largest difference of their values, and at how many
-    their code fails (ours counts these as unreadable)."""
+    """The number of compared replies, the largest difference of their values, and the number of
+    replies at which the authors' code fails (ours counts these as unreadable)."""
 
     count: int
     largest: float
@@ -94,7 +94,7 @@ def boxes(clones: Path) -> Pairs:
 
 
 def recorded_boxes(clones: Path) -> Pairs:
-    """The replies that the authors published, with their judge's verdicts."""
+    """Yield the replies that the authors published, with their judge's verdicts."""
     scores = source.BABY_SCORES.run(
         clones, ["compute_avg_subscores_for_Type_and_Subtype", "type_match"], open=open
     )
@@ -123,7 +123,7 @@ def judged(clones: Path) -> Pairs:
     theirs = source.PERCEPTION.run(clones, ["_decode_judge"])
     for words in replies.verdicts():
         ok, _ = theirs._decode_judge(words)
-        if "[reason]" in words and "[judge]" in words:  # else they always say False
+        if "[reason]" in words and "[judge]" in words:  # otherwise they always return False
             yield words, parse_key_verdict(words, _case("7")).scores.get("match", 0.0), float(ok)
 
 
@@ -185,7 +185,7 @@ def vis_factor(clones: Path) -> Pairs:
 
 
 def open_image(path: str | Path) -> Image.Image:
-    """Open an image and close its file, which the authors leave open."""
+    """Open an image and close its file, which the authors' code leaves open."""
     with Image.open(path) as image:
         return image.copy()
 

@@ -39,7 +39,7 @@ SCENES: dict[str, Scene] = {
 }
 
 
-def play(names: list[str]) -> list[Finding]:
+def run_scenes(names: list[str]) -> list[Finding]:
     """Run the scenes, each in its own folder, which is removed afterwards."""
     found: list[Finding] = []
     for name in names:
@@ -51,9 +51,9 @@ def play(names: list[str]) -> list[Finding]:
 
 
 def main() -> None:
-    """Return exit code 1 if a row breaks a promise."""
+    """Return exit code 1 if a row has failed."""
     begun = time.perf_counter()
-    findings = play(sys.argv[1:] or list(SCENES))
+    findings = run_scenes(sys.argv[1:] or list(SCENES))
     table = Table(
         "scene", "test", "figure", "ok", title=f"under fire: {time.perf_counter() - begun:.0f} s"
     )

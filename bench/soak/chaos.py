@@ -1,5 +1,5 @@
-"""Chaos with kills: with a faulty server and a runner that is killed again and again, nothing is
-lost and nothing is paid twice."""
+"""Chaos test: with a faulty server and a runner that is killed again and again, no answer is lost
+and none is paid for twice."""
 
 from __future__ import annotations
 
@@ -25,18 +25,22 @@ from bench.soak.hostile_server import (
 )
 from bench.soak.scene import (
     MAIN,
-    Ended,
+    CommandResult,
     Finding,
     environment,
     faults,
+    find_keys,
     finding,
-    keys_in,
     looktwice,
     write_study,
 )
 from looktwice.eval.records import RunFolder
 
-WORKERS, TIMEOUT, WIRE = 16, 3.0, 0.5  # seconds: of a request, and until the other end notices
+WORKERS, TIMEOUT, WIRE = (
+    16,
+    3.0,
+    0.5,
+)  # seconds: timeout of a request, and until the server notices a disconnect
 ARMS = """
 draws: 2
 contestants: {plain: {}, thought: {stages: {think: {use: prompting.wording.ChainOfThought, before: \
@@ -59,7 +63,7 @@ FAULTS: dict[str, Answer] = {
 
 
 def misbehave(body: Json, before: int) -> Answer:
-    """Answer with a failure for four in ten first requests, and again for one in ten of those."""
+    """Fail four in ten first requests, and one in ten of their retries."""
     number = int(sha256(f"{before} {json.dumps(body)}".encode()).hexdigest()[:8], 16)
     share = {0: 40, 1: 10}.get(before, 0)
     return (
@@ -85,8 +89,8 @@ def run_and_kill(
         return None if ended else time.monotonic()
 
 
-def in_flight_at_a_kill(server: HostileServer, kills: list[float]) -> Counter[str]:
-    """Count, by request, good answers that were in flight when the runner was killed.
+def count_in_flight_at_kills(server: HostileServer, kills: list[float]) -> Counter[str]:
+    """Count, for each request, the good answers that were in flight when the runner was killed.
 
     A request may have been on the wire when the runner was killed, and reach the server only later;
     an answer is not stored at the moment it is sent. The next runner takes longer than that to
@@ -106,7 +110,7 @@ def stored(out: Path) -> int:
         return int(connection.execute("SELECT COUNT(*) FROM replies").fetchone()[0])
 
 
-def missing_and_double(out: Path, planned: int) -> list[str]:
+def list_missing_and_duplicate(out: Path, planned: int) -> list[str]:
     """List samples, arms and draws that do not have exactly one answer in the records."""
     answered: Counter[tuple[str, str, int]] = Counter()
     for line in (out / "study/records.jsonl").read_text().splitlines():
@@ -129,8 +133,8 @@ def chaos(folder: Path, samples: int = 1_250, kills: int = 10) -> Iterator[Findi
             run_and_kill(words, server, planned * (k + 1) // (kills + 2), 120) for k in range(kills)
         ]
         done = [time for time in times if time is not None]
-        ended: Ended | None = None
-        for _ in range(4):  # the same command asks failed samples again
+        ended: CommandResult | None = None
+        for _ in range(4):  # repeating the command asks failed samples again
             ended = looktwice(*words, url=server.url, seconds=400)
             if ended.code != 1:
                 break
@@ -142,12 +146,16 @@ def chaos(folder: Path, samples: int = 1_250, kills: int = 10) -> Iterator[Findi
         yield finding("chaos", "the same command once more", f"{more} requests", wrong, ended)
         ended = looktwice("score", folder / "runs/study", "--report", url=server.url)
         yield finding(
-            "chaos", "no key in any file", "0 files", faults(ended, {0}) + keys_in(folder), ended
+            "chaos", "no key in any file", "0 files", faults(ended, {0}) + find_keys(folder), ended
         )
 
 
 def _accounts(
-    folder: Path, server: HostileServer, planned: int, kills: list[float], ended: Ended | None
+    folder: Path,
+    server: HostileServer,
+    planned: int,
+    kills: list[float],
+    ended: CommandResult | None,
 ) -> Iterator[Finding]:
     wrong = ["no run"] if ended is None else faults(ended, {0})
     out, asked = folder / "runs", len(server.exchanges)
@@ -159,13 +167,13 @@ def _accounts(
         ended,
     )
     records = len(RunFolder(out / "study").records())
-    wrong = missing_and_double(out, planned)
+    wrong = list_missing_and_duplicate(out, planned)
     yield finding(
         "chaos", "one record for each sample, arm and draw", f"{records} of {planned}", wrong
     )
     errors = sum(each.kind != "good" for each in server.exchanges)
     flying, paid = (
-        in_flight_at_a_kill(server, kills),
+        count_in_flight_at_kills(server, kills),
         Counter(e.body for e in server.exchanges if e.kind == "good"),
     )
     lost = asked - stored(out) - errors
@@ -179,5 +187,5 @@ def _accounts(
     twice = sum(n - 1 - flying[body] for body, n in paid.items() if n - 1 > flying[body])
     wrong = [f"{twice} answers"] if twice else []
     yield finding(
-        "chaos", "paid twice, but what was in flight at a kill", f"{twice} answers", wrong
+        "chaos", "paid twice, except answers in flight at a kill", f"{twice} answers", wrong
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.soak.forked import looktwice_each
 from bench.soak.hostile_server import good, hostile_server
-from bench.soak.scene import SECRET, Finding, faults, finding, keys_in, write_study
+from bench.soak.scene import SECRET, Finding, faults, find_keys, finding, write_study
 
 LAUGHS = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10)
@@ -209,7 +209,9 @@ def refused(folder: Path, commands: dict[str, list[object]], url: str) -> Iterat
         f"{sum(ended.code in (1, 2) for ended in ends.values())} refused, the slowest in"
         f" {longest:.1f} s"
     )
-    yield finding("configurations", f"{len(ends)} hostile configurations", figure, keys_in(folder))
+    yield finding(
+        "configurations", f"{len(ends)} hostile configurations", figure, find_keys(folder)
+    )
 
 
 def templates(folder: Path, base: str, url: str) -> Iterator[Finding]:

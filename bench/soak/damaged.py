@@ -1,5 +1,5 @@
-"""Damaged folders: lines, blobs, cache rows and small files that are truncated, empty or of wrong
-types."""
+"""Damaged run folders: lines, blobs, cache rows and small files that are truncated, empty or of the
+wrong type."""
 
 from __future__ import annotations
 
@@ -121,8 +121,8 @@ def _row(text: str) -> Damage:
 
 
 def damaged(folder: Path, only: str = "") -> Iterator[Finding]:
-    """Damage a good run of four questions in each way; every command must report a sentence or
-    continue."""
+    """Damage a good run of four questions in each way; every command must continue or report an
+    error in a sentence."""
     with hostile_server(lambda body, before: good()) as server:
         config = write_study(folder, server.url, (f"Is {n} even?" for n in range(4)))
         ended = looktwice("run", config, "--out", folder / "runs", url=server.url)

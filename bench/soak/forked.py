@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.soak.scene import Ended, bound, environment
+from bench.soak.scene import CommandResult, bound, environment
 from tests.paths import ROOT
 
 IMPORTED = (
@@ -37,7 +37,7 @@ IMPORTED = (
 
 def looktwice_each(
     commands: Sequence[Sequence[object]], url: str = "", seconds: int = 20
-) -> list[Ended]:
+) -> list[CommandResult]:
     """Run commands one after the other; one that takes more than `seconds` is killed."""
     asked = json.dumps(
         {"seconds": seconds, "commands": [[str(word) for word in words] for words in commands]}
@@ -52,10 +52,10 @@ def looktwice_each(
         check=True,
         preexec_fn=bound(),
     )
-    return [Ended(*each) for each in json.loads(done.stdout)]
+    return [CommandResult(*each) for each in json.loads(done.stdout)]
 
 
-def in_fork(words: list[str], seconds: int) -> Ended:
+def in_fork(words: list[str], seconds: int) -> CommandResult:
     """Run one command with its output in a file, and a timeout by alarm."""
     begun = time.perf_counter()
     with tempfile.TemporaryFile() as said:
@@ -68,7 +68,9 @@ def in_fork(words: list[str], seconds: int) -> Ended:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         said.seek(0)
         text = said.read().decode("utf-8", "replace")
-    return Ended(None if code == -signal.SIGALRM else code, text, time.perf_counter() - begun)
+    return CommandResult(
+        None if code == -signal.SIGALRM else code, text, time.perf_counter() - begun
+    )
 
 
 def _main(words: list[str]) -> int:

@@ -1,5 +1,5 @@
-"""Full disks: nothing is paid after the fatal error, the message names the place, and the same
-command continues later."""
+"""Full disks: no request is sent after the fatal error, the message names the folder, and repeating
+the command continues the run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.soak.chaos import missing_and_double
+from bench.soak.chaos import list_missing_and_duplicate
 from bench.soak.hostile_server import good, hostile_server
 from bench.soak.scene import Finding, faults, finding, looktwice, write_study
 
@@ -74,7 +74,7 @@ def _full(
         )
         ended = looktwice(*words, url=server.url)
         twice = len(server.exchanges) - samples
-        wrong = faults(ended, {0}) + missing_and_double(out, samples)
+        wrong = faults(ended, {0}) + list_missing_and_duplicate(out, samples)
         wrong += [f"{twice} paid twice"] if not 0 <= twice <= WORKERS + 1 else []
         figure = f"{samples} recorded, {twice} paid twice ({WORKERS} were in flight)"
         yield finding("full disk", f"{place}: the same command later", figure, wrong, ended)

@@ -18,7 +18,8 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Answer:
-    """The bytes of a response, sent after `delay` seconds; then the connection is cut if `cut`."""
+    """The bytes of a response, sent after `delay` seconds; with `cut`, the connection is then
+    cut."""
 
     raw: bytes
     kind: str = "good"
@@ -38,7 +39,7 @@ class Exchange:
 
 
 Script = Callable[[Json, int], Answer]
-"""Returns the answer to a request; the number says how often the same request came before."""
+"""Returns the answer to a request, given the number of earlier identical requests."""
 
 
 def http(status: int, body: bytes, *headers: str | bytes, length: int | None = None) -> bytes:
@@ -67,7 +68,7 @@ def completion(content: Any = "(A)", **changed: Any) -> Json:
 
 
 def good(delay: float = 0.0) -> Answer:
-    """Return a proper answer."""
+    """Return a valid answer."""
     return Answer(http(200, json.dumps(completion()).encode()), delay=delay)
 
 
@@ -90,7 +91,7 @@ class HostileServer:
 
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection until either side closes it."""
-        try:  # requests to a proxy have no body, which is not JSON
+        try:  # requests to a proxy have no body to parse as JSON
             with suppress(
                 OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError
             ):

@@ -1,5 +1,5 @@
-"""Malformed responses: the bodies and headers that a broken or hostile server may send, and the
-outcome of each."""
+"""Malformed responses: bodies and headers that a broken or hostile server may send, and the outcome
+of each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bench.soak.hostile_server import (
     http,
     question_of,
 )
-from bench.soak.scene import SECRET, Finding, faults, finding, keys_in, looktwice, write_study
+from bench.soak.scene import SECRET, Finding, faults, find_keys, finding, looktwice, write_study
 from looktwice.eval.records import RunFolder
 
 HALF, CONTROL = "\ud83d", "\x1b[2J\x1b]0;owned\x07\x00\u202e"
@@ -63,7 +63,7 @@ def call(name: Any, arguments: Any, identifier: Any = "c") -> Json:
 
 
 def spread(text: str) -> dict[str, Json]:
-    """Put a text into every place of a response where a text can be."""
+    """Put a text into every string field of a response."""
     return {
         "content": completion(text),
         "parts": completion([{"type": "text", "text": text}]),
@@ -221,7 +221,7 @@ def few() -> dict[str, bytes]:
 
 
 def malformed(folder: Path, cases: dict[str, bytes] | None = None) -> Iterator[Finding]:
-    """Answer each question first with a malformed response, then with a proper one."""
+    """Answer each question first with a malformed response, then with a valid one."""
     cases = cases or responses()
     names = list(cases)
 
@@ -238,7 +238,7 @@ def malformed(folder: Path, cases: dict[str, bytes] | None = None) -> Iterator[F
         config = write_study(folder, server.url, questions, timeout=20)
         words = ["run", config, "--out", folder / "runs", "--workers", 64]
         ended = looktwice(*words, url=server.url, seconds=240)
-        become = what_became(folder / "runs/study", len(names), server.seen)
+        become = count_outcomes(folder / "runs/study", len(names), server.seen)
         figure = ", ".join(f"{count} {what}" for what, count in become.most_common())
         wrong = faults(ended, {0, 1}) + (["lost"] if become["lost"] else [])
         yield finding("malformed", f"{len(names)} malformed responses", figure, wrong, ended)
@@ -257,12 +257,12 @@ def malformed(folder: Path, cases: dict[str, bytes] | None = None) -> Iterator[F
         yield finding(
             "malformed", "the same command again: what failed", figure, faults(ended, {0}), ended
         )
-        yield finding("malformed", "no key in any file", "0 files", keys_in(folder))
+        yield finding("malformed", "no key in any file", "0 files", find_keys(folder))
 
 
-def what_became(run: Path, cases: int, seen: Counter[str]) -> Counter[str]:
-    """Count the responses that were accepted as a reply, asked again, or failed their sample;
-    samples with odd numbers were not given one."""
+def count_outcomes(run: Path, cases: int, seen: Counter[str]) -> Counter[str]:
+    """Count the malformed responses that were accepted as a reply, were asked again, or failed
+    their sample; samples with odd numbers got none."""
     records = {record.sample: record for record in RunFolder(run).records().values()}
     attempts = {
         match[1]: n for body, n in seen.items() if (match := re.search(r"case (\d+)\.", body))

@@ -1,5 +1,5 @@
-"""Hostile pictures: formats under wrong names, bombs, truncated files, odd pixels, and paths that
-are not files."""
+"""Hostile pictures: formats with wrong file extensions, decompression bombs, truncated files,
+unusual pixel formats, and paths that are not files."""
 
 from __future__ import annotations
 

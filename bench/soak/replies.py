@@ -13,7 +13,7 @@ from PIL import Image
 
 from bench.soak.forked import looktwice_each
 from bench.soak.hostile_server import Answer, Json, completion, hostile_server, http
-from bench.soak.scene import Finding, faults, finding, keys_in, looktwice, write_study
+from bench.soak.scene import Finding, faults, find_keys, finding, looktwice, write_study
 from looktwice.eval.readers.reader import map_readers
 from looktwice.eval.records import RunFolder
 from looktwice.pipelines.model import write_canonical
@@ -225,7 +225,7 @@ def run_replies(
         there = (folder / "runs/study/records.jsonl").exists()
         records = RunFolder(folder / "runs/study").records().values() if there else ()
         failed = sum(bool(record.error) for record in records)
-        wrong = faults(ended, {0}) + [f"{failed} failed"] * bool(failed) + keys_in(folder)
+        wrong = faults(ended, {0}) + [f"{failed} failed"] * bool(failed) + find_keys(folder)
         wrong += ["records missing"] if len(records) < len(first) else []
         notes = sum(bool(record.notes) for record in records)
         figure = (

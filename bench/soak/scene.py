@@ -1,5 +1,5 @@
-"""Code that all scenes share: the command line in a limited child process, the faults it must never
-show, and rows of the table."""
+"""Code that all scenes share: the command line in a limited child process, the effects that it must
+never have, and rows of the table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from looktwice.eval.display.printable import printable
 from tests.paths import ROOT
 
 SECRET = "sk-soak-7Hq2mVx9Zt41Wb8Q"
-MAX_MEMORY = 6 << 30  # bytes of address space; more means that a bomb went off
+MAX_MEMORY = 6 << 30  # bytes of address space; more means that a decompression bomb was expanded
 MAIN = [sys.executable, "-c", "from looktwice.eval.cli import main; main()"]
 
 STUDY = """
@@ -31,7 +31,7 @@ stages:
 
 
 class Finding(NamedTuple):
-    """One row of the table: the test, the result, and whether it is as promised."""
+    """One row of the table: the test, its result, and whether it passed."""
 
     scene: str
     test: str
@@ -39,7 +39,7 @@ class Finding(NamedTuple):
     ok: bool
 
 
-class Ended(NamedTuple):
+class CommandResult(NamedTuple):
     """A finished command: its exit code (None after a timeout), its whole output, and its
     seconds."""
 
@@ -49,7 +49,7 @@ class Ended(NamedTuple):
 
 
 def environment(url: str = "", **more: str) -> dict[str, str]:
-    """Return the environment of a user with a key for the server at `url`, and no other key."""
+    """Return the environment of a user whose only API key is for the server at `url`."""
     plain = {
         k: v
         for k, v in os.environ.items()
@@ -79,7 +79,7 @@ def looktwice(
     before: Sequence[str] = (),
     cwd: Path | None = None,
     more: Mapping[str, str] | None = None,
-) -> Ended:
+) -> CommandResult:
     """Run a looktwice command in a limited child process; `before` precedes the command."""
     command = [*before, *MAIN, *(str(word) for word in words)]
     begun = time.perf_counter()
@@ -95,15 +95,15 @@ def looktwice(
             preexec_fn=bound(file_bytes),
         )
     except subprocess.TimeoutExpired as exc:
-        return Ended(
+        return CommandResult(
             None, (exc.stdout or b"").decode("utf-8", "replace"), time.perf_counter() - begun
         )
-    return Ended(
+    return CommandResult(
         done.returncode, done.stdout.decode("utf-8", "replace"), time.perf_counter() - begun
     )
 
 
-def faults(ended: Ended, codes: Iterable[int], says: Iterable[str] = ()) -> list[str]:
+def faults(ended: CommandResult, codes: Iterable[int], says: Iterable[str] = ()) -> list[str]:
     """List forbidden effects of a command; empty if there are none."""
     if ended.code is None:
         return [f"did not end in {ended.seconds:.0f} s"]
@@ -119,7 +119,7 @@ def faults(ended: Ended, codes: Iterable[int], says: Iterable[str] = ()) -> list
     return found + [f"does not say {text!r}" for text in says if text not in flat]
 
 
-def keys_in(folder: Path) -> list[str]:
+def find_keys(folder: Path) -> list[str]:
     """List files in a folder that contain the key, or its first half."""
     half = SECRET[:12].encode()
     return [
@@ -130,7 +130,7 @@ def keys_in(folder: Path) -> list[str]:
 
 
 def finding(
-    scene: str, test: str, figure: str, found: Sequence[str], ended: Ended | None = None
+    scene: str, test: str, figure: str, found: Sequence[str], ended: CommandResult | None = None
 ) -> Finding:
     """Make a row of the table; if there are faults, they become the figure, with the end of the
     output."""

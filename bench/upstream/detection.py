@@ -154,19 +154,23 @@ def face_inputs() -> dict[str, Any]:
 
 
 def their_mtcnn(repo: Path, out: Path) -> Outputs:
-    told = {
+    results = {
         part: run_onnx(file.path(None), face_inputs()[part])
         for part, file in zip(PART_NAMES, PART_FILES, strict=True)
     }
-    return {f"{part} {each.shape[-1]}": each for part, outputs in told.items() for each in outputs}
+    return {
+        f"{part} {each.shape[-1]}": each for part, outputs in results.items() for each in outputs
+    }
 
 
 def our_mtcnn(out: Path) -> Outputs:
-    told = {
+    results = {
         part: open_onnx(file.path(None), fix_pooling).run(face_inputs()[part])
         for part, file in zip(PART_NAMES, PART_FILES, strict=True)
     }
-    return {f"{part} {each.shape[-1]}": each for part, outputs in told.items() for each in outputs}
+    return {
+        f"{part} {each.shape[-1]}": each for part, outputs in results.items() for each in outputs
+    }
 
 
 def their_salient(repo: Path, out: Path) -> Outputs:

@@ -96,7 +96,7 @@ def their_marigold(repo: Path, out: Path) -> Outputs:
 
     folder = intrinsics(out / "folder", ["albedo", "material"], "srgb")
     parts = MarigoldAlbedo(str(folder), device="cpu").network().components
-    told = {
+    settings = {
         "target_properties": {
             "target_names": ["albedo", "material"],
             "albedo": {"prediction_space": "srgb"},
@@ -105,7 +105,7 @@ def their_marigold(repo: Path, out: Path) -> Outputs:
         "default_denoising_steps": 2,
         "default_processing_resolution": 64,
     }
-    pipeline = diffusers.MarigoldIntrinsicsPipeline(**parts, **told)
+    pipeline = diffusers.MarigoldIntrinsicsPipeline(**parts, **settings)
     found = pipeline(
         photo().astype(np.float32) / 255, generator=torch.Generator().manual_seed(0)
     ).prediction[0]

@@ -67,31 +67,31 @@ def sort_rows(**columns: Any) -> Outputs:
     return {name: each[order] for name, each in held.items()}
 
 
-def apart(theirs: Outputs, ours: Outputs) -> float:
-    """Return the largest difference between outputs, relative to that output's largest value;
+def measure_difference(theirs: Outputs, ours: Outputs) -> float:
+    """Return the largest difference between outputs, relative to the output's largest value, or
     absolute for pixels and masks.
 
     Raises ValueError if their rows differ.
     """
     found = []
     for name, expected in theirs.items():
-        got, told = np.asarray(ours[name]), np.asarray(expected)
-        if got.shape != told.shape:
-            raise ValueError(f"{name}: theirs has the shape {told.shape}, ours {got.shape}")
-        if not told.size:
+        got, outputs = np.asarray(ours[name]), np.asarray(expected)
+        if got.shape != outputs.shape:
+            raise ValueError(f"{name}: theirs has the shape {outputs.shape}, ours {got.shape}")
+        if not outputs.size:
             raise ValueError(f"{name} is empty, so that nothing was compared")
-        largest = 1.0 if told.dtype == bool else max(float(np.abs(told).max()), 1e-12)
-        found.append(float(np.abs(got.astype(np.float64) - told).max()) / largest)
+        largest = 1.0 if outputs.dtype == bool else max(float(np.abs(outputs).max()), 1e-12)
+        found.append(float(np.abs(got.astype(np.float64) - outputs).max()) / largest)
     return max(found)
 
 
 def alias(old: str, new: str) -> None:
-    """Let a module be imported by its former name, which the authors' code uses."""
+    """Register a module under its former name, which the authors' code imports."""
     sys.modules[old] = import_module(new)
 
 
-def permit_torchvision() -> None:
-    """Let a torchvision be imported whose compiled part does not fit this torch.
+def patch_torchvision() -> None:
+    """Make a torchvision importable whose compiled part does not match this torch.
 
     Its transforms do not need it; its deformable convolution, which ALIKED's authors use, is
     computed here.

@@ -18,7 +18,7 @@ def main(name: str, repositories: Path, out: Path) -> None:
     """Write the outputs of the authors' code to OUT/NAME.npz, and its weights to OUT/NAME."""
     import torch
 
-    from bench.upstream.row import permit_torchvision
+    from bench.upstream.row import patch_torchvision
     from bench.upstream.rows import NETWORKS, ROWS
     from bench.upstream_networks import record
 
@@ -29,15 +29,15 @@ def main(name: str, repositories: Path, out: Path) -> None:
     for place in (repositories / "packages", clone.with_name(f"{clone.name}.packages"), clone):
         if place.is_dir():
             sys.path.insert(0, str(place))
-    permit_torchvision()
+    patch_torchvision()
     if name in NETWORKS:
         record(name, clone, out)
         return
     folder = out / name
     folder.mkdir(parents=True, exist_ok=True)
     with torch.inference_mode():
-        told = rows[name].theirs(clone, folder)
-    arrays: dict[str, Any] = {key: np.asarray(each) for key, each in told.items()}
+        outputs = rows[name].theirs(clone, folder)
+    arrays: dict[str, Any] = {key: np.asarray(each) for key, each in outputs.items()}
     np.savez(out / f"{name}.npz", **arrays)
 
 

@@ -1,11 +1,11 @@
-"""The least work possible, as a reference: bodies that are ready, or drawn by threads, posted by
+"""The minimal request loop, as a reference: bodies that are ready, or drawn by threads, posted by
 aiohttp.
 
-`python -m bench.wire.bare STUDY IN_FLIGHT` posts to the study's server what `looktwice run STUDY`
-does. With `--draw`, cv2 draws four circles with their letters in a thread pool and encodes them as
-PNG. With `--keep FOLDER` the loop makes each request itself, from a photograph that it reads, and
-stores what a run has to store: photograph and message by their sha256, the reply in a SQLite file,
-and a line for each question.
+`python -m bench.wire.bare STUDY IN_FLIGHT` posts the requests of `looktwice run STUDY` to the
+study's server. With `--draw`, cv2 draws four circles with their letters in a thread pool and
+encodes them as PNG. With `--keep FOLDER` the loop makes each request itself, from a photograph that
+it reads, and stores what a run has to store: photograph and message by their sha256, the reply in a
+SQLite file, and a line for each question.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def _draw(file: Path, marks: Any, question: str) -> bytes:
 
 
 @dataclass
-class Keeper:
-    """Stores what a run has to store for each question, and no more; replies and lines are written
+class ResultStore:
+    """Stores the minimum that a run has to store for each question; replies and lines are written
     in batches of a hundred."""
 
     folder: Path
@@ -161,7 +161,7 @@ class Keeper:
 
 async def keep_all(url: str, study: Path, in_flight: int, folder: Path) -> None:
     """Ask every question, `in_flight` at a time, and store the results."""
-    keeper, samples = Keeper(folder), (item.sample for item in load_plan(study).points[0].task)
+    keeper, samples = ResultStore(folder), (item.sample for item in load_plan(study).points[0].task)
 
     async def post(session: aiohttp.ClientSession) -> None:
         for sample in samples:

@@ -1,4 +1,4 @@
-"""Questions with marks on a photograph each, of 640 x 480 pixels by default, and the studies that
+"""Questions, each with marks on a photograph of 640 x 480 pixels by default, and the studies that
 ask them."""
 
 from __future__ import annotations

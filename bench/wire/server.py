@@ -55,7 +55,7 @@ class Endpoint:
 
 
 async def serve(latency: float) -> None:
-    """Answer until killed."""
+    """Answer requests until killed."""
     endpoint, app = Endpoint(latency), web.Application(client_max_size=1 << 26)
     app.router.add_post("/v1/chat/completions", endpoint.answer)
     app.router.add_get("/v1/models", endpoint.models)

@@ -40,8 +40,8 @@ def size_first_round(arms: int, samples: int, answers: int) -> int:
     rounds together can afford with `answers`.
 
     Each round asks half as many arms twice as many samples as the round before, so that all rounds
-    cost the same (Karnin, Koren and Somekh 2013). None of the `samples` is asked twice, and what
-    the last rounds cannot use goes to the first.
+    cost the same (Karnin, Koren and Somekh 2013). No sample is asked twice; samples that the last
+    rounds cannot use are asked in the first.
     """
 
     def cost(first: int) -> int:
@@ -97,7 +97,7 @@ class Discovery(Races):
         yield from super().end(study, summary)
 
     def count(self, arms: Arms, samples: int) -> int:
-        """Return this task's part of the budget."""
+        """Return this task's share of the budget, in answers."""
         return int(self.share * len(arms) * samples)
 
     def rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
@@ -107,8 +107,8 @@ class Discovery(Races):
         kept = min(self.held_out, allowance / 8 / max(1, len(pool.rows)))
         split, styled = Split.from_pool(pool, self.seed, kept), list[str]()
         if self.styles and any(map(find_marker_slots, arms)):
-            styled = split.kept[: allowance // 4 // len(self.styles)]
-        left = allowance - 2 * len(split.kept) - len(self.styles) * len(styled)
+            styled = split.held_out[: allowance // 4 // len(self.styles)]
+        left = allowance - 2 * len(split.held_out) - len(self.styles) * len(styled)
         race, place = Race([*named], self.level), 0
         while race.winner is None:
             more = size_first_round(len(race.left), len(split.raced) - place, left)

@@ -13,7 +13,7 @@ from looktwice.extras.adaptive.functions import Threshold
 
 PER_BIN = 10  # minimum answers of a level that is not merged
 SIMULATION_COUNT = 400  # data sets that give the distribution of the deviance
-# a likelihood ratio that fewer than one in twenty such data sets reach, whatever the levels
+# fewer than 5 % of these data sets reach this likelihood-ratio statistic, for any levels
 POOR_FIT_RATIO = 15.0
 
 
@@ -21,8 +21,8 @@ class FitCheck(NamedTuple):
     """The p-value of a fit, and an interval of the threshold that also holds if the questions of a
     level differ in difficulty.
 
-    `p` is how often answers simulated from the function itself have at least the same deviance from
-    their best fit. It is None if fewer than three levels have PER_BIN answers each.
+    `p` is the share of data sets simulated from the fitted function that deviate at least as much
+    from their own best fit. It is None if fewer than three levels have PER_BIN answers each.
     """
 
     p: float | None
@@ -64,13 +64,13 @@ def check_fit(fitted: Threshold) -> FitCheck:
 def _find_monotone_cuts(
     asked: Floats, right: Floats, target: float, dispersion: float, random: np.random.Generator
 ) -> Codes:
-    """Return the places where rising accuracy may pass the target; place k lies between levels k -
-    1 and k, counted from 0.
+    """Return the gaps between levels in which rising accuracy may pass the target; gap k lies
+    between levels k - 1 and k, counted from 0.
 
-    For each place, twice the log-likelihood ratio is computed between the best rising accuracy, and
-    the best one that stays at or below the target before the place and at or above it after. The
-    ratio is compared with those of SIMULATION_COUNT data sets of the latter, and places with p
-    above 5 % are returned. The place with the smallest ratio is always among them.
+    For each gap, the likelihood-ratio statistic compares the best rising accuracy with the best one
+    that is at most the target before the gap and at least the target after it. Its p-value comes
+    from SIMULATION_COUNT data sets simulated from the latter; gaps with p above 5 % are returned.
+    The gap with the smallest statistic is always among them.
     """
     sizes, places = np.round(asked).astype(int), range(len(asked) + 1)
     ratios = (
@@ -93,8 +93,8 @@ def _find_monotone_cuts(
 
 
 def _compute_likelihood_ratios(asked: Floats, right: Floats, target: float, place: int) -> Floats:
-    """Return the ratio that `_find_monotone_cuts` describes, at one place, for each data set (sets,
-    levels)."""
+    """Return the likelihood-ratio statistic of `_find_monotone_cuts` for one gap, for each of the
+    data sets `right` (sets, levels)."""
     from scipy.special import xlogy
 
     free, bound = _fit_rising(asked, right, target, None), _fit_rising(asked, right, target, place)
@@ -105,7 +105,7 @@ def _compute_likelihood_ratios(asked: Floats, right: Floats, target: float, plac
 
 def _fit_rising(asked: Floats, right: Floats, target: float, place: int | None) -> Floats:
     """Return the most likely rising accuracies of each data set, (sets, levels); with a `place`,
-    only curves that pass the target there.
+    the most likely ones that pass the target in that gap.
 
     This is isotonic regression: the maximum over all first levels of the minimum over all last
     levels of the mean between them.

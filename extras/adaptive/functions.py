@@ -19,7 +19,7 @@ GRID_STEPS = 241  # of the threshold grid; half of them lie outside the levels
 SLOPE_GRID = np.geomspace(4, 100, 16)
 LAPSE_RATES = np.array([0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12])
 RANGE_MARGIN = 0.5  # how far beyond the levels a threshold may lie, as a share of their range
-MIN_LOG_RATIO = np.log(10)  # one direction explains the answers ten times as well as the other
+MIN_LOG_RATIO = np.log(10)  # one direction is at least ten times as likely as the other
 COARSE_STEP = 2  # every second step, slope and lapse rate suffice to choose the next question
 
 
@@ -28,7 +28,7 @@ class Threshold:
     """The level at which accuracy passes the target, with its 95 % interval.
 
     `outside` is "below" or "above" if the median lies outside all levels that were asked, else "".
-    `slope` is that of the logistic, per unit of the level or, on a logarithmic scale, of its
+    `slope` is the slope of the logistic, per unit of the level or, on a logarithmic scale, of its
     natural logarithm. `lapse` is the share of errors at the easy end. `curve` is the mean function
     at the levels; `asked` and `right` are the answers and the correct ones per level of the
     `model`. `dispersion` is the factor by which the answers carry less information than independent
@@ -192,7 +192,7 @@ class Psychometric:
         return right @ hit + (asked - right) @ miss
 
     def limits(self, asked: Floats, right: Floats) -> tuple[float, float, float]:
-        """Return the lower end of the threshold's interval, its median, and the upper end.
+        """Return the threshold's interval and median: (lower end, median, upper end).
 
         Slope and lapse rate are integrated out of the likelihood (Berger, Liseo and Wolpert 1999).
         The interval holds every threshold whose log-likelihood, doubled, is below the maximum by at
@@ -206,33 +206,33 @@ class Psychometric:
         # the prior of thresholds is uniform, so this is their likelihood
         marginal = weights.sum(axis=(1, 2))
         # F with one degree of freedom is the square of Student's t
-        bar = student_quantile(max(1, n - 3)) ** 2
-        lacking = 2 * np.log(marginal.max() / np.maximum(marginal, 1e-300)) - bar
-        kept = np.flatnonzero(lacking <= 0)
+        limit = student_quantile(max(1, n - 3)) ** 2
+        deficit = 2 * np.log(marginal.max() / np.maximum(marginal, 1e-300)) - limit
+        inside = np.flatnonzero(deficit <= 0)
         low, high = (
-            self._find_crossing(lacking, int(kept[place]), step)
+            self._find_crossing(deficit, int(inside[place]), step)
             for place, step in ((0, -1), (-1, 1))
         )
-        below = np.cumsum(marginal[kept]) - marginal[kept] / 2
+        below = np.cumsum(marginal[inside]) - marginal[inside] / 2
         middle = np.clip(
-            np.interp(marginal[kept].sum() / 2, below, self.thresholds[kept]), low, high
+            np.interp(marginal[inside].sum() / 2, below, self.thresholds[inside]), low, high
         )
         low, middle, high = (
             float(np.exp(level) if self.log else level) for level in (low, middle, high)
         )
         return low, middle, high
 
-    def _find_crossing(self, lacking: Floats, inside: int, step: int) -> float:
-        """Interpolate where `lacking` crosses 0 between the last threshold inside and the next one;
+    def _find_crossing(self, deficit: Floats, inside: int, step: int) -> float:
+        """Interpolate where `deficit` crosses 0 between the last threshold inside and the next one;
         return the end of the grid if there is no next one."""
         end, outside = self.thresholds[inside], inside + step
-        if not 0 <= outside < len(lacking):
+        if not 0 <= outside < len(deficit):
             return float(end)
         return float(
             end
             + (self.thresholds[outside] - end)
-            * lacking[inside]
-            / (lacking[inside] - lacking[outside])
+            * deficit[inside]
+            / (deficit[inside] - deficit[outside])
         )
 
     def _at(self, levels: Floats) -> Floats:
@@ -252,23 +252,24 @@ def fit_threshold(
     chosen if it fits at least ten times as well as the other.
 
     The fit uses a grid of psychometric functions, as Kuss, Jaekel and Wichmann (2005) and psignifit
-    4 do. `clusters` names what answers share: if such answers err together, the interval is wider.
-    Raises ValueError, also if no direction is given and the answers do not decide it.
+    4 do. `clusters` holds the cluster of each answer: if answers of a cluster are correlated, the
+    interval is wider. Raises ValueError, also if no direction is given and the answers do not
+    decide it.
     """
-    places, worth = sorted(set(levels)), np.asarray(values, float)
+    places, scores = sorted(set(levels)), np.asarray(values, float)
     number = np.searchsorted(places, np.asarray(levels, float))
     asked = np.bincount(number, minlength=len(places)).astype(float)
-    right: Floats = np.bincount(number, worth, minlength=len(places)).astype(float)
+    right: Floats = np.bincount(number, scores, minlength=len(places)).astype(float)
     ways: tuple[Direction, ...] = ("rising", "falling") if direction is None else (direction,)
     models = [Psychometric(tuple(map(float, places)), guess, target, log, way) for way in ways]
     fits = [model.compute_posterior(asked, right)[1] for model in models]
     if max(fits) - min(fits) < MIN_LOG_RATIO and direction is None:
-        raise ValueError("rising or falling is unclear; set direction")
+        raise ValueError("the answers do not show whether accuracy rises or falls; set direction")
     model = models[int(np.argmax(fits))]
     plain = model.summarize(asked, right)
     if clusters is None or len(set(clusters)) in (1, len(clusters)):
         return plain
-    return model.summarize(asked, right, _estimate_dispersion(plain, number, worth, clusters))
+    return model.summarize(asked, right, _estimate_dispersion(plain, number, scores, clusters))
 
 
 def _estimate_dispersion(

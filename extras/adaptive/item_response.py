@@ -21,7 +21,7 @@ from looktwice.eval.statistics.paired import Values
 
 DIFFICULTY_GRID = np.linspace(-8, 8, 65)
 ABILITY_GRID = np.linspace(-6, 6, 121)
-MIN_ARMS = 3  # arms
+MIN_ARMS = 3  # fewer arms cannot separate difficulty from ability
 ITEMS_NOTE = (
     "Difficulties come from Rasch's model, fitted on the other arms. The items asked are evenly"
     " spaced by difficulty within every task. `predicted` is the accuracy on `all` items, predicted"
@@ -32,23 +32,23 @@ ITEMS_NOTE = (
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """Fitted items: `likely` (items, DIFFICULTY_GRID) is the posterior over each item's difficulty,
-    `spread` the standard deviation of difficulties across items, centred on 0, and `abilities`
-    those of the arms."""
+    """Fitted items: `posterior` (items, DIFFICULTY_GRID) is the posterior over each item's
+    difficulty, `spread` the standard deviation of difficulties, which are centred on 0, and
+    `abilities` the abilities of the arms."""
 
     abilities: Floats
     spread: float
-    likely: Floats
+    posterior: Floats
 
     @property
     def difficulty(self) -> Floats:
         """The mean difficulty of each item, in logits."""
-        return self.likely @ DIFFICULTY_GRID
+        return self.posterior @ DIFFICULTY_GRID
 
     @property
     def error(self) -> Floats:
         """The standard deviation of each item's difficulty."""
-        squares = self.likely @ np.square(DIFFICULTY_GRID)
+        squares = self.posterior @ np.square(DIFFICULTY_GRID)
         return np.sqrt(squares - np.square(self.difficulty))
 
 
@@ -90,8 +90,8 @@ def fit_items(values: Floats) -> Items:
 
 
 def predict_total(items: Items, answers: Floats) -> Prediction:
-    """Predict the total of an arm that `items` were not fitted on, from its answers (items,), NaN
-    for items that it was not asked.
+    """Predict the total of an arm that was not used to fit `items`, from its answers (items,); NaN
+    marks items that it was not asked.
 
     The prior of the ability is uniform. The interval is normal and includes the uncertainty of the
     answers not yet given. Items of equal difficulty count as interchangeable, so items of a task at
@@ -100,7 +100,7 @@ def predict_total(items: Items, answers: Floats) -> Prediction:
     from scipy.special import expit, softmax
 
     asked = ~np.isnan(answers)
-    chance = items.likely @ expit(ABILITY_GRID - DIFFICULTY_GRID[:, None])
+    chance = items.posterior @ expit(ABILITY_GRID - DIFFICULTY_GRID[:, None])
     given, rest = answers[asked], chance[~asked]
     fit = given @ np.log(chance[asked]) + (1 - given) @ np.log1p(-chance[asked])
     weights, n = softmax(fit), len(answers)

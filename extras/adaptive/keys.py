@@ -15,7 +15,11 @@ from looktwice.eval.tasks.base import check_items
 from looktwice.extras.adaptive.discovery import Discovery
 from looktwice.extras.adaptive.runs import Races, Staircases
 from looktwice.extras.adaptive.steering import Steering
-from looktwice.extras.adaptive.thresholds import Along, ThresholdsEntry, describe_missing_levels
+from looktwice.extras.adaptive.thresholds import (
+    ThresholdsEntry,
+    ThresholdSettings,
+    describe_missing_levels,
+)
 from looktwice.pipelines.config.keys import NO_OTHER_FIELDS, Key
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.counted import format_count
@@ -73,9 +77,9 @@ class ChooseEntry(TypedDict, total=False):
 
 
 def make_steering(config: Mapping[str, Any]) -> Steering | None:
-    """Build the object that chooses the questions, as the study's `choose:` says; None asks all of
-    them. Raises RunError for a staircase without a field, and for styles that a search cannot try.
-    """
+    """Build the companion that the study's entry `choose` describes; None if it chooses nothing, so
+    that all questions are asked. Raises RunError for a staircase without a field, and for styles
+    that a search cannot try."""
     choose = dict(config.get("choose") or {})
     if not choose:
         return None
@@ -91,24 +95,25 @@ def make_steering(config: Mapping[str, Any]) -> Steering | None:
                 f"choose.styles must be [] or two or more of {', '.join(DRAWINGS)}, got {styles}"
             )
         return Discovery(**choose)
-    along = Along.from_config(config)
+    along = ThresholdSettings.from_config(config)
     if along is None:
         raise RunError(
-            "a staircase needs a field of the questions; set one, such as thresholds.along=size"
+            "a staircase needs a field with the level of each question; set one, such as"
+            " thresholds.along=size"
         )
     return Staircases(along, **choose)
 
 
-def warn_of_levels(plan: Plan, first: int) -> Iterator[str]:
+def warn_about_levels(plan: Plan, first: int) -> Iterator[str]:
     """Yield a warning if none of the `first` samples of each task has numbers in the field of
     `thresholds`."""
-    if (along := Along.from_config(plan.config)) is None:
+    if (along := ThresholdSettings.from_config(plan.config)) is None:
         return
     metas = list[Mapping[str, Any]]()
     for task in {arm.task_id: arm.task for arm in plan.points}.values():
         metas += [item.sample.meta for item in islice(check_items(task), first)]
-    if lacking := describe_missing_levels(metas, along.field):
-        yield f"warning: no thresholds in the first {format_count(len(metas), 'sample')}: {lacking}"
+    if missing := describe_missing_levels(metas, along.field):
+        yield f"warning: no thresholds in the first {format_count(len(metas), 'sample')}: {missing}"
 
 
 class Choose(Key):
@@ -116,13 +121,13 @@ class Choose(Key):
 
     schema = ChooseEntry
     about = (
-        "Asks the most informative questions instead of all: a race between the arms, or a"
-        " staircase for each."
+        "Asks only the most informative questions: in a race between the arms, or a staircase for"
+        " each arm."
     )
     example = "choose: {by: race, level: 0.05}"
 
     def companion(self, value: Any, plan: Plan) -> Steering | None:
-        """Build the object that chooses. Raises RunError for settings that cannot work."""
+        """Build the companion that chooses the questions. Raises RunError for invalid settings."""
         return make_steering(plan.config)
 
 
@@ -137,4 +142,4 @@ class Thresholds(Key):
 
     def warn(self, value: Any, plan: Plan, first: int) -> Iterator[str]:
         """Warn if none of the first samples has numbers in the field."""
-        return warn_of_levels(plan, first)
+        return warn_about_levels(plan, first)

@@ -14,8 +14,8 @@ from looktwice.pipelines.disk import dump_yaml, write_file
 
 
 def show_items(asked: AnalysisRequest) -> None:
-    """Print each arm's total predicted from `n` items (default: a tenth), and write the difficulty
-    of each item and the chosen subset next to the run."""
+    """Print each arm's total predicted from `n` items (default: a tenth of all), and write the item
+    difficulties and the chosen subset next to the run."""
     values = response.collect_item_values(asked.run)
     most = len(values.units)
     n = asked.settings.get("n", -(-most // 10))

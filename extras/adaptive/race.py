@@ -43,7 +43,7 @@ MAX_SHOWN_ARMS = 8  # arms shown at the end of a run
 
 
 def _log_mean(logs: Floats) -> Floats:
-    """Return the log of the mean capital over the stakes, which are the first axis."""
+    """Return the log of the mean capital over the stakes, the first axis of `logs`."""
     top = logs.max(axis=0)
     return np.asarray(top + np.log(np.exp(logs - top).mean(axis=0)))
 
@@ -147,8 +147,8 @@ class Race:
                 self.dropped[name] = len(self.values), self.names[int(capital[:, number].argmax())]
 
     def halve(self) -> None:
-        """Drop the worse half of the remaining arms by their means, to keep to a budget; of tied
-        arms, the later ones."""
+        """Drop the worse half of the remaining arms by their means, to keep to a budget; if arms
+        are tied, the later ones are dropped."""
         ranked = sorted(self.left, key=lambda name: -float(np.mean(self.answers(name))))
         for name in ranked[(len(ranked) + 1) // 2 :]:
             self.dropped[name] = len(self.values), ranked[0]
@@ -255,7 +255,9 @@ def save_races(folder: Path, results: Sequence[RaceResult]) -> Path:
             "samples": result.samples,
             "calls": result.calls,
             "winner": result.race.winner,
-            "arms": [dict(zip(RACE_HEADER[1:], line[1:], strict=True)) for line in _lines(result)],
+            "arms": [
+                dict(zip(RACE_HEADER[1:], line[1:], strict=True)) for line in _format_arms(result)
+            ],
             "held_out": held_out,
         }
         nodes.append(node)
@@ -305,7 +307,7 @@ def tabulate_last_arms(scored: Table) -> Iterator[ReportTable]:
     yield ReportTable("the race", TextTable(RACE_HEADER, rows, text_columns=2), note=RACE_NOTE)
 
 
-def _lines(result: RaceResult) -> list[tuple[str, ...]]:
+def _format_arms(result: RaceResult) -> list[tuple[str, ...]]:
     race, lines = result.race, list[tuple[str, ...]]()
     names = list(race.names)
     lead = race.winner or (race.leader if len(race.values) else "")
@@ -313,9 +315,9 @@ def _lines(result: RaceResult) -> list[tuple[str, ...]]:
         asked, far, held_out = race.answers(name), "", ""
         if name != lead and (gaps := race.gaps(name, lead)):
             low, high = confidence_sequence(gaps)
-            far = _interval(float(np.mean(gaps)), low, high)
+            far = _format_interval(float(np.mean(gaps)), low, high)
         if name == race.winner and (gap := result.confirmation):
-            held_out = f"{_interval(gap.value, gap.low, gap.high)}, p {format_p(gap.p)}"
+            held_out = f"{_format_interval(gap.value, gap.low, gap.high)}, p {format_p(gap.p)}"
         ended = "won" if race.winner else "in the race"
         if name in race.dropped:
             ended = f"after {race.dropped[name][0]}"
@@ -324,7 +326,7 @@ def _lines(result: RaceResult) -> list[tuple[str, ...]]:
     return lines
 
 
-def _interval(value: float, low: float, high: float) -> str:
+def _format_interval(value: float, low: float, high: float) -> str:
     value_text, low_text, high_text = (percent(part, sign=True) for part in (value, low, high))
     return f"{value_text}\n{low_text} to {high_text}"
 

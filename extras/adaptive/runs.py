@@ -23,7 +23,7 @@ from looktwice.eval.tasks.base import make_random_order
 from looktwice.extras.adaptive.functions import COARSE_STEP, Psychometric, Threshold
 from looktwice.extras.adaptive.race import Race, RaceResult, save_races
 from looktwice.extras.adaptive.steering import Pool, Round, Steering
-from looktwice.extras.adaptive.thresholds import Along
+from looktwice.extras.adaptive.thresholds import ThresholdSettings
 from looktwice.pipelines.config.spec import Arm
 
 Arms = Sequence[Arm]
@@ -82,8 +82,7 @@ class Staircase:
         self._weights = weights / weights.sum()
 
     def limits(self) -> tuple[float, float, float]:
-        """Return the lower end of the threshold's interval so far, its median, and the upper
-        end."""
+        """Return the threshold's interval and median so far: (lower end, median, upper end)."""
         return self.model.limits(self.asked, self.right)
 
     def threshold(self) -> Threshold:
@@ -92,7 +91,7 @@ class Staircase:
 
 
 def _compute_entropy(parts: Floats) -> Floats:
-    """Return the entropy of each row's normalised shares, times the row's sum."""
+    """Return the entropy of each row after normalisation, times the row's sum."""
     total = parts.sum(axis=1, keepdims=True)
     shares = parts / np.maximum(total, 1e-300)
     return np.asarray(-(parts * np.log(np.maximum(shares, 1e-300))).sum(axis=1))
@@ -109,7 +108,7 @@ class Staircases(Steering):
     """
 
     kind = "staircase"
-    along: Along
+    along: ThresholdSettings
     questions: int = 60
     width: float = 0.0
     seed: int = 0
@@ -121,8 +120,8 @@ class Staircases(Steering):
     def rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
         """Yield rounds of one question for every arm whose staircase has not ended. Raises RunError
         for questions without levels."""
-        left = {arm.id: self._by_level(arm, pool) for arm in arms}
-        stairs = {arm.id: Staircase(self._model(arm, pool, left[arm.id])) for arm in arms}
+        left = {arm.id: self._group_by_level(arm, pool) for arm in arms}
+        stairs = {arm.id: Staircase(self._build_model(arm, pool, left[arm.id])) for arm in arms}
         climbing = list(arms)
         for _ in range(self.questions):
             asked: dict[str, list[Arm]] = defaultdict(list)
@@ -140,7 +139,7 @@ class Staircases(Steering):
             if not climbing:
                 return
 
-    def _by_level(self, arm: Arm, pool: Pool) -> dict[float, list[str]]:
+    def _group_by_level(self, arm: Arm, pool: Pool) -> dict[float, list[str]]:
         """Group the ids of questions with a known answer by level, in a random order that all arms
         share."""
         levels: dict[float, list[str]] = defaultdict(list)
@@ -159,7 +158,7 @@ class Staircases(Steering):
             )
         return dict(sorted(levels.items()))
 
-    def _model(self, arm: Arm, pool: Pool, levels: Mapping[float, object]) -> Psychometric:
+    def _build_model(self, arm: Arm, pool: Pool, levels: Mapping[float, object]) -> Psychometric:
         keyed = {name: row for name, row in pool.rows.items() if row.answer is not None}
         guess = chance_levels(keyed, self.scorers[arm.id].scorer).get("accuracy", 0.0)
         _, target, log, direction = self.along
@@ -178,16 +177,16 @@ class Staircases(Steering):
 @dataclass(frozen=True)
 class Split:
     """The samples with a known answer, ordered by the hash of their ids and split in two. `raced`
-    are units of samples that share a group or a picture, each with the number of samples up to its
-    end; `kept` are held out to confirm the winner. `clusters` names what each sample shares."""
+    lists units of samples that share a group or a picture, each with the number of samples up to
+    its end; `held_out` samples confirm the winner. `clusters` maps a sample to its cluster."""
 
     raced: list[tuple[list[str], int]]
-    kept: list[str]
+    held_out: list[str]
     clusters: Mapping[str, str]
 
     @classmethod
     def from_pool(cls, pool: Pool, seed: int, held_out: float) -> Split:
-        """Split the pool with this share held out; no unit is divided."""
+        """Split the pool, holding out this share of the samples; no unit is divided."""
         clusters = dict[str, str]()
         for name, row in pool.rows.items():
             if row.answer is not None:
@@ -207,12 +206,12 @@ class Split:
 
 @dataclass(eq=False)
 class Races(Steering):
-    """A race between the arms of every task; only the winner and its rival are asked the share
-    `held_out` of samples.
+    """A race between the arms of every task; the held-out samples, a share `held_out`, go to the
+    winner and its rival only.
 
     Samples come in a random order, about `step` at a time; `level` is that of `Race`. Samples that
-    share a group or a picture come together and make one bet, on their mean; all or none of them
-    are held out.
+    share a group or a picture are asked together and make one bet, on their mean; all or none of
+    them are held out.
     """
 
     kind = "race"
@@ -232,7 +231,7 @@ class Races(Steering):
         return len(arms) * samples
 
     def rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
-        """Yield the next samples for the remaining arms and, at the end, the held-out samples for
+        """Yield rounds of samples for the remaining arms and, at the end, the held-out samples for
         the winner and its rival."""
         field, split = label_arms(arms), Split.from_pool(pool, self.seed, self.held_out)
         race = Race([*field], self.level)
@@ -258,9 +257,9 @@ class Races(Steering):
         rival), then record the result."""
         confirmation, lead = None, race.winner
         against = against or (race.rival if lead else "")
-        if lead and lead != against and split.kept:
+        if lead and lead != against and split.held_out:
             pair = arms[lead], arms[against]
-            yield [(sample, pair) for sample in split.kept]
+            yield [(sample, pair) for sample in split.held_out]
             confirmation = self._compare(pair, split)
         mine = {arm.id for arm in arms.values()}
         calls = sum(key[0] in mine for key in self.answers)
@@ -270,7 +269,7 @@ class Races(Steering):
 
     def _compare(self, pair: Arms, split: Split) -> Estimate | None:
         mine, theirs, shared = list[float](), list[float](), list[str]()
-        for sample in split.kept:
+        for sample in split.held_out:
             first, second = (self.answers.get((arm.id, sample)) for arm in pair)
             if first is not None and second is not None:
                 mine.append(first)
@@ -279,8 +278,8 @@ class Races(Steering):
         return compare_paired(mine, theirs, shared) if shared else None
 
     def _add(self, race: Race, arms: NamedArms, samples: Sequence[str]) -> None:
-        """Add the mean over samples that share something as one bet; samples on which a remaining
-        arm failed are left out."""
+        """Add one bet on the mean over the samples of a unit, without those on which a remaining
+        arm failed."""
         answered = list[Any]()
         for sample in samples:
             row = [self.answers.get((arms[name].id, sample)) for name in race.left]

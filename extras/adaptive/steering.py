@@ -1,5 +1,5 @@
-"""A run that chooses its questions in rounds: each round waits for the answers of the previous
-one."""
+"""The companion of a run that chooses its questions in rounds: each round depends on the answers of
+the previous rounds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Pool:
 
     @classmethod
     def from_task(cls, task: Any, items: Iterator[Item]) -> Pool:
-        """Collect all items of a task. Pictures of generated questions are not kept, since they can
+        """Collect all items of a task. Pictures of generated questions are dropped, since they can
         be generated again."""
         rows, kept = dict[str, SampleRow](), dict[str, Item]()
         for item in items:
@@ -59,7 +59,7 @@ class Steering(Companion, ABC):
     so far by (arm id, sample), None for a failure.
 
     `most` is the maximum number of answers, for the display. The run folder records the `kind` of
-    choice, because questions chosen in two ways are a sample of neither.
+    choice, because a folder with questions chosen by two methods would fit neither.
     """
 
     kind: ClassVar[str]
@@ -73,8 +73,8 @@ class Steering(Companion, ABC):
 
     @abstractmethod
     def rounds(self, arms: Sequence[Arm], pool: Pool) -> Iterator[Round]:
-        """Yield the rounds for the arms of one task; when the next one is requested, `answers`
-        holds those of the last."""
+        """Yield rounds of questions for the arms of one task. When a round is requested, `answers`
+        holds the answers of the previous rounds."""
 
     @abstractmethod
     def count(self, arms: Sequence[Arm], samples: int) -> int:
@@ -85,8 +85,8 @@ class Steering(Companion, ABC):
         allow asking one question at a time."""
         if any(map(is_deferring, run.plan.models)):
             raise RunError(
-                "questions to a model in batches cannot be chosen by its answers; use a model"
-                " without Batched"
+                "`choose` needs the answers of each round before the next, and a batch may take a"
+                " day; use the model without Batched"
             )
         if any(arm.draws > 1 for arm in run.plan.points):
             raise RunError("choosing questions needs a single answer to each; set `draws: 1`")
@@ -106,7 +106,7 @@ class Steering(Companion, ABC):
         return {"chosen_by": self.kind}
 
     def record(self, arm: Arm, row: SampleRow, record: Record, scored: ScoredRecord) -> None:
-        """Note a recorded answer."""
+        """Store the value of a recorded answer."""
         with self._told:
             failed = scored.verdict in (Verdict.FAILED, Verdict.HIDDEN)
             self.answers[arm.id, scored.sample] = None if failed else scored.score.value
@@ -116,7 +116,7 @@ class Steering(Companion, ABC):
     def select(
         self, arms: Sequence[Arm], items: Iterator[Item]
     ) -> Iterator[tuple[Item, Sequence[Arm]]]:
-        """Yield the questions round by round, each round after the answers of the previous one."""
+        """Yield the questions round by round; wait for the answers of a round before the next."""
         pool, recorded = Pool.from_task(arms[0].task, items), self._known_answers(arms)
         for wanted in self.rounds(arms, pool):
             for sample, asked in wanted:

@@ -81,9 +81,9 @@ class ThresholdsEntry(TypedDict, total=False):
     ]
 
 
-class Along(NamedTuple):
-    """The fit's settings: the meta field, the accuracy at the threshold, and the scale and
-    direction of the levels."""
+class ThresholdSettings(NamedTuple):
+    """The settings of a fit: the meta field, the target accuracy, and the scale and direction of
+    the levels."""
 
     field: str
     target: float = 0.75
@@ -91,7 +91,7 @@ class Along(NamedTuple):
     direction: Direction | None = None
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Along | None:
+    def from_config(cls, config: Mapping[str, Any]) -> ThresholdSettings | None:
         """Read the entry `thresholds` of a configuration; None if it names no field."""
         entry = config.get("thresholds") or {}
         field = entry.get("along")
@@ -107,11 +107,11 @@ class Along(NamedTuple):
 
 @dataclass(frozen=True)
 class ArmThreshold:
-    """The threshold of one arm, or `why` there is none.
+    """The threshold of one arm, or the reason `why` there is none.
 
-    With several draws, `alike` is how often questions of equal difficulty at the same levels would
-    differ from each other as much. The direction is `borrowed` if the arm's own answers do not
-    decide it and all other arms of the task agree on one.
+    With several draws, `alike` is the p-value of the hypothesis that all questions of a level are
+    equally difficult. The direction is `borrowed` if the arm's own answers do not decide it and all
+    other arms of the task agree on one.
     """
 
     contestant: str
@@ -128,7 +128,8 @@ class ArmThreshold:
 
     @property
     def passes(self) -> str:
-        """The threshold, the side of the levels on which it lies, or why there is none."""
+        """The threshold as text, the side of the levels on which it lies, or the reason if it is
+        missing."""
         threshold = self.threshold
         if threshold is None:
             return self.why
@@ -169,12 +170,12 @@ def describe_missing_levels(rows: Iterable[Mapping[str, Any]], field: Any) -> st
     return f"{lacks}name a field with numbers, such as along=size. The fields are {fields}"
 
 
-def find_thresholds(run: RunScores, along: Along | None = None) -> list[ArmThreshold]:
+def find_thresholds(run: RunScores, along: ThresholdSettings | None = None) -> list[ArmThreshold]:
     """Fit a threshold for every arm whose samples have the field; `along` is by default that of the
     run's configuration. Answers of a staircase are fitted in its own direction unless `along` names
     one. If an arm's answers do not decide the direction, that of the task's other arms is used if
     they agree."""
-    study = Along.from_config(run.config)
+    study = ThresholdSettings.from_config(run.config)
     wanted = along or study
     chosen: Mapping[str, Any] = run.config.get("choose") or {}
     if chosen.get("by") == "staircase" and wanted and study and study.field == wanted.field:
@@ -212,7 +213,7 @@ COLUMNS: Columns[ArmThreshold] = (
 )
 
 
-def threshold_table(runs: Sequence[RunScores], along: Along | None = None) -> TextTable:
+def threshold_table(runs: Sequence[RunScores], along: ThresholdSettings | None = None) -> TextTable:
     """Return a table with a line per arm: its threshold with the interval, slope, lapse rate and
     number of questions."""
     arms = [arm for run in runs for arm in find_thresholds(run, along)]
@@ -220,9 +221,9 @@ def threshold_table(runs: Sequence[RunScores], along: Along | None = None) -> Te
 
 
 def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
-    """Return a chart of a task: the answers of each contestant with their intervals, and the fitted
-    function."""
-    along = Along.from_config(run.config)
+    """Return a line chart of a task: each contestant's accuracy by level with intervals, and the
+    fitted function."""
+    along = ThresholdSettings.from_config(run.config)
     arms = {(scores.contestant, scores.task): scores for scores in run.points}
     if along is None:
         return []
@@ -236,7 +237,7 @@ def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
     return [PageLines(f"{along.field}, fitted", task, lines)] if lines else []
 
 
-def _fit(scores: PointScores, along: Along) -> ArmThreshold | None:
+def _fit(scores: PointScores, along: ThresholdSettings) -> ArmThreshold | None:
     """Fit one arm; None if its samples have no numbers in the field, or it was not asked."""
     levels = {
         name: level
@@ -260,8 +261,8 @@ def _fit(scores: PointScores, along: Along) -> ArmThreshold | None:
 
 
 def _test_alike(scores: PointScores, levels: Mapping[str, float]) -> float:
-    """Return how often randomly reassigning draws among the questions of a level makes these
-    questions differ at least as much."""
+    """Return the p-value of a permutation test that the questions of a level are equally difficult;
+    it permutes the draws among the questions of each level."""
     by_level = defaultdict[float, list[list[float]]](list)
     for name, level in levels.items():
         by_level[level].append([draw.score.value for draw in scores.not_failed(name)])
@@ -289,12 +290,12 @@ def _list_level_points(scores: PointScores, field: str) -> list[Point]:
 
 # ---- all combinations of two parameters
 
-MAX_MAPS = 12  # maximum number of maps
+MAX_MAPS = 12  # maps in a report
 
 
 def make_crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[PageGrid]:
-    """Return a map for each pair of fields in `by`, such as "size,rotation", and each arm whose
-    samples have both."""
+    """Return a heat map for each pair of fields in `by`, such as "size,rotation", and each arm
+    whose samples have both."""
     grids = []
     for x, y in (fields for text in by if len(fields := text.split(",")) == 2):
         for scores in chain.from_iterable(run.points for run in runs):
@@ -340,21 +341,21 @@ def _format_level(level: Level) -> str:
 
 
 def _print_thresholds(scored: Table) -> Iterator[ReportTable | str]:
-    """Yield what is printed at the end of a run: crossed fields, thresholds, and why there are
-    none."""
+    """Yield the tables and lines to print at the end of a run: crossed fields, thresholds, and the
+    reason if there are no thresholds."""
     for title, crossed in make_crossed_tables(scored.scores, scored.by):
         yield ReportTable(title, crossed)
     yield ReportTable("thresholds", threshold_table(scored.scores), note=THRESHOLDS_NOTE)
     for run in scored.scores:
-        if along := Along.from_config(run.config):
+        if along := ThresholdSettings.from_config(run.config):
             rows = (row.meta for row in run.folder.samples.values())
-            if lacking := describe_missing_levels(rows, along.field):
-                yield f"no thresholds: {lacking}"
+            if missing := describe_missing_levels(rows, along.field):
+                yield f"no thresholds: {missing}"
 
 
 def show_thresholds(asked: AnalysisRequest) -> None:
-    """Print accuracy along a field, with the given settings of the entry `thresholds` instead of
-    the run's."""
+    """Print the thresholds along a field; the given settings of the entry `thresholds` override
+    those of the run."""
     along = asked.settings.get("along")
     try:
         TypeAdapter(ThresholdsEntry).validate_python({**asked.settings})
@@ -362,11 +363,13 @@ def show_thresholds(asked: AnalysisRequest) -> None:
         fault = exc.errors()[0]
         place = fault["loc"][0]
         raise RunError(f"{place}: {fault['msg'].lower()}, found {fault['input']!r}") from exc
-    shown = threshold_table(asked.scored.scores, Along.from_config({"thresholds": asked.settings}))
+    shown = threshold_table(
+        asked.scored.scores, ThresholdSettings.from_config({"thresholds": asked.settings})
+    )
     if not shown.rows:
         samples = [row for scores in asked.scored.scores for row in scores.folder.samples.values()]
-        lacking = describe_missing_levels((row.meta for row in samples), along)
-        raise RunError(lacking or f"no arm answered a sample that has numbers in {along!r}")
+        missing = describe_missing_levels((row.meta for row in samples), along)
+        raise RunError(missing or f"no arm answered a sample that has numbers in {along!r}")
     asked.show(shown, "thresholds", THRESHOLDS_NOTE)
 
 

@@ -23,7 +23,7 @@ def find_marker_slots(arm: Arm) -> list[str]:
 
 @dataclass(eq=False)
 class FixedSamples(Steering):
-    """A fixed list of samples for all arms."""
+    """A companion that asks all arms the same fixed list of samples."""
 
     kind = "discovery"
     samples: Sequence[str] = ()
@@ -46,7 +46,7 @@ def finish_discovery(steering: Any, study: Any) -> Iterator[str]:
         parts = styles, _describe_cost(steering, folder, winner)
         more = "".join(f"; {part}" for part in parts if part)
         steering.results[number] = replace(winner.result, more=more)
-        yield f"the winner of {winner.arm.task_name}, as a study: {path}"
+        yield f"study of the winner on {winner.arm.task_name}: {path}"
 
 
 def write_winner(plan: Any, arm: Any, several: bool = False) -> Path:
@@ -107,7 +107,7 @@ def _try_styles(steering: Any, study: Any, winner: Any, path: Path, paid: list[P
     paid.append(tried.folder)
     if (outcome := tried()).stopped:
         more = ", with a larger --cost" * ("--budget" in outcome.why)
-        return f"not all styles were tried; the same command continues{more}"
+        return f"not all styles were tried; repeat the command to continue{more}"
     for fragility in measure_fragilities(score_table([tried.folder], plan=plan).scores[0]):
         worst, low, high = fragility.ends[0], fragility.means.min(), fragility.means.max()
         return (

@@ -35,15 +35,14 @@ EXPOSURE_TOLERANCE = 25.0
 
 @dataclass(frozen=True)
 class Ratings:
-    """The cells that raters filled in, by rater and item, without empty ones, and the key of the
-    sheet."""
+    """The non-empty cells that raters filled in, by rater and item, and the key of the sheet."""
 
     key: SheetKey
     filled: Mapping[str, Mapping[str, Mapping[str, str]]]
 
     def column(self, rater: str, name: str) -> dict[str, str]:
-        """Return one rater's entries in a column, by item. For MAJORITY, return what more than half
-        of an item's raters entered."""
+        """Return one rater's entries in a column, by item. For MAJORITY, return the entries that
+        more than half of an item's raters agree on."""
         if rater != MAJORITY:
             rated = self.filled[rater].items()
             return {item: cells[name] for item, cells in rated if cells.get(name)}
@@ -73,11 +72,11 @@ class Ratings:
         return [*self.filled, *([MAJORITY] if len(self.filled) > 2 else [])]
 
     @property
-    def asked(self) -> str:
-        """The name of the column that raters fill in."""
+    def main_column(self) -> str:
+        """The column that every rater has to fill in."""
         return "category" if self.key.ask == ASK_ERRORS else "human_answer"
 
-    def is_right(self, rater: str) -> dict[str, bool]:
+    def grade_answers(self, rater: str) -> dict[str, bool]:
         """Return whether the rater's answer is correct, by item; items without a correct answer are
         left out."""
         answers = self.column(rater, "human_answer")
@@ -89,7 +88,7 @@ class Ratings:
 
 
 def is_sheet(path: Path) -> bool:
-    """Return whether a file is a CSV next to the key of a sheet, as a filled-in sheet is."""
+    """Return whether a file is a filled-in sheet: a CSV file next to the key of a sheet."""
     return path.suffix == ".csv" and (path.parent / KEY_FILE).exists()
 
 
@@ -112,7 +111,7 @@ def read_ratings(paths: Sequence[Path]) -> Ratings:
         ) from exc
     items, filled = {item.item for item in key.items}, {}
     practice = {item.item for item in key.items if item.practice}
-    column = Ratings(key, {}).asked
+    column = Ratings(key, {}).main_column
     for path in paths:
         rows = list(read_texts(path))
         if not rows or not {"item", column} <= rows[0].keys():
@@ -120,14 +119,14 @@ def read_ratings(paths: Sequence[Path]) -> Ratings:
         cells = {row["item"]: {name: cell.strip() for name, cell in row.items()} for row in rows}
         if strange := [item for item in cells if item not in items]:
             raise TaskError(
-                f"{path}: there is no item {strange[0]!r} in this sample; give a sheet that belongs"
-                f" to its {KEY_FILE}"
+                f"{path}: item {strange[0]!r} is not in {place}; give a sheet that was written with"
+                f" this {KEY_FILE}"
             )
         tested = {item: row for item, row in cells.items() if item not in practice}
         if any(row[column] for row in tested.values()):
             filled[path.stem] = tested
     if not filled:
-        raise TaskError(f"nobody filled in the column {column}")
+        raise TaskError(f"the column {column} is empty in all sheets")
     counting = tuple(item for item in key.items if not item.practice)
     return Ratings(replace(key, items=counting), filled)
 
@@ -143,14 +142,14 @@ def add_judges(ratings: Ratings, run: Path) -> Ratings:
             for sample, draws in scores.scored.items():
                 item = items.get((scores.contestant, scores.task, sample))
                 if item and 0 in draws and judge in (NO_JUDGE, draws[0].judge):
-                    cells[item] = {ratings.asked: draws[0].answer or NO_JUDGE}
+                    cells[item] = {ratings.main_column: draws[0].answer or NO_JUDGE}
         filled["reader" if judge == NO_JUDGE else judge] = cells
     return replace(ratings, filled=filled)
 
 
 def share_table(ratings: Ratings) -> TextTable:
-    """Return the estimated share of each category among all rows that were sampled from, by rater,
-    with its 95 % interval."""
+    """Return the share of each category by rater, estimated for all rows that the sheet was drawn
+    from, with its 95 % interval."""
     columns = {rater: ratings.column(rater, "category") for rater in ratings.raters}
     names = dict.fromkeys(ratings.key.taxonomy)
     for column in columns.values():
@@ -196,7 +195,7 @@ def answer_table(ratings: Ratings) -> TextTable:
         del tasks["all tasks"]
     lines = []
     for rater in ratings.raters:
-        right = ratings.is_right(rater)
+        right = ratings.grade_answers(rater)
         rated = ratings.numbers(rater, "difficulty")
         for task, items in tasks.items():
             n = sum(item.item in right for item in items)
@@ -213,7 +212,7 @@ def time_table(ratings: Ratings) -> TextTable:
     lines = []
     for rater in ratings.filled:
         shown = ratings.numbers(rater, "exposure_ms").values()
-        took, right = ratings.numbers(rater, "response_ms"), ratings.is_right(rater)
+        took, right = ratings.numbers(rater, "response_ms"), ratings.grade_answers(rater)
         asked = ratings.key.exposure
         off = sum(abs(time - asked) > EXPOSURE_TOLERANCE for time in shown) if asked else 0
         apart: dict[bool | None, list[float]] = {True: [], False: [], None: []}
@@ -230,7 +229,7 @@ def difficulty_table(ratings: Ratings) -> TextTable:
     """Return the accuracy of each person, and of the model whose log was sampled, by the difficulty
     that most people reported; no lines if nobody rated any (Do You See Me, Fig. 6)."""
     rated, items = ratings.column(MAJORITY, "difficulty"), ratings.key.items
-    right = {rater: ratings.is_right(rater) for rater in ratings.filled}
+    right = {rater: ratings.grade_answers(rater) for rater in ratings.filled}
     right[items[0].contestant] = {
         item.item: parse_letter(item.answer, item) == normalize_answer(item.key)
         for item in items
@@ -261,7 +260,7 @@ def agreement_lines(ratings: Ratings) -> Iterator[str]:
     items = {item.item: item for item in ratings.key.items}
     columns = {}
     for rater in ratings.filled:
-        column = ratings.column(rater, ratings.asked)
+        column = ratings.column(rater, ratings.main_column)
         columns[rater] = {
             item: value if ratings.key.ask == ASK_ERRORS else parse_letter(value, items[item])
             for item, value in column.items()
@@ -292,7 +291,7 @@ def write_humans(ratings: Ratings, path: Path) -> Path:
     rows = [["contestant", "task", "sample", "question", "key", "answer", "value"]]
     for rater in ratings.raters:
         answers = ratings.column(rater, "human_answer")
-        for number, right in ratings.is_right(rater).items():
+        for number, right in ratings.grade_answers(rater).items():
             item, verdict = items[number], "right" if right else "wrong"
             answer = parse_letter(answers[number], item)
             rows.append([rater, item.task, item.sample, item.question, item.key, answer, verdict])
@@ -305,13 +304,13 @@ def ratings_lines(ratings: Ratings) -> Iterator[str]:
     agreement of raters."""
     taxonomy, n = ratings.key.taxonomy, len(ratings.key.items)
     for rater in ratings.filled:
-        column = ratings.column(rater, ratings.asked)
+        column = ratings.column(rater, ratings.main_column)
         if left := n - len(column):
             yield f"{rater}: {format_count(left, 'item')} of {n} not filled in"
         strange = [value for value in dict.fromkeys(column.values()) if value not in taxonomy]
         if ratings.key.ask == ASK_ERRORS and taxonomy and strange:
             yield f"{rater}: not in the taxonomy: {', '.join(strange)}"
-        right, unread = ratings.is_right(rater), list[str]()
+        right, unread = ratings.grade_answers(rater), list[str]()
         for item in ratings.key.items if ratings.key.ask == ASK_ANSWERS else ():
             letters, answer = ascii_uppercase[: len(item.choices)], column.get(item.item, "")
             is_wrong = letters and right.get(item.item) is False
@@ -319,5 +318,5 @@ def ratings_lines(ratings: Ratings) -> Iterator[str]:
                 unread.append(f"{answer!r} (item {item.item})")
         if unread:
             wrong = ", ".join(unread)
-            yield f"{rater}: neither a letter nor the text of a choice, so wrong: {wrong}"
+            yield f"{rater}: counted as wrong, neither a letter nor the text of a choice: {wrong}"
     yield from agreement_lines(ratings)

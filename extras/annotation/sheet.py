@@ -25,7 +25,7 @@ from looktwice.pipelines.picture import Picture, PictureError, make_thumbnail_ur
 
 ASK_ERRORS, ASK_ANSWERS, ASK_REPLIES = "errors", "answers", "replies"
 ITEM_COLUMNS = ("contestant", "task", "sample", "question", "choices", "key", "answer", "reply")
-"""The columns of a log row that an item keeps."""
+"""The columns of a log row that are copied to an item."""
 SHOWN_COLUMNS: Mapping[str, tuple[str, ...]] = {
     ASK_ERRORS: ("item", "task", "sample", "contestant", *ITEM_COLUMNS[3:], "pictures"),
     ASK_ANSWERS: ("item", "task", "sample", "question", "choices", "pictures"),
@@ -68,7 +68,7 @@ class SheetItem:
 
 @dataclass(frozen=True)
 class SheetKey:
-    """The part of a sheet that raters do not see: what it asks, the user's taxonomy, every item
+    """The part of a sheet that raters do not see: the kind of task, the user's taxonomy, every item
     with its correct answer, and for how many ms pictures are shown (0: until the answer; None: no
     timed trials)."""
 
@@ -99,10 +99,10 @@ def draw_sheet(
     rows.
 
     Strata are defined by `by`, columns of the logs or `contestant`; the default is contestant and
-    task. Only the first draw of a sample counts. For ASK_ANSWERS each sample of the first log comes
-    once, whatever its verdict. `verdict` is one of eval.scoring's, or "any". The n rows follow
-    `practice` other rows of each stratum, evenly spaced from the easiest to the hardest by the mean
-    value in all logs. Raises TaskError if nothing is left.
+    task. Only the first draw of a sample counts. For ASK_ANSWERS, each sample of the first log is
+    drawn at most once, whatever its verdict. `verdict` is one of eval.scoring's, or "any". The n
+    rows follow `practice` other rows of each stratum, evenly spaced from the easiest to the hardest
+    by the mean value in all logs. Raises TaskError if no row is left.
     """
     if ask not in SHOWN_COLUMNS:
         raise TaskError(f"--ask {ask}: expected {', '.join(SHOWN_COLUMNS)}")
@@ -119,7 +119,7 @@ def draw_sheet(
         raise TaskError(f"no row is {verdict}; set --verdict any, or give another log")
     names = by or (("task",) if ask == ASK_ANSWERS else ("contestant", "task"))
     if lacking := [name for name in names if name not in rows[0]]:
-        raise TaskError(f"--by {lacking[0]}: no such column; there are {', '.join(rows[0])}")
+        raise TaskError(f"--by {lacking[0]}: no such column; the columns are {', '.join(rows[0])}")
     strata: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         strata[", ".join(str(row[name]) for name in names)].append(row)
@@ -149,8 +149,8 @@ def draw_sheet(
 
 
 def _pick_spread(rows: list[dict[str, Any]], logs: Sequence[Log], n: int) -> list[dict[str, Any]]:
-    """Remove up to n rows and return them, evenly spaced from the most often right in the logs to
-    the least often right."""
+    """Remove up to n rows and return them, evenly spaced from the easiest to the hardest by their
+    mean value in the logs."""
     import pandas
 
     if not n:

@@ -1,9 +1,9 @@
-"""A model that is asked through batch endpoints, for half the price: a run's queue of requests, and
+"""A model that is asked through batch endpoints at half the price: a run's queue of requests, and
 each provider's batch protocol.
 
 Here: the queue of waiting requests and submitted batches, and the protocols.
-Not here: the model behind it, which is asked directly (`pipelines.models`), the bodies of requests
-in each provider's protocol (`wires`), and the rounds of a run (`eval.runs`).
+Not here: the models that are asked directly (`pipelines.models`), the bodies of requests in each
+provider's protocol (`wires`), and the rounds of a run (`eval.runs`).
 """
 
 import lazy_loader

@@ -25,8 +25,8 @@ from looktwice.pipelines.models.chat_api import ChatAPI, make_bearer_header
 from looktwice.pipelines.models.http_client import HttpResponse
 
 Answer = tuple[str, int, Any]
-"""The key of a request, with the status and body that the server of a direct request would
-answer."""
+"""The key of a request, with the status and body of the response that a direct request would
+get."""
 MAX_FILE_BYTES = 1 << 30  # maximum bytes of a batch's answers
 FINAL_STATES = {"completed", "failed", "expired", "cancelled", "succeeded", "partially_succeeded"}
 STATUS_CODES = {
@@ -54,33 +54,34 @@ class Batch(NamedTuple):
 @dataclass(frozen=True)
 class BatchServer:
     """The batch endpoints below `url` of `chat`'s server, in the protocol of OpenAI and of servers
-    that copy it. Classes for other providers override `fields`, `submit`, `read` and whatever else
-    differs.
+    that copy it. Classes for other providers override `convert_body`, `submit`, `parse_batch` and
+    other methods that differ.
 
     `max_bytes` limits the requests of a batch. Paths are relative to the URL: a batch is at
-    `place`, and the last hundred batches are in the field `listed` of the response to `latest`.
-    Bodies are those of `chat`'s direct requests: those of chat completions are converted, those of
-    the provider's own protocol are not. Every method raises ModelError.
+    `batch_path`, and the last hundred batches are in the field `list_field` of the response to
+    `list_path`. Bodies of requests are the ones that `chat` sends directly: those of chat
+    completions are converted, those of the provider's own protocol are not. Every method raises
+    ModelError.
     """
 
     chat: ChatAPI
     url: str
     max_bytes: ClassVar[int] = 100_000_000  # OpenAI accepts 200 MB, Anthropic 256
-    place: ClassVar[str] = "batches/"
-    latest: ClassVar[str] = "batches?limit=100"
-    listed: ClassVar[str] = "data"
+    batch_path: ClassVar[str] = "batches/"
+    list_path: ClassVar[str] = "batches?limit=100"
+    list_field: ClassVar[str] = "data"
 
     @property
     def is_native(self) -> bool:
         """True if direct requests are in the provider's own protocol."""
         return bool(getattr(self.chat, "dialect", ""))
 
-    def sign(self, key: str | None) -> dict[str, str]:
-        """Return the headers that carry the key, if there is one."""
+    def make_auth_headers(self, key: str | None) -> dict[str, str]:
+        """Return the headers that carry the API key; empty if there is none."""
         return make_bearer_header(key)
 
-    def fields(self, body: Json) -> Json:
-        """Return the fields of a request's line, made from the body of a direct request."""
+    def convert_body(self, body: Json) -> Json:
+        """Convert the body of a direct request to the fields of a line in a batch."""
         return {"method": "POST", "url": f"/v1/{self.chat.path}", "body": body}
 
     def submit(self, lines: Sequence[bytes], label: str) -> Json:
@@ -101,7 +102,7 @@ class BatchServer:
         }
         return self.post("batches", json.dumps(wanted).encode())
 
-    def read(self, data: Json) -> Batch:
+    def parse_batch(self, data: Json) -> Batch:
         """Parse a server's description of a batch."""
         counts, state = data.get("request_counts") or {}, str(data.get("status"))
         errors = (data.get("errors") or {}).get("data") or ()
@@ -121,44 +122,46 @@ class BatchServer:
         time of submission in seconds."""
         return bool((data.get("metadata") or {}).get("looktwice") == label)
 
-    def results(self, batch: Batch, keys: Sequence[str]) -> Iterator[Answer]:
+    def read_results(self, batch: Batch, keys: Sequence[str]) -> Iterator[Answer]:
         """Yield the answers of a batch; `keys` are in the order of its lines."""
         for file in batch.files:
-            for row in self.rows(f"files/{file}/content"):
+            for row in self.read_lines(f"files/{file}/content"):
                 failed: Json = {"status_code": 500, "body": {"error": row.get("error")}}
                 response = row.get("response") or failed
                 yield str(row["custom_id"]), int(response["status_code"]), response.get("body")
 
-    def line(self, key: str, body: Json) -> bytes:
-        """Write the line of a request, given as the body of a direct one; its first field is the
-        key."""
-        row = {"custom_id": key, **self.fields(body)}
+    def format_line(self, key: str, body: Json) -> bytes:
+        """Format the line of a request in a batch from the body of a direct request; its first
+        field is the key."""
+        row = {"custom_id": key, **self.convert_body(body)}
         return json.dumps(row, separators=(",", ":")).encode() + b"\n"
 
     def create(self, lines: Sequence[bytes], label: str) -> Batch:
         """Submit the lines as a batch."""
         with self._check_shape():
-            return self.read(self.submit(lines, label))
+            return self.parse_batch(self.submit(lines, label))
 
     def get_status(self, identifier: str) -> Batch:
         """Return the state of a batch."""
         with self._check_shape():
-            return self.read(self.get(self.place + identifier))
+            return self.parse_batch(self.get(self.batch_path + identifier))
 
     def find(self, label: str, size: int, since: float) -> Batch | None:
         """Find the batch of `size` requests that was submitted under a label at time `since`, in
         seconds, or later."""
         with self._check_shape():
-            for data in reversed(self.get(self.latest).get(self.listed) or ()):
+            for data in reversed(self.get(self.list_path).get(self.list_field) or ()):
                 if self.is_match(data, label, size, since):
-                    return self.read(data)
+                    return self.parse_batch(data)
         return None
 
-    def answers(self, batch: Batch, keys: Sequence[str]) -> Iterator[tuple[str, HttpResponse]]:
-        """Yield each key with its response in the protocol of direct requests; requests without an
-        answer are missing."""
+    def yield_responses(
+        self, batch: Batch, keys: Sequence[str]
+    ) -> Iterator[tuple[str, HttpResponse]]:
+        """Yield each key with its response in the protocol of direct requests, without the requests
+        that got no answer."""
         with self._check_shape():
-            for key, status, body in self.results(batch, keys):
+            for key, status, body in self.read_results(batch, keys):
                 yield key, HttpResponse(status, {}, json.dumps(body).encode())
 
     def get(self, path: str) -> Json:
@@ -169,7 +172,7 @@ class BatchServer:
         """Send a body of this media type; return the JSON object in the response."""
         return self._object(self._send("POST", path, body, kind))
 
-    def rows(self, path: str) -> Iterator[Any]:
+    def read_lines(self, path: str) -> Iterator[Any]:
         """Yield the JSON value of each line of a file."""
         response = self._send("GET", path)
         if response.status != 200:
@@ -181,7 +184,7 @@ class BatchServer:
     ) -> HttpResponse:
         seconds = self.chat.timeout
         return self.chat.send(
-            method, self.url, path, body, seconds, kind, MAX_FILE_BYTES, self.sign
+            method, self.url, path, body, seconds, kind, MAX_FILE_BYTES, self.make_auth_headers
         )
 
     def _object(self, response: HttpResponse) -> Json:
@@ -194,7 +197,7 @@ class BatchServer:
 
     @contextmanager
     def _check_shape(self) -> Iterator[None]:
-        """Convert errors from an unexpected form of a response into ModelError."""
+        """Convert errors raised by an unexpected response format to ModelError."""
         try:
             yield
         except (LookupError, TypeError, ValueError, AttributeError) as exc:
@@ -204,7 +207,7 @@ class BatchServer:
 
 
 def parse_key(line: bytes) -> str:
-    """Return the key of a line that `BatchServer.line` wrote."""
+    """Return the key of a line that `BatchServer.format_line` wrote."""
     return line[len(b'{"custom_id":"') :].partition(b'"')[0].decode()
 
 
@@ -212,33 +215,33 @@ class AnthropicBatches(BatchServer):
     """Anthropic's batches. They have no labels: a batch whose id was lost is identified by its time
     and its size."""
 
-    place = "messages/batches/"
-    latest = "messages/batches?limit=100"
+    batch_path = "messages/batches/"
+    list_path = "messages/batches?limit=100"
 
-    def sign(self, key: str | None) -> dict[str, str]:
+    def make_auth_headers(self, key: str | None) -> dict[str, str]:
         return sign_messages(key)
 
-    def fields(self, body: Json) -> Json:
+    def convert_body(self, body: Json) -> Json:
         return {"params": body if self.is_native else make_message_request(body)}
 
     def submit(self, lines: Sequence[bytes], label: str) -> Json:
         rows = b",".join(line.rstrip() for line in lines)
         return self.post("messages/batches", b'{"requests":[' + rows + b"]}")
 
-    def read(self, data: Json) -> Batch:
+    def parse_batch(self, data: Json) -> Batch:
         counts = data.get("request_counts") or {}
         total = sum(parse_count(counts, name) for name in counts)
         done = total - parse_count(counts, "processing")
         return Batch(str(data["id"]), data.get("processing_status") == "ended", done, total)
 
     def is_match(self, data: Json, label: str, size: int, since: float) -> bool:
-        """Match the earliest batch of this size since then, to within a second."""
+        """Match a batch of this size that was created since then, to within a second."""
         made = datetime.fromisoformat(data["created_at"]).timestamp()
-        return self.read(data).total == size and made + 1 >= since
+        return self.parse_batch(data).total == size and made + 1 >= since
 
-    def results(self, batch: Batch, keys: Sequence[str]) -> Iterator[Answer]:
-        """Yield the results without cancelled and expired requests."""
-        for row in self.rows(f"messages/batches/{batch.id}/results"):
+    def read_results(self, batch: Batch, keys: Sequence[str]) -> Iterator[Answer]:
+        """Yield the results, without those of cancelled and expired requests."""
+        for row in self.read_lines(f"messages/batches/{batch.id}/results"):
             key, result = str(row["custom_id"]), row["result"]
             if result["type"] == "succeeded":
                 said = result["message"]
@@ -252,14 +255,14 @@ class GeminiBatches(BatchServer):
     """Gemini's batches: a long-running operation that contains its requests and answers."""
 
     max_bytes = 18_000_000  # the provider accepts 20 MB
-    place = ""
-    latest = "batches?pageSize=100"
-    listed = "operations"
+    batch_path = ""
+    list_path = "batches?pageSize=100"
+    list_field = "operations"
 
-    def sign(self, key: str | None) -> dict[str, str]:
+    def make_auth_headers(self, key: str | None) -> dict[str, str]:
         return sign_contents(key)
 
-    def fields(self, body: Json) -> Json:
+    def convert_body(self, body: Json) -> Json:
         request = body if self.is_native else make_content_request(body)
         return {"model": self.chat.model, "request": request}
 
@@ -272,7 +275,7 @@ class GeminiBatches(BatchServer):
         path = f"models/{rows[0]['model'].removeprefix('models/')}:batchGenerateContent"
         return self.post(path, json.dumps({"batch": batch}).encode())
 
-    def read(self, data: Json) -> Batch:
+    def parse_batch(self, data: Json) -> Batch:
         about, error = data.get("metadata") or {}, data.get("error") or {}
         stats = about.get("batchStats") or {}
         state = str(about.get("state")).rpartition("STATE_")[2]
@@ -286,7 +289,7 @@ class GeminiBatches(BatchServer):
     def is_match(self, data: Json, label: str, size: int, since: float) -> bool:
         return bool(data["metadata"].get("displayName") == label)
 
-    def results(self, batch: Batch, keys: Sequence[str]) -> Iterator[Answer]:
+    def read_results(self, batch: Batch, keys: Sequence[str]) -> Iterator[Answer]:
         """Yield the results in the order of the keys, because not every version returns keys."""
         operation = self.get(batch.id)
         output = operation.get("response") or operation["metadata"].get("output") or {}

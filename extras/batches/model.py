@@ -1,5 +1,5 @@
-"""A model that is asked through batch endpoints, for half the price: a run's requests are collected
-in files, submitted, and waited for."""
+"""A model that is asked through batch endpoints at half the price: a run's requests are collected
+in files and submitted, and the run waits for the replies."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class Batched(Ranged):
     so does each draw of `Vote`. A run that is stopped or killed leaves its batches with the server,
     and the same command collects them. Replies to direct requests are cache hits, too. `dialect` is
     the provider's batch protocol; by default it is that of `chat`, if it is a `MessagesAPI`,
-    `ResponsesAPI` or `GeminiAPI`, and otherwise the host decides: Anthropic's and Gemini's hosts
-    speak their own, every other one uses OpenAI's. Anthropic has no seeds, and needs `max_tokens`.
-    The URL of `chat` is the one for direct requests, such as
+    `ResponsesAPI` or `GeminiAPI`, and otherwise it depends on the host: Anthropic's and Gemini's
+    use their own protocols, all others OpenAI's. Anthropic supports no seeds and needs
+    `max_tokens`. The URL of `chat` is the one for direct requests, such as
     https://generativelanguage.googleapis.com/v1beta/openai. `prices` are those of a batch.
     `--budget` and `--max-requests` cannot limit it; `--limit` does.
     """
@@ -82,7 +82,7 @@ class Batched(Ranged):
 
     @property
     def identity(self) -> str:
-        """The identity of `chat`: a reply is the same whether it came directly or in a batch."""
+        """The identity of `chat`: direct and batched requests get the same replies."""
         return self.chat.identity
 
     @property
@@ -103,7 +103,9 @@ class Batched(Ranged):
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
         """Raise ModelError: only `run` can collect requests into a batch."""
-        raise ModelError("only `looktwice run` asks in batches; use `chat` itself here")
+        raise ModelError(
+            "only `looktwice run` can send batches; use the model of `chat` itself here"
+        )
 
     def open_queue(
         self,
@@ -112,16 +114,17 @@ class Batched(Ranged):
         say: Callable[[str], None],
         give_up: Callable[[str], None],
     ) -> BatchQueue:
-        """Open the queue that a run asks instead of this model; samples wait for the replies."""
+        """Open the queue that replaces this model in a run; samples wait there for their
+        replies."""
         return BatchQueue(self, store, stop, say, give_up)
 
 
 @dataclass(frozen=True)
-class _Note:
+class _BatchFile:
     """The file at `path` that describes a batch, next to its requests.
 
-    `batch` is its id at the server, once it has one, `process` the queue that collected it, `tried`
-    the time of submission, and `keys` are those of its requests in order.
+    `batch` is its id at the server once it has one, `process` the queue that collected it, `tried`
+    the time of submission, and `keys` are the keys of its requests in order.
     """
 
     path: Path
@@ -131,11 +134,11 @@ class _Note:
     keys: Sequence[str] = ()
 
     @classmethod
-    def read(cls, path: Path) -> _Note:
+    def read(cls, path: Path) -> _BatchFile:
         return cls(path, **json.loads(read_file(path)))
 
     @property
-    def lines(self) -> Path:
+    def requests_file(self) -> Path:
         """The file that holds the requests until the server has them."""
         return self.path.with_suffix(".jsonl")
 
@@ -143,8 +146,8 @@ class _Note:
         facts = {name: value for name, value in vars(self).items() if name != "path"}
         write_file(self.path, json.dumps(facts))
 
-    def forget(self) -> None:
-        self.lines.unlink(missing_ok=True)
+    def delete(self) -> None:
+        self.requests_file.unlink(missing_ok=True)
         self.path.unlink(missing_ok=True)
 
 
@@ -153,8 +156,8 @@ class BatchQueue:
     """The requests of a run to a `Batched` model, in files of `store`'s folder, and the submitted
     batches.
 
-    `say` receives their progress, and `give_up` the reason if waiting on is useless; setting `stop`
-    ends the wait.
+    `say` receives their progress, and `give_up` the reason why further waiting is useless; setting
+    `stop` ends the wait.
     """
 
     model: Batched
@@ -166,7 +169,7 @@ class BatchQueue:
     failed: dict[str, ModelError] = field(default_factory=dict)
     attempts: Counter[str] = field(default_factory=Counter)
     lock: threading.RLock = field(default_factory=threading.RLock)
-    over: set[str] = field(default_factory=set)
+    finished: set[str] = field(default_factory=set)
     size: int = 0
     resumed: bool = False
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -179,9 +182,9 @@ class BatchQueue:
     @cached_property
     def server(self) -> BatchServer:
         """The server that takes batches, at the URL of the provider's own protocol."""
-        chat, speaks = self.model.chat, self.model.active_dialect
-        url = chat.urls[0].removesuffix("/openai") if speaks == "gemini" else chat.urls[0]
-        return DIALECTS[speaks](chat, url)
+        chat, dialect = self.model.chat, self.model.active_dialect
+        url = chat.urls[0].removesuffix("/openai") if dialect == "gemini" else chat.urls[0]
+        return DIALECTS[dialect](chat, url)
 
     @property
     def folder(self) -> Path:
@@ -192,13 +195,13 @@ class BatchQueue:
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Return the reply if an earlier batch brought it; otherwise add the request to the queue.
+        """Return the reply from an earlier batch if there is one; otherwise queue the request.
 
         Raises Deferred, and the ModelError of a request that failed in its batch.
         """
         key = make_request_key(self.identity, messages, draw, options)
         with self.lock:
-            # a stop while one thread waits for the earlier batches ends all threads' wait
+            # if the run is stopped while one thread waits for earlier batches, no thread waits on
             if self.stop.is_set():
                 raise Stopped("stopped before it was put into a batch")
             if not self.resumed:
@@ -213,7 +216,7 @@ class BatchQueue:
                 f" {MAX_BATCHES_PER_REQUEST} batches"
             )
         body = write_request(self.model.chat.body(messages, draw, options))
-        line = self.server.line(key, json.loads(body))
+        line = self.server.format_line(key, json.loads(body))
         with self.lock:
             if key not in self.waiting:
                 is_full = len(self.waiting) >= self.model.requests
@@ -247,13 +250,13 @@ class BatchQueue:
         return FileLock(self.folder / f"{self.name}.here", thread_local=False)
 
     @property
-    def _notes(self) -> list[_Note]:
-        return [_Note.read(path) for path in sorted(self.folder.glob("*.json"))]
+    def _batch_files(self) -> list[_BatchFile]:
+        return [_BatchFile.read(path) for path in sorted(self.folder.glob("*.json"))]
 
     @contextmanager
     def _lock_batches(self) -> Iterator[None]:
-        """Lock these batches against other processes; an error that waiting cannot fix ends the
-        run. Raises Stopped."""
+        """Lock these batches against other processes; a ModelError inside ends the run. Raises
+        Stopped."""
         lock, waits = FileLock(self.folder / ".lock"), False
         while not lock.is_locked:
             try:
@@ -282,20 +285,22 @@ class BatchQueue:
             for path in self.folder.glob("gathering-*"):
                 if path.name.partition("-")[2] not in here:
                     path.unlink(missing_ok=True)
-            for note in self._notes:
+            for note in self._batch_files:
                 is_orphan = not note.batch and note.process not in here
                 if is_orphan and self._find(note) is None:
-                    note.forget()
+                    note.delete()
             self._wait()
         self.resumed = True
 
-    def _find(self, note: _Note) -> Batch | None:
+    def _find(self, note: _BatchFile) -> Batch | None:
         """Find a batch that was submitted just before its run was killed, or whose id was lost,
         unless it is already known."""
         if not note.tried:
             return None
         batch = self.server.find(note.path.stem, len(note.keys), note.tried)
-        if batch is None or batch.id in self.over | {noted.batch for noted in self._notes}:
+        if batch is None or batch.id in self.finished | {
+            noted.batch for noted in self._batch_files
+        }:
             return None
         replace(note, batch=batch.id).write()
         return batch
@@ -303,30 +308,32 @@ class BatchQueue:
     def _close_file(self) -> None:
         """Turn the collected requests into a batch, which `_wait` submits."""
         if self.waiting:
-            note = _Note(self.folder / f"{uuid.uuid4().hex}.json", self.name)
-            self._open_file.rename(note.lines)
+            note = _BatchFile(self.folder / f"{uuid.uuid4().hex}.json", self.name)
+            self._open_file.rename(note.requests_file)
             note.write()
             self.attempts.update(self.waiting)
         self.waiting, self.size = set(), 0
 
     def _wait(self) -> None:
         """Wait until every batch has ended."""
-        shown, unseen = "", 0
-        while notes := self._notes:
+        shown, failures = "", 0
+        while notes := self._batch_files:
             under_way: list[Batch] = []
             trouble: ModelError | None = None
             for note in notes:
                 if self.stop.is_set():
-                    self.say("the batches continue at the server; the same command collects them")
-                    raise Stopped("stopped while a batch was under way")
+                    self.say(
+                        "the batches continue at the server; repeat the command to collect them"
+                    )
+                    raise Stopped("stopped while a batch was in progress")
                 try:
                     under_way += self._check_batch(note)
                 except ModelError as exc:
                     if not exc.retryable or (exc.unreached and not note.batch):
                         raise
                     trouble = exc
-            unseen = unseen + 1 if trouble else 0
-            if trouble and unseen >= MAX_FAILED_CHECKS:
+            failures = failures + 1 if trouble else 0
+            if trouble and failures >= MAX_FAILED_CHECKS:
                 raise trouble
             if trouble:
                 self.say(f"{trouble}; checking again in {self.model.look:g} s")
@@ -342,13 +349,13 @@ class BatchQueue:
             if under_way or trouble:
                 self.stop.wait(self.model.look)
 
-    def _check_batch(self, note: _Note) -> list[Batch]:
-        """Check the batch of a note, and submit it first if necessary. Return it while it is under
-        way; store its replies once it has ended."""
+    def _check_batch(self, note: _BatchFile) -> list[Batch]:
+        """Check the batch of a file, and submit it first if necessary. Return it while it is in
+        progress; store its replies once it has ended."""
         batch = self.server.get_status(note.batch) if note.batch else self._submit(note)
         if batch is None or not batch.is_over:
             return [batch] if batch else []
-        for key, response in self.server.answers(batch, _Note.read(note.path).keys):
+        for key, response in self.server.yield_responses(batch, _BatchFile.read(note.path).keys):
             try:
                 reply = self.model.chat.read(response, self.model.chat.endpoint, 0.0)
                 self.store.put(key, self.identity, reply)
@@ -356,28 +363,28 @@ class BatchQueue:
                 # a request with neither a reply nor a final error is asked again
                 if not exc.retryable or self.attempts[key] >= MAX_BATCHES_PER_REQUEST:
                     self.failed[key] = exc
-        self.over.add(batch.id)
-        note.forget()
+        self.finished.add(batch.id)
+        note.delete()
         if batch.error:
             raise ModelError(f"{self.model.chat.endpoint} refused the batch: {batch.error}")
         return []
 
-    def _submit(self, note: _Note) -> Batch | None:
+    def _submit(self, note: _BatchFile) -> Batch | None:
         """Submit the collected requests as a batch; None if other runs have answered all of them in
         the meantime."""
         batch = self._find(note)  # the server's response to an earlier try may be lost
         if batch is None:
-            lines = read_file(note.lines).splitlines(keepends=True)
+            lines = read_file(note.requests_file).splitlines(keepends=True)
             # another run may have stored the reply
             wanted = [line for line in lines if self.store.get(parse_key(line)) is None]
             if not wanted:
-                note.forget()
+                note.delete()
                 return None
             note = replace(note, keys=[parse_key(line) for line in wanted], tried=time.time())
             note.write()
             batch = self.server.create(wanted, note.path.stem)
             replace(note, batch=batch.id).write()
-        note.lines.unlink(missing_ok=True)
+        note.requests_file.unlink(missing_ok=True)
         return batch
 
 

@@ -62,11 +62,11 @@ class TwiceScorer(Scorer):
     questions per group (`per_group`).
 
     `no_acc` and `yes_acc` cover the questions with that correct answer; `q_acc` covers all
-    questions (all published rows equal it); `q_acc_either` is the share of images with at least one
-    right question (the supplement's definition); `i_acc` the share of images with both right;
-    `g_acc` the share of groups of two images with all four right; `q_acc_naturalbench` the share of
-    questions, among those asked about both images of a group, that are right on both. Incomplete
-    images and groups are excluded from the metrics that they are too small for.
+    questions (it reproduces all published rows); `q_acc_either` is the share of images with at
+    least one right question (the supplement's definition); `i_acc` the share of images with both
+    right; `g_acc` the share of groups of two images with all four right; `q_acc_naturalbench` the
+    share of questions, among those asked about both images of a group, that are right on both.
+    Incomplete images and groups are excluded from the metrics that they are too small for.
     """
 
     per_image: int = 2
@@ -75,7 +75,7 @@ class TwiceScorer(Scorer):
     headlines = ("g_acc",)
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """Return every accuracy that the fields of the file allow."""
+        """Return every accuracy that the file's fields allow to compute."""
         samples = scores.keyed
         plain = group_metric("q_acc", "question", scores, {name: [name] for name in samples})
         plain = replace(plain, clusters={})
@@ -98,7 +98,7 @@ class TwiceScorer(Scorer):
         return list(filter(attrgetter("units"), metrics))
 
     def chance(self, samples: Samples) -> Levels:
-        """Return the levels of tossing a fair coin for every question."""
+        """Return the expected metrics of tossing a fair coin for every question."""
         return {
             "no_acc": 0.5,
             "yes_acc": 0.5,
@@ -151,8 +151,9 @@ class BlinkTwice(MappedTask):
     columns. A row may list several questions and answers. Answers "A) Yes", "yes", "B" ... become A
     (Yes) and B (No). Images are embedded, base64, or paths below `images`. Questions belong to the
     same image if `image_id` is the same, otherwise the image's path or, for embedded images, a hash
-    of their pixels. The facts warn of metrics that the file does not allow. Columns with solutions
-    (clues, true reality) reach no stage, since they would reveal the answer. Raises TaskError.
+    of their pixels. The facts warn about metrics that the file does not allow. Columns with
+    solutions (clues, true reality) reach no stage, since they would reveal the answer. Raises
+    TaskError.
     """
 
     path: Path | None = None
@@ -228,8 +229,8 @@ class BlinkTwice(MappedTask):
             yield RowQuestion(number, identifier, words, CHOICES, _parse_key(answer), meta)
 
     def _pixel_hash(self, cells: Row) -> str:
-        """Return the sha256 of the decoded images of a row; "" if one is unreadable, which makes
-        the row an image of its own."""
+        """Return the sha256 of the decoded images of a row; "" if one is unreadable, so that the
+        row counts as a separate image."""
         digest = hashlib.sha256()
         try:
             for cell in list_image_cells(cells, self._image_columns):

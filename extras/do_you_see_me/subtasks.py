@@ -38,7 +38,7 @@ class Subtask:
     """A subtask: `folders` are its folder names, the official tree's first; `controls` name the
     entries of `sweep` in order.
 
-    `question` is used if the CSV has none: our wording after the README's samples.
+    `question` is used if the CSV has no questions; it is modelled on the README's samples.
     """
 
     name: str
@@ -283,8 +283,8 @@ class SweepScorer(AlongControls):
         return Score.of(given == wanted)
 
     def chance(self, samples: Samples) -> Levels:
-        """Return one in four for options, one in two for yes and no, one in 26 per letter; nothing
-        for counts, which are open."""
+        """Return the chance level: 1/4 for options, 1/2 for yes and no, 1/26 per letter; empty for
+        counts, which are open-ended."""
         if self.form == "letters":
             return {"accuracy": fmean(26.0 ** -len(row.answer or "") for row in samples.values())}
         return (
@@ -310,8 +310,8 @@ class JointScorer(Scorer):
     headlines = ("both",)
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """Return both accuracies, both together, and how often a right conclusion follows a wrong
-        perception."""
+        """Return the accuracies of perception and reasoning, the share of images with both right,
+        and the share of right conclusions that follow a wrong perception."""
         sides: dict[str, dict[str, list[str]]] = {role: defaultdict(list) for role in ROLES}
         for name, row in scores.keyed.items():
             if row.meta.get("role") in sides and "image" in row.meta:

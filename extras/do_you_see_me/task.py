@@ -37,12 +37,12 @@ class DoYouSeeMe(TableTask):
 
     Names in 2D: shape_discrimination, joint_shape_color, letter_disambiguation, form_constancy,
     visual_spatial, figure_ground, visual_closure; in 3D the first five. `sweep` becomes control
-    parameters in `meta`, by which accuracy is sliced and tested. A question that the CSV lacks is
-    worded by us, after the README's samples. Listed `.svg` names are read as `.png`. If
-    `coordinates` is "said", questions with 0-based coordinates say that they count from 0. Missing
-    images fail their own samples or, if `missing` is "leave_out", are not asked and counted in the
-    facts; `blind` asks without any image, which shows how far guessing gets. `subset` selects some
-    of the questions. Raises TaskError.
+    parameters in `meta`, by which accuracy is sliced and tested. Questions that the CSV lacks are
+    modelled on the README's samples. Listed `.svg` names are read as `.png`. If `coordinates` is
+    "said", questions with 0-based coordinates state that they count from 0. Samples with a missing
+    image fail or, if `missing` is "leave_out", are left out and counted in the facts; `blind` asks
+    without any image, which measures the accuracy of guessing. `subset` selects some of the
+    questions. Raises TaskError.
     """
 
     name: str
@@ -136,7 +136,7 @@ class DoYouSeeMe(TableTask):
         return ""
 
     def require_present(self) -> None:
-        """Raise AbsentTask where `path` has no folder of this subtask."""
+        """Raise AbsentTask if `path` has no folder of this subtask."""
         self._folder  # noqa: B018  looks for it
 
     @cached_property
@@ -193,7 +193,7 @@ class DoYouSeeMe(TableTask):
         return [RowQuestion(number, identifier, question, (), answer, meta, images)]
 
     def _filter_usable(self, questions: Questions, total: int) -> Questions:
-        """Return the questions whose images exist, or all if missing images shall fail."""
+        """Return the questions whose images exist, or all if samples with a missing image fail."""
         questions = super()._filter_usable(questions, total)
         if self.missing == "fail":
             return questions

@@ -1,5 +1,5 @@
 """Weight-free readers of flat drawings: shapes, colours, grids, dot letters, pattern sheets,
-matrices and figure analogies. All but one answer questions.
+matrices and figure analogies. All answer questions, except MarkAskedShapes, which adds marks.
 
 Not here: detectors for photographs (`detection`), and the generation of such drawings
 (`scenes`).

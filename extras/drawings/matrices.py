@@ -21,7 +21,8 @@ from looktwice.specialists.answers.choices import AnswerRule, Decision
 from looktwice.specialists.rules import NoEvidence
 
 SPOKE_COUNT = 8
-"""Number of directions of a line from a picture's middle: clockwise, from the top."""
+"""Number of directions of spokes, which are lines from a picture's centre; direction 0 is up, and
+the others follow clockwise."""
 ALL_SPOKES = (1 << SPOKE_COUNT) - 1
 PANEL_COUNT = 13  # nine of the matrix, the last of them empty, and four options
 SPOKE_RANGE = (0.45, 0.75)  # where spokes are sampled, as shares of half a panel
@@ -77,7 +78,7 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
 
 def solve_matrix(pictures: Sequence[int], options: Sequence[int]) -> list[int]:
     """Return the indices of the options that follow from a rule that holds in the first two rows;
-    `pictures` are eight, row by row."""
+    `pictures` are the eight given ones, row by row."""
     rows = [pictures[0:3], pictures[3:6]]
     last: set[int | None] = set()
     for rule in (rule for rules in RULES.values() for rule in rules.values()):
@@ -88,8 +89,8 @@ def solve_matrix(pictures: Sequence[int], options: Sequence[int]) -> list[int]:
 
 def find_boxes(pixels: Pixels) -> tuple[NDArray[np.int64], int]:
     """Return left, top, width and height (n, 4) of the figures of a page in reading order, and the
-    number in the first row. Anything less than half as wide or high as the largest figure counts as
-    text."""
+    number of figures in the first row. Contours less than half as wide or high as the largest one
+    count as text."""
     gray = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY).astype(int)
     dark = abs(gray - np.bincount(gray.ravel()).argmax()) > MIN_INK_CONTRAST
     rim = int(MAX_PART_DISTANCE * max(gray.shape) / 2)
@@ -175,13 +176,13 @@ class FigureAnalogy(AnswerRule):
     rows best is applied once more, and the option most similar to the result is the answer.
 
     It reads the pixels of image 0. Parts that all figures share, such as a frame, are removed, and
-    so is a figure in place of the missing one. Similarity is the ink that two figures share,
-    divided by the ink that either has; the confidence is that of the chosen option. Abstains if
-    fewer than seven figures are found. It cannot solve puzzles of folding, cubes or numbers.
+    so is a placeholder of the missing figure. Similarity is the intersection over union of the ink;
+    the confidence is the similarity of the chosen option. Abstains if fewer than seven figures are
+    found. It cannot solve puzzles of folding, cubes or numbers.
     """
 
     def decide(self, sample: Sample) -> Decision:
-        """Return the letter, and its similarity. Raises NoEvidence."""
+        """Return the letter of the most similar option, and its similarity. Raises NoEvidence."""
         if not sample.images:
             raise NoEvidence("there is no image")
         pixels = sample.images[0].pixels
@@ -196,17 +197,17 @@ class FigureAnalogy(AnswerRule):
         shared = np.min(figures, axis=0)
         *given, _, _, _, _ = figures = [figure - shared for figure in figures]
         if len(given) % wide == 0 and len(given) > wide:
-            given.pop()  # a figure in place of the missing one
+            given.pop()  # a placeholder of the missing figure
         fits = np.zeros(len(CHANGES))
         for n in range(1, len(given)):
             if n % wide >= max(1, min(2, wide - 1)):
                 before = given[n - min(2, n % wide)], given[n - 1]
-                fits += [measure_likeness(change(*before), given[n]) for change in CHANGES]
+                fits += [compute_ink_iou(change(*before), given[n]) for change in CHANGES]
         wanted = CHANGES[int(fits.argmax())](*given[-2:])
-        alike = [measure_likeness(wanted, option) for option in figures[-4:]]
+        alike = [compute_ink_iou(wanted, option) for option in figures[-4:]]
         return sample.letters[np.argmax(alike)], max(alike)
 
 
-def measure_likeness(first: Ink, second: Ink) -> float:
-    """Return the ink that both figures share, divided by the ink that either has."""
+def compute_ink_iou(first: Ink, second: Ink) -> float:
+    """Return the intersection over union of the ink of two figures."""
     return float(np.minimum(first, second).sum() / max(np.maximum(first, second).sum(), 1e-6))

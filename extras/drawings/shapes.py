@@ -21,7 +21,7 @@ from looktwice.specialists.answers.choices import AnswerRule, Decision, get_only
 from looktwice.specialists.results import Floats
 from looktwice.specialists.rules import NoEvidence
 
-# contours are followed in a raster this many times finer than the pixels, by their shares of ink
+# contours are traced in a raster this many times finer than the pixels, which hold shares of ink
 RASTER_FACTOR = 3
 MIN_HOLE_AREA = 6.0  # square pixels; smaller holes are gaps in pale parts of a thin line
 CORNER_SHAPES = {3: "triangle", 4: "rectangle", 5: "pentagon", 6: "hexagon"}
@@ -53,7 +53,7 @@ class DrawnShape:
 
 
 def find_background_color(pixels: Pixels) -> Floats:
-    """Return the colour (3,) of most pixels. Raises NoEvidence if all pixels have it."""
+    """Return the most common colour (3,). Raises NoEvidence if all pixels have it."""
     packed = pixels.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
     colors, counts = np.unique(packed, return_counts=True)
     if len(colors) == 1:
@@ -94,8 +94,8 @@ def find_shapes(ink: Floats, level: float) -> list[DrawnShape]:
 
 
 def classify_shape(contour: Floats) -> str | None:
-    """Return the shape of a contour (n, 2), one of the values of `SHAPES`; None if it is none of
-    them.
+    """Return the shape of a contour (n, 2), one of the values of `SHAPES`; None if it matches none
+    of them.
 
     A circle fills the smallest circle around it, an octagon nine tenths of it. Other convex shapes
     are classified by their number of corners (Douglas and Peucker, to 3 % of the contour's length);
@@ -175,11 +175,11 @@ class MarkAskedShapes(WithoutModel):
     """Draws a box around each shape that the question asks for, and removes all other marks of the
     sample.
 
-    For Do You See Me's own pictures, which come without the positions of their shapes: outlines,
-    including rings within rings, or filled shapes if the question names a colour. Each box is
-    labelled with the shape and a number, "star 1" or "red star 1". The boxes follow the shapes as
-    drawn, so they give the answer away: use them for measurements and oracles. If the shapes cannot
-    be separated, there are no marks, and a note gives the reason.
+    It is made for Do You See Me's own pictures, which lack the positions of their shapes. It finds
+    outlines, including rings within rings, or filled shapes if the question names a colour. Each
+    box is labelled with the shape and a number, "star 1" or "red star 1". The boxes follow the
+    shapes as drawn, so they give the answer away: use them for measurements and oracles. If the
+    shapes cannot be separated, there are no marks, and a note gives the reason.
     """
 
     def __call__(self, state: State, model: Model) -> State:
@@ -204,7 +204,7 @@ class MarkAskedShapes(WithoutModel):
 
 def _find_outlines(sample: Sample) -> list[DrawnShape]:
     """Return every closed outline. Raises NoEvidence if lines cross."""
-    outlines = _shapes(get_only_pixels(sample, ONE_IMAGE), LINE_LEVEL)
+    outlines = _find_ink_shapes(get_only_pixels(sample, ONE_IMAGE), LINE_LEVEL)
     if crossing := sum(1 for shape in outlines if shape.holes > 1):
         raise NoEvidence(f"lines cross at {crossing} places, where contours cannot be separated")
     return outlines
@@ -213,11 +213,11 @@ def _find_outlines(sample: Sample) -> list[DrawnShape]:
 def _find_filled(sample: Sample, color: str) -> list[DrawnShape]:
     """Return the filled shapes of a colour. Raises NoEvidence."""
     pixels = get_only_pixels(sample, ONE_IMAGE)
-    shapes = _shapes(pixels, FILL_LEVEL)
+    shapes = _find_ink_shapes(pixels, FILL_LEVEL)
     return [shape for shape in shapes if find_inner_color(pixels, shape) == color]
 
 
-def _shapes(pixels: Pixels, level: float) -> list[DrawnShape]:
+def _find_ink_shapes(pixels: Pixels, level: float) -> list[DrawnShape]:
     shapes = find_shapes(measure_color_distance(pixels), level)
     return [shape for shape in shapes if shape.area >= MIN_SHAPE_AREA]
 

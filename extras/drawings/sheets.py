@@ -1,5 +1,5 @@
-"""Readers of drawn sheets: grids of small shapes, cell by cell; patterns to be found among options;
-and letters of dots, compared with the five by seven dot letterforms."""
+"""Readers of drawn sheets: grids of small shapes, read cell by cell; a pattern to find among
+options; and letters of dots, compared with letterforms of five by seven dots."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ def classify_cell(ink: Ink) -> tuple[str, str] | None:
     """Return the fill and shape in a cell; None if there is nothing. The three shapes are convex,
     and fill 1, pi / 4 and 1 / 2 of their boxes.
 
-    The region examined is the black or white one around the middle: the frame may hide the line
-    around a white shape, but not the end of its inside.
+    The region examined is the black or white one around the middle: the frame may hide the outline
+    of a white shape, but not the border of its interior.
     """
     black = bool(ink[ink.shape[0] // 2, ink.shape[1] // 2])
     alike = (ink == black).astype(np.uint8)
@@ -141,7 +141,7 @@ Panel = tuple[float, float, float, float]
 Sheet = tuple[Panel, ...]
 """The target's panel, then those of the options."""
 MAX_DISTANCE = 4.0  # pixels; larger distances count as this one
-ALIGNMENT_ROUNDS = 20  # of aligning one pattern with the other
+ALIGNMENT_ROUNDS = 20  # iterations that align one pattern with the other
 
 
 ROW: Sheet = (
@@ -218,7 +218,7 @@ def _measure_chamfer_distance(points: Floats, others: Floats) -> float:
 
 
 def _fit_points(points: Floats, target: Floats) -> Floats:
-    """Move and scale points onto the target's, starting from matching middles (iterative closest
+    """Move and scale points onto the target's, starting from aligned centres (iterative closest
     point)."""
     from scipy.spatial import cKDTree
 
@@ -278,7 +278,7 @@ for letter, rows in (
     *zip(ascii_uppercase, LETTER_FORMS.splitlines(), strict=True),
     *OTHER_FORMS.items(),
 ):
-    dots = np.array([list(row) for row in rows.split()], float)  # 1 where a dot is
+    dots = np.array([list(row) for row in rows.split()], float)  # 1 marks a dot
     LETTERS.append((letter, dots[:, dots.any(0)]))
 MIN_LETTER_GAP = (
     0.3  # of the letters' height: dots of one letter are closer together, letters are not
@@ -314,10 +314,10 @@ class DotLetterReader(AnswerRule):
 
 def find_ink(pixels: Pixels) -> Ink:
     """Return the mask of pixels that differ from the background by at least half as much as the
-    most different one, without the picture's rim.
+    most different one, without the ink at the picture's border.
 
-    Pale dots may differ less than rounded corners do, so everything connected to the rim is removed
-    first.
+    Pale dots may differ less than rounded corners do, so everything connected to the border is
+    removed first.
     """
     away = np.linalg.norm(pixels - find_background_color(pixels), axis=-1)
     differs = away > MIN_CONTRAST

@@ -1,8 +1,8 @@
 """Multimodal models in this process: LocalVLM runs a network of Hugging Face transformers, VLLM and
-SGLang put the requests of all threads into one batch.
+SGLang batch the requests of all threads.
 
-Here: the chat templates of local networks, what both engines share, and for each model its
-settings, its requests and its results.
+Here: the chat templates of local networks, the common parts of both engines, and the settings,
+requests and results of each model.
 Not here: models behind HTTP (`pipelines.models`), and the throughput of each (`bench/on_gpu.py`).
 """
 

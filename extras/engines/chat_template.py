@@ -39,15 +39,16 @@ def build_chat(
     messages: Messages,
     system: str = "",
     tools: Sequence[Tool] | None = None,
-    most: int | None = None,
+    max_pixels: int | None = None,
 ) -> Chat:
-    """Convert messages to a chat, shrinking pictures above `most` pixels. Raises PictureError."""
+    """Convert messages to a chat, shrinking pictures above `max_pixels` pixels. Raises
+    PictureError."""
     if system and "system" not in {message.role for message in messages}:
         messages = [Message("system", (system,)), *messages]
     views = [view for message in messages for view in message.views]
-    images = [_shrink(v.picture.pixels, most) for v in views if not v.picture.frames]
+    images = [_shrink(v.picture.pixels, max_pixels) for v in views if not v.picture.frames]
     videos = [
-        ([_shrink(pixels, most) for pixels in v.picture.frames], v.seconds)
+        ([_shrink(pixels, max_pixels) for pixels in v.picture.frames], v.seconds)
         for v in views
         if v.picture.frames
     ]
@@ -55,11 +56,11 @@ def build_chat(
     return Chat(list(map(_turn, messages)), images, offered, videos)
 
 
-def _shrink(pixels: Pixels, most: int | None) -> Pixels:
+def _shrink(pixels: Pixels, max_pixels: int | None) -> Pixels:
     height, width = pixels.shape[:2]
-    if most is None or height * width <= most:
+    if max_pixels is None or height * width <= max_pixels:
         return pixels
-    share = (most / (height * width)) ** 0.5
+    share = (max_pixels / (height * width)) ** 0.5
     size = max(1, int(width * share)), max(1, int(height * share))
     return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
 
@@ -77,7 +78,7 @@ def render_template(processor: Any, chat: Chat) -> str:
     more |= {"add_generation_prompt": True, "tokenize": False, "chat_template": template}
     try:
         return str(processor.apply_chat_template(list(chat.turns), **more))
-    except Exception as exc:  # jinja's errors, and whatever a template raises by itself
+    except Exception as exc:  # errors of jinja, and of templates themselves
         if type(exc).__module__.partition(".")[0] != "jinja2":
             raise
         raise ModelError(f"the model's chat template refused the conversation: {exc}") from exc
@@ -112,7 +113,7 @@ def _turn(message: Message) -> dict[str, Any]:
     ]
     turn: dict[str, Any] = {"role": message.role, "content": content}
     if thought := message.attached.get("reasoning_content"):
-        turn["reasoning_content"] = thought  # the template of a thinking model puts it in its place
+        turn["reasoning_content"] = thought  # the template of a thinking model inserts it
     for call in message.tool_calls:
         arguments: Any = call.arguments
         with suppress(ValueError):
@@ -128,7 +129,7 @@ WITHOUT_VIDEO = (
 
 
 def open_processor(model: str, revision: str | None) -> tuple[Any, str]:
-    """Open the processor, and return it with a sentence about what it lacks ("" for nothing).
+    """Open the processor; return it with a note about missing features ("" if it is complete).
 
     Families such as Qwen2.5-VL have a video processor that needs torchvision. Their processor is
     assembled from the image processor (Pillow), the tokenizer and, with torchvision, the video
@@ -156,7 +157,7 @@ def open_processor(model: str, revision: str | None) -> tuple[Any, str]:
         raise WeightsError(f"{model}: {name} {lacking}")
 
     def lenient(self: Any, name: str, argument: Any) -> Any:
-        if argument is None:  # the video half, which is left out
+        if argument is None:  # of the video processor, which is left out
             return type(None)
         return kind.check_argument_for_proper_class(self, name, argument)
 

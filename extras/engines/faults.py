@@ -51,7 +51,7 @@ def make_opening_error(engine: str, model: str, exc: BaseException) -> ModelErro
 def make_vision_error(engine: str, model: str) -> ModelError:
     """Return the error for pictures that are shown to a model without vision."""
     return ModelError(
-        f"{model!r} takes no pictures ({engine} opened it as a model of text); set `model` to one"
+        f"{model!r} accepts no pictures ({engine} opened it as a text model); set `model` to one"
         " with vision, or show it none"
     )
 

@@ -53,7 +53,7 @@ from looktwice.pipelines.runtime.weights import WeightsError
 
 @dataclass(frozen=True, eq=False)
 class _Network:
-    """A loaded network with its processor; `note` says what the processor cannot do."""
+    """A loaded network with its processor; `note` describes missing features of the processor."""
 
     model: Any
     processor: Any
@@ -94,7 +94,7 @@ class _Network:
         counts, replies = inputs["attention_mask"].sum(1).tolist(), list[Reply]()
         for row, tokens in enumerate(output.sequences[:, inputs["input_ids"].shape[1] :].tolist()):
             end = next((n for n, token in enumerate(tokens) if token in self.ends), len(tokens))
-            tokens = tokens[: end + 1]  # what follows is padding
+            tokens = tokens[: end + 1]  # the rest is padding
             likely: list[Mapping[str, float]] = []
             for scores in output.scores[: len(tokens)] if options.logprobs else ():
                 most = min(options.logprobs or 0, scores.shape[-1])
@@ -206,7 +206,7 @@ class LocalVLM(Ranged):
     device: Device = field(default="auto", metadata=NOT_IDENTITY)
     batch: int = field(default=8, metadata=NOT_IDENTITY)
     remote: ClassVar[bool] = (
-        True  # its replies are worth keeping, and go through the same wrappers as a server's
+        True  # replies are cached, and go through the same wrappers as a server's
     )
     ranges = ("temperature, top_p >= 0", "top_p <= 1", "batch, max_tokens, max_pixels >= 1")
 
@@ -274,8 +274,8 @@ class LocalVLM(Ranged):
             ) from exc
 
     def answer(self, asked: _VLMRequest) -> Reply:
-        """Return the reply to a request, batched with similar ones. Raises WeightsError, and what
-        the network raises."""
+        """Return the reply to a request, batched with similar ones. Raises WeightsError and the
+        network's own errors."""
 
         def like(asked: _VLMRequest) -> Any:
             """Return the batching key: greedy requests with equal settings share a batch,
@@ -344,8 +344,8 @@ class LocalVLM(Ranged):
     def look(self, messages: Messages, gradient: Literal["attention", "pixels", ""] = "") -> Look:
         """Return the attention to the pictures and the first-token probabilities before a reply.
 
-        Loads the network a second time, with readable attention. Raises WeightsError, PictureError,
-        and what the network raises.
+        Loads the network a second time, with readable attention. Raises WeightsError, PictureError
+        and the network's own errors.
         """
         network, torch = self.network(attn_implementation="eager"), import_torch()
         chat = self.chat(messages)
@@ -370,8 +370,8 @@ class LocalVLM(Ranged):
         return Look(first, rows(layers), growth, network, inputs, sizes)
 
     def chat(self, messages: Messages, tools: Sequence[Tool] | None = None) -> Chat:
-        """Return the conversation as this model is sent it: with its system message, and with
-        pictures shrunk to its limit."""
+        """Return the conversation as sent to this model: with its system message, and with pictures
+        shrunk to its limit."""
         return build_chat(messages, self.system, tools, self.max_pixels)
 
     def inputs(self, network: _Network, chats: Sequence[Chat]) -> Any:

@@ -1,4 +1,4 @@
-"""What the models of both engines share: settings, one request, and the reply to it."""
+"""The common parts of both engines' models: the settings, a request, and the reply to it."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ class Request:
 
     @property
     def is_sampled(self) -> bool:
-        """True if tokens are drawn rather than the most likely ones taken."""
+        """True if tokens are sampled, False if decoding is greedy."""
         return bool(self.options.temperature)
 
 
 @dataclass(frozen=True, eq=False)
 class Completion:
-    """What an engine made of a request: its text without the stop text, the ids of its tokens, the
-    reason for its end in the engine's word, and for each token the candidates."""
+    """An engine's completion of a request: the text without the stop text, the engine's finish
+    reason, the token ids, and the candidates for each token."""
 
     text: str
     reason: str
@@ -75,14 +75,14 @@ class Engine(Protocol):
     """An open engine, shared by all threads of this process."""
 
     version: str
-    sees: bool
+    accepts_pictures: bool
     thought_end: Sequence[int]  # the tokens of "</think>"
 
     def submit(self, request: Request) -> Future[Completion]:
-        """Add a request to those that the engine works on. The future raises ModelError."""
+        """Queue a request, and return the future of its completion, which raises ModelError."""
 
     def close(self) -> None:
-        """Let the engine end and free the GPU; requests that it has not answered fail."""
+        """Shut the engine down and free the GPU; unanswered requests fail."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +106,9 @@ class EngineModel(Ranged):
     memory: float | None = field(default=None, metadata=NOT_IDENTITY)
     gpus: int = field(default=1, metadata=NOT_IDENTITY)
     in_flight: int = field(default=IN_FLIGHT, metadata=NOT_IDENTITY)
-    remote: ClassVar[bool] = True  # its replies are kept, and limited as a server's are
+    remote: ClassVar[bool] = True  # replies are cached and rate-limited like a server's
     package: ClassVar[str] = ""
-    own: ClassVar[Mapping[str, str]] = {}  # arguments of the engine -> the setting that sets them
+    reserved: ClassVar[Mapping[str, str]] = {}  # engine argument -> the setting that sets it
     ranges = (
         *SAMPLING,
         LIMIT_RANGES[0],
@@ -119,9 +119,9 @@ class EngineModel(Ranged):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if taken := sorted(self.own.keys() & self.engine.keys()):
-            pairs = ", ".join(f"{name} by `{self.own[name]}`" for name in taken)
-            raise ValueError(f"engine must not hold what other settings set: {pairs}")
+        if taken := sorted(self.reserved.keys() & self.engine.keys()):
+            pairs = ", ".join(f"{name} by `{self.reserved[name]}`" for name in taken)
+            raise ValueError(f"engine must not hold arguments that other settings set: {pairs}")
 
     @cached_property
     def identity(self) -> str:
@@ -155,7 +155,7 @@ class EngineModel(Ranged):
         raise NotImplementedError
 
     def start(self) -> Engine:
-        """Open the engine. Raises ModelError, and what the engine raises."""
+        """Open the engine. Raises ModelError and the engine's own errors."""
         raise NotImplementedError
 
     def refuse(self, options: CallOptions) -> None:
@@ -190,10 +190,10 @@ class EngineModel(Ranged):
         return int.from_bytes(drawn[:7], "big")
 
     def answer(self, request: Request) -> Reply:
-        """Return the reply to a request, while the engine works on those of other threads, too.
+        """Return the reply to a request, which the engine batches with those of other threads.
         Raises ModelError."""
         engine, start = self.open(), time.perf_counter()
-        if request.has_pictures and not engine.sees:
+        if request.has_pictures and not engine.accepts_pictures:
             raise make_vision_error(type(self).__name__, self.model)
         made = engine.submit(request).result()
         return self.read(engine, made, request.options, time.perf_counter() - start)
@@ -207,14 +207,14 @@ class EngineModel(Ranged):
 
     @cached_property
     def engine_identity(self) -> str:
-        """Everything with which the engine is opened, apart from its place."""
-        given = {"dtype": self.dtype, "template": dict(self.template), **self.opens_with}
+        """The weights and the arguments of the engine, except for its memory and number of GPUs."""
+        given = {"dtype": self.dtype, "template": dict(self.template), **self.identity_arguments}
         weights = {"model": self.model, "revision": self.revision, "weights": self.weights}
         return write_canonical({**weights, **given, "engine": dict(self.engine)})
 
     @property
-    def opens_with(self) -> Mapping[str, Any]:
-        """The arguments of the engine that follow from settings and may change replies."""
+    def identity_arguments(self) -> Mapping[str, Any]:
+        """Further arguments of the engine that follow from settings and may change replies."""
         return {}
 
     def _start(self) -> Engine:
@@ -227,16 +227,16 @@ class EngineModel(Ranged):
             raise make_opening_error(type(self).__name__, self.model, exc) from exc
 
     def read(self, engine: Engine, made: Completion, options: CallOptions, seconds: float) -> Reply:
-        """Return the reply in a completion. Raises ModelError for one that broke off."""
+        """Convert a completion to a reply. Raises ModelError if the engine aborted it."""
         finish = FINISH_BY_REASON.get(made.reason, "stop")
         if finish == "failed":
             raise ModelError(
-                f"{type(self).__name__} broke off the reply (finish reason {made.reason!r:.40})",
+                f"{type(self).__name__} aborted the reply (finish reason {made.reason!r:.40})",
                 retryable=True,
             )
         whole = made.text
         if THOUGHT_END in whole and "<think>" not in whole:
-            whole = f"<think>{whole}"  # the template ended the prompt with it
+            whole = f"<think>{whole}"  # the template put "<think>" at the prompt's end
         text, reasoning, calls = reply_text(whole, bool(options.tools))
         thought = count_through(made.tokens, engine.thought_end) if reasoning else 0
         facts = {
@@ -260,7 +260,7 @@ class EngineModel(Ranged):
 
 
 def count_through(tokens: Sequence[int], end: Sequence[int]) -> int:
-    """Count the tokens up to and with the first place where `end` stands; 0 if it is nowhere."""
+    """Count the tokens up to and including the first occurrence of `end`; 0 if there is none."""
     size = len(end)
     places = range(len(tokens) - size + 1) if size else ()
     return next((n + size for n in places if list(tokens[n : n + size]) == list(end)), 0)

@@ -36,7 +36,7 @@ from looktwice.pipelines.model import CallOptions, Messages, ModelError
 
 NAME = "SGLang"
 ANY_OBJECT = '{"type": "object"}'
-ALL_TOKENS = -1  # `top_k` that limits nothing
+ALL_TOKENS = -1  # the `top_k` that keeps all tokens
 SGLANG_ARGUMENTS = {
     "model_path": "model",
     "revision": "revision",
@@ -63,8 +63,8 @@ class SGLang(EngineModel):
     such as `context_length`. `memory` is the share of each GPU's memory for weights and cache
     (SGLang's default if None); `gpus` is the number of GPUs.
 
-    Requests of up to `in_flight` threads are batched continuously. Pictures are handed over as
-    pixels: from the bytes of a JPEG, SGLang decodes others on the GPU. SGLang obeys seeds only in
+    Requests of up to `in_flight` threads are batched continuously. Pictures are passed as pixels,
+    because SGLang decodes a JPEG on the GPU to slightly different ones. SGLang obeys seeds only in
     deterministic inference, which is slower: a `seed` turns it on, and each sampled request then
     has a seed derived from it, the draw and the request. Without it, draws differ at random, and a
     reply may depend on other requests. `CallOptions.choices` and `schema` constrain decoding; tools
@@ -73,7 +73,7 @@ class SGLang(EngineModel):
     """
 
     package: ClassVar[str] = "sglang"
-    own: ClassVar[Mapping[str, str]] = SGLANG_ARGUMENTS
+    reserved: ClassVar[Mapping[str, str]] = SGLANG_ARGUMENTS
 
     def check(self) -> None:
         """Raise ModelError if the package, a GPU or the folder is missing; opens no engine."""
@@ -85,14 +85,16 @@ class SGLang(EngineModel):
         require_package(self.package)
         try:
             import_module("sglang.srt.utils").get_device()
-        except Exception as exc:  # RuntimeError, or what its libraries raise without a driver
+        except (
+            Exception
+        ) as exc:  # RuntimeError, or any error of its libraries if there is no driver
             raise make_device_error(NAME, str(exc).partition("\n")[0]) from exc
 
     def derive_seed(
         self, messages: Messages, draw: int, options: CallOptions, full: CallOptions
     ) -> int | None:
-        """Return the seed of a sampled request; None if the model has no seed. Raises ModelError
-        for a seed of a call alone, which the engine would ignore."""
+        """Return the seed of a sampled request; None if the model has no seed. Raises ModelError if
+        only the call has a seed, which the engine would ignore."""
         if self.seed is None:
             if options.seed is None:
                 return None
@@ -102,27 +104,27 @@ class SGLang(EngineModel):
         return super().derive_seed(messages, draw, options, full)
 
     @property
-    def opens_with(self) -> Mapping[str, Any]:
-        """The arguments of the engine that follow from settings and may change replies."""
+    def identity_arguments(self) -> Mapping[str, Any]:
+        """Further arguments of the engine that follow from settings and may change replies."""
         return {"enable_deterministic_inference": True} if self.seed is not None else {}
 
     def start(self) -> Engine:
-        """Open the engine. Raises what SGLang raises."""
+        """Open the engine. Raises SGLang's own errors."""
         self.check_device()
         catch_crashes()
         arguments: dict[str, Any] = {"model_path": self.model, "revision": self.commit}
         arguments |= {"dtype": self.dtype, "tp_size": self.gpus, "log_level": "error"}
         if self.memory is not None:
             arguments["mem_fraction_static"] = self.memory
-        return SGLangEngine({**arguments, **self.opens_with, **self.engine}, self.template)
+        return SGLangEngine({**arguments, **self.identity_arguments, **self.engine}, self.template)
 
 
 @dataclass(eq=False)
 class SGLangEngine:
     """An open `sglang.Engine` in the thread of its event loop.
 
-    The thread that opens the engine must live as long as it: Linux ends the engine's processes with
-    the thread that started them.
+    The thread that opens the engine must live as long as the engine: Linux ends the engine's
+    processes with the thread that started them.
     """
 
     arguments: Mapping[str, Any]
@@ -132,7 +134,7 @@ class SGLangEngine:
     lock: Any = field(default_factory=threading.RLock)
     over: ModelError | None = None
     version: str = ""
-    sees: bool = False
+    accepts_pictures: bool = False
     thought_end: Sequence[int] = ()
 
     def __post_init__(self) -> None:
@@ -164,7 +166,7 @@ class SGLangEngine:
         self.engine = sglang.Engine(**self.arguments)
         self.manager = self.engine.tokenizer_manager
         self.version = sglang.__version__
-        self.sees = bool(self.manager.model_config.is_multimodal)
+        self.accepts_pictures = bool(self.manager.model_config.is_multimodal)
         tokenizer = self.manager.tokenizer
         self.thought_end = tokenizer.encode(THOUGHT_END, add_special_tokens=False)
 
@@ -178,7 +180,7 @@ class SGLangEngine:
         asyncio.set_event_loop(None)
 
     def submit(self, request: Request) -> Future[Completion]:
-        """Add a request to those that the engine works on. The future raises ModelError."""
+        """Queue a request, and return the future of its completion, which raises ModelError."""
         if self.over is not None:
             raise self.over
         asked = asyncio.run_coroutine_threadsafe(self._ask(request), self.loop)
@@ -217,9 +219,9 @@ class SGLangEngine:
         if request.videos:
             arguments["video_data"] = list(request.videos)
         processor = Templated(self.manager.processor or self.manager.tokenizer, self.template)
-        chat = request.chat if self.sees else join_texts(request.chat)
+        chat = request.chat if self.accepts_pictures else join_texts(request.chat)
         text = render_template(processor, chat)
-        if self.sees:
+        if self.accepts_pictures:
             return arguments | {"prompt": text}
         tokens = self.manager.tokenizer.encode(text, add_special_tokens=False)
         return arguments | {"input_ids": list(tokens)}
@@ -245,7 +247,7 @@ class SGLangEngine:
         )
 
     def end(self, reason: ModelError) -> None:
-        """Let every request that is not answered fail, and all later ones."""
+        """Fail all unanswered and all later requests, with this reason."""
         self.over = self.over or reason
         with self.lock:
             waiting = list(self.pending)
@@ -253,12 +255,12 @@ class SGLangEngine:
             future.cancel()
 
     def close(self) -> None:
-        """Let the engine end and free the GPU; requests that it has not answered fail."""
+        """Shut the engine down and free the GPU; unanswered requests fail."""
         self.end(make_death_error(NAME))
         OPEN.discard(self)
         if not self.thread.is_alive():
             return
-        with suppress(Exception):  # an engine whose processes have ended cannot be asked to end
+        with suppress(Exception):  # an engine whose processes have ended cannot be shut down
             self.engine.shutdown()
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join()
@@ -269,16 +271,17 @@ OPEN: WeakSet[SGLangEngine] = WeakSet()
 
 
 def catch_crashes() -> None:
-    """Let requests fail if a process of an engine dies, which it reports to this process by
-    SIGQUIT; without a handler, the signal would end this one, too. Only the main thread can."""
+    """Handle the SIGQUIT that SGLang sends to this process if a process of an engine dies: the
+    requests fail, whereas the signal alone would end this process. Only the main thread can set the
+    handler; in other threads this does nothing."""
     if threading.current_thread() is threading.main_thread() and (
         signal.getsignal(signal.SIGQUIT) in (signal.SIG_DFL, None)
     ):
-        signal.signal(signal.SIGQUIT, lambda number, frame: report_crash())
+        signal.signal(signal.SIGQUIT, lambda number, frame: fail_open_engines())
 
 
-def report_crash() -> None:
-    """Let all requests of the open engines fail."""
+def fail_open_engines() -> None:
+    """Fail all requests of the open engines."""
     for engine in list(OPEN):
         engine.end(make_death_error(NAME))
 

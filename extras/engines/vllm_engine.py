@@ -53,29 +53,29 @@ class VLLM(EngineModel):
     as `max_model_len`. `memory` is the share of each GPU's memory that the engine reserves (vLLM's
     default if None), so two models on one GPU need 0.45 each; `gpus` is the number of GPUs.
 
-    Requests of up to `in_flight` threads are batched continuously. Pictures are handed over as
-    pixels, in the places that they have between the texts. Sampled requests have a seed derived
-    from `seed`, the draw and the request. As the arithmetic depends on the size of a batch, a reply
-    may still depend on other requests; the variable VLLM_BATCH_INVARIANT=1 prevents that on recent
-    GPUs. `CallOptions.choices` and `schema` constrain decoding; tools and thoughts are read from
-    the reply as in `LocalVLM`.
+    Requests of up to `in_flight` threads are batched continuously. Pictures are passed as pixels,
+    at their positions between the texts. Sampled requests have a seed derived from `seed`, the draw
+    and the request. As the arithmetic depends on the size of a batch, a reply may still depend on
+    other requests; the variable VLLM_BATCH_INVARIANT=1 prevents that on recent GPUs.
+    `CallOptions.choices` and `schema` constrain decoding; tools and thoughts are read from the
+    reply as in `LocalVLM`.
     """
 
     package: ClassVar[str] = "vllm"
-    own: ClassVar[Mapping[str, str]] = VLLM_ARGUMENTS
+    reserved: ClassVar[Mapping[str, str]] = VLLM_ARGUMENTS
 
     def check_device(self) -> None:
         """Raise ModelError if vLLM finds no device to run on."""
         require_package(self.package)
         try:
             platform = import_module("vllm.platforms").current_platform
-        except Exception as exc:  # whatever its libraries raise where there is no driver
+        except Exception as exc:  # any error of its libraries if there is no driver
             raise make_opening_error(NAME, self.model, exc) from exc
         if platform.is_unspecified():
             raise make_device_error(NAME, "its platform is unspecified")
 
     def start(self) -> Engine:
-        """Open the engine. Raises what vLLM raises."""
+        """Open the engine. Raises vLLM's own errors."""
         self.check_device()
         arguments: dict[str, Any] = {"disable_log_stats": True, "interleave_mm_strings": True}
         if self.memory is not None:
@@ -87,10 +87,11 @@ class VLLM(EngineModel):
 
 @dataclass(eq=False)
 class VLLMEngine:
-    """An open `vllm.LLM`; `pending` holds the future of each request that it works on.
+    """An open `vllm.LLM`; `pending` holds the future of each unfinished request.
 
     vLLM's offline interface is not thread-safe. `enqueue_chat` renders a conversation with the
-    model's chat template and adds it to the running batch; each `step` returns what has finished.
+    model's chat template and adds it to the running batch; each `step` returns the finished
+    requests.
     """
 
     model: str
@@ -101,7 +102,7 @@ class VLLMEngine:
     changed: threading.Condition = field(default_factory=threading.Condition)
     over: BaseException | None = None
     version: str = ""
-    sees: bool = False
+    accepts_pictures: bool = False
     thought_end: Sequence[int] = ()
 
     def __post_init__(self) -> None:
@@ -111,7 +112,7 @@ class VLLMEngine:
         self.is_open.result()
 
     def submit(self, request: Request) -> Future[Completion]:
-        """Add a request to those that the engine works on. The future raises ModelError."""
+        """Queue a request, and return the future of its completion, which raises ModelError."""
         future = Future[Completion]()
         with self.changed:
             if self.over is not None:
@@ -121,7 +122,7 @@ class VLLMEngine:
         return future
 
     def close(self) -> None:
-        """Let the engine end and free the GPU; requests that it has not answered fail."""
+        """Shut the engine down and free the GPU; unanswered requests fail."""
         self._end(make_death_error(NAME))
         self.worker.join()
 
@@ -134,7 +135,10 @@ class VLLMEngine:
         try:
             vllm = import_module("vllm")
             self.llm = vllm.LLM(self.model, **self.arguments)
-            self.version, self.sees = vllm.__version__, self.llm.model_config.is_multimodal_model
+            self.version, self.accepts_pictures = (
+                vllm.__version__,
+                self.llm.model_config.is_multimodal_model,
+            )
             tokenizer = self.llm.get_tokenizer()
             self.thought_end = tokenizer.encode(THOUGHT_END, add_special_tokens=False)
         except BaseException as exc:
@@ -144,14 +148,15 @@ class VLLMEngine:
         try:
             while self._take_turn():
                 pass
-        except BaseException as exc:  # nobody may wait for a thread that has ended
+        except BaseException as exc:  # fail the requests that would wait for this thread
             self._end(make_death_error(NAME, exc))
         for future in [*self.pending.values(), *(future for _, future in self.queue)]:
             future.set_exception(self.over or make_death_error(NAME))
         self._shut_down()
 
     def _take_turn(self) -> bool:
-        """Add what has arrived and let the engine take one step; False once it is over."""
+        """Add the requests that arrived, and run one step of the engine; return False once it is
+        shut down."""
         with self.changed:
             while not (self.queue or self.pending or self.over):
                 self.changed.wait()
@@ -180,7 +185,7 @@ class VLLMEngine:
         self.pending[strip_suffix(given)] = future
 
     def _shut_down(self) -> None:
-        with suppress(Exception):  # an engine whose process has ended cannot be asked to end
+        with suppress(Exception):  # an engine whose process has ended cannot be shut down
             self.llm.renderer.shutdown()
         with suppress(Exception):
             self.llm.llm_engine.engine_core.shutdown()
@@ -194,8 +199,8 @@ def strip_suffix(given: str) -> str:
 
 
 def make_conversation(request: Request) -> list[dict[str, Any]]:
-    """Return the turns as `LLM.chat` takes them, with pictures as Pillow images of our pixels in
-    the places that they have between the texts. A thought goes into `reasoning`."""
+    """Return the turns as `LLM.chat` takes them, with pictures as Pillow images of our pixels at
+    their positions between the texts. A thought goes into `reasoning`."""
     images, videos = iter(request.chat.images), iter(request.videos)
 
     def convert(part: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -216,7 +221,7 @@ def make_conversation(request: Request) -> list[dict[str, Any]]:
 
 def make_sampling(request: Request) -> Any:
     """Return the sampling parameters of a request. vLLM's own defaults, such as 16 tokens and
-    temperature 1, never apply. Raises what vLLM raises for values that it refuses."""
+    temperature 1, never apply. Raises vLLM's own errors for invalid values."""
     options, params = request.options, import_module("vllm.sampling_params")
     constraint: dict[str, Any] = {}
     if options.choices is not None:

@@ -52,8 +52,7 @@ TALLY_INTERVAL = 1.0  # seconds between two tallies
 
 @dataclass(eq=False)
 class Outbox:
-    """Sends events to the run, several per message, and regularly a tally of what the models
-    used."""
+    """Sends events to the run, several per message, and regularly a tally of the models' usage."""
 
     pipe: IO[bytes]
     models: RunModels
@@ -116,7 +115,7 @@ class SharedModels(RunModels):
 
 @dataclass(eq=False)
 class ChildRun(Run):
-    """The part of a run that one process executes: the samples in `asked`, until it yields None.
+    """The part of a run that one process executes: the samples that `asked` yields before None.
     `emit` is called with the events for the run."""
 
     emit: Callable[[Any], None] = lambda event: None

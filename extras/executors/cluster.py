@@ -121,7 +121,7 @@ class NetworkHost:
 
     def call(self, owner: bytes, method: str, given: tuple[Any, ...]) -> tuple[Any, list[str]]:
         """Call `method` of the pickled `owner`; return its result and the remarks made during the
-        call. Raises whatever the method raises."""
+        call. Raises the method's errors."""
         with collect_remarks() as remarks:
             return getattr(_unpickle(owner), method)(*given), remarks
 
@@ -138,7 +138,7 @@ class HostPool:
         self.ray, self.actors = ray, actors
 
     def __call__(self, owner: Any, method: str, *given: Any) -> Any:
-        """Call a method on a random host. Raises whatever the method raises there."""
+        """Call a method on a random host. Raises the method's errors."""
         actor = random.choice(self.actors)
         try:
             result, remarks = self.ray.get(

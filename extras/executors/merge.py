@@ -36,8 +36,8 @@ def merge(shards: Sequence[Path], out: Path) -> MergeResult:
 
     The results of an earlier merge in `out` are kept, and only new ones are written. If two shards
     answer the same question, the answer of the later one is kept, and the sentence reports it.
-    Digests identify the data from which a whole shard was made. Raises RunError, before anything is
-    written, if the shards differ in configuration or data set, or if one is damaged.
+    Digests identify the data of a complete shard. Raises RunError, before anything is written, if
+    the shards differ in configuration or data set, or if one is damaged.
     """
     unique = {path.resolve(): path for path in reversed(shards)}  # the last of duplicates
     for whole, path in unique.items():
@@ -167,8 +167,8 @@ def _combine_facts(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], list[str]
 
 
 def _list_missing_shards(shards: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return at most nine missing shards, such as "2/3"; a shard without a number is the whole
-    run."""
+    """Return at most nine missing shards, such as "2/3"; a run without a shard number counts as
+    complete."""
     numbers = defaultdict[Any, set[Any]](set)
     for shard in shards:
         number, count = shard.get("shard") or (1, 1)
@@ -213,7 +213,7 @@ def _refuse_other_runs(first: RunFolder, others: Sequence[RunFolder]) -> None:
 
 
 def _describe_doubts(runs: Sequence[RunFolder]) -> Iterator[str]:
-    """Yield sentences on differences between shards that are allowed."""
+    """Yield sentences about allowed differences between shards."""
     limits = set[Any]()
     plugins = defaultdict[str, set[str]](set)
     for facts in (run.facts for run in runs):

@@ -20,7 +20,7 @@ Group = tuple[str, int, int]
 """The task id, seed and draw shared by arms that go through the items together."""
 
 
-# ---- to a process: first its `Setup`, then lists of `SampleRequest`, or one of the words below
+# ---- to a process: first its `Setup`, then lists of `SampleRequest`, or one of the orders below
 
 
 DRAIN, STOP, END = "drain", "stop", "end"

@@ -21,8 +21,8 @@ PIPE_BYTES, F_SETPIPE_SZ = 1 << 20, 1031  # bytes of a pipe, so that a picture f
 
 
 class Fork:
-    """A fork of this process, which can start at once, whereas a new interpreter has to import
-    everything first. It has those methods of a Popen that `Process` needs."""
+    """A fork of this process, which starts at once, whereas a new interpreter has to import
+    everything first. It has the methods of a Popen that `Process` needs."""
 
     def __init__(self) -> None:
         orders, stdin = os.pipe()

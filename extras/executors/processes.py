@@ -51,11 +51,11 @@ from looktwice.pipelines.runtime.process import share_heaps
 
 PROCESSES_VARIABLE = "LOOKTWICE_PROCESSES"
 """The environment variable that sets the number of processes; if it is not set, the run decides."""
-MAX_PROCESSES = 4  # processes: more would ask faster than the run writes and scores
-MIN_RECORDS = 500  # records from which a run is long enough for processes
-MIN_WORKERS = 32  # threads from which one interpreter may be too slow
+MAX_PROCESSES = 4  # more processes would ask faster than the run writes and scores
+MIN_RECORDS = 500  # minimum records of a run with worker processes
+MIN_WORKERS = 32  # minimum threads with which one interpreter may be too slow
 MIN_THREADS_PER_PROCESS = 8  # minimum threads of each process
-MIN_WAITING_SAMPLES = 4  # minimum samples that wait in a process for a free thread
+MIN_WAITING_SAMPLES = 4  # minimum samples queued in a process, waiting for a free thread
 SENDABLE_PACKAGES = ("looktwice.prompting.", "looktwice.pipelines.")
 """Packages with the classes of stages and models that other processes may run. Networks stay with
 the run, and only the run has loaded plugins."""
@@ -90,8 +90,8 @@ def list_usable_cores() -> list[int]:
 
 
 def count_processes(run: RunContext, records: int) -> int:
-    """Return the number of processes for a run of `records` records; 0 if the run should do without
-    them."""
+    """Return the number of processes for a run of `records` records; 0 for a run that should not
+    use any."""
     options, plan, given = run.options, run.plan, os.environ.get(PROCESSES_VARIABLE, "")
     stages = [stage for arm in plan.points for stage in arm.stages.values()]
     is_bounded = options.budget is not None or options.max_requests is not None
@@ -126,8 +126,8 @@ class Processes(Executor):
     """Runs trials in worker processes, if `count_processes` asks for any.
 
     Usage tallies of the processes are added to the run's models, and a process that dies is
-    reported. `may_fork` means that this process is a command that has not yet used anything that a
-    fork could not use. `returned` are samples to send again, or to leave to the run if no process
+    reported. `may_fork` means that this process is a command that has not yet used anything that
+    would fail in a fork. `returned` are samples to send again, or to leave to the run if no process
     is left; `unsent` are samples that could not be pickled.
     """
 
@@ -181,8 +181,8 @@ class Processes(Executor):
                 return
 
     def execute(self, run: RunContext, work: Work, trials: Iterator[Trial]) -> Iterator[Trial]:
-        """Process all samples; return the samples that the run itself has to process. Raises what a
-        Ctrl-C raises."""
+        """Process all samples; return the samples that the run itself has to process. Raises
+        KeyboardInterrupt."""
         writer = work.writer
         first: Trial | None = next(trials, None)
         if first is None:

@@ -2,8 +2,9 @@
 process writes all results.
 
 Each block of samples is a task: it gets the whole plan, processes its samples in threads as a local
-run does, and streams each record back with its pictures and messages. Whatever a lost task had not
-sent is restarted in another one. If there are GPUs, actors hold the networks for all tasks.
+run does, and streams each record back with its pictures and messages. Samples without a record from
+a lost task are processed again in another one. If there are GPUs, actors hold the networks for all
+tasks.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class RayExecutor(Executor):
         self.connection.close()
 
     def __post_init__(self) -> None:
-        parse_address(self.on)  # report a fault before anything else
+        parse_address(self.on)  # report invalid settings first
         self.connection = ExitStack()
 
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from looktwice.eval.statistics.intervals import Estimate, Z, cluster_codes, student_quantile, wilson
 from looktwice.extras.grounding.mean_ap import MatchedScenes, Scene
 
-MOST, LEAST = 400, 100
-"""The largest and smallest number of resamples."""
-WORK = 20_000_000
-"""The sets of boxes (category, range of area, image) to go through in all resamples; more images
-than that allows get fewer resamples."""
+MAX_RESAMPLES, MIN_RESAMPLES = 400, 100
+"""The maximum and minimum number of resamples."""
+MAX_BOX_SETS = 20_000_000
+"""The maximum number of box sets (category, area range, image) evaluated in all resamples together;
+with many images, there are fewer resamples."""
 
 
 def estimate_precision(
@@ -25,12 +25,12 @@ def estimate_precision(
 
     `clusters` names the cluster of each scene: images of one sample, or samples of one picture.
     Whole clusters are drawn with replacement, as many as there are, and the package computes each
-    figure of every draw from boxes that it matched once. As that of a share, the interval is
+    figure of every draw from boxes that it matched once. Like the interval of a share, it is
     Wilson's with an effective n, here from the variance of the draws (the number of clusters if all
-    draws agree), with Student's quantile for few clusters. A figure of few images is too high, and
-    that of a draw, with fewer different images, higher still: the interval is moved by that bias.
-    Draws without a true box that enters a figure are left out of its interval. With a single
-    cluster the interval is 0 to 1.
+    draws agree), with Student's quantile for few clusters. A figure of few images is biased
+    upwards, and more so in a draw, which has fewer different images: the interval is shifted by
+    this bias. Draws without a true box that enters a figure are left out of its interval. With a
+    single cluster, the interval is 0 to 1.
     """
     matched = MatchedScenes.of(scenes)
     if matched is None:
@@ -52,7 +52,7 @@ def _draw_figures(matched: MatchedScenes, codes: NDArray[np.int64]) -> Iterator[
     """Yield the figures of each resample; equal ones are computed once."""
     random, count = np.random.default_rng(0), int(codes.max()) + 1
     known = dict[bytes, dict[str, float]]()
-    for _ in range(min(MOST, max(LEAST, WORK // matched.matches.size))):
+    for _ in range(min(MAX_RESAMPLES, max(MIN_RESAMPLES, MAX_BOX_SETS // matched.matches.size))):
         times = np.bincount(random.integers(0, count, count), minlength=count)
         key = times.tobytes()
         if key not in known:
@@ -61,7 +61,7 @@ def _draw_figures(matched: MatchedScenes, codes: NDArray[np.int64]) -> Iterator[
 
 
 def find_limits(value: float, drawn: Sequence[float], clusters: int) -> tuple[float, float]:
-    """Return the limits of the interval, within 0..1, around a figure that it includes."""
+    """Return the limits of a figure's interval, which lies within 0..1 and includes the figure."""
     bias = float(np.mean(drawn)) - value
     wider = clusters / (clusters - 1) * (student_quantile(clusters - 1) / Z) ** 2
     variance = wider * float(np.var(drawn))

@@ -30,16 +30,17 @@ class CocoFile(FileTask):
     """Questions about the objects in a file in COCO's format, such as COCO, LVIS, or RefCOCO
     converted to it.
 
-    `ask` "boxes" or "points" makes one question per image, about all objects of the categories
-    there are in it, or of those in `categories`, whether there are any or not. "box" or "point"
-    makes one question for each text in an annotation's `expression`, `caption`, `sentence` or
-    `sentences` (or in its image's `caption`); annotations of an image with the same text are
-    alternatives. Without such texts, it asks for each category of which an image has one object.
+    `ask` "boxes" or "points" makes one question per image, about all objects of the categories that
+    occur in it, or of the listed `categories`, whether they occur or not. "box" or "point" makes
+    one question for each text in an annotation's `expression`, `caption`, `sentence` or `sentences`
+    (or in its image's `caption`); annotations of an image with the same text are alternatives.
+    Without such texts, it asks for each category of which an image has one object.
 
     `path` is the JSON file; images lie in `images` (default: the file's folder). `unit` is the unit
     that the question asks for. `n` keeps that many images, chosen by `seed`. With "boxes",
-    `mean_ap` reports average precision (the extra `map`). Crowds and objects to ignore keep their
-    flags, masks are kept for points. Missing images are left out and counted. Raises TaskError.
+    `mean_ap` reports average precision (the extra `map`). The flags of crowds and of objects to
+    ignore are kept, and masks for points. Missing images are left out and counted. Raises
+    TaskError.
     """
 
     path: Path
@@ -115,7 +116,7 @@ class CocoFile(FileTask):
             items += made
             kept |= {id(row)} if made else set()
         if not items:
-            wanted = f"no image has its file and something to ask for (ask: {self.ask})"
+            wanted = f"no image with an existing file has objects to ask for (ask: {self.ask})"
             raise self._skipped.make_empty_error(Path(self.path), wanted)
         return items
 
@@ -136,7 +137,7 @@ class CocoFile(FileTask):
     def _asked(
         self, row: Mapping[str, Any], objects: Sequence[Annotation]
     ) -> Iterator[tuple[str, Sequence[str], Sequence[Annotation]]]:
-        """Yield the words of each question, the categories that it asks for, and its objects."""
+        """Yield the text of each question, the categories that it asks for, and its objects."""
         named = defaultdict[str, list[Annotation]](list)
         for entry in objects:
             named[self._names.get(entry.get("category_id"), "object")].append(entry)

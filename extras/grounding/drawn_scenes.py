@@ -1,4 +1,4 @@
-"""Questions about the places of objects in drawn scenes, whose boxes and masks are known."""
+"""Questions about the positions of objects in drawn scenes, whose boxes and masks are known."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ WANTED: dict[Ask, str] = {
     "points": 'Reply with a JSON list of {{"point_2d": [x, y], "label": name}}, {unit}.',
 }
 ASKED_SHAPES = 3
-SIZES = (24.0, 64.0)  # pixels, the smallest and largest height of things
+SIZES = (24.0, 64.0)  # minimum and maximum height of the shapes, in pixels
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Units of the coordinates in replies: converts what a model wrote to pixels of the source."""
+"""Units of the coordinates in replies, and their conversion to pixels of the source image."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def place_numbers(
 
 
 def _swap_corners(edges: Sequence[float]) -> tuple[int, ...]:
-    """Return the places of a box's edges such that swapped corners stay swapped."""
+    """Return the order in which to take a sorted box's edges so that corners swapped in `edges` are
+    swapped again."""
     left, right = (2, 0) if edges[0] > edges[2] else (0, 2)
     top, bottom = (3, 1) if edges[1] > edges[3] else (1, 3)
     return left, top, right, bottom
@@ -87,7 +88,8 @@ def _swap_corners(edges: Sequence[float]) -> tuple[int, ...]:
 def _to_shares(
     numbers: Sequence[float], frame: Frame, sent: tuple[int, int], model: str
 ) -> list[float]:
-    """Return numbers, in edges, as shares of the width and height of the sent image."""
+    """Convert coordinates, measured from pixel edges, to shares of the sent image's width and
+    height."""
     if frame.name == "pixels":
         return [number / sent[k % 2] for k, number in enumerate(numbers)]
     if frame.name == "seen":
@@ -139,6 +141,6 @@ def find_source_size(sample: Sample, image: int) -> tuple[int, int]:
         return int(width), int(height)
     raise ValueError(
         f"sample {sample.id}: the size of its image {image} is unknown, because the run stored only"
-        " what was sent; give the meta field `sizes` as [[width, height]], or make this reader a"
+        " the sent images; give the meta field `sizes` as [[width, height]], or make this reader a"
         " stage after the one that asks"
     )

@@ -1,4 +1,4 @@
-"""The words with which a reply names a place, and their comparison with the names of categories."""
+"""The labels of places in a reply, and their comparison with the names of categories."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EMPTY_LIST = re.compile(r"^[\s`]*(?:json\s*)?[\[{][^\d]*(?:\[\s*\]|null|none)[^\
 ARTICLE = re.compile(r"^(?:an?|the|one|this|that)\s+")
 
 
-def says_none(text: str) -> bool:
+def reports_nothing(text: str) -> bool:
     """Return whether a reply without places says that there is nothing to find: an empty list, the
     word none, a sentence such as "there are no cups", or a tag without content."""
     bare = TAG.sub(" ", REFERENCE.sub(" ", text.replace("```", " ")))
@@ -50,7 +50,7 @@ def says_none(text: str) -> bool:
 
 def find_labels(reply: str, claims: Sequence[Claim]) -> Iterator[str]:
     """Yield the label of each place of a reply: that of its JSON object, the reference tag before
-    it, the text in or after its own tag, or else the words before it in its line. A place that
+    it, the text in or after its own tag, or else the text before it in its line. A place that
     follows another without a word between them has the other's label."""
     previous, end = "", 0
     last_span = (-1, -1)
@@ -61,20 +61,20 @@ def find_labels(reply: str, claims: Sequence[Claim]) -> Iterator[str]:
         elif claim.span == last_span:
             label = previous
         elif claim.notation == "points":
-            label = _label_of_tag(reply, start, stop)
+            label = _get_tag_label(reply, start, stop)
         elif claim.notation == "loc" and "_" not in reply[start:stop]:
-            label = _label_after(reply[stop:])
+            label = _get_label_after(reply[stop:])
         elif reply[start : start + 1] == "{" and claim.notation != "percents":
             named = QUOTED.search(reply, start, stop)
             label = named[1] if named else ""
         else:
-            label = _label_before(reply[end:start], previous)
+            label = _get_label_before(reply[end:start], previous)
         yield label
         previous, end, last_span = label, stop, claim.span
 
 
-def _label_of_tag(reply: str, start: int, stop: int) -> str:
-    """Return the text of Molmo's tag, or else its attribute `alt`."""
+def _get_tag_label(reply: str, start: int, stop: int) -> str:
+    """Return the text in Molmo's tag, or else its attribute `alt`."""
     if not reply[start:stop].endswith("/>") and (
         inner := re.match(r"([^<]{1,200})</", reply[stop:])
     ):
@@ -83,15 +83,15 @@ def _label_of_tag(reply: str, start: int, stop: int) -> str:
     return named[1].strip() if named else ""
 
 
-def _label_after(text: str) -> str:
-    """Return what follows PaliGemma's tokens, up to the next object."""
+def _get_label_after(text: str) -> str:
+    """Return the text after PaliGemma's tokens, up to the next object."""
     words = re.split(r"[;\n]|<loc", re.sub(r"<seg\d{3}>", "", text), maxsplit=1)[0]
     return TAG.sub("", words).strip()
 
 
-def _label_before(text: str, previous: str) -> str:
+def _get_label_before(text: str, previous: str) -> str:
     """Return the last reference tag in the text between two places, or else its last line without
-    bullets and connecting words; the previous label if it holds no word."""
+    bullets and connecting words; the previous label if no text is left."""
     if named := REFERENCE.findall(text):
         return str(named[-1]).strip()
     plain = TAG.sub(" ", text)
@@ -113,7 +113,8 @@ def match_label(
     label: str, categories: Collection[str], synonyms: Mapping[str, str] | None = None
 ) -> str:
     """Return the category that a label names: the equal one, by `synonyms`, or the only one whose
-    name it contains; else the label itself. Without a label, and with a single category, that."""
+    name it contains; else the label itself. An empty label means the category if there is only
+    one."""
     if not label:
         return next(iter(categories)) if len(categories) == 1 else ""
     by_name = {normalize_label(name): name for name in categories}

@@ -12,7 +12,7 @@ LIBRARY = "faster_coco_eval"
 
 
 def require_library() -> None:
-    """Raise ValueError that says how to install the package if it is missing."""
+    """Raise ValueError with the install command if the package is missing."""
     if find_spec(LIBRARY) is None:
         raise ValueError(
             "average precision and COCO's compressed masks need the package faster-coco-eval:"

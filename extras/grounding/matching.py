@@ -58,9 +58,9 @@ def pick_one(found: Places) -> Places:
 
 
 @dataclass(frozen=True)
-class Matched:
-    """Counts of the places that were found, named wrongly and missed; optional places count in none
-    of them."""
+class MatchCounts:
+    """Counts of hits, of wrongly named places and of missed ones; optional places are not
+    counted."""
 
     hits: int
     extra: int
@@ -88,8 +88,8 @@ class Matched:
 def label_places(
     found: Places, names: Sequence[str], synonyms: Mapping[str, str], more: Sequence[str] = ()
 ) -> Places:
-    """Return found places with the names of the categories that their labels mean: one of `names`,
-    which were asked for, or else one of `more`."""
+    """Return found places, each with the category that its label means: one of `names`, which were
+    asked for, or else one of `more`."""
     labelled = list[Place]()
     for place in found:
         label = match_label(place.label, names, synonyms)
@@ -101,9 +101,9 @@ def label_places(
 
 def match_places(
     found: Sequence[Place], true: Sequence[Place], fits: Callable[[Place, Place], float]
-) -> Matched:
+) -> MatchCounts:
     """Match found and ground-truth places one to one so that as many as possible fit, and among
-    these the best; labels must be equal where the true place has one.
+    these the best; labels must be equal if the true place has one.
 
     `fits` returns how well a found place fits a true one, 0 if it does not. A found place that fits
     only an optional one counts neither as right nor as wrong.
@@ -123,7 +123,7 @@ def match_places(
     for number, place in enumerate(found):
         if number not in paired and not any(_fit(place, other, fits) for other in optional):
             extra += 1
-    return Matched(len(paired), extra, len(needed) - len(paired))
+    return MatchCounts(len(paired), extra, len(needed) - len(paired))
 
 
 def _fit(found: Place, true: Place, fits: Callable[[Place, Place], float]) -> float:

@@ -23,7 +23,7 @@ FIGURES = {
     "ar_10": "AR_second",
     "ar_100": "AR_third",
 }
-"""Our names of the package's metrics."""
+"""Our names for the package's metrics."""
 BEYOND_ALL = 1e11  # square pixels: more than COCO's range "all", so that the place is ignored
 
 
@@ -39,11 +39,11 @@ def average_precision(scenes: Iterable[Scene]) -> dict[str, float]:
     """Return COCO's metrics over scenes, under our names for them, without metrics to which no
     ground-truth box contributes.
 
-    Categories are the labels of ground-truth boxes. Found boxes with other labels are in no
-    category that is averaged, as in COCO. A box without a confidence counts as 1.0; boxes of equal
-    confidence are ranked in the order of scenes, then of the reply. A crowd is COCO's `iscrowd`.
-    The package overwrites the flag `ignore`, so a place to ignore gets an area beyond every range,
-    which it does ignore.
+    Categories are the labels of ground-truth boxes. Found boxes with other labels do not enter the
+    average, as in COCO. A box without a confidence counts as 1.0; boxes of equal confidence are
+    ranked in the order of scenes, then of the reply. A crowd is COCO's `iscrowd`. The package
+    overwrites the flag `ignore`, so a place to ignore gets an area outside every range, which has
+    the same effect.
     """
     matched = MatchedScenes.of(scenes)
     return matched.summarize() if matched else {}
@@ -51,10 +51,11 @@ def average_precision(scenes: Iterable[Scene]) -> dict[str, float]:
 
 @dataclass(frozen=True, eq=False)
 class MatchedScenes:
-    """The package's evaluation of scenes, whose boxes are matched once, for any choice of them.
+    """The package's evaluation of scenes; their boxes are matched once, and any subset of scenes
+    can be evaluated.
 
     `matches` are the package's own results, (categories, ranges of area, scenes), in the list from
-    which its `accumulate` reads them; it has no public place for a choice of images.
+    which its `accumulate` reads them; it has no public interface for a subset of images.
     """
 
     evaluation: Any
@@ -62,7 +63,7 @@ class MatchedScenes:
 
     @classmethod
     def of(cls, scenes: Iterable[Scene]) -> MatchedScenes | None:
-        """Match the boxes of scenes; None without a true box."""
+        """Match the boxes of scenes; None if there is no true box."""
         truth, found = _as_coco(scenes)
         if not truth["annotations"]:
             return None
@@ -103,16 +104,16 @@ def _as_coco(scenes: Iterable[Scene]) -> tuple[dict[str, Any], list[dict[str, An
         for place in scene.true:
             area = BEYOND_ALL if place.ignore else place.area
             about = {"id": len(annotations) + 1, "area": area, "iscrowd": int(place.crowd)}
-            annotations.append(_entry(place, number, categories) | about)
+            annotations.append(_make_entry(place, number, categories) | about)
         for place in scene.found:
             if place.is_box and place.label in categories:
                 score = 1.0 if place.score is None else place.score
-                results.append(_entry(place, number, categories) | {"score": score})
+                results.append(_make_entry(place, number, categories) | {"score": score})
     listed = [{"id": number, "name": name} for name, number in categories.items()]
     return {"images": images, "annotations": annotations, "categories": listed}, results
 
 
-def _entry(place: Place, image: int, categories: Mapping[str, int]) -> dict[str, Any]:
+def _make_entry(place: Place, image: int, categories: Mapping[str, int]) -> dict[str, Any]:
     left, top, right, bottom = place.numbers
     box = [left, top, max(0.0, right - left), max(0.0, bottom - top)]
     return {"image_id": image, "category_id": categories[place.label], "bbox": box}

@@ -1,4 +1,4 @@
-"""A place as an answer or as part of a correct answer, and its forms in answers and files."""
+"""A place in an answer or a correct answer, and its formats in answers and files."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Place:
 
     @property
     def is_box(self) -> bool:
-        """Return whether it is a box."""
+        """True for a box, False for a point."""
         return len(self.numbers) == 4
 
     @property
     def has_area(self) -> bool:
-        """Return whether it is a box with its corners in order."""
+        """True for a box whose corners are in order."""
         return (
             self.is_box and self.numbers[0] < self.numbers[2] and self.numbers[1] < self.numbers[3]
         )
@@ -70,7 +70,7 @@ class Place:
 
     @property
     def optional(self) -> bool:
-        """Return whether it need not be found."""
+        """True for a place that need not be found: a crowd, or one to ignore."""
         return self.crowd or self.ignore
 
     def to_dict(self) -> dict[str, Any]:
@@ -217,7 +217,7 @@ def fill_polygons(polygons: Iterable[Any], size: Any = None) -> NDArray[np.bool_
 
 
 def to_marks(places: Iterable[Place]) -> Iterator[Mark]:
-    """Yield places as marks; a box without an area is its first corner."""
+    """Yield places as marks; a box without an area becomes a point at its first corner."""
     for place in places:
         if place.has_area:
             x0, y0, x1, y1 = place.numbers

@@ -15,12 +15,12 @@ from looktwice.extras.grounding.frames import (
     place_numbers,
     require_layout,
 )
-from looktwice.extras.grounding.labels import find_labels, says_none
+from looktwice.extras.grounding.labels import find_labels, reports_nothing
 from looktwice.extras.grounding.places import Place, format_places
 from looktwice.pipelines.state import State
 from looktwice.prompting.where.claims import LAST_IMAGE, Claim, read_claims
 
-MOST = 1000  # places of one reply; a model that repeats itself may write thousands
+MAX_PLACES = 1000  # places of one reply; a model that repeats itself may write thousands
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,9 @@ class PlacesInReply(Reader):
     """Reads the boxes or, with `points`, the points that a reply names, in pixels of the source
     image.
 
-    It knows the forms that model families write, with labels and confidences: JSON, tags, tokens,
-    and lists of numbers in text. The answer is a JSON list such as `[{"label": "cup", "box": [10,
-    20, 30, 40]}]`, which `PlacesScorer` compares; it is empty if the reply says that there is
-    nothing.
+    It reads the formats of the model families, with labels and confidences: JSON, tags, tokens, and
+    lists of numbers in text. The answer is a JSON list such as `[{"label": "cup", "box": [10, 20,
+    30, 40]}]`, which `PlacesScorer` compares; it is empty if the reply says that there is nothing.
 
     `frame` is the unit of coordinates that do not show it themselves: "pixels" of the image as it
     was sent, pixels of the "original", pixels of the image as "seen" by `model` after its own
@@ -68,13 +67,15 @@ class PlacesInReply(Reader):
 
     def read(self, state: State) -> Reading:
         """Read the places of the last reply."""
-        claims = list(islice(read_claims(state.reply, self.points, distinct=False), MOST + 1))
+        claims = list(islice(read_claims(state.reply, self.points, distinct=False), MAX_PLACES + 1))
         if not claims:
-            if says_none(state.reply):
+            if reports_nothing(state.reply):
                 return Reading("[]")
             return Reading(None, f"unread: it names no {'point' if self.points else 'box'}")
         places = list[Place]()
-        for claim, label in zip(claims[:MOST], find_labels(state.reply, claims), strict=False):
+        for claim, label in zip(
+            claims[:MAX_PLACES], find_labels(state.reply, claims), strict=False
+        ):
             place = self._convert(state, claim, label)
             if place is None:
                 shown = len(state.shown or state.views)

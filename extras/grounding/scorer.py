@@ -12,7 +12,7 @@ from looktwice.eval.scoring.verdict import Metric, PointScores, Score, ScoredRec
 from looktwice.extras.grounding.ap_intervals import estimate_precision
 from looktwice.extras.grounding.library import require_library
 from looktwice.extras.grounding.matching import (
-    Matched,
+    MatchCounts,
     holds_point,
     label_places,
     match_places,
@@ -47,21 +47,22 @@ class PlacesScorer(Scorer):
     true box with the nearest found one. "box" also reports accuracy at each of `thresholds`,
     "boxes" and "points" precision and recall per sample. With `mean_ap`, "boxes" also reports
     COCO's average precision and recall over all images of the task (the extra `map`), without the
-    figures that no true box enters. Their intervals draw whole samples, with all of their images;
-    in simulations, 86 to 98 % contain the figure of very many images, fewer if rare categories or
-    missing confidences meet 100 images or less. Few models state confidences. Boxes without one
-    count as equally certain, so that AP depends on the order of the images; `ap_reversed` is AP
-    with the images in reverse order, and `confidence_given` the share of boxes with a confidence.
-    Where the two differ, cite F1.
+    figures that no true box enters. Their intervals resample whole samples, with all of their
+    images; in simulations, 86 to 98 % contain the figure of very many images, fewer with rare
+    categories or missing confidences and at most 100 images. Few models state confidences. Boxes
+    without one count as equally certain, so that AP depends on the order of the images;
+    `ap_reversed` is AP with the images in reverse order, and `confidence_given` the share of boxes
+    with a confidence. Where the two differ, cite F1.
 
-    Labels equal a category if they do so without case, articles, punctuation and a plural s, by
-    `synonyms` ({sofa: couch}), or if they contain the name of one only. A box without a label is of
-    the category that was asked for, if that was one; the meta field `categories` lists them. A box
-    whose label is not a category is wrong in F1 and in no category of AP.
+    A label means a category if both are equal apart from case, articles, punctuation and a plural
+    s, if `synonyms` ({sofa: couch}) map it to the category, or if it contains the name of only one
+    category. A box without a label has the category that was asked for, if there was only one; the
+    meta field `categories` lists them. A box whose label is not a category is wrong in F1 and does
+    not enter AP.
 
     The true places are the field `places` of an item's truth, or else its answer, as objects or
     JSON; `form` is that of their boxes. Places marked `crowd` or `ignore` need not be found, and a
-    box that only fits these counts in nothing.
+    box that only fits these is not counted.
     """
 
     rule: Literal["box", "point", "boxes", "points"] = "box"
@@ -190,8 +191,8 @@ class PlacesScorer(Scorer):
         names = [str(name) for name in listed] if isinstance(listed, list | tuple) else []
         return [*dict.fromkeys([*names, *filter(None, (p.label for p in self._true(row)))])]
 
-    def _match(self, found: Places, row: SampleRow) -> Matched:
-        """Return how found and ground-truth places are matched."""
+    def _match(self, found: Places, row: SampleRow) -> MatchCounts:
+        """Match found and ground-truth places, and count the matches."""
         named = label_places(found, self._names(row), self.synonyms)
         fits = self._box_fits if self.rule == "boxes" else _point_fits
         return match_places(named, self._true(row), fits)

@@ -33,7 +33,7 @@ MIN_CLUSTERS = 2 * FOLD_COUNT  # minimum clusters in the training and in the hel
 MIN_QUESTIONS_PER_ANSWER = 5  # minimum training questions for each different answer
 SIGNIFICANCE_LEVEL = 0.05
 PLACE_ORDER = ("tower", "projector", "decoder, image tokens", "decoder, last token")
-ANSWER_PLACE = "the words of the answer"
+ANSWER_PLACE = "the reply"
 PROBE_NOTE = (
     "Right: accuracy on held-out questions, with the 95 % interval of a cluster bootstrap."
     f" Shuffled: mean accuracy of {SHUFFLE_COUNT} probes trained on shuffled labels. Against"
@@ -44,18 +44,18 @@ PROBE_NOTE = (
 
 
 class Question(NamedTuple):
-    """A question that a run asked: `label` is the correct answer in words, `words` the question's
-    text.
+    """A question that a run asked: `label` is the text of the correct answer, `text` that of the
+    question.
 
-    `offered` are the choices in words, empty for an open question. Questions of one `cluster` share
-    a picture or a group. `sent` are the sha256 of the messages, because loaded messages would hold
-    all pixels.
+    `offered` are the texts of the choices, empty for an open question. Questions of one `cluster`
+    share a picture or a group. `sent` are the sha256 of the messages, because loaded messages would
+    hold all pixels.
     """
 
     sample: str
     cluster: str
     label: str
-    words: str
+    text: str
     right: float
     sent: Sequence[str]
     offered: Sequence[str] = ()
@@ -117,7 +117,7 @@ def is_held_out(cluster: str, share: float) -> bool:
 
 
 def _find_answered_messages(record: Record) -> Sequence[str] | None:
-    """Return the messages of the last request that the arm's own model answered with words."""
+    """Return the messages of the last request that the arm's own model answered with text."""
     for call in reversed(record.calls):
         offers_tools = (call.get("options") or {}).get("tools")
         if call.get("reply") and not call.get("model") and not offers_tools:
@@ -152,7 +152,7 @@ class Loss(NamedTuple):
 class ArmProbe:
     """The probes of one arm; all values belong to the same held-out questions, in one order.
 
-    `answered` says whether the model was right, `commonest` whether the most common answer of the
+    `model_right` is 1 if the model was right, `majority_right` if the most common answer of the
     training part is; `trained` is the number of training questions, `wordings` the number of
     different question texts.
     """
@@ -160,8 +160,8 @@ class ArmProbe:
     contestant: str
     task: str
     layers: Sequence[LayerProbe]
-    answered: Floats
-    commonest: Floats
+    model_right: Floats
+    majority_right: Floats
     clusters: Sequence[str]
     trained: int
     wordings: int
@@ -188,12 +188,12 @@ class ArmProbe:
     @cached_property
     def gap(self) -> Estimate:
         """The difference between the model's accuracy and the probe's at the peak."""
-        return self.compare(self.answered, self.peak.right)
+        return self.compare(self.model_right, self.peak.right)
 
     @cached_property
     def is_found(self) -> bool:
         """True if the probe at the peak is significantly better than the most common answer."""
-        test = self.compare(self.peak.right, self.commonest)
+        test = self.compare(self.peak.right, self.majority_right)
         return test.p <= SIGNIFICANCE_LEVEL and test.value > 0
 
     @cached_property
@@ -202,7 +202,7 @@ class ArmProbe:
         probe, or no probe finds the answer.
 
         The answer is lost at the first place after the peak that is significantly worse (Holm over
-        these places), otherwise between the last place and the model's words.
+        these places), otherwise between the last place and the model's reply.
         """
         if not self.is_found or self.gap.p > SIGNIFICANCE_LEVEL or self.gap.value >= 0:
             return None
@@ -306,13 +306,13 @@ def probe_arm(
         (labels[out] == common).astype(float),
         [question.cluster for question in tried],
         len(learnt),
-        len({question.words for question in questions}),
+        len({question.text for question in questions}),
     )
 
 
 def _explain_too_few(questions: Sequence[Question], held_out: float) -> str:
-    """Explain why there are too few questions or different answers to probe; empty if there are
-    enough."""
+    """Return the reason if there are too few questions or different answers to probe; empty if
+    there are enough."""
     kept = Counter(question.cluster for question in questions)
     out = [kept.pop(cluster) for cluster in [*kept] if is_held_out(cluster, held_out)]
     labels, learnt = set(map(attrgetter("label"), questions)), kept.total()
@@ -320,7 +320,7 @@ def _explain_too_few(questions: Sequence[Question], held_out: float) -> str:
         return (
             f"{len(questions)} of its questions were answered, on {len(kept)} different"
             f" pictures for training and {len(out)} held out; a probe needs {MIN_CLUSTERS} of each,"
-            " and better hundreds: ask more questions, or finish the run"
+            " better hundreds; ask more questions, or finish the run"
         )
     if not 1 < len(labels) <= learnt / MIN_QUESTIONS_PER_ANSWER:
         return (
@@ -339,15 +339,15 @@ def probe_table(probed: ProbedRun, whole: bool = True) -> TextTable:
     header = ("contestant", "task", "read in", "right %", "shuffled %", "against the model", "p")
     rows: list[tuple[str, ...]] = []
     for arm in probed.arms:
-        gaps = [arm.compare(probe.right, arm.answered) for probe in arm.layers]
+        gaps = [arm.compare(probe.right, arm.model_right) for probe in arm.layers]
         shown = arm.layers if whole else arm.best.values()
         lines = {
             probe: (percent(probe.shuffled), estimate_cell(gap, sign=True), format_p(p))
             for probe, gap, p in zip(arm.layers, gaps, holm([gap.p for gap in gaps]), strict=True)
         }
         answers = [(str(probe.layer), probe.right, lines[probe]) for probe in shown]
-        answers.append(("the model", arm.answered, ("", "", "")))
-        answers.append(("commonest", arm.commonest, ("", "", "")))
+        answers.append(("the model", arm.model_right, ("", "", "")))
+        answers.append(("most common", arm.majority_right, ("", "", "")))
         for name, right, cells in answers:
             share = estimate_cell(bootstrap_mean(right, arm.clusters))
             rows.append((arm.contestant, arm.task, name, share, *cells))
@@ -360,9 +360,10 @@ def describe_probe(arm: ArmProbe) -> list[str]:
         f"{percent(fmean(probe.right))} % in {probe.layer}" for probe in arm.best.values()
     )
     sentences = [
-        f"{arm.contestant} on {arm.task}: on {len(arm.answered)} held-out questions, a linear probe"
-        f" is right on {read}; the model itself is right on {percent(fmean(arm.answered))} %,"
-        f" and the most common answer on {percent(fmean(arm.commonest))} %."
+        f"{arm.contestant} on {arm.task}: on {len(arm.model_right)} held-out questions, a linear"
+        f" probe is right on {read}; the model itself is right on"
+        f" {percent(fmean(arm.model_right))} %, and the most common answer on"
+        f" {percent(fmean(arm.majority_right))} %."
     ]
     low, high = (percent(end, sign=True) for end in (arm.gap.low, arm.gap.high))
     p = format_p(arm.gap.p)
@@ -385,8 +386,8 @@ def describe_probe(arm: ArmProbe) -> list[str]:
         sentences.append(f"No loss is found: {beside}.")
     if arm.wordings > 1 and "tower" in arm.best:
         sentences.append(
-            f"Tower and projector do not see the question, and there are {arm.wordings} different"
-            " ones: probes may fail there only because the question is missing."
+            f"Tower and projector do not get the question, and there are {arm.wordings} different"
+            " questions: probes may fail there only because the question is missing."
         )
     return sentences
 

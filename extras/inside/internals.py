@@ -161,11 +161,11 @@ def read_network_states(model: LocalVLM, messages: Messages) -> States:
 
 
 def read_pocket_states(messages: Messages) -> States:
-    """Return Pocket's states: the encoder's layers are the tower; the vectors that the words attend
-    to, with classes added to the places, are the projector.
+    """Return Pocket's states: the encoder's layers are the tower; its last output, to which the
+    text tokens attend, is the projector.
 
-    Its decoder has no image tokens: the words attend to the places. Raises ModelError and
-    PictureError.
+    Its decoder has no image tokens, since text tokens cross-attend to image positions. Raises
+    ModelError and PictureError.
     """
     weights, (tokens, inputs) = shipped_weights(), network_inputs(messages)
     with ONE_THREAD:

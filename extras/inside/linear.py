@@ -46,7 +46,7 @@ def fit_probe(
     """Train a probe on (questions, width) states with labels 0, 1, ...; questions of one cluster
     are always in the same fold.
 
-    `allowed` says which labels each question offers, (questions, labels), and only these are
+    `allowed` marks the labels that each question offers, (questions, labels), and only these are
     predicted. There must be at least two clusters and two labels.
     """
     random = np.random.default_rng(SEED)
@@ -60,7 +60,7 @@ def fit_probe(
         out = fold_of == fold
         chosen = _predict_labels(inner[~out], targets[~out], inner[out], allowed[out])
         right += (chosen == sets[:, out]).sum(-1)
-    best = len(PENALTY_GRID) - 1 - right[::-1].argmax(0)  # of tied penalties the largest
+    best = len(PENALTY_GRID) - 1 - right[::-1].argmax(0)  # the largest of tied penalties
     chosen = _predict_labels(inner, targets, outer, allowed_out)[best, np.arange(len(sets))]
     return ProbeResult(chosen[0], float(right[best[0], 0]) / len(labels), chosen[1:])
 

@@ -1,5 +1,5 @@
-"""Integrations with programs that people already use: a study as a model server, image tools for
-any agent client, and inspect_ai.
+"""Integrations with other programs: a study as a model server, image tools for any agent client,
+and inspect_ai.
 
 Not here: logs written by those programs (`logs`), and the page of a run (`eval.page`).
 """

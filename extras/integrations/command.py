@@ -17,7 +17,6 @@ from filelock import FileLock, Timeout
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.runs.requests import Forward
 from looktwice.extras.integrations.http_gate import CHAT, MESSAGES, HttpGate, Say, serve
-from looktwice.extras.integrations.lens import StudyResponder, name_contestants
 from looktwice.extras.integrations.protocols.exchange import (
     Answered,
     Exchange,
@@ -27,6 +26,7 @@ from looktwice.extras.integrations.protocols.exchange import (
 from looktwice.extras.integrations.protocols.questions import LOOPBACK
 from looktwice.extras.integrations.protocols.responses import ResponsesProtocol
 from looktwice.extras.integrations.recorded import Recorder, Requests
+from looktwice.extras.integrations.responder import StudyResponder, name_contestants
 from looktwice.extras.integrations.tap import RecordingProxy
 from looktwice.extras.networks.opening import close_networks
 from looktwice.pipelines.config.classes import ConfigError
@@ -66,8 +66,8 @@ class ServeOptions:
         if self.host and self.host not in LOOPBACK and not token:
             raise ConfigError(
                 [
-                    f"--host {self.host} lets other machines ask; put a token into an environment"
-                    " variable, and name it with --token-env"
+                    f"--host {self.host} lets other machines send requests; put a token into an"
+                    " environment variable, and name it with --token-env"
                 ]
             )
         return token
@@ -86,13 +86,19 @@ def serve_study(plan: Plan, options: ServeOptions, say: Say) -> None:
     arms, name = name_contestants(plan), options.name or plan.name
     folder = find_free_folder(options.out / "serve" / name)
     recorder = Recorder(folder, tuple(arms.values()), name, plan.plugins)
-    names = f"contestants; clients name one as the model: {', '.join(arms)}"
+    names = f"contestants, which clients name as the model: {', '.join(arms)}"
     with use_result_store(cache / "findings"), recorder:
-        lens = StudyResponder(arms, recorder, cache, say, options.show_looks, options.abstain)
+        responder = StudyResponder(arms, recorder, cache, say, options.show_looks, options.abstain)
         try:
-            _serve(StudyGate(options.workers, token, lens=lens), recorder, names, options, say)
+            _serve(
+                StudyGate(options.workers, token, responder=responder),
+                recorder,
+                names,
+                options,
+                say,
+            )
         finally:
-            lens.close()
+            responder.close()
             close_networks()
 
 
@@ -105,13 +111,13 @@ def serve_tap(url: str, options: ServeOptions, say: Say) -> None:
         _serve(tap, recorder, f"all requests are forwarded unchanged to {tap.url}", options, say)
 
 
-def _serve(door: HttpGate, recorder: Recorder, about: str, options: ServeOptions, say: Say) -> None:
+def _serve(gate: HttpGate, recorder: Recorder, about: str, options: ServeOptions, say: Say) -> None:
     def announce(url: str) -> None:
         say(f"{recorder.name} answers at {url}; press Ctrl-C to stop")
         say(about)
         say(f"requests are recorded: looktwice view {recorder.path}")
 
-    serve(door, options.host or LOOPBACK[0], options.port, announce)
+    serve(gate, options.host or LOOPBACK[0], options.port, announce)
 
 
 def find_free_folder(folder: Path) -> Path:
@@ -130,13 +136,13 @@ def find_free_folder(folder: Path) -> Path:
 class StudyGate(HttpGate):
     """Passes requests to the contestants of a study."""
 
-    lens: StudyResponder = field(kw_only=True)
+    responder: StudyResponder = field(kw_only=True)
     protocols: ClassVar[tuple[WireProtocol, ...]] = (CHAT, ResponsesProtocol(), MESSAGES)
 
     async def list_models(self, request: web.Request) -> web.StreamResponse:
         """List the contestants, or describe the one that the path names, with the fields of every
         protocol. Raises Refusal for an unknown one."""
-        models = {name: describe_model(name) for name in self.lens.arms}
+        models = {name: describe_model(name) for name in self.responder.arms}
         if (name := request.match_info.get("name")) is not None:
             if name not in models:
                 there = ", ".join(models)
@@ -149,7 +155,7 @@ class StudyGate(HttpGate):
         """Respond with a contestant's answer."""
         loop, protocol = asyncio.get_running_loop(), self.find_protocol(request)
         exchange = await unwrap_answer(loop.run_in_executor(self.pool, protocol.read, raw))
-        work = loop.run_in_executor(self.pool, self.lens.answer, exchange.question)
+        work = loop.run_in_executor(self.pool, self.responder.answer, exchange.question)
         if exchange.question.stream:
             return await stream_answer(request, work, exchange, protocol)
         answered = await unwrap_answer(work)
@@ -157,7 +163,7 @@ class StudyGate(HttpGate):
 
     async def close(self) -> None:
         """Prevent new calls."""
-        self.lens.stop.set()
+        self.responder.stop.set()
 
 
 def describe_model(name: str) -> dict[str, str | int]:

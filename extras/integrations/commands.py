@@ -57,7 +57,10 @@ def serve(
     overrides: Overrides = NONE,
     tap: Annotated[
         str,
-        Option(metavar="URL", help="No study: forward requests to this server, and record them."),
+        Option(
+            metavar="URL",
+            help="Instead of a study: forward requests to this server, and record them.",
+        ),
     ] = "",
     port: Port = 8765,
     host: Host = "",
@@ -79,8 +82,8 @@ def serve(
 ) -> None:
     """Serve a study's contestants to clients of OpenAI and Anthropic.
 
-    Clients ask a contestant by its name as the model, in chat completions, Responses or Messages,
-    and their requests are recorded as a run in OUT/serve. By default only this machine can ask, and
+    Clients name a contestant as the model, in chat completions, Responses or Messages, and their
+    requests are recorded as a run in OUT/serve. By default only this machine can send requests, and
     no key is needed. Images must be data URLs.
     """
     from looktwice.extras.integrations.command import (
@@ -96,7 +99,7 @@ def serve(
     if tap and (study != "pocket" or overrides):
         refuse(f"serve {study} --tap: --tap forwards to a server and takes no study; leave one out")
     if not is_there:
-        refuse(f"serve {study}: no such study; name pocket, or the file of a study")
+        refuse(f"serve {study}: no such study; give `pocket`, or the file of a study")
     with until_interrupted():
         if tap:
             serve_tap(tap, options, say)

@@ -133,8 +133,8 @@ class HttpGate(ABC):
             self.held -= len(raw)
 
     async def read_body(self, request: web.Request) -> bytes:
-        """Read the body of a request, and add its size to `held`. Raises Refusal if it is too large
-        or too slow, or too many bytes are held."""
+        """Read the body of a request, and add its size to `held`. Raises Refusal if it is too
+        large, arrives too slowly, or too many bytes are held."""
         if (length := request.content_length or 0) > MAX_BYTES:
             raise Refusal(413, f"the request has {length:,} bytes; the maximum is {MAX_BYTES:,}")
         body = bytearray()
@@ -169,12 +169,12 @@ class HttpGate(ABC):
         return app
 
 
-def serve(door: HttpGate, host: str, port: int, started: Say) -> None:
+def serve(gate: HttpGate, host: str, port: int, started: Say) -> None:
     """Serve until interrupted; `started` receives the URL. Port 0 picks a free port. Raises
     ConfigError if the port is taken."""
 
     async def run() -> None:
-        runner = make_runner(door.application(), shutdown_timeout=5.0)
+        runner = make_runner(gate.application(), shutdown_timeout=5.0)
         await runner.setup()
         await web.TCPSite(runner, host, port).start()
         shown = f"[{host}]" if ":" in host else host
@@ -182,10 +182,10 @@ def serve(door: HttpGate, host: str, port: int, started: Say) -> None:
         try:
             await asyncio.Event().wait()
         finally:
-            await door.close()
+            await gate.close()
             get_http_loop().cancel()
             await runner.cleanup()
-            door.pool.shutdown(wait=False, cancel_futures=True)
+            gate.pool.shutdown(wait=False, cancel_futures=True)
 
     sys.setswitchinterval(SWITCH_SECONDS)
     try:

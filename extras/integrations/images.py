@@ -1,9 +1,8 @@
 """The images that external programs use with looktwice's tools: opened from files in allowed
 folders, or from data URLs. Results of tools are files, too.
 
-A `.json` file next to every result says which part of which picture it shows. So a server that is
-started for each call knows as much as one that keeps running, and a number is only a short name of
-a file.
+A `.json` file next to every result records which part of which picture it shows, so that a server
+may be started anew for each call. A number is only a short name of a file.
 """
 
 from __future__ import annotations

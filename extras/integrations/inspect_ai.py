@@ -47,7 +47,6 @@ from inspect_ai.tool import (
 
 from looktwice.eval.readers.reader import build_reader
 from looktwice.extras.integrations.images import Images
-from looktwice.extras.integrations.lens import refuse_permuted
 from looktwice.extras.integrations.looking import (
     DEFAULT_STUDY,
     REPORTED_ERRORS,
@@ -61,6 +60,7 @@ from looktwice.extras.integrations.protocols.questions import (
     make_sample,
     read_data_url,
 )
+from looktwice.extras.integrations.responder import refuse_permuted
 from looktwice.extras.logs.own import make_row_reader
 from looktwice.pipelines.config.build import build
 from looktwice.pipelines.model import (
@@ -81,7 +81,7 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 
 METADATA_KEY = "looktwice"
-"""The key in a sample's metadata for what stages need to know, and for what they did."""
+"""The key in a sample's metadata for the inputs of the stages and for their notes."""
 VIDEO_FORMATS: Mapping[str, Any] = {
     "video/mp4": "mp4",
     "video/mpeg": "mpeg",
@@ -159,8 +159,8 @@ def _content(part: str | View) -> ContentText | ContentImage | ContentVideo:
         return ContentImage(image=payload.data_url)
     if payload.media_type not in VIDEO_FORMATS:
         raise ValueError(
-            f"inspect_ai takes no {payload.media_type}; send the frames as `form: mp4`, or leave"
-            " them images"
+            f"inspect_ai takes no {payload.media_type}; send the frames as `form: mp4`, or as"
+            " images"
         )
     return ContentVideo(video=payload.data_url, format=VIDEO_FORMATS[payload.media_type])
 

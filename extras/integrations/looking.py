@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.extras.integrations.images import Images, OpenedImage
-from looktwice.extras.integrations.lens import name_contestants
+from looktwice.extras.integrations.responder import name_contestants
 from looktwice.extras.networks.network import HubNetwork
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.plan import load_plan
@@ -218,7 +218,8 @@ def _image_fields(tool: AgentTool) -> dict[str, int]:
 
 
 def _find_missing(tool: AgentTool) -> str:
-    """Explain what a tool's specialists lack on this machine, without loading them."""
+    """Return the reason why a tool's specialists cannot run on this machine, without loading
+    them."""
     for specialist in find_settings(tool, Checked):
         try:
             if hasattr(specialist, "files"):

@@ -68,7 +68,7 @@ def make_server(looks: LookTools) -> Server[Any]:
 
 
 def answer_call(looks: LookTools, name: str, arguments: dict[str, Any]) -> protocol.CallToolResult:
-    """Call a tool; errors become results, too, written for the client's model."""
+    """Call a tool; errors are returned as results for the client's model."""
     try:
         parts = looks.look(name, arguments)
     except REPORTED_ERRORS as exc:

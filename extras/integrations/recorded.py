@@ -86,7 +86,7 @@ class Recorder:
                 "versions": dict(list_versions()),
                 "planned": {
                     digest(identity(Requests())): 0
-                },  # clients decide how many to ask: none is missing
+                },  # the number of questions is up to clients: none is missing
                 "finished": True,
             }
             self.writer.yaml("run.yaml", described)
@@ -101,11 +101,12 @@ class Recorder:
         with self.lock:
             self.writer.points(make_point_rows(Plan(self.name, tuple(arms))))
 
-    def note(
+    def record_question(
         self, sample: Sample, task: str, answer: str | None = None
     ) -> tuple[Sample, SampleRow]:
-        """Return a question under its final id, with its line. A new question is written with its
-        pictures and, if the client sent it, the correct answer. Raises PictureError."""
+        """Return a question with its final id, and its line in the samples. A new question is
+        written with its pictures and, if the client sent it, the correct answer. Raises
+        PictureError."""
         for picture in sample.images:
             self.writer.blobs.put(picture.source, picture.sha)
         row = SampleRow(task, hash_json(plain := sample.to_dict()), answer, plain)
@@ -119,9 +120,9 @@ class Recorder:
                 self.shas[sample.id] = row.sha
         return sample, row
 
-    def take(self, arm: Arm, sample: str, number: int) -> list[int]:
-        """Return the numbers of the next draws; beyond the maximum of a run, the last number is
-        reused."""
+    def reserve_draws(self, arm: Arm, sample: str, number: int) -> list[int]:
+        """Reserve and return the numbers of the next draws; beyond the maximum of a run, the last
+        number is reused."""
         with self.lock:
             taken = self.taken[arm.id, sample]
             free = (draw for draw in count() if draw not in taken)
@@ -129,7 +130,7 @@ class Recorder:
             taken.update(draws)
         return draws
 
-    def answer(
+    def record_answer(
         self,
         arm: Arm,
         request: Request,

@@ -46,8 +46,8 @@ MAX_MODELS = 1000
 TIMEOUT_SECONDS = 3600.0
 
 
-class Asked(NamedTuple):
-    """The arm and the sample of a request."""
+class RecordedRequest(NamedTuple):
+    """A recorded request: its arm, and the sample with its digest."""
 
     arm: Arm
     request: Request
@@ -79,17 +79,17 @@ class RecordingProxy(HttpGate):
         """Return the models of the other server, or the one that the path names."""
         name = request.match_info.get("name")
         path = "models" if name is None else f"models/{quote(name)}"
-        return (await self._send_on(request, "GET", path, None))[0]
+        return (await self._forward(request, "GET", path, None))[0]
 
     async def respond(self, request: web.Request, raw: bytes) -> web.StreamResponse:
-        """Pass on the other server's answer as it arrives; its record is on disk before the
-        response ends."""
+        """Stream the other server's answer to the client; its record is on disk before the response
+        ends."""
         start, loop = time.perf_counter(), asyncio.get_running_loop()
         reading = loop.run_in_executor(self.pool, self.read, raw)  # while the other server works
-        answer, came = await self._send_on(request, "POST", "chat/completions", raw)
+        answer, response = await self._forward(request, "POST", "chat/completions", raw)
         seconds = time.perf_counter() - start
         if (asked := await reading) is not None:
-            await loop.run_in_executor(self.pool, self.record, asked, came, seconds)
+            await loop.run_in_executor(self.pool, self.record, asked, response, seconds)
         if answer.prepared:
             with suppress(OSError):
                 await answer.write_eof()
@@ -100,7 +100,7 @@ class RecordingProxy(HttpGate):
         if self.session is not None:
             await self.session.close()
 
-    async def _send_on(
+    async def _forward(
         self, request: web.Request, method: str, path: str, raw: bytes | None
     ) -> tuple[web.StreamResponse, HttpResponse]:
         """Forward a request; return the response for the client, which may already have been
@@ -153,32 +153,32 @@ class RecordingProxy(HttpGate):
             return answer, HttpResponse(502, {}, f"the stream broke off ({exc})".encode())
         return answer, HttpResponse(response.status, {}, bytes(kept))
 
-    def read(self, raw: bytes) -> Asked | None:
+    def read(self, raw: bytes) -> RecordedRequest | None:
         """Parse a request and record its question; None if it cannot be recorded, which is reported
         once."""
         try:
             question = read_foreign_question(raw)
             arm = self._arm(question.model or "unnamed")
-            sample, row = self.recorder.note(question.sample, arm.task_id)
+            sample, row = self.recorder.record_question(question.sample, arm.task_id)
             request = Request(question.turns, question.options, 0, question.sent)
-            return Asked(arm, request.keep(self.recorder.writer.blobs), sample, row.sha)
+            return RecordedRequest(arm, request.keep(self.recorder.writer.blobs), sample, row.sha)
         except ValueError as exc:
             if not self.warned:
                 self.say(f"forwarded a request that cannot be recorded: {exc}")
             self.warned = True
             return None
 
-    def record(self, asked: Asked, came: HttpResponse, seconds: float) -> None:
+    def record(self, asked: RecordedRequest, response: HttpResponse, seconds: float) -> None:
         """Record the answers to a request."""
         arm, request, sample, sha = asked
-        answers = split_choices(came)
-        draws = self.recorder.take(arm, sample.id, len(answers))
+        answers = split_choices(response)
+        draws = self.recorder.reserve_draws(arm, sample.id, len(answers))
         for number, (draw, answer) in enumerate(zip(draws, answers, strict=True)):
             if number:
                 request = replace(request, draw=number).keep(self.recorder.writer.blobs)
             model = RecordingModel(FixedReply(answer, self.url, seconds), sample.id)
             with suppress(StageFailed):  # the record holds the error
-                self.recorder.answer(arm, request, sample, sha, draw, model)
+                self.recorder.record_answer(arm, request, sample, sha, draw, model)
 
     def _arm(self, name: str) -> Arm:
         """Return the contestant for a model's name. Raises ValueError if there are too many."""
@@ -210,21 +210,23 @@ class FixedReply:
         return read_response(self.response, self.url, self.seconds)
 
 
-def split_choices(came: HttpResponse) -> list[HttpResponse]:
+def split_choices(response: HttpResponse) -> list[HttpResponse]:
     """Split an answer into one for each of its choices, after joining the chunks of a stream. All
     tokens are counted for the first."""
-    is_whole = came.body.lstrip().startswith(b"{")
+    is_whole = response.body.lstrip().startswith(b"{")
     try:
-        whole = read_json(came.body) if is_whole else join_chunks(came.body)
+        whole = read_json(response.body) if is_whole else join_chunks(response.body)
         choices = [*whole["choices"]]
     except (AttributeError, ValueError, LookupError, TypeError):
-        return [came]
+        return [response]
     answers = []
     for number, choice in enumerate(choices):
         alone = {**whole, "choices": [choice]}
         if number:
             alone |= {"choices": [{**choice, "usage": None}], "usage": None, "x_groq": None}
-        answers.append(came._replace(body=write_json(alone).encode()))
+        answers.append(response._replace(body=write_json(alone).encode()))
     if not answers and any(value for name, value in whole.items() if name != "choices"):
-        answers.append(came._replace(body=write_json(whole).encode()))  # only a filter's verdict
-    return answers or [came]
+        answers.append(
+            response._replace(body=write_json(whole).encode())
+        )  # only a filter's verdict
+    return answers or [response]

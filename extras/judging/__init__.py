@@ -1,4 +1,4 @@
-"""A model as a judge of replies that no rule can read: prompts, calls, and the command.
+"""A model as a judge of replies that no rule can read: its prompts, its calls, and the command.
 
 Not here: rules that read replies (`eval.readers`), stored judgements (`eval.records`), and how well
 judges agree (`eval.analysis`).

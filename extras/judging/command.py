@@ -70,7 +70,7 @@ class RunJudge:
     those that run only when named. `wording` replaces the prompt by a user's own. `reader` decides
     which replies are unreadable, by default the run's own. `columns` names the columns of
     BLINK-Twice's file that hold the clues and the truth. `cache` is the folder of the reply cache
-    (None: beside the run, as for runs), and `plugins` are the modules whose classes the run may
+    (None: next to the run, as for runs), and `plugins` are the modules whose classes the run may
     name. Replies that were judged before with the same prompt are not judged again; failed calls
     are repeated. Raises RunError.
     """
@@ -154,7 +154,7 @@ class RunJudge:
         passes = [known[name] for name in self.passes]
         passes = passes or [judging for judging in known.values() if not judging.named]
         if self.wording:
-            passes = [*map(self.wording.word, passes)]
+            passes = [*map(self.wording.build_pass, passes)]
         for scores in arms:
             for judging in passes:
                 for entry in scores.all if judging.covers_point(scores.point) else ():
@@ -194,8 +194,8 @@ class RunJudge:
                         line = asked.result()
                         if dead:
                             raise RunError(
-                                f"{dead[0]}; the verdicts so far are saved, and the same command"
-                                " continues later"
+                                f"{dead[0]}; the verdicts so far are saved; repeat the command"
+                                " to continue"
                             )
                         append(self.run, line)
                         failed += bool(line.error)
@@ -215,7 +215,7 @@ class RunJudge:
         return failed
 
     def _ask(self, model: Model, job: _Job) -> Judgement:
-        """Return one verdict, or the reason why there is none."""
+        """Return one verdict, or the reason why it is missing."""
         recorder = RecordingModel(model, job.record.sample)
         try:
             reply = recorder((job.judging.ask(job.case),))

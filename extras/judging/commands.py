@@ -32,7 +32,9 @@ def judge(
     ] = None,
     only: Annotated[
         list[str],
-        Option("--pass", help="vid, cot, unreadable (default: all three), every, steps, key."),
+        Option(
+            "--pass", help="Passes: vid, cot, unreadable (default: all three), every, steps, key."
+        ),
     ] = NONE,
     prompt: Annotated[
         Path | None,
@@ -66,9 +68,9 @@ def judge(
     try:
         failed = judging(say)
     except KeyboardInterrupt as exc:
-        say("stopped; the judgements so far are kept, and the same command continues")
+        say("stopped; the judgements so far are saved; repeat the command to continue")
         raise Exit(interrupt_code(exc)) from None
     if failed:
         replies = format_count(failed, "reply", "replies")
-        say(f"{replies} could not be judged; the same command retries")
+        say(f"{replies} could not be judged; repeat the command to retry")
         raise Exit(1)

@@ -1,9 +1,9 @@
-"""The prompts that ask a judge about a reply, in our own words, and the parsing of its answers.
+"""The prompts, worded by looktwice, that ask a judge about a reply, and the parsing of its answers.
 
 `cot`: BLINK-Twice's CoT score with its two criteria (supplement). `steps`: which of BLINK-Twice's
-annotated steps a chain of thought covers, and which it contradicts. `unreadable`: which choice a
-reply that no rule could read settles on, or none; no answer is ever drawn at random. `every`: the
-same for every reply, as Do You See Me extracts answers. The judge is instructed not to follow
+annotated steps a chain of thought covers, and which it contradicts. `unreadable`: the choice, if
+any, that a reply settles on if no rule could read it; no answer is ever drawn at random. `every`:
+the same for every reply, as Do You See Me extracts answers. The judge is instructed not to follow
 instructions inside a reply, and its verdict is read from its last lines alone. A user's own prompt
 (`Wording`), such as one printed in a paper, can replace the built-in one.
 """
@@ -258,15 +258,15 @@ PASSES: Mapping[str, JudgePass] = {
         ),
     )
 }
-"""Every pass by its name, as `--pass` takes it.
+"""The passes by their names, as given to `--pass`.
 
-BLINK-Twice's reasoning, and for every task but graded descriptions the replies with words in which
-the reader found no answer; if named, all replies with words, or BLINK-Twice's steps.
+They cover BLINK-Twice's reasoning and, for all tasks but graded descriptions, the non-empty replies
+in which the reader found no answer; if named, all non-empty replies, or BLINK-Twice's steps.
 """
 
 
 def list_passes() -> Mapping[str, JudgePass]:
-    """Return every pass by its name, those of extensions too."""
+    """Return all passes by name, including those of extensions."""
     added = {name: entry.open() for name, entry in list_extensions("passes").items()}
     return {**added, **PASSES}
 
@@ -298,7 +298,7 @@ FIELDS = ("question", "reply", "answer", "choices", "clues", "truth", "steps", "
 
 @dataclass(frozen=True)
 class Wording:
-    """A prompt template with the fields {question}, {reply}, {answer} (what the reader found, or
+    """A prompt template with the fields {question}, {reply}, {answer} (found by the reader, or
     None), {choices}, {clues}, {truth}, {steps} and {key}; {reply} or {answer} is required, and
     other braces are literal.
 
@@ -325,7 +325,7 @@ class Wording:
             )
         return cls(path.stem, text)
 
-    def word(self, judging: JudgePass) -> JudgePass:
+    def build_pass(self, judging: JudgePass) -> JudgePass:
         """Return the pass with this template instead of its own prompt; it sends the same
         pictures."""
 
@@ -341,7 +341,7 @@ class Wording:
             words = text.strip(" \t\r\n`*\"'.()")
             if words == "Z" and case.sample.choices and "Z" not in case.sample.letters:
                 return JudgeVerdict(none=True)
-            # many prompts ask for nothing but the answer
+            # many prompts ask for the answer alone
             return judging.parse(f"Answer: {words}" if words.isalnum() else text, case)
 
         is_answer = judging.name in (EVERY_PASS, UNREADABLE_PASS)

@@ -1,5 +1,5 @@
-"""The annotated solutions that the judge of BLINK-Twice is shown: visual clues, what the image
-really shows, and the steps of reasoning.
+"""The annotated solutions that the judge of BLINK-Twice sees: visual clues, the true content of the
+image, and the steps of reasoning.
 
 No stage sees them and no record contains them; they are read from the task's own file when a run is
 judged.
@@ -29,7 +29,7 @@ COLUMN_NAMES: Mapping[str, str] = {
 }
 """The column names that are tried for each annotation, because published files differ."""
 
-Annotated = tuple[Mapping[int, Mapping[str, str]], Mapping[str, Any]]
+TaskSolutions = tuple[Mapping[int, Mapping[str, str]], Mapping[str, Any]]
 """The solutions by row, and the images by sample."""
 
 
@@ -47,7 +47,7 @@ class AnnotatedSolutions:
 
     def __post_init__(self) -> None:
         self.notes = list[str]()
-        self.loaded = dict[str, Annotated]()
+        self.loaded = dict[str, TaskSolutions]()
         if unknown := [name for name in self.columns if name not in COLUMN_NAMES]:
             raise RunError(
                 f"--column {unknown[0]} does not exist; the columns are"
@@ -63,7 +63,7 @@ class AnnotatedSolutions:
         sample = replace(case.sample, images=images.get(case.sample.id, case.sample.images))
         return replace(case, sample=sample, solution=solution)
 
-    def _load(self, point: PointRow) -> Annotated:
+    def _load(self, point: PointRow) -> TaskSolutions:
         binder = Binder.for_run(self.run)
         task = binder.node(point.spec["task"], "task")
         try:

@@ -121,7 +121,7 @@ class Rollouts:
             state, error = exc.state, describe_failure(find_cause(exc))
         if (step := get_step()) is not None:
             state = state.measured(STEP_MEASURE, step)
-        state = state.replace(draw=recorder.take(arm, sample.id, 1)[0])
+        state = state.replace(draw=recorder.reserve_draws(arm, sample.id, 1)[0])
         record = make_record(arm, sample, row.sha, state, recorder.writer.blobs, error)
         written = recorder.writer.record(record)
         recorder.writer.flush()

@@ -124,7 +124,7 @@ def test_words_attend_to_what_they_name_and_to_nothing_if_absent() -> None:
     ]:
         words = [*read_words(text)]
         names = [*(VOCABULARY[word] for word in words), ""]
-        pointers = list(pointing.point_out(words, question, grids))
+        pointers = list(pointing.list_pointers(words, question, grids))
         found = {names[p.token]: set(np.flatnonzero(p.shares).tolist()) for p in pointers}
         assert found == expected, text
         assert all(p.shares.sum() == pytest.approx(1) for p in pointers)

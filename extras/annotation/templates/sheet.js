@@ -29,7 +29,7 @@ function field(form, item, name) {
   const input = make(options.length ? "select" : name === "note" ? "textarea" : "input", undefined, label);
   if (options.length) for (const text of ["", ...new Set([...options, held])].filter((t, i) => t || !i)) make("option", text, input);
   input.value = held;
-  if (name === "human_answer" && item.choices) input.placeholder = "letter, or its text";
+  if (name === "human_answer" && item.choices) input.placeholder = "letter or text of a choice";
   input.addEventListener("input", () => keep(item.item, name, input.value));
 }
 

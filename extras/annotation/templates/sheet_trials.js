@@ -48,8 +48,8 @@ function askFor(words, options, box) {
     form.onsubmit = event => end(input.value.trim(), event);
     document.onkeydown = event => {
       const option = options.find(name => name === event.key.toUpperCase());
-      const isElsewhere = event.ctrlKey || event.metaKey || event.target.id === "rater";
-      if (option && form.isConnected && !event.repeat && !isElsewhere) end(option, event);
+      const isOtherInput = event.ctrlKey || event.metaKey || event.target.id === "rater";
+      if (option && form.isConnected && !event.repeat && !isOtherInput) end(option, event);
     };
   });
 }
@@ -59,7 +59,7 @@ async function showTrial() {
   const main = document.getElementById("items"), item = sheet.items.find(item => !kept[item.item]?.human_answer);
   count();
   main.replaceChildren();
-  if (!item) return make("p", "That was the last one. Save it as CSV.", main);
+  if (!item) return make("p", "That was the last one. Save your answers as CSV.", main);
   const box = make("section", undefined, main);
   make("h2", `${item.item}. ${item.task}${item.key ? ", practice" : ""}`, box);
   for (const text of [item.question, item.choices]) make("p", text, box).className = "words";

@@ -1,6 +1,6 @@
 """The protocols in which clients ask `looktwice serve`: chat completions and responses of OpenAI,
-and messages of Anthropic, each converted to a common internal form and answered from it.
+and messages of Anthropic. Requests are converted to a common internal form, and responses from it.
 
-Not here: the server itself (`http_gate`, `command`) and what a study makes of a question (`lens`);
-how a study's own models are asked (`pipelines.models`).
+Not here: the server itself (`http_gate`, `command`), how a study answers a question (`responder`),
+and requests to a study's own models (`pipelines.models`).
 """

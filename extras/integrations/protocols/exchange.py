@@ -61,7 +61,7 @@ class Answered:
         )
 
     def get_thought(self, draw: int = 0) -> str:
-        """Return what is shown as the reasoning of a reply: the looks before it, and its own."""
+        """Return the reasoning to show for a reply: the looks before it, and its own reasoning."""
         return "\n\n".join(filter(None, (self.looks[draw], self.replies[draw].reasoning)))
 
 
@@ -81,7 +81,7 @@ class Exchange(ABC):
 
 class WireProtocol(ABC):
     """A protocol of clients. Its `path` follows the base URL; `unsupported` are endpoints below it
-    that are not answered, with what to do instead."""
+    that are not answered, with the alternative for each."""
 
     path: ClassVar[str]
     unsupported: ClassVar[Mapping[str, str]] = {}

@@ -70,8 +70,8 @@ class MessagesExchange(Exchange):
     def list_blocks(self, answered: Answered) -> Iterator[Json]:
         """Yield the blocks of the content: the thought, the text, the calls.
 
-        A client that asked for no thoughts gets none but those that come before calls and that the
-        model's server wants back with their results.
+        A client that asked for no thoughts gets only those that precede calls and that the model's
+        server expects back with their results.
         """
         reply, thinking = answered.replies[0], self.thinking
         shown = bool(answered.looks[0] or (thinking and thinking.type != "disabled"))

@@ -40,7 +40,7 @@ IGNORED_FIELDS = {
 """Fields that do not affect a reply."""
 NEUTRAL_VALUES: Mapping[str, Any] = {"context_management": {"edits": []}, "mcp_servers": []}
 INVALID_JSON = "INVALID_JSON"
-"""The field that holds arguments of a call that are no JSON object, as Anthropic advises."""
+"""The field for the arguments of a call that are not a JSON object, as Anthropic advises."""
 ALLOWED_BLOCKS = {
     "user": {"text", "image", "tool_result"},
     "assistant": {"text", "thinking", "redacted_thinking", "tool_use"},
@@ -274,8 +274,8 @@ class MessagesRequest(BaseModel, **KEEP_OTHER_FIELDS):
         )
 
     def list_sent(self) -> dict[str, str]:
-        """Return what the internal form lacks and only the record stores: the settings of thinking,
-        and the ids of failed calls of tools."""
+        """Return the fields that only the record stores, because the internal form lacks them: the
+        settings of thinking, and the ids of failed tool calls."""
         thinking = self.thinking.model_dump(exclude_unset=True) if self.thinking else None
         failed = [
             block.tool_use_id

@@ -1,5 +1,5 @@
 """The common internal form of requests: a question with its turns, pictures and options, and the
-limits of what clients may send."""
+limits for clients' requests."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def describe_text(reply: Reply) -> Json:
 
 
 def list_content(reply: Reply) -> list[Json]:
-    """Return the parts of a reply's message; empty if it says nothing."""
+    """Return the parts of a reply's message; empty if it has no text."""
     refused = [{"type": "refusal", "refusal": reply.refusal}] if reply.refusal else []
     return [*([describe_text(reply)] if reply.text else []), *refused]
 

@@ -180,7 +180,7 @@ class FunctionTool(BaseModel, **KEEP_OTHER_FIELDS):
 
 
 class ResponsesToolChoice(BaseModel, **KEEP_OTHER_FIELDS):
-    """The choice of a tool: one of three words, or a tool by its name."""
+    """The choice of a tool: `auto`, `none` or `required`, or a tool by its name."""
 
     type: Literal["auto", "none", "required", "function"]
     name: str = ""

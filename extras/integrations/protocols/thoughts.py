@@ -15,7 +15,7 @@ from looktwice.pipelines.model import Message, Reply, ToolCall
 from looktwice.pipelines.models.attached import is_not_empty, read_call_fields, read_turn_fields
 
 PREFIX = "looktwice."
-"""Begins every packed text; a text that begins otherwise was made by another server."""
+"""The prefix of every packed text; any other text comes from another server."""
 
 
 def has_attached(reply: Reply) -> bool:
@@ -24,8 +24,8 @@ def has_attached(reply: Reply) -> bool:
 
 
 def pack_attached(reply: Reply) -> str:
-    """Pack what a provider attached to a reply and its calls, and the calls' arguments as the model
-    wrote them."""
+    """Pack the fields that a provider attached to a reply and its calls, and the calls' original
+    arguments."""
     calls = {
         call.id: {"arguments": call.arguments, "attached": dict(call.attached)}
         for call in reply.tool_calls
@@ -50,7 +50,7 @@ def unpack_attached(text: str) -> Json | None:
 def make_turn(
     texts: Sequence[str], calls: Sequence[ToolCall], packed: Sequence[Json], thought: str = ""
 ) -> Message:
-    """Make an assistant's turn of its texts and calls, with what was `packed` for it.
+    """Make an assistant's turn of its texts and calls, with the fields that were `packed` for it.
 
     A `thought` that a client sends as a plain text is attached as `reasoning_content`. Raises
     ValueError for packed values of another form.
@@ -69,8 +69,8 @@ def make_turn(
 
 
 def _restore(call: ToolCall, known: Mapping[str, Any]) -> ToolCall:
-    """Return a call with what was attached to it, and its arguments as the model wrote them if the
-    client's mean the same."""
+    """Return a call with its attached fields, and with the model's original arguments if the
+    client's have the same value."""
     written = str(known.get("arguments") or "")
     attached = read_call_fields({"function": {}, **(known.get("attached") or {})})
     return ToolCall(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from bench.bench_discover import BLANK, planted, search
+from bench.bench_discover import BLANK, search, search_planted
 from looktwice.eval.records.records import RunError, RunFolder, SampleRow
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.extras.adaptive.discovery import Discovery, size_first_round
@@ -60,7 +60,7 @@ def test_rounds_cost_the_same_and_the_remainder_goes_to_the_first() -> None:
 
 
 def test_it_ends_near_the_best_variant_for_a_third_of_the_grid() -> None:
-    ended = planted((3, 2, 2), 400, 20)
+    ended = search_planted((3, 2, 2), 400, 20)
     regrets = [end.regret for end in ended]
     assert np.mean(regrets) < 0.01 and sum(regret <= 0.02 for regret in regrets) >= 15
     assert max(end.share for end in ended) <= 0.3
@@ -115,17 +115,19 @@ def test_the_cost_limit_covers_the_search_and_the_styles(study: Path) -> None:
 
     def asked(url: str, name: str, *more: object) -> tuple[str, int]:
         place = (f"model={priced % url}", f"name={name}", "--out", name, "--workers", 1)
-        told = get_output(*words, *place, *more)
-        return told, len(RunFolder(Path(name, name)).records())
+        output = get_output(*words, *place, *more)
+        return output, len(RunFolder(Path(name, name)).records())
 
     with chat_server() as server:
         searched = asked(server.url, "free")[1]
         whole = server.stats["requests"]
     with chat_server() as server:
         most = searched + (whole - searched) // 2
-        told, again = asked(server.url, "bounded", "--cost", (most + 0.5) * (100 * 2.5 + 70) / 1e6)
+        output, again = asked(
+            server.url, "bounded", "--cost", (most + 0.5) * (100 * 2.5 + 70) / 1e6
+        )
         assert again == searched and server.stats["requests"] == most < whole
-    assert "not all styles were tried" in told
+    assert "not all styles were tried" in output
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Staircases and races as runs: what is asked, resumed and reported on the command line."""
+"""Staircases and races as runs: asked, resumed and reported on the command line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from looktwice.eval.runs import Study
 from looktwice.eval.runs.options import RunSummary
 from looktwice.extras.adaptive.runs import Races, Staircases
 from looktwice.extras.adaptive.steering import Pool
-from looktwice.extras.adaptive.thresholds import Along
+from looktwice.extras.adaptive.thresholds import ThresholdSettings
 from looktwice.pipelines.config import load_plan
 from tests.first_day.studies import get_output
 
@@ -56,13 +56,13 @@ def test_a_race_asks_the_loser_less_and_confirms_the_winner(study: Path) -> None
     assert again.results[0].race.dropped == result.race.dropped
 
 
-def run_race_of_groups(seed: int, copies: int, told: bool = True, better: int = 2) -> Races:
+def run_race_of_groups(seed: int, copies: int, grouped: bool = True, better: int = 2) -> Races:
     """Run a race of two arms on forty groups of questions that are right or wrong together.
 
     Both arms are right on half of the groups; with `better` 1, the first one is right on all.
     """
     rng, races = np.random.default_rng(seed), Races(held_out=0.28, seed=seed)
-    meta = [{"group": number // copies} if told else {} for number in range(40 * copies)]
+    meta = [{"group": number // copies} if grouped else {} for number in range(40 * copies)]
     sample = {"id": "", "question": "?", "images": [], "choices": [], "marks": []}
     rows = {
         f"s{n}": SampleRow("", f"sha {n}", "A", sample | {"meta": each})
@@ -82,8 +82,8 @@ def run_race_of_groups(seed: int, copies: int, told: bool = True, better: int = 
 
 
 def test_questions_of_one_picture_are_not_independent() -> None:
-    def won(told: bool, seeds: int) -> int:
-        results = [run_race_of_groups(seed, 10, told).results[0] for seed in range(seeds)]
+    def won(grouped: bool, seeds: int) -> int:
+        results = [run_race_of_groups(seed, 10, grouped).results[0] for seed in range(seeds)]
         return sum(bool(result.race.winner) for result in results)
 
     assert won(False, 40) > 10 and won(True, 60) <= 3
@@ -100,10 +100,10 @@ def test_samples_of_one_group_are_on_the_same_side_of_the_split() -> None:
 
 
 def test_a_staircase_asks_each_question_once_and_stops_at_its_precision(study: Path) -> None:
-    summary = run_steered(study, Staircases(Along("size"), questions=12))
+    summary = run_steered(study, Staircases(ThresholdSettings("size"), questions=12))
     assert summary.written == 24 == len(RunFolder(summary.folder).records())
     assert not find(score_table([summary.folder])).tasks  # its arms share no samples
-    wide = Staircases(Along("size"), questions=40, width=1000.0)
+    wide = Staircases(ThresholdSettings("size"), questions=40, width=1000.0)
     assert run_steered(study, wide, out="wide").written == 20
     with pytest.raises(RunError, match="a staircase chose, and a race chooses differently"):
         run_steered(study, Races())
@@ -112,8 +112,8 @@ def test_a_staircase_asks_each_question_once_and_stops_at_its_precision(study: P
 @pytest.mark.parametrize(
     ("steering", "change", "says"),
     [
-        (Staircases(Along("colour")), "seed=0", "'colour'.*things"),
-        (Staircases(Along("size")), "draws=2", "draws: 1"),
+        (Staircases(ThresholdSettings("colour")), "seed=0", "'colour'.*things"),
+        (Staircases(ThresholdSettings("size")), "draws=2", "draws: 1"),
         (Races(), "contestants.sees=null", "found chance"),
     ],
 )

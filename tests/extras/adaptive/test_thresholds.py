@@ -13,7 +13,7 @@ import pytest
 import yaml
 from scipy.stats import f
 
-from bench.bench_thresholds import Crowd, check
+from bench.bench_thresholds import QuestionPool, check
 from looktwice.eval import score_table, write_report
 from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring.score import score_run
@@ -21,7 +21,7 @@ from looktwice.eval.scoring.verdict import RunScores
 from looktwice.extras.adaptive.fit_checks import _fit_rising, check_fit
 from looktwice.extras.adaptive.functions import Psychometric, fit_threshold
 from looktwice.extras.adaptive.thresholds import (
-    Along,
+    ThresholdSettings,
     find_thresholds,
     make_crossed_grids,
     make_crossed_tables,
@@ -60,7 +60,7 @@ def test_intervals_have_about_nominal_coverage() -> None:
 
 
 def test_the_interval_is_that_of_the_integrated_likelihood() -> None:
-    """Computed differently: the likelihood of every function, summed by threshold and compared with
+    """Computed another way: the likelihood of every function, summed by threshold and compared with
     the F distribution."""
     model = Psychometric((10.0, 20.0, 30.0), 0.25)
     asked, right = np.array([8.0, 9.0, 7.0]), np.array([2.0, 6.0, 7.0])
@@ -129,20 +129,20 @@ def test_a_run_reports_the_thresholds_of_its_arms(tmp_path: Path) -> None:
     sees("sees", lambda size: size >= 30)
     made.answers(made.point("blind", "t"), ["BCDA"[n // 4 % 4] for n in range(40)])
     folder = made.write()
-    seen, blind = find_thresholds(score_run(folder), Along("size"))
+    seen, blind = find_thresholds(score_run(folder), ThresholdSettings("size"))
     assert seen.threshold is not None and 20 < seen.threshold.value < 30
     assert seen.threshold.model.guess == 0.25
     assert blind.passes == "above all levels" and blind.remarks == "as others"
-    _, rising = find_thresholds(score_run(folder), Along("size", direction="rising"))
+    _, rising = find_thresholds(score_run(folder), ThresholdSettings("size", direction="rising"))
     assert rising.threshold == blind.threshold and not rising.remarks
-    table = threshold_table(score_table([folder.path]).scores, Along("size"))
+    table = threshold_table(score_table([folder.path]).scores, ThresholdSettings("size"))
     assert table.rows[0][9] == "40/4" and table.rows[1][-1] == "as others"
     sees("falls", lambda size: size <= 20)
-    _, undecided, _ = find_thresholds(score_run(made.write()), Along("size"))
+    _, undecided, _ = find_thresholds(score_run(made.write()), ThresholdSettings("size"))
     assert undecided.threshold is None and "set direction" in undecided.why, "the others disagree"
-    high, *_ = find_thresholds(score_run(folder), Along("size", target=0.2))
+    high, *_ = find_thresholds(score_run(folder), ThresholdSettings("size", target=0.2))
     assert high.threshold is None and "target" in high.why
-    assert not find_thresholds(score_run(folder), Along("name"))
+    assert not find_thresholds(score_run(folder), ThresholdSettings("name"))
     assert not find_thresholds(score_run(folder))
 
 
@@ -181,15 +181,15 @@ def test_a_staircase_is_fitted_in_the_direction_it_used(tmp_path: Path, said: st
     made.answers(made.point("one", "t"), ["A" if size == 10 else "B" for size in sizes])
     along = {"along": "size"} | ({"direction": said} if said == "falling" else {})
     run = write_config(made, {"thresholds": along, "choose": {"by": "staircase"}})
-    for arm in (*find_thresholds(run), *find_thresholds(run, Along("size"))):
+    for arm in (*find_thresholds(run), *find_thresholds(run, ThresholdSettings("size"))):
         assert arm.threshold is not None and arm.threshold.model.direction == said
-    (asked,) = find_thresholds(run, Along("size", direction="falling"))
+    (asked,) = find_thresholds(run, ThresholdSettings("size", direction="falling"))
     assert asked.threshold is not None and asked.threshold.model.direction == "falling"
 
 
 def test_monotone_fits_by_hand() -> None:
-    """With 1, 0 and 2 of 2 right, the first two form one level; to pass 0.9 earlier, they must be
-    at 0.9 or above."""
+    """With 1, 0 and 2 of 2 right, the fit merges the first two levels; a fit that passes 0.9 before
+    them is at least 0.9 there."""
     asked, right = np.full(3, 2.0), np.array([[1.0, 0.0, 2.0], [0.0, 2.0, 1.0]])
     assert _fit_rising(asked, right, 0.9, None) == pytest.approx(
         np.array([[0.25, 0.25, 1], [0, 0.75, 0.75]])
@@ -199,14 +199,14 @@ def test_monotone_fits_by_hand() -> None:
 
 
 @pytest.mark.slow
-def test_a_misfitting_curve_is_reported_and_the_curve_free_interval_covers_it() -> None:
+def test_a_misfit_is_reported_and_the_interval_without_a_curve_covers_the_threshold() -> None:
     """Half of the questions are easy: the logistic intervals cover the threshold in about half of
     such runs."""
     rng, kinds = np.random.default_rng(2), product((0.0, 0.25), (0.3, 0.5), range(2))
-    found = [check(Crowd(guess, 8.0, easy, 3.5), 40, rng) for guess, easy, _ in kinds]
+    found = [check(QuestionPool(guess, 8.0, easy, 3.5), 40, rng) for guess, easy, _ in kinds]
     plain, rising, *_, misfit = np.array(found, float).mean(axis=0)
     assert plain < 0.75 and rising > 0.85 and misfit > 0.7
-    alike = [check(Crowd(0.25, 8.0, 0.5, 0.0), 20, rng) for _ in range(12)]
+    alike = [check(QuestionPool(0.25, 8.0, 0.5, 0.0), 20, rng) for _ in range(12)]
     _, held, *_, misfit = np.array(alike, float).mean(axis=0)
     assert held > 0.85 and misfit < 0.3
 
@@ -241,7 +241,7 @@ def test_draws_show_whether_questions_are_equally_hard(tmp_path: Path) -> None:
     for draw in range(4):
         made.answers(stubborn, ["AB"[number % 3 % 2] for number in range(40)], draw=draw)
         made.answers(coin, ["AB"[number] for number in rng.integers(0, 2, 40)], draw=draw)
-    run, along = score_run(made.write()), Along("size", direction="rising")
+    run, along = score_run(made.write()), ThresholdSettings("size", direction="rising")
     firm, free = find_thresholds(run, along)
     assert firm.alike is not None and firm.alike < 0.01
     assert free.alike is not None and free.alike > 0.05
@@ -249,7 +249,7 @@ def test_draws_show_whether_questions_are_equally_hard(tmp_path: Path) -> None:
     assert "unlike" in first[-1] and "unlike" not in second[-1]
 
 
-def test_the_monotone_interval_covers_every_place_that_the_answers_allow() -> None:
+def test_the_monotone_interval_covers_every_threshold_that_the_answers_allow() -> None:
     """Of 12 answers, 8 and 10 are right at two levels: the target of 0.75 may be passed before or
     after each."""
     levels = [level for level in (10.0, 20.0, 30.0, 40.0) for _ in range(12)]

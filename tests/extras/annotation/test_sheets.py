@@ -1,4 +1,4 @@
-"""Annotation sheets: what is sampled, what is hidden, and the results, computed by hand."""
+"""Annotation sheets: the sampled rows, the hidden columns, and results computed by hand."""
 
 from __future__ import annotations
 
@@ -157,8 +157,8 @@ def test_practice_items_come_first_and_never_count(tmp_path: Path) -> None:
 
 
 def test_practice_items_cover_all_difficulties() -> None:
-    """Of four logs, so many are right that item 0 is the easiest and item 8 the hardest; item 9
-    failed everywhere."""
+    """Fewer of four logs are right from item 0, the easiest, to item 8, the hardest; item 9 failed
+    in all of them."""
     logs = []
     for number in range(4):
         rows: list[dict[str, Any]] = []
@@ -229,7 +229,8 @@ def test_an_answer_sheet_shows_neither_the_correct_answer_nor_a_reply(
     cells = {"human_answer": [*keys[:2], "eye"], "difficulty": ["1", "3", "5"]}
     read = looktwice("annotate", fill(tmp_path, "anna", cells))
     assert (
-        "anna: neither a letter nor the text of a choice, so wrong: 'eye' (item 3)" in read.output
+        "anna: counted as wrong, neither a letter nor the text of a choice: 'eye' (item 3)"
+        in read.output
     )
     assert read.exit_code == 0 and "right by difficulty" in read.output, read.output
     people = read_logs(tmp_path / "humans" / "humans.csv")
@@ -242,7 +243,7 @@ def test_an_invalid_sheet_is_refused(run: Path, tmp_path: Path) -> None:
     list(write_sheet(draw_sheet([log], verdict="any", n=2), [log], tmp_path))
     (tmp_path / "odd.csv").write_text("item,category\n77,a\n")
     (tmp_path / "bad.csv").write_text("name\nx\n")
-    names = {"sheet": "nobody filled in", "none": r"none\.csv cannot be read", "odd": "'77'"}
+    names = {"sheet": "is empty in all sheets", "none": r"none\.csv cannot be read", "odd": "'77'"}
     for name, words in (names | {"bad": "not a filled-in sheet"}).items():
         with pytest.raises(TaskError, match=words):
             read_ratings([tmp_path / f"{name}.csv"])

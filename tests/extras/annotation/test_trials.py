@@ -62,7 +62,7 @@ def wait_for(browser: Browser, words: str) -> None:
 
 
 def look(browser: Browser) -> list[str]:
-    """Start a trial, and return what is seen in turn until the next question."""
+    """Start a trial, and return the visible parts in order until the next question."""
     wait_for(browser, "Look at the centre")
     browser.run(
         f"seen = ['']; times = []; watch = (time) => {{ const now = {SEEN};"

@@ -60,9 +60,9 @@ def replies(folder: Path) -> dict[str, Reply]:
     return {record.sample: record.replies[-1] for record in records(folder)}
 
 
-def wait_for(it_is_so: Callable[[], object]) -> None:
+def wait_for(condition: Callable[[], object]) -> None:
     until = time.monotonic() + 300
-    while not it_is_so():
+    while not condition():
         assert time.monotonic() < until
         time.sleep(0.02)
 
@@ -154,7 +154,7 @@ def test_an_interrupted_run_resumes_with_its_pending_batch(tmp_path: Path) -> No
     with chat_server(None, "--batch-seconds", "0.8") as server:
         with do_when(lambda: bool(server.stats["batches"]), send(signal.SIGINT)):
             output = ask(tmp_path, server.url, n=4, code=130)
-        assert "the batches continue at the server; the same command collects" in output
+        assert "the batches continue at the server; repeat the command to collect" in output
         assert "4 new, 0 existing, 0 failed" in ask(tmp_path, server.url, n=4)
         assert batches(server) == (1, 4)
 

@@ -21,7 +21,7 @@ from tests.tables import check_all, read_yaml, table
 def check_verdict(status: int, body: Any) -> None:
     row = json.dumps({"custom_id": "k", "response": {"status_code": status, "body": body}})
     batches = DIALECTS["openai"](Canned(responses=(response(200, row),)), URL)
-    ((key, answer),) = batches.answers(Batch("b", True, files=("f",)), ["k"])
+    ((key, answer),) = batches.yield_responses(Batch("b", True, files=("f",)), ["k"])
     assert (key, read_response(answer, URL, 0.0).finish) == ("k", "filter")
 
 
@@ -37,7 +37,7 @@ def test_filter_verdicts_in_the_batches_of_providers(dialect: str, row: Any, sta
         answered = {"inlinedResponses": {"inlinedResponses": [row]}}
         row = {"name": "b", "metadata": {}, "response": answered}
     batches = DIALECTS[dialect](Canned(responses=(response(200, json.dumps(row)),)), URL)
-    ((key, answer),) = batches.answers(Batch("b", True), ["k"])
+    ((key, answer),) = batches.yield_responses(Batch("b", True), ["k"])
     assert (key, answer.status) == ("k", status)
     assert read_response(answer, URL, 0.0).finish == "filter"
 

@@ -84,7 +84,7 @@ def test_embedded_images_are_distinguished_by_their_pixels(tmp_path: Path, made:
     meta = [item.sample.meta for item in items]
     names = [fields["image"] for fields in meta]
     assert names[0] == names[1] != names[2] == names[3]
-    assert names[4:] == ["row 4", "row 5"]  # an unreadable image is no twin
+    assert names[4:] == ["row 4", "row 5"]  # an unreadable image counts as a separate image
     assert [fields["slot"] for fields in meta] == ["1", "2", "1", "2", "1", "1"]
     assert figures(made, [item.answer for item in items], meta, "BBBABB")["i_acc"] == (0.5, 2)
 

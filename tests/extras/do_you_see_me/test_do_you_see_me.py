@@ -71,7 +71,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 def read_dump(
     shared_data: Path, folder: str, column: str
 ) -> tuple[list[Any], list[dict[str, str]]]:
-    """What the authors' generator recorded of each image, and the official rows."""
+    """Return the records of the authors' generator for each image, and the official rows."""
     place = shared_data / "dysm/2D_DoYouSeeMe" / folder
     dump = [(row, ast.literal_eval(row[column])) for row in rows_of(place / "dataset_dump.csv")]
     return dump, rows_of(place / "dataset_info.csv")
@@ -81,7 +81,8 @@ def read_dump(
 def test_a_file_is_reproduced(
     shared_data: Path, folder: str, column: str, count: int, question: str
 ) -> None:
-    """From what the generator recorded; a question about a shape goes on after its first words."""
+    """The questions are made from the generator's records; only the beginning of a question about a
+    shape is compared."""
     dump, official = read_dump(shared_data, folder, column)
     make_rows: Any = shape_rows if column == "shape_dictionary" else color_rows
     ours = make_rows([(row["filename"], made) for row, made in dump])

@@ -68,8 +68,8 @@ def test_generated_drawings_are_read(name: str) -> None:
 
 @pytest.mark.slow
 def test_official_samples_are_read(shared_data: Path) -> None:
-    """All whose file belongs to its row. The sample letters 1.png are those of row 0, a T where the
-    key of row 1 says D."""
+    """Covers every sample whose file belongs to its row. The letters in 1.png are those of row 0:
+    it shows a T where the key of row 1 has a D."""
     found = []
     for name in sorted(set(READERS) - {"shape_discrimination"}):
         items = filter(_there, DoYouSeeMe(name, shared_data / "dysm"))
@@ -170,7 +170,7 @@ def test_unrecognisable_shapes_are_not_marked() -> None:
 
 
 def test_official_shapes_are_marked(shared_data: Path) -> None:
-    """As many as the key says; the sample pictures of outlines belong to no row of their file."""
+    """The number of marks equals the key; the sample pictures of outlines belong to no row."""
     items = [item for item in DoYouSeeMe("joint_shape_color", shared_data / "dysm") if _there(item)]
     after = [MarkAskedShapes()(State.start(item.sample), NoModel()) for item in items]
     assert len(items) == 14

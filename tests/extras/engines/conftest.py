@@ -1,4 +1,4 @@
-"""The stand-ins for vLLM and SGLang in place of the packages."""
+"""Fixtures that replace the packages vLLM and SGLang by stand-ins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network behind both stand-ins: it replies with what it was handed, one character a token."""
+"""The network behind both stand-ins: it echoes its inputs, with one token per character."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Tokenizer:
 
 
 def show_part(part: str | Mapping[str, Any]) -> str:
-    """Return a part of a content as it stands in the prompt."""
+    """Return a part of a message's content as text of the prompt."""
     if isinstance(part, str):
         return part
     kind = part["type"].partition("_")[0]
@@ -64,7 +64,7 @@ def show_part(part: str | Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What the network was handed for one request."""
+    """The inputs of one request."""
 
     prompt: str
     images: Sequence[NDArray[np.uint8]]
@@ -79,7 +79,8 @@ def name_pictures(seen: Seen) -> str:
 
 @dataclass
 class Network:
-    """Settings of the stand-ins, and what they saw; a fixture makes a new one for each test."""
+    """Settings of the stand-ins, and the requests they got; a fixture makes a new one for each
+    test."""
 
     reply: Callable[[Seen], str] = name_pictures
     has_gpu: bool = True
@@ -100,7 +101,7 @@ class Network:
         self.gate.set()
 
     def open(self, arguments: Mapping[str, Any]) -> None:
-        """Note the arguments of an engine. Raises what a test wants."""
+        """Store the arguments of an engine. Raises the error that a test has set."""
         self.arguments.append(arguments)
         if self.opening_fault is not None:
             raise self.opening_fault
@@ -113,7 +114,7 @@ class Network:
         return self.reply(seen)
 
     def end(self, seen: Seen) -> None:
-        """Note that a request no longer runs."""
+        """Count a request as finished."""
         self.running.discard(id(seen))
         self.over.append(seen)
 

@@ -1,5 +1,5 @@
-"""vLLM and SGLang in this process: what they are handed, what is read from their results, and one
-sentence for every failure."""
+"""vLLM and SGLang in this process: their inputs, the replies made from their results, and a message
+of one sentence for every failure."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def say(text: str) -> Callable[[Seen], str]:
     return lambda seen: text
 
 
-def wait_until(it_is_so: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     """Wait until a condition holds, which another thread brings about."""
-    while not it_is_so():
+    while not condition():
         threading.Event().wait(0.001)
 
 
@@ -93,7 +93,7 @@ def test_installed_packages_have_these_signatures(name: str) -> None:
 
 
 @every
-def test_engines_are_handed_our_pixels_in_order(name: str, network: Network) -> None:
+def test_engines_get_our_pixels_in_order(name: str, network: Network) -> None:
     one, two, three = (make_view(seed, 20 + seed, 30) for seed in range(3))
     turns = [
         Message("user", ("First", one, "then", two)),
@@ -107,7 +107,7 @@ def test_engines_are_handed_our_pixels_in_order(name: str, network: Network) -> 
 
 
 @every
-def test_a_jpeg_is_handed_over_as_the_pixels_that_stages_see(name: str, network: Network) -> None:
+def test_a_jpeg_is_passed_as_the_pixels_that_stages_see(name: str, network: Network) -> None:
     view = make_view(3, 32, 48)
     data = cv2.imencode(".jpg", view.pixels[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, 60])[1]
     picture = Picture.encoded(data.tobytes())
@@ -274,7 +274,7 @@ def test_tools_are_offered_and_their_results_hold_pictures(name: str, network: N
 
 
 @every
-def test_videos_are_handed_over_as_their_bytes(name: str, network: Network) -> None:
+def test_videos_are_passed_as_bytes(name: str, network: Network) -> None:
     pytest.importorskip("av")
     from looktwice.extras.video.native import Clip, encode_mp4, make_payload
 
@@ -347,7 +347,7 @@ def test_each_failure_is_one_sentence(
 
 
 @every
-def test_a_missing_package_is_named_with_what_to_type(
+def test_a_missing_package_is_named_with_the_install_command(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, name, None)
@@ -393,7 +393,7 @@ def test_contestants_of_one_engine_share_it(name: str, network: Network) -> None
 
 
 @every
-def test_closing_frees_the_engine_and_fails_what_waits(name: str, network: Network) -> None:
+def test_closing_frees_the_engine_and_fails_waiting_requests(name: str, network: Network) -> None:
     network.reply = say("a")
     model = MODELS[name]("m")
     model(ask())

@@ -114,7 +114,7 @@ def test_stop_texts_and_length_limits_end_a_reply(folder: Callable[[str], str]) 
 
 
 def test_a_large_picture_is_shrunk_to_max_pixels() -> None:
-    chat = build_chat([Message("user", (view(100, 200), view(10, 10), "x"))], most=5000)
+    chat = build_chat([Message("user", (view(100, 200), view(10, 10), "x"))], max_pixels=5000)
     (height, width, _), small = (image.shape for image in chat.images)
     assert height * width <= 5000 and width / height == pytest.approx(2, abs=0.05)
     assert small == (10, 10, 3)
@@ -133,7 +133,7 @@ def test_different_weights_make_a_different_model(
     run = ("run", config, model, "--out", tmp_path)
 
     def asked(*words: str) -> int:
-        """How many replies there are after another command."""
+        """Return the number of replies after another command."""
         ended = looktwice(*run, *words)
         assert ended.exit_code == 0 and " 0 failed" in ended.output, ended.output
         return len(Store(tmp_path / ".cache"))

@@ -1,4 +1,4 @@
-"""Merging: records, samples and facts of several shards, and what is refused."""
+"""Merging: records, samples and facts of several shards, and shards that are refused."""
 
 import json
 from dataclasses import replace

@@ -21,8 +21,8 @@ Boxes = list[dict[str, Any]]
 
 
 def draw_scene(rng: np.random.Generator, scored: bool) -> tuple[Boxes, Boxes]:
-    """Return the true boxes of a scene, some of them crowds, and what a model found: some moved,
-    some missing, some invented, some with another name."""
+    """Return the true boxes of a scene, some of them crowds, and the found boxes: some moved, some
+    missing, some invented, some with another name."""
     true, found = Boxes(), Boxes()
     for _ in range(int(rng.integers(0, 9))):
         width, height = (int(side) for side in rng.choice([12, 25, 60, 120, 200], 2))

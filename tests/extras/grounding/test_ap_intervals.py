@@ -1,4 +1,4 @@
-"""The intervals of average precision: what they contain, and how often."""
+"""The intervals of average precision: their limits and their coverage."""
 
 from collections.abc import Hashable, Sequence
 

@@ -130,7 +130,7 @@ def test_compressed_masks_of_coco_are_decoded(tmp_path: Path) -> None:
             {},
             "finite numbers",
         ),
-        ({"annotations": []}, {}, "something to ask for"),
+        ({"annotations": []}, {}, "objects to ask for"),
     ],
 )
 def test_files_that_hold_no_questions_are_named(

@@ -91,7 +91,7 @@ Labels = np.ndarray[Any, Any]
 def question(number: int, label: object, **more: Any) -> Question:
     """Return a question on its own picture, unless `cluster` names another."""
     plain: dict[str, Any] = {"cluster": f"picture {number}", "right": 0.0, "sent": ()}
-    plain["words"] = "how many?"
+    plain["text"] = "how many?"
     return Question(f"q{number}", label=str(label), **(plain | more))
 
 
@@ -125,8 +125,8 @@ def test_a_planted_label_is_decodable_from_its_layer_on() -> None:
     for probe, right in zip(arm.layers, (0.25, 0.25, 1, 1), strict=True):
         assert probe.right.mean() == pytest.approx(right, abs=0.08 if right < 1 else 0.02)
         assert probe.shuffled == pytest.approx(0.25, abs=0.04)
-    assert len(arm.answered) + arm.trained == 600
-    assert len(arm.answered) == pytest.approx(240, abs=40)
+    assert len(arm.model_right) + arm.trained == 600
+    assert len(arm.model_right) == pytest.approx(240, abs=40)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_planted_label_is_decodable_from_its_layer_on() -> None:
     [
         ((4, 0, 0, 0), Loss("tower 1", "projector")),
         ((4, 4, 0.2, 0), Loss("projector", "decoder 1, image tokens")),
-        ((3, 3, 3, 3), Loss("decoder 1, last token", "the words of the answer")),
+        ((3, 3, 3, 3), Loss("decoder 1, last token", "the reply")),
         ((0, 0, 0, 0), None),
     ],
 )
@@ -147,13 +147,15 @@ def test_the_layer_of_the_loss_is_named(strength: Sequence[float], loss: Loss | 
 def test_a_model_that_says_what_is_decodable_has_lost_nothing() -> None:
     arm = make_planted_arm((0, 0, 0, 1.2))
     best = arm.layers[-1].right
-    same = describe(arm, answered=best, wordings=3)
+    same = describe(arm, model_right=best, wordings=3)
     assert "No loss is found" in same and "+0.0 points" in same and "there are 3" in same
-    more = describe(arm, answered=np.ones(len(best)))
+    more = describe(arm, model_right=np.ones(len(best)))
     assert "uses more than a linear probe" in more
     assert "not read the question" not in more, "one wording"
     none = make_planted_arm((0, 0, 0, 0))
-    assert "No answer is found" in describe(none, answered=0 * none.answered), "what nobody read"
+    assert "No answer is found" in describe(none, model_right=0 * none.model_right), (
+        "no question was answered"
+    )
 
 
 def test_an_answer_without_training_examples_is_not_decodable() -> None:
@@ -162,7 +164,11 @@ def test_an_answer_without_training_examples_is_not_decodable() -> None:
         is_new = is_held_out(f"picture {n}", 0.4)
         questions.append(question(n, "new" if is_new else label))
     arm = probe_arm("m", "t", questions, [states] * len(questions), 0.4)
-    assert not arm.layers[0].right.any() and not arm.layers[0].shuffled and not arm.commonest.any()
+    assert (
+        not arm.layers[0].right.any()
+        and not arm.layers[0].shuffled
+        and not arm.majority_right.any()
+    )
 
 
 def test_a_picture_is_never_in_both_parts_of_the_split() -> None:
@@ -173,7 +179,7 @@ def test_a_picture_is_never_in_both_parts_of_the_split() -> None:
     arm = probe_arm("m", "t", questions, [{PLACES[0]: vectors[each]} for each in pictures], 0.4)
     (probe,) = arm.layers
     assert probe.right.mean() < 0.45 and probe.inner < 0.45
-    assert len(arm.answered) == 6 * len(set(arm.clusters)) == 600 - arm.trained
+    assert len(arm.model_right) == 6 * len(set(arm.clusters)) == 600 - arm.trained
 
 
 def test_the_penalty_is_chosen_on_the_training_part_only() -> None:
@@ -200,7 +206,7 @@ def test_a_probe_picks_one_of_the_offered_choices() -> None:
     states = [{PLACES[0]: random.normal(size=8).astype(np.float32)} for _ in known]
     arm = probe_arm("m", "t", questions, states, 0.4)
     (probe,) = arm.layers
-    for share in (probe.right.mean(), probe.shuffled, arm.commonest.mean()):
+    for share in (probe.right.mean(), probe.shuffled, arm.majority_right.mean()):
         assert share == pytest.approx(0.5, abs=0.08)
 
 
@@ -211,7 +217,7 @@ def test_only_questions_that_the_model_answered_are_probed(run: Path) -> None:
     (arm,) = probe_run(scored).arms
     (scores,) = scored.points
     out = [name for name in scores.samples if is_held_out(scores.clusters[name], 0.4)]
-    assert sorted(arm.answered) == sorted(scores.comparable[name] for name in out)
+    assert sorted(arm.model_right) == sorted(scores.comparable[name] for name in out)
     assert arm.trained == 120 - len(out)
     asked = collect_questions(scored)[scores.point.id]
     assert {entry.sample for entry in asked} == set(scores.samples)
@@ -282,7 +288,7 @@ def test_a_label_planted_in_a_network_is_found_from_its_layer_on(tmp_path: Path)
     right = {str(probe.layer): probe.right.mean() for probe in arm.layers}
     assert right.pop("decoder 2, last token") == right.pop("decoder 2, image tokens") == 1.0
     assert len(right) == 5 and max(right.values()) < 0.6
-    assert arm.loss == Loss("decoder 2, last token", "the words of the answer")
+    assert arm.loss == Loss("decoder 2, last token", "the reply")
 
 
 @pytest.mark.slow

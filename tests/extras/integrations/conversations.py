@@ -21,7 +21,7 @@ ANSWER_FIELDS = {"id", "created", "created_at", "completed_at", "usage", "system
 
 
 class Conversation(NamedTuple):
-    """A conversation: what the model gets and replies, and the request and response of each
+    """A conversation: the model's messages and replies, and the request and response of each
     protocol."""
 
     turns: list[list[str]]
@@ -37,8 +37,8 @@ class Conversation(NamedTuple):
 
 
 @dataclass
-class Told:
-    """A model that replies as told and records what it gets."""
+class ScriptedModel:
+    """A model that gives the replies it was made with, and records the messages it gets."""
 
     identity = "told"
 
@@ -84,7 +84,7 @@ def list_pictures(messages: Sequence[Message]) -> list[str]:
 
 
 def strip(value: Any) -> Any:
-    """Return a response without what differs between two of the same content."""
+    """Return a response without the fields that differ between two responses of equal content."""
     if isinstance(value, list):
         return [strip(inner) for inner in value]
     if not isinstance(value, dict):
@@ -94,7 +94,7 @@ def strip(value: Any) -> Any:
 
 
 def read_events(text: str) -> list[Json]:
-    """Return the events of a stream; each that has a name has it as its type, too."""
+    """Return the events of a stream; check that the name of an event equals its type."""
     events = list[Json]()
     for block in text.strip().split("\n\n"):
         lines = dict(line.split(": ", 1) for line in block.splitlines() if line[0] != ":")

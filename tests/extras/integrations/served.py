@@ -21,8 +21,8 @@ from looktwice.eval.page.hosting import make_runner
 from looktwice.eval.records import Record, RunFolder
 from looktwice.extras.integrations.command import StudyGate
 from looktwice.extras.integrations.http_gate import HttpGate
-from looktwice.extras.integrations.lens import StudyResponder, name_contestants
 from looktwice.extras.integrations.recorded import Recorder, Requests
+from looktwice.extras.integrations.responder import StudyResponder, name_contestants
 from looktwice.extras.integrations.tap import RecordingProxy
 from looktwice.pipelines import Pipeline, Sample, Stage, State
 from looktwice.pipelines.config.plan import Plan
@@ -39,8 +39,8 @@ class Served:
 
     url: str
     run: Path
-    door: HttpGate
-    told: list[str] = field(default_factory=list)
+    gate: HttpGate
+    messages: list[str] = field(default_factory=list)
     clients: list[Any] = field(default_factory=list)
 
     @property
@@ -69,12 +69,12 @@ class Served:
 
 
 @contextmanager
-def listening(door: HttpGate) -> Iterator[str]:
+def listening(gate: HttpGate) -> Iterator[str]:
     """Listen with an HTTP gate and yield its address."""
     loop, ready, urls = asyncio.new_event_loop(), threading.Event(), list[str]()
 
     async def start() -> web.AppRunner:
-        runner = make_runner(door.application(), shutdown_timeout=1.0)
+        runner = make_runner(gate.application(), shutdown_timeout=1.0)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         urls.append(f"http://127.0.0.1:{runner.addresses[0][1]}/v1")
@@ -82,7 +82,7 @@ def listening(door: HttpGate) -> Iterator[str]:
         return runner
 
     async def stop(runner: web.AppRunner) -> None:
-        await door.close()
+        await gate.close()
         await runner.cleanup()
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
@@ -103,7 +103,7 @@ def listening(door: HttpGate) -> Iterator[str]:
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
-        door.pool.shutdown()
+        gate.pool.shutdown()
 
 
 def plan_of(contestants: Mapping[str, Mapping[str, Stage]], model: Any) -> Plan:
@@ -129,16 +129,16 @@ def serving(
     """Serve a study, recorded in `folder/run`."""
     arms, lines = name_contestants(plan), list[str]()
     with Recorder(folder / "run", tuple(arms.values()), plan.name) as recorder:
-        lens = StudyResponder(arms, recorder, folder / ".cache", lines.append, looks, abstain)
+        responder = StudyResponder(arms, recorder, folder / ".cache", lines.append, looks, abstain)
         try:
-            door = StudyGate(workers, token, lens=lens)
+            gate = StudyGate(workers, token, responder=responder)
             with (
-                listening(door) as url,
-                closing(Served(url, folder / "run", door, lines)) as served,
+                listening(gate) as url,
+                closing(Served(url, folder / "run", gate, lines)) as served,
             ):
                 yield served
         finally:
-            lens.close()
+            responder.close()
 
 
 @contextmanager

@@ -68,9 +68,9 @@ def connect(served: Served, **headers: str) -> http.client.HTTPConnection:
 
 def wait_until_free(served: Served) -> None:
     until = time.monotonic() + 100
-    while served.door.held and time.monotonic() < until:
+    while served.gate.held and time.monotonic() < until:
         time.sleep(0.01)  # other connections may still be closing
-    assert served.door.held == 0
+    assert served.gate.held == 0
 
 
 def test_a_large_body_is_refused_before_it_is_read(pocket: Served) -> None:
@@ -86,7 +86,7 @@ def test_a_large_body_is_refused_before_it_is_read(pocket: Served) -> None:
             with client.getresponse() as answer:
                 assert answer.status == 413
         except (ConnectionError, http.client.BadStatusLine):
-            assert "Content_Length" not in length, "it was told before"
+            assert "Content_Length" not in length, "it was reported before"
         client.close()
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 192 << 10, f"{grown} KiB"
@@ -105,7 +105,7 @@ LARGE_BODIES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("form", LARGE_BODIES)
 def test_large_bodies_are_freed(form: str, pocket: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without garbage collection of cycles, which a server rarely runs."""
+    """The collection of reference cycles is off, because a server rarely runs it."""
     body, status = LARGE_BODIES[form]
     if status == 408:
         monkeypatch.setattr(http_gate, "READ_SECONDS", 0.5)
@@ -168,8 +168,8 @@ def test_an_internal_error_is_logged_with_its_traceback(
     async def broken(*given: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(pocket.door, "list_models", broken)
-    monkeypatch.setattr(type(pocket.door), "respond", broken)
+    monkeypatch.setattr(pocket.gate, "list_models", broken)
+    monkeypatch.setattr(type(pocket.gate), "respond", broken)
     assert post(pocket.url, GOOD).status == 500
     assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [
         ZeroDivisionError

@@ -72,7 +72,7 @@ stages: {agent: {use: prompting.agent.Agent, tools: {zoom: {use: prompting.agent
 
 @pytest.fixture(autouse=True)
 def _collected() -> Iterator[None]:
-    """Collect what inspect_ai leaves open within its test, where the warning is ignored."""
+    """Collect objects that inspect_ai leaves open within its test, where the warning is ignored."""
     yield
     gc.collect()
 

@@ -1,5 +1,5 @@
-"""Our image tools over the Model Context Protocol: what clients are offered and shown, also with a
-new server for each call, and what hostile clients get."""
+"""Our image tools over the Model Context Protocol: their results for clients, also with a new
+server for each call, and the errors that hostile clients get."""
 
 from __future__ import annotations
 
@@ -192,10 +192,10 @@ def test_a_path_from_another_folder_is_found(folder: Path) -> None:
     """A client names photo.png while /photos is allowed and its server runs in a parent folder."""
     looks = tools_of(folder)
     looks.images.folder = folder.parent
-    for name, told in (("photo.png", "did you mean {}?"), ("nosuch.png", "no {}; ")):
+    for name, message in (("photo.png", "did you mean {}?"), ("nosuch.png", "no {}; ")):
         (result,) = call(looks, ("open", {"image": name}))
         assert f"outside of {folder}" in words(result)
-        assert told.format(folder / name) in words(result)
+        assert message.format(folder / name) in words(result)
 
 
 def test_a_note_of_an_image_opens_no_file_outside_the_folder(folder: Path) -> None:

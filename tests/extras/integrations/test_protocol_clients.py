@@ -19,7 +19,7 @@ from looktwice.prompting import Ask
 from tests.chat_server import chat_server
 from tests.extras.integrations.conversations import (
     IMAGE,
-    Told,
+    ScriptedModel,
     describe_turn,
     list_conversations,
     make_reply,
@@ -79,7 +79,8 @@ def asking(protocol: str, model: Any, folder: Path) -> Iterator[OwnClient]:
 
 
 def without_sdk_fields(response: Any) -> Json:
-    """Return a response without what differs between two, and what streams of clients add."""
+    """Return a response without the fields that differ between two responses, and those that the
+    clients' streams add."""
     plain = strip(json.loads(response.to_json()))
 
     def drop(value: Any) -> Any:
@@ -108,7 +109,7 @@ def test_clients_take_whole_responses_and_streams(name: str, protocol: str, tmp_
     request = case.request(protocol) | {"model": "plain"}
     beside = EXTRA[protocol] & request.keys()
     request["extra_body"] = {name: request.pop(name) for name in beside}
-    with asking(protocol, Told(make_reply(case.reply)), tmp_path) as own:
+    with asking(protocol, ScriptedModel(make_reply(case.reply)), tmp_path) as own:
         whole = own.create(**request)
         check_types(protocol, whole)
         events = list(own.create(**request, stream=True))
@@ -129,7 +130,7 @@ def test_clients_take_whole_responses_and_streams(name: str, protocol: str, tmp_
 
 
 def check_types(protocol: str, whole: Any) -> None:
-    """Check a response against the client's types, which the client itself does not."""
+    """Check a response against the client's types, because the client does not check them."""
     plain = json.loads(whole.to_json())
     if protocol == "messages":
         anthropic.types.Message.model_validate(plain)
@@ -199,7 +200,7 @@ def collect_turns(own: OwnClient, first: Any) -> list[Any]:
 def test_a_loop_of_tools_returns_the_models_own_turn(
     protocol: str, streamed: bool, tmp_path: Path
 ) -> None:
-    model = Told(CALLED, Reply("Red."))
+    model = ScriptedModel(CALLED, Reply("Red."))
     turns: list[Any] = [{"role": "user", "content": "Which?"}]
     with asking(protocol, model, tmp_path) as own:
         more = {"tools": [TOOLS[protocol]]}
@@ -220,7 +221,7 @@ def test_a_loop_of_tools_returns_the_models_own_turn(
 def test_token_counts_and_likelihoods_of_responses(tmp_path: Path) -> None:
     pytest.importorskip("openai")
     reply = Reply("one", usage=Usage(11, 7, 3, 4), logprobs=({"one": -0.1, "two": -2.5},))
-    model = Told(reply)
+    model = ScriptedModel(reply)
     asked: Json = {"top_logprobs": 2, "include": ["message.output_text.logprobs"]}
     with asking("responses", model, tmp_path) as own:
         whole = own.ask([{"role": "user", "content": "Which?"}], **asked)
@@ -234,7 +235,7 @@ def test_token_counts_and_likelihoods_of_responses(tmp_path: Path) -> None:
 @of_each_protocol
 def test_clients_raise_the_error_of_the_status(protocol: str, tmp_path: Path) -> None:
     question = [{"role": "user", "content": "Which?"}]
-    with asking(protocol, Told(Reply("Red.")), tmp_path) as own:
+    with asking(protocol, ScriptedModel(Reply("Red.")), tmp_path) as own:
         for more, kind in (
             ({"model": "nobody"}, "NotFoundError"),
             ({"extra_body": {"temperature": -1}}, "BadRequestError"),
@@ -243,15 +244,15 @@ def test_clients_raise_the_error_of_the_status(protocol: str, tmp_path: Path) ->
             with pytest.raises(getattr(own.package, kind)) as refused:
                 own.ask(question, **more)
             body: Any = refused.value.body
-            told = body["error"] if protocol == "messages" else body
-            assert told["message"] and told["type"]
+            error = body["error"] if protocol == "messages" else body
+            assert error["message"] and error["type"]
         assert [model.id for model in own.client.models.list()] == ["plain"]
         assert own.client.models.retrieve("plain").id == "plain"
 
 
 def test_counting_tokens_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("anthropic")
-    with asking("messages", Told(Reply("Red.")), tmp_path) as own:
+    with asking("messages", ScriptedModel(Reply("Red.")), tmp_path) as own:
         for counts in (own.client.messages, own.client.beta.messages):
             with pytest.raises(anthropic.NotFoundError, match="usage"):
                 counts.count_tokens(model="plain", messages=[{"role": "user", "content": "x"}])

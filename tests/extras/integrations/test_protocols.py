@@ -33,7 +33,7 @@ from tests.extras.integrations.conversations import (
     IMAGE,
     PATHS,
     Conversation,
-    Told,
+    ScriptedModel,
     describe_turn,
     fill,
     join_message,
@@ -60,7 +60,7 @@ def check_contains(whole: Json, part: Json) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_conversations_are_one_inside(name: str, protocol: str, tmp_path: Path) -> None:
     case = CASES[name]
-    model = Told(make_reply(case.reply))
+    model = ScriptedModel(make_reply(case.reply))
     body = case.request(protocol) | {"model": "plain"}
     with serving(plan_of({"plain": ASK}, model), tmp_path) as served:
         answer = post(served.url, body, PATHS[protocol])
@@ -169,8 +169,9 @@ def hand_back(protocol: str, whole: Json) -> list[Json]:
 def test_a_turn_handed_back_is_the_one_the_model_gave(
     protocol: str, thinking: str, tmp_path: Path
 ) -> None:
-    """With the fields that its server attached, such as signatures, and the exact arguments."""
-    model = Told(SIGNED, Reply("Red."))
+    """The turn keeps the fields that its server attached, such as signatures, and the exact
+    arguments."""
+    model = ScriptedModel(SIGNED, Reply("Red."))
     more: Json = {"thinking": {"type": thinking}} if protocol == "messages" else {}
     turns: list[Any] = [{"role": "user", "content": "Which?"}]
     with serving(plan_of({"plain": ASK}, model), tmp_path) as served:
@@ -192,7 +193,7 @@ def test_a_turn_handed_back_is_the_one_the_model_gave(
 
 
 def test_plain_thoughts_of_a_client_reach_the_model(tmp_path: Path) -> None:
-    model = Told(Reply("Red."))
+    model = ScriptedModel(Reply("Red."))
     thought: dict[str, Json] = {
         "responses": {
             "type": "reasoning",
@@ -218,7 +219,7 @@ def test_fields_without_effect_are_accepted(tmp_path: Path) -> None:
         "responses": {"context_management": [], "background": False, "truncation": "auto"},
     }
     contents: dict[str, Any] = {"messages": [block], "responses": "Which?"}
-    model = Told(Reply("Red."))
+    model = ScriptedModel(Reply("Red."))
     with serving(plan_of({"plain": ASK}, model), tmp_path) as served:
         for protocol, more in neutral.items():
             turn = {"role": "user", "content": contents[protocol]}
@@ -238,7 +239,7 @@ class Describe:
 def test_looks_of_a_study_are_thoughts(tmp_path: Path) -> None:
     stages: Mapping[str, Stage] = {"describe": Describe(), **ASK}
     thoughts = list[str]()
-    plan = plan_of({"plain": stages}, Told(Reply("Red.", reasoning="Hm.")))
+    plan = plan_of({"plain": stages}, ScriptedModel(Reply("Red.", reasoning="Hm.")))
     with serving(plan, tmp_path, looks=True) as served:
         turns = [{"role": "user", "content": "Which?"}]
         whole = {name: ask(served.url, name, turns) for name in PATHS}
@@ -249,7 +250,7 @@ def test_looks_of_a_study_are_thoughts(tmp_path: Path) -> None:
 
 
 def test_items_of_one_reply_are_one_turn(tmp_path: Path) -> None:
-    model = Told(Reply("Red."))
+    model = ScriptedModel(Reply("Red."))
     call = {"type": "function_call", "name": "zoom", "arguments": "{}"}
     items: list[Any] = [
         {"role": "assistant", "content": "One."},
@@ -294,7 +295,7 @@ def test_marks_are_drawn_in_what_the_model_gets_and_records_replay(tmp_path: Pat
 
 
 @dataclass(frozen=True)
-class Lamp(WithoutModel):
+class FailingStage(WithoutModel):
     """Abstains or fails."""
 
     how: str
@@ -306,7 +307,7 @@ class Lamp(WithoutModel):
 
 
 @dataclass(frozen=True)
-class Busy:
+class BusyModel:
     """A model whose server is busy."""
 
     identity: ClassVar[str] = "busy"
@@ -320,7 +321,7 @@ class Busy:
 
 
 @dataclass(frozen=True)
-class SayBusy:
+class AskForBusy:
     """Asks the model in a word for which it is busy."""
 
     def __call__(self, state: State, model: Model) -> State:
@@ -331,11 +332,11 @@ class SayBusy:
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     stages: Mapping[str, Mapping[str, Stage]] = {
         "plain": ASK,
-        "dark": {"lamp": Lamp("dark"), **ASK},
-        "broken": {"lamp": Lamp("broken"), **ASK},
-        "busy": {"ask": SayBusy()},
+        "dark": {"lamp": FailingStage("dark"), **ASK},
+        "broken": {"lamp": FailingStage("broken"), **ASK},
+        "busy": {"ask": AskForBusy()},
     }
-    with serving(plan_of(stages, Busy()), tmp_path_factory.mktemp("faulty")) as served:
+    with serving(plan_of(stages, BusyModel()), tmp_path_factory.mktemp("faulty")) as served:
         yield served
 
 
@@ -378,7 +379,7 @@ def test_models_have_the_fields_of_both_clients(faulty: Served) -> None:
 def test_the_token_is_the_key_of_either_client(tmp_path: Path) -> None:
     case: Conversation = CASES["one text"]
     body = case.request("messages")
-    plan = plan_of({"plain": ASK}, Told(Reply("Red.")))
+    plan = plan_of({"plain": ASK}, ScriptedModel(Reply("Red.")))
     with serving(plan, tmp_path, token="a-token") as served:
         for headers, status in (
             ({"x-api-key": "a-token"}, 200),

@@ -1,4 +1,4 @@
-"""A study behind the chat-completions protocol, used with OpenAI's client: what it answers, refuses
+"""A study behind the chat-completions protocol, used with OpenAI's client: its answers, refusals
 and records."""
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from looktwice.eval.recorded.replay import replay
 from looktwice.extras.burnt_in import RecoverMarks
 from looktwice.extras.integrations import command
 from looktwice.extras.integrations.command import make_pocket_plan
-from looktwice.extras.integrations.lens import name_contestants
 from looktwice.extras.integrations.recorded import Recorder
+from looktwice.extras.integrations.responder import name_contestants
 from looktwice.pipelines import ChatAPI, Picture, Pipeline, View
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.model import (
@@ -45,7 +45,7 @@ QUESTIONS = questions(3)
 
 
 @dataclass(frozen=True)
-class Halve(WithoutModel):
+class AddLeftHalf(WithoutModel):
     """Adds the left half of the first view after it."""
 
     def __call__(self, state: State, model: Model) -> State:
@@ -55,7 +55,7 @@ class Halve(WithoutModel):
 
 
 @dataclass(frozen=True)
-class Nothing(WithoutModel):
+class IdleStage(WithoutModel):
     """Changes nothing, and gives a reason."""
 
     def __call__(self, state: State, model: Model) -> State:
@@ -63,7 +63,7 @@ class Nothing(WithoutModel):
 
 
 @dataclass(frozen=True)
-class Breaks(WithoutModel):
+class FailingStage(WithoutModel):
     """Fails, or abstains."""
 
     how: str
@@ -75,7 +75,7 @@ class Breaks(WithoutModel):
 
 
 @dataclass(frozen=True)
-class Counts(WithoutModel):
+class FixedSpecialist(WithoutModel):
     """A specialist that answers without a model."""
 
     def __call__(self, state: State, model: Model) -> State:
@@ -83,7 +83,7 @@ class Counts(WithoutModel):
 
 
 @dataclass(frozen=True)
-class Twice:
+class DescribeThenAsk:
     """Describes first, then asks."""
 
     def __call__(self, state: State, model: Model) -> State:
@@ -92,7 +92,7 @@ class Twice:
 
 
 @dataclass
-class Watched:
+class WatchedModel:
     """A model that records its questions, and replies with its draw."""
 
     identity = "watched"
@@ -151,8 +151,8 @@ def test_the_answers_are_those_of_the_stages_and_replay_exactly(tmp_path: Path) 
 
 
 def test_request_settings_apply_only_to_the_last_call(tmp_path: Path) -> None:
-    model = Watched()
-    plan = plan_of({"twice": {"describe": Twice(), "ask": Ask()}}, model)
+    model = WatchedModel()
+    plan = plan_of({"twice": {"describe": DescribeThenAsk(), "ask": Ask()}}, model)
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
     settings: Any = {"temperature": 0.5, "seed": 3, "max_tokens": 9, "stop": "x"}
     settings |= {"response_format": form, "logprobs": True, "top_logprobs": 2}
@@ -167,8 +167,8 @@ def test_request_settings_apply_only_to_the_last_call(tmp_path: Path) -> None:
 
 
 def test_earlier_turns_are_sent_before_the_question(tmp_path: Path) -> None:
-    model = Watched()
-    plan = plan_of({"halved": {"halve": Halve(), "ask": Ask(images="placed")}}, model)
+    model = WatchedModel()
+    plan = plan_of({"halved": {"halve": AddLeftHalf(), "ask": Ask(images="placed")}}, model)
     turns = [turn("Be brief.", role="system"), turn("Hi"), turn("Hello", role="assistant")]
     with serving(plan, tmp_path) as served:
         asked = [*turns, turn("First:", URL, "then", QUESTIONS[1][0], "what?")]
@@ -180,8 +180,10 @@ def test_earlier_turns_are_sent_before_the_question(tmp_path: Path) -> None:
 
 
 def test_tools_of_a_client_stay_in_its_own_loop(tmp_path: Path) -> None:
-    model, agent = Watched(), Agent({"zoom": Zoom()})
-    plan = plan_of({"halved": {"halve": Halve(), "ask": Ask()}, "agent": {"look": agent}}, model)
+    model, agent = WatchedModel(), Agent({"zoom": Zoom()})
+    plan = plan_of(
+        {"halved": {"halve": AddLeftHalf(), "ask": Ask()}, "agent": {"look": agent}}, model
+    )
     with serving(plan, tmp_path) as served:
         create: Any = served.client.chat.completions.create
         asked = [turn(URL, "What?")]
@@ -201,7 +203,7 @@ def test_tools_of_a_client_stay_in_its_own_loop(tmp_path: Path) -> None:
 
 
 def test_a_repeated_request_gets_another_draw_if_sampling(tmp_path: Path) -> None:
-    model = Watched()
+    model = WatchedModel()
     with serving(plan_of({"plain": {"ask": Ask()}}, model), tmp_path) as served:
         create = served.client.chat.completions.create
         for settings in ({"temperature": 0}, {"temperature": 0}, {"temperature": 1, "n": 2}):
@@ -232,9 +234,9 @@ def test_failures_are_reported_with_their_place(
     asks = {"ask": Ask()}
     stages: Mapping[str, Mapping[str, Stage]] = {
         "plain": asks,
-        "breaks": {"lamp": Breaks("fail"), **asks},
-        "dark": {"lamp": Breaks("abstain"), **asks},
-        "counts": {"count": Counts()},
+        "breaks": {"lamp": FailingStage("fail"), **asks},
+        "dark": {"lamp": FailingStage("abstain"), **asks},
+        "counts": {"count": FixedSpecialist()},
         "permuted": {"permute": PermuteChoices(), **asks},
     }
     with chat_server(None, "--retry-after", "7") as upstream:
@@ -255,8 +257,8 @@ def test_failures_are_reported_with_their_place(
 def test_an_abstention_can_be_a_text_and_a_specialist_answers_without_a_model(
     tmp_path: Path,
 ) -> None:
-    dark: Mapping[str, Stage] = {"lamp": Breaks("abstain"), "ask": Ask()}
-    stages, texts = {"dark": dark, "counts": {"count": Counts()}}, list[str]()
+    dark: Mapping[str, Stage] = {"lamp": FailingStage("abstain"), "ask": Ask()}
+    stages, texts = {"dark": dark, "counts": {"count": FixedSpecialist()}}, list[str]()
     with serving(plan_of(stages, Pocket()), tmp_path, abstain="text") as served:
         for name in stages:
             asked: Any = {"model": name, "messages": [turn(URL, URL, "How many?")]}
@@ -267,11 +269,13 @@ def test_an_abstention_can_be_a_text_and_a_specialist_answers_without_a_model(
 
 @pytest.mark.slow
 def test_a_stage_without_effect_is_reported_once(tmp_path: Path) -> None:
-    plan = plan_of({"idle": {"lamp": Nothing(), "halve": Halve(), "ask": Ask()}}, Watched())
+    plan = plan_of(
+        {"idle": {"lamp": IdleStage(), "halve": AddLeftHalf(), "ask": Ask()}}, WatchedModel()
+    )
     with serving(plan, tmp_path) as served:
         for _ in range(41):
             served.client.chat.completions.create(model="idle", messages=[turn(URL, "What?")])
-    [sentence] = served.told
+    [sentence] = served.messages
     assert sentence.startswith("idle: 'lamp' changed nothing in the first 10 requests")
     assert "there was nothing to see" in sentence
 
@@ -295,7 +299,7 @@ def test_heartbeats_are_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_an_id_reused_for_another_question_is_renamed(tmp_path: Path) -> None:
-    with serving(plan_of({"plain": {"ask": Ask()}}, Watched()), tmp_path) as served:
+    with serving(plan_of({"plain": {"ask": Ask()}}, WatchedModel()), tmp_path) as served:
         for words in ("A?", "B?", "B?"):
             served.client.chat.completions.create(
                 model="plain", messages=[turn(words)], extra_body={"looktwice": {"id": "q1"}}
@@ -335,6 +339,6 @@ def test_a_write_to_a_full_disk_is_retried(tmp_path: Path, monkeypatch: pytest.M
         with monkeypatch.context() as patch:
             patch.setattr(Blobs, "put", full)
             with pytest.raises(OSError, match="no space"):
-                recorder.note(sample, "requests")
-        recorder.note(sample, "requests")
+                recorder.record_question(sample, "requests")
+        recorder.record_question(sample, "requests")
     assert [row.id for row in RunFolder(tmp_path / "run").samples.values()] == [sample.id]

@@ -112,7 +112,7 @@ def test_unknown_paths_are_forwarded(body: dict[str, Any], words: str, tmp_path:
     [record] = served.records
     if "temperature" in body:
         assert (record.measured or {})["sent.temperature"] == '"hot"'
-    [sentence] = served.told
+    [sentence] = served.messages
     assert sentence.startswith("forwarded a request that cannot be recorded")
 
 

@@ -1,4 +1,5 @@
-"""A judge reads what no rule can; its verdicts are stored and later scored without a call."""
+"""A judge reads replies that no rule can read; its verdicts are stored, and later scored without a
+call."""
 
 import json
 from dataclasses import replace
@@ -87,7 +88,7 @@ def case(
 
 
 @table
-def test_a_judge_s_reply_is_a_verdict_or_a_reason_why_not(
+def test_a_judges_reply_gives_a_verdict_or_a_reason(
     kind: str, about: dict[str, Any], said: str, verdict: dict[str, Any]
 ) -> None:
     assert list_passes()[kind].parse(said, case(**about)) == JudgeVerdict(**verdict)
@@ -210,7 +211,7 @@ def test_agreement_statistics() -> None:
     assert "on cot, a and b: 0 of 1 the same (0.0 %), scores 0.500 apart" in said
 
 
-def test_only_what_the_reader_leaves_unread_is_judged(made: MadeRun) -> None:
+def test_only_unread_replies_are_judged(made: MadeRun) -> None:
     made.task("pick", ["A"])
     point = made.point("one", "pick")
     made.reply(point, "s0", "The answer is A.")
@@ -325,7 +326,7 @@ def test_a_truncated_line_is_cut_and_a_damaged_one_is_named(run: Path) -> None:
         score_run(RunFolder(run))
 
 
-def test_the_report_says_which_judge_judged_what(run: Path, tmp_path: Path) -> None:
+def test_the_report_names_the_judge_of_each_task(run: Path, tmp_path: Path) -> None:
     run_judge(run, "Answer: A")
     run_judge(run, "Answer: NONE", name="daniel")
     page = write_report([run], tmp_path / "out")
@@ -368,7 +369,7 @@ def test_an_unreachable_judge_fails_no_reply(run: Path, monkeypatch: pytest.Monk
     write_config(run, "http://127.0.0.1:9/v1")
     result = looktwice("judge", run, "--model", "solomon")
     assert result.exit_code == 2 and "127.0.0.1:9 cannot be reached" in result.output
-    assert "the same command continues later" in result.output
+    assert "repeat the command to continue" in result.output
     assert not (run / "judged.jsonl").exists()
 
 

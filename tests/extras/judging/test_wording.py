@@ -72,7 +72,7 @@ def case(text: str, **solution: str) -> JudgeCase:
 def test_a_prompt_is_sent_as_it_is_written(tmp_path: Path) -> None:
     file = tmp_path / "mine.txt"
     file.write_text('{question}\n{choices}\nSay {"a": 1}: {reply}, {clues}, {key}', "utf-8")
-    judging = Wording.read(file).word(PASSES["every"])
+    judging = Wording.read(file).build_pass(PASSES["every"])
     text = judging.ask(case("{question}", clues="a mirror")).text
     assert text == 'Where?\n(A) left\n(B) right\nSay {"a": 1}: {question}, a mirror, A'
 
@@ -89,7 +89,7 @@ def test_invalid_prompts_are_refused(text: str, said: str, tmp_path: Path) -> No
 def test_a_judge_with_a_custom_prompt_may_reply_with_the_answer_alone(
     said: str, verdict: Any
 ) -> None:
-    judging = Wording("mine", "{reply}").word(PASSES["every"])
+    judging = Wording("mine", "{reply}").build_pass(PASSES["every"])
     given = judging.parse(said, case("words"))
     assert (given.answer or given.none or given.reason) == verdict
 
@@ -139,8 +139,8 @@ def test_each_pass_uses_the_judge_with_the_most_verdicts(run: Path) -> None:
     run_judge(run, "Answer: A", "reads little", "unreadable")
     run_judge(run, "nothing at all", "reads nothing", "every")
     lines = run_judge(run, make_knowing_judge(TRUTH), "reads all", "every", wording=MINE)
-    (told,) = [line for line in lines if line.startswith("judge reads all is used for every")]
-    assert "6 of 6 replies (reads nothing 0 of 6)" in told
+    (line,) = [line for line in lines if line.startswith("judge reads all is used for every")]
+    assert "6 of 6 replies (reads nothing 0 of 6)" in line
     counting = judgements(run).counting
     assert counting == {"unreadable": "reads little", "every": "reads all"}
 

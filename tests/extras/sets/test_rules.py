@@ -117,7 +117,7 @@ def test_the_judge_sees_key_and_reply_behind_a_fence() -> None:
 
 def test_a_prompt_may_show_what_the_reader_found(tmp_path: Path) -> None:
     (tmp_path / "theirs.txt").write_text("{question}|{key}|{answer}")
-    judging = Wording.read(tmp_path / "theirs.txt").word(list_passes()["key"])
+    judging = Wording.read(tmp_path / "theirs.txt").build_pass(list_passes()["key"])
     assert judging.ask(make_case()).text == "How many?|7|None"
     assert judging.ask(make_case(answer="(4,7)")).text == "How many?|7|(4,7)"
     assert judging.parse("False", make_case()).scores == {"match": 0}

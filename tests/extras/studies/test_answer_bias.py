@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bench.bench_audit import BlindModel, audit, listed
+from bench.bench_audit import BlindModel, audit, list_findings
 from looktwice.extras.studies.answer_bias import BlindQuestion, estimate_bias
 from looktwice.extras.studies.blindness import select_beyond_bias
 
@@ -45,7 +45,7 @@ def test_more_draws_do_not_help_against_a_model_with_constant_guesses() -> None:
         np.random.default_rng(0), 80, 4, 20, 0.0
     )
     bias = estimate_bias(questions)
-    assert not listed(questions) and sum(question.right >= 16 for question in questions) > 10
+    assert not list_findings(questions) and sum(question.right >= 16 for question in questions) > 10
     assert (
         bias.compute_power(20) == 0 and bias.find_draws_needed() is None and bias.firm_share > 0.7
     )
@@ -87,4 +87,4 @@ def test_tail_probabilities_match_enumeration_and_decrease() -> None:
 
 
 def test_without_wrong_choices_nothing_is_reported() -> None:
-    assert not listed([make_question("red", "red")] * 9) and not listed([])
+    assert not list_findings([make_question("red", "red")] * 9) and not list_findings([])

@@ -33,7 +33,7 @@ def test_a_line_of_a_batch_has_the_body_of_the_direct_request(name: str) -> None
     batched = Batched(model)
     assert (batched.active_dialect, batched.identity) == (DIALECT_OF[name], model.identity)
     body = json.loads(write_request(batched.chat.body(messages, 0, options)))
-    line = json.loads(DIALECTS[batched.active_dialect](model, URL).line("k", body))
+    line = json.loads(DIALECTS[batched.active_dialect](model, URL).format_line("k", body))
     place = {"ResponsesAPI": "body", "MessagesAPI": "params", "GeminiAPI": "request"}[name]
     assert (line["custom_id"], line[place]) == ("k", body)
     assert line.get("url", "/v1/responses") == "/v1/responses"
@@ -70,7 +70,7 @@ def test_a_reply_of_a_batch_is_that_of_the_direct_request(name: str) -> None:
     reply = replies(name)[3]
     chat: Any = Answers(make_model(name), make_results(name, reply))
     server = DIALECTS[DIALECT_OF[name]](chat, URL)
-    ((key, answered),) = server.answers(Batch("b", True, files=("f",)), ["k"])
+    ((key, answered),) = server.yield_responses(Batch("b", True, files=("f",)), ["k"])
     direct = read(name, json.dumps(reply).encode())
     assert key == "k" and len(direct.tool_calls) == 2
     assert replace(chat.model.read(answered, URL, 0.0), seconds=0.0) == direct

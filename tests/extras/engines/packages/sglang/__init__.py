@@ -1,5 +1,5 @@
-"""A stand-in for SGLang with its signatures (`signatures.yaml`); it refuses and ignores what SGLang
-refuses and ignores."""
+"""A stand-in for SGLang with its signatures (`signatures.yaml`); it refuses and ignores the same
+arguments as SGLang."""
 
 from .engine import Engine as Engine
 

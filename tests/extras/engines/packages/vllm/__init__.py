@@ -1,4 +1,5 @@
-"""A stand-in for vLLM with its signatures (`signatures.yaml`); it refuses what vLLM refuses."""
+"""A stand-in for vLLM with its signatures (`signatures.yaml`); it refuses the same arguments as
+vLLM."""
 
 from .llm import LLM as LLM
 from .sampling_params import SamplingParams as SamplingParams

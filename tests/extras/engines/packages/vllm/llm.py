@@ -29,11 +29,11 @@ class EngineCoreClient:
 
 class BaseRenderer:
     def shutdown(self) -> None:
-        """Nothing runs."""
+        """Do nothing, because no renderer runs."""
 
 
 class LLMEngine:
-    """Requests by the id that a result has, with their tokens still to come."""
+    """Unfinished requests by the id in their results, with the tokens that are still to be made."""
 
     def __init__(self) -> None:
         self.engine_core, self.owner = EngineCoreClient(), threading.get_ident()
@@ -193,7 +193,7 @@ def make_output(name: str, prompt: list[int], whole: str, params: Any) -> Reques
 
 
 def make_candidates(token: int, number: int) -> dict[int, Logprob]:
-    """Return the chosen token, and the `number` most likely ones, of which it is the second."""
+    """Return the chosen token among the `number` most likely ones, where it is the second."""
     others = [(ord("z"), -0.5), (token, -1.0), (ord("y"), -math.inf)][:number]
     found = {token: -1.0} | dict(others)
     return {n: Logprob(value, 1, Tokenizer().decode([n])) for n, value in found.items()}

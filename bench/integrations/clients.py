@@ -1,5 +1,5 @@
-"""How to install, configure and run each program, and how to read its results: its own command, its
-own score."""
+"""The programs: how to install, configure and run each one by its own command, and how to read the
+score that it computes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from bench.homes.questions import Question
+from bench.integrations.questions import Question
 
 HERE = Path(__file__).parent
 DECLARE = str(HERE / "without_operators.py")
@@ -37,7 +37,7 @@ class Client:
     beside: tuple[str, ...] = ()
 
 
-def _only(folder: Path, pattern: str) -> Path:
+def _get_only_file(folder: Path, pattern: str) -> Path:
     """Return the only matching file in a folder. Raises ValueError unless there is exactly one."""
     (path,) = folder.rglob(pattern)
     return path
@@ -56,7 +56,7 @@ def write_inspect(
 
 def read_inspect(folder: Path) -> float:
     """Return inspect_ai's accuracy."""
-    log = json.loads(_only(folder, "*scenes*.json").read_text(encoding="utf-8"))
+    log = json.loads(_get_only_file(folder, "*scenes*.json").read_text(encoding="utf-8"))
     return float(log["results"]["scores"][0]["metrics"]["accuracy"]["value"])
 
 
@@ -83,7 +83,7 @@ def write_evalscope(
 
 def read_evalscope(folder: Path) -> float:
     """Return evalscope's score."""
-    report = json.loads(_only(folder, "general_vmcq.json").read_text(encoding="utf-8"))
+    report = json.loads(_get_only_file(folder, "general_vmcq.json").read_text(encoding="utf-8"))
     return float(report["metrics"][0]["score"])
 
 
@@ -107,7 +107,7 @@ def write_vlmeval(
 
 def read_vlmeval(folder: Path) -> float:
     """Return VLMEvalKit's overall accuracy."""
-    path = _only(folder, "*_acc.csv")
+    path = _get_only_file(folder, "*_acc.csv")
     with path.open(encoding="utf-8", newline="") as file:
         return float(next(csv.DictReader(file))["Overall"])
 
@@ -166,7 +166,7 @@ def write_lmms(folder: Path, questions: Sequence[Question], url: str, contestant
 
 def read_lmms(folder: Path) -> float:
     """Return lmms-eval's accuracy on BLINK."""
-    results = json.loads(_only(folder, "*_results.json").read_text(encoding="utf-8"))
+    results = json.loads(_get_only_file(folder, "*_results.json").read_text(encoding="utf-8"))
     return float(results["results"]["scenes"]["blink_acc,none"])
 
 
@@ -185,7 +185,7 @@ def write_verifiers(
 
 def read_verifiers(folder: Path) -> float:
     """Return the mean reward of verifiers."""
-    lines = _only(folder, "traces.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = _get_only_file(folder, "traces.jsonl").read_text(encoding="utf-8").splitlines()
     rewards = [json.loads(line)["traces"][0]["rewards"]["right"]["score"] for line in lines]
     return fmean(rewards)
 
@@ -202,7 +202,7 @@ def run_library(module: str) -> Callable[[Path, Sequence[Question], str, str], C
 
 def read_share(folder: Path) -> float:
     """Return the accuracy that `ask_all.py` wrote."""
-    return float(json.loads(_only(folder, "share.json").read_text(encoding="utf-8")))
+    return float(json.loads(_get_only_file(folder, "share.json").read_text(encoding="utf-8")))
 
 
 CLIENTS = (

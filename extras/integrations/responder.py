@@ -40,8 +40,8 @@ from looktwice.prompting.agent.agent import Agent
 from looktwice.prompting.controls.choices import PermuteChoices, PermuteLabels
 
 FIRST_IDLE_REQUESTS, LATER_IDLE_REQUESTS = 10, 20
-"""Number of consecutive requests after which a stage that changes nothing is reported: if it has
-never changed anything, and later."""
+"""Number of consecutive requests without a change by a stage after which it is reported: for a
+stage that has never changed anything, and for any other stage."""
 
 
 def name_contestants(plan: Plan) -> dict[str, Arm]:
@@ -127,8 +127,8 @@ class StudyResponder:
             names = ", ".join(self.arms)
             raise Refusal(404, f"there is no contestant {question.model!r}; there are {names}")
         refuse_options(arm, question.options, question.fields)
-        sample, row = self.recorder.note(question.sample, arm.task_id, question.answer)
-        draws = self.recorder.take(arm, sample.id, question.count)
+        sample, row = self.recorder.record_question(question.sample, arm.task_id, question.answer)
+        draws = self.recorder.reserve_draws(arm, sample.id, question.count)
         is_sampled, blobs = is_random(arm, question.options), self.recorder.writer.blobs
         asked = Request(question.turns, question.options, 0, question.sent)
         states = list[State]()
@@ -139,17 +139,18 @@ class StudyResponder:
                 sample.id,
                 wrap_second=lambda second: self.models[id(second)],
             )
-            watch = partial(self._warn_of_idle_stages, arm)
+            watch = partial(self._warn_about_idle_stages, arm)
             try:
                 states.append(
-                    self.recorder.answer(arm, request, sample, row.sha, draw, model, watch)
+                    self.recorder.record_answer(arm, request, sample, row.sha, draw, model, watch)
                 )
             except StageFailed as exc:
                 raise explain_failure(exc) from exc
         return self._respond(arm, sample.id, draws[0], states)
 
-    def _warn_of_idle_stages(self, arm: Arm, slot: str, before: State, after: State) -> None:
-        """Report once if a stage changed nothing in the first ten requests, or later in twenty."""
+    def _warn_about_idle_stages(self, arm: Arm, slot: str, before: State, after: State) -> None:
+        """Report once if a stage changed nothing in the first ten requests, or later in twenty
+        consecutive ones."""
         idle = _collect_content(before) == _collect_content(after)
         with self.lock:
             key = arm.contestant, slot
@@ -254,7 +255,7 @@ def refuse_permuted(arm: Arm) -> None:
 
 
 def explain_failure(failed: StageFailed) -> Refusal:
-    """Describe a failed stage to the client: the error of its model's server, or the place and the
+    """Describe a failed stage to the client: the error of its model's server, or the stage and the
     reason."""
     cause, slot = find_cause(failed), failed.slot
     if isinstance(cause, ModelError):

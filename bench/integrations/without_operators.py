@@ -1,8 +1,8 @@
 """`python without_operators.py MODULE ARGS`: runs a module although torchvision was built for
 another torch.
 
-Torchvision describes two operators at import, which are then unknown; they are declared here. None
-of the programs calls them, and none is changed.
+At import, torchvision describes two operators that such a torch lacks; they are declared here. None
+of the programs calls them, and no program is modified.
 """
 
 import runpy

@@ -1,4 +1,4 @@
-"""The questions that every program asks: the ring is part of the picture, and nothing else reveals
+"""The questions that every program asks: the ring is drawn in the picture, and no field mentions
 it."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""`python -m bench.homes [PACKAGE...]`: installs each program into its own environment, lets it ask
-a served study, and prints a table."""
+"""`python -m bench.integrations [PACKAGE...]`: installs each program into its own environment, lets
+it ask a served study, and prints a table."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from bench.homes.clients import CLIENTS, Client
-from bench.homes.questions import Question, write_questions
+from bench.integrations.clients import CLIENTS, Client
+from bench.integrations.questions import Question, write_questions
 from looktwice.eval import RunFolder
 
 ROOT = Path(__file__).resolve().parents[2]
 LOOKTWICE = [sys.executable, "-c", "from looktwice.eval.cli import main; main()"]
-PATIENCE = 1800  # seconds for an installation, and for each evaluation
-FORGOTTEN = ("PYTHONPATH", "VIRTUAL_ENV")
+TIMEOUT_SECONDS = 1800  # seconds for an installation, and for each evaluation
+DROPPED_VARIABLES = ("PYTHONPATH", "VIRTUAL_ENV")
 
 
-class Failed(Exception):
+class ProgramFailed(Exception):
     """The reason why a program did not run."""
 
 
@@ -45,8 +45,8 @@ class Row(NamedTuple):
 
 
 def run(words: Sequence[str], variables: dict[str, str], folder: Path) -> str:
-    """Return a command's output. Raises Failed with its last lines."""
-    kept = {name: value for name, value in os.environ.items() if name not in FORGOTTEN}
+    """Return a command's output. Raises ProgramFailed with its last lines."""
+    kept = {name: value for name, value in os.environ.items() if name not in DROPPED_VARIABLES}
     try:
         ended = subprocess.run(
             words,
@@ -55,23 +55,23 @@ def run(words: Sequence[str], variables: dict[str, str], folder: Path) -> str:
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=PATIENCE,
+            timeout=TIMEOUT_SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired) as exc:
-        raise Failed(str(exc)) from exc
+        raise ProgramFailed(str(exc)) from exc
     (folder / "printed.txt").write_text(ended.stdout, encoding="utf-8")
     if ended.returncode:
         lines = [line for line in ended.stdout.splitlines() if line.strip()]
-        raise Failed(f"exit code {ended.returncode}: " + " / ".join(lines[-2:])[-300:])
+        raise ProgramFailed(f"exit code {ended.returncode}: " + " / ".join(lines[-2:])[-300:])
     return ended.stdout
 
 
 def install(client: Client, environment: Path, folder: Path) -> str:
     """Return the version of the program in its environment, which is created if necessary. Raises
-    Failed."""
+    ProgramFailed."""
     python = str(environment / "bin" / "python")
     tell = f"import importlib.metadata as m; print(m.version({client.package!r}))"
-    with suppress(Failed):
+    with suppress(ProgramFailed):
         return run([python, "-c", tell], {}, folder).split()[-1]
     venv.create(environment, with_pip=True)
     pinned = ["-q", "-c", str(ROOT / "constraints.txt"), client.package, *client.beside]
@@ -86,14 +86,14 @@ def served(study: Path, out: Path) -> Iterator[tuple[str, Path]]:
     pipe = subprocess.PIPE
     with subprocess.Popen(words, stdout=pipe, stderr=subprocess.STDOUT, text=True) as process:
         try:
-            told = ""
+            output = ""
             for line in process.stdout or ():
-                told += line
+                output += line
                 if "looktwice view" in line:
                     break
-            url = re.search(r"http://\S+?(?=[;\s])", told)
+            url = re.search(r"http://\S+?(?=[;\s])", output)
             if not url:
-                raise Failed(f"no server: {told[-300:]}")
+                raise ProgramFailed(f"no server: {output[-300:]}")
             yield url[0], out / "serve" / "study"
         finally:
             process.terminate()
@@ -121,7 +121,7 @@ def ask(
                 shares[contestant] = client.read(below)
         records = RunFolder(record).last_records()
         asked = {(line.point, line.sample) for line in records if not line.error}
-    except (Failed, OSError, ValueError, LookupError) as exc:
+    except (ProgramFailed, OSError, ValueError, LookupError) as exc:
         return Row(client.package, version, fault=f"{type(exc).__name__}: {exc}")
     return Row(client.package, version, shares["plain"], shares["zoomed"], len(asked))
 
