@@ -31,7 +31,7 @@ class TimedBlock:
 
     def __enter__(self) -> None:
         clock, kind = self.clock, self.kind
-        # a process that wants spans has imported it already
+        # an instrumented process has already imported it
         if watched := sys.modules.get("opentelemetry.trace"):
             tracer = watched.get_tracer("looktwice")
             self.span = tracer.start_as_current_span(kind, attributes=self.facts)
@@ -72,7 +72,8 @@ class Clock:
         self.begun, self.under_way = time.perf_counter(), Counter[str]()
 
     def spend(self, kind: str, **facts: str) -> TimedBlock:
-        """Count the time inside as this kind of work; `facts` become attributes of its span."""
+        """Return a context manager that times its block as this kind of work; `facts` become
+        attributes of the span."""
         return TimedBlock(self, kind, facts)
 
     def shares(self, least: float = 0.01) -> list[tuple[str, float]]:
@@ -113,7 +114,7 @@ _running: Clock | None = None
 
 @contextmanager
 def run_clock() -> Iterator[Clock]:
-    """Run a clock that `spend` in every thread reports to while the context is open."""
+    """Run a clock inside the context; `track_time` reports to it from every thread."""
     global _running
     before, _running = _running, Clock()
     try:
@@ -123,7 +124,7 @@ def run_clock() -> Iterator[Clock]:
 
 
 def spend(kind: str, **facts: str) -> AbstractContextManager[None]:
-    """Count the time inside the context as this kind of work, if a clock is running."""
+    """Time the block inside the context as this kind of work, if a clock is running."""
     clock = _running
     return nullcontext() if clock is None else clock.spend(kind, **facts)
 

@@ -70,12 +70,12 @@ class Affine:
 
     @property
     def on_edges(self) -> Affine:
-        """This map, for edge coordinates."""
+        """The same map in edge coordinates."""
         return Affine.shift(0.5, 0.5) @ self @ Affine.shift(-0.5, -0.5)
 
     @property
     def scale(self) -> float:
-        """The factor by which lengths grow: the square root of the growth in area."""
+        """The factor by which lengths are scaled: the square root of that for areas."""
         return math.sqrt(abs(self.a * self.e - self.b * self.d))
 
     @property
@@ -105,7 +105,7 @@ class Affine:
         return xy @ self.matrix[:, :2].T + self.matrix[:, 2]
 
     def polygon(self, area: Polygon) -> Polygon:
-        """Map a polygon; it is in edge coordinates before and after."""
+        """Map a polygon from edge coordinates to edge coordinates."""
         return tuple((float(x), float(y)) for x, y in self.on_edges(area)) if area else ()
 
 

@@ -1,5 +1,5 @@
-"""Reading of untrusted JSON from servers and files, checked against types, with the place of each
-fault; and reading of values that a table cell holds as Python or numpy literals."""
+"""Parses untrusted JSON from servers and files, validates it against types, and parses table cells
+that hold Python or numpy literals."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Return the value with `change` applied to every text in it, including field names."""
+    """Return the value with `change` applied to every string in it, including field names."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
@@ -98,7 +98,7 @@ def write_json(value: Any) -> str:
 
 
 def finite_or_null(value: Any) -> Any:
-    """Return the value with None for every NaN and infinite number."""
+    """Replace every NaN and infinite number in a value by None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -109,7 +109,7 @@ def finite_or_null(value: Any) -> Any:
 
 
 def iterate_leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every plain value in mappings and lists after its dotted place such as `a.b[0]`."""
+    """Yield (dotted place such as `a.b[0]`, value) for every plain value in mappings and lists."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from iterate_leaves(inner, f"{place}.{name}" if place else str(name))
@@ -130,7 +130,7 @@ def find_non_finite(value: Any) -> tuple[str, float] | None:
 
 
 def _require_finite(value: dict[str, Any]) -> dict[str, Any]:
-    if {*map(type, value.values())} <= {str, int, bool}:  # most
+    if {*map(type, value.values())} <= {str, int, bool}:  # the usual case
         return value
     if place_and_number := find_non_finite(value):
         raise ValueError(f"{place_and_number[0]} is {place_and_number[1]}, not a number")
@@ -165,7 +165,7 @@ def is_text(value: object) -> bool:
 
 NO_OTHER_FIELDS = ConfigDict(extra="forbid", strict=True)
 KEEP_OTHER_FIELDS = ConfigDict(extra="allow", strict=True)
-MAX_WHOLE = 2**53  # larger numbers count nothing in this program, and sums may overflow
+MAX_WHOLE = 2**53  # no count in this program is larger, and sums of larger numbers may overflow
 Whole = Annotated[int, Field(gt=-MAX_WHOLE, lt=MAX_WHOLE)]
 Number = Whole | float
 """A number; a float may be infinite, since some servers send that as a log-probability."""
@@ -182,13 +182,13 @@ EXPECTED_TYPES = {
     "extra_forbidden": "a field that this version knows",
 }
 UNION_BRANCHES = {"constrained-int", "int", "float", "str", "PictureNode"}
-"""Names that pydantic inserts into a place for the members of a union."""
+"""Names that pydantic inserts into a location for the members of a union."""
 
 
 @dataclass(frozen=True)
 class CheckedAs:
     """An annotation that makes pydantic validate a mapping as another type, as in
-    `Annotated[Mapping[str, Any], Holds(Node)]`."""
+    `Annotated[Mapping[str, Any], CheckedAs(Node)]`."""
 
     kind: Any
 

@@ -1,4 +1,4 @@
-"""Labelled places in an image: points, boxes and masks."""
+"""Marks in an image: labelled points, boxes and masks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NEAR_KERNEL, FAR_KERNEL = np.ones((3, 3), np.uint8), np.ones((7, 7), np.uint8)
 """Kernels that dilate a mask by 1 pixel, and by the 3 pixels by which a thin part may be shortened
 in a view."""
 DOWNSAMPLING_PARTS = (
-    16  # parts of a view's pixel, to which a mask that shrinks further is downsampled first
+    16  # mask pixels per side of a view pixel; a mask with more is downsampled first
 )
 MAX_SEARCH_SIDE = 32  # pixels; a larger square takes longer to look for than it saves
 
@@ -120,8 +120,8 @@ class Mask:
         return float(xs.mean()), float(ys.mean())
 
     def transform(self, affine: Affine, clip: Polygon) -> Mask | None:
-        """Return the visible part of the transformed mask (nearest pixel), in the frame that `clip`
-        bounds, or None. Parts too thin for the nearest pixel keep the pixels that they fall on."""
+        """Return the visible part of the transformed mask, in the frame bounded by `clip`, or None.
+        Sampling is nearest-pixel; parts too thin for it keep the pixels that they fall on."""
         width, height = (max(1, round(edge)) for edge in bounds(clip)[2:])
         warped = warp(self.pixels.astype(np.uint8), affine, (width, height), nearest=True)
         seen = warped.astype(bool)

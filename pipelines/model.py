@@ -66,7 +66,7 @@ class Tool:
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """One turn. `parts` are texts and views in the order in which they are sent.
+    """One turn of a conversation. `parts` are texts and views in the order in which they are sent.
 
     An assistant's turn may hold `tool_calls`; a tool's turn names the call that it answers in
     `call_id`. `attached` holds the provider's own fields of an assistant's turn, such as reasoning
@@ -238,7 +238,7 @@ class Reply:
 
 @with_config(NO_OTHER_FIELDS)
 class ToolCallNode(TypedDict):
-    """A `ToolCall` as files hold it."""
+    """The schema of a stored `ToolCall`."""
 
     id: str
     name: str
@@ -267,8 +267,7 @@ class ReplyNode(TypedDict):
 
 
 class Model(Protocol):
-    """Anything that answers messages.
-
+    """The interface of a model, which answers messages.
     `identity` names the model and every setting that changes its answers; it is part of cache keys
     and records. `draw` numbers repeated samples of the same prompt: each draw is a separate call.
     Raises ModelError. A model may have a method `missing()` that names what must be set before it
@@ -316,11 +315,11 @@ def close_model(model: Model) -> None:
 
 
 class ModelError(Exception):
-    """A call without a reply. `retryable` says whether the same call may succeed later.
+    """Raised for a call without a reply. `retryable` says whether the same call may succeed later.
 
     `status` is the HTTP status, if any; `retry_after` the number of seconds that the server asked
-    to wait. `unreached` is true if there was not even a connection. `usage` is what was billed for
-    an answer that is not a reply.
+    to wait. `unreached` is true if there was not even a connection. `usage` was billed for a
+    response that is not a reply.
     """
 
     def __init__(
@@ -345,7 +344,7 @@ class ModelError(Exception):
 
 
 class Stopped(BaseException):
-    """The run is being stopped. Not an Exception, so that no stage swallows it."""
+    """Raised when the run is being stopped. Not an Exception, so that no stage swallows it."""
 
 
 STOPPING: ContextVar[threading.Event | None] = ContextVar("STOPPING", default=None)
@@ -353,7 +352,7 @@ STOPPING: ContextVar[threading.Event | None] = ContextVar("STOPPING", default=No
 
 
 class Deferred(Stopped):
-    """A request was deferred; its sample runs again once the reply has been collected."""
+    """Raised for a deferred request; its sample runs again once the reply has been collected."""
 
 
 class RequestQueue(Model, Protocol):

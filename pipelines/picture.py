@@ -70,12 +70,12 @@ class Payload:
 
     @property
     def prefix(self) -> str:
-        """What a request has before the base64 of the bytes: `data:image/...;base64,`."""
+        """The part of a data URL before the base64 of the bytes: `data:image/...;base64,`."""
         return f"data:{self.media_type};base64,"
 
     @property
     def data_url(self) -> str:
-        """`data:image/...;base64,...`, as OpenAI-compatible servers take it."""
+        """The data URL `data:image/...;base64,...` that OpenAI-compatible servers accept."""
         return self.prefix + self.text.decode()
 
 
@@ -86,11 +86,11 @@ def join_pieces(pieces: Iterable[bytes | Payload]) -> bytes:
 
 @dataclass(eq=False)
 class PixelMemory:
-    """Bounds the decoded pixels that all pictures of this process keep.
+    """A limit on the memory for decoded pixels of all pictures in this process.
 
     Beyond `most` bytes, the oldest pixels that can be decoded again, from the source or from the
-    encoded PNG, are dropped. `turns` are the pictures decoded at a time: what is decoded sooner
-    would wait until it is drawn on and encoded.
+    encoded PNG, are dropped. `turns` limits the pictures decoded at the same time: pixels decoded
+    earlier would only occupy memory until they are drawn on and encoded.
     """
 
     most: int = 24 << 20
@@ -128,7 +128,7 @@ Value = TypeVar("Value")
 
 
 def _cached_property(compute: Callable[[Any], Value]) -> Value:
-    """Make a property that the first thread to read it computes; the value is stored in `_name`."""
+    """Make a thread-safe property that is computed on first access and stored in `_name`."""
     name = f"_{compute.__name__}"
 
     def get(picture: Picture) -> Value:
@@ -152,8 +152,8 @@ class Picture:
     read-only: an in-place drawing call raises, so copy first and make a new Picture. Reading may
     raise PictureError.
 
-    `path` is the file that it is read from, if there is one. `seconds` is the time of a picture
-    that is a frame of a video; `frames` are those of a picture that is sent as a video.
+    `path` is its file, if there is one. `seconds` is the time of a video frame; `frames` are the
+    frames of a picture that is sent as a video.
     """
 
     _pixels: Pixels | None = None
@@ -191,7 +191,7 @@ class Picture:
         cls, fetch: Callable[[], bytes], name: str, is_there: Callable[[], bool] | None = None
     ) -> Picture:
         """Create a picture whose encoded bytes are fetched when first needed. `name` appears in
-        error messages; `is_there` says, without reading them, whether the bytes exist."""
+        error messages; `is_there` returns whether the bytes exist, without reading them."""
         self = cls.__new__(cls)
         self.name, self._fetch, self._lock = name, fetch, threading.RLock()
         self._is_there = is_there
@@ -204,7 +204,7 @@ class Picture:
         """Create a picture of exactly these encoded bytes (JPEG, PNG, WebP or anything Pillow
         reads).
 
-        `known_to_decode` says that we encoded them ourselves, so that they need no check before
+        Set `known_to_decode` for bytes that looktwice encoded itself, which need no check before
         they are sent.
         """
         picture = cls.lazy(lambda: data, name)
@@ -241,7 +241,7 @@ class Picture:
 
     @_cached_property
     def pixels(self) -> Pixels:
-        """HxWx3 RGB uint8, read-only; they may be dropped (`PIXELS`) and are then decoded again."""
+        """The pixels, HxWx3 RGB uint8, read-only; dropped pixels (`PIXELS`) are decoded again."""
         data = self.payload.data if self._fetch is None else self.source
         with PIXELS.turns, spend("decode"):
             pixels = decode(data, self.name)
@@ -250,14 +250,14 @@ class Picture:
         return pixels
 
     def release(self) -> None:
-        """Drop the pixels as soon as they can be decoded again; they are hardly needed any more."""
+        """Drop the pixels as soon as they can be decoded again, as they are hardly needed again."""
         self._is_released = True
         if self._fetch is not None or self._payload is not None:
             PIXELS.drop(weakref.ref(self))
 
     def small(self, longest: int) -> Image.Image:
-        """Return the picture with no side longer than `longest` pixels; a JPEG is decoded only as
-        far as needed."""
+        """Return the picture with no side longer than `longest` pixels; a JPEG is decoded only at
+        the resolution needed."""
         size = longest, longest
         return self._shrink(lambda image: image.thumbnail(size, reducing_gap=2.0))
 

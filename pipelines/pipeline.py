@@ -52,9 +52,9 @@ class RecordingModel:
     run.
 
     `check` is called before each call and between stages and may raise Stopped. `wrap_second` adds
-    the run's retries, limits and cache to a stage's second model. When an external request is being
-    answered (`extras.integrations`), `asked` holds its settings, which override those of a call,
-    and `later` its further turns, which are sent after those of a call.
+    the run's retries, limits and cache to a stage's second model. While an external request is
+    being answered (`extras.integrations`), `asked` holds its options, which override those of a
+    call, and `later` holds its later turns, which are appended to the messages of a call.
     """
 
     asked: CallOptions | None = None
@@ -85,7 +85,8 @@ class RecordingModel:
         return self.ask(self.model, messages, draw, options)
 
     def asking(self, asked: CallOptions, later: tuple[Message, ...]) -> RecordingModel:
-        """Return a copy of this recorder that sends these settings and further turns."""
+        """Return a copy of this recorder for an external request with these options and later
+        turns."""
         recorder = copy(self)
         recorder.asked, recorder.later = asked, later
         return recorder
@@ -210,7 +211,7 @@ def count_calls_since(state: State, model: Model) -> int:
 
 
 class StageFailed(Exception):
-    """A stage raised; `state` is its input, with every call and remark made until then."""
+    """Raised if a stage raises; `state` is its input, with all calls and remarks made so far."""
 
     def __init__(self, slot: str, state: State) -> None:
         super().__init__(f"stage {slot!r} failed")
@@ -218,7 +219,7 @@ class StageFailed(Exception):
 
 
 def describe_exception(exc: BaseException) -> str:
-    """Return class name and message of an exception as text that can be recorded, even if the
+    """Return the class name and message of an exception as text that can be recorded, even if the
     exception fails to format its message."""
     try:
         text = repair_text(str(exc))

@@ -19,8 +19,8 @@ from looktwice.pipelines.picture import Picture, PictureError
 __all__ = ["Item", "Sample"]
 
 PLACED_FIELD = "placed"
-"""The field of `meta` that marks a question whose text shows the places of its images as `<image
-1>`, `<image 2>` ..."""
+"""The field of `meta` that is true if the question contains image placeholders: `<image 1>`,
+`<image 2>` ..."""
 
 
 @dataclass(frozen=True, eq=False)

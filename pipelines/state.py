@@ -80,8 +80,8 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A sample on its way through the stages; stages return a changed copy (`state.replace(...)`)
-    and never mutate it.
+    """The state of a sample between stages; a stage returns a changed copy (`state.replace(...)`)
+    and never mutates it.
 
     `views` are the images to show, `prompt` the text to send, `messages` the conversation so far.
     `answer` is set by specialists and by stages that read replies; `reason` says why there is none
@@ -193,7 +193,7 @@ class State:
         return f"sample must be a Sample, found {type(self.sample).__name__}"
 
     def _measure_fault(self) -> str:
-        """Describe a measurement that no record can hold; "" if there is none."""
+        """Describe a measurement that cannot be recorded; "" if there is none."""
         for name, value in self.measures.items():
             if not (is_text(name) and name):
                 return f"the name of a measurement must be a text, found {name!r:.80}"
@@ -271,6 +271,7 @@ class Stage(Protocol):
 
 
 class WithoutModel:
-    """A base for stages that never call the model; arms with different models share their work."""
+    """A base class for stages that never call the model; arms with different models share their
+    results."""
 
     asks: ClassVar[bool] = False

@@ -73,8 +73,8 @@ class View:
         return View(picture, tuple(part for part in moved if part.clip))
 
     def to_view(self, mark: Mark) -> tuple[Mark, ...]:
-        """Return a mark of a source image in this view's coordinates: once for each visible place,
-        so none, one or several."""
+        """Map a mark of a source image to this view. A mark may be visible in several parts of the
+        view, or in none."""
         places = []
         for number, part in enumerate(self.parts):
             if part.source != mark.image:

@@ -1,4 +1,5 @@
-"""Results of specialists: frozen sets of read-only arrays, indexed by mask, index or slice."""
+"""Results of specialists: frozen dataclasses of read-only arrays, indexed by mask, index or
+slice."""
 
 from __future__ import annotations
 
@@ -105,8 +106,8 @@ class Boxes(_Rows):
         """Convert from `supervision.Detections`.
 
         Missing confidences become 1; labels are the class names, else the class numbers.
-        supervision ends boxes made from masks at the last pixel of the mask; here they end one
-        pixel after it.
+        In supervision, a box made from a mask ends at the mask's last pixel; here, one pixel after
+        it.
         """
         count, ids = len(detections.xyxy), detections.class_id
         scores = np.ones(count) if detections.confidence is None else detections.confidence
@@ -157,8 +158,8 @@ class Matches(_Rows):
 
 @dataclass(frozen=True, eq=False)
 class Faces(_Rows):
-    """n faces: `xyxy` (n, 4) edges in pixels; `scores` (n,); `vectors` (n, d) identities, with d =
-    0 if the method computes none."""
+    """n faces: `xyxy` (n, 4) edges in pixels; `scores` (n,); `vectors` (n, d) identity vectors, with
+    d = 0 if the method computes none."""
 
     xyxy: Floats
     scores: Floats
@@ -216,13 +217,12 @@ class DepthMap:
 
     @property
     def nearness(self) -> Floats:
-        """Floats (height, width); larger is nearer for every method."""
+        """The values with their sign changed if needed, so that larger is nearer."""
         return self.values if self.larger_is_nearer else -self.values
 
     def get_values_around(self, x: float, y: float, window: int) -> Floats:
-        """Return the known values (k,) in the window x window pixels around a point in pixel
-        centres; k may be
-        0."""
+        """Return the known values (k,), possibly none, in the window x window pixels around a point
+        in pixel centres."""
         patch = cut_patch(self.nearness, x, y, window)
         values: Floats = patch[~np.isnan(patch)]
         return values

@@ -1,4 +1,5 @@
-"""Shares the results of specialists between the stages of a run, to process each image once."""
+"""Shares the results of specialists between the stages of a run, so that each image is processed
+once."""
 
 from __future__ import annotations
 
@@ -36,8 +37,7 @@ Result = TypeVar("Result")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plain:
-    """An array or a number in the form in which it is stored: a result that is not a class of
-    `results`."""
+    """A wrapper in which a result that is an array or a number is stored."""
 
     values: Any
 
@@ -49,7 +49,7 @@ STORED_CLASSES = (Boxes, DepthMap, Faces, FeatureGrid, Masks, Matches, Plain)
 def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
     """Run a specialist on pixels and words, or return its result if it ran on them before.
 
-    Stages call specialists through this function. Within a run, the first thread that asks runs the
+    Stages call specialists through this function. Within a run, the first caller runs the
     specialist, and every other call with the same pixels, words and settings gets the same result.
     Results that take more than 20 ms, and longer than writing them, are stored in the run's cache
     folder for later commands. The key covers the pixels, the settings, the specialist's code and
@@ -79,8 +79,8 @@ def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
 def _run_or_load(
     specialist: Callable[..., Result], inputs: tuple[Any, ...], store: ResultStore | None, key: str
 ) -> tuple[Result, int | None]:
-    """Load or compute a result. Return it with its size in bytes, or None instead of the size if
-    others could modify it."""
+    """Load or compute a result, and return it with its size in bytes; the size is None for a
+    mutable result, which is not shared."""
     whole: Any = None if store is None else store.get(key, *STORED_CLASSES)
     if whole is None:
         start = time.perf_counter()
@@ -110,8 +110,8 @@ def _count_bytes(whole: Any) -> int:
 
 
 def _build_storage_name(specialist: Any) -> str:
-    """Return the text that stored results depend on; empty for specialists that store results
-    themselves or are built on other specialists."""
+    """Return the part of a storage key that identifies the specialist; empty for specialists that
+    store results themselves or are built on other specialists."""
     parts = list(_list_dataclasses(specialist))
     if hasattr(specialist, "weights_id") or any(callable(part) for part in parts[1:]):
         return ""

@@ -37,8 +37,8 @@ ARBITRARY_TYPES = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
 
 @dataclass
 class Binder:
-    """Checks and builds nodes, and collects every fault with its place; equal nodes build one
-    object.
+    """Builds objects from nodes and collects every fault, prefixed with the place of its entry;
+    equal nodes share one object.
 
     A fault that several arms share is listed once in `faults`, but counted each time in
     `fault_count`. `files` maps the place of each named file to its path, `reads` holds all files
@@ -61,7 +61,8 @@ class Binder:
 
     @classmethod
     def for_run(cls, run: Path, plugins: Sequence[str] = ()) -> Binder:
-        """Create a binder for a run's records, which may reach what `Scope.for_records` allows."""
+        """Create a binder for the records of a run, with the access rights of
+        `Scope.for_records`."""
         names = tuple(plugins)
         if read_grant(run).plugins:
             from looktwice.pipelines.config.plugin_code import load_run_plugins
@@ -75,7 +76,7 @@ class Binder:
         return cls(Scope(Path("/"), plugins=tuple(plugins)))
 
     def make(self, node: Any, place: str = "node") -> Any:
-        """Build a node. Raises ConfigError with all its faults."""
+        """Build the object that a node describes. Raises ConfigError with all faults."""
         binder = dataclasses.replace(self, faults=Faults())
         made = binder.node(node, place)
         if binder.faults:
@@ -83,7 +84,8 @@ class Binder:
         return made
 
     def node(self, node: Any, place: str, kind: Kind | None = None) -> Any:
-        """Build a node with `use`, which must be a `kind`; on a fault, note it and return None."""
+        """Build the object of a node with `use`, which must be of this kind; on a fault, note it
+        and return None."""
         if not isinstance(node, Mapping) or not isinstance(node.get("use"), str):
             write = f"; write {{use: {node}}}" if isinstance(node, str) else ""
             return self.fault(
@@ -151,7 +153,7 @@ class Binder:
         try:
             return cls(**values) if base is None else dataclasses.replace(base, **values)
         except (ValueError, TypeError) as exc:
-            # a class that refuses a value begins its message with the name of the setting
+            # a class that rejects a value begins its message with the name of the setting
             setting = re.match(r"\w*", str(exc))[0]  # type: ignore[index]  # it always matches
             return self.fault(f"{place}.{setting}" if setting in settings else place, str(exc))
 
@@ -167,7 +169,7 @@ class Binder:
         return made if built else self._validate(made, hint, place)
 
     def _convert(self, value: Any, hint: Any, place: str, default: Any = None) -> Any:
-        """Build the nodes, paths and mappings in a value that stand for objects."""
+        """Replace nodes, paths and mappings in a value by the objects that they describe."""
         if isinstance(value, str):
             if self.faults and "${" in value:  # a reference that was reported as unresolvable
                 self.fault_count += 1
@@ -229,7 +231,7 @@ class Binder:
         if value is None and type(None) in list_union_members(hint):
             return None
         try:
-            # in a tuple, because a type with a configuration of its own accepts no other
+            # in a tuple, because pydantic allows only one configuration for a type
             return TypeAdapter(tuple[hint], config=ARBITRARY_TYPES).validate_python((value,))[0]
         except ValidationError as exc:
             wrong = exc.errors(include_url=False, include_context=False)[0]
@@ -240,7 +242,7 @@ class Binder:
             if several and is_plain(hint):
                 more += f"; to try several values, sweep them: 'sweep.{place}=[ONE, OTHER]'"
             return self.fault(place, f"expected {_format_hint(hint)}, found {value!r}{more}")
-        # a protocol accepts any object but no plain value, and an empty list
+        # the hint is a protocol, which no plain value satisfies; an empty list is fine
         except SchemaError:
             if isinstance(value, list | tuple) and not value:
                 return ()
@@ -268,10 +270,10 @@ def build(
     plugins: Sequence[str] = (),
     given: Sequence[str] = (),
 ) -> Any:
-    """Build one node, called `place` in messages. Raises ConfigError with all faults.
+    """Build the object of one node; messages call it `place`. Raises ConfigError with all faults.
 
-    Without a scope, the node may reach the working folder, the paths that the user has `given`, and
-    what is allowed.
+    Without a scope, the node may reach the working folder, the paths in `given`, and what the user
+    allowed.
     """
     own = scope or Scope(Path(), tuple(given), tuple(plugins), read_allowed())
     return Binder(own).make(node, place)

@@ -1,4 +1,4 @@
-"""Faults in the changes of a study, under `sweep` and `each`: changes that would have no effect."""
+"""Finds changes under `sweep` and `each` that would have no effect."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ CHANGEABLE_ENTRIES = ("task", "tasks", "models", "seed", *OVERLAY_KEYS, "contest
 
 
 def name_faults(config: Mapping[str, Any]) -> list[str]:
-    """Return the faults of changes under `sweep` and `each` that have no effect because the place
-    that they name does not exist."""
+    """Return a fault for each change under `sweep` or `each` whose target does not exist."""
     named = ("stages", "tasks", "models", "contestants")
     there: dict[str, Any] = {key: set(config.get(key) or ()) for key in named}
     for contestant in (config.get("contestants") or {}).values():

@@ -30,11 +30,11 @@ FOLDERS = ("pipelines", "prompting", "specialists", "eval")
 WORD_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
-_loaded: set[str] = set()  # the first parts of the plugins' names
+_loaded: set[str] = set()  # the top-level module names of plugins
 
 
 class ConfigError(ValueError):
-    """All faults of a configuration, each with its place."""
+    """All faults of a configuration, each prefixed with the place of its entry."""
 
     def __init__(self, faults: Sequence[str]) -> None:
         super().__init__("\n".join(faults))
@@ -42,8 +42,8 @@ class ConfigError(ValueError):
 
 
 class AbsentPart(ValueError):
-    """A part of a suite, such as one task of a benchmark, whose files are not there; `found` are
-    the names of the parts that exist, of `total`."""
+    """Raised for a part of a suite, such as one task of a benchmark, whose files are missing;
+    `found` names the parts that exist, out of `total`."""
 
     def __init__(self, message: str, suite: str, found: Sequence[str], total: int) -> None:
         super().__init__(message)
@@ -61,17 +61,15 @@ class Faults(list[str]):
 
 
 def locate(use: str, plugins: Sequence[str] = ()) -> type:
-    """Return the class that a `use` names. Raises ValueError that says what is wrong and suggests a
-    name.
+    """Return the class that `use:` names. Raises ValueError, which suggests a similar name.
 
-    The text is checked before anything is imported.
+    The name is checked before anything is imported.
     """
     parts = use.removeprefix("looktwice.").split(".")
     if parts[0] == "__main__":
         raise ValueError(
-            f"{use!r} is a class of the script or notebook that made the run; only a class in a"
-            " file"
-            " of its own, named with `--plugin`, can be rebuilt"
+            f"{use!r} is a class of the script or notebook that made the run and cannot be rebuilt;"
+            " move it to a .py file and name that with `--plugin`"
         )
     if len(parts) < 2 or not all(WORD_PATTERN.fullmatch(part) for part in parts):
         raise ValueError(
@@ -100,9 +98,10 @@ def is_foreign(use: str) -> bool:
 
 
 def load_plugin(text: str) -> str:
-    """Make a package or a .py file available to `use`, and return its name. Raises ConfigError.
+    """Load a package or a .py file whose classes `use:` may name, and return its module name.
+    Raises ConfigError.
 
-    The file can import its neighbours: its folder is appended to Python's search path.
+    The folder of a file is appended to Python's search path, so that it can import its neighbours.
     """
     path = Path(text)
     is_file = path.suffix == ".py"
@@ -143,7 +142,7 @@ def _plugin_fault(text: str, why: str) -> ConfigError:
 
 
 def find_plugin_frame(exc: BaseException) -> str:
-    """Return function, file and line of the innermost plugin code in a traceback, or ""."""
+    """Return the function, file and line of the innermost plugin code in a traceback, or ""."""
     place, trace = "", exc.__traceback__
     while trace is not None:
         name = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
@@ -155,8 +154,8 @@ def find_plugin_frame(exc: BaseException) -> str:
 
 
 def _resolve_own_room(parts: Sequence[str], use: str) -> str:
-    """Return the module of the room that a looktwice path names. Raises ValueError, which suggests
-    the right path if there is one."""
+    """Return the module of the room in a looktwice class path. Raises ValueError, which suggests a
+    similar path."""
     folder, rooms = parts[0], _list_rooms(parts[0])
     if len(parts) == 3 and parts[1] in rooms:
         return f"looktwice.{folder}.{parts[1]}"
@@ -172,7 +171,7 @@ def _resolve_own_room(parts: Sequence[str], use: str) -> str:
 
 
 def _list_extension_names(room: str) -> list[str]:
-    """Return the names of the classes of our extensions that have a path of this room."""
+    """Return the names of our extensions' classes whose public path is in this room."""
     paths = [path.rpartition(".") for path in list_own_classes()]
     return [name for path_room, _, name in paths if path_room == room]
 
@@ -218,8 +217,8 @@ def _is_class(module: Any, name: str) -> bool:
 
 
 def suggest_names(word: str, known: Iterable[object], most: int = 1) -> str:
-    """Return `; did you mean 'X'?` with at most `most` known names that other programs call `word`,
-    or that resemble it; "" if there are none.
+    """Return `; did you mean 'X'?` with at most `most` known names that `word` stands for in other
+    programs or that resemble it; "" if there are none.
 
     Ignores case, and treats a space or dash as an underscore.
     """
@@ -239,8 +238,8 @@ def suggest_names(word: str, known: Iterable[object], most: int = 1) -> str:
 
 
 def extend_hint(hint: str, rest: str) -> str:
-    """Return a hint of `suggest_names`, which may be empty, followed by the rest of the message: a
-    sentence of its own after a question mark, otherwise after a semicolon."""
+    """Append the rest of a message to a hint of `suggest_names`, which may be empty: as a new
+    sentence after a question mark, otherwise after a semicolon."""
     return f"{hint} {rest[:1].upper()}{rest[1:]}" if hint.endswith("?") else f"{hint}; {rest}"
 
 
@@ -260,19 +259,19 @@ def list_union_members(hint: Any) -> Iterator[Any]:
 
 
 def is_plain(hint: Any) -> bool:
-    """Return whether the hint allows only numbers, texts, booleans and paths, no objects."""
+    """Return whether a type hint allows only numbers, texts, booleans and paths, no objects."""
     return all(
         h in PLAIN_TYPES or h is Path or get_origin(h) is Literal for h in list_union_members(hint)
     )
 
 
 def holds_path(hint: Any) -> bool:
-    """Return whether a text given for this hint is the path of a file or folder."""
+    """Return whether a text with this type hint is the path of a file or folder."""
     return Path in list_union_members(hint) and str not in list_union_members(hint)
 
 
 def get_inner_hint(hint: Any, key: Any) -> Any:
-    """Return the type of the value under a key or index of a list, tuple or mapping."""
+    """Return the type hint of the value at a key or index of a list, tuple or mapping."""
     for member in list_union_members(hint):
         origin, args = get_origin(member), get_args(member)
         if not (isinstance(origin, type) and issubclass(origin, Collection)):
@@ -286,7 +285,7 @@ def get_inner_hint(hint: Any, key: Any) -> Any:
 
 
 def find_dataclass(hint: Any) -> type | None:
-    """Return the dataclass that a mapping given for this hint describes, or None."""
+    """Return the dataclass among the members of a type hint, or None."""
     return next(
         (
             h
@@ -311,7 +310,7 @@ def get_default(f: dataclasses.Field[Any]) -> Any:
 
 
 def get_kind(cls: type) -> Kind | None:
-    """Return what a class makes, judged by its interface: tasks are iterable, models have an
+    """Return the kind of a class, judged by its interface: tasks are iterable, models have an
     identity, stages are only callable."""
     if hasattr(cls, "__iter__") and hasattr(cls, "facts"):
         return "task"
@@ -353,7 +352,7 @@ def get_return_class(cls: type) -> Any:
 
 
 def check_kind(cls: type, wanted: Kind | None) -> None:
-    """Raise ValueError if a class makes another kind of object, or lacks one of its methods."""
+    """Raise ValueError if a class is not of the wanted kind or lacks one of its methods."""
     if wanted is None:
         return
     if (kind := get_kind(cls)) not in (wanted, None):
@@ -384,7 +383,8 @@ PARTS: Mapping[Kind, Sequence[str]] = {
 
 
 def flatten_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten changes to single settings; a new node is shown by its class."""
+    """Flatten nested changes to one entry per setting; a new node becomes the name of its class
+    with its settings."""
     flat: dict[str, Any] = {}
     for key, value in changes.items():
         if isinstance(value, Mapping):

@@ -39,10 +39,10 @@ REPLACE_HINT = (
 
 
 class ArmNode(NamedTuple):
-    """One arm before it is built: `arm` holds the nodes of its task, model, stages and reader.
+    """An arm that is not built yet: `arm` holds the nodes of its task, model, stages and reader.
 
     `place`, `task_place` and `model_place` are the places of the contestant, its task and its model
-    in the file; `own` are the slots that the contestant names itself, and `models` the models that
+    in the file. `own` holds the slots that the contestant itself sets, and `models` the models that
     `{ref: ...}` may name. `changed_at` maps a place to the entry that changes it, such as
     `each[0].stages.mark`.
     """
@@ -58,7 +58,7 @@ class ArmNode(NamedTuple):
 
 @dataclass
 class Expansion:
-    """Expands a configuration; `left_out` holds the contestants whose needs are not met."""
+    """Expands a configuration; `left_out` maps contestants with unmet needs to the reason."""
 
     config: Node
     scope: Scope = field(default_factory=Scope)
@@ -99,11 +99,11 @@ class Expansion:
                     yield node._replace(arm=arm, changed_at=changed_at)
 
     def _merged(self, overlay: Mapping[str, Any], place: str) -> Node:
-        """Return the configuration of this contestant, with its stages overlaid on the file's, or
-        replacing them if `replace: true`.
+        """Return the configuration of a contestant: its stages are overlaid on the file's, or
+        replace them with `replace: true`.
 
-        Overlaying is what nested mappings do in Hydra, OmegaConf and docker-compose: a contestant
-        that changes one slot keeps the others, including `ask`.
+        As with nested mappings in Hydra, OmegaConf and docker-compose, a contestant that changes
+        one slot keeps the others, including `ask`.
         """
         layer, plans = Overlay(alone=REPLACE_HINT), ("sweep", "each", "contestants")
         node = {key: value for key, value in self.config.items() if key not in plans}
@@ -117,8 +117,8 @@ class Expansion:
         return merged
 
     def _has_too_many_arms(self, contestants: int) -> bool:
-        """Return whether there are too many arms to run or read, and note that as a fault; this is
-        checked before expanding."""
+        """Return whether there would be more than `MAX_ARMS` arms, and note that as a fault; this
+        is checked before expanding."""
         axes = [len(values) for values in (self.config.get("sweep") or {}).values()]
         singles, tasks = len(self.config.get("each") or ()), len(self.config.get("tasks") or "1")
         counts = [*axes, singles + 1, contestants, tasks]
@@ -199,8 +199,8 @@ class Expansion:
         tasks = _drop_nulls(node.get("tasks"))
         if not tasks:
             self.faults.note(
-                "tasks: the study has none; name one, such as `task: {use: eval.tasks.Photos, kind:"
-                " jigsaw}`"
+                "tasks: the study has no task; add one, such as `task: {use: eval.tasks.Photos,"
+                " kind: jigsaw}`"
             )
         return tasks
 
@@ -258,7 +258,7 @@ class Expansion:
 
 
 def _is_applicable(key: str, merged: Node, overlay: Mapping[str, Any]) -> bool:
-    """Return whether a change affects a contestant, rather than a missing or dropped slot."""
+    """Return whether a contestant has the slot or model that a change sets."""
     first, slot = [*key.split("."), ""][:2]
     if first == "stages":
         dropped = (overlay.get("stages") or {}).get(slot, slot) is None
@@ -267,12 +267,12 @@ def _is_applicable(key: str, merged: Node, overlay: Mapping[str, Any]) -> bool:
 
 
 def _drop_nulls(nodes: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the entries that are not dropped by `null`."""
+    """Return the entries whose value is not null."""
     return {name: node for name, node in (nodes or {}).items() if node is not None}
 
 
 def _add_prices(node: Any, prices: Mapping[str, Any]) -> Any:
-    """Add prices from the list to every node of a model that is listed and has no prices.
+    """Add the list prices to every model node that is in the list and has no prices.
 
     Deferring models are skipped, because batches have other prices.
     """

@@ -1,5 +1,5 @@
-"""Every entry of a configuration with its type, purpose and example, from which the reference is
-written; and the interface of top-level keys that extensions add."""
+"""The schema of a configuration: every entry with its type, purpose and example, from which the
+reference is generated; and the interface of top-level keys that extensions add."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Contestant(TypedDict, total=False):
     ]
     needs: Annotated[
         Needs | None,
-        "Its requirements; if one is not met, it is left out, and the run says so.",
+        "Its requirements; if one is not met, the run leaves the contestant out and reports why.",
         "needs: {env: OPENAI_API_KEY}",
     ]
     read: Annotated[Node, "The reader of its replies.", "read: {use: eval.readers.BlinkOfficial}"]
@@ -118,8 +118,8 @@ class StudyConfig(TypedDict, total=False):
     ]
     plugins: Annotated[
         list[str],
-        "Packages or .py files whose classes `use:` may name, as after `--plugin`; a path counts"
-        " from this file's folder. The first run asks before it loads them.",
+        "Packages or .py files whose classes `use:` may name, as with `--plugin`; a path is"
+        " relative to this file's folder. The first run asks before it loads them.",
         "plugins: [my_stages.py]",
     ]
     task: Annotated[
@@ -145,8 +145,8 @@ class StudyConfig(TypedDict, total=False):
     ]
     prices: Annotated[
         dict[str, dict[str, Any]] | None,
-        "A price list: the `prices` of every model that has none, by its `model`; studies can"
-        " share a list by including its file.",
+        "A price list for models without `prices`, by their `model` setting; studies can share a"
+        " list by including its file.",
         "prices: {some-vlm: {in: 2.5, out: 10, currency: USD, date: 2026-08-01, source: its"
         " price page}}",
     ]
@@ -205,7 +205,7 @@ WORDS: Mapping[str, Entry] = {
         "mark: {use: prompting.markers.Circles, radius: 5}",
     ),
     "ref": (
-        "A model of `models`, for a setting of a stage that takes a model.",
+        "The name of a model under `models`, for a stage setting that takes a model.",
         "captioner: {ref: chat}",
     ),
     "before": (
@@ -226,13 +226,13 @@ WORDS: Mapping[str, Entry] = {
         'path: "${tasks.depth.path}"',
     ),
 }
-"""Words with a special meaning in any node of an overlay: what each does, and an example."""
+"""Keys and values with a special meaning in any node: the purpose and an example of each."""
 
 
 class Key:
-    """A key of a study; every method does nothing unless a subclass overrides it.
+    """A top-level key that an extension adds to studies; its methods do nothing by default.
 
-    `schema` is the type of its value, as pydantic checks it; `about` says what it is for, and
+    `schema` is the type of its value, which pydantic checks; `about` states its purpose, and
     `example` shows it as written in a file. `plan` is the `Plan` of the study.
     """
 
@@ -241,7 +241,7 @@ class Key:
     example: ClassVar[str] = ""
 
     def expand(self, value: Any, config: dict[str, Any], faults: Faults) -> dict[str, Any]:
-        """Return the configuration that the key stands for, and note any `faults`."""
+        """Return the configuration with the key applied, and note any `faults`."""
         return config
 
     def add_arms(self, value: Any, arms: Sequence[Arm], faults: Faults) -> Sequence[Arm]:

@@ -59,8 +59,7 @@ def read_config(
     plugins: Sequence[str] = (),
     allow: Sequence[str] = (),
 ) -> Config:
-    """Read a configuration file, or take the node of one, and apply the overrides. Raises
-    ConfigError.
+    """Read a configuration from a file or a node, and apply the overrides. Raises ConfigError.
 
     Its paths are relative to the file's folder; for a node or a configuration bundled with
     looktwice, to the working folder. Paths in overrides come from the user and may lie anywhere, as
@@ -187,14 +186,14 @@ def _read(path: Path) -> Node:
 
 @dataclass
 class Overlay:
-    """Overlays one node on another, and collects in `faults` everything that does not fit, with its
-    place.
+    """Overlays one node on another, and collects conflicts in `faults`, each with its place.
 
     A node with another `use` is replaced, one with the same `use` (or none) is merged, and `null`
-    drops it. A slot added to stages goes where `before:` or `after:` puts it; without these, a
-    stage that prepares the question goes before the first that asks. On an existing slot, they move
-    it. A contestant's stages are overlays themselves, and are positioned when they are laid over
-    the file's. `alone` is a hint that is appended to the fault about a slot without a position.
+    drops it. A new slot is inserted at the position that `before:` or `after:` gives; without
+    these, a stage that prepares the question is inserted before the first that calls the model. In
+    an existing slot, they move it. A contestant's stages are overlays themselves; their slots get
+    a position when they are overlaid on the file's. `alone` is a hint that is appended to the fault
+    about a slot without a position.
     """
 
     faults: Faults = field(default_factory=Faults)
@@ -250,8 +249,8 @@ class Overlay:
 
 
 def _find_calling_slot(stages: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Return the first slot whose stage calls the model, which is where a new stage goes that only
-    prepares the question; empty if there is no such slot, or if the new stage asks or answers."""
+    """Return the first slot that calls the model, before which a new stage that only prepares the
+    question is inserted; "" if there is none, or if the new stage calls the model or answers."""
     use = str(new.get("use", "")).removeprefix("looktwice.")
     if not use or not (is_foreign(use) or (use.startswith("prompting.") and not _calls_model(new))):
         return ""
@@ -259,9 +258,8 @@ def _find_calling_slot(stages: Mapping[str, Any], new: Mapping[str, Any]) -> str
 
 
 def _calls_model(node: Any) -> bool:
-    """Return whether the class of a node belongs to looktwice and its stages may call the model; a
-    class that delegates its calls to the stages or sources in its settings may if one of them may.
-    """
+    """Return whether the class of a node belongs to looktwice and may call the model. A class that
+    only delegates to the stages or sources in its settings may do so if one of them may."""
     if not isinstance(node, Mapping) or is_foreign(use := str(node.get("use", ""))):
         return False
     try:
@@ -358,13 +356,13 @@ def _reference_fault(tree: Any, text: str) -> str:
             why = f", because {above or 'the configuration'} has no {last!r}"
         except (OmegaConfBaseException, RecursionError) as exc:
             why = f" ({str(exc).splitlines()[0]:.80})"
-        return f"${{{reference}}} leads nowhere{why}"
+        return f"${{{reference}}} refers to no entry{why}"
     return ""
 
 
-OVERLAY_KEYS = ("model", "stages", "read", "draws")  # laid over the file's by a contestant
+OVERLAY_KEYS = ("model", "stages", "read", "draws")  # what a contestant may overlay
 KNOWN: dict[tuple[str, int], type] = {("contestants", 3): Contestant, ("contestants", 4): Needs}
-"""Schemas of nested entries, by the first word of a dotted place and its number of words."""
+"""Schemas of nested entries, by the first part of a dotted place and its number of parts."""
 
 
 def make_study_schema(keys: Mapping[str, Key]) -> Any:
@@ -406,7 +404,7 @@ def find_shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
                 hint = HINTS.get(words[-1], f"there are {', '.join(entries)}")
                 strange.note(f"{'.'.join(words)}: no such entry{extend_hint(near, hint)}")
             else:
-                # pydantic inserts words into the place that name a member of a union
+                # pydantic inserts the names of union members into the location
                 place = ".".join(
                     word for word in words if "[" not in word and word not in UNION_MEMBERS
                 )

@@ -88,7 +88,7 @@ def _replace_asked_models(
         typed = f"contestants.mine='{{model: {node}}}'" if beside else f'model="{node}"'
         raise ConfigError(
             [
-                f"model={value}: this is a model's name at its server, but {why}{listed}. To use"
+                f"model={value}: this is a server-side model name, but {why}{listed}. To use"
                 f" another model, type {typed}; without `url`, the server is OpenAI's"
             ]
         )

@@ -47,8 +47,8 @@ class Allowed(NamedTuple):
 
 @dataclass
 class Session:
-    """The access rights of one command, the way it asks the user, and the questions that the user
-    refused."""
+    """The access rights of one command, the function that asks the user, and the questions that the
+    user answered with no."""
 
     allow: tuple[str, ...] = ()
     ask: Ask | None = None
@@ -62,7 +62,8 @@ class Session:
         return self.ask is not None and is_main and self.process == os.getpid()
 
     def is_confirmed(self, question: str) -> bool:
-        """Ask the user and return whether the answer is yes; a refused question is not repeated."""
+        """Ask the user and return whether the answer is yes; after a no, the question is not
+        repeated."""
         if self.ask is None or not self.can_ask or question in self.refused:
             return False
         if not self.ask(question):
@@ -75,7 +76,7 @@ _session = Session()
 
 
 def is_confirmed(question: str) -> bool:
-    """Return whether the user answers yes to a question of the command that runs now."""
+    """Ask the user of the running command, and return whether the answer is yes."""
     return _session.is_confirmed(question)
 
 
@@ -145,7 +146,8 @@ def read_grant(path: Path | None) -> Allowed:
 def save_grant(
     path: Path, folders: Iterable[Path] = (), hosts: Iterable[str] = (), plugins: Iterable[str] = ()
 ) -> None:
-    """Permanently allow the source at `path` to reach these, too. Raises OSError."""
+    """Store the permission for the source at `path` to reach these folders and hosts and to run
+    these plugins, in addition to earlier permissions. Raises OSError."""
     before = read_grant(path)
     read = sorted({str(folder) for folder in (*before.folders, *folders)})
     sent, run = {*before.hosts, *hosts}, {*before.plugins, *plugins}
@@ -171,7 +173,7 @@ def _place(path: Path) -> Path:
 
 
 class OutsidePath(NamedTuple):
-    """A path outside the allowed folders: the place that names it, its text, and where it is."""
+    """A path outside the allowed folders: the entry that names it, its text, and the real path."""
 
     place: str
     text: str
@@ -206,8 +208,7 @@ class Pending:
         return [r for r in roots if not any(r != o and r.is_relative_to(o) for o in roots)]
 
     def settle(self) -> None:
-        """Ask the user for what is not allowed, and store a positive answer. Raises
-        OutsideError."""
+        """Ask the user to allow the access, and store a yes. Raises OutsideError."""
         if not (self.outside_paths or (self.outside and self.hosts)):
             return
         source = self.scope.source
@@ -304,10 +305,10 @@ def pass_fence(text: str, real: Path, roots: Sequence[Path], scope: Scope, place
 
 
 def permit(permission: tuple[str, str], scope: Scope) -> str:
-    """Return the name of a permission that a class needs, such as `("python-code", "runs Python
-    code that a model writes")`, if the user allowed it as a host is allowed, or answers yes.
+    """Check that the user granted a permission that a class needs, by `--allow` or by answering
+    yes, and return its name. Raises ValueError.
 
-    Raises ValueError.
+    An example of a permission is `("python-code", "runs Python code that a model writes")`.
     """
     name, does = permission
     allowed = (scope.allowed, read_allowed(), read_grant(scope.source))
@@ -344,9 +345,9 @@ class Scope:
 
     This protects against a configuration from somebody else that reads files of this machine and
     sends them to a server that it names. Links are resolved first, so that a link in its folder
-    opens nothing. `kind` is what messages call the source of the paths, and `source` is its file,
-    or the folder of a run, which the user may allow to read more. `own` are further folders of its
-    own.
+    grants no access. `kind` is what messages call the source of the paths, and `source` is its
+    file, or the folder of a run, which the user may allow to read more. `own` lists further folders
+    that it may read.
     """
 
     folder: Path = Path()

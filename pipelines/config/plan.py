@@ -128,7 +128,7 @@ def _suggest_data(faults: Sequence[str], scope: Scope) -> Iterator[str]:
 
 
 def add_id(arm: Arm) -> Arm:
-    """Return the arm with its ids. Raises TypeError if a setting cannot be written down."""
+    """Return the arm with its ids. Raises TypeError if a setting cannot be serialized."""
     task = identity(arm.task)
     stages = [[slot, identity(stage)] for slot, stage in arm.stages.items()]
     whole = {"task": task, "model": identity(arm.model), "stages": stages, "seed": arm.seed}
@@ -179,14 +179,15 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
 
 
 def _name_faults(given: Any, file: str) -> Iterator[str]:
-    """Yield what is wrong with the run's name, which is `name:` or else the name of the file."""
+    """Yield a fault if the run's name, which is `name:` or else the file's, cannot name a
+    folder."""
     name = str(given or file)
     if not NAME_PATTERN.fullmatch(name):
-        what = repr(name) if given else f"without `name:` it is that of the file, {file!r}, which"
+        what = repr(name) if given else f"the file's name {file!r}, used without `name:`,"
         fitting = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "study"
         yield (
-            f"name: {what} cannot name the run's folder, which takes letters, digits, '.', '_' and"
-            f" '-' only; write `name: {fitting}`"
+            f"name: {what} cannot name the run's folder: use only letters, digits, '.', '_' and"
+            f" '-'; write `name: {fitting}`"
         )
 
 

@@ -1,7 +1,7 @@
 """Plugins that a study names under `plugins:`, and the check whether their code may run.
 
-A study that somebody sent may name code as well. So it runs once the user has named the plugin with
-`--plugin`, or has answered yes; both are remembered for the study and for the runs made from it.
+A study from somebody else may name code, too. A plugin therefore runs only after the user has named
+it with `--plugin` or answered yes; both are remembered for the study and the runs made from it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from looktwice.pipelines.config.paths import (
 def load_study_plugins(named: Any, scope: Scope) -> tuple[str, ...]:
     """Load the plugins that a configuration names, and return the names of all plugin modules.
 
-    A path counts from the study's own folder; `scope.plugins` are loaded already, because the user
-    named them. Raises ConfigError where one cannot be loaded, or may not be.
+    A path is relative to the study's folder; `scope.plugins` are already loaded, because the user
+    named them. Raises ConfigError if one cannot or must not be loaded.
     """
     if not isinstance(named, list) or not all(isinstance(text, str) for text in named):
-        return scope.plugins  # reported with the other entries of the wrong kind
+        return scope.plugins  # reported with the other entries of the wrong type
     codes = {text: _find_code(text, scope) for text in named}
     if gone := [code for code in codes.values() if _is_file(code) and not Path(code).is_file()]:
         raise ConfigError([f"plugins: there is no file {code}" for code in gone])
@@ -88,7 +88,7 @@ def _question(codes: Sequence[str], scope: Scope) -> str:
 def _refusal(code: str) -> str:
     option = f"--plugin {quote_for_shell(_format_code(code))}"
     return (
-        f"plugins: {_format_code(code)} is Python code, which runs only after you allowed it; type"
+        f"plugins: {_format_code(code)} is Python code, which runs only after you allow it; type"
         f" {option} once, which is remembered for this study (in Python: plugins=[...])"
     )
 

@@ -37,7 +37,7 @@ def identity(thing: Any) -> Any:
 
 
 def settings(thing: Any) -> Any:
-    """Return the identity of a model's settings, from which the model makes its own identity."""
+    """Return the settings that change a model's results, for the model's own `identity`."""
     node = _write(thing, whole=False)
     version = getattr(type(thing), "version", 1)
     if is_object(thing) and version != 1:
@@ -63,7 +63,7 @@ def may_answer(stage: Any) -> bool:
 
 
 def describe_missing_answer(slots: Iterable[str]) -> str:
-    """Describe the fault of stages that produce no model call, answer or reason."""
+    """Return the fault of stages of which none calls the model, answers or abstains."""
     return (
         f"these stages cannot answer: none of {', '.join(slots)} asks the model or answers; add a"
         " last stage that does, such as `ask: {use: prompting.turns.Ask}`"
@@ -118,8 +118,8 @@ Part = TypeVar("Part")
 
 
 def find_settings(thing: Any, kind: type[Part]) -> Iterator[Part]:
-    """Yield every object of a class among a stage and its settings, at any depth, without searching
-    inside the objects found."""
+    """Yield every instance of `kind` in a stage and its settings, at any depth, without searching
+    inside the instances found."""
     if isinstance(thing, kind):
         yield thing
         return
@@ -128,7 +128,7 @@ def find_settings(thing: Any, kind: type[Part]) -> Iterator[Part]:
 
 
 def list_inner_settings(thing: Any) -> Iterable[Any]:
-    """Return the values in a mapping, list or object; none for plain values."""
+    """Return the values that a mapping, list or object directly contains; none for plain values."""
     if isinstance(thing, Mapping):
         return thing.values()
     if is_object(thing):
@@ -149,8 +149,8 @@ def get_public_path(thing: Any) -> str:
 
 
 def get_function_name(function: Any) -> str:
-    """Return the public path of a function with a digest of its code: all lambdas share one
-    name."""
+    """Return the public path of a function with a digest of its code, because all lambdas share
+    one name."""
     name, code = get_public_path(function), getattr(function, "__code__", None)
     return f"{name} {_code_digest(code)}" if code is not None else name
 
@@ -161,7 +161,7 @@ def _code_digest(code: Any) -> str:
 
 
 def is_object(thing: Any) -> bool:
-    """Return whether this is an object with settings."""
+    """Return whether a value is an instance of a dataclass."""
     return dataclasses.is_dataclass(thing) and not isinstance(thing, type)
 
 

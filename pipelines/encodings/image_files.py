@@ -1,5 +1,5 @@
-"""Reads encoded images with Pillow: the upright sRGB pixels that a person would see, and facts that
-need no decoding; and writes pixels as PNG, fast."""
+"""Decodes images with Pillow to upright sRGB pixels, reads their headers without decoding, and
+encodes pixels as PNG."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ WITH_ALPHA = ("RGBA", "LA", "PA")
 PNG_DEPTH, PNG_COLORS, PNG_GREYS = 24, 25, (0, 4)
 SIXTEEN_BIT = {"I;16", "I;16L", "I;16B", "I;16N", "I"}
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM", "JPEG2000")
-"""The formats that are read, whatever a file is called: for an EPS named photo.png, Pillow would
-start another program."""
+"""The accepted formats, whatever the file name: for an EPS named photo.png, Pillow would start
+another program."""
 
 # Pillow's own limit, above which it warns of a decompression bomb
 MAX_PIXELS, MAX_HEADER = 89_478_485, 1 << 16
@@ -80,7 +80,7 @@ class Header:
 
 
 def inspect(image: Image.Image, data: bytes, name: str) -> Header:
-    """Return the header of an opened image of these bytes. Raises PictureError."""
+    """Return the header of an image that was opened from these bytes. Raises PictureError."""
     try:
         size = image.size
         if image.format == "TIFF":  # Pillow may have swapped the sides already
@@ -133,7 +133,7 @@ def open_image(data: bytes, name: str) -> Image.Image:
     # Pillow reads comments byte by byte
     if NETPBM_PATTERN.match(data) and not NETPBM_HEADER_PATTERN.match(data, 0, MAX_HEADER):
         raise PictureError(
-            f"{name}: not a readable image; its first {MAX_HEADER:,} bytes hold no size"
+            f"{name}: not a readable image; its first {MAX_HEADER:,} bytes contain no image size"
         )
     try:
         image = Image.open(io.BytesIO(data), formats=_formats())
@@ -169,8 +169,8 @@ def _formats() -> tuple[str, ...]:
 
 
 def _orientation(image: Image.Image, data: bytes) -> int:
-    """Return how the stored pixels are rotated or mirrored, 2 to 8 in the numbers of EXIF and XMP;
-    1 if they are upright or the number is invalid."""
+    """Return the EXIF orientation of the stored pixels, 2 to 8 if they are rotated or mirrored; 1
+    if they are upright or the number is invalid."""
     if image.format == "PNG" and not may_hold_orientation(data):
         return 1  # Pillow would decode a PNG to its end to look for a late EXIF block
     orientation = image.getexif().get(ORIENTATION_TAG, 1)
@@ -336,7 +336,7 @@ def to_png(pixels: NDArray[np.uint8]) -> bytes:
     """Write pixels (height, width, 3), RGB, as PNG, with the same bytes on every processor. Takes a
     sixth of OpenCV's time, for a tenth more bytes on photographs. Raises ValueError."""
     data: bytes = fpng.from_ndarray(pixels)
-    if not data:  # its answer to a picture with a side of more than 2 ** 24 pixels
+    if not data:  # fpng accepts no side of more than 2 ** 24 pixels
         raise ValueError(f"cannot write a PNG of shape {pixels.shape}")
     return data
 

@@ -46,7 +46,7 @@ ATTACHED_FIELDS = "(reasoning_(content|details)|thinking_blocks|thought_?signatu
 SETTING_ADVICE = (
     (
         rf"(missing|lacks?)\b.*{ATTACHED_FIELDS}|{ATTACHED_FIELDS}.*(missing|must be passed)",
-        "an earlier reply lacks fields that its model needs back; ask again with another `--cache`",
+        "an earlier reply lacks fields that must be sent back; run again with another `--cache`",
     ),
     (
         rf"messages?[\w.\[\]]*\.(reasoning\b|{ATTACHED_FIELDS})|(property|field|name|parameter)\W+{ATTACHED_FIELDS}",
@@ -202,7 +202,7 @@ def _parse(
 
 
 def _collect_errors(data: Any, error: Any) -> list[Any]:
-    """Return an error and the rest of its body, without what the model itself said."""
+    """Return an error and the rest of its body, without the model's own text."""
     body = data if isinstance(data, dict) else {}
     beside = {key: value for key, value in body.items() if key != "choices"}
     return [error, beside]

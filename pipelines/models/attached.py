@@ -1,7 +1,7 @@
 """Fields that a provider attaches to an assistant's turn beyond the protocol, such as reasoning and
 signatures. They are sent back unchanged in the next request.
 
-Without them, thinking models reject a conversation or think worse: Gemini 3 needs the
+Without them, thinking models reject a conversation or reason worse: Gemini 3 needs the
 `extra_content` of its tool calls, Kimi and DeepSeek `reasoning_content`, OpenRouter
 `reasoning_details`, LiteLLM `thinking_blocks`, Mistral the thoughts among the parts of `content`.
 So every field is sent back unless it is known to be rejected, including fields not known yet.
@@ -87,8 +87,9 @@ def read_call_fields(call: Mapping[str, Any]) -> Json:
 
 
 def _select_fields(node: Mapping[str, Any], without: Set[str], empty_texts: bool = False) -> Json:
-    """Return the non-empty fields that JSON can hold. With tool calls an empty text counts, too:
-    Kimi and DeepSeek require `reasoning_content` there, even if it is empty."""
+    """Return the non-empty fields that JSON can hold, except those in `without`. In a turn with
+    tool calls, empty texts are returned, too: Kimi and DeepSeek require `reasoning_content` even if
+    it is empty."""
     return {
         name: value
         for name, value in node.items()

@@ -38,7 +38,7 @@ MAX_INLINE_BYTES = 16 * 1024
 """Replies with more bytes than this are stored as blobs."""
 
 BUSY_SECONDS = 60.0
-CHECK_SECONDS = 0.02  # between checks whether another caller has got the reply
+CHECK_SECONDS = 0.02  # between checks whether another caller has received the reply
 NETWORK_PATTERN = re.compile(
     r"nfs[34]?|cifs|smb3|smbfs|lustre|gpfs|beegfs|ceph|glusterfs|afs|panfs|wekafs|orangefs"
     r"|ocfs2|gfs2|davfs|sshfs|gcsfuse|s3fs|rclone"
@@ -53,8 +53,8 @@ CREATE TABLE IF NOT EXISTS asking (key TEXT PRIMARY KEY, owner BLOB NOT NULL) WI
 CREATE TEMP TRIGGER answered AFTER INSERT ON main.replies
 BEGIN DELETE FROM asking WHERE key = NEW.key; END;
 """
-"""WAL without a sync per commit survives a killed process. A reply ends its claim in the same
-commit: the trigger lives in the connection, not in the file."""
+"""WAL without a sync per commit survives a killed process. The trigger deletes the claim in the
+commit that stores the reply; it exists in the connection only, not in the file."""
 CLAIM_STATEMENT = """
 INSERT OR IGNORE INTO asking SELECT ?, ?
 WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = ?)
@@ -78,8 +78,8 @@ class Store:
     """Replies by request key in `folder`: `replies.sqlite`, and `blobs/` for large ones.
 
     Safe between threads and between processes of one machine; a killed process loses nothing that
-    `put` returned. `setting` is what messages tell the user to change. Raises CacheError for a
-    network folder and for damaged files.
+    `put` returned. `setting` names the setting that error messages tell the user to change. Raises
+    CacheError for a network folder and for damaged files.
     """
 
     folder: Path
@@ -114,7 +114,7 @@ class Store:
                 reply = None
             if reply is not None and not reply.is_blank:
                 return reply
-            # but not a row that another process has just stored
+            # `stored` spares a row that another process has just written
             self._run("DELETE FROM replies WHERE key = ? AND stored IS ?", key, stored)
         return None
 
@@ -137,9 +137,10 @@ class Store:
     @contextmanager
     def turn(self, key: str, stop: threading.Event) -> Iterator[Reply | None]:
         """Yield the stored reply, or None to the one caller, among all processes, that must send
-        the request now. If it stores nothing, fails or is killed, the next caller's turn comes.
+        the request now. The other callers wait for its reply.
 
-        The other callers wait. Raises Stopped if `stop` is set meanwhile, and CacheError.
+        If it stores nothing, fails or is killed, the next caller sends the request. Raises Stopped
+        if `stop` is set meanwhile, and CacheError.
         """
         with spend("wait for the same request"):
             while (reply := self.get(key)) is None and not self._claim(key):
@@ -150,12 +151,12 @@ class Store:
         finally:
             if reply is None and key in self._claimed:
                 self._claimed.discard(key)
-                with suppress(CacheError):  # the first exception says more
+                with suppress(CacheError):  # the first exception is more informative
                     self._run("DELETE FROM asking WHERE key = ?", key)
 
     def _claim(self, key: str) -> bool:
-        """Claim a request and return whether this caller may send it, dropping dead processes'
-        claims."""
+        """Claim a request and return whether this caller may send it; drop the claims of dead
+        processes."""
         if self._execute(CLAIM_STATEMENT, key, self._owner, key)[1]:
             self._claimed.add(key)
             return True

@@ -52,7 +52,7 @@ Sign = Callable[[str | None], dict[str, str]]
 
 
 def make_bearer_header(key: str | None) -> dict[str, str]:
-    """Return the header in which most endpoints take a key."""
+    """Return the Authorization header with a key, in which most endpoints expect it."""
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
@@ -134,7 +134,7 @@ class ChatAPI(Ranged):
 
     @property
     def path(self) -> str:
-        """The path below the URL that requests are sent to."""
+        """The path of requests, below the URL."""
         return "chat/completions"
 
     @property
@@ -189,8 +189,8 @@ class ChatAPI(Ranged):
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Ask once, without retrying. Raises ModelError, PictureError, or Stopped if the run
-        cancelled the call."""
+        """Send one request, without retrying. Raises ModelError, PictureError, or Stopped if the
+        run cancelled the call."""
         body = request_pieces(self.body(messages, draw, options))
 
         def ask(url: str) -> Reply:

@@ -30,7 +30,7 @@ Body = bytes | Sequence[bytes | Payload]
 
 CONNECT_SECONDS = 10.0
 CHUNKED_BYTES = 1 << 20  # bytes; a larger request is sent in pieces
-# of a decompressed body: 8,000 tokens with 20 alternatives; parsing it takes 20 times as many
+# bytes of a decompressed body: 8,000 tokens with 20 alternatives; parsing takes 20 times the memory
 MAX_BYTES = 16 << 20
 
 
@@ -91,7 +91,7 @@ class HttpLoop:
         """Send one request, without redirects and cookies. `timeout` is in seconds; `most` limits
         the response in bytes (default: 16 MiB).
 
-        Raises ModelError if no response came, Stopped if the request was not sent.
+        Raises ModelError if no response arrived, Stopped if the request was not sent.
         """
         import aiohttp
 
@@ -171,7 +171,7 @@ async def _read(response: aiohttp.ClientResponse, url: str, most: int) -> bytes:
 
 
 def origin(url: str) -> str:
-    """Return scheme, host and port of a URL."""
+    """Return the scheme, host and port of a URL."""
     return str(URL(url).origin())
 
 
@@ -185,7 +185,7 @@ def find_proxy(url: str) -> str | None:
 
 
 def make_connection_error(url: str, timeout: float, exc: Exception) -> ModelError:
-    """Make the error of a request without a complete response. It is retryable, except for
+    """Make the error for a request without a complete response. It is retryable, except for
     certificate errors and invalid URLs."""
     import aiohttp
 

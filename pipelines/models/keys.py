@@ -66,8 +66,8 @@ def find_key(url: str) -> str | None:
 
 
 def explain_key_setup(url: str) -> str:
-    """Explain how to set a key for a host that is not in the table; OPENAI_API_KEY alone is sent to
-    OpenAI."""
+    """Explain how to set a key for a host that is not in the table, as OPENAI_API_KEY is sent only
+    to OpenAI."""
     at = _parsed(url)
     place = f"{at.host}:{at.port}" if at.explicit_port else at.host
     return (
@@ -94,7 +94,7 @@ def _parsed(url: str) -> URL:
 
 
 def _own_table() -> list[tuple[str, str]]:
-    """Return the hosts and variables of LOOKTWICE_KEYS."""
+    """Return the pairs of host and variable in LOOKTWICE_KEYS."""
     entries = os.environ.get("LOOKTWICE_KEYS", "").split(",")
     pairs = (entry.partition("=") for entry in entries if entry.strip())
     return [(host.strip().lower(), name.strip()) for host, _, name in pairs]
@@ -146,7 +146,7 @@ def _spellings(keys: tuple[str, ...]) -> tuple[str, ...]:
 def mask_keys(text: str, keys: Sequence[str] | None = None) -> str:
     """Replace every key in a text by ***, since some servers and proxies echo what they were sent.
 
-    For many texts, pass the `list_known_keys`.
+    For many texts, pass the result of `list_known_keys`.
     """
     for key in list_known_keys() if keys is None and text else keys or ():
         text = text.replace(key, "***")

@@ -1,4 +1,4 @@
-"""Limits on requests: concurrent, per minute, per second, per run; choice among servers."""
+"""Limits on requests (concurrent, per minute, per second, per run) and the choice among servers."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ POLL_SECONDS = 0.2
 LIMIT_RANGES = ("in_flight >= 1", "per_minute > 0")
 """Ranges of the settings that limit a model's calls."""
 IN_FLIGHT = 64  # concurrent calls by default
-# seconds for which an unreachable server is skipped, unless all are
+# seconds for which an unreachable server is skipped, unless all are unreachable
 SKIP_SECONDS = 30.0
-MAX_REFUSED_SHARE = (429, 503)  # statuses that mean too many requests
-MIN_WINDOW_SECONDS = 1.0  # seconds, at least, of a window in which rejections are counted
-MIN_ANSWERS = 20  # answers and rejections in a window, at least
-# seconds after which a window ends with fewer; they show only whether the server accepts any
+RATE_LIMIT_STATUSES = (429, 503)  # statuses that mean too many requests
+MIN_WINDOW_SECONDS = 1.0  # minimum length of a window in which rejections are counted
+MIN_ANSWERS = 20  # minimum number of answers and rejections in a window
+# seconds after which a window with fewer ends, too; those show only whether the server accepts any
 SLOW_WINDOW = 10.0
-MAX_REJECTED_SHARE = 0.1  # share rejected; fewer are chance, and delay only their own requests
+MAX_REJECTED_SHARE = 0.1  # a smaller share may be chance, and delays only the rejected requests
 RATE_EXPIRY_SECONDS = 60.0  # seconds after which the known rate of a server expires
 RATE_GROWTH = 1.1  # growth of the rate after a window without too many rejections
 
@@ -47,8 +47,8 @@ RATE_GROWTH = 1.1  # growth of the rate after a window without too many rejectio
 class Pace:
     """The request rate of one server, unlimited until it rejects too many requests.
 
-    The rate then drops to what the server answered in that window, and grows again as it accepts
-    more.
+    The rate then drops to that of the server's answers in the current window, and grows again as it
+    accepts more.
     """
 
     rate: float = math.inf
@@ -118,7 +118,7 @@ class Servers:
                 refused = False
                 return answer
             except ModelError as exc:
-                refused = True if exc.status in MAX_REFUSED_SHARE else None
+                refused = True if exc.status in RATE_LIMIT_STATUSES else None
                 if exc.unreached or ((exc.status or 0) >= 500 and len(urls) > 1):
                     self.suspend(url)  # a server that fails at once always has the fewest requests
                 tried.append(url)
@@ -247,10 +247,10 @@ class Ration:
     cost so far, including earlier commands. Before a request is sent, the highest cost of a request
     of its model so far (`max_cost`) is reserved for it; until one is known, that model has one
     request in flight at a time. A request that cannot be afforded waits until those in flight have
-    ended. When the budget is used up, `give_up` is called with a sentence, and later requests raise
-    Stopped. `uncounted` returns a sentence if the cost is unknown. `max_cost` and `under_way` are
-    keyed by the identity of the model. `lost` holds what was billed for answers that were not
-    replies, with the model that was asked.
+    ended. When the budget is used up, `give_up` is called with the reason, and later requests raise
+    Stopped. `uncounted` returns the reason if the cost is unknown. `max_cost` and `under_way` are
+    keyed by the identity of the model. `lost` holds the usage billed for responses that were not
+    replies, with the model.
     """
 
     requests: int | None = None
@@ -318,7 +318,7 @@ class Limited(Ranged, ModelWrapper):
     """Allows `in_flight` calls at a time and `per_minute`; others wait. `ration` limits the whole
     run.
 
-    A server that rejects many requests as too many is sent no more per second than it answers.
+    A server that often reports too many requests is sent only as many per second as it answers.
     """
 
     in_flight: int = IN_FLIGHT

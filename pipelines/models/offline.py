@@ -1,5 +1,5 @@
-"""Models without a network: replies from a file of recorded ones, from a list, from a function, or
-from a person at the terminal."""
+"""Models without a network: replies from a recorded file, from a list, from a function, or from a
+person at the terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ LAST = 16  # calls whose messages a scripted model keeps
 
 
 class Recording(NamedTuple):
-    """A file of replies in memory: sample id -> (line number, value of the text field); sha256."""
+    """The content of a file of replies, sample id -> (line number, value of the text field), and
+    its sha256."""
 
     sha: str
     replies: Mapping[str, tuple[int, Any]]

@@ -1,5 +1,5 @@
 """Reasons why a call ends without a reply: a stop, a failure of the endpoint, an unusable cache;
-and the turn that a sleeping thread passes to another."""
+and the permit to work that a sleeping thread passes to another."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class FailureRow:
 
 
 class EndpointError(ModelError):
-    """A call that failed because of the endpoint; `row` describes the calls before and after it."""
+    """Raised if a call fails because of the endpoint; `row` describes the calls around it."""
 
     def __init__(self, exc: ModelError, row: FailureRow) -> None:
         super().__init__(str(exc), status=exc.status, retryable=exc.retryable)
@@ -94,4 +94,4 @@ EndpointError.__name__ = ModelError.__name__
 
 
 class CacheError(ValueError):
-    """An unusable cache folder; the message says what was found and what to set instead."""
+    """Raised for an unusable cache folder; the message says what was found and what to set."""

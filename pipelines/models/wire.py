@@ -302,7 +302,7 @@ def _read_text(value: Any) -> str:
 
 
 def _reasoning(message: Json, thought: str) -> str:
-    """Return the reasoning of a message; `thought` is the part of it found in the content."""
+    """Return the reasoning of a message; `thought` is the reasoning found in its content."""
     told = (_read_text(message.get(name)) for name in REASONING_FIELDS)
     parts = (_read_text(message.get(name)) for name in REASONING_PARTS)
     return next(filter(None, chain(told, (thought,), parts)), "")

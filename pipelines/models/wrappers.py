@@ -87,7 +87,7 @@ class Retried(ModelWrapper):
 class EndpointWatch:
     """Watches one endpoint during a run, for all models behind it.
 
-    `give_up` is called once, with a sentence, when further requests are pointless; from then on
+    `give_up` is called once, with the reason, when further requests are pointless; from then on
     every call raises Stopped. `refused` counts failed attempts that may be retried, by status;
     `given_up` counts calls that ran out of retries.
     """

@@ -65,7 +65,7 @@ FORMS = {
     "inline": rf"""(?<![\w"'\[{{,:])\{{\s*["'](?:{CALL_FIELDS})["']\s*:""",
 }
 AMBIGUOUS_FORMATS = ("fenced", "bare", "loose", "inline")
-"""Formats that ordinary text may also have."""
+"""Formats that ordinary text may match, too."""
 SECTIONS_PATTERN = re.compile(
     "|".join(f"(?P<{name}>{form})" for name, form in FORMS.items()), re.S | re.I | re.M
 )
@@ -272,8 +272,8 @@ def _json_at(text: str, at: int) -> tuple[Any, int]:
 
 
 def _near_json_at(text: str, at: int) -> tuple[Any, int]:
-    """Read an object like `_json_at` that is almost JSON: unquoted keys, strings quoted as Gemma or
-    Python do, or a trailing comma."""
+    """Read an object like `_json_at`, even if it is malformed: with unquoted keys, strings quoted
+    as in Gemma or Python, or a trailing comma."""
     part = QUOTED_PATTERN.sub(
         lambda quoted: json.dumps(quoted[1] or quoted[2] or ""), text[at:][:LONGEST_CODE]
     )

@@ -1,5 +1,5 @@
-"""Removes from a reply what is not its answer: thoughts, in the markers of every model family, and
-text after the end of the model's turn."""
+"""Strips thoughts from a reply, in the markers of every model family, and text after the end of the
+model's turn."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ NEW_TURN_PATTERN = re.compile(
     r"|\n[#*\s]{0,9}(?:Frage|Pregunta|Pergunta|Domanda|\u0412\u043e\u043f\u0440\u043e\u0441)\s?:(?=\W)"
     r"|\n[#*\s]{0,9}(?:\u95ee\u9898|\u554f\u984c|\u7528\u6237|\u8cea\u554f|\uc9c8\ubb38)\s?[:\uff1a]"
 )
-"""Words that begin another turn, with which some replies continue."""
+"""Phrases that begin another turn, which some models append to a reply."""
 
 
 def strip_thoughts(text: str) -> str:
@@ -172,7 +172,7 @@ def cut_at_turn_end(text: str) -> str:
 
 
 def cut_at_new_turn(text: str) -> str:
-    """Return a reply up to the first words that begin another turn, such as "Human:"."""
+    """Return a reply up to the first phrase that begins another turn, such as "Human:"."""
     for match in NEW_TURN_PATTERN.finditer(text):
         if re.search(r"\w", text[: match.start()]):
             return text[: match.start()].rstrip()
@@ -189,8 +189,8 @@ def _in_tags(text: str) -> str:
 
 
 def _drop_closed_thoughts(text: str) -> str:
-    """Return the text with each closed thought replaced by a line break, in a single pass, because
-    a regular expression would take quadratic time."""
+    """Return the text with each closed thought replaced by a line break, in a single pass: a
+    regular expression would take quadratic time."""
     ends: dict[str, list[int]] = {}
     for closer in CLOSED_THOUGHT_PATTERN.finditer(text):
         ends.setdefault(closer[1].lower(), []).append(closer.end())

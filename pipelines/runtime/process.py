@@ -61,15 +61,15 @@ def interrupt_code(exc: KeyboardInterrupt) -> int:
 
 
 def share_heaps(heaps: int = HEAP_COUNT) -> None:
-    """Let all threads share a few heaps, as MALLOC_ARENA_MAX does. Each heap keeps freed memory,
-    and with one heap per thread a run that draws pictures held 1.5 GB."""
+    """Make all threads share a few heaps, as MALLOC_ARENA_MAX does. Each heap keeps freed memory;
+    with one heap per thread, a run that draws pictures held 1.5 GB."""
     if "MALLOC_ARENA_MAX" not in os.environ:
         _set_malloc_option(M_ARENA_MAX, heaps)
 
 
 def keep_memory() -> None:
-    """Keep the memory of most pictures for the next ones, because allocating it again takes half
-    as long as drawing."""
+    """Keep the freed memory of most pictures for the next ones, because allocating it again takes
+    half as long as drawing."""
     _set_malloc_option(M_MMAP_THRESHOLD, MAX_KEPT_BYTES)
     _set_malloc_option(M_TRIM_THRESHOLD, MAX_FREE)
 

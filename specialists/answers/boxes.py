@@ -161,7 +161,8 @@ TOUCH_MARGIN, NEAR_MARGIN = (0.05, 0.5)
 
 @dataclass(frozen=True)
 class SpatialRelation(AnswerRule):
-    """Answers yes or no to "Is the cat on top of the bed?" from each object's highest-scoring box.
+    """Answers questions such as "Is the cat on top of the bed?" with yes or no, from the
+    highest-scoring box of each object.
 
     The objects and the relation are read from the question (`RELATION_TABLE` in `choices`); left
     and right are the viewer's. Boxes touch if the gap between them is at most 0.05 of their mean
@@ -194,8 +195,8 @@ class SpatialRelation(AnswerRule):
 
 
 def measure_relation(kind: str, subject: Corners, object_: Corners) -> float:
-    """Compute how clearly a relation between two boxes xyxy (4,) holds: positive if it does,
-    negative if not, about -1 to 1."""
+    """Compute how clearly a relation between two boxes xyxy (4,) holds, about -1 to 1: positive if
+    it does, negative if not."""
     size = (subject[2:] - subject[:2] + object_[2:] - object_[:2]) / 2
     shift = (object_[:2] + object_[2:] - subject[:2] - subject[2:]) / 2
     across, down = shift / np.where(size > 0, size, 1)

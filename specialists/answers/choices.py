@@ -43,8 +43,8 @@ class AnswerRule(WithoutModel, Checked, ABC):
 
 
 def map_letters_to_labels(sample: Sample) -> dict[str, str]:
-    """Map the letters of choices to the labels of marks. "B is closer" refers to B, whatever its
-    letter; "About the same" to none.
+    """Map the letters of choices to the labels of marks. The choice "B is closer" refers to mark B,
+    whatever its letter; "About the same" refers to no mark.
 
     If the choices do not name different labels (A to H), each letter refers to the label of the
     same name.
@@ -75,8 +75,8 @@ def map_letters_to_marks(sample: Sample, kind: type[Marked], image: int = 0) -> 
 
 
 def map_letters_to_images(sample: Sample) -> dict[str, Picture]:
-    """Map each choice to the image that it is or refers to: a picture, "the third image", or in
-    order the images after the first.
+    """Map each choice to its image: the choice itself if it is a picture, the image that it names
+    ("the third image"), or else the images after the first, in order.
 
     If there are as many images as choices, they are paired in order. Raises NoEvidence if they
     cannot be paired.
@@ -139,8 +139,8 @@ def find_best_choice(scores: dict[str, float], what: str) -> Decision:
 
 
 def find_nearest_choice(distances: dict[str, float], what: str, rounding: float = 0) -> Decision:
-    """Return the letter with the smallest distance, and the confidence: how much nearer it is than
-    the next, 0..1. Raises NoEvidence if the two differ by at most `rounding`."""
+    """Return the letter with the smallest distance, and the confidence: its lead over the next as a
+    share of that distance. Raises NoEvidence if the two differ by at most `rounding`."""
     first, second = sorted(distances, key=lambda letter: distances[letter])[:2]
     near, far = distances[first], distances[second]
     if far - near <= rounding:
@@ -170,8 +170,8 @@ front: in front of, ahead of
 behind: behind, at the back of
 """
 RELATIONS: dict[str, list[str]] = {}
-"""Relations that two boxes can decide (the last two also need depth), with their wordings in Visual
-Spatial Reasoning."""
+"""Relations that can be decided from two boxes (the last two also need depth), with their wordings
+in Visual Spatial Reasoning."""
 for line in RELATION_TABLE.splitlines():
     kind, _, wordings = line.partition(": ")
     RELATIONS[kind] = wordings.split(", ")
@@ -218,8 +218,7 @@ def parse_count(sample: Sample) -> str:
 
 def parse_enclosed(sample: Sample) -> str:
     """Parse the enclosed object: `Which bounding box more accurately localizes and encloses the
-    tank top?`
-    -> "tank top". Raises NoEvidence."""
+    tank top?` -> "tank top". Raises NoEvidence."""
     return _find_object_name(sample, "what a box encloses", ENCLOSED_PATTERN)
 
 

@@ -1,4 +1,4 @@
-"""SIFT keypoints of OpenCV, matched by their descriptors."""
+"""Matching of OpenCV's SIFT keypoints by their descriptors, also over rotations."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SIFT(Checked):
             quotient = best.distance / next_best.distance if next_best.distance > 0 else 1.0
             if quotient < self.ratio:
                 kept.append((best.queryIdx, best.trainIdx, 1 - quotient))
-        if self.mutual and kept:  # back from the few that are left, since each costs as much
+        if self.mutual and kept:  # match back only the remaining ones, since each costs as much
             there = sorted({row[1] for row in kept})
             back = {there[m.queryIdx]: m.trainIdx for m in matcher.match(vectors1[there], vectors0)}
             kept = [row for row in kept if back[row[1]] == row[0]]
@@ -76,10 +76,11 @@ class SIFT(Checked):
 
 @dataclass(frozen=True)
 class RotationSearch:
-    """Matches of image 0 with image 1 rotated by `degrees`, counter-clockwise about its centre.
+    """Matches of image 0 with image 1, which is rotated by each of `degrees`, counter-clockwise
+    about its centre.
 
     Networks that were trained on upright pairs fail on views rotated by more than about 20 degrees;
-    this searches for the rotation, at the price of one pass of `matcher` for each. The first
+    this searches for the rotation, at the cost of one pass of `matcher` for each. The first
     rotation with the most matches wins. Corners outside the image are black, and matches there are
     dropped.
     """

@@ -1,4 +1,4 @@
-"""Superpixels of scikit-image."""
+"""Superpixels, computed by scikit-image."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ class Slic(Checked):
 
 
 def select_largest_regions(labels: NDArray[Any], pixels: Pixels, most: int) -> Masks:
-    """Convert label numbers of any size to the largest regions, at the size of the image."""
+    """Convert a label map of any size to masks of its largest regions, at the size of the
+    image."""
     height, width = require_pixels(pixels).shape[:2]
     full = cv2.resize(
         labels.astype(np.int32), (width, height), interpolation=cv2.INTER_NEAREST_EXACT

@@ -111,12 +111,12 @@ def fit_pixels(pixels: Pixels) -> tuple[Pixels, float, tuple[int, int]]:
 
 Floats = NDArray[np.float32]
 HEAD_COUNT = 4
-MAX_LINES = 8  # of a text that are distinguished, counted from its end
+MAX_LINES = 8  # lines of a text that are distinguished, counted from its end
 CLASS_COUNTS = (10, 9, 17, 4, 13, 2)
 """Number of classes of each attribute of a place: shape, colour, symbol, mark, size, and whether it
 is the centre of an object. The first class of each means none."""
 MAX_REPLY_TOKENS = 8  # tokens of the longest reply, including its end
-MAX_VIEWS = 4  # that are distinguished
+MAX_VIEWS = 4  # views that are distinguished
 CACHE_BYTES = 25 << 20  # bytes of encoded views that are cached, about 256 views
 WEIGHTS_FILE = "pocket.npz"
 
@@ -239,10 +239,10 @@ def _relu(x: Floats) -> Floats:
 
 
 class Conversation:
-    """A text that was read with its views, and the reply written so far.
+    """A text with its views, and the reply generated so far.
 
-    `tokens` are the text's, `views` the places of its views, in order. `write` appends a token and
-    returns the natural log-probability of each word that may follow it.
+    `tokens` are those of the text; `views` holds the encoder's output for each view, in order.
+    `write` appends a token and returns the natural log-probability of each word that may follow it.
     """
 
     def __init__(self, weights: Weights, tokens: Sequence[int], views: Sequence[Floats]) -> None:
@@ -318,8 +318,8 @@ class Conversation:
 
 
 def attend(asked: Floats, key: Floats, value: Floats) -> Floats:
-    """Compute multi-head attention: (long, width) for queries of that shape, keys and values
-    (places, width)."""
+    """Compute multi-head attention of queries (n, width) to keys and values (places, width);
+    returns (n, width)."""
     query, key, value = (
         vectors.reshape(len(vectors), HEAD_COUNT, -1).transpose(1, 0, 2)
         for vectors in (asked, key, value)

@@ -1,4 +1,4 @@
-"""Walks over the body of an error, since each provider reports the facts in different places."""
+"""Searches the body of an error, since each provider reports its details in different fields."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def simplify_key(name: Any) -> str:
 
 
 def find_status(status: int, error: Mapping[str, Any]) -> int:
-    """Return the status of an error response, which some gateways give as a number or name in an
-    error inside a 200."""
+    """Return the HTTP status of an error; some gateways answer with status 200 and give the real
+    one as a number or name in the error."""
     if status != 200:
         return status
     for name in ("code", "status", "http_code", "status_code"):
@@ -75,4 +75,4 @@ STATUS_OF = {
     "overloaded_error": 503,
     "service_unavailable": 503,
 }
-"""HTTP statuses that error codes and types correspond to."""
+"""The HTTP statuses of error codes and types."""

@@ -173,7 +173,7 @@ def _strip_error(node: Json) -> Json:
 
 
 def _verdicts(data: Json, choice: Json) -> Iterator[bool]:
-    """Yield, for each place where a filter may leave its verdict, whether it did."""
+    """Yield, for each field that may hold a filter's verdict, whether it does."""
     candidates = data.get("candidates")
     candidate = candidates[0] if isinstance(candidates, list) and candidates else {}
     details = data.get("incomplete_details")
@@ -199,7 +199,8 @@ def _verdicts(data: Json, choice: Json) -> Iterator[bool]:
 
 
 def is_prompt_blocked(data: Mapping[str, Any]) -> bool:
-    """Return whether a response in the form of generateContent says why it blocked the prompt."""
+    """Return whether a response of Gemini's generateContent gives a reason for blocking the
+    prompt."""
     for name in ("promptFeedback", "prompt_feedback"):
         feedback = data.get(name)
         if isinstance(feedback, Mapping):
