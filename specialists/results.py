@@ -158,8 +158,8 @@ class Matches(_Rows):
 
 @dataclass(frozen=True, eq=False)
 class Faces(_Rows):
-    """n faces: `xyxy` (n, 4) edges in pixels; `scores` (n,); `vectors` (n, d) identity vectors, with
-    d = 0 if the method computes none."""
+    """n faces: `xyxy` (n, 4) edges in pixels; `scores` (n,); `vectors` (n, d), which identify persons,
+    with d = 0 if the method computes none."""
 
     xyxy: Floats
     scores: Floats

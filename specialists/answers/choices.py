@@ -139,8 +139,8 @@ def find_best_choice(scores: dict[str, float], what: str) -> Decision:
 
 
 def find_nearest_choice(distances: dict[str, float], what: str, rounding: float = 0) -> Decision:
-    """Return the letter with the smallest distance, and the confidence: its lead over the next as a
-    share of that distance. Raises NoEvidence if the two differ by at most `rounding`."""
+    """Return the letter with the smallest distance d1, and the confidence 1 - d1 / d2, where d2 is the
+    next distance. Raises NoEvidence if the two differ by at most `rounding`."""
     first, second = sorted(distances, key=lambda letter: distances[letter])[:2]
     near, far = distances[first], distances[second]
     if far - near <= rounding:
