@@ -40,8 +40,8 @@ class TimedBlock:
         self.before = getattr(clock.local, "inside", 0.0)
         clock.local.inside, self.start = 0.0, time.perf_counter()
         with clock.lock:
-            clock.under_way[kind] += 1
-            if clock.under_way[kind] == 1:
+            clock.active[kind] += 1
+            if clock.active[kind] == 1:
                 clock.busy[kind] -= self.start
 
     def __exit__(self, *raised: Any) -> None:
@@ -50,8 +50,8 @@ class TimedBlock:
         took = end - self.start
         with clock.lock:
             clock.seconds[kind] += took - local.inside
-            clock.under_way[kind] -= 1
-            if not clock.under_way[kind]:
+            clock.active[kind] -= 1
+            if not clock.active[kind]:
                 clock.busy[kind] += end
         local.inside = self.before + took
         if self.span is not None:
@@ -69,9 +69,9 @@ class Clock:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.busy: defaultdict[str, float] = defaultdict(float)
         self.lock, self.local = threading.Lock(), threading.local()
-        self.begun, self.under_way = time.perf_counter(), Counter[str]()
+        self.started, self.active = time.perf_counter(), Counter[str]()
 
-    def spend(self, kind: str, **facts: str) -> TimedBlock:
+    def track_time(self, kind: str, **facts: str) -> TimedBlock:
         """Return a context manager that times its block as this kind of work; `facts` become
         attributes of the span."""
         return TimedBlock(self, kind, facts)
@@ -89,20 +89,20 @@ class Clock:
         now = time.perf_counter()
         with self.lock:
             busy = dict(self.busy)
-            for kind, number in self.under_way.items():
+            for kind, number in self.active.items():
                 busy[kind] += now * (number > 0)  # its start time was subtracted
             return dict(self.seconds), busy
 
     @property
-    def whole(self) -> float:
+    def elapsed(self) -> float:
         """Seconds since the clock started."""
-        return time.perf_counter() - self.begun
+        return time.perf_counter() - self.started
 
     def stages(self, least: float = 0.05) -> list[tuple[str, float]]:
         """Return each stage with the share of wall time in which it was active, largest first,
         leaving out shares below `least`. Stages overlap, so the shares may add up to more than 1.
         """
-        stages = [(kind, busy / self.whole) for kind, busy in self.busy.items() if busy > 0]
+        stages = [(kind, busy / self.elapsed) for kind, busy in self.busy.items() if busy > 0]
         return sorted(
             (stage for stage in stages if stage[0].startswith("stage ") and stage[1] >= least),
             key=lambda stage: -stage[1],
@@ -123,10 +123,10 @@ def run_clock() -> Iterator[Clock]:
         _running = before
 
 
-def spend(kind: str, **facts: str) -> AbstractContextManager[None]:
+def track_time(kind: str, **facts: str) -> AbstractContextManager[None]:
     """Time the block inside the context as this kind of work, if a clock is running."""
     clock = _running
-    return nullcontext() if clock is None else clock.spend(kind, **facts)
+    return nullcontext() if clock is None else clock.track_time(kind, **facts)
 
 
 def add_seconds(seconds: Mapping[str, float], busy: Mapping[str, float]) -> None:

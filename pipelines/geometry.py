@@ -120,7 +120,7 @@ def bounds(area: Polygon) -> Rect:
     return min(xs), min(ys), max(xs), max(ys)
 
 
-def common_rect(
+def intersect_boxes(
     one: tuple[Number, Number, Number, Number], other: tuple[Number, Number, Number, Number]
 ) -> tuple[Number, Number, Number, Number] | None:
     """Return the box in which two boxes overlap, or None if they share no area or only touch."""
@@ -131,7 +131,7 @@ def common_rect(
 
 def overlaps(one: Rect, other: Rect) -> bool:
     """Return whether two boxes share any area; boxes that only touch do not."""
-    return common_rect(one, other) is not None
+    return intersect_boxes(one, other) is not None
 
 
 def overlap(one: XYXY, other: XYXY) -> float:

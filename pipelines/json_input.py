@@ -94,17 +94,17 @@ def write_json(value: Any) -> str:
     try:
         return _dumps(value)
     except (TypeError, ValueError):  # also raised for a Mapping that is not a dict
-        return _dumps(finite_or_null(value))
+        return _dumps(replace_non_finite(value))
 
 
-def finite_or_null(value: Any) -> Any:
+def replace_non_finite(value: Any) -> Any:
     """Replace every NaN and infinite number in a value by None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {name: finite_or_null(inner) for name, inner in value.items()}
+        return {name: replace_non_finite(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [finite_or_null(inner) for inner in value]
+        return [replace_non_finite(inner) for inner in value]
     return value
 
 

@@ -427,6 +427,6 @@ def get_model_name(model: Any) -> str:
     return str(getattr(model, "model", "") or type(model).__name__)
 
 
-def get_url_place(url: str) -> str:
+def strip_scheme(url: str) -> str:
     """Return host, port and path of a URL."""
     return url.partition("://")[2] or url

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from pybase64 import b64encode
 
-from looktwice.pipelines.clock import spend
+from looktwice.pipelines.clock import track_time
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.encodings.image_files import (
     DECODING_ERRORS,
@@ -243,7 +243,7 @@ class Picture:
     def pixels(self) -> Pixels:
         """The pixels, HxWx3 RGB uint8, read-only; dropped pixels (`PIXELS`) are decoded again."""
         data = self.payload.data if self._fetch is None else self.source
-        with PIXELS.turns, spend("decode"):
+        with PIXELS.turns, track_time("decode"):
             pixels = decode(data, self.name)
         pixels.flags.writeable = False
         PIXELS.keep(self, pixels)
@@ -302,7 +302,7 @@ class Picture:
         changed = made if self._fetch is None else self._header.changed
         if changed:
             pixels = self.pixels
-            with spend("encode"):
+            with track_time("encode"):
                 data = to_png(pixels)
             if self._is_released:
                 PIXELS.drop(weakref.ref(self))
@@ -310,7 +310,7 @@ class Picture:
                 PIXELS.keep(self, pixels, is_next=True)
             return Payload(data, "image/png", hashlib.sha256(data).hexdigest(), changed)
         if not self._known_to_decode and self._pixels is None and self.sha not in _readable:
-            with spend("decode"):
+            with track_time("decode"):
                 self._check()
         return Payload(self.source, self._header.media_type, self.sha, "")
 
@@ -384,7 +384,7 @@ def compute_perceptual_hash(picture: Picture) -> int:
     return aspect << HASH_SIDE**2 | int.from_bytes(brighter)
 
 
-def hash_distance(first: int, second: int) -> int:
+def compute_hash_distance(first: int, second: int) -> int:
     """Count the bits in which two perceptual hashes differ, plus the steps between their aspect
     ratios: 0 to 10 for a picture that was re-encoded or resized, about 25 for two different
     photographs."""

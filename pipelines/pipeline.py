@@ -53,12 +53,12 @@ class RecordingModel:
 
     `check` is called before each call and between stages and may raise Stopped. `wrap_second` adds
     the run's retries, limits and cache to a stage's second model. While an external request is
-    being answered (`extras.integrations`), `asked` holds its options, which override those of a
-    call, and `later` holds its later turns, which are appended to the messages of a call.
+    being answered (`extras.integrations`), `request_options` override the options of a call, and
+    its `later_turns` are appended to the messages of a call.
     """
 
-    asked: CallOptions | None = None
-    later: tuple[Message, ...] = ()
+    request_options: CallOptions | None = None
+    later_turns: tuple[Message, ...] = ()
 
     def __init__(
         self,
@@ -80,15 +80,16 @@ class RecordingModel:
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
         """Ask the wrapped model and record the request with its reply or error."""
-        if self.asked is not None:
-            messages, options = (*messages, *self.later), self.asked.filled_from(options)
+        if self.request_options is not None:
+            messages = (*messages, *self.later_turns)
+            options = self.request_options.filled_from(options)
         return self.ask(self.model, messages, draw, options)
 
-    def asking(self, asked: CallOptions, later: tuple[Message, ...]) -> RecordingModel:
+    def for_request(self, options: CallOptions, later_turns: tuple[Message, ...]) -> RecordingModel:
         """Return a copy of this recorder for an external request with these options and later
         turns."""
         recorder = copy(self)
-        recorder.asked, recorder.later = asked, later
+        recorder.request_options, recorder.later_turns = options, later_turns
         return recorder
 
     def ask(self, model: Model, messages: Messages, draw: int, options: CallOptions) -> Reply:
@@ -182,10 +183,10 @@ def list_models(thing: Any) -> list[Model]:
     return models
 
 
-def _change_models(things: Mapping[Any, Any], change: Callable[[Model], Model]) -> dict[Any, Any]:
+def _change_models(holders: Mapping[Any, Any], change: Callable[[Model], Model]) -> dict[Any, Any]:
     """Return the entries whose models `change` replaced."""
-    made = {key: replace_models(holder, change) for key, holder in things.items()}
-    return {key: holder for key, holder in made.items() if holder is not things[key]}
+    made = {key: replace_models(holder, change) for key, holder in holders.items()}
+    return {key: holder for key, holder in made.items() if holder is not holders[key]}
 
 
 def find_reply_fault(reply: object) -> str:
@@ -202,7 +203,7 @@ def find_reply_fault(reply: object) -> str:
     return ""
 
 
-def count_calls_since(state: State, model: Model) -> int:
+def count_calls(state: State, model: Model) -> int:
     """Count the calls made for this sample so far; the next one gets this number in the record."""
     earlier = [call for entry in state.trace for call in entry.calls]
     # a vote draws several times within its step, so these calls are not in the trace yet

@@ -18,7 +18,7 @@ from looktwice.pipelines.picture import Picture, PictureError
 
 __all__ = ["Item", "Sample"]
 
-PLACED_FIELD = "placed"
+PLACEHOLDERS_FIELD = "placed"
 """The field of `meta` that is true if the question contains image placeholders: `<image 1>`,
 `<image 2>` ..."""
 
@@ -54,7 +54,7 @@ class Sample:
     @property
     def bare_question(self) -> str:
         """The question without its image placeholders."""
-        places = r"<image \d+>" if self.meta.get(PLACED_FIELD) else r"\Z"
+        places = r"<image \d+>" if self.meta.get(PLACEHOLDERS_FIELD) else r"\Z"
         return re.sub(places, "\n", self.question).strip()
 
     def on(self, image: int) -> tuple[Mark, ...]:

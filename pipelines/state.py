@@ -157,10 +157,10 @@ class State:
         return self.answer is None and self.reason.startswith("abstained")
 
     @property
-    def has_no_result(self) -> bool:
-        """True if the stages so far produced no call of a model, no answer, and no reason."""
-        came = self.answer is not None or self.reason or any(step.calls for step in self.trace)
-        return not came
+    def has_result(self) -> bool:
+        """True if the stages so far called a model, answered, or gave a reason not to."""
+        is_decided = self.answer is not None or bool(self.reason)
+        return is_decided or any(step.calls for step in self.trace)
 
     def fault(self) -> str:
         """Describe a field that a stage set to an invalid value; "" if every field can be recorded.
@@ -228,10 +228,10 @@ class State:
         )
 
     def _repr_html_(self) -> str:
-        return state_html(self)
+        return render_html(self)
 
 
-def state_html(state: State) -> str:
+def render_html(state: State) -> str:
     """Render the views of a `State` side by side, then its prompt or turns, and the answer."""
     views, turns = "", ""
     for number, view in enumerate(state.views, 1):

@@ -158,8 +158,8 @@ class Matches(_Rows):
 
 @dataclass(frozen=True, eq=False)
 class Faces(_Rows):
-    """n faces: `xyxy` (n, 4) edges in pixels; `scores` (n,); `vectors` (n, d), which identify persons,
-    with d = 0 if the method computes none."""
+    """n faces: `xyxy` (n, 4) edges in pixels; `scores` (n,); `vectors` (n, d), which identify
+    persons, with d = 0 if the method computes none."""
 
     xyxy: Floats
     scores: Floats
@@ -228,7 +228,7 @@ class DepthMap:
         return values
 
 
-def sort_descending(values: NDArray[Any]) -> NDArray[np.int64]:
+def argsort_descending(values: NDArray[Any]) -> NDArray[np.int64]:
     """Return the indices that sort values (n,) in descending order; the sort is stable."""
     return np.argsort(-values, kind="stable")
 

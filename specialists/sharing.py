@@ -22,7 +22,7 @@ from looktwice.pipelines.config.spec import (
     spec,
 )
 from looktwice.pipelines.model import write_canonical
-from looktwice.pipelines.runtime.stores import ResultStore, current_store, result_key
+from looktwice.pipelines.runtime.stores import ResultStore, get_current_store, make_result_key
 from looktwice.pipelines.runtime.weights import hash_weights
 from looktwice.pipelines.state import collect_remarks, remark
 from looktwice.specialists.results import Boxes, DepthMap, Faces, FeatureGrid, Masks, Matches
@@ -36,14 +36,14 @@ Result = TypeVar("Result")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Plain:
+class StoredValue:
     """A wrapper in which a result that is an array or a number is stored."""
 
     values: Any
 
 
 INPUT_TYPES = (np.ndarray, str, list, tuple, type(None), Boxes)
-STORED_CLASSES = (Boxes, DepthMap, Faces, FeatureGrid, Masks, Matches, Plain)
+STORED_CLASSES = (Boxes, DepthMap, Faces, FeatureGrid, Masks, Matches, StoredValue)
 
 
 def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
@@ -59,7 +59,7 @@ def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
     of `use_result_store`, or if the result is neither an array, a number nor a class of `results`.
     Raises whatever the specialist raises.
     """
-    store = current_store()
+    store = get_current_store()
     if store is None or not all(isinstance(given, INPUT_TYPES) for given in inputs):
         return specialist(*inputs)
     try:
@@ -70,8 +70,8 @@ def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
     given = list(inputs)
     while given and given[-1] is None:  # omitted arguments
         given.pop()
-    key = result_key(name, *given)
-    return store.memory.share(
+    key = make_result_key(name, *given)
+    return store.memory.get_or_compute(
         key, lambda: _run_or_load(specialist, inputs, store if own else None, key)
     )
 
@@ -89,7 +89,7 @@ def _run_or_load(
         seconds = time.perf_counter() - start
         for sentence in remarks:
             remark(sentence)
-        whole = Plain(result) if isinstance(result, np.ndarray | float | int) else result
+        whole = StoredValue(result) if isinstance(result, np.ndarray | float | int) else result
         if not isinstance(whole, STORED_CLASSES):
             return result, None
         if (
@@ -98,7 +98,7 @@ def _run_or_load(
             and seconds > MIN_STORED_SECONDS + _count_bytes(whole) * SECONDS_PER_BYTE
         ):
             store.put(key, whole)
-    shared = whole.values if isinstance(whole, Plain) else whole
+    shared = whole.values if isinstance(whole, StoredValue) else whole
     if isinstance(shared, np.ndarray):
         shared = shared.view()  # it may be the input picture itself
         shared.flags.writeable = False

@@ -114,9 +114,8 @@ class ProgressDisplay(Companion):
             return
         kinds = _shares(shares)
         if len(stages := clock.stages()) > 1:
-            kinds += (
-                f"; wall time {_seconds(clock.whole)}, by stage (stages overlap): {_shares(stages)}"
-            )
+            elapsed = _seconds(clock.elapsed)
+            kinds += f"; wall time {elapsed}, by stage (stages overlap): {_shares(stages)}"
         slowly = ", ".join(f"{sample} of {name} {_seconds(s)}" for s, sample, name in self.slowest)
         self.output(f"time: {kinds}; slowest: {slowly}")
 

@@ -36,7 +36,7 @@ from looktwice.pipelines.model import (
     make_message_json,
     write_canonical,
 )
-from looktwice.pipelines.models.stops import yield_turn
+from looktwice.pipelines.models.stops import yield_permit
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.view import View
 
@@ -172,7 +172,7 @@ class PythonSandbox(Ranged):
         session, start = _session.get(), time.perf_counter()
         kept = session or LiveSession()
         try:
-            with yield_turn(), _turns:
+            with yield_permit(), _turns:
                 result, restarted = self._run(kept, messages)
         finally:
             if session is None:

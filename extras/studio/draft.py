@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 from looktwice.eval.listing import simplify_default
 from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines.config.classes import ConfigError, Faults
-from looktwice.pipelines.config.load import load, resolve
+from looktwice.pipelines.config.load import load, resolve_references
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.json_input import KEEP_OTHER_FIELDS, NO_OTHER_FIELDS, CheckedAs, read_as
 from looktwice.pipelines.marks import Mark, Mask
@@ -144,7 +144,7 @@ class Draft:
         """
         write_file(file, text)
         faults = Faults()
-        node = resolve(load(file), faults)
+        node = resolve_references(load(file), faults)
         if all(isinstance(part, Mapping) and "use" in part for part in node.values()):
             node = {"stages": node}  # the gallery's notation
         stages = node.get("stages")

@@ -273,5 +273,5 @@ def make_draft_from_run(
     item = Item(shown.sample(point, row), row.answer)
     asked: Node = {"seed": point.seed, "draws": point.draws}
     if node := point.spec.get("model"):
-        asked["model"] = backend.allow_model(Binder.for_run(run).make(node, "model"))
+        asked["model"] = backend.allow_model(Binder.for_run(run).build(node, "model"))
     return Draft.from_item(item, shown.stages(point), backend.save_picture, **asked)

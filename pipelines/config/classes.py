@@ -60,7 +60,7 @@ class Faults(list[str]):
                 self.append(fault)
 
 
-def locate(use: str, plugins: Sequence[str] = ()) -> type:
+def find_class(use: str, plugins: Sequence[str] = ()) -> type:
     """Return the class that `use:` names. Raises ValueError, which suggests a similar name.
 
     The name is checked before anything is imported.
@@ -79,7 +79,7 @@ def locate(use: str, plugins: Sequence[str] = ()) -> type:
     ours, name = parts[0] in FOLDERS, parts[-1]
     if ours and (extension := list_own_classes().get(".".join(parts))):
         return extension.open()  # type: ignore[no-any-return]
-    room = _resolve_own_room(parts, use) if ours else _plugin_module(parts, use, plugins)
+    room = _resolve_own_room(parts, use) if ours else _resolve_plugin_module(parts, use, plugins)
     try:
         module = importlib.import_module(room)
     except ImportError as exc:
@@ -110,11 +110,11 @@ def load_plugin(text: str) -> str:
         why = f"the name {name!r} is taken or not a valid name; rename the file or package"
         if Path(file := f"{name.split('.')[0]}.py").is_file():
             why = f"name the file, --plugin {file}"
-        raise _plugin_fault(text, why)
+        raise _make_plugin_error(text, why)
     if is_file:
         _import_file(path, name, text)
     elif importlib.util.find_spec(name) is None:
-        raise _plugin_fault(text, "no package of this name is installed")
+        raise _make_plugin_error(text, "no package of this name is installed")
     _loaded.add(name)
     return name
 
@@ -122,10 +122,12 @@ def load_plugin(text: str) -> str:
 def _import_file(path: Path, name: str, text: str) -> None:
     spec = importlib.util.spec_from_file_location(name, path)
     if not path.is_file() or spec is None or spec.loader is None:
-        raise _plugin_fault(text, "no such file")
+        raise _make_plugin_error(text, "no such file")
     before = getattr(sys.modules.get(name, spec), "__file__", path)
     if Path(before or "").resolve() != path.resolve():
-        raise _plugin_fault(text, f"a module named {name!r} is already loaded; rename the file")
+        raise _make_plugin_error(
+            text, f"a module named {name!r} is already loaded; rename the file"
+        )
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     if (folder := str(path.resolve().parent)) not in sys.path:
         sys.path.append(folder)
@@ -134,10 +136,10 @@ def _import_file(path: Path, name: str, text: str) -> None:
     except (SyntaxError, ImportError, NameError, AttributeError, TypeError, ValueError) as exc:
         del sys.modules[name]
         why = f"it cannot be imported ({type(exc).__name__}: {exc})"
-        raise _plugin_fault(text, why) from exc
+        raise _make_plugin_error(text, why) from exc
 
 
-def _plugin_fault(text: str, why: str) -> ConfigError:
+def _make_plugin_error(text: str, why: str) -> ConfigError:
     return ConfigError([f"--plugin {text}: {why}"])
 
 
@@ -194,7 +196,7 @@ def _list_rooms(folder: str) -> dict[str, bool]:
     return {module.name: module.ispkg for module in pkgutil.iter_modules(places)}
 
 
-def _plugin_module(parts: Sequence[str], use: str, plugins: Sequence[str]) -> str:
+def _resolve_plugin_module(parts: Sequence[str], use: str, plugins: Sequence[str]) -> str:
     if parts[0] not in plugins:
         named = f"named: {', '.join(plugins)}" if plugins else "none is named"
         plugin = f"{parts[0]}.py" if Path(f"{parts[0]}.py").is_file() else parts[0]
@@ -358,14 +360,16 @@ def check_kind(cls: type, wanted: Kind | None) -> None:
     if (kind := get_kind(cls)) not in (wanted, None):
         raise ValueError(f"expected a {wanted} here, but {cls.__name__} is a {kind}")
     parts = {*dir(cls), *getattr(cls, "__dataclass_fields__", ())}
-    lacking = [f"`{part}`" for part in PARTS[wanted] if part.partition("(")[0] not in parts]
+    lacking = [
+        f"`{part}`" for part in REQUIRED_ATTRIBUTES[wanted] if part.partition("(")[0] not in parts
+    ]
     if wanted == "stage" and not lacking:
         takes = inspect.signature(cls.__call__)
         few = len(takes.parameters) < 3 and "*" not in str(takes)
         if few or ("state" not in takes.parameters and not is_foreign(cls.__module__)):
-            lacking = [f"`{part}`" for part in PARTS[wanted]]
+            lacking = [f"`{part}`" for part in REQUIRED_ATTRIBUTES[wanted]]
     if lacking:
-        whole = ", ".join(f"`{part}`" for part in PARTS[wanted])
+        whole = ", ".join(f"`{part}`" for part in REQUIRED_ATTRIBUTES[wanted])
         reads = hasattr(cls, "read") and wanted == "stage"
         reader = "; a reader inherits looktwice.eval.readers.reader.Reader and defines `read`"
         raise ValueError(
@@ -374,7 +378,7 @@ def check_kind(cls: type, wanted: Kind | None) -> None:
         )
 
 
-PARTS: Mapping[Kind, Sequence[str]] = {
+REQUIRED_ATTRIBUTES: Mapping[Kind, Sequence[str]] = {
     "task": ("facts", "__len__", "__iter__"),
     "stage": ("__call__(self, state, model)",),
     "model": ("identity", "__call__(self, messages, draw, options)"),

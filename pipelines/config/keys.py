@@ -15,7 +15,7 @@ from looktwice.pipelines.extensions import find_extension, list_extensions
 
 Node = dict[str, Any]
 Nodes = dict[str, Node | None]
-Words = str | list[str]
+TextOrList = str | list[str]
 Entry = tuple[str, str]
 """The purpose of an entry, and an example as written in a file."""
 NO_OTHER_FIELDS = ConfigDict(extra="forbid")
@@ -26,12 +26,14 @@ class Needs(TypedDict, total=False):
 
     __pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[misc]
     env: Annotated[
-        Words | None,
+        TextOrList | None,
         "Environment variables that must be set, one or a list; `A|B` means either of the two.",
         "env: OPENAI_API_KEY|OPENAI_BASE_URL",
     ]
     file: Annotated[
-        Words | None, "Files or folders that must exist, one or a list.", "file: data/replies.jsonl"
+        TextOrList | None,
+        "Files or folders that must exist, one or a list.",
+        "file: data/replies.jsonl",
     ]
 
 
@@ -197,7 +199,7 @@ class StudyConfig(TypedDict, total=False):
     ]
 
 
-WORDS: Mapping[str, Entry] = {
+SPECIAL_KEYS: Mapping[str, Entry] = {
     "use": (
         "The class of a node, `folder.room.Class` or, from a plugin, `file.Class`; the other keys"
         " are its settings. In an overlay, another `use` replaces the whole node; the same one, or"

@@ -19,8 +19,8 @@ from looktwice.pipelines.config.classes import (
     ConfigError,
     Faults,
     extend_hint,
+    find_class,
     is_foreign,
-    locate,
     suggest_names,
 )
 from looktwice.pipelines.config.keys import (
@@ -31,8 +31,8 @@ from looktwice.pipelines.config.keys import (
     StudyConfig,
     find_keys,
 )
-from looktwice.pipelines.config.paths import URL_PATTERN, Scope, pass_fence, read_allowed
-from looktwice.pipelines.config.shipped import find_config, list_shipped
+from looktwice.pipelines.config.paths import URL_PATTERN, Scope, check_access, read_allowed
+from looktwice.pipelines.config.shipped import find_config, list_bundled_configs
 from looktwice.pipelines.config.spec import asks_model
 from looktwice.pipelines.disk import check_yaml, read_file
 from looktwice.pipelines.extensions import list_extensions
@@ -72,7 +72,7 @@ def read_config(
         path = find_config(source)
         scope = Scope(path.resolve().parent, allowed=allowed, source=path)
         node = load(path, scope)
-        folder = Path.cwd() if path in list_shipped().values() else scope.folder
+        folder = Path.cwd() if path in list_bundled_configs().values() else scope.folder
     given: list[str] = []
     layer = Overlay()
     settings = _read_overrides(overrides, node) if overrides else []
@@ -149,8 +149,8 @@ def _resolve_include(name: Any, path: Path, scope: Scope) -> Path:
         raise ValueError(f"expected the name of a configuration, or a list, found {name!r:.80}")
     file = find_config(name, path.parent).resolve()
     if file.exists():
-        roots = (scope.folder, *(config.resolve() for config in list_shipped().values()))
-        pass_fence(name, file, roots, scope, "include")
+        roots = (scope.folder, *(config.resolve() for config in list_bundled_configs().values()))
+        check_access(name, file, roots, scope, "include")
         if not file.is_file():
             raise ValueError(f"{name!r} is not a file")
     return file
@@ -173,7 +173,7 @@ def _read(path: Path) -> Node:
             return {str(key): value for key, value in node.items()}
         fault = f"expected a YAML mapping at the top, found a {type(node).__name__}"
     except FileNotFoundError:
-        near = suggest_names(Path(path).stem, list_shipped())
+        near = suggest_names(Path(path).stem, list_bundled_configs())
         fault = f"no such configuration file{near} (bundled ones: `looktwice list configs`)"
     except IsADirectoryError:
         fault = "this is a folder; name the YAML file of a study"
@@ -192,12 +192,12 @@ class Overlay:
     drops it. A new slot is inserted at the position that `before:` or `after:` gives; without
     these, a stage that prepares the question is inserted before the first that calls the model. In
     an existing slot, they move it. A contestant's stages are overlays themselves; their slots get
-    a position when they are overlaid on the file's. `alone` is a hint that is appended to the fault
-    about a slot without a position.
+    a position when they are overlaid on the file's. `position_hint` is appended to the fault about
+    a slot without a position.
     """
 
     faults: Faults = field(default_factory=Faults)
-    alone: str = ""
+    position_hint: str = ""
 
     def __call__(self, base: Any, top: Any, place: str = "") -> Any:
         if not (isinstance(base, Mapping) and isinstance(top, Mapping)):
@@ -229,7 +229,9 @@ class Overlay:
                 merged = self._insert_stages(merged, slot, anchors, here)
             elif is_new:
                 place_it = f"add `before:` or `after:` with one of {', '.join(base)}"
-                self.faults.append(f"{here}: a new slot needs a position; {place_it}{self.alone}")
+                self.faults.append(
+                    f"{here}: a new slot needs a position; {place_it}{self.position_hint}"
+                )
         return merged
 
     def _insert_stages(
@@ -263,7 +265,7 @@ def _calls_model(node: Any) -> bool:
     if not isinstance(node, Mapping) or is_foreign(use := str(node.get("use", ""))):
         return False
     try:
-        kind = locate(use)
+        kind = find_class(use)
     except ValueError:  # reported when it is built
         return False
     if isinstance(getattr(kind, "asks", True), property):
@@ -320,7 +322,7 @@ def nest_value(place: str, value: Any) -> Node:
     return {first: nest_value(rest, value) if rest else value}
 
 
-def resolve(node: Node, faults: Faults) -> Node:
+def resolve_references(node: Node, faults: Faults) -> Node:
     """Replace every `${a.b}` in a node, by OmegaConf. Dangling references are noted as faults, and
     so are resolvers, which could read the environment."""
     texts = {
@@ -361,7 +363,10 @@ def _reference_fault(tree: Any, text: str) -> str:
 
 
 OVERLAY_KEYS = ("model", "stages", "read", "draws")  # what a contestant may overlay
-KNOWN: dict[tuple[str, int], type] = {("contestants", 3): Contestant, ("contestants", 4): Needs}
+NESTED_SCHEMAS: dict[tuple[str, int], type] = {
+    ("contestants", 3): Contestant,
+    ("contestants", 4): Needs,
+}
 """Schemas of nested entries, by the first part of a dotted place and its number of parts."""
 
 
@@ -382,14 +387,14 @@ def _list_entries(words: Sequence[str], keys: Mapping[str, Key]) -> list[str]:
     """Return the entries that are valid at the place of an unknown one."""
     if len(words) == 2 and words[0] in keys:
         return [*keys[words[0]].schema.__annotations__]
-    if known := KNOWN.get((words[0], len(words))):
+    if known := NESTED_SCHEMAS.get((words[0], len(words))):
         return [*known.__annotations__]
     return [*StudyConfig.__annotations__, *list_extensions("keys")]
 
 
 def find_shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """Return the faults of unknown entries and those of entries with the wrong type."""
-    strange, wrong, keys = Faults(), Faults(), find_keys(config)
+    unknown, wrong, keys = Faults(), Faults(), find_keys(config)
     schema = make_study_schema(keys)
     try:
         TypeAdapter(schema).validate_python(dict(config))
@@ -402,7 +407,7 @@ def find_shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
                 from looktwice.pipelines.config.foreign_names import HINTS
 
                 hint = HINTS.get(words[-1], f"there are {', '.join(entries)}")
-                strange.note(f"{'.'.join(words)}: no such entry{extend_hint(near, hint)}")
+                unknown.note(f"{'.'.join(words)}: no such entry{extend_hint(near, hint)}")
             else:
                 # pydantic inserts the names of union members into the location
                 place = ".".join(
@@ -415,7 +420,7 @@ def find_shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
                 entry = get_type_hints(schema, include_extras=True)[words[0]]
                 example = entry.__metadata__[-1]
                 wrong.note(f"{place}: {message}, found {shown}; example: `{example}`")
-    return strange, wrong
+    return unknown, wrong
 
 
 def suggest_place(word: str, config: Mapping[str, Any]) -> str:

@@ -66,8 +66,8 @@ def _replace_asked_models(
     if isinstance(asked, Mapping) or (asked and not places):
         places["model"] = asked
     listed = f"; `models:` has {', '.join(models)}" if models else ""
-    beside = len(models) > 1 and not places  # each contestant names one of its own
-    if isinstance(value, Mapping) and beside:
+    is_per_contestant = len(models) > 1 and not places  # each contestant names one of its own
+    if isinstance(value, Mapping) and is_per_contestant:
         raise ConfigError(
             [
                 f"model={{...}}: each contestant names its own model{listed}; type"
@@ -85,7 +85,7 @@ def _replace_asked_models(
     if nameless or not places:
         why = f"{nameless[0]}, which has no `model`" if nameless else "this study names no model"
         node = f"{{use: pipelines.models.ChatAPI, model: {value}, url: URL}}"
-        typed = f"contestants.mine='{{model: {node}}}'" if beside else f'model="{node}"'
+        typed = f"contestants.mine='{{model: {node}}}'" if is_per_contestant else f'model="{node}"'
         raise ConfigError(
             [
                 f"model={value}: this is a server-side model name, but {why}{listed}. To use"

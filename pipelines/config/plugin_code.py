@@ -15,7 +15,7 @@ from typing import Any
 from looktwice.pipelines.config.classes import ConfigError, load_plugin
 from looktwice.pipelines.config.paths import (
     Scope,
-    is_confirmed,
+    confirm,
     quote_for_shell,
     read_grant,
     save_grant,
@@ -33,11 +33,11 @@ def load_study_plugins(named: Any, scope: Scope) -> tuple[str, ...]:
         return scope.plugins  # reported with the other entries of the wrong type
     codes = {text: _find_code(text, scope) for text in named}
     if gone := [code for code in codes.values() if _is_file(code) and not Path(code).is_file()]:
-        raise ConfigError([f"plugins: there is no file {code}" for code in gone])
+        raise ConfigError([f"plugins: existing is no file {code}" for code in gone])
     by_user = [*scope.given, *map(find_code, scope.plugins)]
     trusted = read_grant(scope.source).plugins
     asked = [code for text, code in codes.items() if not {text, code} & {*by_user, *trusted}]
-    if asked and (scope.source is None or not is_confirmed(_question(asked, scope))):
+    if asked and (scope.source is None or not confirm(_question(asked, scope))):
         raise ConfigError([_refusal(code) for code in asked])
     if scope.source is not None and not {*codes.values()} <= {*trusted}:
         with suppress(OSError):  # the next command asks again
@@ -48,8 +48,10 @@ def load_study_plugins(named: Any, scope: Scope) -> tuple[str, ...]:
 def load_run_plugins(run: Path, loaded: Sequence[str]) -> tuple[str, ...]:
     """Load the existing plugins that the user allowed for the run, except those in `loaded`, and
     return the names of their modules. Raises ConfigError if one cannot be loaded."""
-    there = [code for code in read_grant(run).plugins if not _is_file(code) or Path(code).is_file()]
-    return _load_new(there, loaded)
+    existing = [
+        code for code in read_grant(run).plugins if not _is_file(code) or Path(code).is_file()
+    ]
+    return _load_new(existing, loaded)
 
 
 def find_code(name: str) -> str:

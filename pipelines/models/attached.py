@@ -94,13 +94,13 @@ def _select_fields(node: Mapping[str, Any], without: Set[str], empty_texts: bool
         name: value
         for name, value in node.items()
         if name not in without
-        and (is_not_empty(value) or (empty_texts and value == ""))
+        and (has_content(value) or (empty_texts and value == ""))
         and find_non_finite(value) is None
     }
 
 
-def is_not_empty(value: Any) -> bool:
+def has_content(value: Any) -> bool:
     """Return whether a value contains anything other than null, false and empty values."""
     if isinstance(value, dict | list):
-        return any(map(is_not_empty, value.values() if isinstance(value, dict) else value))
+        return any(map(has_content, value.values() if isinstance(value, dict) else value))
     return bool(value)

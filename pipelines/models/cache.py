@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
-from looktwice.pipelines.clock import spend
+from looktwice.pipelines.clock import track_time
 from looktwice.pipelines.json_input import read_as
 from looktwice.pipelines.model import (
     CallOptions,
@@ -88,17 +88,17 @@ class Store:
     def __post_init__(self) -> None:
         self.folder = Path(self.folder)
         self.blobs = Blobs(self.folder / "blobs")
-        self._begin()
-        refuse_network(self.folder, self.setting)
+        self._reset()
+        reject_network_folder(self.folder, self.setting)
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._process, self._lock = os.getpid(), threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._owner = os.urandom(8)
         self._claimed: set[str] = (
             set()
         )  # requests that this process has claimed and not answered yet
-        self._life = self._owner_lock(self._owner)
+        self._owner_life = self._owner_lock(self._owner)
 
     def get(self, key: str) -> Reply | None:
         """Return the reply under a key, or None. Removes and ignores a damaged row, a row whose
@@ -106,7 +106,7 @@ class Store:
         statement = "SELECT reply, blob, stored FROM replies WHERE key = ?"
         for text, sha, stored in self._run(statement, key):
             try:
-                data = self._blob(sha or "") if text is None else text
+                data = self._read_blob(sha or "") if text is None else text
                 reply = Reply.from_dict(read_as(ReplyNode, data))
             except CacheError:
                 raise
@@ -126,7 +126,7 @@ class Store:
         text = json.dumps(replace(reply, cached=False).to_dict(), separators=(",", ":"))
         row: tuple[str | None, str | None] = (text, None)
         if len(data := text.encode()) > MAX_INLINE_BYTES:
-            with self._named():
+            with self._convert_errors():
                 row = (None, self.blobs.put(data))
         insert = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?)"
         if self._execute(insert, key, model, *row, time.time())[1]:
@@ -142,7 +142,7 @@ class Store:
         If it stores nothing, fails or is killed, the next caller sends the request. Raises Stopped
         if `stop` is set meanwhile, and CacheError.
         """
-        with spend("wait for the same request"):
+        with track_time("wait for the same request"):
             while (reply := self.get(key)) is None and not self._claim(key):
                 if stop.wait(CHECK_SECONDS):
                     raise Stopped("stopped while the same request was in flight")
@@ -163,10 +163,10 @@ class Store:
         others = "SELECT owner FROM asking WHERE key = ? AND owner != ?"
         for (owner,) in self._run(others, key, self._owner):
             life = self._owner_lock(owner)
-            with self._named(), suppress(Timeout):
+            with self._convert_errors(), suppress(Timeout):
                 life.acquire(blocking=False)
                 self._run("DELETE FROM asking WHERE owner = ?", owner)
-                _end(life)
+                _release_lock(life)
         return False
 
     def _owner_lock(self, owner: bytes) -> FileLock:
@@ -191,10 +191,10 @@ class Store:
         for row in rows:
             self._run("DELETE FROM replies WHERE key = ?", row.key)
         left = {sha for (sha,) in self._run("SELECT blob FROM replies")}
-        with self._named():
+        with self._convert_errors():
             for row in rows:
                 if row.blob and row.blob not in left:
-                    self._drop(row.blob)
+                    self._delete_blob(row.blob)
         with suppress(CacheError):
             self._run("VACUUM")
 
@@ -214,15 +214,15 @@ class Store:
         committed it. RETURNING would also give that number, but needs one more switch between
         threads. Raises CacheError."""
         if self._process != os.getpid():  # a forked child must not use its parent's connection
-            self._begin()
-        with spend("cache"), self._lock, self._named():
+            self._reset()
+        with track_time("cache"), self._lock, self._convert_errors():
             if self._connection is None:
                 self._connection = self._open()
             cursor = self._connection.execute(statement, values)
             return cursor.fetchall(), cursor.rowcount
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
+    def _convert_errors(self) -> Iterator[None]:
         """Convert errors of the database or the disk inside the context to CacheError."""
         try:
             yield
@@ -240,7 +240,7 @@ class Store:
         connection = sqlite3.connect(
             path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
-        self._life.acquire()
+        self._owner_life.acquire()
         try:
             with FileLock(self.folder / ".opening", timeout=BUSY_SECONDS):
                 version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -262,25 +262,25 @@ class Store:
                 connection.executescript(f"{SCHEMA} PRAGMA user_version = {VERSION}")
         except BaseException:
             connection.close()
-            _end(self._life)
+            _release_lock(self._owner_life)
             raise
         # an unclosed store closes its connection when it is garbage-collected
-        self._closing = weakref.finalize(self, _close, connection, self._life, self._process)
+        self._closing = weakref.finalize(self, _close, connection, self._owner_life, self._process)
         # a text that is not UTF-8 is a damaged row, not a damaged file
         connection.text_factory = lambda raw: raw.decode(errors="replace")
         return connection
 
-    def _blob(self, sha: str) -> bytes:
+    def _read_blob(self, sha: str) -> bytes:
         """Return the content of a blob, empty if it is missing or damaged."""
-        with self._named():
+        with self._convert_errors():
             with suppress(FileNotFoundError):
                 data = self.blobs.get(sha)
                 if hashlib.sha256(data).hexdigest() == sha:
                     return data
-            self._drop(sha)
+            self._delete_blob(sha)
         return b""
 
-    def _drop(self, sha: str) -> None:
+    def _delete_blob(self, sha: str) -> None:
         self.blobs.path(sha).unlink(missing_ok=True)
         self.blobs.known.discard(sha)
 
@@ -292,13 +292,13 @@ def _close(connection: sqlite3.Connection, life: FileLock, process: int) -> None
         _INHERITED.append(connection)
         return
     connection.close()
-    _end(life)
+    _release_lock(life)
 
 
 _INHERITED: list[sqlite3.Connection] = []
 
 
-def _end(life: FileLock) -> None:
+def _release_lock(life: FileLock) -> None:
     life.release()
     with suppress(OSError):
         Path(life.lock_file).unlink()
@@ -350,7 +350,7 @@ class Cached(ModelWrapper):
         super().close()
 
 
-def refuse_network(folder: Path, setting: str, mounts: Path = Path("/proc/mounts")) -> None:
+def reject_network_folder(folder: Path, setting: str, mounts: Path = Path("/proc/mounts")) -> None:
     """Raise CacheError if a folder is on a network filesystem, where SQLite's locks do not work."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -162,15 +162,15 @@ async def _read(response: aiohttp.ClientResponse, url: str, most: int) -> bytes:
         body += chunk
         if len(body) > most:
             raise ModelError(
-                f"{origin(url)} answered with more than {most >> 20} MiB, too much for a reply; set"
-                " `max_tokens`, and ask for fewer `logprobs`",
+                f"{get_url_origin(url)} answered with more than {most >> 20} MiB, too much for a"
+                " reply; set `max_tokens`, and ask for fewer `logprobs`",
                 status=response.status,
                 retryable=response.status >= 500,
             )
     return bytes(body)
 
 
-def origin(url: str) -> str:
+def get_url_origin(url: str) -> str:
     """Return the scheme, host and port of a URL."""
     return str(URL(url).origin())
 
@@ -189,7 +189,7 @@ def make_connection_error(url: str, timeout: float, exc: Exception) -> ModelErro
     certificate errors and invalid URLs."""
     import aiohttp
 
-    place, within = origin(url), f"{min(timeout, CONNECT_SECONDS):g} s"
+    place, within = get_url_origin(url), f"{min(timeout, CONNECT_SECONDS):g} s"
     is_retryable = is_unreached = True
     if isinstance(exc, aiohttp.ConnectionTimeoutError):
         text = f"{place} cannot be reached (no connection within {within}); is the server running?"

@@ -9,8 +9,8 @@ from bisect import bisect_right
 __all__ = [
     "cut_at_new_turn",
     "cut_at_turn_end",
-    "drop_beginning",
     "ends_in_thought",
+    "strip_beginning",
     "strip_thoughts",
 ]
 
@@ -141,7 +141,7 @@ NEW_TURN_PATTERN = re.compile(
 
 def strip_thoughts(text: str) -> str:
     """Return a reply without its thoughts; an unclosed thought is removed to its end."""
-    text = _in_tags(text)
+    text = _normalize_markers(text)
     if not (OPENED_THOUGHT_PATTERN.search(text) or CLOSED_THOUGHT_PATTERN.search(text)):
         return text
     answer = CLOSED_THOUGHT_PATTERN.split(_drop_closed_thoughts(text))[-1]
@@ -151,11 +151,11 @@ def strip_thoughts(text: str) -> str:
 
 def ends_in_thought(text: str) -> bool:
     """Return whether the last thought of a reply was never closed."""
-    rest = CLOSED_THOUGHT_PATTERN.split(_drop_closed_thoughts(_in_tags(text)))[-1]
+    rest = CLOSED_THOUGHT_PATTERN.split(_drop_closed_thoughts(_normalize_markers(text)))[-1]
     return OPENED_THOUGHT_PATTERN.search(rest) is not None
 
 
-def drop_beginning(text: str) -> str:
+def strip_beginning(text: str) -> str:
     """Return a reply without the special tokens that begin a text and without a repeated prompt."""
     text = BEGIN_PATTERN.sub("", text)
     own = OWN_TURN_PATTERN.search(text) if ECHO_PATTERN.match(text.lstrip()) else None
@@ -179,7 +179,7 @@ def cut_at_new_turn(text: str) -> str:
     return text
 
 
-def _in_tags(text: str) -> str:
+def _normalize_markers(text: str) -> str:
     """Return the text with all thought markers replaced by tags."""
     if not MARKED_PATTERN.search(text):
         return text

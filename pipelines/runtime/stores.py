@@ -118,7 +118,7 @@ CLASS_ARRAY_NAME = "of class"  # an array name that no field can have
 
 
 @dataclass(eq=False)
-class Memory:
+class MemoryCache:
     """An in-memory cache of recent results, up to `most` bytes: the first thread that asks for a
     result computes it.
 
@@ -131,7 +131,7 @@ class Memory:
     turns: WeakValueDictionary[str, threading.Lock] = field(default_factory=WeakValueDictionary)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def share(self, key: str, find: Callable[[], tuple[Result, int | None]]) -> Result:
+    def get_or_compute(self, key: str, find: Callable[[], tuple[Result, int | None]]) -> Result:
         """Return the result under a key, computed by `find` if needed, which also returns its size
         in bytes. A result with size None is not cached."""
         with self.lock:
@@ -172,7 +172,7 @@ class ResultStore:
     """
 
     folder: Path
-    memory: Memory = field(default_factory=Memory, repr=False, compare=False)
+    memory: MemoryCache = field(default_factory=MemoryCache, repr=False, compare=False)
 
     def get(self, key: str, *kinds: type[Result]) -> Result | None:
         """Return the result stored under a key, as one of `kinds` (by default the first), or
@@ -222,20 +222,20 @@ def use_result_store(folder: Path | None) -> Iterator[None]:
         _in_use.remove(mine)
 
 
-def current_store() -> ResultStore | None:
+def get_current_store() -> ResultStore | None:
     """Return the store in use that was opened last, or None."""
     latest = _in_use[-1:]
     return latest[0][1] if latest else None
 
 
-def result_key(name: str, *inputs: Any) -> str:
+def make_result_key(name: str, *inputs: Any) -> str:
     """Compute the sha256 of a name, which includes settings and weights, and of arrays, texts,
     dataclasses and lists of these."""
     digest = hashlib.sha256(name.encode())
     for value in inputs:
         if is_dataclass(value):
             digest.update(
-                result_key(
+                make_result_key(
                     type(value).__name__, *(getattr(value, f.name) for f in fields(value))
                 ).encode()
             )
@@ -243,7 +243,7 @@ def result_key(name: str, *inputs: Any) -> str:
             digest.update(f"\n{value.dtype.str}{value.shape}\n".encode())
             digest.update(np.ascontiguousarray(value).data)
         elif isinstance(value, list | tuple):
-            digest.update(result_key("list", *value).encode())
+            digest.update(make_result_key("list", *value).encode())
         else:
             digest.update(f"\n{value!r}".encode())
     return digest.hexdigest()

@@ -27,7 +27,7 @@ from looktwice.specialists.answers.choices import (
     parse_relation,
 )
 from looktwice.specialists.protocols import DepthEstimator, Detector
-from looktwice.specialists.results import Boxes, Floats, sort_descending
+from looktwice.specialists.results import Boxes, Floats, argsort_descending
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
@@ -59,8 +59,11 @@ class FittingBox(AnswerRule):
         detected = detect_object(self.detector, sample.images[0].pixels, words)
         if not len(detected):
             raise NoEvidence(f"the detector finds no {words or 'object'}")
-        finds = detected.xyxy[:1] if self.only_surest else detected.xyxy
-        fit = {letter: max(iou(box.xyxy, find) for find in finds) for letter, box in boxes.items()}
+        candidates = detected.xyxy[:1] if self.only_surest else detected.xyxy
+        fit = {
+            letter: max(iou(box.xyxy, candidate) for candidate in candidates)
+            for letter, box in boxes.items()
+        }
         if max(fit.values()) == 0:
             raise NoEvidence(f"the detections of {words or 'objects'} overlap none of the boxes")
         return find_best_choice(fit, "the overlaps of")
@@ -227,7 +230,7 @@ def measure_relation(kind: str, subject: Corners, object_: Corners) -> float:
 def _pick_boxes(detected: Boxes, subject: str, object_: str) -> tuple[Corners, Corners]:
     """Return the highest-scoring box of each object, or the two highest if both have the same name.
     Raises NoEvidence."""
-    surest = detected[sort_descending(detected.scores)]
+    surest = detected[argsort_descending(detected.scores)]
     first, second = (surest.xyxy[surest.labels == word] for word in (subject, object_))
     missing = [word for word, boxes in ((subject, first), (object_, second)) if not len(boxes)]
     if missing or (subject == object_ and len(first) < 2):

@@ -19,7 +19,7 @@ ORDINAL_PATTERN = re.compile(rf"\b({'|'.join(ORDINALS)})\b", re.IGNORECASE)
 TRUE_WORDS, FALSE_WORDS = ("yes", "true", "t"), ("no", "false", "f")
 LETTERED_PATTERN = re.compile(r"\bT\b|\btrue\b.*\bfalse\b", re.IGNORECASE | re.DOTALL)
 
-Marked = TypeVar("Marked", Point, Box)
+MarkType = TypeVar("MarkType", Point, Box)
 Decision = tuple[str, float]
 """An answer (a letter if there are choices) and its confidence."""
 
@@ -58,7 +58,9 @@ def map_letters_to_labels(sample: Sample) -> dict[str, str]:
     return {letter: letter for letter in sample.letters}
 
 
-def map_letters_to_marks(sample: Sample, kind: type[Marked], image: int = 0) -> dict[str, Marked]:
+def map_letters_to_marks(
+    sample: Sample, kind: type[MarkType], image: int = 0
+) -> dict[str, MarkType]:
     """Map each choice to the point or box of one image that it refers to. Raises NoEvidence if one
     is missing."""
     if len(sample.images) <= image or len(sample.letters) < 2:
@@ -139,8 +141,8 @@ def find_best_choice(scores: dict[str, float], what: str) -> Decision:
 
 
 def find_nearest_choice(distances: dict[str, float], what: str, rounding: float = 0) -> Decision:
-    """Return the letter with the smallest distance d1, and the confidence 1 - d1 / d2, where d2 is the
-    next distance. Raises NoEvidence if the two differ by at most `rounding`."""
+    """Return the letter with the smallest distance d1, and the confidence 1 - d1 / d2, where d2 is
+    the next distance. Raises NoEvidence if the two differ by at most `rounding`."""
     first, second = sorted(distances, key=lambda letter: distances[letter])[:2]
     near, far = distances[first], distances[second]
     if far - near <= rounding:

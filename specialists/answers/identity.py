@@ -164,7 +164,7 @@ class CountIdentities(IdentityRule):
 
         if not sample.images:
             raise NoEvidence("there is no image")
-        words = _parse_name(sample) if self.words is None else self.words
+        words = _parse_object_name(sample) if self.words is None else self.words
         vectors = np.concatenate(self.embed(sample, words))
         # the distances at which clusters merge, step by step
         joins = linkage(vectors, self.linkage)[:, 2] if len(vectors) > 1 else np.empty(0)
@@ -201,7 +201,7 @@ class GroupIdentities(IdentityRule):
             groups[letter] = numbers
         if len(groups) < 2:
             raise NoEvidence("there are fewer than two choices of groups")
-        words = _parse_name(sample) if self.words is None else self.words
+        words = _parse_object_name(sample) if self.words is None else self.words
         vectors = self.embed_each(sample, words)
         margins = {letter: self._margin(vectors, members) for letter, members in groups.items()}
         letter, lead = find_best_choice(margins, "the margins of")
@@ -218,7 +218,7 @@ class GroupIdentities(IdentityRule):
         return min(self.threshold - max(inside), min(outside) - self.threshold)
 
 
-def _parse_name(sample: Sample) -> str:
+def _parse_object_name(sample: Sample) -> str:
     """Return the object that the question names, or ""."""
     with suppress(NoEvidence):
         return parse_count(sample)

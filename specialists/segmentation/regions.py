@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.pixels import require_pixels, shrink
-from looktwice.specialists.results import Masks, sort_descending
+from looktwice.specialists.results import Masks, argsort_descending
 from looktwice.specialists.rules import Checked
 
 
@@ -78,6 +78,6 @@ def select_largest_regions(labels: NDArray[Any], pixels: Pixels, most: int) -> M
         labels.astype(np.int32), (width, height), interpolation=cv2.INTER_NEAREST_EXACT
     )
     counts = np.bincount(full.ravel())  # `np.unique` would sort all pixels
-    kept = sort_descending(counts)[: min(most, np.count_nonzero(counts))]
+    kept = argsort_descending(counts)[: min(most, np.count_nonzero(counts))]
     masks = full == kept[:, None, None]
     return Masks(masks, np.ones(len(kept)), np.full(len(kept), ""))

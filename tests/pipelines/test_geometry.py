@@ -16,10 +16,10 @@ from looktwice.pipelines.geometry import (
     Affine,
     PixelRect,
     Polygon,
-    common_rect,
     contains,
     grow,
     intersect,
+    intersect_boxes,
     iou,
     overlap,
     overlaps,
@@ -439,7 +439,7 @@ def test_intersection_area(
 ) -> None:
     box, rect = (0, 0, 10, 20), cast(PixelRect, tuple(other))
     for first, second in ((box, rect), (rect, box)):
-        assert common_rect(first, second) == (common and tuple(common))
+        assert intersect_boxes(first, second) == (common and tuple(common))
         assert overlap(first, second) == area
         assert iou(first, second) == pytest.approx(share)
         assert iou(np.array(first, float), np.array(second, float)) == pytest.approx(share)
@@ -448,7 +448,7 @@ def test_intersection_area(
 
 
 def test_parts_of_pixels() -> None:
-    assert common_rect((0.0, 0.25, 1.5, 1.0), (1.25, 0.5, 3.0, 3.0)) == (1.25, 0.5, 1.5, 1.0)
+    assert intersect_boxes((0.0, 0.25, 1.5, 1.0), (1.25, 0.5, 3.0, 3.0)) == (1.25, 0.5, 1.5, 1.0)
     assert overlaps((0, 0, 1.001, 1), (1, 0, 2, 1))
     assert iou((5, 5, 5, 5), (5, 5, 5, 5)) == 0  # neither has an area
     assert iou((0, 0, 0.5, 0.5), (0.25, 0, 0.75, 0.5)) == pytest.approx(1 / 3)

@@ -25,7 +25,7 @@ from looktwice.pipelines.encodings.image_files import to_png
 from looktwice.pipelines.model import CallOptions, Message, Messages, Reply
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.models.http_client import CHUNKED_BYTES, get_http_loop
-from looktwice.pipelines.models.wire import request_pieces, write_request
+from looktwice.pipelines.models.wire import make_request_pieces, write_request
 from looktwice.pipelines.picture import PART, Picture, PixelMemory, Pixels
 from looktwice.prompting.turns import Ask
 from tests.eval.runs.test_run import point
@@ -119,11 +119,11 @@ def test_a_large_request_arrives_whole() -> None:
     whole = write_request(body)
     assert json.loads(whole)["messages"][3]["url"] == pictures[3].data_url
     assert len(whole) > CHUNKED_BYTES > PART
-    assert sum(map(len, request_pieces(body))) == len(whole)
+    assert sum(map(len, make_request_pieces(body))) == len(whole)
     assert [b"".join(payload) for payload in pictures] == [payload.text for payload in pictures]
     small = write_request({"messages": body["messages"][:3]})
     with receiver() as (url, got):
-        for sent in (whole, request_pieces(body), small):
+        for sent in (whole, make_request_pieces(body), small):
             assert get_http_loop().request("POST", url, sent, {}, 10.0).status == 200
     expected = [(hashlib.sha256(each).hexdigest(), str(len(each))) for each in (whole, small)]
     assert got == [expected[0], *expected]

@@ -148,7 +148,7 @@ class Full(Store):
     counting = threading.Lock()  # two must not both get the space for the last reply
 
     def put(self, key: str, model: str, reply: Reply) -> Reply:
-        with self.counting, self._named():
+        with self.counting, self._convert_errors():
             if len(self) >= self.room:
                 raise sqlite3.OperationalError("database or disk is full")
             return super().put(key, model, reply)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.stores import Memory
+from looktwice.pipelines.runtime.stores import MemoryCache
 
 SPECIAL_TOKENS = ("<pad>", "<unknown>", "<line>", "<answer>", "<end>")
 PAD, UNKNOWN, LINE, ANSWER, END = range(len(SPECIAL_TOKENS))
@@ -55,7 +55,7 @@ MAX_TEXT_TOKENS = 72  # tokens of a text that are read; the last ones of a longe
 PIECE_PATTERN = re.compile(r"\n+|[A-Za-z]+(?:'s)?|\d+")
 
 
-def read_words(text: str) -> list[int]:
+def tokenize_text(text: str) -> list[int]:
     """Return the token numbers of the last words of a text. Punctuation is skipped, and a run of
     unknown words is one token.
 
@@ -70,7 +70,7 @@ def read_words(text: str) -> list[int]:
     return numbers[-MAX_TEXT_TOKENS:]
 
 
-def reply_words(text: str) -> list[int]:
+def tokenize_reply(text: str) -> list[int]:
     """Return the tokens of a reply with its end token; empty if a word is not in the vocabulary."""
     numbers: list[int] = []
     for part in text.replace(",", " , ").split():
@@ -81,7 +81,7 @@ def reply_words(text: str) -> list[int]:
     return [*numbers, END] if numbers else []
 
 
-def write_words(numbers: Iterable[int]) -> str:
+def detokenize(numbers: Iterable[int]) -> str:
     """Return the text of tokens, without special ones."""
     words = [VOCABULARY[number] for number in numbers if number >= len(SPECIAL_TOKENS)]
     return " ".join(words).replace(" ,", ",")
@@ -161,7 +161,7 @@ class Weights:
             }
         numbers = (name.split(".")[1] for name in self._arrays if name.startswith("layers."))
         self.layers = 1 + max(map(int, numbers))
-        self.seen = Memory(CACHE_BYTES)
+        self.seen = MemoryCache(CACHE_BYTES)
 
     @property
     def count(self) -> int:
@@ -192,19 +192,19 @@ class Weights:
         """Return the encoder's output at each place of a view, cached by its picture's sha256."""
 
         def see() -> tuple[Floats, int]:
-            places = encoder_states(self, pixels)[-1]
+            places = compute_encoder_states(self, pixels)[-1]
             return places, places.nbytes
 
-        return self.seen.share(sha, see)
+        return self.seen.get_or_compute(sha, see)
 
 
 @lru_cache(maxsize=1)
-def shipped_weights() -> Weights:
+def load_bundled_weights() -> Weights:
     """Return the weights bundled with looktwice, read once."""
     return Weights(files(__package__).joinpath(WEIGHTS_FILE).read_bytes())
 
 
-def encoder_states(weights: Weights, pixels: Pixels) -> list[Floats]:
+def compute_encoder_states(weights: Weights, pixels: Pixels) -> list[Floats]:
     """Return the output of each encoder layer for a view, (places, channels), followed by the
     vectors that the decoder attends to."""
     x = np.asarray(pixels.transpose(2, 0, 1), np.float32) / np.float32(127.5) - np.float32(1)

@@ -54,13 +54,15 @@ class Layout:
     refused: str = ""
 
 
-def stretched(size: Size, side: int, patch: int, tokens: int = 0, linear: bool = False) -> Layout:
+def stretch_to_square(
+    size: Size, side: int, patch: int, tokens: int = 0, linear: bool = False
+) -> Layout:
     """Stretch to a square, ignoring the aspect ratio; one token per patch, or `tokens` in all."""
     square, count = (side, side), tokens or (side // patch) ** 2
     return Layout(square, square, count, patch, filter="bilinear" if linear else "bicubic")
 
 
-def cut(size: Size, side: int, patch: int) -> Layout:
+def crop_center_square(size: Size, side: int, patch: int) -> Layout:
     """Crop the centre square whose side is the shorter side."""
     short, long = min(size), max(size)
     width, height = (side if n == short else int(side * long / short) for n in size)
@@ -68,7 +70,9 @@ def cut(size: Size, side: int, patch: int) -> Layout:
     return Layout((width, height), (side, side), (side // patch) ** 2, patch, offset=offset)
 
 
-def padded(size: Size, side: int, patch: int, least: int, tokens: int, middle: bool) -> Layout:
+def pad_to_square(
+    size: Size, side: int, patch: int, least: int, tokens: int, middle: bool
+) -> Layout:
     """Fit the whole picture into a square: centred on grey, or in the top left corner on black."""
     rounded: Callable[[float], int] = round if middle else int
     scale = side / max(size)
@@ -80,7 +84,7 @@ def padded(size: Size, side: int, patch: int, least: int, tokens: int, middle: b
     return Layout((width, height), (side, side), tokens, patch, offset=offset, ground=ground)
 
 
-def whole_patches_size(
+def compute_qwen_size(
     size: Size, patch: int, least: int, most: int, fewest: Literal[0, 1] = 1
 ) -> Size:
     """Return Qwen's size: both sides multiples of `patch`, and `least` to `most` pixels in all.
@@ -117,7 +121,7 @@ def whole_patches(
         width, height = patch, round(height * patch / width)
     longer = max(width, height) / min(width, height) > MAX_ASPECT_RATIO
     refused = f"its longer side is over {MAX_ASPECT_RATIO} times its shorter side" if longer else ""
-    seen = whole_patches_size((width, height), patch, least, most, fewest=0)
+    seen = compute_qwen_size((width, height), patch, least, most, fewest=0)
     return Layout(seen, seen, seen[0] * seen[1] // patch**2, patch, refused=refused)
 
 
@@ -148,7 +152,7 @@ def patches_within(size: Size, patch: int, tokens: int) -> Layout:
     return Layout(whole, whole, across * down, patch)
 
 
-def slices(size: Size, side: int, most: int, patch: int) -> Layout:
+def slice_by_area(size: Size, side: int, most: int, patch: int) -> Layout:
     """Stretch to the grid of at most `most` slices of about `side` x `side` pixels with the most
     similar aspect ratio, and add the whole picture, both in whole patches; a small picture is
     enlarged."""
@@ -191,7 +195,7 @@ def _fit_near_square(size: tuple[float, float], side: int, patch: int, keep: boo
     return max(round(width / patch), 1) * patch, max(round(height / patch), 1) * patch
 
 
-def bounded(size: Size, shortest: int, longest: int, tokens: int, patch: int) -> Layout:
+def bound_sides(size: Size, shortest: int, longest: int, tokens: int, patch: int) -> Layout:
     """Keep the picture's own size within bounds, with a fixed number of tokens."""
     width, height = _fit_longest(size, longest) if max(size) > longest else size
     whole = max(shortest, width), max(shortest, height)
@@ -202,7 +206,7 @@ def tile_by_aspect_ratio(size: Size, tile: int, most: int, tokens: int, patch: i
     """Stretch to the grid of at most `most` tiles with the most similar aspect ratio, and add the
     whole picture."""
     ratio, best, nearest = size[0] / size[1], (1, 1), float("inf")
-    for across, down in sorted(_grids(most), key=lambda grid: grid[0] * grid[1]):
+    for across, down in sorted(_list_grids(most), key=lambda grid: grid[0] * grid[1]):
         off, large = abs(ratio - across / down), size[0] * size[1] > tile**2 * across * down / 2
         if off < nearest or (off == nearest and large):
             nearest, best = off, (across, down)
@@ -258,7 +262,9 @@ def tiles_on_canvas(size: Size, tile: int, most: int, tokens: int, patch: int) -
     """Place the picture in the upper left corner of a canvas of at most `most` tiles: the canvas on
     which it is enlarged least or, if it must shrink on every canvas, shrinks least."""
     width, height = size
-    scales = {grid: min(tile * grid[0] / width, tile * grid[1] / height) for grid in _grids(most)}
+    scales = {
+        grid: min(tile * grid[0] / width, tile * grid[1] / height) for grid in _list_grids(most)
+    }
     larger = (scale for scale in scales.values() if scale >= 1)
     chosen = min(larger, default=max(scales.values()))
     across, down = min(
@@ -288,7 +294,7 @@ def _fit_within(size: Size, room: Size, rounded: Callable[[float], int]) -> Size
     return min(room[0], rounded(size[0] * down) or 1), room[1]
 
 
-def _grids(most: int) -> list[Grid]:
+def _list_grids(most: int) -> list[Grid]:
     """Return all grids of at most `most` tiles, sorted by the number across, then down."""
     counts = range(1, most + 1)
     return [(across, down) for across, down in product(counts, counts) if across * down <= most]
@@ -315,11 +321,11 @@ KINDS: dict[str, Callable[..., Layout]] = {
     "whole_patches": whole_patches,
     "keep_size": keep_size,
     "patches_within": patches_within,
-    "slices": slices,
-    "bounded": bounded,
-    "padded": padded,
-    "stretched": stretched,
-    "cut": cut,
+    "slices": slice_by_area,
+    "bounded": bound_sides,
+    "padded": pad_to_square,
+    "stretched": stretch_to_square,
+    "cut": crop_center_square,
 }
 # a pattern for a model's name, its kind, and the numbers in its processor's file
 PROCESSOR_TABLE = r"""

@@ -10,7 +10,7 @@ from looktwice.pipelines.json_input import read_json
 
 MAX_DEPTH = 8  # levels of an error that are searched; a gateway wraps its provider's error
 MAX_FACTS = 10_000
-LONGEST_TEXT = 4_000  # characters of a text that are searched
+MAX_TEXT_LENGTH = 4_000  # characters of a text that are searched
 
 
 class Fact(NamedTuple):
@@ -20,14 +20,14 @@ class Fact(NamedTuple):
     value: Any
 
 
-def walk(value: Any) -> Iterator[Fact]:
+def iterate_facts(value: Any) -> Iterator[Fact]:
     """Yield at most `MAX_FACTS` values of a body with their keys, including those inside JSON
     texts."""
-    return islice(_walk(value, "", 0), MAX_FACTS)
+    return islice(_iterate_facts(value, "", 0), MAX_FACTS)
 
 
-def _walk(value: Any, key: str, depth: int) -> Iterator[Fact]:
-    yield Fact(simplify_key(key), value[:LONGEST_TEXT] if isinstance(value, str) else value)
+def _iterate_facts(value: Any, key: str, depth: int) -> Iterator[Fact]:
+    yield Fact(simplify_key(key), value[:MAX_TEXT_LENGTH] if isinstance(value, str) else value)
     if depth == MAX_DEPTH:
         return
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
@@ -37,10 +37,10 @@ def _walk(value: Any, key: str, depth: int) -> Iterator[Fact]:
             return
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from _walk(inner, str(name), depth + 1)
+            yield from _iterate_facts(inner, str(name), depth + 1)
     elif isinstance(value, list):
         for inner in value:
-            yield from _walk(inner, key, depth + 1)
+            yield from _iterate_facts(inner, key, depth + 1)
 
 
 def simplify_key(name: Any) -> str:

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from looktwice.pipelines.models.refusals.bodies import find_status, simplify_key, walk
+from looktwice.pipelines.models.refusals.bodies import find_status, iterate_facts, simplify_key
 from looktwice.pipelines.models.wire import FINISH_BY_REASON, find_error
 
 Json = dict[str, Any]
 
-OTHER_STATUS = {401, 402, 404, 407, 408, 429}
+UNRELATED_STATUSES = {401, 402, 404, 407, 408, 429}
 """Statuses that no filter uses: they concern the key, the account, the model name or the rate."""
 
 NAMES_PATTERN = re.compile(
@@ -98,12 +98,12 @@ ACCOUNT_BLOCKED_PATTERN = re.compile(
 )
 
 
-def is_filter(error: Any, status: int) -> bool:
+def is_filter_error(error: Any, status: int) -> bool:
     """Return whether the body of an error says that a content filter stopped the request."""
     status = find_status(status, error if isinstance(error, Mapping) else {})
-    if status in OTHER_STATUS:
+    if status in UNRELATED_STATUSES:
         return False
-    facts = [*walk(error)]
+    facts = [*iterate_facts(error)]
     if any(
         key in MESSAGE_FIELDS and FILTER_FAILURE_PATTERN.search(str(value)) for key, value in facts
     ):
@@ -141,7 +141,7 @@ def _says_filtered(text: str) -> bool:
     return not (subjects and subjects[-1]["owner"])
 
 
-def add_verdict(data: Any) -> Any:
+def normalize_verdict(data: Any) -> Any:
     """Return a completion with a normalised finish reason, and with a filter's verdict in the
     standard fields for reason and message; anything else is returned unchanged."""
     if not isinstance(data, dict):
@@ -191,11 +191,11 @@ def _verdicts(data: Json, choice: Json) -> Iterator[bool]:
         given = place.get(name) if isinstance(place, dict) else None
         yield FINISH_BY_REASON.get(simplify_reason(given)) == "filter"
     yield is_prompt_blocked(data) or is_prompt_blocked(choice)
-    yield bool(choice.get("error")) and is_filter(choice["error"], 200)
-    for key, value in walk(data):
+    yield bool(choice.get("error")) and is_filter_error(choice["error"], 200)
+    for key, value in iterate_facts(data):
         yield key in FILTER_FLAGS and value is True
         yield key == "amazonbedrockguardrailaction" and value == "INTERVENED"
-    yield not data.get("choices") and is_filter(data, 200)
+    yield not data.get("choices") and is_filter_error(data, 200)
 
 
 def is_prompt_blocked(data: Mapping[str, Any]) -> bool:
