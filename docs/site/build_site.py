@@ -195,7 +195,7 @@ def places(site: list[Page]) -> dict[tuple[str, str], str]:
 
 def linked(page: Page, homes: Mapping[tuple[str, str], str], files: set[str]) -> str:
     """The text of a page with links that lead through the site; `files` takes what else it needs,
-    by paths of the repository. Raises LookupError for a link that refers to no entry."""
+    by paths of the repository. Raises LookupError for a link that leads nowhere."""
     here = posixpath.dirname(page.name)
 
     def follow(match: re.Match[str]) -> str:

@@ -51,7 +51,7 @@ def test_the_key_of_a_request_covers_only_what_is_sent() -> None:
 
 
 def slow(failing: int = 0) -> Scripted:
-    """Answers after a moment, the first `failing` times with an error."""
+    """Return a model that answers after a short delay; its first `failing` calls raise an error."""
     numbers = itertools.count(1)
 
     def answer(messages: Messages) -> str:

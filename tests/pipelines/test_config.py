@@ -65,7 +65,7 @@ def faults(planned: Planned, text: str = "", *overrides: str, base: str = BASE) 
     return list(caught.value.faults)
 
 
-def test_a_plain_file_is_one_point(planned: Planned) -> None:
+def test_a_plain_file_is_one_arm(planned: Planned) -> None:
     (point,) = planned().points
     assert list(point.stages) == ["mark", "think", "ask"]
     assert point.stages["mark"] == Circles(radius=10)
@@ -74,7 +74,7 @@ def test_a_plain_file_is_one_point(planned: Planned) -> None:
     assert "place=value" in faults(planned, "", "stages.mark")[0]
 
 
-def test_sweep_and_each_multiply_the_points(planned: Planned) -> None:
+def test_sweep_and_each_multiply_the_arms(planned: Planned) -> None:
     points = planned(
         "sweep: {stages.mark: [{radius: 5}, {radius: 15}, null],"
         " stages.ask.images: [before, after]}\neach: [{stages.think: null}]"
@@ -376,9 +376,7 @@ def test_only_edit_salience_asks_the_model_among_specialist_stages() -> None:
 
 
 @table
-def test_what_changes_the_identity_of_a_point(
-    planned: Planned, override: str, is_new: bool
-) -> None:
+def test_what_changes_the_identity_of_an_arm(planned: Planned, override: str, is_new: bool) -> None:
     chat = "{use: pipelines.models.ChatAPI, model: m, temperature: 0}"
     base = BASE.replace("{use: pipelines.models.Scripted}", chat)
     (first,), (second,) = planned(base=base).points, planned("", override, base=base).points
@@ -432,7 +430,7 @@ def test_a_sweep_can_change_a_referenced_model(tmp_path: Path) -> None:
     assert len({p.id for p in points}) == 2
 
 
-def test_a_recording_with_other_content_is_another_point(tmp_path: Path, planned: Planned) -> None:
+def test_a_recording_with_other_content_is_another_arm(tmp_path: Path, planned: Planned) -> None:
     ids = []
     for reply in ("(A)", "(B)"):
         (tmp_path / "replies.jsonl").write_text(f'{{"idx": "s", "reply": "{reply}"}}\n')

@@ -44,7 +44,7 @@ def test_failures_of_the_endpoint_or_of_the_sample() -> None:
 def make_watch(
     times: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[EndpointWatch, list[str]]:
-    """Return a watch whose clock gives these times, and what it said when it gave up."""
+    """Return a watch whose clock returns these times, and its reasons for giving up."""
     lines: list[str] = []
     monkeypatch.setattr("time.monotonic", lambda: 1000 + times.pop(0))
     return EndpointWatch(lines.append), lines
@@ -106,7 +106,7 @@ def test_repeated_failures_stop_the_run_and_all_its_calls() -> None:
     assert lines == ["no model m (request 9f)"]
 
 
-def test_what_ends_a_series_of_failures_and_who_shares_it() -> None:
+def test_when_a_failure_streak_ends_and_which_calls_share_it() -> None:
     watch = EndpointWatch(lambda said: None)
     first = fail(watch, "no model m").streak
     assert fail(watch, "no model n", "n").streak is not first and not first.ended

@@ -76,7 +76,7 @@ def test_an_unknown_key_is_a_fault_that_lists_the_keys(tmp_path: Path) -> None:
 
 
 def install_broken(folder: Path, table: str) -> None:
-    """A package whose entry point names this table."""
+    """Install a package whose entry point names this table."""
     about = folder / "broken-1.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")

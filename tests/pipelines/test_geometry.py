@@ -1,4 +1,4 @@
-"""Geometry: random chains of operations keep every mark on what it marks, and intersections."""
+"""Geometry: marks stay on their objects through random chains of operations; intersections."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ changes = st.one_of(
 
 
 def blob_at(x: float, y: float) -> Picture:
-    """Return a soft bright blob on a dark ground with its centre at (x, y), subpixel precise."""
+    """Return a soft bright blob on black with its centre at (x, y), with subpixel precision."""
     xs, ys = np.meshgrid(np.arange(WIDTH), np.arange(HEIGHT))
     bright = 255 * np.exp(-((xs - x) ** 2 + (ys - y) ** 2) / (2 * (BLOB / 2) ** 2))
     return Picture(np.repeat(bright[:, :, None], 3, axis=2).astype(np.uint8))
@@ -285,7 +285,7 @@ def test_invalid_values_are_refused_with_a_reason(make: Callable[[], object], sa
     assert transforms.paste(blank(12, 10), [(blank(5, 5), 7, 5)]).size == (12, 10)
 
 
-def test_beside_is_the_concatenation_of_blink_centred_towards_the_top() -> None:
+def test_joined_views_are_centred_as_in_the_concatenation_of_blink() -> None:
     views = [
         View.of(Picture(np.full((height, 3, 3), 9, np.uint8)), n)
         for n, height in enumerate((8, 5, 4))

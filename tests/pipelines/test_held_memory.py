@@ -1,4 +1,4 @@
-"""What waits between drawing, sending and writing is bounded in bytes, and nothing is lost."""
+"""The memory held between drawing, sending and writing is bounded, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class Remote:
 
 
 @pytest.mark.parametrize(("arms", "held"), [(1, {False}), (2, {True, False})])
-def test_pixels_go_before_the_last_arm_of_a_sample_asks(
+def test_pixels_are_dropped_before_the_last_arm_of_a_sample_asks(
     tmp_path: Path, arms: int, held: set[bool]
 ) -> None:
     model = Remote()

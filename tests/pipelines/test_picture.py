@@ -55,7 +55,7 @@ def rgba_png() -> bytes:
 
 
 def deep_png(pixels: np.ndarray[Any, Any]) -> bytes:
-    """A PNG of 16 bits."""
+    """Return a 16-bit PNG."""
     return bytes(cv2.imencode(".png", pixels.astype(np.uint16))[1])
 
 

@@ -52,7 +52,7 @@ def plan(tmp_path: Path, drawn: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return train.Plan(tmp_path, scenes=SCENES, batch=4, look=2, read=2, both=1, count=1, workers=1)
 
 
-def test_the_encoder_is_trained_on_the_places_of_things() -> None:
+def test_the_encoder_is_trained_on_the_positions_of_objects() -> None:
     for example in (make_example(3, number) for number in range(6)):
         for thing in example.things if example.whole else ():
             row, column = (int(at * 128 / 320 // PLACE_SIDE) for at in (thing.y, thing.x))

@@ -153,7 +153,7 @@ def test_in_flight_and_per_minute(monkeypatch: pytest.MonkeyPatch) -> None:
         Limited(inner, in_flight=0)
 
 
-def waiting_for_a_place(stop: threading.Event) -> Model:
+def waiting_for_a_slot(stop: threading.Event) -> Model:
     inside = threading.Event()
 
     def hold() -> None:
@@ -177,7 +177,7 @@ def paced(stop: threading.Event) -> Model:
     return Limited(Flaky(identity="paced"), stop=stop)
 
 
-def without_money(stop: threading.Event) -> Model:
+def over_budget(stop: threading.Event) -> Model:
     model = Flaky()
     budget = Budget(money=1.0, max_cost={model.identity: 0.6})
     budget.take(model, stop)
@@ -207,10 +207,10 @@ def test_budget_is_reserved_per_model_and_a_free_model_never_waits() -> None:
 
 
 WAITS: list[Callable[[threading.Event], Model]] = [
-    waiting_for_a_place,
+    waiting_for_a_slot,
     spaced,
     paced,
-    without_money,
+    over_budget,
     lambda stop: Retried(Flaky([BUSY]), initial_delay=60, stop=stop),
 ]
 

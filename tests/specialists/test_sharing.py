@@ -84,8 +84,8 @@ class Slow:
 
 
 @pytest.fixture(autouse=True)
-def _no_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start without calls, with a clock by which a call takes as long as it says."""
+def _reset_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reset the calls, and mock the clock so that a call takes exactly its stated time."""
     LOOKS.clear()
     clock = SimpleNamespace(perf_counter=lambda: NOW[0], sleep=pass_time)
     monkeypatch.setattr(sharing, "time", clock)
