@@ -23,10 +23,10 @@ class TimedBlock:
     because each stage enters several, and a generator-based context manager takes a quarter longer.
     """
 
-    __slots__ = ("before", "clock", "facts", "kind", "span", "start")
+    __slots__ = ("attributes", "clock", "kind", "outer_seconds", "span", "start")
 
-    def __init__(self, clock: Clock, kind: str, facts: Mapping[str, str]) -> None:
-        self.clock, self.kind, self.facts = clock, kind, facts
+    def __init__(self, clock: Clock, kind: str, attributes: Mapping[str, str]) -> None:
+        self.clock, self.kind, self.attributes = clock, kind, attributes
         self.span: AbstractContextManager[object] | None = None
 
     def __enter__(self) -> None:
@@ -34,10 +34,10 @@ class TimedBlock:
         # an instrumented process has already imported it
         if watched := sys.modules.get("opentelemetry.trace"):
             tracer = watched.get_tracer("looktwice")
-            self.span = tracer.start_as_current_span(kind, attributes=self.facts)
+            self.span = tracer.start_as_current_span(kind, attributes=self.attributes)
             self.span.__enter__()
         # seconds of nested work within the enclosing block
-        self.before = getattr(clock.local, "inside", 0.0)
+        self.outer_seconds = getattr(clock.local, "inside", 0.0)
         clock.local.inside, self.start = 0.0, time.perf_counter()
         with clock.lock:
             clock.active[kind] += 1
@@ -53,7 +53,7 @@ class TimedBlock:
             clock.active[kind] -= 1
             if not clock.active[kind]:
                 clock.busy[kind] += end
-        local.inside = self.before + took
+        local.inside = self.outer_seconds + took
         if self.span is not None:
             self.span.__exit__(*raised)
 
@@ -71,18 +71,20 @@ class Clock:
         self.lock, self.local = threading.Lock(), threading.local()
         self.started, self.active = time.perf_counter(), Counter[str]()
 
-    def track_time(self, kind: str, **facts: str) -> TimedBlock:
-        """Return a context manager that times its block as this kind of work; `facts` become
+    def track_time(self, kind: str, **attributes: str) -> TimedBlock:
+        """Return a context manager that times its block as this kind of work; `attributes` become
         attributes of the span."""
-        return TimedBlock(self, kind, facts)
+        return TimedBlock(self, kind, attributes)
 
-    def shares(self, least: float = 0.01) -> list[tuple[str, float]]:
+    def list_shares(self, min_share: float = 0.01) -> list[tuple[str, float]]:
         """Return each kind's share of the total time, largest first, omitting shares below
-        `least`."""
+        `min_share`."""
         with self.lock:
             total = sum(self.seconds.values())
             ordered = sorted(self.seconds.items(), key=lambda each: -each[1])
-            return [(kind, spent / total) for kind, spent in ordered if spent >= least * total > 0]
+            return [
+                (kind, spent / total) for kind, spent in ordered if spent >= min_share * total > 0
+            ]
 
     def snapshot(self) -> tuple[dict[str, float], dict[str, float]]:
         """Return `seconds` and `busy` as of now."""
@@ -98,13 +100,13 @@ class Clock:
         """Seconds since the clock started."""
         return time.perf_counter() - self.started
 
-    def stages(self, least: float = 0.05) -> list[tuple[str, float]]:
+    def list_stage_shares(self, min_share: float = 0.05) -> list[tuple[str, float]]:
         """Return each stage with the share of wall time in which it was active, largest first,
-        leaving out shares below `least`. Stages overlap, so the shares may add up to more than 1.
+        omitting shares below `min_share`. Stages overlap, so the shares may add up to more than 1.
         """
         stages = [(kind, busy / self.elapsed) for kind, busy in self.busy.items() if busy > 0]
         return sorted(
-            (stage for stage in stages if stage[0].startswith("stage ") and stage[1] >= least),
+            (stage for stage in stages if stage[0].startswith("stage ") and stage[1] >= min_share),
             key=lambda stage: -stage[1],
         )
 
@@ -123,10 +125,10 @@ def run_clock() -> Iterator[Clock]:
         _running = before
 
 
-def track_time(kind: str, **facts: str) -> AbstractContextManager[None]:
+def track_time(kind: str, **attributes: str) -> AbstractContextManager[None]:
     """Time the block inside the context as this kind of work, if a clock is running."""
     clock = _running
-    return nullcontext() if clock is None else clock.track_time(kind, **facts)
+    return nullcontext() if clock is None else clock.track_time(kind, **attributes)
 
 
 def add_seconds(seconds: Mapping[str, float], busy: Mapping[str, float]) -> None:

@@ -69,7 +69,7 @@ class Affine:
         return np.array([[self.a, self.b, self.c], [self.d, self.e, self.f]])
 
     @property
-    def on_edges(self) -> Affine:
+    def in_edge_coordinates(self) -> Affine:
         """The same map in edge coordinates."""
         return Affine.shift(0.5, 0.5) @ self @ Affine.shift(-0.5, -0.5)
 
@@ -104,9 +104,11 @@ class Affine:
         xy = np.asarray(points, np.float64)
         return xy @ self.matrix[:, :2].T + self.matrix[:, 2]
 
-    def polygon(self, area: Polygon) -> Polygon:
+    def map_polygon(self, area: Polygon) -> Polygon:
         """Map a polygon from edge coordinates to edge coordinates."""
-        return tuple((float(x), float(y)) for x, y in self.on_edges(area)) if area else ()
+        return (
+            tuple((float(x), float(y)) for x, y in self.in_edge_coordinates(area)) if area else ()
+        )
 
 
 def rectangle(x0: float, y0: float, x1: float, y1: float) -> Polygon:
@@ -211,13 +213,13 @@ def warp(
     affine: Affine,
     size: Size,
     nearest: bool = False,
-    ground: tuple[int, ...] = (0,),
+    background: tuple[int, ...] = (0,),
 ) -> NDArray[Any]:
     """Resample an array (height, width) or (height, width, channels) under a map into a frame of
     this size (width, height).
 
     Interpolates linearly, or takes the nearest pixel; outside the array the channels have the
-    values of `ground`.
+    values of `background`.
     """
     import cv2
 
@@ -225,7 +227,9 @@ def warp(
     if max(width, height, *array.shape[:2]) <= MAX_WARPED_SIDE:
         flags = cv2.INTER_NEAREST if nearest else cv2.INTER_LINEAR
         return np.asarray(
-            cv2.warpAffine(array, affine.matrix, (width, height), flags=flags, borderValue=ground)
+            cv2.warpAffine(
+                array, affine.matrix, (width, height), flags=flags, borderValue=background
+            )
         )
     from scipy.ndimage import affine_transform
 
@@ -233,7 +237,7 @@ def warp(
     rows_first, shift = [[e, d], [b, a]], [f, c]
     channels = array[..., None] if array.ndim == 2 else array
     warped = np.empty((height, width, channels.shape[2]), array.dtype)
-    for number, value in zip(range(channels.shape[2]), (*ground, 0, 0), strict=False):
+    for number, value in zip(range(channels.shape[2]), (*background, 0, 0), strict=False):
         affine_transform(
             channels[..., number],
             rows_first,

@@ -34,19 +34,19 @@ __all__: list[str] = []
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
-def read_json(data: bytes | str, most: int | None = MAX_VALUES, **settings: Any) -> Any:
+def read_json(data: bytes | str, max_values: int | None = MAX_VALUES, **settings: Any) -> Any:
     r"""Parse a JSON text; `settings` are passed to `json.loads`.
 
     A lone surrogate, such as "\ud83d", cannot be written as UTF-8 and becomes "?". Raises
     ValueError for text that is not JSON, for more than 100 levels of nesting, and for more than
-    `most` values; pass None for the user's own files.
+    `max_values` values; pass None for the user's own files.
     """
     text = (
         data if isinstance(data, str) else data.decode(json.detect_encoding(data), "surrogatepass")
     )
     brackets = text.count("[") + text.count("{")
-    if most is not None and brackets + text.count(",") > most:
-        raise ValueError(f"more than {most:,} values")
+    if max_values is not None and brackets + text.count(",") > max_values:
+        raise ValueError(f"more than {max_values:,} values")
     try:
         value = json.loads(repair_text(text), **settings)
     except RecursionError:
@@ -67,7 +67,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if not line.strip():
             continue
         try:
-            value = read_json(line, most=None)
+            value = read_json(line, max_values=None)
         except ValueError as exc:
             raise ValueError(f"{path} line {number}: not JSON ({exc})") from exc
         if not isinstance(value, dict):
@@ -98,7 +98,7 @@ def write_json(value: Any) -> str:
 
 
 def replace_non_finite(value: Any) -> Any:
-    """Replace every NaN and infinite number in a value by None."""
+    """Replace every NaN and infinite number in a value with None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -163,8 +163,8 @@ def is_text(value: object) -> bool:
     return isinstance(value, str) and (value.isascii() or repair_text(value) == value)
 
 
-NO_OTHER_FIELDS = ConfigDict(extra="forbid", strict=True)
-KEEP_OTHER_FIELDS = ConfigDict(extra="allow", strict=True)
+FORBID_EXTRA = ConfigDict(extra="forbid", strict=True)
+ALLOW_EXTRA = ConfigDict(extra="allow", strict=True)
 MAX_WHOLE = 2**53  # no count in this program is larger, and sums of larger numbers may overflow
 Whole = Annotated[int, Field(gt=-MAX_WHOLE, lt=MAX_WHOLE)]
 Number = Whole | float

@@ -90,7 +90,7 @@ class Box:
 
     def transform(self, affine: Affine, clip: Polygon) -> Box | None:
         """Return the smallest upright box around the visible part of this one, or None."""
-        seen = intersect(affine.polygon(rectangle(*self.xyxy)), clip)
+        seen = intersect(affine.map_polygon(rectangle(*self.xyxy)), clip)
         return Box(self.label, *bounds(seen), self.image) if seen else None
 
     def to_dict(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NotRequired, Protocol
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from looktwice.pipelines.json_input import NO_OTHER_FIELDS, Finite, Number, Whole
+from looktwice.pipelines.json_input import FORBID_EXTRA, Finite, Number, Whole
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.view import View
 
@@ -236,7 +236,7 @@ class Reply:
         return Message("assistant", (self.text,), self.tool_calls, attached=self.attached)
 
 
-@with_config(NO_OTHER_FIELDS)
+@with_config(FORBID_EXTRA)
 class ToolCallNode(TypedDict):
     """The schema of a stored `ToolCall`."""
 
@@ -246,7 +246,7 @@ class ToolCallNode(TypedDict):
     attached: NotRequired[Finite]
 
 
-@with_config(NO_OTHER_FIELDS)
+@with_config(FORBID_EXTRA)
 class ReplyNode(TypedDict):
     """The schema of `Reply.to_dict`, which a file's content must match."""
 

@@ -27,8 +27,8 @@ from looktwice.pipelines.encodings.image_files import (
     Header,
     PictureError as PictureError,
     decode,
-    inspect,
     open_image,
+    read_header,
     to_png,
     truncate_scan,
 )
@@ -88,15 +88,15 @@ def join_pieces(pieces: Iterable[bytes | Payload]) -> bytes:
 class PixelMemory:
     """A limit on the memory for decoded pixels of all pictures in this process.
 
-    Beyond `most` bytes, the oldest pixels that can be decoded again, from the source or from the
-    encoded PNG, are dropped. `turns` limits the pictures decoded at the same time: pixels decoded
-    earlier would only occupy memory until they are drawn on and encoded.
+    Beyond `max_bytes`, the oldest pixels that can be decoded again, from the source or from the
+    encoded PNG, are dropped. `decode_slots` limits the pictures decoded at the same time: pixels
+    decoded earlier would only occupy memory until they are drawn on and encoded.
     """
 
-    most: int = 24 << 20
+    max_bytes: int = 24 << 20
     size: int = 0
     kept: OrderedDict[weakref.ref[Picture], int] = field(default_factory=OrderedDict)
-    turns: threading.Semaphore = field(
+    decode_slots: threading.Semaphore = field(
         default_factory=lambda: threading.Semaphore(os.cpu_count() or 1)
     )
     # re-entrant, because a picture may be garbage-collected while it is held
@@ -110,7 +110,7 @@ class PixelMemory:
             self.size += pixels.nbytes - self.kept.pop(reference, 0)
             self.kept[reference] = pixels.nbytes
             self.kept.move_to_end(reference, last=not is_next)
-            while self.size > self.most and len(self.kept) > 1:
+            while self.size > self.max_bytes and len(self.kept) > 1:
                 self.drop(next(iter(self.kept)))
 
     def drop(self, reference: weakref.ref[Picture]) -> None:
@@ -243,7 +243,7 @@ class Picture:
     def pixels(self) -> Pixels:
         """The pixels, HxWx3 RGB uint8, read-only; dropped pixels (`PIXELS`) are decoded again."""
         data = self.payload.data if self._fetch is None else self.source
-        with PIXELS.turns, track_time("decode"):
+        with PIXELS.decode_slots, track_time("decode"):
             pixels = decode(data, self.name)
         pixels.flags.writeable = False
         PIXELS.keep(self, pixels)
@@ -255,13 +255,13 @@ class Picture:
         if self._fetch is not None or self._payload is not None:
             PIXELS.drop(weakref.ref(self))
 
-    def small(self, longest: int) -> Image.Image:
+    def make_thumbnail(self, longest: int) -> Image.Image:
         """Return the picture with no side longer than `longest` pixels; a JPEG is decoded only at
         the resolution needed."""
         size = longest, longest
         return self._shrink(lambda image: image.thumbnail(size, reducing_gap=2.0))
 
-    def coarse(self, longest: int) -> Image.Image:
+    def decode_coarsely(self, longest: int) -> Image.Image:
         """Return the picture; for a JPEG, decoded at the smallest size whose longer side has at
         least `longest` pixels."""
         scale = longest / max(self.size)
@@ -339,7 +339,7 @@ class Picture:
     def _header(self) -> Header:
         """Facts about the encoded source that need no decoding of pixels."""
         self._opened = self._open()
-        return inspect(self._opened, self.source, self.name)
+        return read_header(self._opened, self.source, self.name)
 
     def _open(self) -> Image.Image:
         return open_image(truncate_scan(self.source) or self.source, self.name)
@@ -354,7 +354,7 @@ def make_thumbnail_url(picture: Picture, longest: int = 320, quality: int = 85) 
     not subsampled, so that thin marks keep their colour."""
     import cv2
 
-    pixels = np.asarray(picture.coarse(longest))
+    pixels = np.asarray(picture.decode_coarsely(longest))
     scale = longest / max(pixels.shape[:2])
     if scale < 1:
         height, width = (max(1, round(side * scale)) for side in pixels.shape[:2])
@@ -376,7 +376,7 @@ def compute_perceptual_hash(picture: Picture) -> int:
     The lower 64 bits say which horizontal neighbours of an 8 x 8 grey thumbnail get brighter; above
     them is the aspect ratio in eighths of a doubling.
     """
-    grey = picture.small(32 * HASH_SIDE).convert("L")
+    grey = picture.make_thumbnail(32 * HASH_SIDE).convert("L")
     levels = np.asarray(grey.resize((HASH_SIDE + 1, HASH_SIDE), Image.Resampling.BOX), np.int16)
     brighter = np.packbits(np.diff(levels, axis=1) > MAX_FLAT_STEP).tobytes()
     width, height = picture.size

@@ -149,29 +149,29 @@ class SecondModel(ModelWrapper):
 PLAIN_TYPES = (str, int, float, type, RecordingModel, SecondModel)
 
 
-def replace_models(thing: Any, change: Callable[[Model], Model]) -> Any:
+def replace_models(obj: Any, change: Callable[[Model], Model]) -> Any:
     """Return the stage with `change` applied to every model in its settings, at any depth; the same
     object if it has none."""
-    if thing is None or isinstance(thing, PLAIN_TYPES):
-        return thing
+    if obj is None or isinstance(obj, PLAIN_TYPES):
+        return obj
     # a model is callable and its `identity` is a text; a stage may have a setting of that name
-    if callable(thing) and isinstance(getattr(thing, "identity", None), str):
-        return change(thing)
-    if is_dataclass(thing) and not isinstance(thing, type):
+    if callable(obj) and isinstance(getattr(obj, "identity", None), str):
+        return change(obj)
+    if is_dataclass(obj) and not isinstance(obj, type):
         changed = _change_models(
-            {f.name: getattr(thing, f.name) for f in fields(thing) if f.init}, change
+            {f.name: getattr(obj, f.name) for f in fields(obj) if f.init}, change
         )
-        return replace(thing, **changed) if changed else thing
-    if isinstance(thing, tuple | list):
-        changed = _change_models(dict(enumerate(thing)), change)
-        return type(thing)(changed.get(i, v) for i, v in enumerate(thing)) if changed else thing
-    if isinstance(thing, Mapping):
-        changed = _change_models(thing, change)
-        return {**thing, **changed} if changed else thing
-    return thing
+        return replace(obj, **changed) if changed else obj
+    if isinstance(obj, tuple | list):
+        changed = _change_models(dict(enumerate(obj)), change)
+        return type(obj)(changed.get(i, v) for i, v in enumerate(obj)) if changed else obj
+    if isinstance(obj, Mapping):
+        changed = _change_models(obj, change)
+        return {**obj, **changed} if changed else obj
+    return obj
 
 
-def list_models(thing: Any) -> list[Model]:
+def list_models(obj: Any) -> list[Model]:
     """Return every model in the settings of stages, at any depth, including duplicates."""
     models: list[Model] = []
 
@@ -179,7 +179,7 @@ def list_models(thing: Any) -> list[Model]:
         models.append(model)
         return model
 
-    replace_models(thing, collect)
+    replace_models(obj, collect)
     return models
 
 
@@ -266,7 +266,7 @@ def run_stage(
             raise StageFailed(slot, traced(state.with_notes(*inner, *remarks))) from exc
     fault = f"it returned {type(after).__name__}, not a State; end in `return state.replace(...)`"
     if isinstance(after, State):
-        fault = after.fault()
+        fault = after.find_fault()
     if fault:
         wrong = TypeError(f"stage {slot!r} ({type(stage).__name__}): {fault}")
         raise StageFailed(slot, traced(state)) from wrong

@@ -162,7 +162,7 @@ class State:
         is_decided = self.answer is not None or bool(self.reason)
         return is_decided or any(step.calls for step in self.trace)
 
-    def fault(self) -> str:
+    def find_fault(self) -> str:
         """Describe a field that a stage set to an invalid value; "" if every field can be recorded.
 
         Texts must be `str` that UTF-8 can hold, `confidence` a number in 0..1, and `sample` a
@@ -244,12 +244,12 @@ def render_html(state: State) -> str:
         count = len(message.views)
         images = f"[{count} image{'s' * (count > 1)}] " if count else ""
         turns += f"<p><b>{message.role}</b> {images}{escape(message.text)}</p>"
-    words = turns or f"<p><b>prompt</b> {escape(state.prompt)}</p>"
+    body = turns or f"<p><b>prompt</b> {escape(state.prompt)}</p>"
     answer = state.answer if state.answer is not None else (state.reason or "no answer yet")
     return (
         f'<div style="font-family:sans-serif"><p><b>{escape(state.sample.id)}</b></p><div'
         f' style="display:flex;gap:8px;flex-wrap:wrap">{views}</div><div'
-        f' style="white-space:pre-wrap">{words}</div><p><b>answer</b> {escape(answer)}</p></div>'
+        f' style="white-space:pre-wrap">{body}</div><p><b>answer</b> {escape(answer)}</p></div>'
     )
 
 

@@ -108,7 +108,7 @@ def rotate(view: View, degrees: float, color: RGB = BLACK) -> View:
     if degrees % 90 == 0:
         pixels = np.rot90(view.pixels, int(degrees // 90) % 4)
     else:
-        pixels = _rgb(warp(view.pixels, affine, new, ground=color))
+        pixels = _rgb(warp(view.pixels, affine, new, background=color))
     return view.transform(Picture(_rgb(pixels)), affine)
 
 
@@ -149,7 +149,8 @@ def paste(canvas: View, placed: Sequence[tuple[View, int, int]]) -> View:
         pixels[top : top + height, left : left + width] = view.pixels
         affine = Affine.shift(left, top)
         parts += [
-            replace(p, affine=affine @ p.affine, clip=affine.polygon(p.clip)) for p in view.parts
+            replace(p, affine=affine @ p.affine, clip=affine.map_polygon(p.clip))
+            for p in view.parts
         ]
     return View(Picture(pixels), tuple(parts))
 

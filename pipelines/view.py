@@ -67,7 +67,7 @@ class View:
         points of `picture`."""
         frame = rectangle(0, 0, *picture.size)
         moved = (
-            replace(p, affine=affine @ p.affine, clip=intersect(affine.polygon(p.clip), frame))
+            replace(p, affine=affine @ p.affine, clip=intersect(affine.map_polygon(p.clip), frame))
             for p in self.parts
         )
         return View(picture, tuple(part for part in moved if part.clip))

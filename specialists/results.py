@@ -15,7 +15,7 @@ __all__ = ["Boxes", "DepthMap", "Faces", "FeatureGrid", "Masks", "Matches"]
 
 Floats = NDArray[np.float64]
 Texts = NDArray[np.str_]
-Pick = slice | int | NDArray[Any] | list[int] | list[bool]
+RowIndex = slice | int | NDArray[Any] | list[int] | list[bool]
 
 
 ROWS: dict[str, tuple[Any, ...]] = {
@@ -37,9 +37,9 @@ class _Rows:
     def __len__(self) -> int:
         return len(getattr(self, fields(self)[0].name))
 
-    def __getitem__(self, pick: Pick) -> Self:
+    def __getitem__(self, index: RowIndex) -> Self:
         """Select rows by a boolean mask, indices, a slice or one index."""
-        rows = np.atleast_1d(np.arange(len(self))[pick])
+        rows = np.atleast_1d(np.arange(len(self))[index])
         return type(self)(*(getattr(self, f.name)[rows] for f in fields(self)))
 
     def __post_init__(self) -> None:

@@ -87,7 +87,7 @@ class RunWriter:
         keys are masked, and a record too large to be read becomes a failure."""
         text, keys = record.to_line(), list_known_keys()
         if any(key in text for key in keys):  # from a model or stage with its own client
-            plain = read_json(text, most=None)
+            plain = read_json(text, max_values=None)
             for name in ("answer", "reason", "error", "calls", "notes"):
                 plain[name] = map_texts(plain[name], partial(mask_keys, keys=keys))
             record = Record.from_line(write_json(plain))

@@ -183,7 +183,7 @@ class RunModels(Models):
         unknown, elsewhere = set[tuple[str, str]](), Counter[tuple[str, str]]()
         for _, here, count in self.used():
             unknown |= set(count.unknown)
-            for there, number in count.elsewhere.items():
+            for there, number in count.other_endpoints.items():
                 elsewhere[here, there] += number
         for place, reason in sorted(unknown):
             yield (

@@ -228,6 +228,6 @@ def main() -> None:
     if setup.core is not None:
         # threads on one core pass the interpreter on in half the time
         os.sched_setaffinity(0, {setup.core})
-        PIXELS.turns = threading.Semaphore(1)
+        PIXELS.decode_slots = threading.Semaphore(1)
     send_message(answers, pickle.dumps([]))  # it is ready
     run_samples(setup, orders, answers)

@@ -26,7 +26,7 @@ from typing_extensions import TypedDict
 
 from looktwice.extras.python_tool.exchange import ExchangeError, RunningSandbox
 from looktwice.pipelines.config.spec import settings
-from looktwice.pipelines.json_input import NO_OTHER_FIELDS
+from looktwice.pipelines.json_input import FORBID_EXTRA
 from looktwice.pipelines.model import (
     CallOptions,
     Message,
@@ -47,14 +47,14 @@ LIMITS = "memory_mb", "disk_mb", "characters", "pictures", "megapixels"
 SILENT = "(the code printed nothing)"
 
 
-@with_config(NO_OTHER_FIELDS)
+@with_config(FORBID_EXTRA)
 class GuestStarted(TypedDict):
     """The first answer: what runs in the sandbox."""
 
     python: str
 
 
-@with_config(NO_OTHER_FIELDS)
+@with_config(FORBID_EXTRA)
 class ShownPicture(TypedDict, total=False):
     """A picture as base64 of a PNG; `map` leads from image number `image` to it, in pixel
     centres."""
@@ -64,7 +64,7 @@ class ShownPicture(TypedDict, total=False):
     map: Annotated[list[float], Field(min_length=6, max_length=6)]
 
 
-@with_config(NO_OTHER_FIELDS)
+@with_config(FORBID_EXTRA)
 class CodeResult(TypedDict):
     """The answer to a piece of code."""
 

@@ -16,7 +16,7 @@ from looktwice.pipelines.config.classes import (
     get_hints,
     suggest_names,
 )
-from looktwice.pipelines.config.keys import NO_OTHER_FIELDS, Key
+from looktwice.pipelines.config.keys import FORBID_EXTRA, Key
 from looktwice.pipelines.config.load import Node
 
 
@@ -24,7 +24,7 @@ class FragilityEntry(TypedDict, total=False):
     """VPBench's marker styles and codecs instead of a sweep; the report says how much results
     depend on them."""
 
-    __pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[misc]
+    __pydantic_config__ = FORBID_EXTRA  # type: ignore[misc]
     slot: Annotated[str, "The slot of the marker; default `mark`.", "slot: mark"]
     styles: Annotated[
         list[str],

@@ -40,7 +40,7 @@ from looktwice.pipelines.config.spec import Arm, asks_model, digest, find_settin
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import dump_yaml, write_file
 from looktwice.pipelines.geometry import bounds
-from looktwice.pipelines.json_input import NO_OTHER_FIELDS, read_as
+from looktwice.pipelines.json_input import FORBID_EXTRA, read_as
 from looktwice.pipelines.marks import Box, Mask, Point
 from looktwice.pipelines.model import Model, ModelError, get_model_name
 from looktwice.pipelines.models.pocket.model import Pocket, make_network_inputs
@@ -66,7 +66,7 @@ IMAGE_SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".web
 class Asked:
     """A request of the page: a draft, and options."""
 
-    __pydantic_config__ = NO_OTHER_FIELDS
+    __pydantic_config__ = FORBID_EXTRA
     draft: Draft
     after: int | None = None
     text: str = ""
@@ -392,7 +392,7 @@ def is_cut(drawing: Drawing, view: View) -> bool:
     drawn, part = drawing.drawn.parts[:1], view.parts[:1]
     if not (drawn and part and drawn[0].source == part[0].source):
         return False
-    edges = bounds((drawn[0].affine @ part[0].affine.inverse).polygon(part[0].clip))
+    edges = bounds((drawn[0].affine @ part[0].affine.inverse).map_polygon(part[0].clip))
     left, top, right, bottom = (max(0, round(edge)) for edge in edges)
     seen = np.zeros(drawing.drawn.pixels.shape[:2], bool)
     seen[top:bottom, left:right] = True

@@ -19,7 +19,7 @@ from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines.config.classes import ConfigError, Faults
 from looktwice.pipelines.config.load import load, resolve_references
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.json_input import KEEP_OTHER_FIELDS, NO_OTHER_FIELDS, CheckedAs, read_as
+from looktwice.pipelines.json_input import ALLOW_EXTRA, FORBID_EXTRA, CheckedAs, read_as
 from looktwice.pipelines.marks import Mark, Mask
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item
@@ -35,7 +35,7 @@ MODELS: Mapping[str, Node] = {POCKET_NAME: {"use": "pipelines.models.Pocket"}}
 """The models that the studio may ask by default."""
 
 
-@with_config(KEEP_OTHER_FIELDS)
+@with_config(ALLOW_EXTRA)
 class PageMark(TypedDict, total=False):
     """Fields of a mark that the page sends, besides the coordinates of a point or box."""
 
@@ -49,7 +49,7 @@ class Slot:
     """A stage on the page: its name, its node as in a configuration, and whether it is switched
     on."""
 
-    __pydantic_config__ = NO_OTHER_FIELDS
+    __pydantic_config__ = FORBID_EXTRA
     slot: str
     node: Node
     on: bool = True
@@ -64,7 +64,7 @@ class Draft:
     a model that the studio may ask; `each` and `sweep` are those of the study.
     """
 
-    __pydantic_config__ = NO_OTHER_FIELDS
+    __pydantic_config__ = FORBID_EXTRA
     id: str = "studio"
     question: str = "What is at the mark?"
     images: tuple[str, ...] = ()

@@ -171,7 +171,7 @@ class Binder:
         return made if built else self._validate(made, hint, place)
 
     def _convert(self, value: Any, hint: Any, place: str, default: Any = None) -> Any:
-        """Replace nodes, paths and mappings in a value by the objects that they describe."""
+        """Replace nodes, paths and mappings in a value with the objects that they describe."""
         if isinstance(value, str):
             if self.faults and "${" in value:  # a reference that was reported as unresolvable
                 self.fault_count += 1

@@ -218,9 +218,9 @@ def _is_class(module: Any, name: str) -> bool:
     )
 
 
-def suggest_names(word: str, known: Iterable[object], most: int = 1) -> str:
-    """Return `; did you mean 'X'?` with at most `most` known names that `word` stands for in other
-    programs or that resemble it; "" if there are none.
+def suggest_names(word: str, known: Iterable[object], max_names: int = 1) -> str:
+    """Return `; did you mean 'X'?` with at most `max_names` known names that other programs call
+    `word` or that resemble it; "" if there are none.
 
     Ignores case, and treats a space or dash as an underscore.
     """
@@ -235,8 +235,12 @@ def suggest_names(word: str, known: Iterable[object], most: int = 1) -> str:
         folded(name) for name, others in FOREIGN_NAMES.items() if folded(word) in others.split()
     ]
     near = [key for key in meant if key in names and folded(word) not in names]
-    near = near or difflib.get_close_matches(folded(word), names, most, 0.62)
-    return f"; did you mean {' or '.join(repr(names[key]) for key in near[:most])}?" if near else ""
+    near = near or difflib.get_close_matches(folded(word), names, max_names, 0.62)
+    return (
+        f"; did you mean {' or '.join(repr(names[key]) for key in near[:max_names])}?"
+        if near
+        else ""
+    )
 
 
 def extend_hint(hint: str, rest: str) -> str:

@@ -18,13 +18,13 @@ Nodes = dict[str, Node | None]
 TextOrList = str | list[str]
 Entry = tuple[str, str]
 """The purpose of an entry, and an example as written in a file."""
-NO_OTHER_FIELDS = ConfigDict(extra="forbid")
+FORBID_EXTRA = ConfigDict(extra="forbid")
 
 
 class Needs(TypedDict, total=False):
     """Requirements of a contestant, in addition to those of its model."""
 
-    __pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[misc]
+    __pydantic_config__ = FORBID_EXTRA  # type: ignore[misc]
     env: Annotated[
         TextOrList | None,
         "Environment variables that must be set, one or a list; `A|B` means either of the two.",
@@ -40,7 +40,7 @@ class Needs(TypedDict, total=False):
 class Contestant(TypedDict, total=False):
     """A named overlay of the file."""
 
-    __pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[misc]
+    __pydantic_config__ = FORBID_EXTRA  # type: ignore[misc]
     stages: Annotated[
         Nodes,
         "Slots that this contestant changes, adds or drops; the file's other slots stay.",
@@ -77,7 +77,7 @@ class Published(TypedDict):
     """Published results of one contestant, in percent by task, with their source. They are shown
     next to the results and never run."""
 
-    __pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[misc]
+    __pydantic_config__ = FORBID_EXTRA  # type: ignore[misc]
     source: Annotated[str, "Where the numbers were published.", "source: Table 3 of the paper"]
     accuracy: Annotated[
         dict[str, float],
@@ -107,7 +107,7 @@ class Published(TypedDict):
 class StudyConfig(TypedDict, total=False):
     """A whole configuration, after its includes were merged."""
 
-    __pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[misc]
+    __pydantic_config__ = FORBID_EXTRA  # type: ignore[misc]
     name: Annotated[
         str,
         "The name of the run's folder below `--out`; by default, the file's name.",

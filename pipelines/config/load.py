@@ -24,7 +24,7 @@ from looktwice.pipelines.config.classes import (
     suggest_names,
 )
 from looktwice.pipelines.config.keys import (
-    NO_OTHER_FIELDS,
+    FORBID_EXTRA,
     Contestant,
     Key,
     Needs,
@@ -379,7 +379,7 @@ def make_study_schema(keys: Mapping[str, Key]) -> Any:
         entries[name] = Annotated[key.schema | None, key.about, key.example]
     make: Any = TypedDict  # its names are known only at run time
     schema = make("StudyConfig", entries, total=False)
-    schema.__pydantic_config__ = NO_OTHER_FIELDS
+    schema.__pydantic_config__ = FORBID_EXTRA
     return schema
 
 

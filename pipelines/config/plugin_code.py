@@ -33,7 +33,7 @@ def load_study_plugins(named: Any, scope: Scope) -> tuple[str, ...]:
         return scope.plugins  # reported with the other entries of the wrong type
     codes = {text: _find_code(text, scope) for text in named}
     if gone := [code for code in codes.values() if _is_file(code) and not Path(code).is_file()]:
-        raise ConfigError([f"plugins: existing is no file {code}" for code in gone])
+        raise ConfigError([f"plugins: there is no file {code}" for code in gone])
     by_user = [*scope.given, *map(find_code, scope.plugins)]
     trusted = read_grant(scope.source).plugins
     asked = [code for text, code in codes.items() if not {text, code} & {*by_user, *trusted}]

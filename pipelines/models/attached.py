@@ -17,7 +17,7 @@ from looktwice.pipelines.json_input import find_non_finite
 
 Json = dict[str, Any]
 
-NOT_RETURNED = {
+DROPPED_FIELDS = {
     "role",
     "content",
     "tool_calls",
@@ -42,8 +42,8 @@ one of `tool_calls`.
 """
 REWRITTEN_CALL_FIELDS = {"id", "index", "function"}
 """Fields of a tool call that are rewritten; `index` repeats the order of the calls."""
-PARTS_NOT_RETURNED_PATTERN = re.compile(r"refusal|tool_|function_|.*(image|audio|video|file)")
-"""Types of content parts that are not sent back, for the reasons given at NOT_RETURNED."""
+DROPPED_PARTS_PATTERN = re.compile(r"refusal|tool_|function_|.*(image|audio|video|file)")
+"""Types of content parts that are not sent back, for the reasons given at DROPPED_FIELDS."""
 
 
 def read_turn_fields(message: Mapping[str, Any]) -> Json:
@@ -52,14 +52,14 @@ def read_turn_fields(message: Mapping[str, Any]) -> Json:
     They include `content` if its parts are more than texts, such as thoughts with a signature.
     Raises TypeError and AttributeError for anything that is not a message.
     """
-    own = _select_fields(message, NOT_RETURNED, empty_texts=bool(message.get("tool_calls")))
+    own = _select_fields(message, DROPPED_FIELDS, empty_texts=bool(message.get("tool_calls")))
     parts = list[Json]()
     for part in read_parts(message.get("content")):
         kind = str(part.get("type", "text"))
         if kind == "text":
             plain = {"type": "text", "text": part.get("text") or ""}
-            parts.append(plain | _select_fields(part, NOT_RETURNED | plain.keys()))
-        elif not PARTS_NOT_RETURNED_PATTERN.match(kind) and find_non_finite(part) is None:
+            parts.append(plain | _select_fields(part, DROPPED_FIELDS | plain.keys()))
+        elif not DROPPED_PARTS_PATTERN.match(kind) and find_non_finite(part) is None:
             parts.append(part)
     is_more = any(part.keys() != {"type", "text"} for part in parts)
     return own | ({"content": parts} if is_more else {})

@@ -135,7 +135,7 @@ class Store:
         return self.get(key) or reply
 
     @contextmanager
-    def turn(self, key: str, stop: threading.Event) -> Iterator[Reply | None]:
+    def claim_or_wait(self, key: str, stop: threading.Event) -> Iterator[Reply | None]:
         """Yield the stored reply, or None to the one caller, among all processes, that must send
         the request now. The other callers wait for its reply.
 
@@ -162,11 +162,11 @@ class Store:
             return True
         others = "SELECT owner FROM asking WHERE key = ? AND owner != ?"
         for (owner,) in self._run(others, key, self._owner):
-            life = self._owner_lock(owner)
+            lock = self._owner_lock(owner)
             with self._convert_errors(), suppress(Timeout):
-                life.acquire(blocking=False)
+                lock.acquire(blocking=False)
                 self._run("DELETE FROM asking WHERE owner = ?", owner)
-                _release_lock(life)
+                _release_lock(lock)
         return False
 
     def _owner_lock(self, owner: bytes) -> FileLock:
@@ -285,23 +285,23 @@ class Store:
         self.blobs.known.discard(sha)
 
 
-def _close(connection: sqlite3.Connection, life: FileLock, process: int) -> None:
+def _close(connection: sqlite3.Connection, lock: FileLock, process: int) -> None:
     """Close a connection and end its claims. In a forked child the parent's connection is kept,
     because SQLite forbids closing it there."""
     if process != os.getpid():
-        _INHERITED.append(connection)
+        _INHERITED_CONNECTIONS.append(connection)
         return
     connection.close()
-    _release_lock(life)
+    _release_lock(lock)
 
 
-_INHERITED: list[sqlite3.Connection] = []
+_INHERITED_CONNECTIONS: list[sqlite3.Connection] = []
 
 
-def _release_lock(life: FileLock) -> None:
-    life.release()
+def _release_lock(lock: FileLock) -> None:
+    lock.release()
     with suppress(OSError):
-        Path(life.lock_file).unlink()
+        Path(lock.lock_file).unlink()
 
 
 @dataclass(frozen=True)
@@ -328,7 +328,11 @@ class Cached(ModelWrapper):
         """Return the stored or a new reply. Raises ModelError, CacheError, Stopped."""
         key, store = make_request_key(self.identity, messages, draw, options), self.store
         try:
-            with nullcontext(store.get(key)) if self.only else store.turn(key, self.stop) as reply:
+            with (
+                nullcontext(store.get(key))
+                if self.only
+                else store.claim_or_wait(key, self.stop) as reply
+            ):
                 if reply is None and not self.only:
                     answer = self.model(messages, draw, options)
                     return store.put(key, self.identity, answer)

@@ -107,7 +107,7 @@ class Servers:
         """
         tried: list[str] = []
         while True:
-            url, seconds = self._take([url for url in urls if url not in tried])
+            url, seconds = self._choose_server([url for url in urls if url not in tried])
             if seconds > 0:
                 with track_time("wait for a slot"):
                     raise_if_stopped((STOPPING.get() or threading.Event()).wait(seconds))
@@ -135,7 +135,7 @@ class Servers:
         with self.lock:
             self.suspended[url] = time.monotonic() + SKIP_SECONDS
 
-    def _take(self, urls: Sequence[str]) -> tuple[str, float]:
+    def _choose_server(self, urls: Sequence[str]) -> tuple[str, float]:
         """Choose a server, and return it with the seconds to wait before choosing again; 0 means
         take it now.
 
@@ -269,7 +269,7 @@ class Budget:
     in_flight: Counter[str] = field(default_factory=Counter)
     settled: threading.Condition = field(default_factory=threading.Condition, repr=False)
 
-    def take(self, model: Model, stop: threading.Event) -> None:
+    def reserve(self, model: Model, stop: threading.Event) -> None:
         """Count a request that is about to be sent and reserve money for it. Raises Stopped if the
         budget is used up."""
         with self.settled:
@@ -351,7 +351,7 @@ class Limited(Ranged, ModelWrapper):
     def wrap_call(self, ask: Callable[[], Reply]) -> Reply:
         """Wait for a free slot, then ask. Raises what the model raises, and Stopped."""
         with self.limiter.enter(self.stop):
-            self.budget.take(self.model, self.stop)
+            self.budget.reserve(self.model, self.stop)
             usage = None
             # encoding pictures takes a while, and the run may be stopped meanwhile
             before = STOPPING.set(self.stop)

@@ -154,14 +154,14 @@ def make_request_pieces(body: Json) -> list[bytes | Payload]:
     """Write a request as JSON, in pieces: text, and between the texts the pictures, whose base64 is
     inserted later. It needs no escaping, and searching it for characters to escape would take
     longer than drawing on the pictures."""
-    pictures, place = list[Payload](), os.urandom(16).hex()
+    pictures, marker = list[Payload](), os.urandom(16).hex()
 
     def insert_marker(payload: Payload) -> str:
         pictures.append(payload)
-        return f"{payload.prefix}{place}"
+        return f"{payload.prefix}{marker}"
 
     text = json.dumps(body, separators=(",", ":"), default=insert_marker)
-    pieces = text.encode().split(place.encode())
+    pieces = text.encode().split(marker.encode())
     return [*chain.from_iterable(zip_longest(pieces, pictures, fillvalue=b""))]
 
 

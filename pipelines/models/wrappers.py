@@ -96,7 +96,7 @@ class EndpointWatch:
     dead: str = ""
     probed: bool = False
     unreached: int = 0
-    since: float = 0.0
+    unreached_since: float = 0.0
     streaks: dict[str, FailureStreak] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
     refused: Counter[int] = field(default_factory=Counter)
@@ -130,10 +130,11 @@ class EndpointWatch:
             if not exc.unreached:
                 return
             now = time.monotonic()
-            self.since = now if self.unreached == 0 else self.since
+            self.unreached_since = now if self.unreached == 0 else self.unreached_since
             self.unreached += 1
             is_hopeless = (
-                self.unreached >= MAX_UNREACHED_CALLS and now - self.since >= MIN_UNREACHED_SECONDS
+                self.unreached >= MAX_UNREACHED_CALLS
+                and now - self.unreached_since >= MIN_UNREACHED_SECONDS
             )
         if is_hopeless:
             self._declare_dead(str(exc))
@@ -255,14 +256,14 @@ class UsageCount:
 class UsageSummary:
     """Usage of paid calls and of cached replies, and the number of failed calls.
 
-    `elsewhere` counts cached replies that another endpoint of the same `name` gave, by that
+    `other_endpoints` counts cached replies that another endpoint of the same `name` gave, by that
     endpoint; `unknown` holds endpoints with their unknown finish reasons.
     """
 
     paid: UsageCount = UsageCount()
     cached: UsageCount = UsageCount()
     failed: int = 0
-    elsewhere: Counter[str] = field(default_factory=Counter)
+    other_endpoints: Counter[str] = field(default_factory=Counter)
     unknown: set[tuple[str, str]] = field(default_factory=set)
 
     def plus(self, more: UsageSummary) -> UsageSummary:
@@ -271,7 +272,7 @@ class UsageSummary:
             self.paid.plus(more.paid),
             self.cached.plus(more.cached),
             self.failed + more.failed,
-            self.elsewhere + more.elsewhere,
+            self.other_endpoints + more.other_endpoints,
             self.unknown | more.unknown,
         )
 
@@ -306,7 +307,7 @@ class Metered(ModelWrapper):
                 return reply
             self.summary.cached = self.summary.cached.plus(UsageCount.from_reply(reply))
             if place not in self.place.split(", "):
-                self.summary.elsewhere[place] += 1
+                self.summary.other_endpoints[place] += 1
         return reply
 
     def snapshot(self) -> UsageSummary:

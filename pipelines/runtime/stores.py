@@ -119,31 +119,31 @@ CLASS_ARRAY_NAME = "of class"  # an array name that no field can have
 
 @dataclass(eq=False)
 class MemoryCache:
-    """An in-memory cache of recent results, up to `most` bytes: the first thread that asks for a
+    """An in-memory cache of recent results, up to `max_bytes`: the first thread that asks for a
     result computes it.
 
     The others wait for it. A failure is not shared: each waiting thread tries again.
     """
 
-    most: int = 256 << 20
+    max_bytes: int = 256 << 20
     size: int = 0
     kept: OrderedDict[str, tuple[Any, int, list[str]]] = field(default_factory=OrderedDict)
-    turns: WeakValueDictionary[str, threading.Lock] = field(default_factory=WeakValueDictionary)
+    key_locks: WeakValueDictionary[str, threading.Lock] = field(default_factory=WeakValueDictionary)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def get_or_compute(self, key: str, find: Callable[[], tuple[Result, int | None]]) -> Result:
-        """Return the result under a key, computed by `find` if needed, which also returns its size
-        in bytes. A result with size None is not cached."""
+    def get_or_compute(self, key: str, compute: Callable[[], tuple[Result, int | None]]) -> Result:
+        """Return the cached result of a key, or that of `compute`, which also returns its size in
+        bytes. A result with size None is not cached."""
         with self.lock:
-            turn = self.turns.setdefault(key, threading.Lock())
-        with turn:
-            result, remarks = self._find(key, find)
+            key_lock = self.key_locks.setdefault(key, threading.Lock())
+        with key_lock:
+            result, remarks = self._look_up(key, compute)
         for sentence in remarks:
             remark(sentence)
         return result
 
-    def _find(
-        self, key: str, find: Callable[[], tuple[Result, int | None]]
+    def _look_up(
+        self, key: str, compute: Callable[[], tuple[Result, int | None]]
     ) -> tuple[Result, list[str]]:
         with self.lock:
             if key in self.kept:
@@ -151,12 +151,12 @@ class MemoryCache:
                 result, _, remarks = self.kept[key]
                 return result, remarks
         with collect_remarks() as remarks:
-            result, size = find()
+            result, size = compute()
         if size is not None:
             with self.lock:
                 self.kept[key] = result, size, remarks
                 self.size += size
-                while self.size > self.most:
+                while self.size > self.max_bytes:
                     _, (_, gone, _) = self.kept.popitem(last=False)
                     self.size -= gone
         return result, remarks

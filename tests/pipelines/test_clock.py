@@ -44,8 +44,8 @@ def test_the_time_of_inner_work_is_not_counted_for_the_outer(now: list[float]) -
     with track_time("draw"):
         now[0] += 5  # no clock is running any more
     assert times.seconds == {"draw": 4, "decode": 6}
-    assert dict(times.shares()) == pytest.approx({"decode": 0.6, "draw": 0.4})
-    assert [kind for kind, _ in times.shares()] == ["decode", "draw"]
+    assert dict(times.list_shares()) == pytest.approx({"decode": 0.6, "draw": 0.4})
+    assert [kind for kind, _ in times.list_shares()] == ["decode", "draw"]
 
 
 def test_times_of_threads_are_summed(now: list[float]) -> None:
@@ -87,7 +87,7 @@ def test_a_stage_is_active_while_any_thread_is_in_it(now: list[float]) -> None:
             now[0] += 0.4
         now[0] += 0.5
     assert running.elapsed == 10 and running.busy["stage ask"] == pytest.approx(8.1)
-    assert running.stages() == [("stage zoom", 0.9), ("stage ask", pytest.approx(0.81))]
+    assert running.list_stage_shares() == [("stage zoom", 0.9), ("stage ask", pytest.approx(0.81))]
 
 
 def test_a_run_reports_how_its_time_was_spent(tmp_path: Path) -> None:

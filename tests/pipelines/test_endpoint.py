@@ -244,7 +244,7 @@ def test_waiting_ends_when_the_rate_recovers(monkeypatch: pytest.MonkeyPatch) ->
     servers, clock = Servers(), FakeTime()
     clock.replace_in(monkeypatch, limits)
     pace = servers.paces["slow"] = Pace(rate=1 / 30, due=0.3)
-    waits = [servers._take(["slow"])[1] for _ in range(10)]
+    waits = [servers._choose_server(["slow"])[1] for _ in range(10)]
     assert waits == [0.3] * 10, "nobody who waits has a place yet"
     pace.rate, clock.now = 100.0, 0.3
     reset = STOPPING.set(clock)

@@ -38,7 +38,7 @@ def noise(seed: int, height: int = 40, width: int = 50) -> Pixels:
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> PixelMemory:
     """Return a memory with room for two pictures of `noise`."""
-    memory = PixelMemory(most=2 * noise(0).nbytes)
+    memory = PixelMemory(max_bytes=2 * noise(0).nbytes)
     monkeypatch.setattr(module, "PIXELS", memory)
     return memory
 
@@ -49,7 +49,7 @@ def test_the_oldest_pixels_are_dropped_and_decoded_again(memory: PixelMemory) ->
         for seed, picture in enumerate(pictures):
             assert np.array_equal(picture.pixels, noise(seed)) and picture.size == (50, 40)
     assert [picture._pixels is not None for picture in pictures] == [False, False, True, True]
-    assert memory.size == memory.most
+    assert memory.size == memory.max_bytes
     del picture, pictures
     assert (memory.size, len(memory.kept)) == (0, 0)
 
@@ -62,7 +62,7 @@ def test_drawn_pixels_are_dropped_once_they_are_encoded(memory: PixelMemory) -> 
     assert [picture._pixels is None for picture in (kept, early, late)] == [False, True, True]
     for seed, picture in enumerate((kept, early, late)):
         assert picture.is_generated and picture.size == (50, 40)
-        assert picture.small(10).size == (10, 8)
+        assert picture.make_thumbnail(10).size == (10, 8)
         assert np.array_equal(picture.pixels, noise(seed)) and picture.payload.sha == sha[seed]
         assert picture.sha == Picture(noise(seed)).sha
 
@@ -75,8 +75,8 @@ def test_encoded_drawings_are_dropped_before_pictures_to_draw_on(memory: PixelMe
 
 
 def test_pictures_are_decoded_in_turns(memory: PixelMemory) -> None:
-    memory.turns = threading.Semaphore(1)
-    with memory.turns:
+    memory.decode_slots = threading.Semaphore(1)
+    with memory.decode_slots:
         thread = threading.Thread(target=lambda: picture.pixels)
         picture = Picture.encoded(to_png(noise(0)))
         thread.start()

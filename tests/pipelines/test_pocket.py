@@ -88,7 +88,7 @@ def test_numpy_and_torch_compute_the_same(tmp_path: Path) -> None:
         shown = torch.from_numpy(np.stack(inputs))[None]
         places, there, _ = trained.places(shown, torch.ones(1, 2, dtype=torch.bool))
         logits = trained.logits(torch.tensor([[text + reply]]), len(text), places, there)[0][0]
-    seen = [weights.places(str(number), pixels) for number, pixels in enumerate(inputs)]
+    seen = [weights.encode_view(str(number), pixels) for number, pixels in enumerate(inputs)]
     talk = Conversation(weights, text, seen)
     mine = np.stack([talk.write(token) for token in reply])
     # half precision of the weights
@@ -102,7 +102,7 @@ def test_a_reply_does_not_depend_on_its_batch() -> None:
     requests = [make_messages(seed) for seed in range(8)]
     options = CallOptions(logprobs=3)
     alone = [model(each, options=options) for each in requests]
-    load_bundled_weights().seen = MemoryCache()
+    load_bundled_weights().encoded_views = MemoryCache()
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(lambda each: model(each, options=options), requests * 3))
     for one, many in zip(alone * 3, together, strict=True):
@@ -114,7 +114,7 @@ def test_choices_are_scored_as_continuations() -> None:
     scored = reply.logprobs[0]
     assert set(scored) == {"red star", "A", "37"}
     assert reply.text == max(scored, key=lambda text: scored[text])
-    places = load_bundled_weights().places("noise", fit_pixels(noise(1))[0])
+    places = load_bundled_weights().encode_view("noise", fit_pixels(noise(1))[0])
     talk = Conversation(load_bundled_weights(), tokenize_text(PROMPT), [places])
     tokens = [network.ANSWER, WORD_NUMBERS["red"], WORD_NUMBERS["star"], network.END]
     total = sum(float(talk.write(before)[token]) for before, token in pairwise(tokens))

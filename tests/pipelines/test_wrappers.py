@@ -180,7 +180,7 @@ def paced(stop: threading.Event) -> Model:
 def over_budget(stop: threading.Event) -> Model:
     model = Flaky()
     budget = Budget(money=1.0, max_cost={model.identity: 0.6})
-    budget.take(model, stop)
+    budget.reserve(model, stop)
     return Limited(model, stop=stop, budget=budget)
 
 
@@ -191,18 +191,18 @@ def test_budget_is_reserved_per_model_and_a_free_model_never_waits() -> None:
     stop, never = threading.Event(), threading.Event()
     stop.set()
     for model in (cheap, free):
-        budget.take(model, never)
+        budget.reserve(model, never)
         with pytest.raises(Stopped, match="waiting"):
-            budget.take(model, stop)  # its price is unknown until the first has ended
+            budget.reserve(model, stop)  # its price is unknown until the first has ended
         budget.settle(model, Usage(1, 1))
-    budget.take(costly, never)
+    budget.reserve(costly, never)
     for _ in range(5):
-        budget.take(cheap, never)
-        budget.take(free, never)
+        budget.reserve(cheap, never)
+        budget.reserve(free, never)
     budget.settle(costly, Usage(1, 1))
     with pytest.raises(Stopped, match="waiting"):
-        budget.take(costly, stop)
-    budget.take(free, never)
+        budget.reserve(costly, stop)
+    budget.reserve(free, never)
     assert budget.spent == pytest.approx(0.7) and budget.max_cost == prices
 
 

@@ -280,7 +280,7 @@ def test_composed_results_are_stored_once_by_their_parts(
 
 
 def test_the_memory_is_bounded_and_evicts_the_least_recently_used() -> None:
-    memory = MemoryCache(most=100)
+    memory = MemoryCache(max_bytes=100)
 
     def find(key: str) -> tuple[str, int]:
         LOOKS.append(key)
@@ -290,4 +290,4 @@ def test_the_memory_is_bounded_and_evicts_the_least_recently_used() -> None:
         assert memory.get_or_compute(key, partial(find, key)) == key
     assert "".join(LOOKS) == "abcdae" and list(memory.kept) == ["a", "e"] and memory.size == 80
     memory.get_or_compute("large", lambda: ("x", 101))
-    assert not memory.kept and memory.size == 0 and not memory.turns
+    assert not memory.kept and memory.size == 0 and not memory.key_locks

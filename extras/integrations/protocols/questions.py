@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, Field
 
 from looktwice.pipelines.config.spec import digest
-from looktwice.pipelines.json_input import NO_OTHER_FIELDS, read_as
+from looktwice.pipelines.json_input import FORBID_EXTRA, read_as
 from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import CallOptions, Message, Tool
 from looktwice.pipelines.picture import Picture, PictureError
@@ -59,7 +59,7 @@ def read_data_url(url: str) -> Picture:
         raise ValueError(f"an image cannot be read: {exc}") from exc
 
 
-class ClientFacts(BaseModel, **NO_OTHER_FIELDS):
+class ClientFacts(BaseModel, **FORBID_EXTRA):
     """Facts about a question that a client sends as `extra_body={"looktwice": {...}}`; only scoring
     reads the `answer`."""
 

@@ -106,7 +106,7 @@ class Pocket:
             drawn = hashlib.sha256(f"{full.seed or self.seed}\n{key}".encode()).digest()
             rng = np.random.default_rng(int.from_bytes(drawn[:8]))
         with ONE_THREAD:
-            views = [weights.places(sha, pixels) for sha, pixels in inputs.items()]
+            views = [weights.encode_view(sha, pixels) for sha, pixels in inputs.items()]
             conversation = Conversation(weights, tokens, views)
             reply = (
                 _choose_text(conversation, full.choices)

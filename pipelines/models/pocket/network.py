@@ -161,7 +161,7 @@ class Weights:
             }
         numbers = (name.split(".")[1] for name in self._arrays if name.startswith("layers."))
         self.layers = 1 + max(map(int, numbers))
-        self.seen = MemoryCache(CACHE_BYTES)
+        self.encoded_views = MemoryCache(CACHE_BYTES)
 
     @property
     def count(self) -> int:
@@ -188,14 +188,14 @@ class Weights:
             centred / spread * self[f"{name}.weight"] + self[f"{name}.bias"], np.float32
         )
 
-    def places(self, sha: str, pixels: Pixels) -> Floats:
+    def encode_view(self, sha: str, pixels: Pixels) -> Floats:
         """Return the encoder's output at each place of a view, cached by its picture's sha256."""
 
-        def see() -> tuple[Floats, int]:
+        def encode() -> tuple[Floats, int]:
             places = compute_encoder_states(self, pixels)[-1]
             return places, places.nbytes
 
-        return self.seen.get_or_compute(sha, see)
+        return self.encoded_views.get_or_compute(sha, encode)
 
 
 @lru_cache(maxsize=1)

@@ -103,7 +103,7 @@ def compute_qwen_size(
     return max(1, across) * patch, max(1, down) * patch
 
 
-def whole_patches(
+def round_to_patches(
     size: Size, patch: int, least: int, most: int, grow: Literal[0, 1, 2] = 0
 ) -> Layout:
     """Keep the picture's own size, rounded to whole patches with one token each.
@@ -140,7 +140,7 @@ def keep_size(size: Size, patch: int, longest: int, stack: Stack = "transformers
     return Layout(whole, whole, tokens, patch, filter=resized, refused=refused)
 
 
-def patches_within(size: Size, patch: int, tokens: int) -> Layout:
+def fit_patches(size: Size, patch: int, tokens: int) -> Layout:
     """Scale in proportion to fill `tokens` patches, each side rounded down to whole patches."""
     factor = sqrt(tokens * patch**2 / (size[0] * size[1]))
     across, down = (floor(factor * side / patch) for side in size)
@@ -213,7 +213,7 @@ def tile_by_aspect_ratio(size: Size, tile: int, most: int, tokens: int, patch: i
     return _layout_stretched_tiles(best, tile, tokens, patch)
 
 
-def tiles_of_list(
+def place_on_listed_grid(
     size: Size, tile: int, patch: int, grids: Iterable[Grid], most: int = 0
 ) -> Layout:
     """Centre the picture in the listed grid that keeps most of it, and add the whole picture.
@@ -244,7 +244,7 @@ def tiles_of_list(
     return Layout(whole, square, count, patch, grid, offset, overview=square)
 
 
-def tiles_on_longest(size: Size, longest: int, tile: int, tokens: int, patch: int) -> Layout:
+def tile_longest_side(size: Size, longest: int, tile: int, tokens: int, patch: int) -> Layout:
     """Scale the longer side to `longest`, stretch to whole tiles, and add the whole picture."""
     width, height = _fit_longest(size, longest)
     via = (width, height + height % 2) if size[0] >= size[1] else (width + width % 2, height)
@@ -258,7 +258,7 @@ def tiles_on_longest(size: Size, longest: int, tile: int, tokens: int, patch: in
     return replace(_layout_stretched_tiles(grid, tile, tokens, patch), via=via, filter="lanczos")
 
 
-def tiles_on_canvas(size: Size, tile: int, most: int, tokens: int, patch: int) -> Layout:
+def place_on_canvas(size: Size, tile: int, most: int, tokens: int, patch: int) -> Layout:
     """Place the picture in the upper left corner of a canvas of at most `most` tiles: the canvas on
     which it is enlarged least or, if it must shrink on every canvas, shrinks least."""
     width, height = size
@@ -313,14 +313,14 @@ GRIDS_BY_SIX: tuple[Grid, ...] = tuple(
     (across, down) for down, across in product(range(1, 7), repeat=2)
 )
 KINDS: dict[str, Callable[..., Layout]] = {
-    "tiles_of_five": partial(tiles_of_list, grids=ANY_RESOLUTION),
-    "tiles_by_six": partial(tiles_of_list, grids=GRIDS_BY_SIX),
+    "tiles_of_five": partial(place_on_listed_grid, grids=ANY_RESOLUTION),
+    "tiles_by_six": partial(place_on_listed_grid, grids=GRIDS_BY_SIX),
     "tile_by_aspect_ratio": tile_by_aspect_ratio,
-    "tiles_on_longest": tiles_on_longest,
-    "tiles_on_canvas": tiles_on_canvas,
-    "whole_patches": whole_patches,
+    "tiles_on_longest": tile_longest_side,
+    "tiles_on_canvas": place_on_canvas,
+    "whole_patches": round_to_patches,
     "keep_size": keep_size,
-    "patches_within": patches_within,
+    "patches_within": fit_patches,
     "slices": slice_by_area,
     "bounded": bound_sides,
     "padded": pad_to_square,

@@ -101,7 +101,7 @@ def test_the_reply_of_pocket_follows_from_its_last_state() -> None:
     assert {layer.pooling for layer in decoders} == {"last"}
     logits = weights.norm("before_end", states[decoders[-1]]) @ weights["embed"].T
     tokens, inputs = make_network_inputs(question)
-    places = [weights.places(sha, pixels) for sha, pixels in inputs.items()]
+    places = [weights.encode_view(sha, pixels) for sha, pixels in inputs.items()]
     likely = Conversation(weights, tokens, places).write(ANSWER)
     assert Pocket()(question).text and logits.argmax() == likely.argmax()
     np.testing.assert_allclose(logits - logits.max(), likely - likely.max(), atol=1e-3)
