@@ -96,7 +96,7 @@ class Clock:
             return dict(self.seconds), busy
 
     @property
-    def elapsed(self) -> float:
+    def total(self) -> float:
         """Seconds since the clock started."""
         return time.perf_counter() - self.started
 
@@ -104,7 +104,7 @@ class Clock:
         """Return each stage with the share of wall time in which it was active, largest first,
         omitting shares below `min_share`. Stages overlap, so the shares may add up to more than 1.
         """
-        stages = [(kind, busy / self.elapsed) for kind, busy in self.busy.items() if busy > 0]
+        stages = [(kind, busy / self.total) for kind, busy in self.busy.items() if busy > 0]
         return sorted(
             (stage for stage in stages if stage[0].startswith("stage ") and stage[1] >= min_share),
             key=lambda stage: -stage[1],

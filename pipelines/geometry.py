@@ -69,7 +69,7 @@ class Affine:
         return np.array([[self.a, self.b, self.c], [self.d, self.e, self.f]])
 
     @property
-    def in_edge_coordinates(self) -> Affine:
+    def edge_map(self) -> Affine:
         """The same map in edge coordinates."""
         return Affine.shift(0.5, 0.5) @ self @ Affine.shift(-0.5, -0.5)
 
@@ -106,9 +106,7 @@ class Affine:
 
     def map_polygon(self, area: Polygon) -> Polygon:
         """Map a polygon from edge coordinates to edge coordinates."""
-        return (
-            tuple((float(x), float(y)) for x, y in self.in_edge_coordinates(area)) if area else ()
-        )
+        return tuple((float(x), float(y)) for x, y in self.edge_map(area)) if area else ()
 
 
 def rectangle(x0: float, y0: float, x1: float, y1: float) -> Polygon:
@@ -213,13 +211,13 @@ def warp(
     affine: Affine,
     size: Size,
     nearest: bool = False,
-    background: tuple[int, ...] = (0,),
+    fill: tuple[int, ...] = (0,),
 ) -> NDArray[Any]:
     """Resample an array (height, width) or (height, width, channels) under a map into a frame of
     this size (width, height).
 
     Interpolates linearly, or takes the nearest pixel; outside the array the channels have the
-    values of `background`.
+    values of `fill`.
     """
     import cv2
 
@@ -227,9 +225,7 @@ def warp(
     if max(width, height, *array.shape[:2]) <= MAX_WARPED_SIDE:
         flags = cv2.INTER_NEAREST if nearest else cv2.INTER_LINEAR
         return np.asarray(
-            cv2.warpAffine(
-                array, affine.matrix, (width, height), flags=flags, borderValue=background
-            )
+            cv2.warpAffine(array, affine.matrix, (width, height), flags=flags, borderValue=fill)
         )
     from scipy.ndimage import affine_transform
 
@@ -237,7 +233,7 @@ def warp(
     rows_first, shift = [[e, d], [b, a]], [f, c]
     channels = array[..., None] if array.ndim == 2 else array
     warped = np.empty((height, width, channels.shape[2]), array.dtype)
-    for number, value in zip(range(channels.shape[2]), (*background, 0, 0), strict=False):
+    for number, value in zip(range(channels.shape[2]), (*fill, 0, 0), strict=False):
         affine_transform(
             channels[..., number],
             rows_first,

@@ -384,7 +384,7 @@ def compute_perceptual_hash(picture: Picture) -> int:
     return aspect << HASH_SIDE**2 | int.from_bytes(brighter)
 
 
-def compute_hash_distance(first: int, second: int) -> int:
+def hash_distance(first: int, second: int) -> int:
     """Count the bits in which two perceptual hashes differ, plus the steps between their aspect
     ratios: 0 to 10 for a picture that was re-encoded or resized, about 25 for two different
     photographs."""

@@ -159,8 +159,7 @@ class State:
     @property
     def has_result(self) -> bool:
         """True if the stages so far called a model, answered, or gave a reason not to."""
-        is_decided = self.answer is not None or bool(self.reason)
-        return is_decided or any(step.calls for step in self.trace)
+        return bool(self.answer is not None or self.reason or any(s.calls for s in self.trace))
 
     def find_fault(self) -> str:
         """Describe a field that a stage set to an invalid value; "" if every field can be recorded.

@@ -108,7 +108,7 @@ def rotate(view: View, degrees: float, color: RGB = BLACK) -> View:
     if degrees % 90 == 0:
         pixels = np.rot90(view.pixels, int(degrees // 90) % 4)
     else:
-        pixels = _rgb(warp(view.pixels, affine, new, background=color))
+        pixels = _rgb(warp(view.pixels, affine, new, fill=color))
     return view.transform(Picture(_rgb(pixels)), affine)
 
 

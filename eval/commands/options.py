@@ -23,9 +23,9 @@ from looktwice.pipelines.runtime.process import Interrupted, get_interrupt_code
 def complete_config(incomplete: str) -> list[str]:
     """Return the YAML files and folders that begin with the typed text, then the shipped
     configurations."""
-    from looktwice.pipelines.config.shipped import list_bundled_configs
+    from looktwice.pipelines.config.shipped import list_configs
 
-    names = [*_list_paths(incomplete, (".yaml", ".yml")), *list_bundled_configs()]
+    names = [*_list_paths(incomplete, (".yaml", ".yml")), *list_configs()]
     return [name for name in names if name.startswith(incomplete)]
 
 

@@ -114,8 +114,9 @@ class ProgressDisplay(Companion):
             return
         kinds = _shares(shares)
         if len(stages := clock.list_stage_shares()) > 1:
-            elapsed = _seconds(clock.elapsed)
-            kinds += f"; wall time {elapsed}, by stage (stages overlap): {_shares(stages)}"
+            kinds += (
+                f"; wall time {_seconds(clock.total)}, by stage (stages overlap): {_shares(stages)}"
+            )
         slowly = ", ".join(f"{sample} of {name} {_seconds(s)}" for s, sample, name in self.slowest)
         self.output(f"time: {kinds}; slowest: {slowly}")
 

@@ -53,7 +53,7 @@ class Tally(NamedTuple):
 
     `used` has an entry for each model that is called over a network, and `lost` refers to a model
     by its index among these. `refused` holds the counts of an `EndpointWatch`, by endpoint;
-    `max_cost` and `suspended` are those of `Budget` and of `SERVERS`, `seconds` and `busy` those of
+    `max_cost` and `paused` are those of `Budget` and of `SERVERS`, `seconds` and `busy` those of
     `Clock`.
     """
 
@@ -61,7 +61,7 @@ class Tally(NamedTuple):
     refused: dict[str, tuple[Counter[int], int]]
     lost: list[tuple[int, Usage]]
     max_cost: dict[str, float]
-    suspended: dict[str, float]
+    paused: dict[str, float]
     seconds: dict[str, float]
     busy: dict[str, float]
 
@@ -131,8 +131,8 @@ class RunModels(Models):
             for endpoint, watch in self.watches.items()
         }
         used = [meter.snapshot() for _, meter in self.meters]
-        max_cost, suspended = dict(self.budget.max_cost), dict(SERVERS.suspended)
-        return Tally(used, refused, lost, max_cost, suspended, *clock.snapshot())
+        max_cost, paused = dict(self.budget.max_cost), dict(SERVERS.paused)
+        return Tally(used, refused, lost, max_cost, paused, *clock.snapshot())
 
     def used(self) -> Iterator[tuple[Any, str, UsageSummary]]:
         """Yield each model, its address, and its usage, including that of other processes."""
@@ -168,10 +168,10 @@ class RunModels(Models):
     def remarks(self) -> Iterator[str]:
         """Yield remarks for the end of a run: servers that failed, cached replies from another
         server, and prices without token counts."""
-        suspended = {*SERVERS.suspended}.union(*(part.suspended for part in self.parts.values()))
+        paused = {*SERVERS.paused}.union(*(part.paused for part in self.parts.values()))
         for urls in {getattr(model, "urls", ()) for model, _ in self.meters}:
             others = "the other server was" if len(urls) == 2 else "the other servers were"
-            for url in (url for url in urls if len(urls) > 1 and url in suspended):
+            for url in (url for url in urls if len(urls) > 1 and url in paused):
                 yield f"{url} could not always be reached, so {others} used instead"
         yield from self.find_uncounted()
         self._add_refusals()

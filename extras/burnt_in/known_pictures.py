@@ -15,12 +15,7 @@ import numpy as np
 from looktwice.pipelines.geometry import Affine, rectangle
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.picture import (
-    Picture,
-    Pixels,
-    compute_hash_distance,
-    compute_perceptual_hash,
-)
+from looktwice.pipelines.picture import Picture, Pixels, compute_perceptual_hash, hash_distance
 from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
@@ -132,7 +127,7 @@ class MarksFrom(WithoutModel):
         ambiguous."""
         look, small, matches = compute_perceptual_hash(image), make_thumbnail(image), list[Match]()
         for line, number, hashed, thumbnail in self._known_pictures:
-            bits = compute_hash_distance(look, hashed)
+            bits = hash_distance(look, hashed)
             if bits <= MAX_BITS:
                 difference = float(cv2.absdiff(small, thumbnail).mean())
                 matches.append(Match(line, number, bits, difference))

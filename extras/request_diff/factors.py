@@ -18,7 +18,7 @@ from scipy.optimize import linear_sum_assignment
 
 from looktwice.extras.request_diff.looks import get_look, measure_level_distance
 from looktwice.extras.request_diff.requests import Pairing, Request, Requests, pair_requests
-from looktwice.pipelines.picture import Picture, compute_hash_distance
+from looktwice.pipelines.picture import Picture, hash_distance
 from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
 
 Values = tuple[str, str]
@@ -245,10 +245,7 @@ def find_picture_partners(mine: Sequence[Picture], theirs: Sequence[Picture]) ->
     """Map each picture's number to the number of the other side's picture that shows the same."""
     pairs = product(map(get_look, mine), map(get_look, theirs))
     apart = np.array(
-        [
-            compute_hash_distance(a.hash, b.hash) + measure_level_distance(a, b) / 16
-            for a, b in pairs
-        ]
+        [hash_distance(a.hash, b.hash) + measure_level_distance(a, b) / 16 for a, b in pairs]
     )
     rows, columns = linear_sum_assignment(apart.reshape(len(mine), len(theirs)))
     return dict(zip(rows.tolist(), columns.tolist(), strict=True))

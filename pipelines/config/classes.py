@@ -110,11 +110,11 @@ def load_plugin(text: str) -> str:
         why = f"the name {name!r} is taken or not a valid name; rename the file or package"
         if Path(file := f"{name.split('.')[0]}.py").is_file():
             why = f"name the file, --plugin {file}"
-        raise _make_plugin_error(text, why)
+        raise _plugin_error(text, why)
     if is_file:
         _import_file(path, name, text)
     elif importlib.util.find_spec(name) is None:
-        raise _make_plugin_error(text, "no package of this name is installed")
+        raise _plugin_error(text, "no package of this name is installed")
     _loaded.add(name)
     return name
 
@@ -122,12 +122,10 @@ def load_plugin(text: str) -> str:
 def _import_file(path: Path, name: str, text: str) -> None:
     spec = importlib.util.spec_from_file_location(name, path)
     if not path.is_file() or spec is None or spec.loader is None:
-        raise _make_plugin_error(text, "no such file")
+        raise _plugin_error(text, "no such file")
     before = getattr(sys.modules.get(name, spec), "__file__", path)
     if Path(before or "").resolve() != path.resolve():
-        raise _make_plugin_error(
-            text, f"a module named {name!r} is already loaded; rename the file"
-        )
+        raise _plugin_error(text, f"a module named {name!r} is already loaded; rename the file")
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     if (folder := str(path.resolve().parent)) not in sys.path:
         sys.path.append(folder)
@@ -136,10 +134,10 @@ def _import_file(path: Path, name: str, text: str) -> None:
     except (SyntaxError, ImportError, NameError, AttributeError, TypeError, ValueError) as exc:
         del sys.modules[name]
         why = f"it cannot be imported ({type(exc).__name__}: {exc})"
-        raise _make_plugin_error(text, why) from exc
+        raise _plugin_error(text, why) from exc
 
 
-def _make_plugin_error(text: str, why: str) -> ConfigError:
+def _plugin_error(text: str, why: str) -> ConfigError:
     return ConfigError([f"--plugin {text}: {why}"])
 
 
@@ -218,8 +216,8 @@ def _is_class(module: Any, name: str) -> bool:
     )
 
 
-def suggest_names(word: str, known: Iterable[object], max_names: int = 1) -> str:
-    """Return `; did you mean 'X'?` with at most `max_names` known names that other programs call
+def suggest_names(word: str, known: Iterable[object], limit: int = 1) -> str:
+    """Return `; did you mean 'X'?` with at most `limit` known names that other programs call
     `word` or that resemble it; "" if there are none.
 
     Ignores case, and treats a space or dash as an underscore.
@@ -235,11 +233,9 @@ def suggest_names(word: str, known: Iterable[object], max_names: int = 1) -> str
         folded(name) for name, others in FOREIGN_NAMES.items() if folded(word) in others.split()
     ]
     near = [key for key in meant if key in names and folded(word) not in names]
-    near = near or difflib.get_close_matches(folded(word), names, max_names, 0.62)
+    near = near or difflib.get_close_matches(folded(word), names, limit, 0.62)
     return (
-        f"; did you mean {' or '.join(repr(names[key]) for key in near[:max_names])}?"
-        if near
-        else ""
+        f"; did you mean {' or '.join(repr(names[key]) for key in near[:limit])}?" if near else ""
     )
 
 

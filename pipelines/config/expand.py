@@ -105,7 +105,7 @@ class Expansion:
         As with nested mappings in Hydra, OmegaConf and docker-compose, a contestant that changes
         one slot keeps the others, including `ask`.
         """
-        layer, plans = Overlay(position_hint=REPLACE_HINT), ("sweep", "each", "contestants")
+        layer, plans = Overlay(hint=REPLACE_HINT), ("sweep", "each", "contestants")
         node = {key: value for key, value in self.config.items() if key not in plans}
         own = {k: v for k, v in overlay.items() if k in OVERLAY_KEYS}
         if _replaces_stages(overlay):

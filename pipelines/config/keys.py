@@ -15,7 +15,7 @@ from looktwice.pipelines.extensions import find_extension, list_extensions
 
 Node = dict[str, Any]
 Nodes = dict[str, Node | None]
-TextOrList = str | list[str]
+Names = str | list[str]
 Entry = tuple[str, str]
 """The purpose of an entry, and an example as written in a file."""
 FORBID_EXTRA = ConfigDict(extra="forbid")
@@ -26,14 +26,12 @@ class Needs(TypedDict, total=False):
 
     __pydantic_config__ = FORBID_EXTRA  # type: ignore[misc]
     env: Annotated[
-        TextOrList | None,
+        Names | None,
         "Environment variables that must be set, one or a list; `A|B` means either of the two.",
         "env: OPENAI_API_KEY|OPENAI_BASE_URL",
     ]
     file: Annotated[
-        TextOrList | None,
-        "Files or folders that must exist, one or a list.",
-        "file: data/replies.jsonl",
+        Names | None, "Files or folders that must exist, one or a list.", "file: data/replies.jsonl"
     ]
 
 

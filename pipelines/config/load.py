@@ -32,7 +32,7 @@ from looktwice.pipelines.config.keys import (
     find_keys,
 )
 from looktwice.pipelines.config.paths import URL_PATTERN, Scope, check_access, read_allowed
-from looktwice.pipelines.config.shipped import find_config, list_bundled_configs
+from looktwice.pipelines.config.shipped import find_config, list_configs
 from looktwice.pipelines.config.spec import asks_model
 from looktwice.pipelines.disk import check_yaml, read_file
 from looktwice.pipelines.extensions import list_extensions
@@ -72,7 +72,7 @@ def read_config(
         path = find_config(source)
         scope = Scope(path.resolve().parent, allowed=allowed, source=path)
         node = load(path, scope)
-        folder = Path.cwd() if path in list_bundled_configs().values() else scope.folder
+        folder = Path.cwd() if path in list_configs().values() else scope.folder
     given: list[str] = []
     layer = Overlay()
     settings = _read_overrides(overrides, node) if overrides else []
@@ -149,7 +149,7 @@ def _resolve_include(name: Any, path: Path, scope: Scope) -> Path:
         raise ValueError(f"expected the name of a configuration, or a list, found {name!r:.80}")
     file = find_config(name, path.parent).resolve()
     if file.exists():
-        roots = (scope.folder, *(config.resolve() for config in list_bundled_configs().values()))
+        roots = (scope.folder, *(config.resolve() for config in list_configs().values()))
         check_access(name, file, roots, scope, "include")
         if not file.is_file():
             raise ValueError(f"{name!r} is not a file")
@@ -173,7 +173,7 @@ def _read(path: Path) -> Node:
             return {str(key): value for key, value in node.items()}
         fault = f"expected a YAML mapping at the top, found a {type(node).__name__}"
     except FileNotFoundError:
-        near = suggest_names(Path(path).stem, list_bundled_configs())
+        near = suggest_names(Path(path).stem, list_configs())
         fault = f"no such configuration file{near} (bundled ones: `looktwice list configs`)"
     except IsADirectoryError:
         fault = "this is a folder; name the YAML file of a study"
@@ -192,12 +192,12 @@ class Overlay:
     drops it. A new slot is inserted at the position that `before:` or `after:` gives; without
     these, a stage that prepares the question is inserted before the first that calls the model. In
     an existing slot, they move it. A contestant's stages are overlays themselves; their slots get
-    a position when they are overlaid on the file's. `position_hint` is appended to the fault about
+    a position when they are overlaid on the file's. `hint` is appended to the fault about
     a slot without a position.
     """
 
     faults: Faults = field(default_factory=Faults)
-    position_hint: str = ""
+    hint: str = ""
 
     def __call__(self, base: Any, top: Any, place: str = "") -> Any:
         if not (isinstance(base, Mapping) and isinstance(top, Mapping)):
@@ -229,9 +229,7 @@ class Overlay:
                 merged = self._insert_stages(merged, slot, anchors, here)
             elif is_new:
                 place_it = f"add `before:` or `after:` with one of {', '.join(base)}"
-                self.faults.append(
-                    f"{here}: a new slot needs a position; {place_it}{self.position_hint}"
-                )
+                self.faults.append(f"{here}: a new slot needs a position; {place_it}{self.hint}")
         return merged
 
     def _insert_stages(

@@ -15,7 +15,7 @@ from looktwice.pipelines.config.expand import ArmNode, Expansion
 from looktwice.pipelines.config.keys import find_keys
 from looktwice.pipelines.config.load import Node, read_config
 from looktwice.pipelines.config.paths import Scope, ask_once, save_grant
-from looktwice.pipelines.config.shipped import list_bundled_configs
+from looktwice.pipelines.config.shipped import list_configs
 from looktwice.pipelines.config.spec import (
     Arm,
     asks_model,
@@ -123,7 +123,7 @@ def _leave_out_absent(arms: Sequence[Arm], faults: Faults) -> tuple[list[Arm], d
 def _suggest_data(faults: Sequence[str], scope: Scope) -> Iterator[str]:
     """Yield what to type if a shipped study finds no data, because its paths are examples."""
     gone = [f for f in faults if re.match(r"tasks?\b[^:]*\.path: 'data/.*' does not exist", f)]
-    if gone and scope.source in list_bundled_configs().values():
+    if gone and scope.source in list_configs().values():
         yield "type data=PATH with the folder of your copy; it sets the path of all tasks at once"
 
 

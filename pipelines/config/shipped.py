@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 
-def list_bundled_configs() -> dict[str, Path]:
+def list_configs() -> dict[str, Path]:
     """Return the configurations bundled with the package, by name without `.yaml`."""
     folder = Path(str(files("looktwice"))) / "configs"
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
@@ -17,6 +17,4 @@ def find_config(text: str | Path, folder: Path = Path()) -> Path:
     the path as given."""
     path = folder / text
     matches = [near for near in (path, Path(f"{path}.yaml")) if near.is_file()]
-    return (
-        matches[0] if matches else list_bundled_configs().get(str(text).removesuffix(".yaml"), path)
-    )
+    return matches[0] if matches else list_configs().get(str(text).removesuffix(".yaml"), path)

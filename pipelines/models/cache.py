@@ -135,7 +135,7 @@ class Store:
         return self.get(key) or reply
 
     @contextmanager
-    def claim_or_wait(self, key: str, stop: threading.Event) -> Iterator[Reply | None]:
+    def claim(self, key: str, stop: threading.Event) -> Iterator[Reply | None]:
         """Yield the stored reply, or None to the one caller, among all processes, that must send
         the request now. The other callers wait for its reply.
 
@@ -328,11 +328,7 @@ class Cached(ModelWrapper):
         """Return the stored or a new reply. Raises ModelError, CacheError, Stopped."""
         key, store = make_request_key(self.identity, messages, draw, options), self.store
         try:
-            with (
-                nullcontext(store.get(key))
-                if self.only
-                else store.claim_or_wait(key, self.stop) as reply
-            ):
+            with nullcontext(store.get(key)) if self.only else store.claim(key, self.stop) as reply:
                 if reply is None and not self.only:
                     answer = self.model(messages, draw, options)
                     return store.put(key, self.identity, answer)

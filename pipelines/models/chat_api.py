@@ -178,11 +178,11 @@ class ChatAPI(Ranged):
                 response = self.send("GET", url, "models", None, PROBE_SECONDS)
             except ModelError as exc:
                 if exc.unreached:
-                    SERVERS.suspend(url)
-                    if url == self.urls[-1] and all(map(SERVERS.suspended.get, self.urls)):
+                    SERVERS.pause(url)
+                    if url == self.urls[-1] and all(map(SERVERS.paused.get, self.urls)):
                         raise
                 continue
-            SERVERS.suspended.pop(url, None)
+            SERVERS.paused.pop(url, None)
             if response.status == 401:
                 read_response(response, url, 0.0)
 

@@ -92,11 +92,11 @@ class Pace:
 @dataclass(eq=False)
 class Servers:
     """The load of each server, by URL: its requests from this process, its pace, and how long it is
-    suspended."""
+    paused."""
 
     busy: Counter[str] = field(default_factory=Counter)
     paces: defaultdict[str, Pace] = field(default_factory=lambda: defaultdict(Pace))
-    suspended: dict[str, float] = field(default_factory=dict)
+    paused: dict[str, float] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def ask(self, urls: Sequence[str], send: Callable[[str], Answer]) -> Answer:
@@ -120,7 +120,7 @@ class Servers:
             except ModelError as exc:
                 refused = True if exc.status in RATE_LIMIT_STATUSES else None
                 if exc.unreached or ((exc.status or 0) >= 500 and len(urls) > 1):
-                    self.suspend(url)  # a server that fails at once always has the fewest requests
+                    self.pause(url)  # a server that fails at once always has the fewest requests
                 tried.append(url)
                 if not exc.unreached or len(tried) == len(urls):
                     raise
@@ -130,10 +130,10 @@ class Servers:
                     if refused is not None:
                         self.paces[url].record(refused, time.monotonic())
 
-    def suspend(self, url: str) -> None:
+    def pause(self, url: str) -> None:
         """Suspend a server for a while."""
         with self.lock:
-            self.suspended[url] = time.monotonic() + SKIP_SECONDS
+            self.paused[url] = time.monotonic() + SKIP_SECONDS
 
     def _choose_server(self, urls: Sequence[str]) -> tuple[str, float]:
         """Choose a server, and return it with the seconds to wait before choosing again; 0 means
@@ -145,11 +145,7 @@ class Servers:
             now = time.monotonic()
 
             def rank(url: str) -> tuple[bool, float, int]:
-                return (
-                    self.suspended.get(url, 0.0) > now,
-                    max(now, self.paces[url].due),
-                    self.busy[url],
-                )
+                return self.paused.get(url, 0) > now, max(now, self.paces[url].due), self.busy[url]
 
             url = min(urls, key=rank)
             seconds = self.paces[url].seconds_left(now)
@@ -305,16 +301,10 @@ class Budget:
         price = self.max_cost.get(identity)
         if price == 0.0:  # a model that costs nothing
             return ""
-        reserved = sum(
-            count * self.max_cost.get(name, 0.0) for name, count in self.in_flight.items()
-        )
+        booked = sum(count * self.max_cost.get(name, 0) for name, count in self.in_flight.items())
         is_priced = price is not None or not self.in_flight[identity]
         is_left = self.spent < self.money
-        if (
-            is_priced
-            and is_left
-            and self.spent + reserved + (price or 0.0) <= self.money * (1 + 1e-9)
-        ):
+        if is_priced and is_left and self.spent + booked + (price or 0) <= self.money * (1 + 1e-9):
             return ""
         more = f", and a request may cost {price or 0.0:,.4g}" if is_left else ""
         return (

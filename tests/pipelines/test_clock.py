@@ -86,7 +86,7 @@ def test_a_stage_is_active_while_any_thread_is_in_it(now: list[float]) -> None:
         with track_time("stage tiny"):
             now[0] += 0.4
         now[0] += 0.5
-    assert running.elapsed == 10 and running.busy["stage ask"] == pytest.approx(8.1)
+    assert running.total == 10 and running.busy["stage ask"] == pytest.approx(8.1)
     assert running.list_stage_shares() == [("stage zoom", 0.9), ("stage ask", pytest.approx(0.81))]
 
 

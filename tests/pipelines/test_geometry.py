@@ -213,7 +213,7 @@ def test_affine_algebra() -> None:
     points = np.array([[1.0, 2.0], [-3.0, 4.5]])
     np.testing.assert_allclose((first @ second)(points), first(second(points)))
     np.testing.assert_allclose(first.inverse(first(points)), points)
-    np.testing.assert_allclose(Affine.resize(2, 3).in_edge_coordinates(points), points * [2, 3])
+    np.testing.assert_allclose(Affine.resize(2, 3).edge_map(points), points * [2, 3])
     assert Affine.resize(2, 8).scale == pytest.approx(4)
     assert (second @ Affine.resize(3, 3)).scale == pytest.approx(3)
     assert Affine(a=-1.0).scale == 1
