@@ -195,15 +195,15 @@ def _edges(area: Polygon) -> Iterable[tuple[XY, XY]]:
 
 
 def _clip_half_plane(area: Polygon, p: XY, q: XY, sign: float) -> Polygon:
-    kept: list[XY] = []
+    clipped: list[XY] = []
     for start, end in _edges(area):
         here, there = sign * _side(p, q, *start), sign * _side(p, q, *end)
         if here >= 0:
-            kept.append(start)
+            clipped.append(start)
         if here * there < 0:
             t = here / (here - there)
-            kept.append((start[0] + t * (end[0] - start[0]), start[1] + t * (end[1] - start[1])))
-    return tuple(kept)
+            clipped.append((start[0] + t * (end[0] - start[0]), start[1] + t * (end[1] - start[1])))
+    return tuple(clipped)
 
 
 def warp(

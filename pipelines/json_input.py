@@ -159,7 +159,7 @@ def repair_text(text: str) -> str:
 
 
 def is_text(value: object) -> bool:
-    """Return whether this is text that can be written as UTF-8."""
+    """Return whether a value is a string that UTF-8 can encode."""
     return isinstance(value, str) and (value.isascii() or repair_text(value) == value)
 
 
@@ -243,7 +243,7 @@ NAMED_VALUES = {"nan": None, "NaN": None, "null": None, "true": True, "false": F
 
 
 def read_literal(text: str) -> Any:
-    """Parse the value that a text writes as JSON, Python or numpy; None if it writes no value."""
+    """Parse a text as a JSON, Python or numpy value; return None if it is none of these."""
     text = text.strip()
     inner = re.fullmatch(r"(?:np\.|numpy\.)?array\((\[.*\])(?:,\s*dtype=[^()]*)?\)", text, re.S)
     text = inner[1] if inner else text

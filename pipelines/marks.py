@@ -56,7 +56,7 @@ class Point:
         return Point(self.label, x, y, self.image) if contains(clip, x + 0.5, y + 0.5) else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the form that records and JSONL files hold."""
+        """Return the mark as plain JSON values, as in records and JSONL files."""
         return dict(vars(self))
 
 
@@ -94,7 +94,7 @@ class Box:
         return Box(self.label, *bounds(seen), self.image) if seen else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the form that records and JSONL files hold."""
+        """Return the mark as plain JSON values, as in records and JSONL files."""
         return dict(vars(self))
 
 
@@ -132,8 +132,8 @@ class Mask:
         return Mask(self.label, seen, self.image) if inside.any() else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the form that records hold: the size, and row-major run lengths that begin with a
-        run of False."""
+        """Return the mask as plain JSON values, as in records: its size, and row-major run lengths
+        that begin with a run of False."""
         flat = self.pixels.ravel()
         edges = np.flatnonzero(np.diff(flat)) + 1
         runs = np.diff(np.concatenate(([0], edges, [flat.size]))).tolist()

@@ -208,12 +208,13 @@ class Reply:
     def is_blank(self) -> bool:
         """True if the reply has no content and no billed token, as from a server that failed
         without reporting it. An empty reply with billed tokens is the model's own."""
-        said = self.text.strip() or self.reasoning.strip() or self.refusal or self.tool_calls
-        made = self.usage.tokens_out or self.usage.reasoning_tokens or self.logprobs
-        return self.finish in ("stop", "tool") and not (said or made)
+        content = self.text.strip() or self.reasoning.strip() or self.refusal or self.tool_calls
+        billed = self.usage.tokens_out or self.usage.reasoning_tokens or self.logprobs
+        return self.finish in ("stop", "tool") and not (content or billed)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the form that the cache and the records hold, without empty fields."""
+        """Return the reply as plain JSON values, as in the cache and in records, without empty
+        fields."""
         plain = {
             "tool_calls": [call.to_dict() for call in self.tool_calls],
             "usage": dict(vars(self.usage)),
@@ -428,5 +429,5 @@ def get_model_name(model: Any) -> str:
 
 
 def strip_scheme(url: str) -> str:
-    """Return host, port and path of a URL."""
+    """Return a URL without its scheme: host, port and path."""
     return url.partition("://")[2] or url

@@ -95,7 +95,7 @@ class PixelMemory:
 
     max_bytes: int = 24 << 20
     size: int = 0
-    kept: OrderedDict[weakref.ref[Picture], int] = field(default_factory=OrderedDict)
+    entries: OrderedDict[weakref.ref[Picture], int] = field(default_factory=OrderedDict)
     decode_slots: threading.Semaphore = field(
         default_factory=lambda: threading.Semaphore(os.cpu_count() or 1)
     )
@@ -107,16 +107,16 @@ class PixelMemory:
         for them."""
         with self.lock:
             reference = weakref.ref(picture, self.drop)
-            self.size += pixels.nbytes - self.kept.pop(reference, 0)
-            self.kept[reference] = pixels.nbytes
-            self.kept.move_to_end(reference, last=not is_next)
-            while self.size > self.max_bytes and len(self.kept) > 1:
-                self.drop(next(iter(self.kept)))
+            self.size += pixels.nbytes - self.entries.pop(reference, 0)
+            self.entries[reference] = pixels.nbytes
+            self.entries.move_to_end(reference, last=not is_next)
+            while self.size > self.max_bytes and len(self.entries) > 1:
+                self.drop(next(iter(self.entries)))
 
     def drop(self, reference: weakref.ref[Picture]) -> None:
         """Drop the pixels of a picture."""
         with self.lock:
-            self.size -= self.kept.pop(reference, 0)
+            self.size -= self.entries.pop(reference, 0)
         if picture := reference():
             picture._pixels = None
 
@@ -250,7 +250,8 @@ class Picture:
         return pixels
 
     def release(self) -> None:
-        """Drop the pixels as soon as they can be decoded again, as they are hardly needed again."""
+        """Drop the pixels as soon as they can be decoded again, because they are unlikely to be
+        needed."""
         self._is_released = True
         if self._fetch is not None or self._payload is not None:
             PIXELS.drop(weakref.ref(self))

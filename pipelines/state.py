@@ -63,7 +63,7 @@ class Call:
     model: str = ""
 
 
-KEPT_NOTE = "; kept as it is"
+UNCHANGED_NOTE = "; kept as it is"
 """The end of a note saying why a stage had nothing to do and left the views unchanged."""
 
 
@@ -219,8 +219,8 @@ class State:
         return next(turns, "")
 
     def rng(self, slot: str) -> np.random.Generator:
-        """Return the generator of one slot, the same in every run for this seed, sample and
-        draw."""
+        """Return the random generator of a slot, which is the same in every run for this seed,
+        sample and draw."""
         name = f"{self.seed}\n{self.sample.id}\n{self.draw}\n{slot}"
         return np.random.default_rng(
             int.from_bytes(hashlib.sha256(name.encode()).digest()[:16], "big")

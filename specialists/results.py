@@ -131,7 +131,7 @@ class Masks(_Rows):
 
     @classmethod
     def none(cls, height: int, width: int) -> Masks:
-        """Return zero masks for an image of this size."""
+        """Return an empty set of masks for an image of this size."""
         return cls(np.empty((0, height, width), bool), np.empty(0), np.empty(0, str))
 
 
@@ -152,7 +152,7 @@ class Matches(_Rows):
 
     @classmethod
     def none(cls) -> Matches:
-        """Return zero matches."""
+        """Return an empty set of matches."""
         return cls(np.empty((0, 2)), np.empty((0, 2)), np.empty(0))
 
 

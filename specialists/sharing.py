@@ -37,7 +37,7 @@ Result = TypeVar("Result")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StoredValue:
-    """A wrapper in which a result that is an array or a number is stored."""
+    """A wrapper that stores a result that is an array or a number."""
 
     values: Any
 

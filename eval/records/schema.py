@@ -26,7 +26,7 @@ from looktwice.pipelines.model import Reply, ReplyNode, ToolCallNode, write_cano
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import KEPT_NOTE
+from looktwice.pipelines.state import UNCHANGED_NOTE
 
 __all__ = ["PointRow", "Record", "RunError", "SampleRow"]
 
@@ -238,7 +238,7 @@ class Record:
     @property
     def kept(self) -> tuple[str, ...]:
         """Notes of stages that found nothing to do."""
-        return tuple([sys.intern(note) for note in self.notes if note.endswith(KEPT_NOTE)])
+        return tuple([sys.intern(note) for note in self.notes if note.endswith(UNCHANGED_NOTE)])
 
     @property
     def replies(self) -> list[Reply]:

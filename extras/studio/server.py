@@ -86,7 +86,7 @@ class StudioServer(LocalPage):
 
     def show_picture(self, request: web.Request) -> web.Response:
         """Return a picture of the page exactly as it is sent to models."""
-        shown = self.backend.shown.kept.get(request.match_info["sha"])
+        shown = self.backend.shown.entries.get(request.match_info["sha"])
         if shown is None:
             raise web.HTTPNotFound(text="this picture is no longer cached; render it again")
         payload, *_ = shown
@@ -188,7 +188,7 @@ class WidgetChannel:
             reply["faults"] = (
                 self.backend.explain_fault(exc) if is_told else [f"internal error: {exc!r}"]
             )
-        kept = self.backend.shown.kept
+        kept = self.backend.shown.entries
         new = [shown for sha, (shown, *_) in kept.items() if sha not in self.sent]
         self.sent |= {shown.sha for shown in new}
         reply["pictures"] = [[shown.sha, shown.media_type] for shown in new]

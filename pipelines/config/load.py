@@ -214,8 +214,7 @@ class Overlay:
         return merged
 
     def stages(self, base: Node, top: Mapping[str, Any], place: str) -> Node:
-        """Overlay stages on stages: the order is kept, and each new slot is inserted at its
-        position."""
+        """Overlay stages, keeping their order and inserting each new slot at its position."""
         merged = dict(base)
         for slot, value in top.items():
             here, is_there = f"{place}.{slot}", slot in merged
@@ -321,8 +320,8 @@ def nest_value(place: str, value: Any) -> Node:
 
 
 def resolve_references(node: Node, faults: Faults) -> Node:
-    """Replace every `${a.b}` in a node, by OmegaConf. Dangling references are noted as faults, and
-    so are resolvers, which could read the environment."""
+    """Resolve every `${a.b}` in a node with OmegaConf. Dangling references are noted as faults, and
+    so are OmegaConf's resolvers, which could read the environment."""
     texts = {
         place: text
         for place, text in iterate_leaves(node)

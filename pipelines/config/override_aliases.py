@@ -11,7 +11,7 @@ from looktwice.pipelines.config.classes import ConfigError, suggest_names
 
 def expand_override(node: Mapping[str, Any], place: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the places that an override sets in this configuration, with their new values; an
-    ordinary override is returned unchanged.
+    ordinary override is yielded unchanged.
 
     `data` sets the `path` of every task that reads files, or with "hub:ID" its data set on the hub,
     and `split` sets their split. `model` sets the server-side name of every model in use, unless it

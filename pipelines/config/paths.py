@@ -233,7 +233,8 @@ def _join_names(names: Iterable[str]) -> str:
 
 
 class OutsideError(ValueError):
-    """A path, or a host to send files to, that is not allowed. `advice` says what to type."""
+    """Raised for a path, or a host to send files to, that is not allowed. `advice` says what to
+    type."""
 
     def __init__(self, pending: PendingAccess) -> None:
         scope, hosts = pending.scope, pending.hosts

@@ -63,7 +63,7 @@ def may_answer(stage: Any) -> bool:
 
 
 def describe_missing_answer(slots: Iterable[str]) -> str:
-    """Return the fault of stages of which none calls the model, answers or abstains."""
+    """Return the message about stages that never call the model, answer or abstain."""
     return (
         f"these stages cannot answer: none of {', '.join(slots)} asks the model or answers; add a"
         " last stage that does, such as `ask: {use: prompting.turns.Ask}`"

@@ -63,7 +63,8 @@ MIN_SCAN_BYTES = 256  # bytes of a scan, enough for the decoder to use each of i
 
 
 class PictureError(ValueError):
-    """An unreadable image; the message names the image, what was found and what to do."""
+    """Raised for an unreadable image; the message names the image, what was found and what to
+    do."""
 
 
 @dataclass(frozen=True)

@@ -204,8 +204,8 @@ def _parse(
 def _collect_errors(data: Any, error: Any) -> list[Any]:
     """Return an error and the rest of its body, without the model's own text."""
     body = data if isinstance(data, dict) else {}
-    beside = {key: value for key, value in body.items() if key != "choices"}
-    return [error, beside]
+    rest = {key: value for key, value in body.items() if key != "choices"}
+    return [error, rest]
 
 
 def _quote_start(body: bytes) -> str:

@@ -319,7 +319,7 @@ class Cached(ModelWrapper):
     store: Store
     only: bool = False
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
-    on_fault: Callable[[str], None] = field(default=lambda said: None, repr=False)
+    on_fault: Callable[[str], None] = field(default=lambda reason: None, repr=False)
     on_hit: Callable[[], None] = field(default=lambda: None, repr=False)
 
     def __call__(

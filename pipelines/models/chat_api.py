@@ -52,7 +52,7 @@ Sign = Callable[[str | None], dict[str, str]]
 
 
 def make_bearer_header(key: str | None) -> dict[str, str]:
-    """Return the Authorization header with a key, in which most endpoints expect it."""
+    """Return the Authorization header with a key, as most endpoints expect it; {} without one."""
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 

@@ -131,7 +131,7 @@ class Servers:
                         self.paces[url].record(refused, time.monotonic())
 
     def pause(self, url: str) -> None:
-        """Suspend a server for a while."""
+        """Skip a server for `SKIP_SECONDS`."""
         with self.lock:
             self.paused[url] = time.monotonic() + SKIP_SECONDS
 
@@ -257,7 +257,7 @@ class Budget:
     money: float | None = None
     price: Callable[[Any, Usage], float] = lambda model, usage: 0.0
     uncounted: Callable[[], str] = lambda: ""
-    give_up: Callable[[str], None] = lambda said: None
+    give_up: Callable[[str], None] = lambda reason: None
     spent: float = 0.0
     max_cost: dict[str, float] = field(default_factory=dict)
     lost: list[tuple[Any, Usage]] = field(default_factory=list)

@@ -189,7 +189,7 @@ class Person:
 
     @property
     def identity(self) -> str:
-        """The name."""
+        """The person's name, with a prefix."""
         return f"person: {self.name}"
 
     def __call__(

@@ -151,8 +151,8 @@ def _make_part(part: str | View, detail: Detail | None) -> Json:
 
 
 def make_request_pieces(body: Json) -> list[bytes | Payload]:
-    """Write a request as JSON, in pieces: text, and between the texts the pictures, whose base64 is
-    inserted later. It needs no escaping, and searching it for characters to escape would take
+    """Write a request as JSON in pieces: texts, and between them the pictures, whose base64 is
+    inserted later. Base64 needs no escaping, and searching it for characters to escape would take
     longer than drawing on the pictures."""
     pictures, marker = list[Payload](), os.urandom(16).hex()
 

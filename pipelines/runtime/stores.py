@@ -48,8 +48,8 @@ class Blobs:
         if sha[:2] not in self.known and path.parent.is_symlink():
             raise OSError(f"{path.parent} is a link, but blobs need real folders; remove it")
         try:
-            kept = path.lstat()
-            is_whole = stat.S_ISREG(kept.st_mode) and kept.st_size == len(data)
+            stored = path.lstat()
+            is_whole = stat.S_ISREG(stored.st_mode) and stored.st_size == len(data)
         except FileNotFoundError:
             is_whole = False
         if not is_whole:  # a power cut may have left it shorter
@@ -127,7 +127,7 @@ class MemoryCache:
 
     max_bytes: int = 256 << 20
     size: int = 0
-    kept: OrderedDict[str, tuple[Any, int, list[str]]] = field(default_factory=OrderedDict)
+    entries: OrderedDict[str, tuple[Any, int, list[str]]] = field(default_factory=OrderedDict)
     key_locks: WeakValueDictionary[str, threading.Lock] = field(default_factory=WeakValueDictionary)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -146,18 +146,18 @@ class MemoryCache:
         self, key: str, compute: Callable[[], tuple[Result, int | None]]
     ) -> tuple[Result, list[str]]:
         with self.lock:
-            if key in self.kept:
-                self.kept.move_to_end(key)
-                result, _, remarks = self.kept[key]
+            if key in self.entries:
+                self.entries.move_to_end(key)
+                result, _, remarks = self.entries[key]
                 return result, remarks
         with collect_remarks() as remarks:
             result, size = compute()
         if size is not None:
             with self.lock:
-                self.kept[key] = result, size, remarks
+                self.entries[key] = result, size, remarks
                 self.size += size
                 while self.size > self.max_bytes:
-                    _, (_, gone, _) = self.kept.popitem(last=False)
+                    _, (_, gone, _) = self.entries.popitem(last=False)
                     self.size -= gone
         return result, remarks
 

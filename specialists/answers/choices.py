@@ -115,8 +115,8 @@ def find_choice(sample: Sample, pattern: str) -> str | None:
 
 
 def choose_true_or_false(sample: Sample, holds: bool) -> str:
-    """Return the choice for yes or true, or for its opposite. Raises NoEvidence if there is no such
-    choice.
+    """Return the choice that means yes or true if `holds`, else no or false. Raises NoEvidence if
+    there is no such choice.
 
     Without choices, return T or F if the question mentions them, else Yes or No.
     """

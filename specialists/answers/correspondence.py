@@ -210,16 +210,16 @@ class CameraMotion(AnswerRule):
     def measure_flow(self, matches: Matches) -> Floats:
         """Return the horizontal flow (n,) in pixels of the matches that `flow` selects. Raises
         NoEvidence if there are too few."""
-        kept = matches
+        selected = matches
         if self.flow == "inliers" and len(matches) >= self.min_matches:
             _, agree = cv2.findFundamentalMat(
                 matches.xy0, matches.xy1, cv2.USAC_MAGSAC, self.tolerance, 0.999, 10_000
             )
-            kept = matches[np.asarray(agree, bool).ravel() if agree is not None else slice(0)]
-        if len(kept) < self.min_matches:
+            selected = matches[np.asarray(agree, bool).ravel() if agree is not None else slice(0)]
+        if len(selected) < self.min_matches:
             which = "matches agree" if self.flow == "inliers" else "matches"
-            raise NoEvidence(f"{len(kept)} {which}, at least {self.min_matches} are needed")
-        shift: Floats = kept.xy1[:, 0] - kept.xy0[:, 0]
+            raise NoEvidence(f"{len(selected)} {which}, at least {self.min_matches} are needed")
+        shift: Floats = selected.xy1[:, 0] - selected.xy0[:, 0]
         return shift
 
 

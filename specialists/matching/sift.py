@@ -95,7 +95,7 @@ class RotationSearch:
             )
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
-        """Match two HxWx3 RGB uint8 images; points are in pixels of the images as given. Raises the
+        """Match two HxWx3 RGB uint8 images; points are in pixels of the original images. Raises the
         errors of the matcher."""
         pixels0, pixels1 = require_pixels(pixels0), require_pixels(pixels1)
         if is_one_color(pixels1):  # after a rotation its corners would have another colour

@@ -78,6 +78,6 @@ def select_largest_regions(labels: NDArray[Any], pixels: Pixels, most: int) -> M
         labels.astype(np.int32), (width, height), interpolation=cv2.INTER_NEAREST_EXACT
     )
     counts = np.bincount(full.ravel())  # `np.unique` would sort all pixels
-    kept = argsort_descending(counts)[: min(most, np.count_nonzero(counts))]
-    masks = full == kept[:, None, None]
-    return Masks(masks, np.ones(len(kept)), np.full(len(kept), ""))
+    largest = argsort_descending(counts)[: min(most, np.count_nonzero(counts))]
+    masks = full == largest[:, None, None]
+    return Masks(masks, np.ones(len(largest)), np.full(len(largest), ""))

@@ -51,7 +51,7 @@ def test_the_oldest_pixels_are_dropped_and_decoded_again(memory: PixelMemory) ->
     assert [picture._pixels is not None for picture in pictures] == [False, False, True, True]
     assert memory.size == memory.max_bytes
     del picture, pictures
-    assert (memory.size, len(memory.kept)) == (0, 0)
+    assert (memory.size, len(memory.entries)) == (0, 0)
 
 
 def test_drawn_pixels_are_dropped_once_they_are_encoded(memory: PixelMemory) -> None:

@@ -288,6 +288,6 @@ def test_the_memory_is_bounded_and_evicts_the_least_recently_used() -> None:
 
     for key in "abcdaee":
         assert memory.get_or_compute(key, partial(find, key)) == key
-    assert "".join(LOOKS) == "abcdae" and list(memory.kept) == ["a", "e"] and memory.size == 80
+    assert "".join(LOOKS) == "abcdae" and list(memory.entries) == ["a", "e"] and memory.size == 80
     memory.get_or_compute("large", lambda: ("x", 101))
-    assert not memory.kept and memory.size == 0 and not memory.key_locks
+    assert not memory.entries and memory.size == 0 and not memory.key_locks

@@ -82,7 +82,7 @@ def tokenize_reply(text: str) -> list[int]:
 
 
 def detokenize(numbers: Iterable[int]) -> str:
-    """Return the text of tokens, without special ones."""
+    """Return the text of tokens, without special tokens."""
     words = [VOCABULARY[number] for number in numbers if number >= len(SPECIAL_TOKENS)]
     return " ".join(words).replace(" ,", ",")
 
@@ -189,7 +189,8 @@ class Weights:
         )
 
     def encode_view(self, sha: str, pixels: Pixels) -> Floats:
-        """Return the encoder's output at each place of a view, cached by its picture's sha256."""
+        """Return the encoder's output at each position of a view, cached by its picture's
+        sha256."""
 
         def encode() -> tuple[Floats, int]:
             places = compute_encoder_states(self, pixels)[-1]

@@ -171,7 +171,7 @@ def slice_by_area(size: Size, side: int, most: int, patch: int) -> Layout:
 
 
 def _slice_grid(size: Size, side: int, most: int) -> Grid:
-    """Return the grid with the most similar aspect ratio whose number of slices about matches the
+    """Return the grid with the most similar aspect ratio whose number of slices approximates the
     picture's area."""
     wanted, many = log(size[0] / size[1]), min(ceil(size[0] * size[1] / side**2), most)
     best, nearest = (1, 1), float("inf")
@@ -185,8 +185,8 @@ def _slice_grid(size: Size, side: int, most: int) -> Grid:
 
 
 def _fit_near_square(size: tuple[float, float], side: int, patch: int, keep: bool) -> Size:
-    """Return a size in whole patches with the area of a square, in proportion; with `keep`, a
-    smaller picture is not enlarged."""
+    """Return the size in whole patches that has the area of a square and the picture's aspect
+    ratio; with `keep`, a smaller picture is not enlarged."""
     width, height = size
     if width * height > side**2 or not keep:
         ratio = width / height
@@ -373,7 +373,8 @@ PROCESSORS = read_rules(PROCESSOR_TABLE, KINDS)
 
 
 def find_processor(model: str, stack: Stack = "transformers") -> Callable[[Size], Layout] | None:
-    """Return the rule of an open model in one stack, by its name without its owner's, or None."""
+    """Return the layout rule of an open model in one stack, by its name without the owner, or
+    None."""
     rule = find_rule(model, PROCESSORS)
     if rule is None or stack == "transformers":
         return rule
@@ -383,6 +384,6 @@ def find_processor(model: str, stack: Stack = "transformers") -> Callable[[Size]
 
 
 def find_rule(model: str, rules: Rules[Rule]) -> Callable[[Size], Rule] | None:
-    """Return the first rule of a list that matches a model's name, without its owner's, or None."""
+    """Return the first rule of a list that matches a model's name without the owner, or None."""
     name = model.rpartition("/")[2].lower()
     return next((rule for beginning, rule in rules if re.match(beginning, name)), None)

@@ -134,10 +134,10 @@ def _gives_reasons(metadata: Mapping[str, Any]) -> bool:
 
 
 def _says_filtered(text: str) -> bool:
-    said = SENTENCES_PATTERN.search(text)
-    if said is None or ACCOUNT_BLOCKED_PATTERN.search(text):
+    match = SENTENCES_PATTERN.search(text)
+    if match is None or ACCOUNT_BLOCKED_PATTERN.search(text):
         return False
-    subjects = [*SUBJECTS_PATTERN.finditer(text, 0, said.start())]
+    subjects = [*SUBJECTS_PATTERN.finditer(text, 0, match.start())]
     return not (subjects and subjects[-1]["owner"])
 
 

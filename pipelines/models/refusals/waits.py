@@ -107,7 +107,7 @@ def read_retry_after(
 def read_seconds(text: Any, now: float, scale: float = 1.0) -> float | None:
     """Parse the seconds that a text states: a number of `scale` seconds, an epoch in seconds to
     nanoseconds, a duration such as 1m2.5s, or a date. Returns None for any other text and for an
-    absurd number."""
+    implausible number."""
     text = str(text).strip().strip('"')
     if NUMBER_PATTERN.fullmatch(text):
         number = float(text)
@@ -153,7 +153,7 @@ def _read_field(key: str, value: Any, now: float) -> Iterator[float]:
             CHINESE_WAIT_PATTERN,
             PROTOBUF_DURATION_PATTERN,
         ):
-            waits += [read_seconds(said["wait"], now) for said in pattern.finditer(value)]
+            waits += [read_seconds(match["wait"], now) for match in pattern.finditer(value)]
     yield from (wait for wait in waits if wait is not None)
 
 
