@@ -231,8 +231,7 @@ def _decode_runs(size: Any, counts: Any) -> NDArray[np.bool_]:
         raise ValueError(
             "a mask needs its size as [height, width] and counts of 0 or more that add up to that"
             f" many pixels (at most {MAX_MASK_PIXELS}), found size {size} and {len(lengths)} counts"
-            " of"
-            f" {sum(lengths)} pixels"
+            f" of {sum(lengths)} pixels"
         )
     return np.repeat(np.arange(len(lengths)) % 2 == 1, lengths).reshape(sides)
 

@@ -82,8 +82,7 @@ def pad(
     if min(left, top, right, bottom) < 0:
         raise ValueError(
             f"padding must be 0 or more pixels on each side, found {(left, top, right, bottom)};"
-            " use"
-            " crop to cut"
+            " use `crop` to remove pixels"
         )
     pixels = cv2.copyMakeBorder(
         view.pixels, top, bottom, left, right, cv2.BORDER_CONSTANT, value=color

@@ -110,8 +110,7 @@ def list_key_variables(at: URL) -> list[str]:
         if not VARIABLE_PATTERN.fullmatch(name):
             raise ModelError(
                 f"LOOKTWICE_KEYS: entry {number} is not HOST=VARIABLE, such as {at.host}=MY_KEY;"
-                " put"
-                " the key itself into that environment variable"
+                " put the key itself into that environment variable"
             )
         if host in (at.host, f"{at.host}:{at.port}"):
             variables.append(name)
