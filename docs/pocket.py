@@ -23,7 +23,7 @@ from looktwice.eval.display.text_tables import format_signed
 from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines import Pipeline, Sample, State
 from looktwice.pipelines.models import Pocket
-from looktwice.pipelines.models.pocket.network import WEIGHTS_FILE, shipped_weights
+from looktwice.pipelines.models.pocket.network import WEIGHTS_FILE, load_bundled_weights
 from looktwice.pipelines.state import Stage
 from looktwice.prompting import Ask, Circles
 from looktwice.prompting.controls import OracleCrop
@@ -232,7 +232,7 @@ def _blind(figures: Figures) -> Iterator[str]:
 
 def page(figures: Figures) -> str:
     """The card."""
-    weights = shipped_weights()
+    weights = load_bundled_weights()
     file = HERE.parent / "pipelines/models/pocket" / WEIGHTS_FILE
     head = HEAD.format(
         numbers=weights.count,

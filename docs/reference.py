@@ -310,7 +310,7 @@ def _study_page() -> str:
             *map(_entry_line, keys_of(entry)),
         ]
     lines += ["", "## Words of overlays", "", "They may stand wherever their examples say.", ""]
-    lines += [_entry_line((word, None, entry)) for word, entry in entries.WORDS.items()]
+    lines += [_entry_line((word, None, entry)) for word, entry in entries.SPECIAL_KEYS.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -19,9 +19,9 @@ from looktwice.eval.commands.options import guard_command, say
 from looktwice.pipelines.extensions import Extension, find_extension, list_extensions
 from looktwice.pipelines.runtime.process import (
     ENDING_SIGNALS,
-    interrupt_code,
+    get_interrupt_code,
+    limit_heaps,
     raise_interrupt,
-    share_heaps,
 )
 
 __all__ = ["app", "commands", "main"]
@@ -240,9 +240,9 @@ def main() -> None:
     """Run the command `looktwice`."""
     secure_streams()
     install_stop_handlers()
-    share_heaps()
+    limit_heaps()
     gc.set_threshold(GC_THRESHOLD)
     try:
         app()
     except KeyboardInterrupt as exc:  # before a command begins, or after it ends
-        sys.exit(interrupt_code(exc))
+        sys.exit(get_interrupt_code(exc))

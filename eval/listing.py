@@ -30,7 +30,7 @@ from looktwice.pipelines.config.classes import (
     suggest_names,
 )
 from looktwice.pipelines.config.foreign_names import FOREIGN_NAMES
-from looktwice.pipelines.config.shipped import list_shipped
+from looktwice.pipelines.config.shipped import list_configs
 from looktwice.pipelines.config.spec import get_public_path
 from looktwice.pipelines.extensions import list_own_classes
 from looktwice.pipelines.model import Model
@@ -94,7 +94,7 @@ def list_first() -> Iterator[str]:
     width = max(map(len, STARTER_CONFIGS))
     for name, text in STARTER_CONFIGS.items():
         yield f"  {name:{width}}  {text}"
-    yield f"looktwice list --all lists all {len(list_shipped())}, and looktwice list KIND more:"
+    yield f"looktwice list --all lists all {len(list_configs())}, and looktwice list KIND more:"
     for kind in KIND_DESCRIPTIONS:
         yield f"  {kind:{width}}  {KIND_DESCRIPTIONS[kind]}"
     yield "looktwice list NAME shows the settings of a class, such as Circles"
@@ -184,7 +184,7 @@ def list_kind(kind: str, plugins: Sequence[str]) -> Iterator[str]:
     first sentence; and its required settings."""
     texts, needed = dict[str, str](), dict[str, list[str]]()
     if kind == "configs":
-        for name, path in list_shipped().items():
+        for name, path in list_configs().items():
             # the comment at the top, up to the command that runs it
             top = takewhile(
                 lambda line: line.startswith("# "), path.read_text("utf-8").splitlines()
@@ -270,7 +270,7 @@ def copy_config(name: str, out: Path | None) -> Path:
     cannot be run by name: a mistyped path of a user's own study.yaml would run it. Raises
     ConfigError, FileExistsError.
     """
-    configs = {"study": Path(__file__).with_name("templates") / "study.yaml", **list_shipped()}
+    configs = {"study": Path(__file__).with_name("templates") / "study.yaml", **list_configs()}
     config = configs.get(name.removesuffix(".yaml"))
     if config is None:
         hint = suggest_names(name, configs) or "; see `looktwice list configs`"

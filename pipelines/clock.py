@@ -23,25 +23,25 @@ class TimedBlock:
     because each stage enters several, and a generator-based context manager takes a quarter longer.
     """
 
-    __slots__ = ("before", "clock", "facts", "kind", "span", "start")
+    __slots__ = ("attributes", "clock", "kind", "outer_seconds", "span", "start")
 
-    def __init__(self, clock: Clock, kind: str, facts: Mapping[str, str]) -> None:
-        self.clock, self.kind, self.facts = clock, kind, facts
+    def __init__(self, clock: Clock, kind: str, attributes: Mapping[str, str]) -> None:
+        self.clock, self.kind, self.attributes = clock, kind, attributes
         self.span: AbstractContextManager[object] | None = None
 
     def __enter__(self) -> None:
         clock, kind = self.clock, self.kind
-        # a process that wants spans has imported it already
+        # an instrumented process has already imported it
         if watched := sys.modules.get("opentelemetry.trace"):
             tracer = watched.get_tracer("looktwice")
-            self.span = tracer.start_as_current_span(kind, attributes=self.facts)
+            self.span = tracer.start_as_current_span(kind, attributes=self.attributes)
             self.span.__enter__()
         # seconds of nested work within the enclosing block
-        self.before = getattr(clock.local, "inside", 0.0)
+        self.outer_seconds = getattr(clock.local, "inside", 0.0)
         clock.local.inside, self.start = 0.0, time.perf_counter()
         with clock.lock:
-            clock.under_way[kind] += 1
-            if clock.under_way[kind] == 1:
+            clock.active[kind] += 1
+            if clock.active[kind] == 1:
                 clock.busy[kind] -= self.start
 
     def __exit__(self, *raised: Any) -> None:
@@ -50,10 +50,10 @@ class TimedBlock:
         took = end - self.start
         with clock.lock:
             clock.seconds[kind] += took - local.inside
-            clock.under_way[kind] -= 1
-            if not clock.under_way[kind]:
+            clock.active[kind] -= 1
+            if not clock.active[kind]:
                 clock.busy[kind] += end
-        local.inside = self.before + took
+        local.inside = self.outer_seconds + took
         if self.span is not None:
             self.span.__exit__(*raised)
 
@@ -69,41 +69,44 @@ class Clock:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.busy: defaultdict[str, float] = defaultdict(float)
         self.lock, self.local = threading.Lock(), threading.local()
-        self.begun, self.under_way = time.perf_counter(), Counter[str]()
+        self.started, self.active = time.perf_counter(), Counter[str]()
 
-    def spend(self, kind: str, **facts: str) -> TimedBlock:
-        """Count the time inside as this kind of work; `facts` become attributes of its span."""
-        return TimedBlock(self, kind, facts)
+    def track_time(self, kind: str, **attributes: str) -> TimedBlock:
+        """Return a context manager that times its block as this kind of work; `attributes` become
+        attributes of the span."""
+        return TimedBlock(self, kind, attributes)
 
-    def shares(self, least: float = 0.01) -> list[tuple[str, float]]:
+    def list_shares(self, min_share: float = 0.01) -> list[tuple[str, float]]:
         """Return each kind's share of the total time, largest first, omitting shares below
-        `least`."""
+        `min_share`."""
         with self.lock:
             total = sum(self.seconds.values())
             ordered = sorted(self.seconds.items(), key=lambda each: -each[1])
-            return [(kind, spent / total) for kind, spent in ordered if spent >= least * total > 0]
+            return [
+                (kind, spent / total) for kind, spent in ordered if spent >= min_share * total > 0
+            ]
 
     def snapshot(self) -> tuple[dict[str, float], dict[str, float]]:
         """Return `seconds` and `busy` as of now."""
         now = time.perf_counter()
         with self.lock:
             busy = dict(self.busy)
-            for kind, number in self.under_way.items():
+            for kind, number in self.active.items():
                 busy[kind] += now * (number > 0)  # its start time was subtracted
             return dict(self.seconds), busy
 
     @property
-    def whole(self) -> float:
+    def total(self) -> float:
         """Seconds since the clock started."""
-        return time.perf_counter() - self.begun
+        return time.perf_counter() - self.started
 
-    def stages(self, least: float = 0.05) -> list[tuple[str, float]]:
+    def list_stage_shares(self, min_share: float = 0.05) -> list[tuple[str, float]]:
         """Return each stage with the share of wall time in which it was active, largest first,
-        leaving out shares below `least`. Stages overlap, so the shares may add up to more than 1.
+        omitting shares below `min_share`. Stages overlap, so the shares may add up to more than 1.
         """
-        stages = [(kind, busy / self.whole) for kind, busy in self.busy.items() if busy > 0]
+        stages = [(kind, busy / self.total) for kind, busy in self.busy.items() if busy > 0]
         return sorted(
-            (stage for stage in stages if stage[0].startswith("stage ") and stage[1] >= least),
+            (stage for stage in stages if stage[0].startswith("stage ") and stage[1] >= min_share),
             key=lambda stage: -stage[1],
         )
 
@@ -113,7 +116,7 @@ _running: Clock | None = None
 
 @contextmanager
 def run_clock() -> Iterator[Clock]:
-    """Run a clock that `spend` in every thread reports to while the context is open."""
+    """Run a clock inside the context; `track_time` reports to it from every thread."""
     global _running
     before, _running = _running, Clock()
     try:
@@ -122,10 +125,10 @@ def run_clock() -> Iterator[Clock]:
         _running = before
 
 
-def spend(kind: str, **facts: str) -> AbstractContextManager[None]:
-    """Count the time inside the context as this kind of work, if a clock is running."""
+def track_time(kind: str, **attributes: str) -> AbstractContextManager[None]:
+    """Time the block inside the context as this kind of work, if a clock is running."""
     clock = _running
-    return nullcontext() if clock is None else clock.spend(kind, **facts)
+    return nullcontext() if clock is None else clock.track_time(kind, **attributes)
 
 
 def add_seconds(seconds: Mapping[str, float], busy: Mapping[str, float]) -> None:

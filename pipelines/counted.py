@@ -38,16 +38,16 @@ def format_count(number: int, noun: str, many: str = "") -> str:
     return f"{number:,} {noun if number == 1 else many or noun + 's'}"
 
 
-def format_list(names: Sequence[str], most: int) -> str:
-    """Format the first `most` names and the number of remaining ones: "a, b and 4 more"."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def format_list(names: Sequence[str], max_names: int) -> str:
+    """Format the first `max_names` names and the number of remaining ones: "a, b and 4 more"."""
+    more = f" and {len(names) - max_names} more" if len(names) > max_names else ""
+    return ", ".join(names[:max_names]) + more
 
 
-def shorten_text(text: str, most: int = 300) -> str:
-    """Collapse text to one line of at most `most` characters."""
+def shorten_text(text: str, max_length: int = 300) -> str:
+    """Collapse text to one line of at most `max_length` characters."""
     line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 3] + "..."
+    return line if len(line) <= max_length else line[: max_length - 3] + "..."
 
 
 def count_common_prefix(turns: Sequence[str], earlier: Sequence[str]) -> int:

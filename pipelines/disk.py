@@ -70,7 +70,6 @@ def read_file(path: Path) -> bytes:
 def read_lines(file: BinaryIO | BufferedIOBase) -> Iterator[bytes]:
     """Yield the lines of an open file. Raises ValueError for a line longer than
     `MAX_LINE_BYTES`."""
-    " `MAX_LINE_BYTES`."
     while line := file.readline(MAX_LINE_BYTES):
         if len(line) == MAX_LINE_BYTES:
             raise ValueError(f"longer than {MAX_LINE_BYTES >> 20} MiB")

@@ -1,11 +1,11 @@
-"""Extension points: tables of names, each imported when it is first used.
+"""Extension points: tables of names whose objects are imported on first use.
 
-An extension may bring commands, keys of a study, analyses, executors, log formats, passes of
-`judge`, and optional parts of core commands. Tasks, stages, models and specialists need no entry,
-because their path is their name. A class of looktwice that moved into an extension keeps its old
-path by an entry in `classes`. looktwice's own extensions are listed in the table of `extras`. Any
-other package declares an entry point of the group `looktwice.extensions` whose value is such a
-table; docs/howto/extend.md has a complete example.
+An extension may add commands, keys of a study, analyses, executors, log formats, passes of `judge`,
+and optional parts of core commands. Tasks, stages, models and specialists need no entry, because
+their path is their name. A class of looktwice that moved into an extension keeps its old path by an
+entry in `classes`. looktwice's own extensions are listed in the table of `extras`. Any other
+package declares an entry point of the group `looktwice.extensions` whose value is such a table;
+docs/howto/extend.md has a complete example.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OWN_PACKAGE = "looktwice.extras"
 
 
 class ExtensionError(Exception):
-    """A requested extension that cannot be opened; the message says which one and why."""
+    """Raised if a requested extension cannot be imported; the message says which one and why."""
 
 
 class Extension(NamedTuple):

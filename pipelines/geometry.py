@@ -69,13 +69,13 @@ class Affine:
         return np.array([[self.a, self.b, self.c], [self.d, self.e, self.f]])
 
     @property
-    def on_edges(self) -> Affine:
-        """This map, for edge coordinates."""
+    def edge_map(self) -> Affine:
+        """The same map in edge coordinates."""
         return Affine.shift(0.5, 0.5) @ self @ Affine.shift(-0.5, -0.5)
 
     @property
     def scale(self) -> float:
-        """The factor by which lengths grow: the square root of the growth in area."""
+        """The factor by which lengths are scaled: the square root of that for areas."""
         return math.sqrt(abs(self.a * self.e - self.b * self.d))
 
     @property
@@ -104,9 +104,9 @@ class Affine:
         xy = np.asarray(points, np.float64)
         return xy @ self.matrix[:, :2].T + self.matrix[:, 2]
 
-    def polygon(self, area: Polygon) -> Polygon:
-        """Map a polygon; it is in edge coordinates before and after."""
-        return tuple((float(x), float(y)) for x, y in self.on_edges(area)) if area else ()
+    def map_polygon(self, area: Polygon) -> Polygon:
+        """Map a polygon from edge coordinates to edge coordinates."""
+        return tuple((float(x), float(y)) for x, y in self.edge_map(area)) if area else ()
 
 
 def rectangle(x0: float, y0: float, x1: float, y1: float) -> Polygon:
@@ -120,7 +120,7 @@ def bounds(area: Polygon) -> Rect:
     return min(xs), min(ys), max(xs), max(ys)
 
 
-def common_rect(
+def intersect_boxes(
     one: tuple[Number, Number, Number, Number], other: tuple[Number, Number, Number, Number]
 ) -> tuple[Number, Number, Number, Number] | None:
     """Return the box in which two boxes overlap, or None if they share no area or only touch."""
@@ -131,7 +131,7 @@ def common_rect(
 
 def overlaps(one: Rect, other: Rect) -> bool:
     """Return whether two boxes share any area; boxes that only touch do not."""
-    return common_rect(one, other) is not None
+    return intersect_boxes(one, other) is not None
 
 
 def overlap(one: XYXY, other: XYXY) -> float:
@@ -195,15 +195,15 @@ def _edges(area: Polygon) -> Iterable[tuple[XY, XY]]:
 
 
 def _clip_half_plane(area: Polygon, p: XY, q: XY, sign: float) -> Polygon:
-    kept: list[XY] = []
+    clipped: list[XY] = []
     for start, end in _edges(area):
         here, there = sign * _side(p, q, *start), sign * _side(p, q, *end)
         if here >= 0:
-            kept.append(start)
+            clipped.append(start)
         if here * there < 0:
             t = here / (here - there)
-            kept.append((start[0] + t * (end[0] - start[0]), start[1] + t * (end[1] - start[1])))
-    return tuple(kept)
+            clipped.append((start[0] + t * (end[0] - start[0]), start[1] + t * (end[1] - start[1])))
+    return tuple(clipped)
 
 
 def warp(
@@ -211,13 +211,13 @@ def warp(
     affine: Affine,
     size: Size,
     nearest: bool = False,
-    ground: tuple[int, ...] = (0,),
+    fill: tuple[int, ...] = (0,),
 ) -> NDArray[Any]:
     """Resample an array (height, width) or (height, width, channels) under a map into a frame of
     this size (width, height).
 
     Interpolates linearly, or takes the nearest pixel; outside the array the channels have the
-    values of `ground`.
+    values of `fill`.
     """
     import cv2
 
@@ -225,7 +225,7 @@ def warp(
     if max(width, height, *array.shape[:2]) <= MAX_WARPED_SIDE:
         flags = cv2.INTER_NEAREST if nearest else cv2.INTER_LINEAR
         return np.asarray(
-            cv2.warpAffine(array, affine.matrix, (width, height), flags=flags, borderValue=ground)
+            cv2.warpAffine(array, affine.matrix, (width, height), flags=flags, borderValue=fill)
         )
     from scipy.ndimage import affine_transform
 
@@ -233,7 +233,7 @@ def warp(
     rows_first, shift = [[e, d], [b, a]], [f, c]
     channels = array[..., None] if array.ndim == 2 else array
     warped = np.empty((height, width, channels.shape[2]), array.dtype)
-    for number, value in zip(range(channels.shape[2]), (*ground, 0, 0), strict=False):
+    for number, value in zip(range(channels.shape[2]), (*fill, 0, 0), strict=False):
         affine_transform(
             channels[..., number],
             rows_first,

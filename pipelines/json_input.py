@@ -1,5 +1,5 @@
-"""Reading of untrusted JSON from servers and files, checked against types, with the place of each
-fault; and reading of values that a table cell holds as Python or numpy literals."""
+"""Parses untrusted JSON from servers and files, validates it against types, and parses table cells
+that hold Python or numpy literals."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ __all__: list[str] = []
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
-def read_json(data: bytes | str, most: int | None = MAX_VALUES, **settings: Any) -> Any:
+def read_json(data: bytes | str, max_values: int | None = MAX_VALUES, **settings: Any) -> Any:
     r"""Parse a JSON text; `settings` are passed to `json.loads`.
 
     A lone surrogate, such as "\ud83d", cannot be written as UTF-8 and becomes "?". Raises
     ValueError for text that is not JSON, for more than 100 levels of nesting, and for more than
-    `most` values; pass None for the user's own files.
+    `max_values` values; pass None for the user's own files.
     """
     text = (
         data if isinstance(data, str) else data.decode(json.detect_encoding(data), "surrogatepass")
     )
     brackets = text.count("[") + text.count("{")
-    if most is not None and brackets + text.count(",") > most:
-        raise ValueError(f"more than {most:,} values")
+    if max_values is not None and brackets + text.count(",") > max_values:
+        raise ValueError(f"more than {max_values:,} values")
     try:
         value = json.loads(repair_text(text), **settings)
     except RecursionError:
@@ -67,7 +67,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if not line.strip():
             continue
         try:
-            value = read_json(line, most=None)
+            value = read_json(line, max_values=None)
         except ValueError as exc:
             raise ValueError(f"{path} line {number}: not JSON ({exc})") from exc
         if not isinstance(value, dict):
@@ -79,7 +79,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Return the value with `change` applied to every text in it, including field names."""
+    """Return the value with `change` applied to every string in it, including field names."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
@@ -94,22 +94,22 @@ def write_json(value: Any) -> str:
     try:
         return _dumps(value)
     except (TypeError, ValueError):  # also raised for a Mapping that is not a dict
-        return _dumps(finite_or_null(value))
+        return _dumps(replace_non_finite(value))
 
 
-def finite_or_null(value: Any) -> Any:
-    """Return the value with None for every NaN and infinite number."""
+def replace_non_finite(value: Any) -> Any:
+    """Replace every NaN and infinite number in a value with None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {name: finite_or_null(inner) for name, inner in value.items()}
+        return {name: replace_non_finite(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [finite_or_null(inner) for inner in value]
+        return [replace_non_finite(inner) for inner in value]
     return value
 
 
 def iterate_leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every plain value in mappings and lists after its dotted place such as `a.b[0]`."""
+    """Yield (dotted place such as `a.b[0]`, value) for every plain value in mappings and lists."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from iterate_leaves(inner, f"{place}.{name}" if place else str(name))
@@ -130,7 +130,7 @@ def find_non_finite(value: Any) -> tuple[str, float] | None:
 
 
 def _require_finite(value: dict[str, Any]) -> dict[str, Any]:
-    if {*map(type, value.values())} <= {str, int, bool}:  # most
+    if {*map(type, value.values())} <= {str, int, bool}:  # the usual case
         return value
     if place_and_number := find_non_finite(value):
         raise ValueError(f"{place_and_number[0]} is {place_and_number[1]}, not a number")
@@ -159,13 +159,13 @@ def repair_text(text: str) -> str:
 
 
 def is_text(value: object) -> bool:
-    """Return whether this is text that can be written as UTF-8."""
+    """Return whether a value is a string that UTF-8 can encode."""
     return isinstance(value, str) and (value.isascii() or repair_text(value) == value)
 
 
-NO_OTHER_FIELDS = ConfigDict(extra="forbid", strict=True)
-KEEP_OTHER_FIELDS = ConfigDict(extra="allow", strict=True)
-MAX_WHOLE = 2**53  # larger numbers count nothing in this program, and sums may overflow
+FORBID_EXTRA = ConfigDict(extra="forbid", strict=True)
+ALLOW_EXTRA = ConfigDict(extra="allow", strict=True)
+MAX_WHOLE = 2**53  # no count in this program is larger, and sums of larger numbers may overflow
 Whole = Annotated[int, Field(gt=-MAX_WHOLE, lt=MAX_WHOLE)]
 Number = Whole | float
 """A number; a float may be infinite, since some servers send that as a log-probability."""
@@ -182,13 +182,13 @@ EXPECTED_TYPES = {
     "extra_forbidden": "a field that this version knows",
 }
 UNION_BRANCHES = {"constrained-int", "int", "float", "str", "PictureNode"}
-"""Names that pydantic inserts into a place for the members of a union."""
+"""Names that pydantic inserts into a location for the members of a union."""
 
 
 @dataclass(frozen=True)
 class CheckedAs:
     """An annotation that makes pydantic validate a mapping as another type, as in
-    `Annotated[Mapping[str, Any], Holds(Node)]`."""
+    `Annotated[Mapping[str, Any], CheckedAs(Node)]`."""
 
     kind: Any
 
@@ -243,7 +243,7 @@ NAMED_VALUES = {"nan": None, "NaN": None, "null": None, "true": True, "false": F
 
 
 def read_literal(text: str) -> Any:
-    """Parse the value that a text writes as JSON, Python or numpy; None if it writes no value."""
+    """Parse a text as a JSON, Python or numpy value; return None if it is none of these."""
     text = text.strip()
     inner = re.fullmatch(r"(?:np\.|numpy\.)?array\((\[.*\])(?:,\s*dtype=[^()]*)?\)", text, re.S)
     text = inner[1] if inner else text

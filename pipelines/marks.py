@@ -1,4 +1,4 @@
-"""Labelled places in an image: points, boxes and masks."""
+"""Marks in an image: labelled points, boxes and masks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NEAR_KERNEL, FAR_KERNEL = np.ones((3, 3), np.uint8), np.ones((7, 7), np.uint8)
 """Kernels that dilate a mask by 1 pixel, and by the 3 pixels by which a thin part may be shortened
 in a view."""
 DOWNSAMPLING_PARTS = (
-    16  # parts of a view's pixel, to which a mask that shrinks further is downsampled first
+    16  # mask pixels per side of a view pixel; a mask with more is downsampled first
 )
 MAX_SEARCH_SIDE = 32  # pixels; a larger square takes longer to look for than it saves
 
@@ -56,7 +56,7 @@ class Point:
         return Point(self.label, x, y, self.image) if contains(clip, x + 0.5, y + 0.5) else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the form that records and JSONL files hold."""
+        """Return the mark as plain JSON values, as in records and JSONL files."""
         return dict(vars(self))
 
 
@@ -90,11 +90,11 @@ class Box:
 
     def transform(self, affine: Affine, clip: Polygon) -> Box | None:
         """Return the smallest upright box around the visible part of this one, or None."""
-        seen = intersect(affine.polygon(rectangle(*self.xyxy)), clip)
+        seen = intersect(affine.map_polygon(rectangle(*self.xyxy)), clip)
         return Box(self.label, *bounds(seen), self.image) if seen else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the form that records and JSONL files hold."""
+        """Return the mark as plain JSON values, as in records and JSONL files."""
         return dict(vars(self))
 
 
@@ -120,8 +120,8 @@ class Mask:
         return float(xs.mean()), float(ys.mean())
 
     def transform(self, affine: Affine, clip: Polygon) -> Mask | None:
-        """Return the visible part of the transformed mask (nearest pixel), in the frame that `clip`
-        bounds, or None. Parts too thin for the nearest pixel keep the pixels that they fall on."""
+        """Return the visible part of the transformed mask, in the frame bounded by `clip`, or None.
+        Sampling is nearest-pixel; parts too thin for it keep the pixels that they fall on."""
         width, height = (max(1, round(edge)) for edge in bounds(clip)[2:])
         warped = warp(self.pixels.astype(np.uint8), affine, (width, height), nearest=True)
         seen = warped.astype(bool)
@@ -132,8 +132,8 @@ class Mask:
         return Mask(self.label, seen, self.image) if inside.any() else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the form that records hold: the size, and row-major run lengths that begin with a
-        run of False."""
+        """Return the mask as plain JSON values, as in records: its size, and row-major run lengths
+        that begin with a run of False."""
         flat = self.pixels.ravel()
         edges = np.flatnonzero(np.diff(flat)) + 1
         runs = np.diff(np.concatenate(([0], edges, [flat.size]))).tolist()
@@ -231,8 +231,7 @@ def _decode_runs(size: Any, counts: Any) -> NDArray[np.bool_]:
         raise ValueError(
             "a mask needs its size as [height, width] and counts of 0 or more that add up to that"
             f" many pixels (at most {MAX_MASK_PIXELS}), found size {size} and {len(lengths)} counts"
-            " of"
-            f" {sum(lengths)} pixels"
+            f" of {sum(lengths)} pixels"
         )
     return np.repeat(np.arange(len(lengths)) % 2 == 1, lengths).reshape(sides)
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, NotRequired, Protocol
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from looktwice.pipelines.json_input import NO_OTHER_FIELDS, Finite, Number, Whole
+from looktwice.pipelines.json_input import FORBID_EXTRA, Finite, Number, Whole
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.view import View
 
@@ -66,7 +66,7 @@ class Tool:
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """One turn. `parts` are texts and views in the order in which they are sent.
+    """One turn of a conversation. `parts` are texts and views in the order in which they are sent.
 
     An assistant's turn may hold `tool_calls`; a tool's turn names the call that it answers in
     `call_id`. `attached` holds the provider's own fields of an assistant's turn, such as reasoning
@@ -208,12 +208,13 @@ class Reply:
     def is_blank(self) -> bool:
         """True if the reply has no content and no billed token, as from a server that failed
         without reporting it. An empty reply with billed tokens is the model's own."""
-        said = self.text.strip() or self.reasoning.strip() or self.refusal or self.tool_calls
-        made = self.usage.tokens_out or self.usage.reasoning_tokens or self.logprobs
-        return self.finish in ("stop", "tool") and not (said or made)
+        content = self.text.strip() or self.reasoning.strip() or self.refusal or self.tool_calls
+        billed = self.usage.tokens_out or self.usage.reasoning_tokens or self.logprobs
+        return self.finish in ("stop", "tool") and not (content or billed)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the form that the cache and the records hold, without empty fields."""
+        """Return the reply as plain JSON values, as in the cache and in records, without empty
+        fields."""
         plain = {
             "tool_calls": [call.to_dict() for call in self.tool_calls],
             "usage": dict(vars(self.usage)),
@@ -236,9 +237,9 @@ class Reply:
         return Message("assistant", (self.text,), self.tool_calls, attached=self.attached)
 
 
-@with_config(NO_OTHER_FIELDS)
+@with_config(FORBID_EXTRA)
 class ToolCallNode(TypedDict):
-    """A `ToolCall` as files hold it."""
+    """The schema of a stored `ToolCall`."""
 
     id: str
     name: str
@@ -246,7 +247,7 @@ class ToolCallNode(TypedDict):
     attached: NotRequired[Finite]
 
 
-@with_config(NO_OTHER_FIELDS)
+@with_config(FORBID_EXTRA)
 class ReplyNode(TypedDict):
     """The schema of `Reply.to_dict`, which a file's content must match."""
 
@@ -267,8 +268,7 @@ class ReplyNode(TypedDict):
 
 
 class Model(Protocol):
-    """Anything that answers messages.
-
+    """The interface of a model, which answers messages.
     `identity` names the model and every setting that changes its answers; it is part of cache keys
     and records. `draw` numbers repeated samples of the same prompt: each draw is a separate call.
     Raises ModelError. A model may have a method `missing()` that names what must be set before it
@@ -316,11 +316,11 @@ def close_model(model: Model) -> None:
 
 
 class ModelError(Exception):
-    """A call without a reply. `retryable` says whether the same call may succeed later.
+    """Raised for a call without a reply. `retryable` says whether the same call may succeed later.
 
     `status` is the HTTP status, if any; `retry_after` the number of seconds that the server asked
-    to wait. `unreached` is true if there was not even a connection. `usage` is what was billed for
-    an answer that is not a reply.
+    to wait. `unreached` is true if there was not even a connection. `usage` was billed for a
+    response that is not a reply.
     """
 
     def __init__(
@@ -345,7 +345,7 @@ class ModelError(Exception):
 
 
 class Stopped(BaseException):
-    """The run is being stopped. Not an Exception, so that no stage swallows it."""
+    """Raised when the run is being stopped. Not an Exception, so that no stage swallows it."""
 
 
 STOPPING: ContextVar[threading.Event | None] = ContextVar("STOPPING", default=None)
@@ -353,7 +353,7 @@ STOPPING: ContextVar[threading.Event | None] = ContextVar("STOPPING", default=No
 
 
 class Deferred(Stopped):
-    """A request was deferred; its sample runs again once the reply has been collected."""
+    """Raised for a deferred request; its sample runs again once the reply has been collected."""
 
 
 class RequestQueue(Model, Protocol):
@@ -428,6 +428,6 @@ def get_model_name(model: Any) -> str:
     return str(getattr(model, "model", "") or type(model).__name__)
 
 
-def get_url_place(url: str) -> str:
-    """Return host, port and path of a URL."""
+def strip_scheme(url: str) -> str:
+    """Return a URL without its scheme: host, port and path."""
     return url.partition("://")[2] or url

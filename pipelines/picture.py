@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from PIL import Image
 from pybase64 import b64encode
 
-from looktwice.pipelines.clock import spend
+from looktwice.pipelines.clock import track_time
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.encodings.image_files import (
     DECODING_ERRORS,
     Header,
     PictureError as PictureError,
     decode,
-    inspect,
     open_image,
+    read_header,
     to_png,
     truncate_scan,
 )
@@ -70,12 +70,12 @@ class Payload:
 
     @property
     def prefix(self) -> str:
-        """What a request has before the base64 of the bytes: `data:image/...;base64,`."""
+        """The part of a data URL before the base64 of the bytes: `data:image/...;base64,`."""
         return f"data:{self.media_type};base64,"
 
     @property
     def data_url(self) -> str:
-        """`data:image/...;base64,...`, as OpenAI-compatible servers take it."""
+        """The data URL `data:image/...;base64,...` that OpenAI-compatible servers accept."""
         return self.prefix + self.text.decode()
 
 
@@ -86,17 +86,17 @@ def join_pieces(pieces: Iterable[bytes | Payload]) -> bytes:
 
 @dataclass(eq=False)
 class PixelMemory:
-    """Bounds the decoded pixels that all pictures of this process keep.
+    """A limit on the memory for decoded pixels of all pictures in this process.
 
-    Beyond `most` bytes, the oldest pixels that can be decoded again, from the source or from the
-    encoded PNG, are dropped. `turns` are the pictures decoded at a time: what is decoded sooner
-    would wait until it is drawn on and encoded.
+    Beyond `max_bytes`, the oldest pixels that can be decoded again, from the source or from the
+    encoded PNG, are dropped. `decode_slots` limits the pictures decoded at the same time: pixels
+    decoded earlier would only occupy memory until they are drawn on and encoded.
     """
 
-    most: int = 24 << 20
+    max_bytes: int = 24 << 20
     size: int = 0
-    kept: OrderedDict[weakref.ref[Picture], int] = field(default_factory=OrderedDict)
-    turns: threading.Semaphore = field(
+    entries: OrderedDict[weakref.ref[Picture], int] = field(default_factory=OrderedDict)
+    decode_slots: threading.Semaphore = field(
         default_factory=lambda: threading.Semaphore(os.cpu_count() or 1)
     )
     # re-entrant, because a picture may be garbage-collected while it is held
@@ -107,16 +107,16 @@ class PixelMemory:
         for them."""
         with self.lock:
             reference = weakref.ref(picture, self.drop)
-            self.size += pixels.nbytes - self.kept.pop(reference, 0)
-            self.kept[reference] = pixels.nbytes
-            self.kept.move_to_end(reference, last=not is_next)
-            while self.size > self.most and len(self.kept) > 1:
-                self.drop(next(iter(self.kept)))
+            self.size += pixels.nbytes - self.entries.pop(reference, 0)
+            self.entries[reference] = pixels.nbytes
+            self.entries.move_to_end(reference, last=not is_next)
+            while self.size > self.max_bytes and len(self.entries) > 1:
+                self.drop(next(iter(self.entries)))
 
     def drop(self, reference: weakref.ref[Picture]) -> None:
         """Drop the pixels of a picture."""
         with self.lock:
-            self.size -= self.kept.pop(reference, 0)
+            self.size -= self.entries.pop(reference, 0)
         if picture := reference():
             picture._pixels = None
 
@@ -128,7 +128,7 @@ Value = TypeVar("Value")
 
 
 def _cached_property(compute: Callable[[Any], Value]) -> Value:
-    """Make a property that the first thread to read it computes; the value is stored in `_name`."""
+    """Make a thread-safe property that is computed on first access and stored in `_name`."""
     name = f"_{compute.__name__}"
 
     def get(picture: Picture) -> Value:
@@ -152,8 +152,8 @@ class Picture:
     read-only: an in-place drawing call raises, so copy first and make a new Picture. Reading may
     raise PictureError.
 
-    `path` is the file that it is read from, if there is one. `seconds` is the time of a picture
-    that is a frame of a video; `frames` are those of a picture that is sent as a video.
+    `path` is its file, if there is one. `seconds` is the time of a video frame; `frames` are the
+    frames of a picture that is sent as a video.
     """
 
     _pixels: Pixels | None = None
@@ -191,7 +191,7 @@ class Picture:
         cls, fetch: Callable[[], bytes], name: str, is_there: Callable[[], bool] | None = None
     ) -> Picture:
         """Create a picture whose encoded bytes are fetched when first needed. `name` appears in
-        error messages; `is_there` says, without reading them, whether the bytes exist."""
+        error messages; `is_there` returns whether the bytes exist, without reading them."""
         self = cls.__new__(cls)
         self.name, self._fetch, self._lock = name, fetch, threading.RLock()
         self._is_there = is_there
@@ -204,7 +204,7 @@ class Picture:
         """Create a picture of exactly these encoded bytes (JPEG, PNG, WebP or anything Pillow
         reads).
 
-        `known_to_decode` says that we encoded them ourselves, so that they need no check before
+        Set `known_to_decode` for bytes that looktwice encoded itself, which need no check before
         they are sent.
         """
         picture = cls.lazy(lambda: data, name)
@@ -241,27 +241,28 @@ class Picture:
 
     @_cached_property
     def pixels(self) -> Pixels:
-        """HxWx3 RGB uint8, read-only; they may be dropped (`PIXELS`) and are then decoded again."""
+        """The pixels, HxWx3 RGB uint8, read-only; dropped pixels (`PIXELS`) are decoded again."""
         data = self.payload.data if self._fetch is None else self.source
-        with PIXELS.turns, spend("decode"):
+        with PIXELS.decode_slots, track_time("decode"):
             pixels = decode(data, self.name)
         pixels.flags.writeable = False
         PIXELS.keep(self, pixels)
         return pixels
 
     def release(self) -> None:
-        """Drop the pixels as soon as they can be decoded again; they are hardly needed any more."""
+        """Drop the pixels as soon as they can be decoded again, because they are unlikely to be
+        needed."""
         self._is_released = True
         if self._fetch is not None or self._payload is not None:
             PIXELS.drop(weakref.ref(self))
 
-    def small(self, longest: int) -> Image.Image:
-        """Return the picture with no side longer than `longest` pixels; a JPEG is decoded only as
-        far as needed."""
+    def make_thumbnail(self, longest: int) -> Image.Image:
+        """Return the picture with no side longer than `longest` pixels; a JPEG is decoded only at
+        the resolution needed."""
         size = longest, longest
         return self._shrink(lambda image: image.thumbnail(size, reducing_gap=2.0))
 
-    def coarse(self, longest: int) -> Image.Image:
+    def decode_coarsely(self, longest: int) -> Image.Image:
         """Return the picture; for a JPEG, decoded at the smallest size whose longer side has at
         least `longest` pixels."""
         scale = longest / max(self.size)
@@ -302,7 +303,7 @@ class Picture:
         changed = made if self._fetch is None else self._header.changed
         if changed:
             pixels = self.pixels
-            with spend("encode"):
+            with track_time("encode"):
                 data = to_png(pixels)
             if self._is_released:
                 PIXELS.drop(weakref.ref(self))
@@ -310,7 +311,7 @@ class Picture:
                 PIXELS.keep(self, pixels, is_next=True)
             return Payload(data, "image/png", hashlib.sha256(data).hexdigest(), changed)
         if not self._known_to_decode and self._pixels is None and self.sha not in _readable:
-            with spend("decode"):
+            with track_time("decode"):
                 self._check()
         return Payload(self.source, self._header.media_type, self.sha, "")
 
@@ -339,7 +340,7 @@ class Picture:
     def _header(self) -> Header:
         """Facts about the encoded source that need no decoding of pixels."""
         self._opened = self._open()
-        return inspect(self._opened, self.source, self.name)
+        return read_header(self._opened, self.source, self.name)
 
     def _open(self) -> Image.Image:
         return open_image(truncate_scan(self.source) or self.source, self.name)
@@ -354,7 +355,7 @@ def make_thumbnail_url(picture: Picture, longest: int = 320, quality: int = 85) 
     not subsampled, so that thin marks keep their colour."""
     import cv2
 
-    pixels = np.asarray(picture.coarse(longest))
+    pixels = np.asarray(picture.decode_coarsely(longest))
     scale = longest / max(pixels.shape[:2])
     if scale < 1:
         height, width = (max(1, round(side * scale)) for side in pixels.shape[:2])
@@ -376,7 +377,7 @@ def compute_perceptual_hash(picture: Picture) -> int:
     The lower 64 bits say which horizontal neighbours of an 8 x 8 grey thumbnail get brighter; above
     them is the aspect ratio in eighths of a doubling.
     """
-    grey = picture.small(32 * HASH_SIDE).convert("L")
+    grey = picture.make_thumbnail(32 * HASH_SIDE).convert("L")
     levels = np.asarray(grey.resize((HASH_SIDE + 1, HASH_SIDE), Image.Resampling.BOX), np.int16)
     brighter = np.packbits(np.diff(levels, axis=1) > MAX_FLAT_STEP).tobytes()
     width, height = picture.size

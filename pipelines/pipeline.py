@@ -52,13 +52,13 @@ class RecordingModel:
     run.
 
     `check` is called before each call and between stages and may raise Stopped. `wrap_second` adds
-    the run's retries, limits and cache to a stage's second model. When an external request is being
-    answered (`extras.integrations`), `asked` holds its settings, which override those of a call,
-    and `later` its further turns, which are sent after those of a call.
+    the run's retries, limits and cache to a stage's second model. While an external request is
+    being answered (`extras.integrations`), `request_options` override the options of a call, and
+    its `later_turns` are appended to the messages of a call.
     """
 
-    asked: CallOptions | None = None
-    later: tuple[Message, ...] = ()
+    request_options: CallOptions | None = None
+    later_turns: tuple[Message, ...] = ()
 
     def __init__(
         self,
@@ -80,14 +80,16 @@ class RecordingModel:
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
         """Ask the wrapped model and record the request with its reply or error."""
-        if self.asked is not None:
-            messages, options = (*messages, *self.later), self.asked.filled_from(options)
+        if self.request_options is not None:
+            messages = (*messages, *self.later_turns)
+            options = self.request_options.filled_from(options)
         return self.ask(self.model, messages, draw, options)
 
-    def asking(self, asked: CallOptions, later: tuple[Message, ...]) -> RecordingModel:
-        """Return a copy of this recorder that sends these settings and further turns."""
+    def for_request(self, options: CallOptions, later_turns: tuple[Message, ...]) -> RecordingModel:
+        """Return a copy of this recorder for an external request with these options and later
+        turns."""
         recorder = copy(self)
-        recorder.asked, recorder.later = asked, later
+        recorder.request_options, recorder.later_turns = options, later_turns
         return recorder
 
     def ask(self, model: Model, messages: Messages, draw: int, options: CallOptions) -> Reply:
@@ -147,29 +149,29 @@ class SecondModel(ModelWrapper):
 PLAIN_TYPES = (str, int, float, type, RecordingModel, SecondModel)
 
 
-def replace_models(thing: Any, change: Callable[[Model], Model]) -> Any:
+def replace_models(obj: Any, change: Callable[[Model], Model]) -> Any:
     """Return the stage with `change` applied to every model in its settings, at any depth; the same
     object if it has none."""
-    if thing is None or isinstance(thing, PLAIN_TYPES):
-        return thing
+    if obj is None or isinstance(obj, PLAIN_TYPES):
+        return obj
     # a model is callable and its `identity` is a text; a stage may have a setting of that name
-    if callable(thing) and isinstance(getattr(thing, "identity", None), str):
-        return change(thing)
-    if is_dataclass(thing) and not isinstance(thing, type):
+    if callable(obj) and isinstance(getattr(obj, "identity", None), str):
+        return change(obj)
+    if is_dataclass(obj) and not isinstance(obj, type):
         changed = _change_models(
-            {f.name: getattr(thing, f.name) for f in fields(thing) if f.init}, change
+            {f.name: getattr(obj, f.name) for f in fields(obj) if f.init}, change
         )
-        return replace(thing, **changed) if changed else thing
-    if isinstance(thing, tuple | list):
-        changed = _change_models(dict(enumerate(thing)), change)
-        return type(thing)(changed.get(i, v) for i, v in enumerate(thing)) if changed else thing
-    if isinstance(thing, Mapping):
-        changed = _change_models(thing, change)
-        return {**thing, **changed} if changed else thing
-    return thing
+        return replace(obj, **changed) if changed else obj
+    if isinstance(obj, tuple | list):
+        changed = _change_models(dict(enumerate(obj)), change)
+        return type(obj)(changed.get(i, v) for i, v in enumerate(obj)) if changed else obj
+    if isinstance(obj, Mapping):
+        changed = _change_models(obj, change)
+        return {**obj, **changed} if changed else obj
+    return obj
 
 
-def list_models(thing: Any) -> list[Model]:
+def list_models(obj: Any) -> list[Model]:
     """Return every model in the settings of stages, at any depth, including duplicates."""
     models: list[Model] = []
 
@@ -177,14 +179,14 @@ def list_models(thing: Any) -> list[Model]:
         models.append(model)
         return model
 
-    replace_models(thing, collect)
+    replace_models(obj, collect)
     return models
 
 
-def _change_models(things: Mapping[Any, Any], change: Callable[[Model], Model]) -> dict[Any, Any]:
+def _change_models(holders: Mapping[Any, Any], change: Callable[[Model], Model]) -> dict[Any, Any]:
     """Return the entries whose models `change` replaced."""
-    made = {key: replace_models(holder, change) for key, holder in things.items()}
-    return {key: holder for key, holder in made.items() if holder is not things[key]}
+    made = {key: replace_models(holder, change) for key, holder in holders.items()}
+    return {key: holder for key, holder in made.items() if holder is not holders[key]}
 
 
 def find_reply_fault(reply: object) -> str:
@@ -201,7 +203,7 @@ def find_reply_fault(reply: object) -> str:
     return ""
 
 
-def count_calls_since(state: State, model: Model) -> int:
+def count_calls(state: State, model: Model) -> int:
     """Count the calls made for this sample so far; the next one gets this number in the record."""
     earlier = [call for entry in state.trace for call in entry.calls]
     # a vote draws several times within its step, so these calls are not in the trace yet
@@ -210,7 +212,7 @@ def count_calls_since(state: State, model: Model) -> int:
 
 
 class StageFailed(Exception):
-    """A stage raised; `state` is its input, with every call and remark made until then."""
+    """Raised if a stage raises; `state` is its input, with all calls and remarks made so far."""
 
     def __init__(self, slot: str, state: State) -> None:
         super().__init__(f"stage {slot!r} failed")
@@ -218,7 +220,7 @@ class StageFailed(Exception):
 
 
 def describe_exception(exc: BaseException) -> str:
-    """Return class name and message of an exception as text that can be recorded, even if the
+    """Return the class name and message of an exception as text that can be recorded, even if the
     exception fails to format its message."""
     try:
         text = repair_text(str(exc))
@@ -264,7 +266,7 @@ def run_stage(
             raise StageFailed(slot, traced(state.with_notes(*inner, *remarks))) from exc
     fault = f"it returned {type(after).__name__}, not a State; end in `return state.replace(...)`"
     if isinstance(after, State):
-        fault = after.fault()
+        fault = after.find_fault()
     if fault:
         wrong = TypeError(f"stage {slot!r} ({type(stage).__name__}): {fault}")
         raise StageFailed(slot, traced(state)) from wrong

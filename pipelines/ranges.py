@@ -37,8 +37,8 @@ def check_ranges(settings: Any, *rules: str, prefix: str = "") -> None:
 
 
 class Ranged:
-    """A base of settings whose numbers must satisfy the rules in `ranges` (`check_ranges`);
-    subclasses add their own rules."""
+    """A base class for settings whose numbers must satisfy the rules in `ranges`
+    (`check_ranges`); subclasses add their own rules."""
 
     ranges: ClassVar[tuple[str, ...]] = ()
 

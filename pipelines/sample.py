@@ -18,9 +18,9 @@ from looktwice.pipelines.picture import Picture, PictureError
 
 __all__ = ["Item", "Sample"]
 
-PLACED_FIELD = "placed"
-"""The field of `meta` that marks a question whose text shows the places of its images as `<image
-1>`, `<image 2>` ..."""
+PLACEHOLDERS_FIELD = "placed"
+"""The field of `meta` that is true if the question contains image placeholders: `<image 1>`,
+`<image 2>` ..."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Sample:
     @property
     def bare_question(self) -> str:
         """The question without its image placeholders."""
-        places = r"<image \d+>" if self.meta.get(PLACED_FIELD) else r"\Z"
+        places = r"<image \d+>" if self.meta.get(PLACEHOLDERS_FIELD) else r"\Z"
         return re.sub(places, "\n", self.question).strip()
 
     def on(self, image: int) -> tuple[Mark, ...]:
@@ -100,9 +100,9 @@ def describe_item_fault(item: object) -> str:
     if not isinstance(item, Item) or not isinstance(item.sample, Sample):
         return f"it yielded {type(item).__name__}, not an Item with its Sample"
     sample = item.sample
-    for name, words in (("id", sample.id), ("question", sample.question)):
-        if not is_text(words):
-            return f"the {name} of a sample must be a text, found {words!r:.80}"
+    for name, text in (("id", sample.id), ("question", sample.question)):
+        if not is_text(text):
+            return f"the {name} of a sample must be a text, found {text!r:.80}"
     if item.answer is not None and not is_text(item.answer):
         key = f"{item.answer!r:.80}"
         return f"sample {sample.id}: its answer must be a text, or None if hidden, found {key}"
@@ -145,10 +145,10 @@ def _sha(picture: Picture) -> str:
 def check_marks(sample: Sample) -> None:
     """Raise ValueError if a mark of the sample lies outside its image."""
     for mark in sample.marks:
-        who = f"sample {sample.id}: {type(mark).__name__.lower()} {mark.label!r}"
+        subject = f"sample {sample.id}: {type(mark).__name__.lower()} {mark.label!r}"
         if not 0 <= mark.image < len(sample.images):
             raise ValueError(
-                f"{who} is on image {mark.image} (counted from 0), but the sample has"
+                f"{subject} is on image {mark.image} (counted from 0), but the sample has"
                 f" {format_count(len(sample.images), 'image')}"
             )
         width, height = sample.images[mark.image].size
@@ -165,6 +165,6 @@ def check_marks(sample: Sample) -> None:
             where = f"of {columns} x {rows} pixels lies"
         if not inside:
             raise ValueError(
-                f"{who} {where} outside its image {mark.image} of {width} x {height} pixels; marks"
-                " are in pixels of the source image"
+                f"{subject} {where} outside its image {mark.image} of {width} x {height} pixels;"
+                " marks are in pixels of the source image"
             )

@@ -63,7 +63,7 @@ class Call:
     model: str = ""
 
 
-KEPT_NOTE = "; kept as it is"
+UNCHANGED_NOTE = "; kept as it is"
 """The end of a note saying why a stage had nothing to do and left the views unchanged."""
 
 
@@ -80,8 +80,8 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A sample on its way through the stages; stages return a changed copy (`state.replace(...)`)
-    and never mutate it.
+    """The state of a sample between stages; a stage returns a changed copy (`state.replace(...)`)
+    and never mutates it.
 
     `views` are the images to show, `prompt` the text to send, `messages` the conversation so far.
     `answer` is set by specialists and by stages that read replies; `reason` says why there is none
@@ -157,12 +157,11 @@ class State:
         return self.answer is None and self.reason.startswith("abstained")
 
     @property
-    def has_no_result(self) -> bool:
-        """True if the stages so far produced no call of a model, no answer, and no reason."""
-        came = self.answer is not None or self.reason or any(step.calls for step in self.trace)
-        return not came
+    def has_result(self) -> bool:
+        """True if the stages so far called a model, answered, or gave a reason not to."""
+        return bool(self.answer is not None or self.reason or any(s.calls for s in self.trace))
 
-    def fault(self) -> str:
+    def find_fault(self) -> str:
         """Describe a field that a stage set to an invalid value; "" if every field can be recorded.
 
         Texts must be `str` that UTF-8 can hold, `confidence` a number in 0..1, and `sample` a
@@ -193,7 +192,7 @@ class State:
         return f"sample must be a Sample, found {type(self.sample).__name__}"
 
     def _measure_fault(self) -> str:
-        """Describe a measurement that no record can hold; "" if there is none."""
+        """Describe a measurement that cannot be recorded; "" if there is none."""
         for name, value in self.measures.items():
             if not (is_text(name) and name):
                 return f"the name of a measurement must be a text, found {name!r:.80}"
@@ -220,18 +219,18 @@ class State:
         return next(turns, "")
 
     def rng(self, slot: str) -> np.random.Generator:
-        """Return the generator of one slot, the same in every run for this seed, sample and
-        draw."""
+        """Return the random generator of a slot, which is the same in every run for this seed,
+        sample and draw."""
         name = f"{self.seed}\n{self.sample.id}\n{self.draw}\n{slot}"
         return np.random.default_rng(
             int.from_bytes(hashlib.sha256(name.encode()).digest()[:16], "big")
         )
 
     def _repr_html_(self) -> str:
-        return state_html(self)
+        return render_html(self)
 
 
-def state_html(state: State) -> str:
+def render_html(state: State) -> str:
     """Render the views of a `State` side by side, then its prompt or turns, and the answer."""
     views, turns = "", ""
     for number, view in enumerate(state.views, 1):
@@ -244,12 +243,12 @@ def state_html(state: State) -> str:
         count = len(message.views)
         images = f"[{count} image{'s' * (count > 1)}] " if count else ""
         turns += f"<p><b>{message.role}</b> {images}{escape(message.text)}</p>"
-    words = turns or f"<p><b>prompt</b> {escape(state.prompt)}</p>"
+    body = turns or f"<p><b>prompt</b> {escape(state.prompt)}</p>"
     answer = state.answer if state.answer is not None else (state.reason or "no answer yet")
     return (
         f'<div style="font-family:sans-serif"><p><b>{escape(state.sample.id)}</b></p><div'
         f' style="display:flex;gap:8px;flex-wrap:wrap">{views}</div><div'
-        f' style="white-space:pre-wrap">{words}</div><p><b>answer</b> {escape(answer)}</p></div>'
+        f' style="white-space:pre-wrap">{body}</div><p><b>answer</b> {escape(answer)}</p></div>'
     )
 
 
@@ -271,6 +270,7 @@ class Stage(Protocol):
 
 
 class WithoutModel:
-    """A base for stages that never call the model; arms with different models share their work."""
+    """A base class for stages that never call the model; arms with different models share their
+    results."""
 
     asks: ClassVar[bool] = False

@@ -82,8 +82,7 @@ def pad(
     if min(left, top, right, bottom) < 0:
         raise ValueError(
             f"padding must be 0 or more pixels on each side, found {(left, top, right, bottom)};"
-            " use"
-            " crop to cut"
+            " use `crop` to remove pixels"
         )
     pixels = cv2.copyMakeBorder(
         view.pixels, top, bottom, left, right, cv2.BORDER_CONSTANT, value=color
@@ -108,7 +107,7 @@ def rotate(view: View, degrees: float, color: RGB = BLACK) -> View:
     if degrees % 90 == 0:
         pixels = np.rot90(view.pixels, int(degrees // 90) % 4)
     else:
-        pixels = _rgb(warp(view.pixels, affine, new, ground=color))
+        pixels = _rgb(warp(view.pixels, affine, new, fill=color))
     return view.transform(Picture(_rgb(pixels)), affine)
 
 
@@ -149,7 +148,8 @@ def paste(canvas: View, placed: Sequence[tuple[View, int, int]]) -> View:
         pixels[top : top + height, left : left + width] = view.pixels
         affine = Affine.shift(left, top)
         parts += [
-            replace(p, affine=affine @ p.affine, clip=affine.polygon(p.clip)) for p in view.parts
+            replace(p, affine=affine @ p.affine, clip=affine.map_polygon(p.clip))
+            for p in view.parts
         ]
     return View(Picture(pixels), tuple(parts))
 

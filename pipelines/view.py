@@ -67,22 +67,22 @@ class View:
         points of `picture`."""
         frame = rectangle(0, 0, *picture.size)
         moved = (
-            replace(p, affine=affine @ p.affine, clip=intersect(affine.polygon(p.clip), frame))
+            replace(p, affine=affine @ p.affine, clip=intersect(affine.map_polygon(p.clip), frame))
             for p in self.parts
         )
         return View(picture, tuple(part for part in moved if part.clip))
 
     def to_view(self, mark: Mark) -> tuple[Mark, ...]:
-        """Return a mark of a source image in this view's coordinates: once for each visible place,
-        so none, one or several."""
-        places = []
+        """Map a mark of a source image to this view. A mark may be visible in several parts of the
+        view, or in none."""
+        marks = []
         for number, part in enumerate(self.parts):
             if part.source != mark.image:
                 continue
-            place = mark.transform(part.affine, part.clip)
-            if place is not None and not self._covered(place, number):
-                places.append(place)
-        return tuple(places)
+            mapped = mark.transform(part.affine, part.clip)
+            if mapped is not None and not self._is_covered(mapped, number):
+                marks.append(mapped)
+        return tuple(marks)
 
     def to_source(self, x: float, y: float) -> tuple[int, float, float] | None:
         """Return the source image number and the source point (x, y) shown at a view point, from
@@ -93,9 +93,9 @@ class View:
                 return part.source, float(sx), float(sy)
         return None
 
-    def _covered(self, place: Point | Box | Mask, number: int) -> bool:
-        """Return whether a later part covers the whole place (for a mask: its centre)."""
-        x, y = place.center
-        corners = rectangle(*place.xyxy) if isinstance(place, Box) else ((x + 0.5, y + 0.5),)
+    def _is_covered(self, mark: Point | Box | Mask, number: int) -> bool:
+        """Return whether a later part covers the whole mark (for a mask: its centre)."""
+        x, y = mark.center
+        corners = rectangle(*mark.xyxy) if isinstance(mark, Box) else ((x + 0.5, y + 0.5),)
         above = [part.clip for part in self.parts[number + 1 :]]
         return any(all(contains(clip, *corner) for corner in corners) for clip in above)

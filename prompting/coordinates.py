@@ -101,7 +101,7 @@ class ShownImage:
             raise ToolError(
                 f"the box {_format_numbers(numbers)} lies for the most part outside {where}"
             )
-        full = intersect(self.affine.inverse.polygon(seen), rectangle(0, 0, *self.view.size))
+        full = intersect(self.affine.inverse.map_polygon(seen), rectangle(0, 0, *self.view.size))
         if not full:
             raise ToolError(f"the box {_format_numbers(numbers)} has no area within {where}")
         return bounds(full)
@@ -168,7 +168,7 @@ def map_to_sources(view: View, new: View) -> View:
         replace(
             old,
             affine=part.affine @ old.affine,
-            clip=intersect(part.affine.polygon(old.clip), part.clip),
+            clip=intersect(part.affine.map_polygon(old.clip), part.clip),
         )
         for part in new.parts
         for old in view.parts

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.geometry import Affine, bounds, contains, warp
-from looktwice.pipelines.state import KEPT_NOTE, State
+from looktwice.pipelines.state import UNCHANGED_NOTE, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.shapes import find_pixel_area
 from looktwice.specialists.rules import NoEvidence
@@ -68,7 +68,7 @@ def handle_missing(state: State, missing: Missing, reasons: Iterable[str]) -> St
         )
     if missing == "abstain":
         return state.abstain("; ".join(reasons))
-    return state.with_notes(*(f"{reason}{KEPT_NOTE}" for reason in reasons))
+    return state.with_notes(*(f"{reason}{UNCHANGED_NOTE}" for reason in reasons))
 
 
 def replace_views(

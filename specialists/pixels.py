@@ -1,4 +1,4 @@
-"""Validation of the images that a specialist is given, the size to which they are resized, and the
+"""Validation of the images passed to a specialist, the size to which they are resized, and the
 mapping back to their own pixels."""
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class ScalarMap(Protocol):
 
 
 class OpensNetwork:
-    """Marks a specialist that opens a network, which is too slow to be tried before a run."""
+    """A marker for specialists that load a network, which takes too long to try before a run."""
 
 
 class Detector(Protocol):
@@ -90,7 +90,7 @@ class Detector(Protocol):
 
 
 class BoxSegmenter(Protocol):
-    """Segments one mask for each box of an image, in their order and with their labels."""
+    """Segments one mask for each box of an image, in the order and with the labels of the boxes."""
 
     def __call__(self, pixels: Pixels, boxes: Boxes, /) -> Masks: ...
 

@@ -1,4 +1,5 @@
-"""Results of specialists: frozen sets of read-only arrays, indexed by mask, index or slice."""
+"""Results of specialists: frozen dataclasses of read-only arrays, indexed by mask, index or
+slice."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ __all__ = ["Boxes", "DepthMap", "Faces", "FeatureGrid", "Masks", "Matches"]
 
 Floats = NDArray[np.float64]
 Texts = NDArray[np.str_]
-Pick = slice | int | NDArray[Any] | list[int] | list[bool]
+RowIndex = slice | int | NDArray[Any] | list[int] | list[bool]
 
 
 ROWS: dict[str, tuple[Any, ...]] = {
@@ -36,9 +37,9 @@ class _Rows:
     def __len__(self) -> int:
         return len(getattr(self, fields(self)[0].name))
 
-    def __getitem__(self, pick: Pick) -> Self:
+    def __getitem__(self, index: RowIndex) -> Self:
         """Select rows by a boolean mask, indices, a slice or one index."""
-        rows = np.atleast_1d(np.arange(len(self))[pick])
+        rows = np.atleast_1d(np.arange(len(self))[index])
         return type(self)(*(getattr(self, f.name)[rows] for f in fields(self)))
 
     def __post_init__(self) -> None:
@@ -105,8 +106,8 @@ class Boxes(_Rows):
         """Convert from `supervision.Detections`.
 
         Missing confidences become 1; labels are the class names, else the class numbers.
-        supervision ends boxes made from masks at the last pixel of the mask; here they end one
-        pixel after it.
+        In supervision, a box made from a mask ends at the mask's last pixel; here, one pixel after
+        it.
         """
         count, ids = len(detections.xyxy), detections.class_id
         scores = np.ones(count) if detections.confidence is None else detections.confidence
@@ -130,7 +131,7 @@ class Masks(_Rows):
 
     @classmethod
     def none(cls, height: int, width: int) -> Masks:
-        """Return zero masks for an image of this size."""
+        """Return an empty set of masks for an image of this size."""
         return cls(np.empty((0, height, width), bool), np.empty(0), np.empty(0, str))
 
 
@@ -151,14 +152,14 @@ class Matches(_Rows):
 
     @classmethod
     def none(cls) -> Matches:
-        """Return zero matches."""
+        """Return an empty set of matches."""
         return cls(np.empty((0, 2)), np.empty((0, 2)), np.empty(0))
 
 
 @dataclass(frozen=True, eq=False)
 class Faces(_Rows):
-    """n faces: `xyxy` (n, 4) edges in pixels; `scores` (n,); `vectors` (n, d) identities, with d =
-    0 if the method computes none."""
+    """n faces: `xyxy` (n, 4) edges in pixels; `scores` (n,); `vectors` (n, d), which identify
+    persons, with d = 0 if the method computes none."""
 
     xyxy: Floats
     scores: Floats
@@ -216,19 +217,18 @@ class DepthMap:
 
     @property
     def nearness(self) -> Floats:
-        """Floats (height, width); larger is nearer for every method."""
+        """The values with their sign changed if needed, so that larger is nearer."""
         return self.values if self.larger_is_nearer else -self.values
 
     def get_values_around(self, x: float, y: float, window: int) -> Floats:
-        """Return the known values (k,) in the window x window pixels around a point in pixel
-        centres; k may be
-        0."""
+        """Return the known values (k,), possibly none, in the window x window pixels around a point
+        in pixel centres."""
         patch = cut_patch(self.nearness, x, y, window)
         values: Floats = patch[~np.isnan(patch)]
         return values
 
 
-def sort_descending(values: NDArray[Any]) -> NDArray[np.int64]:
+def argsort_descending(values: NDArray[Any]) -> NDArray[np.int64]:
     """Return the indices that sort values (n,) in descending order; the sort is stable."""
     return np.argsort(-values, kind="stable")
 

@@ -6,8 +6,8 @@ __all__ = ["NoEvidence"]
 
 
 class NoEvidence(Exception):
-    """A specialist or rule lacks what it needs to decide; the stage abstains with the message as
-    its reason."""
+    """Raised if a specialist or rule cannot decide; the stage abstains and gives the message as its
+    reason."""
 
 
 class Checked(Ranged):

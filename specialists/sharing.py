@@ -1,4 +1,5 @@
-"""Shares the results of specialists between the stages of a run, to process each image once."""
+"""Shares the results of specialists between the stages of a run, so that each image is processed
+once."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from looktwice.pipelines.config.spec import (
     spec,
 )
 from looktwice.pipelines.model import write_canonical
-from looktwice.pipelines.runtime.stores import ResultStore, current_store, result_key
+from looktwice.pipelines.runtime.stores import ResultStore, get_current_store, make_result_key
 from looktwice.pipelines.runtime.weights import hash_weights
 from looktwice.pipelines.state import collect_remarks, remark
 from looktwice.specialists.results import Boxes, DepthMap, Faces, FeatureGrid, Masks, Matches
@@ -35,21 +36,20 @@ Result = TypeVar("Result")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Plain:
-    """An array or a number in the form in which it is stored: a result that is not a class of
-    `results`."""
+class StoredValue:
+    """A wrapper that stores a result that is an array or a number."""
 
     values: Any
 
 
 INPUT_TYPES = (np.ndarray, str, list, tuple, type(None), Boxes)
-STORED_CLASSES = (Boxes, DepthMap, Faces, FeatureGrid, Masks, Matches, Plain)
+STORED_CLASSES = (Boxes, DepthMap, Faces, FeatureGrid, Masks, Matches, StoredValue)
 
 
 def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
     """Run a specialist on pixels and words, or return its result if it ran on them before.
 
-    Stages call specialists through this function. Within a run, the first thread that asks runs the
+    Stages call specialists through this function. Within a run, the first caller runs the
     specialist, and every other call with the same pixels, words and settings gets the same result.
     Results that take more than 20 ms, and longer than writing them, are stored in the run's cache
     folder for later commands. The key covers the pixels, the settings, the specialist's code and
@@ -59,7 +59,7 @@ def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
     of `use_result_store`, or if the result is neither an array, a number nor a class of `results`.
     Raises whatever the specialist raises.
     """
-    store = current_store()
+    store = get_current_store()
     if store is None or not all(isinstance(given, INPUT_TYPES) for given in inputs):
         return specialist(*inputs)
     try:
@@ -70,8 +70,8 @@ def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
     given = list(inputs)
     while given and given[-1] is None:  # omitted arguments
         given.pop()
-    key = result_key(name, *given)
-    return store.memory.share(
+    key = make_result_key(name, *given)
+    return store.memory.get_or_compute(
         key, lambda: _run_or_load(specialist, inputs, store if own else None, key)
     )
 
@@ -79,8 +79,8 @@ def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
 def _run_or_load(
     specialist: Callable[..., Result], inputs: tuple[Any, ...], store: ResultStore | None, key: str
 ) -> tuple[Result, int | None]:
-    """Load or compute a result. Return it with its size in bytes, or None instead of the size if
-    others could modify it."""
+    """Load or compute a result, and return it with its size in bytes; the size is None for a
+    mutable result, which is not shared."""
     whole: Any = None if store is None else store.get(key, *STORED_CLASSES)
     if whole is None:
         start = time.perf_counter()
@@ -89,7 +89,7 @@ def _run_or_load(
         seconds = time.perf_counter() - start
         for sentence in remarks:
             remark(sentence)
-        whole = Plain(result) if isinstance(result, np.ndarray | float | int) else result
+        whole = StoredValue(result) if isinstance(result, np.ndarray | float | int) else result
         if not isinstance(whole, STORED_CLASSES):
             return result, None
         if (
@@ -98,7 +98,7 @@ def _run_or_load(
             and seconds > MIN_STORED_SECONDS + _count_bytes(whole) * SECONDS_PER_BYTE
         ):
             store.put(key, whole)
-    shared = whole.values if isinstance(whole, Plain) else whole
+    shared = whole.values if isinstance(whole, StoredValue) else whole
     if isinstance(shared, np.ndarray):
         shared = shared.view()  # it may be the input picture itself
         shared.flags.writeable = False
@@ -110,8 +110,8 @@ def _count_bytes(whole: Any) -> int:
 
 
 def _build_storage_name(specialist: Any) -> str:
-    """Return the text that stored results depend on; empty for specialists that store results
-    themselves or are built on other specialists."""
+    """Return the part of a storage key that identifies the specialist; empty for specialists that
+    store results themselves or are built on other specialists."""
     parts = list(_list_dataclasses(specialist))
     if hasattr(specialist, "weights_id") or any(callable(part) for part in parts[1:]):
         return ""

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 import looktwice.prompting
-from looktwice.pipelines.config.classes import load_plugin, locate
+from looktwice.pipelines.config.classes import find_class, load_plugin
 from looktwice.pipelines.config.spec import asks_model
 from looktwice.pipelines.extensions import list_own_classes
 from tests.optional import require_extras
@@ -62,7 +62,7 @@ def test_stages_without_a_model_say_so() -> None:
     """A study of such stages needs no model."""
     asking = set()
     for path in stages():
-        stage = locate(path)
+        stage = find_class(path)
         asking |= {path} if asks_model(object.__new__(stage)) else set()
     turns = ("Ask", "CaptionThenAnswer", "RedrawThenAnswer", "Reperceive", "Verify", "Vote")
     # these depend on the setting `where`

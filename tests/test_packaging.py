@@ -36,9 +36,9 @@ build_meta.build_sdist(out)
 """
 IMPORT = """
 import sys
-from looktwice.pipelines.config.classes import locate
+from looktwice.pipelines.config.classes import find_class
 from looktwice.pipelines.config.load import load
-print(sys.modules["looktwice.pipelines"].__file__, locate("prompting.markers.Circles").__name__)
+print(sys.modules["looktwice.pipelines"].__file__, find_class("prompting.markers.Circles").__name__)
 """
 
 

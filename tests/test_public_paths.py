@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from looktwice.pipelines.config.classes import ConfigError, load_plugin, locate
+from looktwice.pipelines.config.classes import ConfigError, find_class, load_plugin
 from looktwice.pipelines.config.spec import asks_model, get_public_path, identity, spec
 from looktwice.pipelines.extensions import list_own_classes
 from tests.chat_server import chat_server
@@ -72,7 +72,7 @@ def test_a_class_has_one_path_which_is_its_yaml_name_and_its_identity() -> None:
     classes = {path: cls for path in CLASSES if isinstance(cls := locate_public(path), type)}
     assert len(classes) > (300 if HAS_EXTRAS else 200)
     assert {path: get_public_path(cls) for path, cls in classes.items()} == {p: p for p in classes}
-    assert [path for path, cls in classes.items() if locate(path) is not cls] == []
+    assert [path for path, cls in classes.items() if find_class(path) is not cls] == []
 
 
 def test_class_names_are_unique() -> None:
@@ -117,7 +117,7 @@ def test_the_file_of_a_class_is_not_part_of_its_identity() -> None:
         before, tried = serialize(thing), tried + 1
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(cls, "__module__", f"looktwice.{path.rpartition('.')[0]}.elsewhere")
-            if serialize(thing) != before or locate(path) is not cls:
+            if serialize(thing) != before or find_class(path) is not cls:
                 faults.append(path)
     assert faults == [] and tried > (150 if HAS_EXTRAS else 100)
 
@@ -233,7 +233,7 @@ def test_every_use_is_found() -> None:
         for use in uses(read_yaml(text)):
             found += 1
             try:
-                locate(use, plugins=[plugin] if use == f"{plugin}.EdgeStrength" else [])
+                find_class(use, plugins=[plugin] if use == f"{plugin}.EdgeStrength" else [])
             except ConfigError as exc:
                 faults.append(f"{text.name}: {exc}")
     assert faults == [] and found > 500

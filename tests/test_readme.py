@@ -70,10 +70,10 @@ def test_the_study_has_no_faults_and_its_questions_are_read(tmp_path: Path) -> N
     assert Counter(node.arm.contestant for node in nodes)["marked"] == 3
     binder = Binder(Scope(tmp_path))
     for node in nodes:
-        binder.node(node.arm.task, "task")
-        binder.node(node.arm.model, "model")
+        binder.build_node(node.arm.task, "task")
+        binder.build_node(node.arm.model, "model")
         for slot, stage in node.arm.stages.items():
-            assert binder.node(stage, slot) is not None
+            assert binder.build_node(stage, slot) is not None
     assert not expansion.faults and not binder.faults
 
 
@@ -116,7 +116,11 @@ def test_the_page_of_specialists_runs(tmp_path: Path, monkeypatch: pytest.Monkey
             nodes = [pair for node in expansion.arms() for pair in node.arm.stages.items()]
             assert not expansion.faults
         binder = Binder(Scope(tmp_path))
-        assert nodes and all(binder.node(node, name) for name, node in nodes) and not binder.faults
+        assert (
+            nodes
+            and all(binder.build_node(node, name) for name, node in nodes)
+            and not binder.faults
+        )
 
 
 def test_the_commands_exist() -> None:

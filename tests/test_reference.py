@@ -211,5 +211,5 @@ def test_a_key_without_a_description_is_noticed() -> None:
 def test_every_field_of_overlays_is_listed() -> None:
     words = ["use", "ref", "before", "after", "include", "null", "${...}"]
     assert [word for word in words if f"- **`{word}`**: " not in PAGES["reference/study.md"]] == []
-    examples = {word: yaml.safe_load(entries.WORDS[word][1]) for word in words}
+    examples = {word: yaml.safe_load(entries.SPECIAL_KEYS[word][1]) for word in words}
     assert [word for word, example in examples.items() if not isinstance(example, dict)] == []

@@ -36,8 +36,8 @@ from looktwice.pipelines.models.pocket.network import (
     PAD,
     PLACES_PER_SIDE,
     WORD_NUMBERS,
-    read_words,
-    reply_words,
+    tokenize_reply,
+    tokenize_text,
 )
 
 CHOICE_LETTERS = tuple(WORD_NUMBERS[letter] for letter in LETTERS)
@@ -83,7 +83,7 @@ def make_batch(
         for with_choices in texts if asked else ():
             for question in more_questions(rng, example, QUESTIONS // 2, with_choices, counting):
                 prompt, reply = write_prompt(rng, question, with_choices)
-                words = read_words(prompt)
+                words = tokenize_text(prompt)
                 pointers = (
                     list(list_pointers(words, question, grids[number]))
                     if shown[number].any()
@@ -91,7 +91,10 @@ def make_batch(
                 )
                 texts[with_choices].append(
                     Text(
-                        words, reply_words(reply), with_choices and bool(question.choices), pointers
+                        words,
+                        tokenize_reply(reply),
+                        with_choices and bool(question.choices),
+                        pointers,
                     )
                 )
     words_of = tuple(

@@ -17,15 +17,15 @@ from typing import Annotated, Any, Literal, NoReturn, get_type_hints
 
 from typer import Abort, Argument, BadParameter, Context, Exit, Option, confirm, echo, style
 
-from looktwice.pipelines.runtime.process import Interrupted, interrupt_code
+from looktwice.pipelines.runtime.process import Interrupted, get_interrupt_code
 
 
 def complete_config(incomplete: str) -> list[str]:
     """Return the YAML files and folders that begin with the typed text, then the shipped
     configurations."""
-    from looktwice.pipelines.config.shipped import list_shipped
+    from looktwice.pipelines.config.shipped import list_configs
 
-    names = [*_list_paths(incomplete, (".yaml", ".yml")), *list_shipped()]
+    names = [*_list_paths(incomplete, (".yaml", ".yml")), *list_configs()]
     return [name for name in names if name.startswith(incomplete)]
 
 
@@ -331,7 +331,7 @@ def until_interrupted() -> Iterator[None]:
     try:
         yield
     except Interrupted as exc:
-        raise Exit(interrupt_code(exc)) from None
+        raise Exit(get_interrupt_code(exc)) from None
     except KeyboardInterrupt:
         return
 
@@ -345,15 +345,15 @@ def input_errors(allow: list[str] | None = None, **places: Path | None) -> Itera
     with code 130, SIGTERM with 143. `allow` are folders and hosts that may be accessed inside,
     `places` the paths of options, such as `out`, that are to be written.
     """
-    from looktwice.pipelines.config.paths import use_fence
+    from looktwice.pipelines.config.paths import allow_access
 
     code = 2
     try:
-        with use_fence(allow or (), ask_in_terminal if is_terminal() else None):
+        with allow_access(allow or (), ask_in_terminal if is_terminal() else None):
             yield
             return
     except KeyboardInterrupt as exc:
-        code = interrupt_code(exc)
+        code = get_interrupt_code(exc)
         message = "stopped"
         if any(places.values()):
             message += "; files written so far are kept, and the same command resumes or restarts"

@@ -26,7 +26,7 @@ from looktwice.eval.commands.options import (
     say,
 )
 from looktwice.pipelines.extensions import find_extension
-from looktwice.pipelines.runtime.process import exit_code
+from looktwice.pipelines.runtime.process import get_exit_code
 
 if TYPE_CHECKING:
     from looktwice.eval.runs import Study
@@ -174,7 +174,7 @@ def run(
 
         most = parse_size(cache_size)
     executor = open_executor(on, gpus) if on else None
-    typed = any(getattr(model, "types", False) for model in plan.models)
+    typed = any(getattr(model, "interactive", False) for model in plan.models)
     # no progress bar if a user types replies
     console = Console(stderr=True, force_terminal=False if typed else None)
     fresh, as_json = again == "all", log == "json"
@@ -189,7 +189,7 @@ def run(
     for line in limit_cache(cache or out / ".cache", out, most) if cache_size else ():
         say(line)
     if outcome.why or outcome.failed or outcome.stopped:
-        raise Exit(exit_code(outcome.signal) if outcome.stopped and not outcome.why else 1)
+        raise Exit(get_exit_code(outcome.signal) if outcome.stopped and not outcome.why else 1)
 
 
 def _parse_shard(text: str) -> tuple[int, int]:

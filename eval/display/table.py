@@ -55,7 +55,7 @@ from looktwice.eval.scoring.score import pause_collection, score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.counted import format_count, format_list
-from looktwice.pipelines.json_input import KEEP_OTHER_FIELDS
+from looktwice.pipelines.json_input import ALLOW_EXTRA
 from looktwice.pipelines.state import Stage
 
 if TYPE_CHECKING:
@@ -67,21 +67,21 @@ MAX_REASON_LENGTH = 160  # characters of a reason
 MAX_NAMED_ARMS = 3  # arms that a line names
 
 
-@with_config(KEEP_OTHER_FIELDS)
+@with_config(ALLOW_EXTRA)
 class IdsNode(TypedDict):
     """The samples of a subset."""
 
     ids: list[str]
 
 
-@with_config(KEEP_OTHER_FIELDS)
+@with_config(ALLOW_EXTRA)
 class ChosenNode(TypedDict):
     """A task with a subset."""
 
     subset: IdsNode
 
 
-@with_config(KEEP_OTHER_FIELDS)
+@with_config(ALLOW_EXTRA)
 class FragmentNode(TypedDict, total=False):
     """A fragment of a configuration that names subsets."""
 

@@ -190,7 +190,7 @@ def recorded_tasks(
         for point in folder.points.values():
             if point.task_id not in tasks and "task" in point.spec:
                 # do not test whether it is empty, which would read its data
-                task = binder.node(point.spec["task"], "task")
+                task = binder.build_node(point.spec["task"], "task")
                 tasks[point.task_id] = () if task is None else task
         faults += binder.faults
     return tasks, faults

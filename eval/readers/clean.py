@@ -19,7 +19,7 @@ from looktwice.eval.readers.vocabulary import (
     may_contain,
     pattern,
 )
-from looktwice.pipelines.replies.thoughts import cut_at_turn_end, drop_beginning, strip_thoughts
+from looktwice.pipelines.replies.thoughts import cut_at_turn_end, strip_beginning, strip_thoughts
 
 _TOKENS_PATTERN = pattern(
     r"</?s>|<\|[\w"
@@ -75,7 +75,7 @@ _PUNCTUATION = str.maketrans(
 def clean_text(reply: str) -> str:
     r"""Return the text of a reply up to the end of its turn, without thoughts, tokens, Markdown and
     TeX, with ASCII punctuation; \boxed{B} becomes "Answer: B"."""
-    text = cut_at_turn_end(drop_beginning(strip_thoughts(reply)))
+    text = cut_at_turn_end(strip_beginning(strip_thoughts(reply)))
     if (
         len(text) > _HEAD_LENGTH + _TAIL_LENGTH
     ):  # the time of rules may grow with the square of the length

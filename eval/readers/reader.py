@@ -20,8 +20,8 @@ from looktwice.pipelines.models.keys import mask_keys
 from looktwice.pipelines.replies.thoughts import (
     cut_at_new_turn,
     cut_at_turn_end,
-    drop_beginning,
     ends_in_thought,
+    strip_beginning,
     strip_thoughts,
 )
 from looktwice.pipelines.sample import Sample
@@ -154,7 +154,7 @@ def _find_parts(reply: str, part: str) -> tuple[str, str, str]:
     """Return the reply without thoughts, the same without tool calls, and what of it precedes
     another turn."""
     words = strip_thoughts(reply)
-    words = cut_at_turn_end(words if part == "turn" else drop_beginning(words))
+    words = cut_at_turn_end(words if part == "turn" else strip_beginning(words))
     beside_calls = _strip_calls(words)
     return words, beside_calls, beside_calls if part == "turn" else cut_at_new_turn(beside_calls)
 

@@ -115,7 +115,7 @@ class RecordedRun:
 
     def task(self, point: PointRow) -> Any:
         """Build the task of a point, or return None and add the reason to the binder's faults."""
-        return self.binder.node(point.spec["task"], "task")
+        return self.binder.build_node(point.spec["task"], "task")
 
     def stages(self, point: PointRow) -> dict[str, Stage]:
         """Build the stages of a point as points.yaml describes them. Raises ConfigError."""
@@ -123,7 +123,7 @@ class RecordedRun:
             return self._stages[point.id]
         binder, stages = self.binder, dict[str, Any]()
         for slot, node in point.spec["stages"].items():
-            stages[slot] = binder.node(node, f"stages.{slot}")
+            stages[slot] = binder.build_node(node, f"stages.{slot}")
         if None in stages.values():
             plugins = self.folder.facts.get("plugins") or ()
             paths = [p["path"] for p in plugins if p["name"] not in binder.scope.plugins]
@@ -262,7 +262,7 @@ class Replay(RecordedRun):
         if not model and (node := point.spec.get("model")):
             # empty if the model cannot be built because its plugin is not named
             binder = Binder(self.binder.scope, built=self.binder.built)
-            model = getattr(binder.node(node, "model"), "identity", "")
+            model = getattr(binder.build_node(node, "model"), "identity", "")
         key = self.request(call, model=str(model or ""))
         reply = self._store.get(key) if self._store else None
         self.replies[reply is not None] += 1

@@ -14,7 +14,7 @@ from looktwice.eval.records.schema import Draw, Record, RunError
 from looktwice.eval.records.writer import cut_torn_tail
 from looktwice.pipelines.disk import append_file
 from looktwice.pipelines.json_input import (
-    NO_OTHER_FIELDS,
+    FORBID_EXTRA,
     CheckedAs,
     Number,
     Whole,
@@ -60,7 +60,7 @@ class Judgement:
     tokens are those of the judge's call.
     """
 
-    __pydantic_config__ = NO_OTHER_FIELDS
+    __pydantic_config__ = FORBID_EXTRA
     kind: str
     point: str
     sample: str

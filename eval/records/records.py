@@ -28,13 +28,7 @@ from looktwice.eval.records.schema import (
     load_stored_picture,
 )
 from looktwice.pipelines.disk import LOADER, check_yaml, has_text, open_file, read_file, read_lines
-from looktwice.pipelines.json_input import (
-    KEEP_OTHER_FIELDS,
-    NO_OTHER_FIELDS,
-    Number,
-    Whole,
-    read_as,
-)
+from looktwice.pipelines.json_input import ALLOW_EXTRA, FORBID_EXTRA, Number, Whole, read_as
 from looktwice.pipelines.model import Message, Role, ToolCall
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.view import View
@@ -46,7 +40,7 @@ Outcome = Literal["answered", "failed", "lost"]
 RUN_FILES = ("points.yaml", "samples.jsonl", "records.jsonl", "judged.jsonl", "run.yaml")
 
 
-@with_config(KEEP_OTHER_FIELDS)
+@with_config(ALLOW_EXTRA)
 class PublishedNode(TypedDict, total=False):
     """A published result in a configuration."""
 
@@ -56,7 +50,7 @@ class PublishedNode(TypedDict, total=False):
     n: dict[str, Whole] | None
 
 
-@with_config(KEEP_OTHER_FIELDS)
+@with_config(ALLOW_EXTRA)
 class ConfigNode(TypedDict, total=False):
     """The part of a run's configuration that score and report read."""
 
@@ -70,7 +64,7 @@ class ConfigNode(TypedDict, total=False):
     published: dict[str, PublishedNode] | None
 
 
-@with_config(NO_OTHER_FIELDS)
+@with_config(FORBID_EXTRA)
 class PluginNode(TypedDict):
     """A plugin of a run."""
 
@@ -82,7 +76,7 @@ class PluginNode(TypedDict):
 Pair = Annotated[list[Whole], Field(min_length=2, max_length=2)]
 
 
-@with_config(KEEP_OTHER_FIELDS)
+@with_config(ALLOW_EXTRA)
 class ShardNode(TypedDict):
     """A shard of a merged run."""
 
@@ -96,7 +90,7 @@ class ShardNode(TypedDict):
     shard: NotRequired[Pair | None]
 
 
-@with_config(KEEP_OTHER_FIELDS)
+@with_config(ALLOW_EXTRA)
 class FactsNode(TypedDict, total=False):
     """The contents of run.yaml."""
 

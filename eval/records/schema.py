@@ -12,8 +12,8 @@ from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from looktwice.pipelines.json_input import (
-    KEEP_OTHER_FIELDS,
-    NO_OTHER_FIELDS,
+    ALLOW_EXTRA,
+    FORBID_EXTRA,
     CheckedAs,
     Finite,
     Number,
@@ -26,7 +26,7 @@ from looktwice.pipelines.model import Reply, ReplyNode, ToolCallNode, write_cano
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import KEPT_NOTE
+from looktwice.pipelines.state import UNCHANGED_NOTE
 
 __all__ = ["PointRow", "Record", "RunError", "SampleRow"]
 
@@ -45,7 +45,7 @@ class RunError(ValueError):
     type."""
 
 
-@with_config(NO_OTHER_FIELDS)
+@with_config(FORBID_EXTRA)
 class PictureNode(TypedDict):
     """A choice that is a picture, named by its sha256."""
 
@@ -55,7 +55,7 @@ class PictureNode(TypedDict):
 Choice = str | PictureNode
 
 
-@with_config(NO_OTHER_FIELDS)
+@with_config(FORBID_EXTRA)
 class MarkNode(TypedDict, total=False):
     """A mark as its class's `to_dict` writes it; a number that JSON cannot represent is null."""
 
@@ -71,7 +71,7 @@ class MarkNode(TypedDict, total=False):
     counts: list[Whole]
 
 
-@with_config(NO_OTHER_FIELDS)
+@with_config(FORBID_EXTRA)
 class CallNode(TypedDict):
     """A call: its messages by the sha256 of their JSON, and the reply or the error."""
 
@@ -92,7 +92,7 @@ class KeyNode(TypedDict):
     draw: NotRequired[Draw]
 
 
-@with_config(KEEP_OTHER_FIELDS)
+@with_config(ALLOW_EXTRA)
 class CallTimeNode(TypedDict, total=False):
     """The seconds of a call, and whether its reply was a cache hit."""
 
@@ -100,7 +100,7 @@ class CallTimeNode(TypedDict, total=False):
     cached: bool
 
 
-@with_config(KEEP_OTHER_FIELDS)
+@with_config(ALLOW_EXTRA)
 class TimingsNode(TypedDict, total=False):
     """Seconds: the total, by stage and by call."""
 
@@ -109,7 +109,7 @@ class TimingsNode(TypedDict, total=False):
     calls: list[CallTimeNode]
 
 
-@with_config(KEEP_OTHER_FIELDS)
+@with_config(ALLOW_EXTRA)
 class SentNode(TypedDict):
     """A picture that was sent."""
 
@@ -122,7 +122,7 @@ class SentNode(TypedDict):
     seconds: NotRequired[list[Number]]
 
 
-@with_config(NO_OTHER_FIELDS)
+@with_config(FORBID_EXTRA)
 class MessageNode(TypedDict):
     """A message as `make_message_json` writes it."""
 
@@ -133,7 +133,7 @@ class MessageNode(TypedDict):
     attached: NotRequired[Finite]
 
 
-@with_config(NO_OTHER_FIELDS)
+@with_config(FORBID_EXTRA)
 class QuestionNode(TypedDict):
     """A sample with texts and the hashes of its images, as `Sample.to_dict` writes it."""
 
@@ -164,7 +164,7 @@ class Record:
     and whether it was a cache hit.
     """
 
-    __pydantic_config__ = NO_OTHER_FIELDS
+    __pydantic_config__ = FORBID_EXTRA
     point: str
     sample: str
     sample_sha: str
@@ -238,7 +238,7 @@ class Record:
     @property
     def kept(self) -> tuple[str, ...]:
         """Notes of stages that found nothing to do."""
-        return tuple([sys.intern(note) for note in self.notes if note.endswith(KEPT_NOTE)])
+        return tuple([sys.intern(note) for note in self.notes if note.endswith(UNCHANGED_NOTE)])
 
     @property
     def replies(self) -> list[Reply]:
@@ -251,7 +251,7 @@ class SampleRow:
     """A line of samples.jsonl: a sample's texts, marks and hashes, and its correct answer and
     truth, which only scoring reads."""
 
-    __pydantic_config__ = NO_OTHER_FIELDS
+    __pydantic_config__ = FORBID_EXTRA
     task: str
     sha: str
     answer: str | None
@@ -319,14 +319,14 @@ def load_stored_picture(blobs: Blobs, sha: str) -> Picture:
     return Picture.lazy(fetch, f"picture {sha[:12]}")
 
 
-@with_config(KEEP_OTHER_FIELDS)
+@with_config(ALLOW_EXTRA)
 class ClassNode(TypedDict, total=False):
     """The settings of a class."""
 
     use: str
 
 
-@with_config(KEEP_OTHER_FIELDS)
+@with_config(ALLOW_EXTRA)
 class SpecNode(TypedDict, total=False):
     """The spec from which an arm was built."""
 
@@ -334,7 +334,7 @@ class SpecNode(TypedDict, total=False):
     task: Any
 
 
-@with_config(KEEP_OTHER_FIELDS)
+@with_config(ALLOW_EXTRA)
 class TaskFactsNode(TypedDict, total=False):
     """The facts of a task."""
 
@@ -357,7 +357,7 @@ class PointRow:
     is empty, or the id of the point whose records this one reads with another reader.
     """
 
-    __pydantic_config__ = NO_OTHER_FIELDS
+    __pydantic_config__ = FORBID_EXTRA
     id: str
     contestant: str
     task: str

@@ -29,7 +29,7 @@ from looktwice.pipelines.config.spec import Arm, spec
 from looktwice.pipelines.disk import MAX_LINE_BYTES, append_file, dump_yaml, write_file
 from looktwice.pipelines.json_input import map_texts, read_json, repair_text, write_json
 from looktwice.pipelines.model import Reply, make_message_json, write_canonical
-from looktwice.pipelines.models.keys import list_known_keys, mask_keys, refuse_keys
+from looktwice.pipelines.models.keys import list_known_keys, mask_keys, reject_keys
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import describe_exception
 from looktwice.pipelines.runtime.stores import Blobs
@@ -87,7 +87,7 @@ class RunWriter:
         keys are masked, and a record too large to be read becomes a failure."""
         text, keys = record.to_line(), list_known_keys()
         if any(key in text for key in keys):  # from a model or stage with its own client
-            plain = read_json(text, most=None)
+            plain = read_json(text, max_values=None)
             for name in ("answer", "reason", "error", "calls", "notes"):
                 plain[name] = map_texts(plain[name], partial(mask_keys, keys=keys))
             record = Record.from_line(write_json(plain))
@@ -239,9 +239,9 @@ def make_point_rows(plan: Plan) -> list[PointRow]:
         for arm in (*plan.points, *plan.readings)
     ]
     try:
-        refuse_keys(**plan.config)
+        reject_keys(**plan.config)
         for row in rows:  # contents of text files, and objects built without a configuration
-            refuse_keys(contestants={row.contestant: asdict(row)})
+            reject_keys(contestants={row.contestant: asdict(row)})
     except ValueError as exc:
         raise RunError(str(exc)) from exc
     return rows

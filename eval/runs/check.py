@@ -145,7 +145,7 @@ class PlanCheck:
                 slot = f".{trial.state.trace[-1].slot}" if trial.state.trace else ""
                 sample = f"sample {shown.id} of {trial.arm.task_name}"
                 yield f"{place}{slot}: {sample}: {trial.error.splitlines()[0]}"
-            elif trial.state.has_no_result and not trial.error:
+            elif not trial.state.has_result and not trial.error:
                 yield f"{place}: {describe_missing_answer(trial.arm.stages)}"
 
     def ask_once(self, faults: dict[str, None]) -> Iterator[str]:

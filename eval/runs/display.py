@@ -105,7 +105,7 @@ class ProgressDisplay(Companion):
         console, json_lines = self.output.console, self.output.json_lines
         if console.is_terminal and not json_lines:
             return
-        if not self.slowest or not (shares := clock.shares()):
+        if not self.slowest or not (shares := clock.list_shares()):
             return
         if json_lines:
             slow = [{"seconds": s, "sample": i, "contestant": name} for s, i, name in self.slowest]
@@ -113,9 +113,9 @@ class ProgressDisplay(Companion):
             print_json(console, times)
             return
         kinds = _shares(shares)
-        if len(stages := clock.stages()) > 1:
+        if len(stages := clock.list_stage_shares()) > 1:
             kinds += (
-                f"; wall time {_seconds(clock.whole)}, by stage (stages overlap): {_shares(stages)}"
+                f"; wall time {_seconds(clock.total)}, by stage (stages overlap): {_shares(stages)}"
             )
         slowly = ", ".join(f"{sample} of {name} {_seconds(s)}" for s, sample, name in self.slowest)
         self.output(f"time: {kinds}; slowest: {slowly}")

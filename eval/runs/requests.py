@@ -124,7 +124,7 @@ class WithRequest:
             state = state.replace(messages=request.turns)
         else:
             later = request.turns[request.place + 1 :]
-        return self.stage(state, model.asking(request.options, later))
+        return self.stage(state, model.for_request(request.options, later))
 
 
 @dataclass(frozen=True)

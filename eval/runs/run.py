@@ -29,7 +29,7 @@ from looktwice.eval.runs.worker_pool import WorkerPool
 from looktwice.eval.scoring.record_scorer import RecordScorer
 from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.tasks.base import count_items
-from looktwice.pipelines.clock import spend
+from looktwice.pipelines.clock import track_time
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.counted import format_count
@@ -155,16 +155,18 @@ class Run:
             while progress.counts.pop("deferred", 0) and not progress.drain.is_set():
                 if self.models is not None:
                     self.models.collect()
-                progress.release(lambda row: row.over)
+                progress.release(lambda streak: streak.ended)
                 progress.held.clear()  # these samples are asked again as well
                 progress.again = True
                 self._execute(work._replace(done=work.done | progress.recorded))
-        # `held` are failures that may be an endpoint's fault (`FailureRow`). They are recorded if
-        # a later call had another outcome (`over`). They are not if they stopped the run, or if
+        # `held` are failures that may be an endpoint's fault (`FailureStreak`). They are recorded
+        # if a later call had another outcome (`ended`). They are not if they stopped the run, or if
         # the model never answered (`first`) and nothing was recorded before: then their samples
         # count as never asked
         new = not (progress.counts["kept"] or self.in_parts)
-        progress.release(lambda row: row.over or not (progress.why or (row.first and new)))
+        progress.release(
+            lambda streak: streak.ended or not (progress.why or (streak.first and new))
+        )
         if progress.held:
             progress.give_up(progress.held[0][0].message)
         if progress.errors:
@@ -211,7 +213,7 @@ class Run:
             yield from self.chooser.select(arms, items)
             return
         while True:
-            with spend("questions"):
+            with track_time("questions"):
                 item = next(items, None)
             if item is None:
                 return
@@ -224,7 +226,7 @@ class Run:
         if self.models is not None and self.models.waits:  # to know which samples still wait
             self.progress.recorded.add(record.key)
         self.notify_companions(arm, row, record)
-        self.progress.release(lambda row: row.over)
+        self.progress.release(lambda streak: streak.ended)
 
     def notify_companions(self, arm: Arm, row: SampleRow, record: Record) -> None:
         """Score a record and pass it to the companions."""

@@ -29,11 +29,11 @@ from looktwice.pipelines.model import (
     RequestQueue,
     Usage,
     get_model_name,
-    get_url_place,
     is_deferring,
+    strip_scheme,
 )
 from looktwice.pipelines.models.cache import Cached, Store
-from looktwice.pipelines.models.limits import SERVERS, Ration
+from looktwice.pipelines.models.limits import SERVERS, Budget
 from looktwice.pipelines.models.wrappers import (
     EndpointWatch,
     Metered,
@@ -53,7 +53,7 @@ class Tally(NamedTuple):
 
     `used` has an entry for each model that is called over a network, and `lost` refers to a model
     by its index among these. `refused` holds the counts of an `EndpointWatch`, by endpoint;
-    `max_cost` and `aside` are those of `Ration` and of `SERVERS`, `seconds` and `busy` those of
+    `max_cost` and `paused` are those of `Budget` and of `SERVERS`, `seconds` and `busy` those of
     `Clock`.
     """
 
@@ -61,7 +61,7 @@ class Tally(NamedTuple):
     refused: dict[str, tuple[Counter[int], int]]
     lost: list[tuple[int, Usage]]
     max_cost: dict[str, float]
-    aside: dict[str, float]
+    paused: dict[str, float]
     seconds: dict[str, float]
     busy: dict[str, float]
 
@@ -74,7 +74,7 @@ class RunModels(Models):
     wrapped the models in the same order.
     """
 
-    ration: Ration = field(default_factory=Ration)
+    budget: Budget = field(default_factory=Budget)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -101,7 +101,7 @@ class RunModels(Models):
         else:
             watch = self.watches[getattr(model, "endpoint", model.identity)]
             wrapped = wrap(
-                model, store, drain, only_cached=self.only_cached, watch=watch, ration=self.ration
+                model, store, drain, only_cached=self.only_cached, watch=watch, budget=self.budget
             )
         self.models.append(wrapped)
         self.meters.append((model, wrapped))
@@ -125,14 +125,14 @@ class RunModels(Models):
     def tally(self, clock: Clock) -> Tally:
         """Return the usage of this process so far."""
         models = [model for model, _ in self.meters]
-        lost = [(models.index(model), usage) for model, usage in self.ration.lost]
+        lost = [(models.index(model), usage) for model, usage in self.budget.lost]
         refused = {
             endpoint: (watch.refused.copy(), watch.given_up)
             for endpoint, watch in self.watches.items()
         }
         used = [meter.snapshot() for _, meter in self.meters]
-        max_cost, aside = dict(self.ration.max_cost), dict(SERVERS.aside)
-        return Tally(used, refused, lost, max_cost, aside, *clock.snapshot())
+        max_cost, paused = dict(self.budget.max_cost), dict(SERVERS.paused)
+        return Tally(used, refused, lost, max_cost, paused, *clock.snapshot())
 
     def used(self) -> Iterator[tuple[Any, str, UsageSummary]]:
         """Yield each model, its address, and its usage, including that of other processes."""
@@ -145,11 +145,11 @@ class RunModels(Models):
     def lost(self) -> list[tuple[Any, Usage]]:
         """The models and usage of answers that were billed but could not be used."""
         parts = [pair for part in [*self.parts.values()] for pair in part.lost]
-        return [*self.ration.lost, *((self.meters[number][0], usage) for number, usage in parts)]
+        return [*self.budget.lost, *((self.meters[number][0], usage) for number, usage in parts)]
 
     def max_cost(self) -> dict[str, float]:
         """Return the largest cost of a single request of each model, by identity."""
-        max_cost = dict(self.ration.max_cost)
+        max_cost = dict(self.budget.max_cost)
         for part in [*self.parts.values()]:
             for name, cost in part.max_cost.items():
                 max_cost[name] = max(cost, max_cost.get(name, 0.0))
@@ -168,22 +168,22 @@ class RunModels(Models):
     def remarks(self) -> Iterator[str]:
         """Yield remarks for the end of a run: servers that failed, cached replies from another
         server, and prices without token counts."""
-        aside = {*SERVERS.aside}.union(*(part.aside for part in self.parts.values()))
+        paused = {*SERVERS.paused}.union(*(part.paused for part in self.parts.values()))
         for urls in {getattr(model, "urls", ()) for model, _ in self.meters}:
             others = "the other server was" if len(urls) == 2 else "the other servers were"
-            for url in (url for url in urls if len(urls) > 1 and url in aside):
+            for url in (url for url in urls if len(urls) > 1 and url in paused):
                 yield f"{url} could not always be reached, so {others} used instead"
         yield from self.find_uncounted()
         self._add_refusals()
         for endpoint, watch in self.watches.items():
             if refused := watch.describe_refusals(
-                get_url_place(endpoint), self.progress.drain.is_set()
+                strip_scheme(endpoint), self.progress.drain.is_set()
             ):
                 yield refused
         unknown, elsewhere = set[tuple[str, str]](), Counter[tuple[str, str]]()
         for _, here, count in self.used():
             unknown |= set(count.unknown)
-            for there, number in count.elsewhere.items():
+            for there, number in count.other_endpoints.items():
                 elsewhere[here, there] += number
         for place, reason in sorted(unknown):
             yield (
@@ -273,7 +273,7 @@ def limit_requests(
                 f"--budget: {get_model_name(model)} has no prices; add `prices: {{in: 0.15, out:"
                 " 0.6}` to it, per million tokens"
             )
-    models.ration = Ration(
+    models.budget = Budget(
         most,
         budget,
         compute_price,

@@ -31,9 +31,9 @@ from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.extensions import find_extension
 from looktwice.pipelines.runtime.process import (
     ENDING_SIGNALS,
-    cancel_waiting,
-    exit_code,
-    free_opened,
+    cancel_waits,
+    free_resources,
+    get_exit_code,
 )
 from looktwice.pipelines.runtime.stores import use_result_store
 
@@ -110,7 +110,7 @@ class Study:
             for companion in companions:
                 companion.close()
             models.close()
-            free_opened()
+            free_resources()
             self._allow_folder()
         lines = [line for companion in companions for line in companion.end(self, summary)]
         return replace(summary, lines=lines)
@@ -120,7 +120,7 @@ class Study:
         extension's executor `processes`."""
         asked = self.plan.models
         is_long = PROCESSES_VARIABLE in os.environ or run.questions.total() >= MIN_PARALLEL_RECORDS
-        may_go = asked and not run.chooser and all(getattr(m, "apart", False) for m in asked)
+        may_go = asked and not run.chooser and all(getattr(m, "multiprocess", False) for m in asked)
         extension = find_extension("parts", "processes") if is_long and may_go else None
         if extension is None:
             return Executor()
@@ -183,10 +183,10 @@ def _handle_interrupts(run: Run, say: Callable[[str], None]) -> Iterator[None]:
         last = time.monotonic()
         run.progress.signal = number
         if run.progress.stop.is_set():
-            os._exit(exit_code(number))
+            os._exit(get_exit_code(number))
         if run.progress.drain.is_set():
             run.progress.stop.set()
-            cancel_waiting()
+            cancel_waits()
             sentence = "stopping now; the same command resumes the run"
         else:
             run.progress.drain.set()

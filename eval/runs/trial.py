@@ -13,10 +13,10 @@ from typing import Any
 from looktwice.eval.records.records import Key, Record, RunError, SampleRow
 from looktwice.eval.records.writer import RunWriter, describe_failure, make_record
 from looktwice.eval.runs.worker_pool import WorkerPool
-from looktwice.pipelines.clock import spend
+from looktwice.pipelines.clock import track_time
 from looktwice.pipelines.config.spec import Arm, asks_model, describe_missing_answer, identity
 from looktwice.pipelines.model import Deferred, Stopped, write_canonical
-from looktwice.pipelines.models.stops import TURN, CacheError, EndpointError, FailureRow
+from looktwice.pipelines.models.stops import PERMIT, CacheError, EndpointError, FailureStreak
 from looktwice.pipelines.pipeline import (
     NoModel,
     RecordingModel,
@@ -98,7 +98,7 @@ class Progress:
     def __init__(self) -> None:
         self.stop, self.drain = threading.Event(), threading.Event()
         self.counts, self.errors = Counter[str](), list[BaseException]()
-        self.held = list[tuple[FailureRow, Action]]()
+        self.held = list[tuple[FailureStreak, Action]]()
         self.recorded, self.why, self.again = set[Key](), "", False
         self.signal = 0
         self.lock = threading.Lock()
@@ -123,14 +123,14 @@ class Progress:
         self.errors.append(exc)
         self.drain.set()
 
-    def hold(self, row: FailureRow, fail: Action) -> None:
+    def hold(self, streak: FailureStreak, fail: Action) -> None:
         """Hold back a failure while it may be the endpoint's fault, and record it once it turns out
         to be the sample's."""
         with self.lock:
-            self.held.append((row, fail))
-        self.release(lambda row: row.over)
+            self.held.append((streak, fail))
+        self.release(lambda streak: streak.ended)
 
-    def release(self, wanted: Callable[[FailureRow], bool]) -> None:
+    def release(self, wanted: Callable[[FailureStreak], bool]) -> None:
         """Record the held failures for which `wanted` is true."""
         with self.lock:
             ready = [fail for row, fail in self.held if wanted(row)]
@@ -176,7 +176,7 @@ class Trial:
     def _run_task(self, task: Action) -> bool:
         try:
             with self.pool.turns:
-                TURN.set(self.pool)
+                PERMIT.set(self.pool)
                 task()
         except BaseException as exc:
             self.progress.handle_stop(exc)
@@ -233,7 +233,7 @@ class Trial:
             model, self.sample.id, progress.raise_if_stopped, lambda second: models[id(second)]
         )
         try:
-            with spend(f"stage {node.slot}", sample=self.sample.id, task=self.row.task):
+            with track_time(f"stage {node.slot}", sample=self.sample.id, task=self.row.task):
                 state = run_stage(node.slot, node.stage, state, recorder, node.holds_model)
         except StageFailed as exc:
             cause = find_cause(exc)
@@ -241,7 +241,7 @@ class Trial:
                 raise cause from exc
             fail = partial(self._write, list(node.arms()), exc.state, describe_failure(cause))
             if isinstance(cause, EndpointError):
-                progress.hold(cause.row, fail)
+                progress.hold(cause.streak, fail)
             else:
                 fail()
             return
@@ -252,13 +252,13 @@ class Trial:
     def _write(self, arms: Iterable[Arm], state: State, error: str = "") -> None:
         blobs = self.writer.blobs
         for arm in (arm for arm in arms if arm.id in self.wanted):
-            if state.has_no_result and not error:
+            if not state.has_result and not error:
                 raise RunError(
                     f"contestants.{arm.contestant}.stages: sample {self.sample.id}:"
                     f" {describe_missing_answer(arm.stages)}; a stage that finds nothing returns"
                     " `state.abstain(why)`"
                 )
-            with spend("records"):
+            with track_time("records"):
                 record = make_record(arm, self.sample, self.row.sha, state, blobs, error)
                 record = self.writer.record(record)
             self.note(arm, self.row, record)

@@ -343,7 +343,7 @@ def read_prices(point: PointRow | Arm, binder: Binder) -> Prices:
     for own, node in _priced_nodes(point):
         if fault := find_price_fault(node["prices"]):
             raise RunError(f"points.yaml, {point.contestant}: {fault}; fix the line")
-        prices["" if own else binder.make(node).identity] = get_amounts(node["prices"])
+        prices["" if own else binder.build(node).identity] = get_amounts(node["prices"])
     return prices
 
 

@@ -195,7 +195,7 @@ class ScoringTools:
             return self.of_plan[point.id]
         try:
             binder = Binder.for_run(self.folder.path, self.plugins)
-            reader = self.reader or (binder.make(point.read) if point.read else Robust())
+            reader = self.reader or (binder.build(point.read) if point.read else Robust())
             scorer, prices = build_scorer(point.facts, binder), read_prices(point, binder)
         except ConfigError as exc:
             raise RunError(f"{self.folder.path}: {self._explain(point, exc)}") from exc

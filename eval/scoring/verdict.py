@@ -359,7 +359,7 @@ def build_scorer(facts: Mapping[str, Any], binder: Binder | None = None) -> Scor
     if not named:
         return None
     if isinstance(named, Mapping):
-        named = (binder or Binder.for_checked_paths()).make(named)
+        named = (binder or Binder.for_checked_paths()).build(named)
     built: Scorer = named
     return built
 

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path, PurePosixPath
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.pipelines.config.paths import OutsideError, Scope, pass_fence, read_allowed
+from looktwice.pipelines.config.paths import OutsideError, Scope, check_access, read_allowed
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.picture import Picture, PictureError
 
@@ -33,7 +33,7 @@ def resolve_inside(root: Path, name: str) -> Path:
         own = root.resolve()
         scope = Scope(root, allowed=read_allowed(), kind="folder of questions", source=own)
         try:
-            pass_fence(name, file, (own,), scope)
+            check_access(name, file, (own,), scope)
         except OutsideError as exc:
             raise TaskError(
                 f"the path {name!r} leads out of the folder {root}; copy the file into it, or"

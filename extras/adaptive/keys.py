@@ -20,7 +20,7 @@ from looktwice.extras.adaptive.thresholds import (
     ThresholdSettings,
     describe_missing_levels,
 )
-from looktwice.pipelines.config.keys import NO_OTHER_FIELDS, Key
+from looktwice.pipelines.config.keys import FORBID_EXTRA, Key
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.counted import format_count
 
@@ -29,7 +29,7 @@ class ChooseEntry(TypedDict, total=False):
     """Choose questions by the answers so far; `by` names the method, and the other keys are its
     settings."""
 
-    __pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[misc]
+    __pydantic_config__ = FORBID_EXTRA  # type: ignore[misc]
     by: Annotated[
         Required[Literal["race", "staircase", "discovery"]],
         "`race` stops asking arms that can no longer win, and confirms the winner on other"

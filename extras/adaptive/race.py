@@ -23,7 +23,7 @@ from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.statistics.intervals import LEVEL, Estimate, Floats
 from looktwice.pipelines.disk import read_file, write_file
-from looktwice.pipelines.json_input import KEEP_OTHER_FIELDS, read_as
+from looktwice.pipelines.json_input import ALLOW_EXTRA, read_as
 
 STAKE_SHARES = np.concatenate([np.linspace(0.02, 0.4, 20), np.linspace(0.45, 0.95, 11)])
 """Shares of the capital that are staked in parallel; the capital is the mean over all of them."""
@@ -204,7 +204,7 @@ class RaceResult:
         return estimate is not None and estimate.value > 0 and estimate.p <= self.race.level
 
 
-@with_config(KEEP_OTHER_FIELDS)
+@with_config(ALLOW_EXTRA)
 class RaceNode(TypedDict):
     """A race as stored in race.json."""
 

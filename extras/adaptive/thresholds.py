@@ -35,7 +35,7 @@ from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.paired import Values
 from looktwice.extras.adaptive.fit_checks import FitCheck, check_fit
 from looktwice.extras.adaptive.functions import Direction, Threshold, fit_threshold
-from looktwice.pipelines.config.keys import NO_OTHER_FIELDS
+from looktwice.pipelines.config.keys import FORBID_EXTRA
 
 THRESHOLDS_NOTE = (
     "The threshold is the level at which accuracy passes the target: the median and the 95 %"
@@ -61,7 +61,7 @@ MISFIT_ALPHA = 0.05  # a p below this leads to a remark
 class ThresholdsEntry(TypedDict, total=False):
     """The control parameter along which to fit accuracy, and the accuracy whose level to find."""
 
-    __pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[misc]
+    __pydantic_config__ = FORBID_EXTRA  # type: ignore[misc]
     along: Annotated[
         str, "A field of the samples' meta with numbers, such as a size.", "along: size"
     ]

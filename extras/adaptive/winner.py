@@ -54,12 +54,12 @@ def write_winner(plan: Any, arm: Any, several: bool = False) -> Path:
     that relative paths still work; the winner of a bundled study goes into the working folder."""
     import yaml
 
-    from looktwice.pipelines.config.shipped import list_shipped
+    from looktwice.pipelines.config.shipped import list_configs
     from looktwice.pipelines.config.spec import spec
     from looktwice.pipelines.disk import write_file
 
     source = plan.source
-    folder = Path() if source is None or source in list_shipped().values() else source.parent
+    folder = Path() if source is None or source in list_configs().values() else source.parent
     name = f"{plan.name}-{arm.task_name}-winner" if several else f"{plan.name}-winner"
     node = {"name": name, "tasks": {arm.task_name: spec(arm.task)}, "seed": arm.seed}
     if arm.model is not None:

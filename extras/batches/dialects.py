@@ -20,7 +20,7 @@ from looktwice.extras.wires.native import sign_contents, sign_messages
 from looktwice.extras.wires.turns import Json, parse_count
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import ModelError
-from looktwice.pipelines.models.answers import read_value, refusal
+from looktwice.pipelines.models.answers import make_refusal, read_value
 from looktwice.pipelines.models.chat_api import ChatAPI, make_bearer_header
 from looktwice.pipelines.models.http_client import HttpResponse
 
@@ -176,7 +176,7 @@ class BatchServer:
         """Yield the JSON value of each line of a file."""
         response = self._send("GET", path)
         if response.status != 200:
-            raise refusal(response, self.url, {})
+            raise make_refusal(response, self.url, {})
         yield from map(read_json, response.body.splitlines())
 
     def _send(

@@ -12,7 +12,7 @@ import numpy as np
 
 from looktwice.extras.burnt_in.rings import LUMA_WEIGHTS, Map, measure_closeness
 from looktwice.extras.burnt_in.shapes import ArrowFit, BoxFit, DotFit, Fit, Patch, RingFit
-from looktwice.pipelines.geometry import PixelRect, common_rect
+from looktwice.pipelines.geometry import PixelRect, intersect_boxes
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.colors import parse_rgb
@@ -220,7 +220,7 @@ def _remove_duplicates(found: Sequence[Drawn]) -> list[Drawn]:
 
 def _measure_overlap(first: PixelRect, second: PixelRect) -> float:
     """Return the common area as a share of the larger area."""
-    common = common_rect(first, second)
+    common = intersect_boxes(first, second)
     sizes = [(right - left) * (bottom - top) for left, top, right, bottom in (first, second)]
     if common is None:
         return 0.0

@@ -33,7 +33,9 @@ MAX_DIFFERENCE_RATIO = (
 def make_thumbnail(picture: Picture) -> Pixels:
     """Return a thumbnail, THUMBNAIL_SIDE x THUMBNAIL_SIDE x 3, RGB. Raises PictureError."""
     return resample(
-        np.asarray(picture.small(8 * THUMBNAIL_SIDE).convert("RGB")), THUMBNAIL_SIDE, THUMBNAIL_SIDE
+        np.asarray(picture.make_thumbnail(8 * THUMBNAIL_SIDE).convert("RGB")),
+        THUMBNAIL_SIDE,
+        THUMBNAIL_SIDE,
     )
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from looktwice.extras.burnt_in.rings import get_window
-from looktwice.pipelines.geometry import XY, PixelRect, Size, common_rect, overlaps
+from looktwice.pipelines.geometry import XY, PixelRect, Size, intersect_boxes, overlaps
 from looktwice.pipelines.marks import mask_bounds
 from looktwice.prompting.drawing.text import (
     BLINK_LETTERS,
@@ -117,7 +117,7 @@ def measure_partial_likeness(gray: Gray, area: PixelRect, word: str) -> float:
         glyph = np.pad(_resize(large, (area[2] - area[0], area[3] - area[1])), 2)
         for dx, dy in itertools.product(range(-2, 3), repeat=2):
             place = shift_area(around, dx, dy)
-            seen = common_rect(place, (0, 0, width, height))
+            seen = intersect_boxes(place, (0, 0, width, height))
             if seen is None or min(seen[2] - seen[0], seen[3] - seen[1]) < 3:
                 continue
             shown, part = (

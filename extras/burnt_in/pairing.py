@@ -27,7 +27,7 @@ from looktwice.extras.burnt_in.rings import (
     score_ring,
     sharpen_rings,
 )
-from looktwice.pipelines.geometry import XY, PixelRect, common_rect, overlaps
+from looktwice.pipelines.geometry import XY, PixelRect, intersect_boxes, overlaps
 from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.colors import parse_rgb
 
@@ -330,6 +330,6 @@ def _assign_words(
         best, others = likeness[row, column], np.delete(likeness[row], column)
         sure = best >= MIN_VISIBLE_LIKENESS and best > others.max(initial=0) + MIN_LETTER_LEAD
         if sure or (last and likeness.size == 1):
-            plate = common_rect(plates[row, column], (0, 0, width, height))
+            plate = intersect_boxes(plates[row, column], (0, 0, width, height))
             named.append(Marker(words[column], rings[row], plate))
     return named

@@ -18,7 +18,7 @@ from looktwice.pipelines.marks import mask_bounds
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.weights import WeightsError
 from looktwice.specialists.protocols import Segmenter
-from looktwice.specialists.results import Boxes, sort_descending
+from looktwice.specialists.results import Boxes, argsort_descending
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
@@ -37,7 +37,7 @@ def select_boxes(xyxy: Any, scores: Any, labels: Sequence[str], image: Pixels, m
     score first."""
     height, width = image.shape[:2]
     edges = np.clip(xyxy, 0, [width, height, width, height])
-    order = sort_descending(scores)
+    order = argsort_descending(scores)
     kept = order[(edges[:, 2:] > edges[:, :2]).all(1)[order]][:most]
     return Boxes(edges[kept], scores[kept], np.array(labels, str)[kept])
 

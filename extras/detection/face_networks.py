@@ -20,7 +20,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.runtime.weights import WeightsError
 from looktwice.specialists.pixels import require_pixels, shrink
-from looktwice.specialists.results import Faces, sort_descending
+from looktwice.specialists.results import Faces, argsort_descending
 from looktwice.specialists.rules import Checked, NoEvidence
 
 # windows (n, 9): left, top, right, bottom, score, and the shifts of the edges, as shares of the
@@ -152,7 +152,7 @@ def _shift_edges(rows: Rows) -> Rows:
 def _suppress_overlaps(rows: Rows, most: float, inside: bool = False) -> Rows:
     """Keep the highest-scoring windows, sorted, such that no two share more than `most` of their
     union, or with `inside` of the smaller one."""
-    rows, kept = rows[sort_descending(rows[:, 4])], list[Rows]()
+    rows, kept = rows[argsort_descending(rows[:, 4])], list[Rows]()
     while len(rows):
         row, rows = rows[0], rows[1:]
         kept.append(row)
@@ -196,7 +196,7 @@ class YuNet(Checked):
         small = shrink(pixels, self.longest)
         network = open_shared(("yunet", str(self.model)), lambda: _Detector(self.model))
         rows = network.find(small, self)
-        rows = rows[sort_descending(rows[:, 14])]
+        rows = rows[argsort_descending(rows[:, 14])]
         edges = np.column_stack((rows[:, :2], rows[:, :2] + rows[:, 2:4]))
         return _scale_faces(edges, rows[:, 14], small, pixels)
 

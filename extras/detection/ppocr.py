@@ -21,7 +21,7 @@ from looktwice.extras.networks.hub import load_from_hub
 from looktwice.extras.networks.opening import Place, import_torch, open_shared
 from looktwice.extras.networks.packages import Floats, PackageFile, open_onnx
 from looktwice.extras.networks.tensors import normalize, resize, to_array, to_batch
-from looktwice.pipelines.clock import spend
+from looktwice.pipelines.clock import track_time
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.weights import WeightsError
 from looktwice.specialists.pixels import require_pixels
@@ -72,7 +72,7 @@ class OpenedPart(NamedTuple):
         if not (reads and version_5):
             seen = seen.flip(1)
         seen = torch.nn.functional.pad(seen, (0, max(0, least - columns)))
-        with spend("networks"), torch.inference_mode():
+        with track_time("networks"), torch.inference_mode():
             given = self.network(pixel_values=seen.to(self.place.device)).last_hidden_state
         return to_array(given)
 

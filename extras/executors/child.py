@@ -40,10 +40,10 @@ from looktwice.extras.executors.messages import (
 from looktwice.pipelines.clock import Clock, run_clock
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.models.http_client import get_http_loop
-from looktwice.pipelines.models.limits import Ration, list_limiters
+from looktwice.pipelines.models.limits import Budget, list_limiters
 from looktwice.pipelines.picture import PIXELS
 from looktwice.pipelines.pipeline import describe_exception
-from looktwice.pipelines.runtime.process import keep_memory, share_heaps
+from looktwice.pipelines.runtime.process import keep_freed_memory, limit_heaps
 from looktwice.pipelines.runtime.stores import Blobs
 
 MESSAGE_INTERVAL = 0.01  # seconds during which events are collected for one message
@@ -152,9 +152,9 @@ def run_samples(setup: Setup, orders: IO[bytes], answers: IO[bytes]) -> None:
     events to `answers`."""
     with run_clock() as clock:
         progress = Progress()
-        ration = Ration(price=compute_price)
+        budget = Budget(price=compute_price)
         models = SharedModels(
-            progress, setup.cache, setup.only_cached, ration=ration, sharers=setup.processes
+            progress, setup.cache, setup.only_cached, budget=budget, sharers=setup.processes
         )
         outbox = Outbox(answers, models, clock)
         run = ChildRun(
@@ -221,12 +221,12 @@ def main() -> None:
     # output of libraries, or buffered before a fork, must not get between the events
     os.dup2(2, 1)
     sys.stdout = sys.stderr
-    share_heaps(1)
-    keep_memory()
+    limit_heaps(1)
+    keep_freed_memory()
     setup: Setup = receive_message(orders)
     if setup.core is not None:
         # threads on one core pass the interpreter on in half the time
         os.sched_setaffinity(0, {setup.core})
-        PIXELS.turns = threading.Semaphore(1)
+        PIXELS.decode_slots = threading.Semaphore(1)
     send_message(answers, pickle.dumps([]))  # it is ready
     run_samples(setup, orders, answers)

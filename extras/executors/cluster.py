@@ -75,7 +75,7 @@ class LimitCoordinator:
         spare = (key.in_flight - sum(fair.values())) // max(self.tasks, len(wanted))
         slots = max(0, min(fair[task] + spare, key.in_flight - others))
         before, _ = self.given.get((task, key), (0, 0))
-        self.given[task, key] = slots, max(slots, before, load.under_way)
+        self.given[task, key] = slots, max(slots, before, load.in_flight)
         return slots
 
 

@@ -47,7 +47,7 @@ from looktwice.pipelines.config.spec import get_public_path
 from looktwice.pipelines.model import is_deferring
 from looktwice.pipelines.models.limits import IN_FLIGHT
 from looktwice.pipelines.picture import PictureError
-from looktwice.pipelines.runtime.process import share_heaps
+from looktwice.pipelines.runtime.process import limit_heaps
 
 PROCESSES_VARIABLE = "LOOKTWICE_PROCESSES"
 """The environment variable that sets the number of processes; if it is not set, the run decides."""
@@ -100,7 +100,7 @@ def count_processes(run: RunContext, records: int) -> int:
     if run.chooser or is_bounded or is_watched or not plan.models:
         return 0
     for model in plan.models:
-        if is_deferring(model) or not getattr(model, "apart", False):
+        if is_deferring(model) or not getattr(model, "multiprocess", False):
             return 0
     if not all(map(has_own_classes, (*stages, *plan.models))):
         return 0
@@ -162,7 +162,7 @@ class Processes(Executor):
         arms = tuple(replace(arm, task=None, read=None) for arm in run.plan.points)
         workers = math.ceil(run.options.workers / number)
         options = replace(run.options, workers=workers, shard=(1, 1))
-        share_heaps(1)  # threads of this process only pass records on
+        limit_heaps(1)  # threads of this process only pass records on
         pinned: list[int | None] = [None] * number
         if number <= len(usable) and hasattr(os, "sched_setaffinity"):
             pinned = [

@@ -40,7 +40,7 @@ from looktwice.extras.executors.cluster import (
 )
 from looktwice.extras.networks.opening import close_networks, use_remote_networks
 from looktwice.pipelines.config.classes import load_plugin
-from looktwice.pipelines.config.paths import read_allowed, use_fence
+from looktwice.pipelines.config.paths import allow_access, read_allowed
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.model import is_deferring
@@ -259,7 +259,7 @@ def run_block(
     for plugin in job.plugins:
         load_plugin(plugin)
     outbox: queue.Queue[SentRecord | BaseException | None] = queue.Queue(maxsize=64)
-    with tempfile.TemporaryDirectory(prefix="looktwice-") as folder, use_fence(job.roots):
+    with tempfile.TemporaryDirectory(prefix="looktwice-") as folder, allow_access(job.roots):
         sink = Sink(Blobs(Path(folder) / "blobs"), outbox)
         progress = Progress()
         models = LimitedModels(progress, Path(job.cache), job.only_cached, ask=ask)

@@ -17,7 +17,7 @@ from looktwice.extras.networks.opening import Place, import_torch, open_shared
 from looktwice.extras.networks.tensors import to_batch
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.stores import result_key
+from looktwice.pipelines.runtime.stores import make_result_key
 from looktwice.pipelines.state import remark
 from looktwice.specialists.pixels import require_pixels
 from looktwice.specialists.results import FeatureGrid
@@ -125,7 +125,7 @@ class DIFTHPatches(DIFT):
 
 def make_noise_seed(pixels: Pixels, seed: int) -> int:
     """Return the seed of an image's noise, which depends on its pixels and `seed` alone."""
-    return int(result_key(f"noise {seed}", pixels)[:15], 16)
+    return int(make_result_key(f"noise {seed}", pixels)[:15], 16)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.results import Floats, Matches, sort_descending
+from looktwice.specialists.results import Floats, Matches, argsort_descending
 from looktwice.specialists.rules import Checked
 from looktwice.specialists.sharing import look_once
 
@@ -117,7 +117,7 @@ class GeometricMatcher(Checked):
         sure = np.minimum(
             _get_nearest(views.confidence0, xy0[kept]), _get_nearest(views.confidence1, xy1[kept])
         )
-        order = sort_descending(sure)
+        order = argsort_descending(sure)
         return Matches(xy0[kept][order], xy1[kept][order], sure[order])
 
 

@@ -71,7 +71,7 @@ def place_numbers(
         back = [edge * size[k % 2] / view.size[k % 2] for k, edge in enumerate(edges)]
     else:
         corners = rectangle(*(edges * 2 if is_point else edges))
-        back = list(bounds(part.affine.inverse.polygon(corners)))[: len(edges)]
+        back = list(bounds(part.affine.inverse.map_polygon(corners)))[: len(edges)]
         if not is_point and (edges[0] > edges[2] or edges[1] > edges[3]):
             back = [back[k] for k in _swap_corners(edges)]
     return tuple(edge - 0.5 for edge in back) if is_point else tuple(back)

@@ -243,7 +243,7 @@ def probe_run(
         name, questions = f"{scores.contestant} on {scores.task}", asked[scores.point.id][:limit]
         node = scores.point.spec.get("model")
         binder.faults.clear()
-        model = binder.node(node, "model") if node and len(scores.columns) else None
+        model = binder.build_node(node, "model") if node and len(scores.columns) else None
         if binder.faults:
             faults = "; ".join(map(str, binder.faults))
             left_out[name] = f"its model cannot be rebuilt: {faults}"

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from looktwice.extras.engines.local_vlm import LocalVLM
 from looktwice.extras.networks.opening import import_torch
 from looktwice.pipelines.model import Messages, Model, ModelError
-from looktwice.pipelines.models.pocket.model import Pocket, network_inputs
+from looktwice.pipelines.models.pocket.model import Pocket, make_network_inputs
 from looktwice.pipelines.models.pocket.network import (
     ANSWER,
     ONE_THREAD,
     Conversation,
-    encoder_states,
-    shipped_weights,
+    compute_encoder_states,
+    load_bundled_weights,
 )
 from looktwice.pipelines.runtime.weights import WeightsError
 
@@ -167,9 +167,9 @@ def read_pocket_states(messages: Messages) -> States:
     Its decoder has no image tokens, since text tokens cross-attend to image positions. Raises
     ModelError and PictureError.
     """
-    weights, (tokens, inputs) = shipped_weights(), network_inputs(messages)
+    weights, (tokens, inputs) = load_bundled_weights(), make_network_inputs(messages)
     with ONE_THREAD:
-        views = [encoder_states(weights, pixels) for pixels in inputs.values()]
+        views = [compute_encoder_states(weights, pixels) for pixels in inputs.values()]
         talk = Conversation(weights, tokens, [places for *_, places in views])
         decoder = talk.states(ANSWER)
     states: dict[Layer, NDArray[np.float32]] = {}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.extras.integrations.protocols.questions import MAX_BYTES, read_data_url
-from looktwice.pipelines.config.paths import OutsideError, Scope, pass_fence
+from looktwice.pipelines.config.paths import OutsideError, Scope, check_access
 from looktwice.pipelines.config.spec import digest
 from looktwice.pipelines.disk import read_file, write_file
 from looktwice.pipelines.json_input import read_as, write_json
@@ -108,7 +108,7 @@ class Images:
             raise ToolError(f"this is not the path of a file: {text[:60]!r} ...")
         real, roots = (self.folder / text).resolve(), (*self.allowed, self.out)
         try:
-            pass_fence(text, real, roots, Scope())
+            check_access(text, real, roots, Scope())
         except OutsideError:
             raise ToolError(
                 f"{text!r} lies outside of {', '.join(map(str, roots))}{self._suggest_path(text)};"

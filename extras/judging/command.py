@@ -39,7 +39,7 @@ from looktwice.extras.judging.passes import JudgeCase, JudgePass, JudgeVerdict, 
 from looktwice.extras.judging.solutions import AnnotatedSolutions
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError, extend_hint, suggest_names
-from looktwice.pipelines.config.load import parse_override, read_config, resolve
+from looktwice.pipelines.config.load import parse_override, read_config, resolve_references
 from looktwice.pipelines.config.paths import ask_once
 from looktwice.pipelines.model import Model, ModelError, Stopped, close_model
 from looktwice.pipelines.models.cache import Store
@@ -302,7 +302,7 @@ def build_judge_model(
             f"{strange[0]}: a judge's settings belong under `models:`, such as"
             f" models.{name or 'judge'}.model=NAME"
         )
-    node = resolve({**node, "models": node.get("models") or {}}, faults)
+    node = resolve_references({**node, "models": node.get("models") or {}}, faults)
     models = {key: value for key, value in (node.get("models") or {}).items() if value is not None}
     if name not in models:
         unknown = f"--model {name}: there is no such model under"
@@ -316,7 +316,7 @@ def build_judge_model(
         )
         raise ConfigError(faults)
     binder = Binder(scope, models, faults)
-    made: Model = binder.node(models[name], f"models.{name}", "model")
+    made: Model = binder.build_node(models[name], f"models.{name}", "model")
     if binder.faults:
         raise ConfigError(binder.faults)
     return made

@@ -20,7 +20,7 @@ from looktwice.eval.commands.options import (
     say,
 )
 from looktwice.pipelines.counted import format_count
-from looktwice.pipelines.runtime.process import interrupt_code
+from looktwice.pipelines.runtime.process import get_interrupt_code
 
 
 def judge(
@@ -69,7 +69,7 @@ def judge(
         failed = judging(say)
     except KeyboardInterrupt as exc:
         say("stopped; the judgements so far are saved; repeat the command to continue")
-        raise Exit(interrupt_code(exc)) from None
+        raise Exit(get_interrupt_code(exc)) from None
     if failed:
         replies = format_count(failed, "reply", "replies")
         say(f"{replies} could not be judged; repeat the command to retry")

@@ -65,7 +65,7 @@ class AnnotatedSolutions:
 
     def _load(self, point: PointRow) -> TaskSolutions:
         binder = Binder.for_run(self.run)
-        task = binder.node(point.spec["task"], "task")
+        task = binder.build_node(point.spec["task"], "task")
         try:
             if not isinstance(task, BlinkTwice):
                 raise TaskError("; ".join(binder.faults) or f"its task is a {type(task).__name__}")

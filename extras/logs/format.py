@@ -174,7 +174,7 @@ def _read_first_fields(path: Path) -> Container[str]:
     if path.suffix != ".json":
         return ()
     try:
-        value = read_json(read_file(path), most=None)
+        value = read_json(read_file(path), max_values=None)
     except ValueError as exc:
         raise TaskError(f"{path} is not JSON ({exc})") from exc
     return value if isinstance(value, dict) else ()

@@ -107,7 +107,7 @@ def _read(path: Path, named: Named, whole: bool) -> tuple[Cells, pandas.DataFram
     """Return the log's header and a row for each sample, from the `whole` samples or their
     summaries. A log without a final header has the status "started"."""
     if path.suffix != ".eval":
-        data = read_json(read_file(path), most=None)
+        data = read_json(read_file(path), max_values=None)
         samples = data["samples"]
     else:
         with open_file(path) as file, ZipFile(file) as archive:

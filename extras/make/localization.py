@@ -81,7 +81,7 @@ class Localization(FileTask):
     @cached_property
     def _lists(self) -> dict[str, list[dict[str, Any]]]:
         try:
-            data = read_json(read_file(Path(self.path)), most=None)
+            data = read_json(read_file(Path(self.path)), max_values=None)
         except (OSError, ValueError) as exc:
             raise TaskError(f"{self.path} cannot be read as COCO's JSON ({exc})") from exc
         lists: dict[str, Any] = {}

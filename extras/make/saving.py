@@ -20,7 +20,7 @@ from looktwice.eval.tasks.base import Task, TaskError
 from looktwice.extras.make.files import format_lettered_prompt
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
-from looktwice.pipelines.config.load import read_config, resolve
+from looktwice.pipelines.config.load import read_config, resolve_references
 from looktwice.pipelines.config.paths import ask_once
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import open_atomic, write_file
@@ -216,13 +216,13 @@ def build_tasks(
 ) -> dict[str, Any]:
     """Build the tasks of a configuration; ignore its other entries. Raises ConfigError."""
     node, scope, faults = read_config(config, overrides, plugins)
-    node = resolve(node, faults)
+    node = resolve_references(node, faults)
     binder = Binder(scope, faults=faults)
     name = config.stem.removeprefix("make_")
     nodes = {("task", name): node.get("task")}
     nodes |= {(f"tasks.{key}", str(key)): task for key, task in (node.get("tasks") or {}).items()}
     built = {
-        name: binder.node(task, place, "task")
+        name: binder.build_node(task, place, "task")
         for (place, name), task in nodes.items()
         if task is not None
     }

@@ -23,7 +23,7 @@ from looktwice.extras.networks.opening import Place, import_torch, import_transf
 from looktwice.extras.networks.tensors import to_array
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.pixels import InputSize
-from looktwice.specialists.results import Matches, sort_descending
+from looktwice.specialists.results import Matches, argsort_descending
 
 
 def match_cells(scores: Any, config: Any) -> tuple[Any, Any]:
@@ -139,7 +139,7 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
                 xy.append(input_size.to_image(places * (columns, rows) - corner))
                 inside &= (xy[side] <= np.array(pixels.shape[1::-1]) - 0.5).all(1)
             kept = np.flatnonzero(inside)
-            kept = kept[sort_descending(scores[kept])]
+            kept = kept[argsort_descending(scores[kept])]
             matched.append(Matches(xy[0][kept], xy[1][kept], scores[kept].clip(0, 1)))
         return matched
 

@@ -16,7 +16,7 @@ from looktwice.extras.networks.packages import download_network, find_package_fi
 from looktwice.extras.networks.tensors import to_array, to_batch
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.pixels import InputSize
-from looktwice.specialists.results import Matches, sort_descending
+from looktwice.specialists.results import Matches, argsort_descending
 
 Keypoints = Mapping[str, Any]
 SIZE_MULTIPLES = {"disk": 16, "aliked": 32}
@@ -150,7 +150,7 @@ def join_keypoints(
         }
     output = head(asked)
     scores, rows = to_array(output["scores"][0].clamp(0, 1)), output["matches"][0].cpu().numpy()
-    order = sort_descending(scores)
+    order = argsort_descending(scores)
     order = order[scores[order] > threshold]
     rows0, rows1 = rows[order].T
     xy0 = size0.to_image(keypoints0["keypoints"].cpu().numpy()[rows0])

@@ -27,7 +27,7 @@ from looktwice.extras.networks.tensors import to_array, to_batch
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.weights import WeightsError, hash_weights
 from looktwice.specialists.pixels import InputSize, is_one_color
-from looktwice.specialists.results import Matches, sort_descending
+from looktwice.specialists.results import Matches, argsort_descending
 
 Pair = tuple[Pixels, Pixels]
 WeightFiles = Sequence[tuple[str | Path, str]]
@@ -148,7 +148,7 @@ class LoFTR(PairNetwork):
         matches = []
         for number, size0, size1 in zip(range(len(items)), *sizes, strict=True):
             rows = np.flatnonzero(pair == number)
-            rows = rows[sort_descending(confidence[rows])]
+            rows = rows[argsort_descending(confidence[rows])]
             matches.append(
                 Matches(size0.to_image(xy0[rows]), size1.to_image(xy1[rows]), confidence[rows])
             )
@@ -233,7 +233,7 @@ class RoMa(PairNetwork):
         # from the package's pixel edges to our pixel centres
         xy = network.to_pixel_coordinates(drawn, *pixels0.shape[:2], *pixels1.shape[:2])
         confidence = to_array(sure).clip(0, 1)
-        order = sort_descending(confidence)
+        order = argsort_descending(confidence)
         xy0, xy1 = (to_array(places)[order] - 0.5 for places in xy)
         return Matches(xy0, xy1, confidence[order])
 

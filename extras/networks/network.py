@@ -31,11 +31,11 @@ from looktwice.extras.networks.opening import (
     import_torch,
     open_shared,
 )
-from looktwice.pipelines.clock import spend
+from looktwice.pipelines.clock import track_time
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.model import write_canonical
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.stores import current_store, result_key
+from looktwice.pipelines.runtime.stores import get_current_store, make_result_key
 from looktwice.pipelines.runtime.weights import WeightsError, hash_weights
 from looktwice.specialists.pixels import require_pixels
 from looktwice.specialists.protocols import OpensNetwork
@@ -130,16 +130,16 @@ class Network(OpensNetwork, Checked, ABC, Generic[Item, Result]):
         stored are computed in batches."""
         if (ask := get_remote_call()) is not None:
             return cast("list[Result]", ask(self, "predict_many", given))
-        items, store, keys = [self.prepare(call) for call in given], current_store(), {}
+        items, store, keys = [self.prepare(call) for call in given], get_current_store(), {}
         results = [self.find_known_result(item) for item in items]
         if store is not None and any(result is None for result in results):
             name = f"{self._settings()} {self.weights_id()} {self.place().dtype}"
             for n, item in enumerate(items):
                 if results[n] is None:
-                    keys[n] = result_key(name, *item)
+                    keys[n] = make_result_key(name, *item)
                     results[n] = store.get(keys[n], self.result)
         missing = [n for n, result in enumerate(results) if result is None]
-        with spend("networks"):
+        with track_time("networks"):
             fresh = self._get_batcher().many([items[n] for n in missing])
         for n, result in zip(missing, fresh, strict=True):
             results[n] = result

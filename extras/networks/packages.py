@@ -26,7 +26,7 @@ from looktwice.extras.networks.opening import (
     import_torch,
     open_shared,
 )
-from looktwice.pipelines.clock import spend
+from looktwice.pipelines.clock import track_time
 from looktwice.pipelines.runtime.install import format_install
 from looktwice.pipelines.runtime.weights import WeightsError
 
@@ -155,7 +155,7 @@ class OnnxNetwork:
 
     def run(self, images: Floats) -> list[Floats]:
         """Return all outputs for a batch. Raises WeightsError if the network does not accept it."""
-        with self.lock, spend("networks"):
+        with self.lock, track_time("networks"):
             try:
                 self.network.setInput(images)
                 names = self.network.getUnconnectedOutLayersNames()

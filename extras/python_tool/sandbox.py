@@ -26,7 +26,7 @@ from typing_extensions import TypedDict
 
 from looktwice.extras.python_tool.exchange import ExchangeError, RunningSandbox
 from looktwice.pipelines.config.spec import settings
-from looktwice.pipelines.json_input import NO_OTHER_FIELDS
+from looktwice.pipelines.json_input import FORBID_EXTRA
 from looktwice.pipelines.model import (
     CallOptions,
     Message,
@@ -36,7 +36,7 @@ from looktwice.pipelines.model import (
     make_message_json,
     write_canonical,
 )
-from looktwice.pipelines.models.stops import yield_turn
+from looktwice.pipelines.models.stops import yield_permit
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.view import View
 
@@ -47,14 +47,14 @@ LIMITS = "memory_mb", "disk_mb", "characters", "pictures", "megapixels"
 SILENT = "(the code printed nothing)"
 
 
-@with_config(NO_OTHER_FIELDS)
+@with_config(FORBID_EXTRA)
 class GuestStarted(TypedDict):
     """The first answer of the program in the sandbox: its version of Python."""
 
     python: str
 
 
-@with_config(NO_OTHER_FIELDS)
+@with_config(FORBID_EXTRA)
 class ShownPicture(TypedDict, total=False):
     """A picture as base64 of a PNG; `map` is the affine map from image number `image` to it, in
     pixel centres."""
@@ -64,7 +64,7 @@ class ShownPicture(TypedDict, total=False):
     map: Annotated[list[float], Field(min_length=6, max_length=6)]
 
 
-@with_config(NO_OTHER_FIELDS)
+@with_config(FORBID_EXTRA)
 class CodeResult(TypedDict):
     """The result of a piece of code."""
 
@@ -179,7 +179,7 @@ class PythonSandbox(Ranged):
         session, start = _session.get(), time.perf_counter()
         kept = session or LiveSession()
         try:
-            with yield_turn(), _turns:
+            with yield_permit(), _turns:
                 result, restarted = self._run(kept, messages)
         finally:
             if session is None:

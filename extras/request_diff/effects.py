@@ -26,7 +26,7 @@ from looktwice.extras.request_diff.requests import (
 from looktwice.extras.request_diff.swaps import InseparableFactor, Swap
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
-from looktwice.pipelines.config.load import read_config, resolve
+from looktwice.pipelines.config.load import read_config, resolve_references
 from looktwice.pipelines.config.paths import ask_once
 from looktwice.pipelines.config.spec import digest
 from looktwice.pipelines.model import Message, Model, make_message_json
@@ -235,14 +235,14 @@ def build_model_to_ask(node: str, plugins: Sequence[str]) -> Model:
     text = node if node.startswith("{") else f"{{use: {node}}}"
     overrides = [] if source else [f"models.asked={text}"]
     config, scope, faults = read_config(source, overrides, plugins)
-    config = resolve({**config, "models": config.get("models") or {}}, faults)
+    config = resolve_references({**config, "models": config.get("models") or {}}, faults)
     models = {"model": config["model"]} if config.get("model") else config["models"]
     if not models:
         faults.append(f"--ask {node}: there is no model under `models:`")
         raise ConfigError(faults)
     name, chosen = next(iter(models.items()))
     binder = Binder(scope, models, faults)
-    made: Model = binder.node(chosen, f"models.{name}", "model")
+    made: Model = binder.build_node(chosen, f"models.{name}", "model")
     if binder.faults:
         raise ConfigError(binder.faults)
     return made

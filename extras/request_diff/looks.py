@@ -89,7 +89,7 @@ def get_look(picture: Picture) -> Look:
         small, code = np.zeros(THUMBNAIL_SIDE * THUMBNAIL_SIDE * 3, np.float32), 0
         try:
             # average over areas: other resampling would alias and depend on the size
-            image = picture.small(32 * THUMBNAIL_SIDE).convert("RGB")
+            image = picture.make_thumbnail(32 * THUMBNAIL_SIDE).convert("RGB")
             image = image.resize((THUMBNAIL_SIDE, THUMBNAIL_SIDE), Image.Resampling.BOX)
             small, code = np.asarray(image, np.float32).ravel(), compute_perceptual_hash(picture)
         except PictureError:

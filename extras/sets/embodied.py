@@ -17,7 +17,7 @@ from looktwice.eval.tasks.row_task import Pictures, Questions, RowQuestion
 from looktwice.extras.sets.set_task import SetTask
 from looktwice.extras.sets.tfrecord import Values, find_records, parse_example, read_record
 from looktwice.pipelines.picture import Picture, PictureError
-from looktwice.pipelines.sample import PLACED_FIELD
+from looktwice.pipelines.sample import PLACEHOLDERS_FIELD
 
 IMAGES = "image/encoded"
 LETTERS = ("A", "B", "C", "D")
@@ -77,7 +77,7 @@ class Erqa(SetTask):
             text, [int(n) for n in features.get("visual_indices", ())], count
         )
         meta = {"question_type": _get_text(features.get("question_type")) or "Unknown"}
-        more = {"pictures": count, "prompt": prompt, PLACED_FIELD: True}
+        more = {"pictures": count, "prompt": prompt, PLACEHOLDERS_FIELD: True}
         answer = read_answer_key(key, choices)
         return [RowQuestion(number, f"ERQA_{number + 1}", prompt, choices, answer, meta | more)]
 

@@ -18,7 +18,7 @@ from looktwice.eval.tasks.cells import Row, as_text
 from looktwice.eval.tasks.row_task import Questions, RowQuestion
 from looktwice.eval.tasks.table_files import TextTable, require_columns
 from looktwice.eval.tasks.table_task import TableTask
-from looktwice.pipelines.sample import PLACED_FIELD
+from looktwice.pipelines.sample import PLACEHOLDERS_FIELD
 
 TRUE_OR_FALSE = frozenset(
     ("CF1", "CF2", "MV1", "MV2", "MV3", "P3", "RL2", "S1", "S2", "SS2", "VZ1", "VZ2")
@@ -152,7 +152,7 @@ class VisFactor(TableTask):
             raise ValueError("index and question must not be empty")
         prompt = fill_question(texts, self.steps)
         meta: dict[str, Any] = {name: texts[name] for name in COLUMNS[3:]}
-        meta |= {"prompt": prompt, "row": number, PLACED_FIELD: True}
+        meta |= {"prompt": prompt, "row": number, PLACEHOLDERS_FIELD: True}
         return [RowQuestion(number, texts["index"], prompt, (), texts["answer"], meta)]
 
 

@@ -37,7 +37,7 @@ from looktwice.prompting.evidence import (
 )
 from looktwice.prompting.markers.points import Disc
 from looktwice.specialists.protocols import DepthEstimator, Matcher, ScalarMap, Segmenter
-from looktwice.specialists.results import Floats, Masks, Matches, sort_descending
+from looktwice.specialists.results import Floats, Masks, Matches, argsort_descending
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
@@ -353,7 +353,7 @@ def spread_matches(matches: Matches, size: tuple[int, int], most: int) -> Matche
     """
     side = max(1.0, (size[0] * size[1] / most) ** 0.5)
     cells = np.floor((matches.xy0 + 0.5) / side).astype(int)
-    order = sort_descending(matches.confidence)
+    order = argsort_descending(matches.confidence)
     taken: dict[tuple[int, int], int] = {}
     turn = np.empty(len(matches), int)
     for row in order:

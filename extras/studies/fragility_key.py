@@ -9,8 +9,14 @@ from typing import Annotated, Any, get_args
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from looktwice.pipelines.config.classes import Faults, extend_hint, get_hints, locate, suggest_names
-from looktwice.pipelines.config.keys import NO_OTHER_FIELDS, Key
+from looktwice.pipelines.config.classes import (
+    Faults,
+    extend_hint,
+    find_class,
+    get_hints,
+    suggest_names,
+)
+from looktwice.pipelines.config.keys import FORBID_EXTRA, Key
 from looktwice.pipelines.config.load import Node
 
 
@@ -18,7 +24,7 @@ class FragilityEntry(TypedDict, total=False):
     """A sweep over VPBench's marker styles and codecs, to measure how much results depend on
     them."""
 
-    __pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[misc]
+    __pydantic_config__ = FORBID_EXTRA  # type: ignore[misc]
     slot: Annotated[str, "The slot of the marker; default `mark`.", "slot: mark"]
     styles: Annotated[
         list[str],
@@ -82,7 +88,7 @@ def expand_fragility(config: Node, faults: Faults) -> Node:
     place = {"before": asking[0]} if asking else {"after": slot}
     coded = [_make_encoder(name, {} if CODEC_SLOT in stages else place) for name in codecs]
     # the styles of VPBench's paper; the "no marker" styles are only in its code
-    every = get_args(get_hints(locate(STYLE_STAGE))["style"])
+    every = get_args(get_hints(find_class(STYLE_STAGE))["style"])
     styles = wanted.get("styles") or [name for name in every if not name.startswith("no marker")]
     drawn = [{"use": STYLE_STAGE, "style": style} for style in styles]
     return {**config, "sweep": {f"stages.{slot}": drawn, f"stages.{CODEC_SLOT}": coded}}

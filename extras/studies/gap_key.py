@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from typing_extensions import TypedDict
 
 from looktwice.pipelines.config.classes import Faults
-from looktwice.pipelines.config.keys import NO_OTHER_FIELDS, Key
+from looktwice.pipelines.config.keys import FORBID_EXTRA, Key
 from looktwice.pipelines.config.spec import Arm, asks_model, settings, spec
 
 GapEntry = TypedDict(
@@ -21,7 +21,7 @@ GapEntry = TypedDict(
 )
 GapEntry.__doc__ = """Two contestants; each setting in which they differ is changed alone, and the \
 report gives its effect."""
-GapEntry.__pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[attr-defined]
+GapEntry.__pydantic_config__ = FORBID_EXTRA  # type: ignore[attr-defined]
 
 
 def make_gap_arms(arms: Sequence[Arm], gap: Mapping[str, str] | None, faults: Faults) -> list[Arm]:

@@ -40,14 +40,14 @@ from looktwice.pipelines.config.spec import Arm, asks_model, digest, find_settin
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import dump_yaml, write_file
 from looktwice.pipelines.geometry import bounds
-from looktwice.pipelines.json_input import NO_OTHER_FIELDS, read_as
+from looktwice.pipelines.json_input import FORBID_EXTRA, read_as
 from looktwice.pipelines.marks import Box, Mask, Point
 from looktwice.pipelines.model import Model, ModelError, get_model_name
-from looktwice.pipelines.models.pocket.model import Pocket, network_inputs
+from looktwice.pipelines.models.pocket.model import Pocket, make_network_inputs
 from looktwice.pipelines.models.pocket.network import PLACES_PER_SIDE
 from looktwice.pipelines.picture import Payload, Picture, PictureError
 from looktwice.pipelines.pipeline import list_models
-from looktwice.pipelines.runtime.stores import Memory, use_result_store
+from looktwice.pipelines.runtime.stores import MemoryCache, use_result_store
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import Call, Stage, State
 from looktwice.pipelines.view import View
@@ -66,7 +66,7 @@ IMAGE_SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".web
 class DraftRequest:
     """A request of the page: a draft, and the options of the request."""
 
-    __pydantic_config__ = NO_OTHER_FIELDS
+    __pydantic_config__ = FORBID_EXTRA
     draft: Draft
     after: int | None = None
     text: str = ""
@@ -81,8 +81,8 @@ class StudioBackend:
     models: dict[str, Node] = field(default_factory=lambda: {**MODELS})
     plugins: Sequence[str] = ()
     images: dict[str, Picture] = field(default_factory=dict)
-    shown: Memory = field(default_factory=partial(Memory, MAX_SHOWN_PICTURES))
-    states: Memory = field(default_factory=partial(Memory, MAX_STATES))
+    shown: MemoryCache = field(default_factory=partial(MemoryCache, MAX_SHOWN_PICTURES))
+    states: MemoryCache = field(default_factory=partial(MemoryCache, MAX_STATES))
     lock: Lock = field(default_factory=Lock)
     asking: Lock = field(default_factory=Lock)
 
@@ -142,7 +142,7 @@ class StudioBackend:
         return {"sha": sha, "note": payload.note, **facts}
 
     def _cache_payload(self, payload: Payload) -> str:
-        return self.shown.share(payload.sha, lambda: (payload, 1)).sha
+        return self.shown.get_or_compute(payload.sha, lambda: (payload, 1)).sha
 
     def answer(self, what: str, data: bytes) -> Any:
         """Return the response to the request `what`: plain values, or the bytes of a file.
@@ -187,10 +187,10 @@ class StudioBackend:
         """Build the draft's stages as an arm. Raises ConfigError with every fault and its path."""
         binder = self.binder
         stages = {
-            slot: binder.node(node, f"stages.{slot}", "stage")
+            slot: binder.build_node(node, f"stages.{slot}", "stage")
             for slot, node in draft.list_nodes().items()
         }
-        model = binder.node(self.models[draft.model], "model", "model")
+        model = binder.build_node(self.models[draft.model], "model", "model")
         if binder.faults:
             raise ConfigError(binder.faults)
         arm = Arm("studio", {}, "studio", task, model, stages, None, draft.draws, draft.seed)
@@ -207,7 +207,7 @@ class StudioBackend:
     def _check_models(self, arms: Sequence[Arm]) -> None:
         """Raise ConfigError if a stage or setting of the arms uses a model that the page may not
         call."""
-        may_ask = [self.binder.node(node, "model").identity for node in self.models.values()]
+        may_ask = [self.binder.build_node(node, "model").identity for node in self.models.values()]
         for arm in arms:
             parts = {f"stages.{slot}": stage for slot, stage in arm.stages.items()}
             for place, part in {"model": arm.model, **parts}.items():
@@ -260,7 +260,7 @@ class StudioBackend:
 
         `key` identifies the stage and all stages before it, by which a run shares them among arms.
         """
-        return self.states.share(key, lambda: (stage(state, model), 1))
+        return self.states.get_or_compute(key, lambda: (stage(state, model), 1))
 
     def ask(self, draft: Draft) -> list[Node]:
         """Run the study in all its arms, and return a row for each reply, with the pictures sent.
@@ -351,7 +351,7 @@ def count_tokens(call: Call, request: Request) -> Request:
     """Return the request with its exact token counts if its model is Pocket."""
     if isinstance(request.model, Pocket):
         with suppress(ModelError):  # the error is reported when the model is called
-            words, views = network_inputs(call.messages)
+            words, views = make_network_inputs(call.messages)
             pictures = PLACES_PER_SIDE * PLACES_PER_SIDE * len(views)
             return replace(request, word_tokens=len(words), picture_tokens=pictures)
     return request
@@ -392,7 +392,7 @@ def is_cut(drawing: Drawing, view: View) -> bool:
     drawn, part = drawing.drawn.parts[:1], view.parts[:1]
     if not (drawn and part and drawn[0].source == part[0].source):
         return False
-    edges = bounds((drawn[0].affine @ part[0].affine.inverse).polygon(part[0].clip))
+    edges = bounds((drawn[0].affine @ part[0].affine.inverse).map_polygon(part[0].clip))
     left, top, right, bottom = (max(0, round(edge)) for edge in edges)
     seen = np.zeros(drawing.drawn.pixels.shape[:2], bool)
     seen[top:bottom, left:right] = True

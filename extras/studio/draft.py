@@ -17,9 +17,9 @@ from typing_extensions import TypedDict
 from looktwice.eval.listing import simplify_default
 from looktwice.eval.tasks import MarkedScenes
 from looktwice.pipelines.config.classes import ConfigError, Faults
-from looktwice.pipelines.config.load import load, resolve
+from looktwice.pipelines.config.load import load, resolve_references
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.json_input import KEEP_OTHER_FIELDS, NO_OTHER_FIELDS, CheckedAs, read_as
+from looktwice.pipelines.json_input import ALLOW_EXTRA, FORBID_EXTRA, CheckedAs, read_as
 from looktwice.pipelines.marks import Mark, Mask
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item
@@ -35,7 +35,7 @@ MODELS: Mapping[str, Node] = {POCKET_NAME: {"use": "pipelines.models.Pocket"}}
 """The models that the studio may call by default."""
 
 
-@with_config(KEEP_OTHER_FIELDS)
+@with_config(ALLOW_EXTRA)
 class PageMark(TypedDict, total=False):
     """The fields of a mark that the page sends, except for the coordinates of a point or box."""
 
@@ -48,7 +48,7 @@ class PageMark(TypedDict, total=False):
 class Slot:
     """A stage on the page: its name, its configuration node, and whether it is switched on."""
 
-    __pydantic_config__ = NO_OTHER_FIELDS
+    __pydantic_config__ = FORBID_EXTRA
     slot: str
     node: Node
     on: bool = True
@@ -63,7 +63,7 @@ class Draft:
     name of a model that the studio may call; `each` and `sweep` are those of the study.
     """
 
-    __pydantic_config__ = NO_OTHER_FIELDS
+    __pydantic_config__ = FORBID_EXTRA
     id: str = "studio"
     question: str = "What is at the mark?"
     images: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ class Draft:
         """
         write_file(file, text)
         faults = Faults()
-        node = resolve(load(file), faults)
+        node = resolve_references(load(file), faults)
         if all(isinstance(part, Mapping) and "use" in part for part in node.values()):
             node = {"stages": node}  # the gallery's notation
         stages = node.get("stages")

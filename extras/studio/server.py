@@ -87,7 +87,7 @@ class StudioServer(LocalPage):
 
     def show_picture(self, request: web.Request) -> web.Response:
         """Return a picture of the page, with the bytes that are sent to models."""
-        shown = self.backend.shown.kept.get(request.match_info["sha"])
+        shown = self.backend.shown.entries.get(request.match_info["sha"])
         if shown is None:
             raise web.HTTPNotFound(text="this picture is no longer cached; render it again")
         payload, *_ = shown
@@ -188,7 +188,7 @@ class WidgetChannel:
             reply["faults"] = (
                 self.backend.explain_fault(exc) if is_told else [f"internal error: {exc!r}"]
             )
-        kept = self.backend.shown.kept
+        kept = self.backend.shown.entries
         new = [shown for sha, (shown, *_) in kept.items() if sha not in self.sent]
         self.sent |= {shown.sha for shown in new}
         reply["pictures"] = [[shown.sha, shown.media_type] for shown in new]
@@ -274,5 +274,5 @@ def make_draft_from_run(
     item = Item(shown.sample(point, row), row.answer)
     asked: Node = {"seed": point.seed, "draws": point.draws}
     if node := point.spec.get("model"):
-        asked["model"] = backend.allow_model(Binder.for_run(run).make(node, "model"))
+        asked["model"] = backend.allow_model(Binder.for_run(run).build(node, "model"))
     return Draft.from_item(item, shown.stages(point), backend.save_picture, **asked)

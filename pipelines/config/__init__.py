@@ -1,5 +1,5 @@
-"""YAML to objects and back: reads a configuration, checks it, builds what it names and plans the
-run.
+"""YAML to objects and back: reads and checks a configuration, builds the objects that it names and
+plans the run.
 
 Here: includes, overlays, overrides and the entries of a file (`load`), their meaning (`keys`),
 which files a configuration may read (`paths`), which classes it may name (`classes`), contestants

@@ -18,6 +18,7 @@ from looktwice.pipelines.config.classes import (
     Kind,
     check_kind,
     explain_mismatch,
+    find_class,
     find_dataclass,
     get_default,
     get_hints,
@@ -25,10 +26,9 @@ from looktwice.pipelines.config.classes import (
     holds_path,
     is_plain,
     list_union_members,
-    locate,
     suggest_names,
 )
-from looktwice.pipelines.config.paths import Scope, permit, read_allowed, read_grant
+from looktwice.pipelines.config.paths import Scope, read_allowed, read_grant, require_permission
 from looktwice.pipelines.json_input import find_non_finite
 
 # otherwise the text "nan" would become a number
@@ -37,8 +37,8 @@ ARBITRARY_TYPES = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
 
 @dataclass
 class Binder:
-    """Checks and builds nodes, and collects every fault with its place; equal nodes build one
-    object.
+    """Builds objects from nodes and collects every fault, prefixed with the place of its entry;
+    equal nodes share one object.
 
     A fault that several arms share is listed once in `faults`, but counted each time in
     `fault_count`. `files` maps the place of each named file to its path, `reads` holds all files
@@ -61,7 +61,8 @@ class Binder:
 
     @classmethod
     def for_run(cls, run: Path, plugins: Sequence[str] = ()) -> Binder:
-        """Create a binder for a run's records, which may reach what `Scope.for_records` allows."""
+        """Create a binder for the records of a run, with the access rights of
+        `Scope.for_records`."""
         names = tuple(plugins)
         if read_grant(run).plugins:
             from looktwice.pipelines.config.plugin_code import load_run_plugins
@@ -74,43 +75,46 @@ class Binder:
         """Create a binder for nodes whose paths were already checked, such as those of a plan."""
         return cls(Scope(Path("/"), plugins=tuple(plugins)))
 
-    def make(self, node: Any, place: str = "node") -> Any:
-        """Build a node. Raises ConfigError with all its faults."""
+    def build(self, node: Any, place: str = "node") -> Any:
+        """Build the object that a node describes. Raises ConfigError with all faults."""
         binder = dataclasses.replace(self, faults=Faults())
-        made = binder.node(node, place)
+        made = binder.build_node(node, place)
         if binder.faults:
             raise ConfigError(binder.faults)
         return made
 
-    def node(self, node: Any, place: str, kind: Kind | None = None) -> Any:
-        """Build a node with `use`, which must be a `kind`; on a fault, note it and return None."""
+    def build_node(self, node: Any, place: str, kind: Kind | None = None) -> Any:
+        """Build the object of a node with `use`, which must be of this kind; on a fault, note it
+        and return None."""
         if not isinstance(node, Mapping) or not isinstance(node.get("use"), str):
             write = f"; write {{use: {node}}}" if isinstance(node, str) else ""
-            return self.fault(
+            return self.note_fault(
                 place, f"expected a node with `use: folder.room.Class`, found {node!r}{write}"
             )
         if no_number := find_non_finite(node):
-            return self.fault(
+            return self.note_fault(
                 f"{place}.{no_number[0]}", f"a number must be finite, found {no_number[1]}"
             )
         try:
-            cls = locate(node["use"], self.scope.plugins)
+            cls = find_class(node["use"], self.scope.plugins)
             check_kind(cls, kind)
             if permission := getattr(cls, "permission", None):
-                self.permissions.add(permit(permission, self.scope))
+                self.permissions.add(require_permission(permission, self.scope))
         except ValueError as exc:
-            return self.fault(f"{place}.use", str(exc))
+            return self.note_fault(f"{place}.use", str(exc))
         key = repr((node, self.models if "'ref':" in repr(node) else ()))
         if key in self.built:
             return self.built[key]
         # loading has already applied `before` and `after`
         given = {str(k): v for k, v in node.items() if k not in ("use", "before", "after")}
-        made = self.fields(cls, given, place)
+        made = self.build_fields(cls, given, place)
         if made is not None:
             self.built[key] = made
         return made
 
-    def fields(self, cls: type, settings: Mapping[str, Any], place: str, base: Any = None) -> Any:
+    def build_fields(
+        self, cls: type, settings: Mapping[str, Any], place: str, base: Any = None
+    ) -> Any:
         """Build an object of the dataclass `cls`; on faults in its settings, note them and return
         None.
 
@@ -118,7 +122,7 @@ class Binder:
         defaults.
         """
         if not dataclasses.is_dataclass(cls):
-            return self.fault(
+            return self.note_fault(
                 place,
                 f"{cls.__name__} is not a dataclass; its fields are its settings, so write"
                 " @dataclass(frozen=True) above it",
@@ -130,7 +134,7 @@ class Binder:
 
             hint = HINTS.get(name, f"it has {', '.join(own_fields) or 'none'}")
             near = suggest_names(name, own_fields) or f"; {hint}"
-            self.fault(f"{place}.{name}", f"{cls.__name__} has no setting {name!r}{near}")
+            self.note_fault(f"{place}.{name}", f"{cls.__name__} has no setting {name!r}{near}")
         for name, f in own_fields.items():
             if base is None and name not in settings and get_default(f) is dataclasses.MISSING:
                 wanted = f"; see `looktwice list {cls.__name__}`"
@@ -138,9 +142,9 @@ class Binder:
                     wanted = ", a path"
                 elif get_origin(hints.get(name)) is Literal:
                     wanted = f", one of {', '.join(map(str, get_args(hints[name])))}"
-                self.fault(place, f"{cls.__name__} needs the setting {name!r}{wanted}")
+                self.note_fault(place, f"{cls.__name__} needs the setting {name!r}{wanted}")
         values = {
-            k: self.value(
+            k: self.build_value(
                 v, hints.get(k, Any), f"{place}.{k}", getattr(base, k, get_default(own_fields[k]))
             )
             for k, v in settings.items()
@@ -151,15 +155,15 @@ class Binder:
         try:
             return cls(**values) if base is None else dataclasses.replace(base, **values)
         except (ValueError, TypeError) as exc:
-            # a class that refuses a value begins its message with the name of the setting
+            # a class that rejects a value begins its message with the name of the setting
             setting = re.match(r"\w*", str(exc))[0]  # type: ignore[index]  # it always matches
-            return self.fault(f"{place}.{setting}" if setting in settings else place, str(exc))
+            return self.note_fault(f"{place}.{setting}" if setting in settings else place, str(exc))
 
-    def value(self, value: Any, hint: Any, place: str, default: Any = None) -> Any:
+    def build_value(self, value: Any, hint: Any, place: str, default: Any = None) -> Any:
         """Build a setting's value and check it against its type hint. A mapping without `use`
         changes the object `default`."""
         if isinstance(value, Mapping) and value.keys() == {"ref"}:
-            return self._model(value["ref"], place)
+            return self._build_reference(value["ref"], place)
         before, made = self.fault_count, self._convert(value, hint, place, default)
         if self.fault_count > before:
             return None
@@ -167,13 +171,13 @@ class Binder:
         return made if built else self._validate(made, hint, place)
 
     def _convert(self, value: Any, hint: Any, place: str, default: Any = None) -> Any:
-        """Build the nodes, paths and mappings in a value that stand for objects."""
+        """Replace nodes, paths and mappings in a value with the objects that they describe."""
         if isinstance(value, str):
             if self.faults and "${" in value:  # a reference that was reported as unresolvable
                 self.fault_count += 1
             if holds_path(hint):
-                return self._path(value, place)
-            self.hosts.update(filter(None, [self.scope.host(value, place)]))
+                return self._resolve_path(value, place)
+            self.hosts.update(filter(None, [self.scope.find_host(value, place)]))
             return value
         if not isinstance(value, Mapping | list | tuple):
             return value
@@ -182,9 +186,9 @@ class Binder:
                 return self._build_fitting(value, hint, place)
             base = default if dataclasses.is_dataclass(default) else None
             if cls := find_dataclass(hint) if base is None else type(base):
-                return self.fields(cls, value, place, base)
+                return self.build_fields(cls, value, place, base)
         many = _has_node(value)  # each item is checked separately
-        make = self.value if many else self._convert
+        make = self.build_value if many else self._convert
         if isinstance(value, Mapping):
             return {
                 key: make(inner, get_inner_hint(hint, key), f"{place}.{key}")
@@ -196,40 +200,40 @@ class Binder:
 
     def _build_fitting(self, node: Mapping[str, Any], hint: Any, place: str) -> Any:
         if is_plain(hint):
-            return self.fault(
+            return self.note_fault(
                 place, f"expected {_format_hint(hint)}, found a node of {node['use']!r}"
             )
-        made = self.node(node, place)
+        made = self.build_node(node, place)
         wrong = explain_mismatch(type(made), hint) if made is not None else ""
-        return self.fault(f"{place}.use", wrong) if wrong else made
+        return self.note_fault(f"{place}.use", wrong) if wrong else made
 
-    def _path(self, text: str, place: str) -> Path | None:
+    def _resolve_path(self, text: str, place: str) -> Path | None:
         """Resolve a path; on a fault, note it and return None."""
         try:
-            path = self.scope.path(text, place)
+            path = self.scope.resolve_path(text, place)
             self.reads.add(path)
             if path.is_file():
                 self.files[place] = path
             return path
         except ValueError as exc:
-            self.fault(place, str(exc))
+            self.note_fault(place, str(exc))
         return None
 
-    def _model(self, name: Any, place: str) -> Any:
+    def _build_reference(self, name: Any, place: str) -> Any:
         if name not in self.models:
-            return self.fault(
+            return self.note_fault(
                 f"{place}.ref",
                 f"no model {name!r} under `models:`{suggest_names(str(name), self.models)}",
             )
-        return self.node(self.models[name], f"models.{name}", "model")
+        return self.build_node(self.models[name], f"models.{name}", "model")
 
     def _validate(self, value: Any, hint: Any, place: str) -> Any:
         if isinstance(value, bool) and is_plain(hint) and bool not in list_union_members(hint):
-            return self.fault(place, f"expected {_format_hint(hint)}, found {value!r}")
+            return self.note_fault(place, f"expected {_format_hint(hint)}, found {value!r}")
         if value is None and type(None) in list_union_members(hint):
             return None
         try:
-            # in a tuple, because a type with a configuration of its own accepts no other
+            # in a tuple, because pydantic allows only one configuration for a type
             return TypeAdapter(tuple[hint], config=ARBITRARY_TYPES).validate_python((value,))[0]
         except ValidationError as exc:
             wrong = exc.errors(include_url=False, include_context=False)[0]
@@ -239,15 +243,15 @@ class Binder:
             several = isinstance(value, list) or (isinstance(value, str) and "," in value)
             if several and is_plain(hint):
                 more += f"; to try several values, sweep them: 'sweep.{place}=[ONE, OTHER]'"
-            return self.fault(place, f"expected {_format_hint(hint)}, found {value!r}{more}")
-        # a protocol accepts any object but no plain value, and an empty list
+            return self.note_fault(place, f"expected {_format_hint(hint)}, found {value!r}{more}")
+        # the hint is a protocol, which no plain value satisfies; an empty list is fine
         except SchemaError:
             if isinstance(value, list | tuple) and not value:
                 return ()
             wanted = f"expected a node with `use:` ({_format_hint(hint)}), found {value!r}"
-            return self.fault(place, f"{wanted}; write {{use: folder.room.Class}}")
+            return self.note_fault(place, f"{wanted}; write {{use: folder.room.Class}}")
 
-    def fault(self, place: str, text: str) -> None:
+    def note_fault(self, place: str, text: str) -> None:
         """Note a fault, unless it is already listed."""
         self.fault_count += 1
         bare = re.sub(r"^contestants\.[^.]+\.", "", place)  # a change applies to every contestant
@@ -268,13 +272,13 @@ def build(
     plugins: Sequence[str] = (),
     given: Sequence[str] = (),
 ) -> Any:
-    """Build one node, called `place` in messages. Raises ConfigError with all faults.
+    """Build the object of one node; messages call it `place`. Raises ConfigError with all faults.
 
-    Without a scope, the node may reach the working folder, the paths that the user has `given`, and
-    what is allowed.
+    Without a scope, the node may reach the working folder, the paths in `given`, and what the user
+    allowed.
     """
     own = scope or Scope(Path(), tuple(given), tuple(plugins), read_allowed())
-    return Binder(own).make(node, place)
+    return Binder(own).build(node, place)
 
 
 def _format_hint(hint: Any) -> str:

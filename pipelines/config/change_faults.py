@@ -1,4 +1,4 @@
-"""Faults in the changes of a study, under `sweep` and `each`: changes that would have no effect."""
+"""Finds changes under `sweep` and `each` that would have no effect."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from looktwice.pipelines.config.load import OVERLAY_KEYS, suggest_place
 CHANGEABLE_ENTRIES = ("task", "tasks", "models", "seed", *OVERLAY_KEYS, "contestants")
 
 
-def name_faults(config: Mapping[str, Any]) -> list[str]:
-    """Return the faults of changes under `sweep` and `each` that have no effect because the place
-    that they name does not exist."""
+def find_change_faults(config: Mapping[str, Any]) -> list[str]:
+    """Return a fault for each change under `sweep` or `each` whose target does not exist."""
     named = ("stages", "tasks", "models", "contestants")
     there: dict[str, Any] = {key: set(config.get(key) or ()) for key in named}
     for contestant in (config.get("contestants") or {}).values():
@@ -23,13 +22,13 @@ def name_faults(config: Mapping[str, Any]) -> list[str]:
         changes += [(f"each[{number}].", str(key), value) for key, value in single.items()]
     faults = Faults()
     for entry, key, value in changes:
-        if fault := _name_fault(entry, key, value, there):
+        if fault := _find_change_fault(entry, key, value, there):
             near = suggest_place(key.partition(".")[0], config)
             faults.note(f"{entry}{key}: {fault}{near}")
     return faults
 
 
-def _name_fault(entry: str, key: str, value: Any, there: Mapping[str, set[str]]) -> str:
+def _find_change_fault(entry: str, key: str, value: Any, there: Mapping[str, set[str]]) -> str:
     first, _, rest = key.partition(".")
     name, _, own = rest.partition(".")
     names = there.get(first, set())
@@ -46,4 +45,4 @@ def _name_fault(entry: str, key: str, value: Any, there: Mapping[str, set[str]])
     if own.partition(".")[0] not in OVERLAY_KEYS:
         such = f"such as contestants.{name}.stages.mark.radius"
         return f"a contestant can change only {', '.join(OVERLAY_KEYS)}, {such}"
-    return _name_fault(entry, own, value, there)
+    return _find_change_fault(entry, own, value, there)

@@ -30,11 +30,11 @@ FOLDERS = ("pipelines", "prompting", "specialists", "eval")
 WORD_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
-_loaded: set[str] = set()  # the first parts of the plugins' names
+_loaded: set[str] = set()  # the top-level module names of plugins
 
 
 class ConfigError(ValueError):
-    """All faults of a configuration, each with its place."""
+    """All faults of a configuration, each prefixed with the place of its entry."""
 
     def __init__(self, faults: Sequence[str]) -> None:
         super().__init__("\n".join(faults))
@@ -42,8 +42,8 @@ class ConfigError(ValueError):
 
 
 class AbsentPart(ValueError):
-    """A part of a suite, such as one task of a benchmark, whose files are not there; `found` are
-    the names of the parts that exist, of `total`."""
+    """Raised for a part of a suite, such as one task of a benchmark, whose files are missing;
+    `found` names the parts that exist, out of `total`."""
 
     def __init__(self, message: str, suite: str, found: Sequence[str], total: int) -> None:
         super().__init__(message)
@@ -60,18 +60,16 @@ class Faults(list[str]):
                 self.append(fault)
 
 
-def locate(use: str, plugins: Sequence[str] = ()) -> type:
-    """Return the class that a `use` names. Raises ValueError that says what is wrong and suggests a
-    name.
+def find_class(use: str, plugins: Sequence[str] = ()) -> type:
+    """Return the class that `use:` names. Raises ValueError, which suggests a similar name.
 
-    The text is checked before anything is imported.
+    The name is checked before anything is imported.
     """
     parts = use.removeprefix("looktwice.").split(".")
     if parts[0] == "__main__":
         raise ValueError(
-            f"{use!r} is a class of the script or notebook that made the run; only a class in a"
-            " file"
-            " of its own, named with `--plugin`, can be rebuilt"
+            f"{use!r} is a class of the script or notebook that made the run and cannot be rebuilt;"
+            " move it to a .py file and name that with `--plugin`"
         )
     if len(parts) < 2 or not all(WORD_PATTERN.fullmatch(part) for part in parts):
         raise ValueError(
@@ -81,7 +79,7 @@ def locate(use: str, plugins: Sequence[str] = ()) -> type:
     ours, name = parts[0] in FOLDERS, parts[-1]
     if ours and (extension := list_own_classes().get(".".join(parts))):
         return extension.open()  # type: ignore[no-any-return]
-    room = _resolve_own_room(parts, use) if ours else _plugin_module(parts, use, plugins)
+    room = _resolve_own_room(parts, use) if ours else _resolve_plugin_module(parts, use, plugins)
     try:
         module = importlib.import_module(room)
     except ImportError as exc:
@@ -100,9 +98,10 @@ def is_foreign(use: str) -> bool:
 
 
 def load_plugin(text: str) -> str:
-    """Make a package or a .py file available to `use`, and return its name. Raises ConfigError.
+    """Load a package or a .py file whose classes `use:` may name, and return its module name.
+    Raises ConfigError.
 
-    The file can import its neighbours: its folder is appended to Python's search path.
+    The folder of a file is appended to Python's search path, so that it can import its neighbours.
     """
     path = Path(text)
     is_file = path.suffix == ".py"
@@ -111,11 +110,11 @@ def load_plugin(text: str) -> str:
         why = f"the name {name!r} is taken or not a valid name; rename the file or package"
         if Path(file := f"{name.split('.')[0]}.py").is_file():
             why = f"name the file, --plugin {file}"
-        raise _plugin_fault(text, why)
+        raise _plugin_error(text, why)
     if is_file:
         _import_file(path, name, text)
     elif importlib.util.find_spec(name) is None:
-        raise _plugin_fault(text, "no package of this name is installed")
+        raise _plugin_error(text, "no package of this name is installed")
     _loaded.add(name)
     return name
 
@@ -123,10 +122,10 @@ def load_plugin(text: str) -> str:
 def _import_file(path: Path, name: str, text: str) -> None:
     spec = importlib.util.spec_from_file_location(name, path)
     if not path.is_file() or spec is None or spec.loader is None:
-        raise _plugin_fault(text, "no such file")
+        raise _plugin_error(text, "no such file")
     before = getattr(sys.modules.get(name, spec), "__file__", path)
     if Path(before or "").resolve() != path.resolve():
-        raise _plugin_fault(text, f"a module named {name!r} is already loaded; rename the file")
+        raise _plugin_error(text, f"a module named {name!r} is already loaded; rename the file")
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     if (folder := str(path.resolve().parent)) not in sys.path:
         sys.path.append(folder)
@@ -135,15 +134,15 @@ def _import_file(path: Path, name: str, text: str) -> None:
     except (SyntaxError, ImportError, NameError, AttributeError, TypeError, ValueError) as exc:
         del sys.modules[name]
         why = f"it cannot be imported ({type(exc).__name__}: {exc})"
-        raise _plugin_fault(text, why) from exc
+        raise _plugin_error(text, why) from exc
 
 
-def _plugin_fault(text: str, why: str) -> ConfigError:
+def _plugin_error(text: str, why: str) -> ConfigError:
     return ConfigError([f"--plugin {text}: {why}"])
 
 
 def find_plugin_frame(exc: BaseException) -> str:
-    """Return function, file and line of the innermost plugin code in a traceback, or ""."""
+    """Return the function, file and line of the innermost plugin code in a traceback, or ""."""
     place, trace = "", exc.__traceback__
     while trace is not None:
         name = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
@@ -155,8 +154,8 @@ def find_plugin_frame(exc: BaseException) -> str:
 
 
 def _resolve_own_room(parts: Sequence[str], use: str) -> str:
-    """Return the module of the room that a looktwice path names. Raises ValueError, which suggests
-    the right path if there is one."""
+    """Return the module of the room in a looktwice class path. Raises ValueError, which suggests a
+    similar path."""
     folder, rooms = parts[0], _list_rooms(parts[0])
     if len(parts) == 3 and parts[1] in rooms:
         return f"looktwice.{folder}.{parts[1]}"
@@ -172,7 +171,7 @@ def _resolve_own_room(parts: Sequence[str], use: str) -> str:
 
 
 def _list_extension_names(room: str) -> list[str]:
-    """Return the names of the classes of our extensions that have a path of this room."""
+    """Return the names of our extensions' classes whose public path is in this room."""
     paths = [path.rpartition(".") for path in list_own_classes()]
     return [name for path_room, _, name in paths if path_room == room]
 
@@ -195,7 +194,7 @@ def _list_rooms(folder: str) -> dict[str, bool]:
     return {module.name: module.ispkg for module in pkgutil.iter_modules(places)}
 
 
-def _plugin_module(parts: Sequence[str], use: str, plugins: Sequence[str]) -> str:
+def _resolve_plugin_module(parts: Sequence[str], use: str, plugins: Sequence[str]) -> str:
     if parts[0] not in plugins:
         named = f"named: {', '.join(plugins)}" if plugins else "none is named"
         plugin = f"{parts[0]}.py" if Path(f"{parts[0]}.py").is_file() else parts[0]
@@ -217,9 +216,9 @@ def _is_class(module: Any, name: str) -> bool:
     )
 
 
-def suggest_names(word: str, known: Iterable[object], most: int = 1) -> str:
-    """Return `; did you mean 'X'?` with at most `most` known names that other programs call `word`,
-    or that resemble it; "" if there are none.
+def suggest_names(word: str, known: Iterable[object], limit: int = 1) -> str:
+    """Return `; did you mean 'X'?` with at most `limit` known names that other programs call
+    `word` or that resemble it; "" if there are none.
 
     Ignores case, and treats a space or dash as an underscore.
     """
@@ -234,13 +233,15 @@ def suggest_names(word: str, known: Iterable[object], most: int = 1) -> str:
         folded(name) for name, others in FOREIGN_NAMES.items() if folded(word) in others.split()
     ]
     near = [key for key in meant if key in names and folded(word) not in names]
-    near = near or difflib.get_close_matches(folded(word), names, most, 0.62)
-    return f"; did you mean {' or '.join(repr(names[key]) for key in near[:most])}?" if near else ""
+    near = near or difflib.get_close_matches(folded(word), names, limit, 0.62)
+    return (
+        f"; did you mean {' or '.join(repr(names[key]) for key in near[:limit])}?" if near else ""
+    )
 
 
 def extend_hint(hint: str, rest: str) -> str:
-    """Return a hint of `suggest_names`, which may be empty, followed by the rest of the message: a
-    sentence of its own after a question mark, otherwise after a semicolon."""
+    """Append the rest of a message to a hint of `suggest_names`, which may be empty: as a new
+    sentence after a question mark, otherwise after a semicolon."""
     return f"{hint} {rest[:1].upper()}{rest[1:]}" if hint.endswith("?") else f"{hint}; {rest}"
 
 
@@ -260,19 +261,19 @@ def list_union_members(hint: Any) -> Iterator[Any]:
 
 
 def is_plain(hint: Any) -> bool:
-    """Return whether the hint allows only numbers, texts, booleans and paths, no objects."""
+    """Return whether a type hint allows only numbers, texts, booleans and paths, no objects."""
     return all(
         h in PLAIN_TYPES or h is Path or get_origin(h) is Literal for h in list_union_members(hint)
     )
 
 
 def holds_path(hint: Any) -> bool:
-    """Return whether a text given for this hint is the path of a file or folder."""
+    """Return whether a text with this type hint is the path of a file or folder."""
     return Path in list_union_members(hint) and str not in list_union_members(hint)
 
 
 def get_inner_hint(hint: Any, key: Any) -> Any:
-    """Return the type of the value under a key or index of a list, tuple or mapping."""
+    """Return the type hint of the value at a key or index of a list, tuple or mapping."""
     for member in list_union_members(hint):
         origin, args = get_origin(member), get_args(member)
         if not (isinstance(origin, type) and issubclass(origin, Collection)):
@@ -286,7 +287,7 @@ def get_inner_hint(hint: Any, key: Any) -> Any:
 
 
 def find_dataclass(hint: Any) -> type | None:
-    """Return the dataclass that a mapping given for this hint describes, or None."""
+    """Return the dataclass among the members of a type hint, or None."""
     return next(
         (
             h
@@ -311,7 +312,7 @@ def get_default(f: dataclasses.Field[Any]) -> Any:
 
 
 def get_kind(cls: type) -> Kind | None:
-    """Return what a class makes, judged by its interface: tasks are iterable, models have an
+    """Return the kind of a class, judged by its interface: tasks are iterable, models have an
     identity, stages are only callable."""
     if hasattr(cls, "__iter__") and hasattr(cls, "facts"):
         return "task"
@@ -353,20 +354,22 @@ def get_return_class(cls: type) -> Any:
 
 
 def check_kind(cls: type, wanted: Kind | None) -> None:
-    """Raise ValueError if a class makes another kind of object, or lacks one of its methods."""
+    """Raise ValueError if a class is not of the wanted kind or lacks one of its methods."""
     if wanted is None:
         return
     if (kind := get_kind(cls)) not in (wanted, None):
         raise ValueError(f"expected a {wanted} here, but {cls.__name__} is a {kind}")
     parts = {*dir(cls), *getattr(cls, "__dataclass_fields__", ())}
-    lacking = [f"`{part}`" for part in PARTS[wanted] if part.partition("(")[0] not in parts]
+    lacking = [
+        f"`{part}`" for part in REQUIRED_ATTRIBUTES[wanted] if part.partition("(")[0] not in parts
+    ]
     if wanted == "stage" and not lacking:
         takes = inspect.signature(cls.__call__)
         few = len(takes.parameters) < 3 and "*" not in str(takes)
         if few or ("state" not in takes.parameters and not is_foreign(cls.__module__)):
-            lacking = [f"`{part}`" for part in PARTS[wanted]]
+            lacking = [f"`{part}`" for part in REQUIRED_ATTRIBUTES[wanted]]
     if lacking:
-        whole = ", ".join(f"`{part}`" for part in PARTS[wanted])
+        whole = ", ".join(f"`{part}`" for part in REQUIRED_ATTRIBUTES[wanted])
         reads = hasattr(cls, "read") and wanted == "stage"
         reader = "; a reader inherits looktwice.eval.readers.reader.Reader and defines `read`"
         raise ValueError(
@@ -375,7 +378,7 @@ def check_kind(cls: type, wanted: Kind | None) -> None:
         )
 
 
-PARTS: Mapping[Kind, Sequence[str]] = {
+REQUIRED_ATTRIBUTES: Mapping[Kind, Sequence[str]] = {
     "task": ("facts", "__len__", "__iter__"),
     "stage": ("__call__(self, state, model)",),
     "model": ("identity", "__call__(self, messages, draw, options)"),
@@ -384,7 +387,8 @@ PARTS: Mapping[Kind, Sequence[str]] = {
 
 
 def flatten_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten changes to single settings; a new node is shown by its class."""
+    """Flatten nested changes to one entry per setting; a new node becomes the name of its class
+    with its settings."""
     flat: dict[str, Any] = {}
     for key, value in changes.items():
         if isinstance(value, Mapping):

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from looktwice.pipelines.config.classes import (
     Faults,
     extend_hint,
+    find_class,
     flatten_changes,
-    locate,
     suggest_names,
 )
 from looktwice.pipelines.config.load import (
@@ -24,7 +24,7 @@ from looktwice.pipelines.config.load import (
     find_shape_faults,
     get_task_name,
     nest_value,
-    resolve,
+    resolve_references,
 )
 from looktwice.pipelines.config.paths import Scope
 from looktwice.pipelines.config.spec import Arm
@@ -39,10 +39,10 @@ REPLACE_HINT = (
 
 
 class ArmNode(NamedTuple):
-    """One arm before it is built: `arm` holds the nodes of its task, model, stages and reader.
+    """An arm that is not built yet: `arm` holds the nodes of its task, model, stages and reader.
 
     `place`, `task_place` and `model_place` are the places of the contestant, its task and its model
-    in the file; `own` are the slots that the contestant names itself, and `models` the models that
+    in the file. `own` holds the slots that the contestant itself sets, and `models` the models that
     `{ref: ...}` may name. `changed_at` maps a place to the entry that changes it, such as
     `each[0].stages.mark`.
     """
@@ -58,7 +58,7 @@ class ArmNode(NamedTuple):
 
 @dataclass
 class Expansion:
-    """Expands a configuration; `left_out` holds the contestants whose needs are not met."""
+    """Expands a configuration; `left_out` maps contestants with unmet needs to the reason."""
 
     config: Node
     scope: Scope = field(default_factory=Scope)
@@ -70,14 +70,14 @@ class Expansion:
 
         If an entry has the wrong type, yields no arms and only notes faults.
         """
-        strange, wrong = find_shape_faults(self.config)
-        self.faults.note(*strange, *wrong)
+        unknown, wrong = find_shape_faults(self.config)
+        self.faults.note(*unknown, *wrong)
         if wrong:
             return
         if self.config.get("sweep") or self.config.get("each"):
-            from looktwice.pipelines.config.change_faults import name_faults
+            from looktwice.pipelines.config.change_faults import find_change_faults
 
-            self.faults.note(*name_faults(self.config))
+            self.faults.note(*find_change_faults(self.config))
         named = _drop_nulls(self.config.get("contestants")) or {"plain": {}}
         if self._has_too_many_arms(len(named)):
             return
@@ -86,10 +86,10 @@ class Expansion:
             self.faults.note(f"baseline: no contestant {first!r}; there are {', '.join(named)}")
         for name, overlay in named.items():
             place = f"contestants.{name}." if self.config.get("contestants") else ""
-            merged = self._merged(overlay, place)
+            merged = self._merge_contestant(overlay, place)
             if not self._needs_are_met(name, overlay, merged):
                 continue
-            for changes in self._changes(f"contestants.{name}."):
+            for changes in self._combine_changes(f"contestants.{name}."):
                 applied = {
                     k: v for k, (v, _) in changes.items() if _is_applicable(k, merged, overlay)
                 }
@@ -98,14 +98,14 @@ class Expansion:
                     arm = replace(node.arm, baseline=name == first)
                     yield node._replace(arm=arm, changed_at=changed_at)
 
-    def _merged(self, overlay: Mapping[str, Any], place: str) -> Node:
-        """Return the configuration of this contestant, with its stages overlaid on the file's, or
-        replacing them if `replace: true`.
+    def _merge_contestant(self, overlay: Mapping[str, Any], place: str) -> Node:
+        """Return the configuration of a contestant: its stages are overlaid on the file's, or
+        replace them with `replace: true`.
 
-        Overlaying is what nested mappings do in Hydra, OmegaConf and docker-compose: a contestant
-        that changes one slot keeps the others, including `ask`.
+        As with nested mappings in Hydra, OmegaConf and docker-compose, a contestant that changes
+        one slot keeps the others, including `ask`.
         """
-        layer, plans = Overlay(alone=REPLACE_HINT), ("sweep", "each", "contestants")
+        layer, plans = Overlay(hint=REPLACE_HINT), ("sweep", "each", "contestants")
         node = {key: value for key, value in self.config.items() if key not in plans}
         own = {k: v for k, v in overlay.items() if k in OVERLAY_KEYS}
         if _replaces_stages(overlay):
@@ -117,8 +117,8 @@ class Expansion:
         return merged
 
     def _has_too_many_arms(self, contestants: int) -> bool:
-        """Return whether there are too many arms to run or read, and note that as a fault; this is
-        checked before expanding."""
+        """Return whether there would be more than `MAX_ARMS` arms, and note that as a fault; this
+        is checked before expanding."""
         axes = [len(values) for values in (self.config.get("sweep") or {}).values()]
         singles, tasks = len(self.config.get("each") or ()), len(self.config.get("tasks") or "1")
         counts = [*axes, singles + 1, contestants, tasks]
@@ -130,7 +130,7 @@ class Expansion:
             )
         return arms > MAX_ARMS
 
-    def _changes(self, own: str) -> Iterator[dict[str, tuple[Any, str]]]:
+    def _combine_changes(self, own: str) -> Iterator[dict[str, tuple[Any, str]]]:
         """Yield each combination of the sweep's values, first alone, then with each single change:
         changed place -> (value, entry that sets it). Changes to contestants are limited to places
         below `own`."""
@@ -166,10 +166,10 @@ class Expansion:
         for key in sorted(changes, key=lambda key: not key.endswith(".use")):
             node = layer(node, nest_value(key, changes[key]))
         self.faults.note(*(f"{place}{fault}" for fault in layer.faults))
-        node = resolve(node, self.faults)
+        node = resolve_references(node, self.faults)
         node = _add_prices(node, node["prices"]) if node.get("prices") else node
-        tasks, models = self._tasks(node), _drop_nulls(node.get("models"))
-        model, model_place = self._model(node.get("model"), models)
+        tasks, models = self._list_tasks(node), _drop_nulls(node.get("models"))
+        model, model_place = self._select_model(node.get("model"), models)
         if isinstance(overlay.get("model"), Mapping):
             model_place = f"{place}{model_place}"
         for task in self._select_tasks(overlay, tasks, place):
@@ -190,7 +190,7 @@ class Expansion:
             own = overlay.get("stages") or ()
             yield ArmNode(arm, place, own, models, task_place, model_place, {})
 
-    def _tasks(self, node: Node) -> dict[str, Any]:
+    def _list_tasks(self, node: Node) -> dict[str, Any]:
         if (task := node.get("task")) is not None:
             if others := node.get("tasks"):
                 hint = f"to change one task, type for example tasks.{next(iter(others))}.n=8"
@@ -199,8 +199,8 @@ class Expansion:
         tasks = _drop_nulls(node.get("tasks"))
         if not tasks:
             self.faults.note(
-                "tasks: the study has none; name one, such as `task: {use: eval.tasks.Photos, kind:"
-                " jigsaw}`"
+                "tasks: the study has no task; add one, such as `task: {use: eval.tasks.Photos,"
+                " kind: jigsaw}`"
             )
         return tasks
 
@@ -214,7 +214,7 @@ class Expansion:
                 self.faults.note(f"{place}only: no task {name!r}{near}")
         return [task for task in tasks if only is None or task in only]
 
-    def _model(self, model: Any, models: Mapping[str, Any]) -> tuple[Any, str]:
+    def _select_model(self, model: Any, models: Mapping[str, Any]) -> tuple[Any, str]:
         """Return the model's node, whether named, written out or the only one defined, and its
         place in the file."""
         if model is None and len(models) == 1 and "model" not in self.config:
@@ -247,9 +247,9 @@ class Expansion:
             if not any(map(os.environ.get, names)):
                 missing.append(f"{' or '.join(names)} is not set")
         for text in _as_list(needs.get("file")):
-            plain = resolve({**merged, "needed": text}, self.faults).get("needed", text)
+            plain = resolve_references({**merged, "needed": text}, self.faults).get("needed", text)
             try:
-                self.scope.path(plain, f"contestants.{name}.needs.file")
+                self.scope.resolve_path(plain, f"contestants.{name}.needs.file")
             except ValueError as exc:
                 missing.append(str(exc))
         if missing:
@@ -258,7 +258,7 @@ class Expansion:
 
 
 def _is_applicable(key: str, merged: Node, overlay: Mapping[str, Any]) -> bool:
-    """Return whether a change affects a contestant, rather than a missing or dropped slot."""
+    """Return whether a contestant has the slot or model that a change sets."""
     first, slot = [*key.split("."), ""][:2]
     if first == "stages":
         dropped = (overlay.get("stages") or {}).get(slot, slot) is None
@@ -267,12 +267,12 @@ def _is_applicable(key: str, merged: Node, overlay: Mapping[str, Any]) -> bool:
 
 
 def _drop_nulls(nodes: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the entries that are not dropped by `null`."""
+    """Return the entries whose value is not null."""
     return {name: node for name, node in (nodes or {}).items() if node is not None}
 
 
 def _add_prices(node: Any, prices: Mapping[str, Any]) -> Any:
-    """Add prices from the list to every node of a model that is listed and has no prices.
+    """Add the list prices to every model node that is in the list and has no prices.
 
     Deferring models are skipped, because batches have other prices.
     """
@@ -283,7 +283,7 @@ def _add_prices(node: Any, prices: Mapping[str, Any]) -> Any:
     use = str(node.get("use", ""))
     kind: Any = None
     with suppress(ValueError):  # a fault that is reported later, or a class of a plugin
-        kind = locate(use) if use else None
+        kind = find_class(use) if use else None
     if kind is not None and is_deferring(kind):
         return node
     priced = {name: _add_prices(inner, prices) for name, inner in node.items()}

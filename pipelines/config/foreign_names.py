@@ -78,13 +78,13 @@ api_key: keys stay in the environment, such as OPENAI_API_KEY, or LOOKTWICE_KEYS
 retries: transient errors are retried automatically
 max_retries: transient errors are retried automatically
 temperature: it is a setting of the model, models.NAME.temperature
-output: it is an option of `run`, --out
-limit: it is an option of `run`, --limit
+output: use the option --out of `run`
+limit: use the option --limit of `run`
 judge: run `looktwice judge`
 scorer: it is a setting of the task
 metrics: set `scorer` of the task
-specialists: they answer in `stages:` of a contestant, with `replace: true`
-extend: a contestant's stages are laid over the file's; `replace: true` replaces the file's
+specialists: put them into the `stages:` of a contestant, with `replace: true`
+extend: a contestant's stages are overlaid on the file's; `replace: true` replaces them
 """
 HINTS: Mapping[str, str] = dict(line.split(": ", 1) for line in HINT_TABLE.splitlines())
 """Advice for entries and settings that do not exist."""

@@ -1,5 +1,5 @@
-"""Every entry of a configuration with its type, purpose and example, from which the reference is
-written; and the interface of top-level keys that extensions add."""
+"""The schema of a configuration: every entry with its type, purpose and example, from which the
+reference is generated; and the interface of top-level keys that extensions add."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from looktwice.pipelines.extensions import find_extension, list_extensions
 
 Node = dict[str, Any]
 Nodes = dict[str, Node | None]
-Words = str | list[str]
+Names = str | list[str]
 Entry = tuple[str, str]
 """The purpose of an entry, and an example as written in a file."""
-NO_OTHER_FIELDS = ConfigDict(extra="forbid")
+FORBID_EXTRA = ConfigDict(extra="forbid")
 
 
 class Needs(TypedDict, total=False):
     """Requirements of a contestant, in addition to those of its model."""
 
-    __pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[misc]
+    __pydantic_config__ = FORBID_EXTRA  # type: ignore[misc]
     env: Annotated[
-        Words | None,
+        Names | None,
         "Environment variables that must be set, one or a list; `A|B` means either of the two.",
         "env: OPENAI_API_KEY|OPENAI_BASE_URL",
     ]
     file: Annotated[
-        Words | None, "Files or folders that must exist, one or a list.", "file: data/replies.jsonl"
+        Names | None, "Files or folders that must exist, one or a list.", "file: data/replies.jsonl"
     ]
 
 
 class Contestant(TypedDict, total=False):
     """A named overlay of the file."""
 
-    __pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[misc]
+    __pydantic_config__ = FORBID_EXTRA  # type: ignore[misc]
     stages: Annotated[
         Nodes,
         "Slots that this contestant changes, adds or drops; the file's other slots stay.",
@@ -59,7 +59,7 @@ class Contestant(TypedDict, total=False):
     ]
     needs: Annotated[
         Needs | None,
-        "Its requirements; if one is not met, it is left out, and the run says so.",
+        "Its requirements; if one is not met, the run leaves the contestant out and reports why.",
         "needs: {env: OPENAI_API_KEY}",
     ]
     read: Annotated[Node, "The reader of its replies.", "read: {use: eval.readers.BlinkOfficial}"]
@@ -75,7 +75,7 @@ class Published(TypedDict):
     """Published results of one contestant, in percent by task, with their source. They are shown
     next to the results and never run."""
 
-    __pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[misc]
+    __pydantic_config__ = FORBID_EXTRA  # type: ignore[misc]
     source: Annotated[str, "Where the numbers were published.", "source: Table 3 of the paper"]
     accuracy: Annotated[
         dict[str, float],
@@ -105,7 +105,7 @@ class Published(TypedDict):
 class StudyConfig(TypedDict, total=False):
     """A whole configuration, after its includes were merged."""
 
-    __pydantic_config__ = NO_OTHER_FIELDS  # type: ignore[misc]
+    __pydantic_config__ = FORBID_EXTRA  # type: ignore[misc]
     name: Annotated[
         str,
         "The name of the run's folder below `--out`; by default, the file's name.",
@@ -118,8 +118,8 @@ class StudyConfig(TypedDict, total=False):
     ]
     plugins: Annotated[
         list[str],
-        "Packages or .py files whose classes `use:` may name, as after `--plugin`; a path counts"
-        " from this file's folder. The first run asks before it loads them.",
+        "Packages or .py files whose classes `use:` may name, as with `--plugin`; a path is"
+        " relative to this file's folder. The first run asks before it loads them.",
         "plugins: [my_stages.py]",
     ]
     task: Annotated[
@@ -145,8 +145,8 @@ class StudyConfig(TypedDict, total=False):
     ]
     prices: Annotated[
         dict[str, dict[str, Any]] | None,
-        "A price list: the `prices` of every model that has none, by its `model`; studies can"
-        " share a list by including its file.",
+        "A price list for models without `prices`, by their `model` setting; studies can share a"
+        " list by including its file.",
         "prices: {some-vlm: {in: 2.5, out: 10, currency: USD, date: 2026-08-01, source: its"
         " price page}}",
     ]
@@ -197,7 +197,7 @@ class StudyConfig(TypedDict, total=False):
     ]
 
 
-WORDS: Mapping[str, Entry] = {
+SPECIAL_KEYS: Mapping[str, Entry] = {
     "use": (
         "The class of a node, `folder.room.Class` or, from a plugin, `file.Class`; the other keys"
         " are its settings. In an overlay, another `use` replaces the whole node; the same one, or"
@@ -205,7 +205,7 @@ WORDS: Mapping[str, Entry] = {
         "mark: {use: prompting.markers.Circles, radius: 5}",
     ),
     "ref": (
-        "A model of `models`, for a setting of a stage that takes a model.",
+        "The name of a model under `models`, for a stage setting that takes a model.",
         "captioner: {ref: chat}",
     ),
     "before": (
@@ -226,13 +226,13 @@ WORDS: Mapping[str, Entry] = {
         'path: "${tasks.depth.path}"',
     ),
 }
-"""Words with a special meaning in any node of an overlay: what each does, and an example."""
+"""Keys and values with a special meaning in any node: the purpose and an example of each."""
 
 
 class Key:
-    """A key of a study; every method does nothing unless a subclass overrides it.
+    """A top-level key that an extension adds to studies; its methods do nothing by default.
 
-    `schema` is the type of its value, as pydantic checks it; `about` says what it is for, and
+    `schema` is the type of its value, which pydantic checks; `about` states its purpose, and
     `example` shows it as written in a file. `plan` is the `Plan` of the study.
     """
 
@@ -241,7 +241,7 @@ class Key:
     example: ClassVar[str] = ""
 
     def expand(self, value: Any, config: dict[str, Any], faults: Faults) -> dict[str, Any]:
-        """Return the configuration that the key stands for, and note any `faults`."""
+        """Return the configuration with the key applied, and note any `faults`."""
         return config
 
     def add_arms(self, value: Any, arms: Sequence[Arm], faults: Faults) -> Sequence[Arm]:

@@ -19,20 +19,20 @@ from looktwice.pipelines.config.classes import (
     ConfigError,
     Faults,
     extend_hint,
+    find_class,
     is_foreign,
-    locate,
     suggest_names,
 )
 from looktwice.pipelines.config.keys import (
-    NO_OTHER_FIELDS,
+    FORBID_EXTRA,
     Contestant,
     Key,
     Needs,
     StudyConfig,
     find_keys,
 )
-from looktwice.pipelines.config.paths import URL_PATTERN, Scope, pass_fence, read_allowed
-from looktwice.pipelines.config.shipped import find_config, list_shipped
+from looktwice.pipelines.config.paths import URL_PATTERN, Scope, check_access, read_allowed
+from looktwice.pipelines.config.shipped import find_config, list_configs
 from looktwice.pipelines.config.spec import asks_model
 from looktwice.pipelines.disk import check_yaml, read_file
 from looktwice.pipelines.extensions import list_extensions
@@ -59,8 +59,7 @@ def read_config(
     plugins: Sequence[str] = (),
     allow: Sequence[str] = (),
 ) -> Config:
-    """Read a configuration file, or take the node of one, and apply the overrides. Raises
-    ConfigError.
+    """Read a configuration from a file or a node, and apply the overrides. Raises ConfigError.
 
     Its paths are relative to the file's folder; for a node or a configuration bundled with
     looktwice, to the working folder. Paths in overrides come from the user and may lie anywhere, as
@@ -73,7 +72,7 @@ def read_config(
         path = find_config(source)
         scope = Scope(path.resolve().parent, allowed=allowed, source=path)
         node = load(path, scope)
-        folder = Path.cwd() if path in list_shipped().values() else scope.folder
+        folder = Path.cwd() if path in list_configs().values() else scope.folder
     given: list[str] = []
     layer = Overlay()
     settings = _read_overrides(overrides, node) if overrides else []
@@ -150,8 +149,8 @@ def _resolve_include(name: Any, path: Path, scope: Scope) -> Path:
         raise ValueError(f"expected the name of a configuration, or a list, found {name!r:.80}")
     file = find_config(name, path.parent).resolve()
     if file.exists():
-        roots = (scope.folder, *(config.resolve() for config in list_shipped().values()))
-        pass_fence(name, file, roots, scope, "include")
+        roots = (scope.folder, *(config.resolve() for config in list_configs().values()))
+        check_access(name, file, roots, scope, "include")
         if not file.is_file():
             raise ValueError(f"{name!r} is not a file")
     return file
@@ -174,7 +173,7 @@ def _read(path: Path) -> Node:
             return {str(key): value for key, value in node.items()}
         fault = f"expected a YAML mapping at the top, found a {type(node).__name__}"
     except FileNotFoundError:
-        near = suggest_names(Path(path).stem, list_shipped())
+        near = suggest_names(Path(path).stem, list_configs())
         fault = f"no such configuration file{near} (bundled ones: `looktwice list configs`)"
     except IsADirectoryError:
         fault = "this is a folder; name the YAML file of a study"
@@ -187,18 +186,18 @@ def _read(path: Path) -> Node:
 
 @dataclass
 class Overlay:
-    """Overlays one node on another, and collects in `faults` everything that does not fit, with its
-    place.
+    """Overlays one node on another, and collects conflicts in `faults`, each with its place.
 
     A node with another `use` is replaced, one with the same `use` (or none) is merged, and `null`
-    drops it. A slot added to stages goes where `before:` or `after:` puts it; without these, a
-    stage that prepares the question goes before the first that asks. On an existing slot, they move
-    it. A contestant's stages are overlays themselves, and are positioned when they are laid over
-    the file's. `alone` is a hint that is appended to the fault about a slot without a position.
+    drops it. A new slot is inserted at the position that `before:` or `after:` gives; without
+    these, a stage that prepares the question is inserted before the first that calls the model. In
+    an existing slot, they move it. A contestant's stages are overlays themselves; their slots get
+    a position when they are overlaid on the file's. `hint` is appended to the fault about
+    a slot without a position.
     """
 
     faults: Faults = field(default_factory=Faults)
-    alone: str = ""
+    hint: str = ""
 
     def __call__(self, base: Any, top: Any, place: str = "") -> Any:
         if not (isinstance(base, Mapping) and isinstance(top, Mapping)):
@@ -215,8 +214,7 @@ class Overlay:
         return merged
 
     def stages(self, base: Node, top: Mapping[str, Any], place: str) -> Node:
-        """Overlay stages on stages: the order is kept, and each new slot is inserted at its
-        position."""
+        """Overlay stages, keeping their order and inserting each new slot at its position."""
         merged = dict(base)
         for slot, value in top.items():
             here, is_there = f"{place}.{slot}", slot in merged
@@ -230,7 +228,7 @@ class Overlay:
                 merged = self._insert_stages(merged, slot, anchors, here)
             elif is_new:
                 place_it = f"add `before:` or `after:` with one of {', '.join(base)}"
-                self.faults.append(f"{here}: a new slot needs a position; {place_it}{self.alone}")
+                self.faults.append(f"{here}: a new slot needs a position; {place_it}{self.hint}")
         return merged
 
     def _insert_stages(
@@ -250,8 +248,8 @@ class Overlay:
 
 
 def _find_calling_slot(stages: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Return the first slot whose stage calls the model, which is where a new stage goes that only
-    prepares the question; empty if there is no such slot, or if the new stage asks or answers."""
+    """Return the first slot that calls the model, before which a new stage that only prepares the
+    question is inserted; "" if there is none, or if the new stage calls the model or answers."""
     use = str(new.get("use", "")).removeprefix("looktwice.")
     if not use or not (is_foreign(use) or (use.startswith("prompting.") and not _calls_model(new))):
         return ""
@@ -259,13 +257,12 @@ def _find_calling_slot(stages: Mapping[str, Any], new: Mapping[str, Any]) -> str
 
 
 def _calls_model(node: Any) -> bool:
-    """Return whether the class of a node belongs to looktwice and its stages may call the model; a
-    class that delegates its calls to the stages or sources in its settings may if one of them may.
-    """
+    """Return whether the class of a node belongs to looktwice and may call the model. A class that
+    only delegates to the stages or sources in its settings may do so if one of them may."""
     if not isinstance(node, Mapping) or is_foreign(use := str(node.get("use", ""))):
         return False
     try:
-        kind = locate(use)
+        kind = find_class(use)
     except ValueError:  # reported when it is built
         return False
     if isinstance(getattr(kind, "asks", True), property):
@@ -322,9 +319,9 @@ def nest_value(place: str, value: Any) -> Node:
     return {first: nest_value(rest, value) if rest else value}
 
 
-def resolve(node: Node, faults: Faults) -> Node:
-    """Replace every `${a.b}` in a node, by OmegaConf. Dangling references are noted as faults, and
-    so are resolvers, which could read the environment."""
+def resolve_references(node: Node, faults: Faults) -> Node:
+    """Resolve every `${a.b}` in a node with OmegaConf. Dangling references are noted as faults, and
+    so are OmegaConf's resolvers, which could read the environment."""
     texts = {
         place: text
         for place, text in iterate_leaves(node)
@@ -358,13 +355,16 @@ def _reference_fault(tree: Any, text: str) -> str:
             why = f", because {above or 'the configuration'} has no {last!r}"
         except (OmegaConfBaseException, RecursionError) as exc:
             why = f" ({str(exc).splitlines()[0]:.80})"
-        return f"${{{reference}}} leads nowhere{why}"
+        return f"${{{reference}}} refers to no entry{why}"
     return ""
 
 
-OVERLAY_KEYS = ("model", "stages", "read", "draws")  # laid over the file's by a contestant
-KNOWN: dict[tuple[str, int], type] = {("contestants", 3): Contestant, ("contestants", 4): Needs}
-"""Schemas of nested entries, by the first word of a dotted place and its number of words."""
+OVERLAY_KEYS = ("model", "stages", "read", "draws")  # what a contestant may overlay
+NESTED_SCHEMAS: dict[tuple[str, int], type] = {
+    ("contestants", 3): Contestant,
+    ("contestants", 4): Needs,
+}
+"""Schemas of nested entries, by the first part of a dotted place and its number of parts."""
 
 
 def make_study_schema(keys: Mapping[str, Key]) -> Any:
@@ -376,7 +376,7 @@ def make_study_schema(keys: Mapping[str, Key]) -> Any:
         entries[name] = Annotated[key.schema | None, key.about, key.example]
     make: Any = TypedDict  # its names are known only at run time
     schema = make("StudyConfig", entries, total=False)
-    schema.__pydantic_config__ = NO_OTHER_FIELDS
+    schema.__pydantic_config__ = FORBID_EXTRA
     return schema
 
 
@@ -384,14 +384,14 @@ def _list_entries(words: Sequence[str], keys: Mapping[str, Key]) -> list[str]:
     """Return the entries that are valid at the place of an unknown one."""
     if len(words) == 2 and words[0] in keys:
         return [*keys[words[0]].schema.__annotations__]
-    if known := KNOWN.get((words[0], len(words))):
+    if known := NESTED_SCHEMAS.get((words[0], len(words))):
         return [*known.__annotations__]
     return [*StudyConfig.__annotations__, *list_extensions("keys")]
 
 
 def find_shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """Return the faults of unknown entries and those of entries with the wrong type."""
-    strange, wrong, keys = Faults(), Faults(), find_keys(config)
+    unknown, wrong, keys = Faults(), Faults(), find_keys(config)
     schema = make_study_schema(keys)
     try:
         TypeAdapter(schema).validate_python(dict(config))
@@ -404,9 +404,9 @@ def find_shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
                 from looktwice.pipelines.config.foreign_names import HINTS
 
                 hint = HINTS.get(words[-1], f"there are {', '.join(entries)}")
-                strange.note(f"{'.'.join(words)}: no such entry{extend_hint(near, hint)}")
+                unknown.note(f"{'.'.join(words)}: no such entry{extend_hint(near, hint)}")
             else:
-                # pydantic inserts words into the place that name a member of a union
+                # pydantic inserts the names of union members into the location
                 place = ".".join(
                     word for word in words if "[" not in word and word not in UNION_MEMBERS
                 )
@@ -417,7 +417,7 @@ def find_shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
                 entry = get_type_hints(schema, include_extras=True)[words[0]]
                 example = entry.__metadata__[-1]
                 wrong.note(f"{place}: {message}, found {shown}; example: `{example}`")
-    return strange, wrong
+    return unknown, wrong
 
 
 def suggest_place(word: str, config: Mapping[str, Any]) -> str:

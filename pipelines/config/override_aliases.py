@@ -11,7 +11,7 @@ from looktwice.pipelines.config.classes import ConfigError, suggest_names
 
 def expand_override(node: Mapping[str, Any], place: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the places that an override sets in this configuration, with their new values; an
-    ordinary override is returned unchanged.
+    ordinary override is yielded unchanged.
 
     `data` sets the `path` of every task that reads files, or with "hub:ID" its data set on the hub,
     and `split` sets their split. `model` sets the server-side name of every model in use, unless it
@@ -66,8 +66,8 @@ def _replace_asked_models(
     if isinstance(asked, Mapping) or (asked and not places):
         places["model"] = asked
     listed = f"; `models:` has {', '.join(models)}" if models else ""
-    beside = len(models) > 1 and not places  # each contestant names one of its own
-    if isinstance(value, Mapping) and beside:
+    is_per_contestant = len(models) > 1 and not places  # each contestant names one of its own
+    if isinstance(value, Mapping) and is_per_contestant:
         raise ConfigError(
             [
                 f"model={{...}}: each contestant names its own model{listed}; type"
@@ -85,10 +85,10 @@ def _replace_asked_models(
     if nameless or not places:
         why = f"{nameless[0]}, which has no `model`" if nameless else "this study names no model"
         node = f"{{use: pipelines.models.ChatAPI, model: {value}, url: URL}}"
-        typed = f"contestants.mine='{{model: {node}}}'" if beside else f'model="{node}"'
+        typed = f"contestants.mine='{{model: {node}}}'" if is_per_contestant else f'model="{node}"'
         raise ConfigError(
             [
-                f"model={value}: this is a model's name at its server, but {why}{listed}. To use"
+                f"model={value}: this is a server-side model name, but {why}{listed}. To use"
                 f" another model, type {typed}; without `url`, the server is OpenAI's"
             ]
         )

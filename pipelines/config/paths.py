@@ -34,10 +34,10 @@ ALLOW_VARIABLE = "LOOKTWICE_ALLOW"
 URL_PATTERN = re.compile(r"(?i)(?:https?|wss?|grpcs?)://\S+")
 HOST_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 
-Ask = Callable[[str], bool]
+Confirm = Callable[[str], bool]
 
 
-class Allowed(NamedTuple):
+class AccessRights(NamedTuple):
     """The folders and hosts that may be reached, and the plugins that may run."""
 
     folders: tuple[Path, ...] = ()
@@ -47,11 +47,11 @@ class Allowed(NamedTuple):
 
 @dataclass
 class Session:
-    """The access rights of one command, the way it asks the user, and the questions that the user
-    refused."""
+    """The access rights of one command, the function that asks the user, and the questions that the
+    user answered with no."""
 
     allow: tuple[str, ...] = ()
-    ask: Ask | None = None
+    ask: Confirm | None = None
     process: int = field(default_factory=os.getpid)
     refused: set[str] = field(default_factory=set)
 
@@ -61,8 +61,9 @@ class Session:
         is_main = threading.current_thread() is threading.main_thread()
         return self.ask is not None and is_main and self.process == os.getpid()
 
-    def is_confirmed(self, question: str) -> bool:
-        """Ask the user and return whether the answer is yes; a refused question is not repeated."""
+    def confirm(self, question: str) -> bool:
+        """Ask the user and return whether the answer is yes; after a no, the question is not
+        repeated."""
         if self.ask is None or not self.can_ask or question in self.refused:
             return False
         if not self.ask(question):
@@ -74,13 +75,13 @@ class Session:
 _session = Session()
 
 
-def is_confirmed(question: str) -> bool:
-    """Return whether the user answers yes to a question of the command that runs now."""
-    return _session.is_confirmed(question)
+def confirm(question: str) -> bool:
+    """Ask the user of the running command, and return whether the answer is yes."""
+    return _session.confirm(question)
 
 
 @contextmanager
-def use_fence(allow: Sequence[str], ask: Ask | None = None) -> Iterator[None]:
+def allow_access(allow: Sequence[str], ask: Confirm | None = None) -> Iterator[None]:
     """Allow these folders and hosts inside the context, in every thread, as LOOKTWICE_ALLOW does,
     and ask for more through `ask`. Raises FileNotFoundError."""
     global _session
@@ -93,7 +94,7 @@ def use_fence(allow: Sequence[str], ask: Ask | None = None) -> Iterator[None]:
         _session = before
 
 
-def read_allowed(texts: Sequence[str] = ()) -> Allowed:
+def read_allowed(texts: Sequence[str] = ()) -> AccessRights:
     """Return the folders and hosts in `texts` (from the command) and in LOOKTWICE_ALLOW. Raises
     FileNotFoundError."""
     folders, hosts = list[Path](), set[str]()
@@ -103,13 +104,13 @@ def read_allowed(texts: Sequence[str] = ()) -> Allowed:
         if path.exists() or (text in usual and not HOST_PATTERN.fullmatch(text)):
             folders.append(path.resolve())
         elif URL_PATTERN.fullmatch(text) or HOST_PATTERN.fullmatch(text):
-            hosts.add(_host(text))
+            hosts.add(_get_host(text))
         else:
             raise FileNotFoundError(f"--allow {text}: there is no such folder")
-    return Allowed(tuple(folders), frozenset(hosts))
+    return AccessRights(tuple(folders), frozenset(hosts))
 
 
-def _host(text: str) -> str:
+def _get_host(text: str) -> str:
     return (urlsplit(text).hostname or text if URL_PATTERN.fullmatch(text) else text).lower()
 
 
@@ -134,34 +135,35 @@ class Grant:
     plugins: tuple[str, ...] = ()
 
 
-def read_grant(path: Path | None) -> Allowed:
+def read_grant(path: Path | None) -> AccessRights:
     """Return what the user has allowed the source at `path` to reach."""
-    grant = _read(path) if path is not None else None
+    grant = _read_grant(path) if path is not None else None
     if grant is None:
-        return Allowed()
-    return Allowed(tuple(map(Path, grant.folders)), frozenset(grant.hosts), grant.plugins)
+        return AccessRights()
+    return AccessRights(tuple(map(Path, grant.folders)), frozenset(grant.hosts), grant.plugins)
 
 
 def save_grant(
     path: Path, folders: Iterable[Path] = (), hosts: Iterable[str] = (), plugins: Iterable[str] = ()
 ) -> None:
-    """Permanently allow the source at `path` to reach these, too. Raises OSError."""
+    """Store the permission for the source at `path` to reach these folders and hosts and to run
+    these plugins, in addition to earlier permissions. Raises OSError."""
     before = read_grant(path)
     read = sorted({str(folder) for folder in (*before.folders, *folders)})
     sent, run = {*before.hosts, *hosts}, {*before.plugins, *plugins}
     grant = Grant(str(path.resolve()), tuple(read), tuple(sorted(sent)), tuple(sorted(run)))
-    write_file(_place(path), json.dumps(asdict(grant), indent=1))
+    write_file(_get_grant_path(path), json.dumps(asdict(grant), indent=1))
 
 
-def _read(path: Path) -> Grant | None:
+def _read_grant(path: Path) -> Grant | None:
     try:
-        grant: Grant = read_as(Grant, _place(path).read_bytes())
+        grant: Grant = read_as(Grant, _get_grant_path(path).read_bytes())
     except (OSError, ValueError):
         return None
     return grant
 
 
-def _place(path: Path) -> Path:
+def _get_grant_path(path: Path) -> Path:
     configuration = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     name = f"{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]}.json"
     return Path(configuration) / "looktwice" / "allowed" / name
@@ -171,7 +173,7 @@ def _place(path: Path) -> Path:
 
 
 class OutsidePath(NamedTuple):
-    """A path outside the allowed folders: the place that names it, its text, and where it is."""
+    """A path outside the allowed folders: the entry that names it, its text, and the real path."""
 
     place: str
     text: str
@@ -190,7 +192,7 @@ class OutsidePath(NamedTuple):
 
 
 @dataclass
-class Pending:
+class PendingAccess:
     """Access that a source needs: paths that are not allowed, and hosts with the place that names
     them. `outside` is true if it reads anything outside its own folder."""
 
@@ -202,16 +204,15 @@ class Pending:
     @property
     def roots(self) -> list[Path]:
         """The folders to allow, without those inside another."""
-        roots = list(dict.fromkeys(wish.root for wish in self.outside_paths))
+        roots = list(dict.fromkeys(outside_path.root for outside_path in self.outside_paths))
         return [r for r in roots if not any(r != o and r.is_relative_to(o) for o in roots)]
 
-    def settle(self) -> None:
-        """Ask the user for what is not allowed, and store a positive answer. Raises
-        OutsideError."""
+    def request_access(self) -> None:
+        """Ask the user to allow the access, and store a yes. Raises OutsideError."""
         if not (self.outside_paths or (self.outside and self.hosts)):
             return
         source = self.scope.source
-        if source is None or not _session.is_confirmed(self.question):
+        if source is None or not _session.confirm(self.question):
             raise OutsideError(self)
         save_grant(source, self.roots, self.hosts)
 
@@ -232,21 +233,22 @@ def _join_names(names: Iterable[str]) -> str:
 
 
 class OutsideError(ValueError):
-    """A path, or a host to send files to, that is not allowed. `advice` says what to type."""
+    """Raised for a path, or a host to send files to, that is not allowed. `advice` says what to
+    type."""
 
-    def __init__(self, pending: Pending) -> None:
+    def __init__(self, pending: PendingAccess) -> None:
         scope, hosts = pending.scope, pending.hosts
         options = [*(quote_for_shell(shorten_path(root)) for root in pending.roots), *hosts]
         typed = " ".join(f"--allow {option}" for option in options)
         self.advice = f"if you trust it, add {typed} (or set {ALLOW_VARIABLE})"
         named = dict[Path, OutsidePath]()
-        for wish in pending.outside_paths:
-            named.setdefault(wish.root, wish)
+        for outside_path in pending.outside_paths:
+            named.setdefault(outside_path.root, outside_path)
         folder = f"lies outside the {scope.kind}'s folder {scope.folder}"
         faults = [
-            f"{wish.place}{': ' * bool(wish.place)}{wish.text!r} {folder}"
-            f"{f', at {wish.real}' * (wish.text != str(wish.real))}"
-            for wish in named.values()
+            f"{outside_path.place}{': ' * bool(outside_path.place)}{outside_path.text!r} {folder}"
+            f"{f', at {outside_path.real}' * (outside_path.text != str(outside_path.real))}"
+            for outside_path in named.values()
         ]
         faults += [
             f"{place}: files read outside its own folder may be sent to {host}"
@@ -255,7 +257,7 @@ class OutsideError(ValueError):
         super().__init__(f"{'; '.join(faults)}; {self.advice}")
 
 
-_pending: ContextVar[dict[Path | None, Pending] | None] = ContextVar("pending", default=None)
+_pending: ContextVar[dict[Path | None, PendingAccess] | None] = ContextVar("pending", default=None)
 
 
 @contextmanager
@@ -265,7 +267,7 @@ def ask_once() -> Iterator[None]:
     if _pending.get() is not None:
         yield
         return
-    noted = dict[Path | None, Pending]()
+    noted = dict[Path | None, PendingAccess]()
     token = _pending.set(noted)
     try:
         yield
@@ -278,20 +280,22 @@ def ask_once() -> Iterator[None]:
         raise ConfigError(faults)
 
 
-def _refusals(noted: dict[Path | None, Pending]) -> Iterator[str]:
+def _refusals(noted: dict[Path | None, PendingAccess]) -> Iterator[str]:
     for pending in noted.values():
         try:
-            pending.settle()
+            pending.request_access()
         except OutsideError as exc:
             yield str(exc)
 
 
-def pass_fence(text: str, real: Path, roots: Sequence[Path], scope: Scope, place: str = "") -> None:
+def check_access(
+    text: str, real: Path, roots: Sequence[Path], scope: Scope, place: str = ""
+) -> None:
     """Check a path; every access goes through here. Raises OutsideError if the path, with links
     resolved, is neither below one of the `roots` nor in an allowed folder."""
     if any(real.is_relative_to(root) for root in roots):
         return
-    noted, pending = _pending.get(), Pending(scope)
+    noted, pending = _pending.get(), PendingAccess(scope)
     if noted is not None:
         pending = noted.setdefault(scope.source, pending)
         pending.outside = True
@@ -300,14 +304,14 @@ def pass_fence(text: str, real: Path, roots: Sequence[Path], scope: Scope, place
     # if it is raised at once, the caller adds the place
     pending.outside_paths.append(OutsidePath("" if noted is None else place, text, real))
     if noted is None:
-        pending.settle()
+        pending.request_access()
 
 
-def permit(permission: tuple[str, str], scope: Scope) -> str:
-    """Return the name of a permission that a class needs, such as `("python-code", "runs Python
-    code that a model writes")`, if the user allowed it as a host is allowed, or answers yes.
+def require_permission(permission: tuple[str, str], scope: Scope) -> str:
+    """Check that the user granted a permission that a class needs, by `--allow` or by answering
+    yes, and return its name. Raises ValueError.
 
-    Raises ValueError.
+    An example of a permission is `("python-code", "runs Python code that a model writes")`.
     """
     name, does = permission
     allowed = (scope.allowed, read_allowed(), read_grant(scope.source))
@@ -315,7 +319,7 @@ def permit(permission: tuple[str, str], scope: Scope) -> str:
         return name
     source = shorten_path(scope.source or scope.folder)
     question = f"{source} {does}. Do you trust it? A yes is remembered"
-    if scope.source is None or not _session.is_confirmed(question):
+    if scope.source is None or not _session.confirm(question):
         raise ValueError(
             f"it {does}, which you must allow first; add --allow {name} (or set {ALLOW_VARIABLE})"
         )
@@ -344,15 +348,15 @@ class Scope:
 
     This protects against a configuration from somebody else that reads files of this machine and
     sends them to a server that it names. Links are resolved first, so that a link in its folder
-    opens nothing. `kind` is what messages call the source of the paths, and `source` is its file,
-    or the folder of a run, which the user may allow to read more. `own` are further folders of its
-    own.
+    grants no access. `kind` is what messages call the source of the paths, and `source` is its
+    file, or the folder of a run, which the user may allow to read more. `own` lists further folders
+    that it may read.
     """
 
     folder: Path = Path()
     given: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
-    allowed: Allowed = field(default_factory=Allowed)
+    allowed: AccessRights = field(default_factory=AccessRights)
     kind: str = "configuration"
     source: Path | None = None
     own: tuple[Path, ...] = ()
@@ -367,7 +371,7 @@ class Scope:
         here = (Path.cwd().resolve(),)
         return cls(run, (), tuple(plugins), read_allowed(), "run", source=run, own=here)
 
-    def path(self, text: str, place: str = "") -> Path:
+    def resolve_path(self, text: str, place: str = "") -> Path:
         """Resolve a path of the configuration. Raises OutsideError, and ValueError if it does not
         exist.
 
@@ -384,18 +388,18 @@ class Scope:
         if not real.exists():
             looked = f" (looked for {real})" if text != str(real) else ""
             raise ValueError(f"{text!r} does not exist{looked}")
-        pass_fence(text, real, (*roots, *self.own), self, place)
+        check_access(text, real, (*roots, *self.own), self, place)
         if not (real.is_file() or real.is_dir()):
             raise ValueError(f"{text!r} is a pipe or a device; name a file or a folder")
         return real
 
-    def host(self, text: str, place: str = "") -> str:
+    def find_host(self, text: str, place: str = "") -> str:
         """Return the host of a setting that is a URL, and record it so that the user can be asked;
         "" for any other text, for this machine, and for URLs given on the command line."""
-        if not URL_PATTERN.fullmatch(text) or text in self.given or _is_loopback(_host(text)):
+        if not URL_PATTERN.fullmatch(text) or text in self.given or _is_loopback(_get_host(text)):
             return ""
-        host, noted = _host(text), _pending.get()
+        host, noted = _get_host(text), _pending.get()
         is_allowed = host in self.allowed.hosts or host in read_grant(self.source).hosts
         if noted is not None and not is_allowed:
-            noted.setdefault(self.source, Pending(self)).hosts.setdefault(host, place)
+            noted.setdefault(self.source, PendingAccess(self)).hosts.setdefault(host, place)
         return host

@@ -15,7 +15,7 @@ from looktwice.pipelines.config.expand import ArmNode, Expansion
 from looktwice.pipelines.config.keys import find_keys
 from looktwice.pipelines.config.load import Node, read_config
 from looktwice.pipelines.config.paths import Scope, ask_once, save_grant
-from looktwice.pipelines.config.shipped import list_shipped
+from looktwice.pipelines.config.shipped import list_configs
 from looktwice.pipelines.config.spec import (
     Arm,
     asks_model,
@@ -123,12 +123,12 @@ def _leave_out_absent(arms: Sequence[Arm], faults: Faults) -> tuple[list[Arm], d
 def _suggest_data(faults: Sequence[str], scope: Scope) -> Iterator[str]:
     """Yield what to type if a shipped study finds no data, because its paths are examples."""
     gone = [f for f in faults if re.match(r"tasks?\b[^:]*\.path: 'data/.*' does not exist", f)]
-    if gone and scope.source in list_shipped().values():
+    if gone and scope.source in list_configs().values():
         yield "type data=PATH with the folder of your copy; it sets the path of all tasks at once"
 
 
 def add_id(arm: Arm) -> Arm:
-    """Return the arm with its ids. Raises TypeError if a setting cannot be written down."""
+    """Return the arm with its ids. Raises TypeError if a setting cannot be serialized."""
     task = identity(arm.task)
     stages = [[slot, identity(stage)] for slot, stage in arm.stages.items()]
     whole = {"task": task, "model": identity(arm.model), "stages": stages, "seed": arm.seed}
@@ -143,7 +143,7 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
         config = key.expand(config[entry], config, noted)
     expansion = Expansion(config, scope, noted)
     nodes = list(expansion.arms())
-    noted.note(*_name_faults(config.get("name"), name))
+    noted.note(*_find_name_faults(config.get("name"), name))
     binder = Binder(scope, faults=noted)
     built = [arm for node in nodes if (arm := _build_arm(node, binder))]
     arms, absent = _leave_out_absent(built, noted)
@@ -178,15 +178,16 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
     )
 
 
-def _name_faults(given: Any, file: str) -> Iterator[str]:
-    """Yield what is wrong with the run's name, which is `name:` or else the name of the file."""
+def _find_name_faults(given: Any, file: str) -> Iterator[str]:
+    """Yield a fault if the run's name, which is `name:` or else the file's, cannot name a
+    folder."""
     name = str(given or file)
     if not NAME_PATTERN.fullmatch(name):
-        what = repr(name) if given else f"without `name:` it is that of the file, {file!r}, which"
+        what = repr(name) if given else f"the file's name {file!r}, used without `name:`,"
         fitting = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "study"
         yield (
-            f"name: {what} cannot name the run's folder, which takes letters, digits, '.', '_' and"
-            f" '-' only; write `name: {fitting}`"
+            f"name: {what} cannot name the run's folder: use only letters, digits, '.', '_' and"
+            f" '-'; write `name: {fitting}`"
         )
 
 
@@ -200,25 +201,29 @@ def _build_arm(node: ArmNode, binder: Binder) -> Arm | None:
     """Build an arm; on faults, note them and return None."""
     before, binder.models, binder.changed_at = binder.fault_count, node.models, node.changed_at
     nodes, where = node.arm, node.place
-    task = binder.node(nodes.task, node.task_place, "task")
+    task = binder.build_node(nodes.task, node.task_place, "task")
     stages = {}
     for slot, stage in nodes.stages.items():
         place = f"{where if slot in node.own else ''}stages.{slot}"
-        stages[slot] = binder.node(stage, place, "stage")
+        stages[slot] = binder.build_node(stage, place, "stage")
     built = [stage for stage in stages.values() if stage is not None]
     asking = any(map(asks_model, built))
     model = None
     if asking and nodes.model is not None:
-        model = binder.node(nodes.model, node.model_place, "model")
-    read = binder.node(nodes.read or DEFAULT_READER, "read", "stage")
-    draws, seed = (binder.value(getattr(nodes, name), int, name) for name in ("draws", "seed"))
+        model = binder.build_node(nodes.model, node.model_place, "model")
+    read = binder.build_node(nodes.read or DEFAULT_READER, "read", "stage")
+    draws, seed = (
+        binder.build_value(getattr(nodes, name), int, name) for name in ("draws", "seed")
+    )
     if not stages:
-        binder.fault(f"{where}stages", "there are no stages, so nothing would answer")
+        binder.note_fault(f"{where}stages", "there are no stages, so nothing would answer")
     elif len(built) == len(stages) and not any(map(may_answer, built)):
-        binder.fault(f"{where}stages", describe_missing_answer(stages))
+        binder.note_fault(f"{where}stages", describe_missing_answer(stages))
     elif len(built) == len(stages) and asking and nodes.model is None:
-        say = " or ".join(f"`model: {name}`" for name in node.models) or "`model:` or `models:`"
-        binder.fault(f"{where}model", f"a stage asks the model, but none is named; write {say}")
+        options = " or ".join(f"`model: {name}`" for name in node.models) or "`model:` or `models:`"
+        binder.note_fault(
+            f"{where}model", f"a stage asks the model, but none is named; write {options}"
+        )
     if binder.fault_count > before:
         return None
     arm = replace(nodes, task=task, model=model, stages=stages, read=read, draws=draws, seed=seed)
@@ -229,7 +234,7 @@ def _add_id(arm: Arm, binder: Binder) -> Arm | None:
     try:
         return add_id(arm)
     except TypeError as exc:
-        binder.fault(f"contestants.{arm.contestant}", str(exc))
+        binder.note_fault(f"contestants.{arm.contestant}", str(exc))
         return None
 
 

@@ -1,7 +1,7 @@
 """Plugins that a study names under `plugins:`, and the check whether their code may run.
 
-A study that somebody sent may name code as well. So it runs once the user has named the plugin with
-`--plugin`, or has answered yes; both are remembered for the study and for the runs made from it.
+A study from somebody else may name code, too. A plugin therefore runs only after the user has named
+it with `--plugin` or answered yes; both are remembered for the study and the runs made from it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from looktwice.pipelines.config.classes import ConfigError, load_plugin
 from looktwice.pipelines.config.paths import (
     Scope,
-    is_confirmed,
+    confirm,
     quote_for_shell,
     read_grant,
     save_grant,
@@ -26,18 +26,18 @@ from looktwice.pipelines.config.paths import (
 def load_study_plugins(named: Any, scope: Scope) -> tuple[str, ...]:
     """Load the plugins that a configuration names, and return the names of all plugin modules.
 
-    A path counts from the study's own folder; `scope.plugins` are loaded already, because the user
-    named them. Raises ConfigError where one cannot be loaded, or may not be.
+    A path is relative to the study's folder; `scope.plugins` are already loaded, because the user
+    named them. Raises ConfigError if one cannot or must not be loaded.
     """
     if not isinstance(named, list) or not all(isinstance(text, str) for text in named):
-        return scope.plugins  # reported with the other entries of the wrong kind
+        return scope.plugins  # reported with the other entries of the wrong type
     codes = {text: _find_code(text, scope) for text in named}
     if gone := [code for code in codes.values() if _is_file(code) and not Path(code).is_file()]:
         raise ConfigError([f"plugins: there is no file {code}" for code in gone])
     by_user = [*scope.given, *map(find_code, scope.plugins)]
     trusted = read_grant(scope.source).plugins
     asked = [code for text, code in codes.items() if not {text, code} & {*by_user, *trusted}]
-    if asked and (scope.source is None or not is_confirmed(_question(asked, scope))):
+    if asked and (scope.source is None or not confirm(_question(asked, scope))):
         raise ConfigError([_refusal(code) for code in asked])
     if scope.source is not None and not {*codes.values()} <= {*trusted}:
         with suppress(OSError):  # the next command asks again
@@ -48,8 +48,10 @@ def load_study_plugins(named: Any, scope: Scope) -> tuple[str, ...]:
 def load_run_plugins(run: Path, loaded: Sequence[str]) -> tuple[str, ...]:
     """Load the existing plugins that the user allowed for the run, except those in `loaded`, and
     return the names of their modules. Raises ConfigError if one cannot be loaded."""
-    there = [code for code in read_grant(run).plugins if not _is_file(code) or Path(code).is_file()]
-    return _load_new(there, loaded)
+    existing = [
+        code for code in read_grant(run).plugins if not _is_file(code) or Path(code).is_file()
+    ]
+    return _load_new(existing, loaded)
 
 
 def find_code(name: str) -> str:
@@ -88,7 +90,7 @@ def _question(codes: Sequence[str], scope: Scope) -> str:
 def _refusal(code: str) -> str:
     option = f"--plugin {quote_for_shell(_format_code(code))}"
     return (
-        f"plugins: {_format_code(code)} is Python code, which runs only after you allowed it; type"
+        f"plugins: {_format_code(code)} is Python code, which runs only after you allow it; type"
         f" {option} once, which is remembered for this study (in Python: plugins=[...])"
     )
 

@@ -19,28 +19,28 @@ NOT_IDENTITY: Mapping[str, Any] = {"identity": False}
 """`field(metadata=NOT_IDENTITY)` marks a setting that cannot change results, such as a timeout."""
 
 
-def spec(thing: Any) -> Any:
-    """Return the node of YAML values that rebuilds `thing`, with defaults. Raises TypeError."""
-    return _write(thing)
+def spec(obj: Any) -> Any:
+    """Return the node of YAML values that rebuilds `obj`, with defaults. Raises TypeError."""
+    return _write(obj)
 
 
-def identity(thing: Any) -> Any:
+def identity(obj: Any) -> Any:
     """Return the node with exactly the settings that change results.
 
     Defaults and fields with `metadata=NOT_IDENTITY` are left out, paths keep only their last name,
     and the class's `version` is added. Stages keep their order. A model defines its own identity.
     """
-    own = getattr(thing, "identity", None) if dataclasses.is_dataclass(thing) else None
-    if isinstance(own, str) and callable(thing):
-        return {"use": get_public_path(type(thing)), "identity": own}
-    return settings(thing)
+    own = getattr(obj, "identity", None) if dataclasses.is_dataclass(obj) else None
+    if isinstance(own, str) and callable(obj):
+        return {"use": get_public_path(type(obj)), "identity": own}
+    return settings(obj)
 
 
-def settings(thing: Any) -> Any:
-    """Return the identity of a model's settings, from which the model makes its own identity."""
-    node = _write(thing, whole=False)
-    version = getattr(type(thing), "version", 1)
-    if is_object(thing) and version != 1:
+def settings(obj: Any) -> Any:
+    """Return the settings that change a model's results, for the model's own `identity`."""
+    node = _write(obj, whole=False)
+    version = getattr(type(obj), "version", 1)
+    if is_object(obj) and version != 1:
         node["version"] = version
     return node
 
@@ -63,7 +63,7 @@ def may_answer(stage: Any) -> bool:
 
 
 def describe_missing_answer(slots: Iterable[str]) -> str:
-    """Describe the fault of stages that produce no model call, answer or reason."""
+    """Return the message about stages that never call the model, answer or abstain."""
     return (
         f"these stages cannot answer: none of {', '.join(slots)} asks the model or answers; add a"
         " last stage that does, such as `ask: {use: prompting.turns.Ask}`"
@@ -117,40 +117,40 @@ class Arm:
 Part = TypeVar("Part")
 
 
-def find_settings(thing: Any, kind: type[Part]) -> Iterator[Part]:
-    """Yield every object of a class among a stage and its settings, at any depth, without searching
-    inside the objects found."""
-    if isinstance(thing, kind):
-        yield thing
+def find_settings(obj: Any, kind: type[Part]) -> Iterator[Part]:
+    """Yield every instance of `kind` in a stage and its settings, at any depth, without searching
+    inside the instances found."""
+    if isinstance(obj, kind):
+        yield obj
         return
-    for part in list_inner_settings(thing):
+    for part in list_inner_settings(obj):
         yield from find_settings(part, kind)
 
 
-def list_inner_settings(thing: Any) -> Iterable[Any]:
-    """Return the values in a mapping, list or object; none for plain values."""
-    if isinstance(thing, Mapping):
-        return thing.values()
-    if is_object(thing):
-        return [getattr(thing, f.name) for f in dataclasses.fields(thing)]
-    return thing if isinstance(thing, list | tuple) else ()
+def list_inner_settings(obj: Any) -> Iterable[Any]:
+    """Return the values that a mapping, list or object directly contains; none for plain values."""
+    if isinstance(obj, Mapping):
+        return obj.values()
+    if is_object(obj):
+        return [getattr(obj, f.name) for f in dataclasses.fields(obj)]
+    return obj if isinstance(obj, list | tuple) else ()
 
 
-def get_public_path(thing: Any) -> str:
+def get_public_path(obj: Any) -> str:
     """Return `folder.room.Name` for a class or function of looktwice, whichever file defines it;
     others keep their module."""
-    parts = str(thing.__module__).split(".")
+    parts = str(obj.__module__).split(".")
     if parts[:2] == ["looktwice", "extras"] and (
-        name := get_public_name(thing.__module__, thing.__qualname__)
+        name := get_public_name(obj.__module__, obj.__qualname__)
     ):
         return name
     own = parts[1:3] if parts[0] == "looktwice" else parts
-    return ".".join([*own, thing.__qualname__])
+    return ".".join([*own, obj.__qualname__])
 
 
 def get_function_name(function: Any) -> str:
-    """Return the public path of a function with a digest of its code: all lambdas share one
-    name."""
+    """Return the public path of a function with a digest of its code, because all lambdas share
+    one name."""
     name, code = get_public_path(function), getattr(function, "__code__", None)
     return f"{name} {_code_digest(code)}" if code is not None else name
 
@@ -160,43 +160,43 @@ def _code_digest(code: Any) -> str:
     return hashlib.sha256(code.co_code + repr((inner, code.co_names)).encode()).hexdigest()[:8]
 
 
-def is_object(thing: Any) -> bool:
-    """Return whether this is an object with settings."""
-    return dataclasses.is_dataclass(thing) and not isinstance(thing, type)
+def is_object(obj: Any) -> bool:
+    """Return whether a value is an instance of a dataclass."""
+    return dataclasses.is_dataclass(obj) and not isinstance(obj, type)
 
 
-def _write(thing: Any, whole: bool = True) -> Any:
+def _write(obj: Any, whole: bool = True) -> Any:
     """Write an object as its `spec` if `whole`, else as the part that belongs to its identity."""
     inner = spec if whole else identity
-    if is_object(thing):
-        return _node(thing, whole)
-    if isinstance(thing, Mapping):
-        pairs = {str(key): inner(value) for key, value in thing.items()}
-        ordered = not whole and any(map(dataclasses.is_dataclass, thing.values()))
+    if is_object(obj):
+        return _node(obj, whole)
+    if isinstance(obj, Mapping):
+        pairs = {str(key): inner(value) for key, value in obj.items()}
+        ordered = not whole and any(map(dataclasses.is_dataclass, obj.values()))
         return [list(pair) for pair in pairs.items()] if ordered else pairs
-    if isinstance(thing, set | frozenset):
-        thing = sorted(thing)
-    if isinstance(thing, list | tuple):
-        return [inner(value) for value in thing]
-    if isinstance(thing, Path):
-        return str(thing) if whole else thing.name
-    if isinstance(thing, float) and not whole and thing.is_integer():
-        return int(thing)  # 10 and 10.0 are one setting
-    if thing is None or isinstance(thing, str | int | float | bool):
-        return thing
-    if callable(thing) and hasattr(thing, "__qualname__"):
-        return get_function_name(thing)
+    if isinstance(obj, set | frozenset):
+        obj = sorted(obj)
+    if isinstance(obj, list | tuple):
+        return [inner(value) for value in obj]
+    if isinstance(obj, Path):
+        return str(obj) if whole else obj.name
+    if isinstance(obj, float) and not whole and obj.is_integer():
+        return int(obj)  # 10 and 10.0 are one setting
+    if obj is None or isinstance(obj, str | int | float | bool):
+        return obj
+    if callable(obj) and hasattr(obj, "__qualname__"):
+        return get_function_name(obj)
     raise TypeError(
-        f"a setting holds {type(thing).__name__}, which cannot be written into a configuration; "
+        f"a setting holds {type(obj).__name__}, which cannot be written into a configuration; "
         "settings are numbers, texts, paths, lists, mappings and dataclasses: a class of your own"
         " needs `@dataclass(frozen=True)` above it"
     )
 
 
-def _node(thing: Any, whole: bool) -> dict[str, Any]:
-    node = {"use": get_public_path(type(thing))}
-    for f in dataclasses.fields(thing):
-        value = getattr(thing, f.name)
+def _node(obj: Any, whole: bool) -> dict[str, Any]:
+    node = {"use": get_public_path(type(obj))}
+    for f in dataclasses.fields(obj):
+        value = getattr(obj, f.name)
         if f.init and (whole or _affects_identity(f, value)):
             node[f.name] = spec(value) if whole else identity(value)
     return node

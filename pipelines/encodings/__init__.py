@@ -1,5 +1,5 @@
-"""Encoding and decoding of images: fast PNG writing, upright pixels, and a quick check whether a
-JPEG decodes.
+"""Encoding and decoding of images: fast PNG writing, upright pixels, and a quick check that a JPEG
+decodes.
 
 Not here: pictures themselves, which are `pipelines.picture`.
 """

@@ -1,5 +1,5 @@
-"""Reads encoded images with Pillow: the upright sRGB pixels that a person would see, and facts that
-need no decoding; and writes pixels as PNG, fast."""
+"""Decodes images with Pillow to upright sRGB pixels, reads their headers without decoding, and
+encodes pixels as PNG."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ WITH_ALPHA = ("RGBA", "LA", "PA")
 PNG_DEPTH, PNG_COLORS, PNG_GREYS = 24, 25, (0, 4)
 SIXTEEN_BIT = {"I;16", "I;16L", "I;16B", "I;16N", "I"}
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM", "JPEG2000")
-"""The formats that are read, whatever a file is called: for an EPS named photo.png, Pillow would
-start another program."""
+"""The accepted formats, whatever the file name: for an EPS named photo.png, Pillow would start
+another program."""
 
 # Pillow's own limit, above which it warns of a decompression bomb
 MAX_PIXELS, MAX_HEADER = 89_478_485, 1 << 16
@@ -63,7 +63,8 @@ MIN_SCAN_BYTES = 256  # bytes of a scan, enough for the decoder to use each of i
 
 
 class PictureError(ValueError):
-    """An unreadable image; the message names the image, what was found and what to do."""
+    """Raised for an unreadable image; the message names the image, what was found and what to
+    do."""
 
 
 @dataclass(frozen=True)
@@ -79,16 +80,16 @@ class Header:
     changed: str
 
 
-def inspect(image: Image.Image, data: bytes, name: str) -> Header:
-    """Return the header of an opened image of these bytes. Raises PictureError."""
+def read_header(image: Image.Image, data: bytes, name: str) -> Header:
+    """Return the header of an image that was opened from these bytes. Raises PictureError."""
     try:
         size = image.size
         if image.format == "TIFF":  # Pillow may have swapped the sides already
             width, height = (image.tag_v2[tag] for tag in TIFF_SIZE)  # type: ignore[attr-defined]
             size = int(width), int(height)
-        if _orientation(image, data) in SWAPPED_ORIENTATIONS:
+        if _read_orientation(image, data) in SWAPPED_ORIENTATIONS:
             size = size[::-1]
-        return Header(size, PASSED_THROUGH.get(image.format or "", ""), _changes(image, data))
+        return Header(size, PASSED_THROUGH.get(image.format or "", ""), _list_changes(image, data))
     except DECODING_ERRORS as exc:
         raise _damage_error(name, exc) from exc
 
@@ -101,10 +102,10 @@ def decode(data: bytes, name: str) -> NDArray[np.uint8]:
     """
     image = open_image(data, name)
     try:
-        orientation = _orientation(image, data)
+        orientation = _read_orientation(image, data)
         ImageOps.exif_transpose(image, in_place=True)
-        alpha = _alpha(image, data, orientation)
-        image = _to_srgb(_opaque(image, data), image.info.get("icc_profile"))
+        alpha = _extract_alpha(image, data, orientation)
+        image = _to_srgb(_remove_alpha(image, data), image.info.get("icc_profile"))
         if alpha:
             image.putalpha(alpha)
             image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
@@ -133,12 +134,12 @@ def open_image(data: bytes, name: str) -> Image.Image:
     # Pillow reads comments byte by byte
     if NETPBM_PATTERN.match(data) and not NETPBM_HEADER_PATTERN.match(data, 0, MAX_HEADER):
         raise PictureError(
-            f"{name}: not a readable image; its first {MAX_HEADER:,} bytes hold no size"
+            f"{name}: not a readable image; its first {MAX_HEADER:,} bytes contain no image size"
         )
     try:
-        image = Image.open(io.BytesIO(data), formats=_formats())
+        image = Image.open(io.BytesIO(data), formats=_list_formats())
     except UnidentifiedImageError as exc:
-        content, formats = f"{len(data)} bytes, {data[:8]!r} ...", ", ".join(_formats())
+        content, formats = f"{len(data)} bytes, {data[:8]!r} ...", ", ".join(_list_formats())
         raise PictureError(
             f"{name}: not a readable image ({content}); save it as one of {formats}"
         ) from exc
@@ -159,7 +160,7 @@ def open_image(data: bytes, name: str) -> Image.Image:
 
 
 @cache
-def _formats() -> tuple[str, ...]:
+def _list_formats() -> tuple[str, ...]:
     """Return the members of FORMATS that the installed Pillow supports. Loading only their plugins
     is faster than loading all."""
     with suppress(ImportError):  # an older Pillow lacks AVIF
@@ -168,9 +169,9 @@ def _formats() -> tuple[str, ...]:
     return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
-def _orientation(image: Image.Image, data: bytes) -> int:
-    """Return how the stored pixels are rotated or mirrored, 2 to 8 in the numbers of EXIF and XMP;
-    1 if they are upright or the number is invalid."""
+def _read_orientation(image: Image.Image, data: bytes) -> int:
+    """Return the EXIF orientation of the stored pixels, 2 to 8 if they are rotated or mirrored; 1
+    if they are upright or the number is invalid."""
     if image.format == "PNG" and not may_hold_orientation(data):
         return 1  # Pillow would decode a PNG to its end to look for a late EXIF block
     orientation = image.getexif().get(ORIENTATION_TAG, 1)
@@ -189,12 +190,12 @@ def _describe_profile(data: bytes | None, mode: str) -> str:
             return ""
     except (OSError, ImageCms.PyCMSError):
         return ""
-    if _transform(data, mode) is None:
+    if _make_srgb_transform(data, mode) is None:
         return f"colour profile left out, which does not fit {mode}"
     return "colour profile converted to sRGB"
 
 
-def _transform(data: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
+def _make_srgb_transform(data: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
     """Return the colour transform from an embedded profile to sRGB, for this colour mode; None if
     the profile does not fit the mode."""
     try:
@@ -205,13 +206,13 @@ def _transform(data: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
         return None
 
 
-def _changes(image: Image.Image, data: bytes) -> str:
+def _list_changes(image: Image.Image, data: bytes) -> str:
     # Pillow presents a PNG with 16 bits per channel as 8-bit RGB or RGBA
     deep_png = image.format == "PNG" and data[PNG_DEPTH] == 16
-    profile = _describe_profile(image.info.get("icc_profile"), _colors(image, data))
+    profile = _describe_profile(image.info.get("icc_profile"), _get_color_mode(image, data))
     changes = {
         f"{image.format} is not sent to models": image.format not in PASSED_THROUGH,
-        "EXIF orientation applied": _orientation(image, data) != 1,
+        "EXIF orientation applied": _read_orientation(image, data) != 1,
         "transparency laid on white": _is_transparent(image),
         "first frame of several": getattr(image, "is_animated", False),
         "16 bit scaled to 8": image.mode in SIXTEEN_BIT or deep_png,
@@ -227,7 +228,7 @@ def _is_transparent(image: Image.Image) -> bool:
     return image.mode in WITH_ALPHA or "transparency" in image.info
 
 
-def _alpha(image: Image.Image, data: bytes, orientation: int) -> Image.Image | None:
+def _extract_alpha(image: Image.Image, data: bytes, orientation: int) -> Image.Image | None:
     """Return the opacity of the pixels of an upright image, 0 to 255; None if all are opaque.
     `orientation` is that of the encoded pixels."""
     if not _is_transparent(image):
@@ -239,7 +240,7 @@ def _alpha(image: Image.Image, data: bytes, orientation: int) -> Image.Image | N
         return image.convert("RGBA").getchannel("A")
     depth, values = data[PNG_DEPTH] if image.format == "PNG" else 8, np.asarray(image)
     if depth == 16 and image.mode == "RGB":
-        hidden = Image.fromarray((_deep_rgb(data) == key).all(-1))
+        hidden = Image.fromarray((_decode_deep_rgb(data) == key).all(-1))
         if orientation in ORIENTATION_OPERATIONS:
             hidden = hidden.transpose(ORIENTATION_OPERATIONS[orientation])
         return ImageChops.invert(hidden.convert("L"))
@@ -250,7 +251,7 @@ def _alpha(image: Image.Image, data: bytes, orientation: int) -> Image.Image | N
     return Image.fromarray(shown.astype(np.uint8) * np.uint8(255))
 
 
-def _deep_rgb(data: bytes) -> NDArray[np.int64]:
+def _decode_deep_rgb(data: bytes) -> NDArray[np.int64]:
     """Return the 16-bit RGB values of a PNG; Pillow decodes only their upper 8 bits."""
     import cv2
 
@@ -261,7 +262,7 @@ def _deep_rgb(data: bytes) -> NDArray[np.int64]:
     return np.asarray(bgr[..., 2::-1], np.int64)
 
 
-def _colors(image: Image.Image, data: bytes) -> str:
+def _get_color_mode(image: Image.Image, data: bytes) -> str:
     """Return the 8-bit colour mode of an image, ignoring transparency: L, RGB, CMYK or LAB."""
     if image.format == "PNG" and data[PNG_COLORS] in PNG_GREYS:
         return "L"
@@ -270,9 +271,9 @@ def _colors(image: Image.Image, data: bytes) -> str:
     return image.mode if image.mode in ("CMYK", "LAB") else "RGB"
 
 
-def _opaque(image: Image.Image, data: bytes) -> Image.Image:
-    """Return the colours without transparency, in the mode given by `_colors`."""
-    mode = _colors(image, data)
+def _remove_alpha(image: Image.Image, data: bytes) -> Image.Image:
+    """Return the colours without transparency, in the mode given by `_get_color_mode`."""
+    mode = _get_color_mode(image, data)
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
     elif image.mode in SIXTEEN_BIT or image.mode == "F":
@@ -297,10 +298,10 @@ def _to_srgb(image: Image.Image, profile: bytes | None) -> Image.Image:
     """Convert the colours (L, RGB, CMYK or LAB) to sRGB, by their embedded profile if it fits."""
     transform = None
     if _describe_profile(profile, image.mode) and profile:
-        transform = _transform(profile, image.mode)
+        transform = _make_srgb_transform(profile, image.mode)
     elif image.mode == "LAB":
         lab = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB"))
-        transform = _transform(lab.tobytes(), "LAB")
+        transform = _make_srgb_transform(lab.tobytes(), "LAB")
     converted = transform.apply(image) if transform else None
     return converted or (image if image.mode == "RGB" else image.convert("RGB"))
 
@@ -336,7 +337,7 @@ def to_png(pixels: NDArray[np.uint8]) -> bytes:
     """Write pixels (height, width, 3), RGB, as PNG, with the same bytes on every processor. Takes a
     sixth of OpenCV's time, for a tenth more bytes on photographs. Raises ValueError."""
     data: bytes = fpng.from_ndarray(pixels)
-    if not data:  # its answer to a picture with a side of more than 2 ** 24 pixels
+    if not data:  # fpng accepts no side of more than 2 ** 24 pixels
         raise ValueError(f"cannot write a PNG of shape {pixels.shape}")
     return data
 

@@ -24,8 +24,8 @@ from looktwice.pipelines.models.keys import (
     mask_keys,
 )
 from looktwice.pipelines.models.refusals.bodies import find_status
-from looktwice.pipelines.models.refusals.filters import add_verdict, is_filter
-from looktwice.pipelines.models.refusals.waits import retry_after
+from looktwice.pipelines.models.refusals.filters import is_filter_error, normalize_verdict
+from looktwice.pipelines.models.refusals.waits import read_retry_after
 from looktwice.pipelines.models.wire import find_billed_usage, find_error, parse_reply
 
 QUOTA_CODES = {"insufficient_quota", "billing_hard_limit_reached"}
@@ -46,7 +46,7 @@ ATTACHED_FIELDS = "(reasoning_(content|details)|thinking_blocks|thought_?signatu
 SETTING_ADVICE = (
     (
         rf"(missing|lacks?)\b.*{ATTACHED_FIELDS}|{ATTACHED_FIELDS}.*(missing|must be passed)",
-        "an earlier reply lacks fields that its model needs back; ask again with another `--cache`",
+        "an earlier reply lacks fields that must be sent back; run again with another `--cache`",
     ),
     (
         rf"messages?[\w.\[\]]*\.(reasoning\b|{ATTACHED_FIELDS})|(property|field|name|parameter)\W+{ATTACHED_FIELDS}",
@@ -97,15 +97,15 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
     keys = list_known_keys()
     data, error, no_json = _parse(response, keys)
     engine = response.headers.get("server", "")
-    if error and is_filter(_collect_errors(data, error), find_status(response.status, error)):
+    if error and is_filter_error(_collect_errors(data, error), find_status(response.status, error)):
         served_by = {"engine": engine} if engine else {}
         usage = find_billed_usage(data) or Usage()
         return Reply("", finish="filter", usage=usage, seconds=seconds, served_by=served_by)
-    given, data = data, add_verdict(data)
+    given, data = data, normalize_verdict(data)
     if error and response.status == 200 and data is not given and given.get("choices"):
         error = find_error(data)  # a verdict removes the error next to it
     if error or not 200 <= response.status < 300:
-        fault = refusal(response, endpoint, error or {}, data)
+        fault = make_refusal(response, endpoint, error or {}, data)
         fault.usage = find_billed_usage(data)
         raise fault
     if data is None:
@@ -141,7 +141,7 @@ def read_value(response: HttpResponse, endpoint: str) -> Any:
     refusal and for anything that is not JSON."""
     data, error, fault = _parse(response, list_known_keys())
     if error or not 200 <= response.status < 300:
-        raise refusal(response, endpoint, error or {}, data)
+        raise make_refusal(response, endpoint, error or {}, data)
     if fault:
         raise ModelError(
             f"{endpoint} did not answer with JSON ({fault}): {_quote_start(response.body)}"
@@ -149,7 +149,7 @@ def read_value(response: HttpResponse, endpoint: str) -> Any:
     return data
 
 
-def refusal(
+def make_refusal(
     response: HttpResponse, endpoint: str, error: Mapping[str, Any], data: Any = None
 ) -> ModelError:
     """Make the ModelError for an error response: 408, 429 and 5xx are retryable, unless the
@@ -163,7 +163,7 @@ def refusal(
     fault = f"{endpoint} answered {status}: {message}"
     is_used_up = bool(QUOTA_CODES & {str(code), str(error.get("type"))})
     if (status in (200, 408, 429) or status >= 500) and not is_used_up:
-        wait = retry_after(response.headers, _collect_errors(data, error or message), status)
+        wait = read_retry_after(response.headers, _collect_errors(data, error or message), status)
         return ModelError(fault, status=status, retryable=True, retry_after=wait)
     setting = next(
         (advice for words, advice in SETTING_ADVICE if re.search(words, message, re.I)), ""
@@ -202,10 +202,10 @@ def _parse(
 
 
 def _collect_errors(data: Any, error: Any) -> list[Any]:
-    """Return an error and the rest of its body, without what the model itself said."""
+    """Return an error and the rest of its body, without the model's own text."""
     body = data if isinstance(data, dict) else {}
-    beside = {key: value for key, value in body.items() if key != "choices"}
-    return [error, beside]
+    rest = {key: value for key, value in body.items() if key != "choices"}
+    return [error, rest]
 
 
 def _quote_start(body: bytes) -> str:

@@ -1,7 +1,7 @@
 """Fields that a provider attaches to an assistant's turn beyond the protocol, such as reasoning and
 signatures. They are sent back unchanged in the next request.
 
-Without them, thinking models reject a conversation or think worse: Gemini 3 needs the
+Without them, thinking models reject a conversation or reason worse: Gemini 3 needs the
 `extra_content` of its tool calls, Kimi and DeepSeek `reasoning_content`, OpenRouter
 `reasoning_details`, LiteLLM `thinking_blocks`, Mistral the thoughts among the parts of `content`.
 So every field is sent back unless it is known to be rejected, including fields not known yet.
@@ -17,7 +17,7 @@ from looktwice.pipelines.json_input import find_non_finite
 
 Json = dict[str, Any]
 
-NOT_RETURNED = {
+DROPPED_FIELDS = {
     "role",
     "content",
     "tool_calls",
@@ -42,8 +42,8 @@ one of `tool_calls`.
 """
 REWRITTEN_CALL_FIELDS = {"id", "index", "function"}
 """Fields of a tool call that are rewritten; `index` repeats the order of the calls."""
-PARTS_NOT_RETURNED_PATTERN = re.compile(r"refusal|tool_|function_|.*(image|audio|video|file)")
-"""Types of content parts that are not sent back, for the reasons given at NOT_RETURNED."""
+DROPPED_PARTS_PATTERN = re.compile(r"refusal|tool_|function_|.*(image|audio|video|file)")
+"""Types of content parts that are not sent back, for the reasons given at DROPPED_FIELDS."""
 
 
 def read_turn_fields(message: Mapping[str, Any]) -> Json:
@@ -52,14 +52,14 @@ def read_turn_fields(message: Mapping[str, Any]) -> Json:
     They include `content` if its parts are more than texts, such as thoughts with a signature.
     Raises TypeError and AttributeError for anything that is not a message.
     """
-    own = _select_fields(message, NOT_RETURNED, empty_texts=bool(message.get("tool_calls")))
+    own = _select_fields(message, DROPPED_FIELDS, empty_texts=bool(message.get("tool_calls")))
     parts = list[Json]()
     for part in read_parts(message.get("content")):
         kind = str(part.get("type", "text"))
         if kind == "text":
             plain = {"type": "text", "text": part.get("text") or ""}
-            parts.append(plain | _select_fields(part, NOT_RETURNED | plain.keys()))
-        elif not PARTS_NOT_RETURNED_PATTERN.match(kind) and find_non_finite(part) is None:
+            parts.append(plain | _select_fields(part, DROPPED_FIELDS | plain.keys()))
+        elif not DROPPED_PARTS_PATTERN.match(kind) and find_non_finite(part) is None:
             parts.append(part)
     is_more = any(part.keys() != {"type", "text"} for part in parts)
     return own | ({"content": parts} if is_more else {})
@@ -87,19 +87,20 @@ def read_call_fields(call: Mapping[str, Any]) -> Json:
 
 
 def _select_fields(node: Mapping[str, Any], without: Set[str], empty_texts: bool = False) -> Json:
-    """Return the non-empty fields that JSON can hold. With tool calls an empty text counts, too:
-    Kimi and DeepSeek require `reasoning_content` there, even if it is empty."""
+    """Return the non-empty fields that JSON can hold, except those in `without`. In a turn with
+    tool calls, empty texts are returned, too: Kimi and DeepSeek require `reasoning_content` even if
+    it is empty."""
     return {
         name: value
         for name, value in node.items()
         if name not in without
-        and (is_not_empty(value) or (empty_texts and value == ""))
+        and (has_content(value) or (empty_texts and value == ""))
         and find_non_finite(value) is None
     }
 
 
-def is_not_empty(value: Any) -> bool:
+def has_content(value: Any) -> bool:
     """Return whether a value contains anything other than null, false and empty values."""
     if isinstance(value, dict | list):
-        return any(map(is_not_empty, value.values() if isinstance(value, dict) else value))
+        return any(map(has_content, value.values() if isinstance(value, dict) else value))
     return bool(value)

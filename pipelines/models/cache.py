@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
-from looktwice.pipelines.clock import spend
+from looktwice.pipelines.clock import track_time
 from looktwice.pipelines.json_input import read_as
 from looktwice.pipelines.model import (
     CallOptions,
@@ -38,7 +38,7 @@ MAX_INLINE_BYTES = 16 * 1024
 """Replies with more bytes than this are stored as blobs."""
 
 BUSY_SECONDS = 60.0
-CHECK_SECONDS = 0.02  # between checks whether another caller has got the reply
+CHECK_SECONDS = 0.02  # between checks whether another caller has received the reply
 NETWORK_PATTERN = re.compile(
     r"nfs[34]?|cifs|smb3|smbfs|lustre|gpfs|beegfs|ceph|glusterfs|afs|panfs|wekafs|orangefs"
     r"|ocfs2|gfs2|davfs|sshfs|gcsfuse|s3fs|rclone"
@@ -53,8 +53,8 @@ CREATE TABLE IF NOT EXISTS asking (key TEXT PRIMARY KEY, owner BLOB NOT NULL) WI
 CREATE TEMP TRIGGER answered AFTER INSERT ON main.replies
 BEGIN DELETE FROM asking WHERE key = NEW.key; END;
 """
-"""WAL without a sync per commit survives a killed process. A reply ends its claim in the same
-commit: the trigger lives in the connection, not in the file."""
+"""WAL without a sync per commit survives a killed process. The trigger deletes the claim in the
+commit that stores the reply; it exists in the connection only, not in the file."""
 CLAIM_STATEMENT = """
 INSERT OR IGNORE INTO asking SELECT ?, ?
 WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = ?)
@@ -78,8 +78,8 @@ class Store:
     """Replies by request key in `folder`: `replies.sqlite`, and `blobs/` for large ones.
 
     Safe between threads and between processes of one machine; a killed process loses nothing that
-    `put` returned. `setting` is what messages tell the user to change. Raises CacheError for a
-    network folder and for damaged files.
+    `put` returned. `setting` names the setting that error messages tell the user to change. Raises
+    CacheError for a network folder and for damaged files.
     """
 
     folder: Path
@@ -88,17 +88,17 @@ class Store:
     def __post_init__(self) -> None:
         self.folder = Path(self.folder)
         self.blobs = Blobs(self.folder / "blobs")
-        self._begin()
-        refuse_network(self.folder, self.setting)
+        self._reset()
+        reject_network_folder(self.folder, self.setting)
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._process, self._lock = os.getpid(), threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._owner = os.urandom(8)
         self._claimed: set[str] = (
             set()
         )  # requests that this process has claimed and not answered yet
-        self._life = self._owner_lock(self._owner)
+        self._owner_life = self._owner_lock(self._owner)
 
     def get(self, key: str) -> Reply | None:
         """Return the reply under a key, or None. Removes and ignores a damaged row, a row whose
@@ -106,7 +106,7 @@ class Store:
         statement = "SELECT reply, blob, stored FROM replies WHERE key = ?"
         for text, sha, stored in self._run(statement, key):
             try:
-                data = self._blob(sha or "") if text is None else text
+                data = self._read_blob(sha or "") if text is None else text
                 reply = Reply.from_dict(read_as(ReplyNode, data))
             except CacheError:
                 raise
@@ -114,7 +114,7 @@ class Store:
                 reply = None
             if reply is not None and not reply.is_blank:
                 return reply
-            # but not a row that another process has just stored
+            # `stored` spares a row that another process has just written
             self._run("DELETE FROM replies WHERE key = ? AND stored IS ?", key, stored)
         return None
 
@@ -126,7 +126,7 @@ class Store:
         text = json.dumps(replace(reply, cached=False).to_dict(), separators=(",", ":"))
         row: tuple[str | None, str | None] = (text, None)
         if len(data := text.encode()) > MAX_INLINE_BYTES:
-            with self._named():
+            with self._convert_errors():
                 row = (None, self.blobs.put(data))
         insert = "INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?)"
         if self._execute(insert, key, model, *row, time.time())[1]:
@@ -135,13 +135,14 @@ class Store:
         return self.get(key) or reply
 
     @contextmanager
-    def turn(self, key: str, stop: threading.Event) -> Iterator[Reply | None]:
+    def claim(self, key: str, stop: threading.Event) -> Iterator[Reply | None]:
         """Yield the stored reply, or None to the one caller, among all processes, that must send
-        the request now. If it stores nothing, fails or is killed, the next caller's turn comes.
+        the request now. The other callers wait for its reply.
 
-        The other callers wait. Raises Stopped if `stop` is set meanwhile, and CacheError.
+        If it stores nothing, fails or is killed, the next caller sends the request. Raises Stopped
+        if `stop` is set meanwhile, and CacheError.
         """
-        with spend("wait for the same request"):
+        with track_time("wait for the same request"):
             while (reply := self.get(key)) is None and not self._claim(key):
                 if stop.wait(CHECK_SECONDS):
                     raise Stopped("stopped while the same request was in flight")
@@ -150,22 +151,22 @@ class Store:
         finally:
             if reply is None and key in self._claimed:
                 self._claimed.discard(key)
-                with suppress(CacheError):  # the first exception says more
+                with suppress(CacheError):  # the first exception is more informative
                     self._run("DELETE FROM asking WHERE key = ?", key)
 
     def _claim(self, key: str) -> bool:
-        """Claim a request and return whether this caller may send it, dropping dead processes'
-        claims."""
+        """Claim a request and return whether this caller may send it; drop the claims of dead
+        processes."""
         if self._execute(CLAIM_STATEMENT, key, self._owner, key)[1]:
             self._claimed.add(key)
             return True
         others = "SELECT owner FROM asking WHERE key = ? AND owner != ?"
         for (owner,) in self._run(others, key, self._owner):
-            life = self._owner_lock(owner)
-            with self._named(), suppress(Timeout):
-                life.acquire(blocking=False)
+            lock = self._owner_lock(owner)
+            with self._convert_errors(), suppress(Timeout):
+                lock.acquire(blocking=False)
                 self._run("DELETE FROM asking WHERE owner = ?", owner)
-                _end(life)
+                _release_lock(lock)
         return False
 
     def _owner_lock(self, owner: bytes) -> FileLock:
@@ -190,10 +191,10 @@ class Store:
         for row in rows:
             self._run("DELETE FROM replies WHERE key = ?", row.key)
         left = {sha for (sha,) in self._run("SELECT blob FROM replies")}
-        with self._named():
+        with self._convert_errors():
             for row in rows:
                 if row.blob and row.blob not in left:
-                    self._drop(row.blob)
+                    self._delete_blob(row.blob)
         with suppress(CacheError):
             self._run("VACUUM")
 
@@ -213,15 +214,15 @@ class Store:
         committed it. RETURNING would also give that number, but needs one more switch between
         threads. Raises CacheError."""
         if self._process != os.getpid():  # a forked child must not use its parent's connection
-            self._begin()
-        with spend("cache"), self._lock, self._named():
+            self._reset()
+        with track_time("cache"), self._lock, self._convert_errors():
             if self._connection is None:
                 self._connection = self._open()
             cursor = self._connection.execute(statement, values)
             return cursor.fetchall(), cursor.rowcount
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
+    def _convert_errors(self) -> Iterator[None]:
         """Convert errors of the database or the disk inside the context to CacheError."""
         try:
             yield
@@ -239,7 +240,7 @@ class Store:
         connection = sqlite3.connect(
             path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
-        self._life.acquire()
+        self._owner_life.acquire()
         try:
             with FileLock(self.folder / ".opening", timeout=BUSY_SECONDS):
                 version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -261,46 +262,46 @@ class Store:
                 connection.executescript(f"{SCHEMA} PRAGMA user_version = {VERSION}")
         except BaseException:
             connection.close()
-            _end(self._life)
+            _release_lock(self._owner_life)
             raise
         # an unclosed store closes its connection when it is garbage-collected
-        self._closing = weakref.finalize(self, _close, connection, self._life, self._process)
+        self._closing = weakref.finalize(self, _close, connection, self._owner_life, self._process)
         # a text that is not UTF-8 is a damaged row, not a damaged file
         connection.text_factory = lambda raw: raw.decode(errors="replace")
         return connection
 
-    def _blob(self, sha: str) -> bytes:
+    def _read_blob(self, sha: str) -> bytes:
         """Return the content of a blob, empty if it is missing or damaged."""
-        with self._named():
+        with self._convert_errors():
             with suppress(FileNotFoundError):
                 data = self.blobs.get(sha)
                 if hashlib.sha256(data).hexdigest() == sha:
                     return data
-            self._drop(sha)
+            self._delete_blob(sha)
         return b""
 
-    def _drop(self, sha: str) -> None:
+    def _delete_blob(self, sha: str) -> None:
         self.blobs.path(sha).unlink(missing_ok=True)
         self.blobs.known.discard(sha)
 
 
-def _close(connection: sqlite3.Connection, life: FileLock, process: int) -> None:
+def _close(connection: sqlite3.Connection, lock: FileLock, process: int) -> None:
     """Close a connection and end its claims. In a forked child the parent's connection is kept,
     because SQLite forbids closing it there."""
     if process != os.getpid():
-        _INHERITED.append(connection)
+        _INHERITED_CONNECTIONS.append(connection)
         return
     connection.close()
-    _end(life)
+    _release_lock(lock)
 
 
-_INHERITED: list[sqlite3.Connection] = []
+_INHERITED_CONNECTIONS: list[sqlite3.Connection] = []
 
 
-def _end(life: FileLock) -> None:
-    life.release()
+def _release_lock(lock: FileLock) -> None:
+    lock.release()
     with suppress(OSError):
-        Path(life.lock_file).unlink()
+        Path(lock.lock_file).unlink()
 
 
 @dataclass(frozen=True)
@@ -318,7 +319,7 @@ class Cached(ModelWrapper):
     store: Store
     only: bool = False
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
-    on_fault: Callable[[str], None] = field(default=lambda said: None, repr=False)
+    on_fault: Callable[[str], None] = field(default=lambda reason: None, repr=False)
     on_hit: Callable[[], None] = field(default=lambda: None, repr=False)
 
     def __call__(
@@ -327,7 +328,7 @@ class Cached(ModelWrapper):
         """Return the stored or a new reply. Raises ModelError, CacheError, Stopped."""
         key, store = make_request_key(self.identity, messages, draw, options), self.store
         try:
-            with nullcontext(store.get(key)) if self.only else store.turn(key, self.stop) as reply:
+            with nullcontext(store.get(key)) if self.only else store.claim(key, self.stop) as reply:
                 if reply is None and not self.only:
                     answer = self.model(messages, draw, options)
                     return store.put(key, self.identity, answer)
@@ -349,7 +350,7 @@ class Cached(ModelWrapper):
         super().close()
 
 
-def refuse_network(folder: Path, setting: str, mounts: Path = Path("/proc/mounts")) -> None:
+def reject_network_folder(folder: Path, setting: str, mounts: Path = Path("/proc/mounts")) -> None:
     """Raise CacheError if a folder is on a network filesystem, where SQLite's locks do not work."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()

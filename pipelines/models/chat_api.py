@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from looktwice.pipelines.clock import spend
+from looktwice.pipelines.clock import track_time
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.model import (
     SAMPLING,
@@ -19,7 +19,7 @@ from looktwice.pipelines.model import (
     ModelError,
     Reply,
     find_price_fault,
-    get_url_place,
+    strip_scheme,
     write_canonical,
 )
 from looktwice.pipelines.models.answers import read_response
@@ -29,7 +29,7 @@ from looktwice.pipelines.models.keys import (
     find_key,
     list_known_keys,
     mask_keys,
-    refuse_keys,
+    reject_keys,
 )
 from looktwice.pipelines.models.limits import IN_FLIGHT, LIMIT_RANGES, SERVERS
 from looktwice.pipelines.models.wire import (
@@ -37,9 +37,9 @@ from looktwice.pipelines.models.wire import (
     ChoicesField,
     Detail,
     Pictures,
+    make_request_pieces,
     make_wire_messages,
     make_wire_options,
-    request_pieces,
 )
 from looktwice.pipelines.ranges import Ranged
 
@@ -52,7 +52,7 @@ Sign = Callable[[str | None], dict[str, str]]
 
 
 def make_bearer_header(key: str | None) -> dict[str, str]:
-    """Return the header in which most endpoints take a key."""
+    """Return the Authorization header with a key, as most endpoints expect it; {} without one."""
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
@@ -102,7 +102,7 @@ class ChatAPI(Ranged):
     per_minute: float | None = field(default=None, metadata=NOT_IDENTITY)
     prices: Mapping[str, Any] | None = field(default=None, metadata=NOT_IDENTITY)
     remote: ClassVar[bool] = True
-    apart: ClassVar[bool] = True  # several processes of a run may ask it, with a copy each
+    multiprocess: ClassVar[bool] = True  # several processes of a run may ask it, with a copy each
     ranges = (*SAMPLING, *LIMIT_RANGES, "timeout > 0")
     reserved: ClassVar[Set[str]] = RESERVED_FIELDS
 
@@ -114,7 +114,7 @@ class ChatAPI(Ranged):
                 f"extra must not hold {', '.join(taken)}; use the settings of"
                 f" {type(self).__name__} or leave it out"
             )
-        refuse_keys(model=self.model, system=self.system, extra=self.extra)
+        reject_keys(model=self.model, system=self.system, extra=self.extra)
         if self.prices is not None and (fault := find_price_fault(self.prices)):
             raise ValueError(fault)
         if len(set(self.urls)) < len(self.urls):
@@ -134,7 +134,7 @@ class ChatAPI(Ranged):
 
     @property
     def path(self) -> str:
-        """The path below the URL that requests are sent to."""
+        """The path of requests, below the URL."""
         return "chat/completions"
 
     @property
@@ -151,7 +151,7 @@ class ChatAPI(Ranged):
     @property
     def place(self) -> str:
         """Host, port and path of each URL."""
-        return ", ".join(map(get_url_place, self.urls))
+        return ", ".join(map(strip_scheme, self.urls))
 
     def missing(self) -> str:
         """Describe what must be set before this model can be asked: the key of its host; "" if
@@ -178,27 +178,27 @@ class ChatAPI(Ranged):
                 response = self.send("GET", url, "models", None, PROBE_SECONDS)
             except ModelError as exc:
                 if exc.unreached:
-                    SERVERS.suspend(url)
-                    if url == self.urls[-1] and all(map(SERVERS.aside.get, self.urls)):
+                    SERVERS.pause(url)
+                    if url == self.urls[-1] and all(map(SERVERS.paused.get, self.urls)):
                         raise
                 continue
-            SERVERS.aside.pop(url, None)
+            SERVERS.paused.pop(url, None)
             if response.status == 401:
                 read_response(response, url, 0.0)
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Ask once, without retrying. Raises ModelError, PictureError, or Stopped if the run
-        cancelled the call."""
-        body = request_pieces(self.body(messages, draw, options))
+        """Send one request, without retrying. Raises ModelError, PictureError, or Stopped if the
+        run cancelled the call."""
+        body = make_request_pieces(self.body(messages, draw, options))
 
         def ask(url: str) -> Reply:
             start = time.perf_counter()
-            with spend("wait for the server"):
+            with track_time("wait for the server"):
                 response = self.send("POST", url, self.path, body, self.timeout)
             reply = self.read(response, url, time.perf_counter() - start)
-            return replace(reply, served_by={**reply.served_by, "endpoint": get_url_place(url)})
+            return replace(reply, served_by={**reply.served_by, "endpoint": strip_scheme(url)})
 
         return SERVERS.ask(self.urls, ask)
 

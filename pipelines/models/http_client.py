@@ -30,7 +30,7 @@ Body = bytes | Sequence[bytes | Payload]
 
 CONNECT_SECONDS = 10.0
 CHUNKED_BYTES = 1 << 20  # bytes; a larger request is sent in pieces
-# of a decompressed body: 8,000 tokens with 20 alternatives; parsing it takes 20 times as many
+# bytes of a decompressed body: 8,000 tokens with 20 alternatives; parsing takes 20 times the memory
 MAX_BYTES = 16 << 20
 
 
@@ -91,7 +91,7 @@ class HttpLoop:
         """Send one request, without redirects and cookies. `timeout` is in seconds; `most` limits
         the response in bytes (default: 16 MiB).
 
-        Raises ModelError if no response came, Stopped if the request was not sent.
+        Raises ModelError if no response arrived, Stopped if the request was not sent.
         """
         import aiohttp
 
@@ -162,16 +162,16 @@ async def _read(response: aiohttp.ClientResponse, url: str, most: int) -> bytes:
         body += chunk
         if len(body) > most:
             raise ModelError(
-                f"{origin(url)} answered with more than {most >> 20} MiB, too much for a reply; set"
-                " `max_tokens`, and ask for fewer `logprobs`",
+                f"{get_url_origin(url)} answered with more than {most >> 20} MiB, too much for a"
+                " reply; set `max_tokens`, and ask for fewer `logprobs`",
                 status=response.status,
                 retryable=response.status >= 500,
             )
     return bytes(body)
 
 
-def origin(url: str) -> str:
-    """Return scheme, host and port of a URL."""
+def get_url_origin(url: str) -> str:
+    """Return the scheme, host and port of a URL."""
     return str(URL(url).origin())
 
 
@@ -185,11 +185,11 @@ def find_proxy(url: str) -> str | None:
 
 
 def make_connection_error(url: str, timeout: float, exc: Exception) -> ModelError:
-    """Make the error of a request without a complete response. It is retryable, except for
+    """Make the error for a request without a complete response. It is retryable, except for
     certificate errors and invalid URLs."""
     import aiohttp
 
-    place, within = origin(url), f"{min(timeout, CONNECT_SECONDS):g} s"
+    place, within = get_url_origin(url), f"{min(timeout, CONNECT_SECONDS):g} s"
     is_retryable = is_unreached = True
     if isinstance(exc, aiohttp.ConnectionTimeoutError):
         text = f"{place} cannot be reached (no connection within {within}); is the server running?"

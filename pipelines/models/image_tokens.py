@@ -28,7 +28,7 @@ class ImageRule(NamedTuple):
     published: bool = True
 
 
-def openai_tiles(size: Size, base: int, tile: int) -> int:
+def count_openai_tile_tokens(size: Size, base: int, tile: int) -> int:
     """Count tokens by OpenAI's rule of 512-pixel tiles: shrink to fit 2,048 pixels, then the short
     side to 768; nothing is enlarged."""
     scale = min(1.0, 2048 / max(size))
@@ -37,7 +37,7 @@ def openai_tiles(size: Size, base: int, tile: int) -> int:
     return base + tile * across * down
 
 
-def openai_patches(
+def count_openai_patch_tokens(
     size: Size, budget: int = 1536, longest: int | None = None, factor: float = 1.0
 ) -> int:
     """Count tokens by OpenAI's rule of 32-pixel patches, up to the budget; `longest` limits the
@@ -52,12 +52,12 @@ def openai_patches(
     return ceil(round(factor * ceil(round(across, 6)) * ceil(round(down, 6)), 6))
 
 
-def claude_tokens(size: Size, longest: int = 1568, budget: int = 1568) -> int:
+def count_claude_tokens(size: Size, longest: int = 1568, budget: int = 1568) -> int:
     """Count tokens by Anthropic's rule: the 28-pixel cells of the picture as Claude sees it."""
-    return count_cells(claude_size(size, longest, budget))
+    return count_cells(compute_claude_size(size, longest, budget))
 
 
-def claude_size(size: Size, longest: int = 1568, budget: int = 1568) -> Size:
+def compute_claude_size(size: Size, longest: int = 1568, budget: int = 1568) -> Size:
     """Return the size at which Claude sees a picture, the largest within both limits; its
     coordinates are pixels of that size."""
     long, short = max(size), min(size)
@@ -71,7 +71,7 @@ def claude_size(size: Size, longest: int = 1568, budget: int = 1568) -> Size:
     return (side, short_side) if size[0] >= size[1] else (short_side, side)
 
 
-def gemini_tiles(size: Size) -> int:
+def count_gemini_tokens(size: Size) -> int:
     """Count tokens by Google's rule for Gemini 2: 258 for a small picture, else 258 per square tile
     whose side is two thirds of the short side."""
     if max(size) <= 384:
@@ -85,9 +85,9 @@ def count_cells(size: Size) -> int:
     return ceil(size[0] / CELL_SIDE) * ceil(size[1] / CELL_SIDE)
 
 
-HIGH_DETAIL = partial(openai_patches, budget=2500, longest=2048)
-HIGH_CLAUDE = r"claude-opus-4[.-][7-9]|claude-[a-z]+-[5-9]"
-ORIGINAL_DETAIL = partial(openai_patches, budget=10_000, longest=6000)
+HIGH_DETAIL = partial(count_openai_patch_tokens, budget=2500, longest=2048)
+LARGE_INPUT_CLAUDE = r"claude-opus-4[.-][7-9]|claude-[a-z]+-[5-9]"
+ORIGINAL_DETAIL = partial(count_openai_patch_tokens, budget=10_000, longest=6000)
 PUBLISHED_RULES = rf"""
 gpt-4o-mini                      tiles base=2833 tile=5667
 gpt-(4\.1|5)-mini                patches factor=1.62
@@ -101,21 +101,21 @@ gpt-5\.[5-9]                     original
 o[13](?!-mini)                   tiles base=75 tile=150
 gpt-5(?![\d.])                   tiles base=70 tile=140
 computer-use                     tiles base=65 tile=129
-{HIGH_CLAUDE} claude longest=2576 budget=4784
+{LARGE_INPUT_CLAUDE} claude longest=2576 budget=4784
 claude                           claude
 gemini-3                         gemini_3
 gemini-2                         gemini_2
 """
-COSTS: dict[str, Callable[..., int]] = {
-    "tiles": openai_tiles,
-    "patches": openai_patches,
+TOKEN_COUNTERS: dict[str, Callable[..., int]] = {
+    "tiles": count_openai_tile_tokens,
+    "patches": count_openai_patch_tokens,
     "high": HIGH_DETAIL,
     "original": ORIGINAL_DETAIL,
-    "claude": claude_tokens,
+    "claude": count_claude_tokens,
     "gemini_3": lambda size: 1120,
-    "gemini_2": gemini_tiles,
+    "gemini_2": count_gemini_tokens,
 }
-RULES = read_rules(PUBLISHED_RULES, COSTS)
+RULES = read_rules(PUBLISHED_RULES, TOKEN_COUNTERS)
 
 
 def find_image_rule(model: str, detail: Detail | None = None) -> ImageRule:

@@ -42,8 +42,8 @@ def find_key(url: str) -> str | None:
     Raises ModelError for an unusable URL, for a known host without a key, and for sending a key
     over plain http to anything except this machine or the host in OPENAI_BASE_URL.
     """
-    at, base = _parsed(url), os.environ.get("OPENAI_BASE_URL")
-    is_named = bool(base) and _parsed(str(base)).origin() == at.origin()
+    at, base = _parse_url(url), os.environ.get("OPENAI_BASE_URL")
+    is_named = bool(base) and _parse_url(str(base)).origin() == at.origin()
     is_here = at.host in ("localhost", "::1") or LOOPBACK_PATTERN.fullmatch(at.host or "")
     variables = list_key_variables(at)
     for variable in [*variables, *(["OPENAI_API_KEY"] if is_named else [])]:
@@ -66,9 +66,9 @@ def find_key(url: str) -> str | None:
 
 
 def explain_key_setup(url: str) -> str:
-    """Explain how to set a key for a host that is not in the table; OPENAI_API_KEY alone is sent to
-    OpenAI."""
-    at = _parsed(url)
+    """Explain how to set a key for a host that is not in the table, as OPENAI_API_KEY is sent only
+    to OpenAI."""
+    at = _parse_url(url)
     place = f"{at.host}:{at.port}" if at.explicit_port else at.host
     return (
         "keys are sent only to the host that they belong to; name the variable with the key, as in"
@@ -76,7 +76,7 @@ def explain_key_setup(url: str) -> str:
     )
 
 
-def _parsed(url: str) -> URL:
+def _parse_url(url: str) -> URL:
     try:
         at = URL(url)
     except ValueError:
@@ -93,8 +93,8 @@ def _parsed(url: str) -> URL:
     return at
 
 
-def _own_table() -> list[tuple[str, str]]:
-    """Return the hosts and variables of LOOKTWICE_KEYS."""
+def _read_key_table() -> list[tuple[str, str]]:
+    """Return the pairs of host and variable in LOOKTWICE_KEYS."""
     entries = os.environ.get("LOOKTWICE_KEYS", "").split(",")
     pairs = (entry.partition("=") for entry in entries if entry.strip())
     return [(host.strip().lower(), name.strip()) for host, _, name in pairs]
@@ -106,12 +106,11 @@ def list_key_variables(at: URL) -> list[str]:
     Raises ModelError if an entry is not a variable name, without repeating it: it may be a key.
     """
     variables = []
-    for number, (host, name) in enumerate([*_own_table(), *KEYS.items()], 1):
+    for number, (host, name) in enumerate([*_read_key_table(), *KEYS.items()], 1):
         if not VARIABLE_PATTERN.fullmatch(name):
             raise ModelError(
                 f"LOOKTWICE_KEYS: entry {number} is not HOST=VARIABLE, such as {at.host}=MY_KEY;"
-                " put"
-                " the key itself into that environment variable"
+                " put the key itself into that environment variable"
             )
         if host in (at.host, f"{at.host}:{at.port}"):
             variables.append(name)
@@ -128,14 +127,14 @@ def list_known_keys() -> Sequence[str]:
     get = os.environ.get
     secrets = [get(name, "").rpartition("@")[0].rpartition("/")[2] for name in PROXY_VARIABLES]
     secrets += [get(name, "").strip() for name in KEYS.values()]
-    for _, name in _own_table():
+    for _, name in _read_key_table():
         is_variable = VARIABLE_PATTERN.fullmatch(name) or name in os.environ
         secrets.append(os.environ.get(name, "").strip() if is_variable else name)
-    return _spellings(tuple(key for key in secrets if len(key) >= MIN_MASKED_LENGTH))
+    return _list_spellings(tuple(key for key in secrets if len(key) >= MIN_MASKED_LENGTH))
 
 
 @lru_cache(maxsize=8)
-def _spellings(keys: tuple[str, ...]) -> tuple[str, ...]:
+def _list_spellings(keys: tuple[str, ...]) -> tuple[str, ...]:
     spelt: set[str] = set()
     for key in keys:
         spelt |= {key, unquote(key), html.escape(key), json.dumps(key)[1:-1], repr(key)[1:-1]}
@@ -146,14 +145,14 @@ def _spellings(keys: tuple[str, ...]) -> tuple[str, ...]:
 def mask_keys(text: str, keys: Sequence[str] | None = None) -> str:
     """Replace every key in a text by ***, since some servers and proxies echo what they were sent.
 
-    For many texts, pass the `list_known_keys`.
+    For many texts, pass the result of `list_known_keys`.
     """
     for key in list_known_keys() if keys is None and text else keys or ():
         text = text.replace(key, "***")
     return text
 
 
-def refuse_keys(**settings: Any) -> None:
+def reject_keys(**settings: Any) -> None:
     """Raise ValueError if a setting contains a key, because settings are written into every run."""
     for place, leaf in iterate_leaves(settings):
         setting = f"{place}: {leaf}"

@@ -1,4 +1,4 @@
-"""Limits on requests: concurrent, per minute, per second, per run; choice among servers."""
+"""Limits on requests (concurrent, per minute, per second, per run) and the choice among servers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
-from looktwice.pipelines.clock import spend
+from looktwice.pipelines.clock import track_time
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.model import (
     STOPPING,
@@ -23,7 +23,7 @@ from looktwice.pipelines.model import (
     Stopped,
     Usage,
 )
-from looktwice.pipelines.models.stops import stop_if
+from looktwice.pipelines.models.stops import raise_if_stopped
 from looktwice.pipelines.ranges import Ranged
 
 Answer = TypeVar("Answer")
@@ -31,14 +31,14 @@ POLL_SECONDS = 0.2
 LIMIT_RANGES = ("in_flight >= 1", "per_minute > 0")
 """Ranges of the settings that limit a model's calls."""
 IN_FLIGHT = 64  # concurrent calls by default
-# seconds for which an unreachable server is skipped, unless all are
+# seconds for which an unreachable server is skipped, unless all are unreachable
 SKIP_SECONDS = 30.0
-MAX_REFUSED_SHARE = (429, 503)  # statuses that mean too many requests
-MIN_WINDOW_SECONDS = 1.0  # seconds, at least, of a window in which rejections are counted
-MIN_ANSWERS = 20  # answers and rejections in a window, at least
-# seconds after which a window ends with fewer; they show only whether the server accepts any
-SLOW_WINDOW = 10.0
-MAX_REJECTED_SHARE = 0.1  # share rejected; fewer are chance, and delay only their own requests
+RATE_LIMIT_STATUSES = (429, 503)  # statuses that mean too many requests
+MIN_WINDOW_SECONDS = 1.0  # minimum length of a window in which rejections are counted
+MIN_ANSWERS = 20  # minimum number of answers and rejections in a window
+# seconds after which a window with fewer ends, too; those show only whether the server accepts any
+SLOW_WINDOW_SECONDS = 10.0
+MAX_REJECTED_SHARE = 0.1  # a smaller share may be chance, and delays only the rejected requests
 RATE_EXPIRY_SECONDS = 60.0  # seconds after which the known rate of a server expires
 RATE_GROWTH = 1.1  # growth of the rate after a window without too many rejections
 
@@ -47,14 +47,14 @@ RATE_GROWTH = 1.1  # growth of the rate after a window without too many rejectio
 class Pace:
     """The request rate of one server, unlimited until it rejects too many requests.
 
-    The rate then drops to what the server answered in that window, and grows again as it accepts
-    more.
+    The rate then drops to that of the server's answers in the current window, and grows again as it
+    accepts more.
     """
 
     rate: float = math.inf
     due: float = 0.0
-    begun: float = 0.0
-    last: float = 0.0
+    window_start: float = 0.0
+    last_answer: float = 0.0
     answered: int = 0
     refused: int = 0
 
@@ -65,17 +65,17 @@ class Pace:
         self.due = now + 1 / self.rate
         return 0.0
 
-    def note(self, refused: bool, now: float) -> None:
+    def record(self, refused: bool, now: float) -> None:
         """Record an answer, or a rejection for too many requests. A pause starts a new window."""
-        idle = now - self.last
+        idle = now - self.last_answer
         self.rate = math.inf if idle > RATE_EXPIRY_SECONDS else self.rate
         if idle > max(MIN_WINDOW_SECONDS, 3 / self.rate):
-            self._begin(now)
-        self.last = now
+            self._start_window(now)
+        self.last_answer = now
         self.refused += refused
         self.answered += not refused
-        seconds, total = now - self.begun, self.answered + self.refused
-        if seconds < MIN_WINDOW_SECONDS or (total < MIN_ANSWERS and seconds < SLOW_WINDOW):
+        seconds, total = now - self.window_start, self.answered + self.refused
+        if seconds < MIN_WINDOW_SECONDS or (total < MIN_ANSWERS and seconds < SLOW_WINDOW_SECONDS):
             return
         if total < MIN_ANSWERS:
             self.rate *= 1 if self.refused else 2
@@ -83,20 +83,20 @@ class Pace:
             self.rate *= RATE_GROWTH
         elif self.answered:
             self.rate = max(self.answered, total / 4) / seconds
-        self._begin(now)
+        self._start_window(now)
 
-    def _begin(self, now: float) -> None:
-        self.begun, self.answered, self.refused = now, 0, 0
+    def _start_window(self, now: float) -> None:
+        self.window_start, self.answered, self.refused = now, 0, 0
 
 
 @dataclass(eq=False)
 class Servers:
     """The load of each server, by URL: its requests from this process, its pace, and how long it is
-    suspended."""
+    paused."""
 
     busy: Counter[str] = field(default_factory=Counter)
     paces: defaultdict[str, Pace] = field(default_factory=lambda: defaultdict(Pace))
-    aside: dict[str, float] = field(default_factory=dict)
+    paused: dict[str, float] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def ask(self, urls: Sequence[str], send: Callable[[str], Answer]) -> Answer:
@@ -107,10 +107,10 @@ class Servers:
         """
         tried: list[str] = []
         while True:
-            url, seconds = self._take([url for url in urls if url not in tried])
+            url, seconds = self._choose_server([url for url in urls if url not in tried])
             if seconds > 0:
-                with spend("wait for a slot"):
-                    stop_if((STOPPING.get() or threading.Event()).wait(seconds))
+                with track_time("wait for a slot"):
+                    raise_if_stopped((STOPPING.get() or threading.Event()).wait(seconds))
                 continue
             refused: bool | None = None
             try:
@@ -118,9 +118,9 @@ class Servers:
                 refused = False
                 return answer
             except ModelError as exc:
-                refused = True if exc.status in MAX_REFUSED_SHARE else None
+                refused = True if exc.status in RATE_LIMIT_STATUSES else None
                 if exc.unreached or ((exc.status or 0) >= 500 and len(urls) > 1):
-                    self.suspend(url)  # a server that fails at once always has the fewest requests
+                    self.pause(url)  # a server that fails at once always has the fewest requests
                 tried.append(url)
                 if not exc.unreached or len(tried) == len(urls):
                     raise
@@ -128,14 +128,14 @@ class Servers:
                 with self.lock:
                     self.busy[url] -= 1
                     if refused is not None:
-                        self.paces[url].note(refused, time.monotonic())
+                        self.paces[url].record(refused, time.monotonic())
 
-    def suspend(self, url: str) -> None:
-        """Suspend a server for a while."""
+    def pause(self, url: str) -> None:
+        """Skip a server for `SKIP_SECONDS`."""
         with self.lock:
-            self.aside[url] = time.monotonic() + SKIP_SECONDS
+            self.paused[url] = time.monotonic() + SKIP_SECONDS
 
-    def _take(self, urls: Sequence[str]) -> tuple[str, float]:
+    def _choose_server(self, urls: Sequence[str]) -> tuple[str, float]:
         """Choose a server, and return it with the seconds to wait before choosing again; 0 means
         take it now.
 
@@ -145,7 +145,7 @@ class Servers:
             now = time.monotonic()
 
             def rank(url: str) -> tuple[bool, float, int]:
-                return self.aside.get(url, 0.0) > now, max(now, self.paces[url].due), self.busy[url]
+                return self.paused.get(url, 0) > now, max(now, self.paces[url].due), self.busy[url]
 
             url = min(urls, key=rank)
             seconds = self.paces[url].seconds_left(now)
@@ -168,13 +168,13 @@ class LimitKey(NamedTuple):
 class Load(NamedTuple):
     """The number of requests in flight and of those waiting for a slot."""
 
-    under_way: int
+    in_flight: int
     waiting: int
 
     @property
     def wanted(self) -> int:
         """The number of slots that could be used now: requests in flight and waiting."""
-        return self.under_way + self.waiting
+        return self.in_flight + self.waiting
 
 
 class RateLimiter:
@@ -184,14 +184,14 @@ class RateLimiter:
         self._in_flight = self._most = in_flight
         self._per_second = per_minute / 60 if per_minute else math.inf
         self.pace = Pace(self._per_second)
-        self._under_way, self._waiting = 0, 0
+        self._active, self._waiting = 0, 0
         self._freed = threading.Condition()
 
     @property
     def load(self) -> Load:
         """The requests in flight and those waiting."""
         with self._freed:
-            return Load(self._under_way, self._waiting)
+            return Load(self._active, self._waiting)
 
     def allot(self, slots: int) -> None:
         """Limit the process to `slots` slots and a proportional share of the requests per minute;
@@ -204,24 +204,24 @@ class RateLimiter:
     @contextmanager
     def enter(self, stop: threading.Event) -> Iterator[None]:
         """Occupy a slot inside the context. Raises Stopped if `stop` is set while it waits."""
-        with spend("wait for a slot"), self._freed:
+        with track_time("wait for a slot"), self._freed:
             self._waiting += 1
             try:
-                while self._under_way >= self._most:
+                while self._active >= self._most:
                     self._freed.wait(POLL_SECONDS)
-                    stop_if(stop.is_set())
-                self._under_way += 1
+                    raise_if_stopped(stop.is_set())
+                self._active += 1
             finally:
                 self._waiting -= 1
         try:
-            with spend("wait for a slot"):
+            with track_time("wait for a slot"):
                 while (seconds := self._seconds_left()) > 0:
-                    stop_if(stop.wait(seconds))
-            stop_if(stop.is_set())
+                    raise_if_stopped(stop.wait(seconds))
+            raise_if_stopped(stop.is_set())
             yield
         finally:
             with self._freed:
-                self._under_way -= 1
+                self._active -= 1
                 self._freed.notify()
 
     def _seconds_left(self) -> float:
@@ -240,42 +240,42 @@ def list_limiters() -> dict[LimitKey, RateLimiter]:
 
 
 @dataclass(eq=False)
-class Ration:
+class Budget:
     """The budget of a run: at most `requests` of all models together, and at most `money` in total.
 
     Every attempt counts as a request. `price` returns the cost of a model's tokens; `spent` is the
     cost so far, including earlier commands. Before a request is sent, the highest cost of a request
     of its model so far (`max_cost`) is reserved for it; until one is known, that model has one
     request in flight at a time. A request that cannot be afforded waits until those in flight have
-    ended. When the budget is used up, `give_up` is called with a sentence, and later requests raise
-    Stopped. `uncounted` returns a sentence if the cost is unknown. `max_cost` and `under_way` are
-    keyed by the identity of the model. `lost` holds what was billed for answers that were not
-    replies, with the model that was asked.
+    ended. When the budget is used up, `give_up` is called with the reason, and later requests raise
+    Stopped. `uncounted` returns the reason if the cost is unknown. `max_cost` and `in_flight` are
+    keyed by the identity of the model. `lost` holds the usage billed for responses that were not
+    replies, with the model.
     """
 
     requests: int | None = None
     money: float | None = None
     price: Callable[[Any, Usage], float] = lambda model, usage: 0.0
     uncounted: Callable[[], str] = lambda: ""
-    give_up: Callable[[str], None] = lambda said: None
+    give_up: Callable[[str], None] = lambda reason: None
     spent: float = 0.0
     max_cost: dict[str, float] = field(default_factory=dict)
     lost: list[tuple[Any, Usage]] = field(default_factory=list)
     sent: int = 0
-    under_way: Counter[str] = field(default_factory=Counter)
+    in_flight: Counter[str] = field(default_factory=Counter)
     settled: threading.Condition = field(default_factory=threading.Condition, repr=False)
 
-    def take(self, model: Model, stop: threading.Event) -> None:
+    def reserve(self, model: Model, stop: threading.Event) -> None:
         """Count a request that is about to be sent and reserve money for it. Raises Stopped if the
         budget is used up."""
         with self.settled:
             # requests in flight may cost less than was reserved
-            while (why := self._used_up(model.identity)) and any(self.under_way.values()):
+            while (why := self._used_up(model.identity)) and any(self.in_flight.values()):
                 self.settled.wait(POLL_SECONDS)
-                stop_if(stop.is_set())
+                raise_if_stopped(stop.is_set())
             if not why:
                 self.sent += 1
-                self.under_way[model.identity] += 1
+                self.in_flight[model.identity] += 1
                 return
         self.give_up(why)
         raise Stopped(why)
@@ -283,7 +283,7 @@ class Ration:
     def settle(self, model: Model, usage: Usage | None) -> None:
         """Book the cost of a finished request, if the server reported its usage."""
         with self.settled:
-            self.under_way[model.identity] -= 1
+            self.in_flight[model.identity] -= 1
             if usage is not None:
                 price = self.price(model, usage)
                 self.spent += price
@@ -301,10 +301,10 @@ class Ration:
         price = self.max_cost.get(identity)
         if price == 0.0:  # a model that costs nothing
             return ""
-        aside = sum(count * self.max_cost.get(name, 0.0) for name, count in self.under_way.items())
-        is_priced = price is not None or not self.under_way[identity]
+        booked = sum(count * self.max_cost.get(name, 0) for name, count in self.in_flight.items())
+        is_priced = price is not None or not self.in_flight[identity]
         is_left = self.spent < self.money
-        if is_priced and is_left and self.spent + aside + (price or 0.0) <= self.money * (1 + 1e-9):
+        if is_priced and is_left and self.spent + booked + (price or 0) <= self.money * (1 + 1e-9):
             return ""
         more = f", and a request may cost {price or 0.0:,.4g}" if is_left else ""
         return (
@@ -315,16 +315,16 @@ class Ration:
 
 @dataclass(frozen=True)
 class Limited(Ranged, ModelWrapper):
-    """Allows `in_flight` calls at a time and `per_minute`; others wait. `ration` limits the whole
+    """Allows `in_flight` calls at a time and `per_minute`; others wait. `budget` limits the whole
     run.
 
-    A server that rejects many requests as too many is sent no more per second than it answers.
+    A server that often reports too many requests is sent only as many per second as it answers.
     """
 
     in_flight: int = IN_FLIGHT
     per_minute: float | None = None
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
-    ration: Ration = field(default_factory=Ration, repr=False)
+    budget: Budget = field(default_factory=Budget, repr=False)
     limiter: RateLimiter = field(init=False, repr=False)
     ranges = LIMIT_RANGES
 
@@ -341,7 +341,7 @@ class Limited(Ranged, ModelWrapper):
     def wrap_call(self, ask: Callable[[], Reply]) -> Reply:
         """Wait for a free slot, then ask. Raises what the model raises, and Stopped."""
         with self.limiter.enter(self.stop):
-            self.ration.take(self.model, self.stop)
+            self.budget.reserve(self.model, self.stop)
             usage = None
             # encoding pictures takes a while, and the run may be stopped meanwhile
             before = STOPPING.set(self.stop)
@@ -354,8 +354,8 @@ class Limited(Ranged, ModelWrapper):
             except ModelError as exc:
                 if exc.usage is not None:
                     usage = exc.usage
-                    self.ration.lost.append((self.model, usage))
+                    self.budget.lost.append((self.model, usage))
                 raise
             finally:
                 STOPPING.reset(before)
-                self.ration.settle(self.model, usage)
+                self.budget.settle(self.model, usage)

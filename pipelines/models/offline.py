@@ -1,5 +1,5 @@
-"""Models without a network: replies from a file of recorded ones, from a list, from a function, or
-from a person at the terminal."""
+"""Models without a network: replies from a recorded file, from a list, from a function, or from a
+person at the terminal."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from looktwice.pipelines.disk import read_unpacked_lines
 from looktwice.pipelines.json_input import read_json_lines
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, write_canonical
 
-LAST = 16  # calls whose messages a scripted model keeps
+KEPT_CALLS = 16  # calls whose messages a scripted model keeps
 
 
 class Recording(NamedTuple):
-    """A file of replies in memory: sample id -> (line number, value of the text field); sha256."""
+    """The content of a file of replies, sample id -> (line number, value of the text field), and
+    its sha256."""
 
     sha: str
     replies: Mapping[str, tuple[int, Any]]
@@ -73,9 +74,9 @@ class Replay:
             raise ModelError(str(exc)) from exc
         return Recording(digest.hexdigest(), replies)
 
-    def for_sample(self, sample: str) -> Recorded:
+    def for_sample(self, sample: str) -> RecordedReply:
         """Return the model of one sample."""
-        return Recorded(self, sample)
+        return RecordedReply(self, sample)
 
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
@@ -87,7 +88,7 @@ class Replay:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedReply:
     """The recorded reply to one sample, as a model."""
 
     replay: Replay
@@ -149,7 +150,7 @@ class Scripted:
         with self.lock:
             number = next(self.calls)
             self.asked.append(messages)
-            del self.asked[:-LAST]
+            del self.asked[:-KEPT_CALLS]
         if callable(self.answer):
             reply = self.answer(messages)
         elif isinstance(self.answer, str):
@@ -177,7 +178,7 @@ class Person:
     shown: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
     lock: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
-    types: ClassVar[bool] = True
+    interactive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.name.strip():
@@ -188,7 +189,7 @@ class Person:
 
     @property
     def identity(self) -> str:
-        """The name."""
+        """The person's name, with a prefix."""
         return f"person: {self.name}"
 
     def __call__(

@@ -1,5 +1,5 @@
 """Reasons why a call ends without a reply: a stop, a failure of the endpoint, an unusable cache;
-and the turn that a sleeping thread passes to another."""
+and the permit to work that a sleeping thread passes to another."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from looktwice.pipelines.clock import spend
+from looktwice.pipelines.clock import track_time
 from looktwice.pipelines.model import ModelError, ModelWrapper, Reply, Stopped
 
 
-class Turn(Protocol):
+class Permit(Protocol):
     """One of a limited number of permits to work; a thread holds one while it works."""
 
     def release(self) -> None:
@@ -24,24 +24,24 @@ class Turn(Protocol):
         """Wait for a permit."""
 
 
-TURN: ContextVar[Turn | None] = ContextVar("TURN", default=None)
+PERMIT: ContextVar[Permit | None] = ContextVar("PERMIT", default=None)
 """The permit of this thread."""
 
 
 @contextmanager
-def yield_turn() -> Iterator[None]:
+def yield_permit() -> Iterator[None]:
     """Let another thread work inside the context, while this one sleeps."""
-    turn = TURN.get()
-    if turn is not None:
-        turn.release()
+    permit = PERMIT.get()
+    if permit is not None:
+        permit.release()
     try:
         yield
     finally:
-        if turn is not None:
-            turn.acquire()
+        if permit is not None:
+            permit.acquire()
 
 
-def stop_if(stopped: bool) -> None:
+def raise_if_stopped(stopped: bool) -> None:
     """Raise Stopped if `stopped` is true."""
     if stopped:
         raise Stopped("stopped while waiting for the endpoint")
@@ -60,16 +60,16 @@ class Stoppable(ModelWrapper):
 
     def wrap_call(self, ask: Callable[[], Reply]) -> Reply:
         """Ask the model. Raises what the model raises, and Stopped."""
-        stop_if(self.stop.is_set())
-        with spend("model"):
+        raise_if_stopped(self.stop.is_set())
+        with track_time("model"):
             return ask()
 
 
 @dataclass(eq=False)
-class FailureRow:
+class FailureStreak:
     """Consecutive calls that failed for the same reason of the endpoint.
 
-    `first` is true if the model had not answered anything before. `over` is true if a later call
+    `first` is true if the model had not answered anything before. `ended` is true if a later call
     ended differently; these calls are then ordinary failures. Until then it is unknown whether
     their samples are to blame.
     """
@@ -78,15 +78,15 @@ class FailureRow:
     message: str
     first: bool
     count: int = 0
-    over: bool = False
+    ended: bool = False
 
 
 class EndpointError(ModelError):
-    """A call that failed because of the endpoint; `row` describes the calls before and after it."""
+    """Raised if a call fails because of the endpoint; `streak` describes the calls around it."""
 
-    def __init__(self, exc: ModelError, row: FailureRow) -> None:
+    def __init__(self, exc: ModelError, streak: FailureStreak) -> None:
         super().__init__(str(exc), status=exc.status, retryable=exc.retryable)
-        self.row = row
+        self.streak = streak
 
 
 # in records and tables a failure has the same name, whatever its cause
@@ -94,4 +94,4 @@ EndpointError.__name__ = ModelError.__name__
 
 
 class CacheError(ValueError):
-    """An unusable cache folder; the message says what was found and what to set instead."""
+    """Raised for an unusable cache folder; the message says what was found and what to set."""

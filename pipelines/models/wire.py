@@ -22,7 +22,7 @@ from looktwice.pipelines.model import (
     Usage,
 )
 from looktwice.pipelines.models.attached import (
-    is_not_empty,
+    has_content,
     read_call_fields,
     read_parts,
     read_turn_fields,
@@ -96,21 +96,21 @@ def make_wire_messages(
         if message.role == "tool":
             turn: Json = {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
             if message.views and pictures != "user":
-                turn["content"] = [_part(part, detail) for part in message.parts]
+                turn["content"] = [_make_part(part, detail) for part in message.parts]
             sent.append(turn)
             if pictures != "tool":
-                shown += [_part(view, detail) for view in message.views]
+                shown += [_make_part(view, detail) for view in message.views]
             continue
         if shown:
             sent.append({"role": "user", "content": shown})
             shown = []
-        sent.append(_turn(message, detail))
+        sent.append(_make_turn(message, detail))
     return [*sent, {"role": "user", "content": shown}] if shown else sent
 
 
-def _turn(message: Message, detail: Detail | None) -> Json:
+def _make_turn(message: Message, detail: Detail | None) -> Json:
     if message.role == "user" and (message.views or len(message.parts) != 1):
-        return {"role": "user", "content": [_part(part, detail) for part in message.parts]}
+        return {"role": "user", "content": [_make_part(part, detail) for part in message.parts]}
     if message.views:
         raise ModelError(
             f"chat endpoints accept no pictures in a turn of the {message.role}; put them in a"
@@ -136,13 +136,13 @@ def make_tool_call_json(call: ToolCall) -> Json:
 def replace_text(parts: list[Json], text: str) -> list[Json]:
     """Return the parts of a content; if the turn's text was truncated or cleaned since, the new
     text follows the other parts."""
-    if _content(parts)[0] == text:
+    if _split_content(parts)[0] == text:
         return parts
     others = [part for part in parts if part.get("type", "text") != "text"]
     return [*others, {"type": "text", "text": text}] if text else others
 
 
-def _part(part: str | View, detail: Detail | None) -> Json:
+def _make_part(part: str | View, detail: Detail | None) -> Json:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     payload = part.picture.payload
@@ -150,24 +150,24 @@ def _part(part: str | View, detail: Detail | None) -> Json:
     return {"type": kind, kind: {"url": payload} | ({"detail": detail} if detail else {})}
 
 
-def request_pieces(body: Json) -> list[bytes | Payload]:
-    """Write a request as JSON, in pieces: text, and between the texts the pictures, whose base64 is
-    inserted later. It needs no escaping, and searching it for characters to escape would take
+def make_request_pieces(body: Json) -> list[bytes | Payload]:
+    """Write a request as JSON in pieces: texts, and between them the pictures, whose base64 is
+    inserted later. Base64 needs no escaping, and searching it for characters to escape would take
     longer than drawing on the pictures."""
-    pictures, place = list[Payload](), os.urandom(16).hex()
+    pictures, marker = list[Payload](), os.urandom(16).hex()
 
-    def put_in(payload: Payload) -> str:
+    def insert_marker(payload: Payload) -> str:
         pictures.append(payload)
-        return f"{payload.prefix}{place}"
+        return f"{payload.prefix}{marker}"
 
-    text = json.dumps(body, separators=(",", ":"), default=put_in)
-    pieces = text.encode().split(place.encode())
+    text = json.dumps(body, separators=(",", ":"), default=insert_marker)
+    pieces = text.encode().split(marker.encode())
     return [*chain.from_iterable(zip_longest(pieces, pictures, fillvalue=b""))]
 
 
 def write_request(body: Json) -> bytes:
     """Write a request as JSON."""
-    return join_pieces(request_pieces(body))
+    return join_pieces(make_request_pieces(body))
 
 
 SAMPLING_FIELDS = {
@@ -251,7 +251,7 @@ def parse_reply(data: Any, seconds: float, engine: str = "") -> Reply:
             identifier = str(call.get("id") or f"call_{number}")
             name = str(call["function"]["name"])
             calls.append(ToolCall(identifier, name, written, read_call_fields(call)))
-        text, thought, refusal = _content(message.get("content"))
+        text, thought, refusal = _split_content(message.get("content"))
         facts = {
             "model": data.get("model"),
             "fingerprint": data.get("system_fingerprint"),
@@ -261,13 +261,13 @@ def parse_reply(data: Any, seconds: float, engine: str = "") -> Reply:
         return Reply(
             text=text,
             finish="tool" if calls and finish == "stop" else finish,
-            reasoning=_reasoning(message, thought),
+            reasoning=_find_reasoning(message, thought),
             tool_calls=tuple(calls),
             calls_left_out=len(asked) - len(calls),
             refusal=str(message.get("refusal") or refusal),
             usage=usage,
             seconds=seconds,
-            logprobs=tuple(_candidates(_tokens(choice.get("logprobs")))),
+            logprobs=tuple(_list_candidates(_list_logged_tokens(choice.get("logprobs")))),
             served_by={name: str(fact) for name, fact in facts.items() if fact},
             attached=read_turn_fields(message),
         )
@@ -277,7 +277,7 @@ def parse_reply(data: Any, seconds: float, engine: str = "") -> Reply:
         raise ModelError(text, status=200, retryable=True, usage=usage) from exc
 
 
-def _content(content: Any) -> tuple[str, str, str]:
+def _split_content(content: Any) -> tuple[str, str, str]:
     """Return (text, reasoning, refusal) of a content, which may be a text, a part, a list of both,
     or None."""
     pieces: dict[str, list[str]] = {"text": [], "reasoning": [], "refusal": []}
@@ -301,11 +301,11 @@ def _read_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _reasoning(message: Json, thought: str) -> str:
-    """Return the reasoning of a message; `thought` is the part of it found in the content."""
-    told = (_read_text(message.get(name)) for name in REASONING_FIELDS)
+def _find_reasoning(message: Json, thought: str) -> str:
+    """Return the reasoning of a message; `thought` is the reasoning found in its content."""
+    texts = (_read_text(message.get(name)) for name in REASONING_FIELDS)
     parts = (_read_text(message.get(name)) for name in REASONING_PARTS)
-    return next(filter(None, chain(told, (thought,), parts)), "")
+    return next(filter(None, chain(texts, (thought,), parts)), "")
 
 
 def parse_usage(data: Mapping[str, Any]) -> Usage:
@@ -380,7 +380,7 @@ def find_billed_usage(data: Any) -> Usage | None:
     return usage if any(vars(usage).values()) else None
 
 
-def _tokens(logprobs: Any) -> list[Any]:
+def _list_logged_tokens(logprobs: Any) -> list[Any]:
     """Return log-probability and alternatives per token, from a list of objects (current form) or
     from the lists `tokens`, `token_logprobs` and `top_logprobs` (older form); empty for anything
     else."""
@@ -398,7 +398,7 @@ def _tokens(logprobs: Any) -> list[Any]:
     ]
 
 
-def _candidates(tokens: list[Any]) -> Iterator[dict[str, float]]:
+def _list_candidates(tokens: list[Any]) -> Iterator[dict[str, float]]:
     """Yield the candidates of each token, the chosen one first; of byte tokens with equal text, the
     most likely counts.
 
@@ -423,7 +423,7 @@ def find_error(data: Any) -> Json | None:
         data = data[0] if data else None
     if not isinstance(data, dict):
         return None
-    own = data.get("error") if is_not_empty(data.get("error")) else None
+    own = data.get("error") if has_content(data.get("error")) else None
     error = own or (data if data.get("object") == "error" else data.get("detail"))
     if data.get("choices") and not own:
         error = _find_cut_off_error(data["choices"])
@@ -439,4 +439,4 @@ def _find_cut_off_error(choices: Any) -> Any:
     choice = choices[0] if isinstance(choices, list) else None
     nodes = (choice, choice.get("message")) if isinstance(choice, dict) else ()
     errors = (node.get("error") for node in nodes if isinstance(node, dict))
-    return next(filter(is_not_empty, errors), None)
+    return next(filter(has_content, errors), None)

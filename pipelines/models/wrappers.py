@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from looktwice.pipelines.clock import spend
+from looktwice.pipelines.clock import track_time
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.model import Model, ModelError, ModelWrapper, Reply, Stopped
 from looktwice.pipelines.models.cache import Cached, Store
-from looktwice.pipelines.models.limits import IN_FLIGHT, Limited, Ration
-from looktwice.pipelines.models.stops import EndpointError, FailureRow, yield_turn
+from looktwice.pipelines.models.limits import IN_FLIGHT, Budget, Limited
+from looktwice.pipelines.models.stops import EndpointError, FailureStreak, yield_permit
 
 MAX_UNREACHED_CALLS, MIN_UNREACHED_SECONDS = 3, 5.0
 """After this many consecutive failed attempts to connect, over at least this many seconds, an
@@ -77,7 +77,7 @@ class Retried(ModelWrapper):
             # it frees is not free for all who wait
             least = first if tried == 1 else max(first, self.initial_delay / 2)
             backoff = min(max(first, self.max_delay), least * 2.0 ** (tried - 1))
-            with spend("wait to retry"), yield_turn():
+            with track_time("wait to retry"), yield_permit():
                 stopped = self.stop.wait(backoff * random.uniform(1.0, 1.25))
             if stopped:
                 raise Stopped("stopped while waiting to retry")
@@ -87,7 +87,7 @@ class Retried(ModelWrapper):
 class EndpointWatch:
     """Watches one endpoint during a run, for all models behind it.
 
-    `give_up` is called once, with a sentence, when further requests are pointless; from then on
+    `give_up` is called once, with the reason, when further requests are pointless; from then on
     every call raises Stopped. `refused` counts failed attempts that may be retried, by status;
     `given_up` counts calls that ran out of retries.
     """
@@ -96,8 +96,8 @@ class EndpointWatch:
     dead: str = ""
     probed: bool = False
     unreached: int = 0
-    since: float = 0.0
-    rows: dict[str, FailureRow] = field(default_factory=dict)
+    unreached_since: float = 0.0
+    streaks: dict[str, FailureStreak] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
     refused: Counter[int] = field(default_factory=Counter)
     given_up: int = 0
@@ -130,20 +130,21 @@ class EndpointWatch:
             if not exc.unreached:
                 return
             now = time.monotonic()
-            self.since = now if self.unreached == 0 else self.since
+            self.unreached_since = now if self.unreached == 0 else self.unreached_since
             self.unreached += 1
             is_hopeless = (
-                self.unreached >= MAX_UNREACHED_CALLS and now - self.since >= MIN_UNREACHED_SECONDS
+                self.unreached >= MAX_UNREACHED_CALLS
+                and now - self.unreached_since >= MIN_UNREACHED_SECONDS
             )
         if is_hopeless:
             self._declare_dead(str(exc))
 
     def note_reply(self, identity: str) -> None:
-        """Record a reply, which ends the failure row of this model."""
+        """Record a reply, which ends the failure streak of this model."""
         with self.lock:
             self.unreached = 0
             self.answered.add(identity)
-            self._end_row(identity)
+            self._end_streak(identity)
 
     def note_cached(self, identity: str) -> None:
         """Record a cache hit: the model has answered before, even if some request fails."""
@@ -151,25 +152,27 @@ class EndpointWatch:
             self.answered.add(identity)
 
     def note_failure(self, identity: str, exc: ModelError) -> ModelError:
-        """Return the error of a failed call. Raises Stopped if it completes a failure row."""
+        """Return the error of a failed call. Raises Stopped if it completes a failure streak."""
         reason = re.sub(r"\S*\d\S*", "#", str(exc))  # ids of requests and seconds differ
         with self.lock:
             self.given_up += exc.retryable
             is_new, is_unfit = identity not in self.answered, exc.status in MALFORMED_STATUSES
             if not (is_endpoint_fault(exc) or (is_new and is_unfit)):
                 self.unreached = 0 if exc.status is not None else self.unreached
-                self._end_row(identity)
+                self._end_streak(identity)
                 return exc
-            row = self.rows.get(identity)
-            if row is None or row.reason != reason:
-                self._end_row(identity)
-                row = self.rows[identity] = FailureRow(reason, str(exc), is_new and not is_unfit)
-            row.count += 1
-        if row.count >= MAX_EQUAL_FAILURES:
+            streak = self.streaks.get(identity)
+            if streak is None or streak.reason != reason:
+                self._end_streak(identity)
+                streak = self.streaks[identity] = FailureStreak(
+                    reason, str(exc), is_new and not is_unfit
+                )
+            streak.count += 1
+        if streak.count >= MAX_EQUAL_FAILURES:
             self._declare_dead(str(exc))
         if self.dead:
             raise Stopped(self.dead) from exc
-        return EndpointError(exc, row)
+        return EndpointError(exc, streak)
 
     def describe_refusals(self, place: str, stopped: bool) -> str:
         """Describe how often this server asked to wait or failed; "" if it did not."""
@@ -186,9 +189,9 @@ class EndpointWatch:
             end = f"; {format_count(self.given_up, 'request was', 'requests were')} given up"
         return f"the server at {place} {', and '.join(refusals)}{end}"
 
-    def _end_row(self, identity: str) -> None:
-        if row := self.rows.pop(identity, None):
-            row.over = True
+    def _end_streak(self, identity: str) -> None:
+        if streak := self.streaks.pop(identity, None):
+            streak.ended = True
 
     def _declare_dead(self, sentence: str) -> None:
         with self.lock:
@@ -253,14 +256,14 @@ class UsageCount:
 class UsageSummary:
     """Usage of paid calls and of cached replies, and the number of failed calls.
 
-    `elsewhere` counts cached replies that another endpoint of the same `name` gave, by that
+    `other_endpoints` counts cached replies that another endpoint of the same `name` gave, by that
     endpoint; `unknown` holds endpoints with their unknown finish reasons.
     """
 
     paid: UsageCount = UsageCount()
     cached: UsageCount = UsageCount()
     failed: int = 0
-    elsewhere: Counter[str] = field(default_factory=Counter)
+    other_endpoints: Counter[str] = field(default_factory=Counter)
     unknown: set[tuple[str, str]] = field(default_factory=set)
 
     def plus(self, more: UsageSummary) -> UsageSummary:
@@ -269,7 +272,7 @@ class UsageSummary:
             self.paid.plus(more.paid),
             self.cached.plus(more.cached),
             self.failed + more.failed,
-            self.elsewhere + more.elsewhere,
+            self.other_endpoints + more.other_endpoints,
             self.unknown | more.unknown,
         )
 
@@ -304,7 +307,7 @@ class Metered(ModelWrapper):
                 return reply
             self.summary.cached = self.summary.cached.plus(UsageCount.from_reply(reply))
             if place not in self.place.split(", "):
-                self.summary.elsewhere[place] += 1
+                self.summary.other_endpoints[place] += 1
         return reply
 
     def snapshot(self) -> UsageSummary:
@@ -321,19 +324,19 @@ def wrap(
     attempts: int = Retried.attempts,
     only_cached: bool = False,
     watch: EndpointWatch | None = None,
-    ration: Ration | None = None,
+    budget: Budget | None = None,
 ) -> Metered:
     """Wrap a model as `Metered(Cached(Watched(Retried(Limited(model)))))`; without `store`, `watch`
-    or `ration`, that part is left out.
+    or `budget`, that part is left out.
 
     Once `stop` is set, no request starts. `in_flight` and `per_minute` are read from the model if
     it has them. Raises ValueError.
     """
     if only_cached and store is None:
         raise ValueError("only_cached needs a store; pass one")
-    stop, ration = stop or threading.Event(), ration or Ration()
+    stop, budget = stop or threading.Event(), budget or Budget()
     limits = getattr(model, "in_flight", IN_FLIGHT), getattr(model, "per_minute", None)
-    retried = Retried(Limited(model, *limits, stop, ration), attempts, stop=stop)
+    retried = Retried(Limited(model, *limits, stop, budget), attempts, stop=stop)
     inner: Model = retried
     if watch is not None:
         inner = Watched(replace(retried, on_failure=watch.note_attempt), model, watch, stop)

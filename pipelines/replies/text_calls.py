@@ -65,7 +65,7 @@ FORMS = {
     "inline": rf"""(?<![\w"'\[{{,:])\{{\s*["'](?:{CALL_FIELDS})["']\s*:""",
 }
 AMBIGUOUS_FORMATS = ("fenced", "bare", "loose", "inline")
-"""Formats that ordinary text may also have."""
+"""Formats that ordinary text may match, too."""
 SECTIONS_PATTERN = re.compile(
     "|".join(f"(?P<{name}>{form})" for name, form in FORMS.items()), re.S | re.I | re.M
 )
@@ -100,7 +100,7 @@ FENCE_PATTERN = re.compile(
     r"|function call(?=<)))+\s*"
 )
 FENCE_END_PATTERN = re.compile(r"(?:\s*(?:```|(?:<|&lt;)(?:(?!&gt;)[^<>]){1,60}(?:>|&gt;)))+\s*\Z")
-LONGEST_CODE = 10_000  # characters of Python, or of malformed JSON, that are parsed
+MAX_CODE_LENGTH = 10_000  # characters of Python, or of malformed JSON, that are parsed
 QUOTED_PATTERN = re.compile(r'<\|"\|>(.*?)<\|"\|>|<escape>(.*?)<escape>', re.S)
 PIECE_PATTERN = re.compile(
     r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\b(?P<key>[A-Za-z_]\w*)(?=\s*:)"
@@ -108,7 +108,7 @@ PIECE_PATTERN = re.compile(
     re.S,
 )
 PYTHON_CONSTANTS = {"true": "True", "false": "False", "null": "None"}
-NO_TOOLS = ("answer", "final_answer", "print", "dict", "list", "set", "tuple")
+NON_TOOL_NAMES = ("answer", "final_answer", "print", "dict", "list", "set", "tuple")
 
 
 class TextCall(NamedTuple):
@@ -122,7 +122,7 @@ class TextCall(NamedTuple):
 def read_text_calls(text: str) -> list[TextCall]:
     """Return the tool calls in a reply without its thoughts, in order, with numbered ids."""
     calls = list[TextCall]()
-    for _, start, end, found in _sections(text.replace(MINIMAX_PREFIX, "")):
+    for _, start, end, found in _find_sections(text.replace(MINIMAX_PREFIX, "")):
         for name, arguments in found:
             calls.append(TextCall(ToolCall(f"call_{len(calls)}", name, arguments), start, end))
             if len(calls) == MAX_CALLS:
@@ -133,24 +133,24 @@ def read_text_calls(text: str) -> list[TextCall]:
 def strip_text_calls(text: str) -> str:
     """Return the text of a reply without the tool calls in it, including malformed ones."""
     kept, at, whole = list[str](), 0, text.replace(MINIMAX_PREFIX, "")
-    for form, start, end, found in _sections(whole):
+    for form, start, end, found in _find_sections(whole):
         if found or form not in AMBIGUOUS_FORMATS:
             kept, at = [*kept, whole[at:start]], end
     return "\n".join([*kept, whole[at:]]).strip() if kept else text
 
 
-def _sections(text: str) -> Iterator[tuple[str, int, int, list[tuple[str, str]]]]:
+def _find_sections(text: str) -> Iterator[tuple[str, int, int, list[tuple[str, str]]]]:
     """Yield each section that may hold calls: its format, its span, and the calls in it."""
-    at, vain = 0, 0
+    at, failures = 0, 0
     while section := SECTIONS_PATTERN.search(text, at):
         form = next(name for name in FORMS if section[name] is not None)
         end = section.end()
         if form == "inline":
             value, after = (
-                _json_at(text, section.start()) if vain < MAX_FAILED_READS else (None, end)
+                _read_json_at(text, section.start()) if failures < MAX_FAILED_READS else (None, end)
             )
-            found = list(_calls_of_value(value)) if isinstance(value, dict) else []
-            vain += not found
+            found = list(_read_object_calls(value)) if isinstance(value, dict) else []
+            failures += not found
             end = after if found else end
         else:
             found = list(_read_section(form, section[0]))
@@ -171,16 +171,16 @@ def _read_section(form: str, text: str) -> Iterator[tuple[str, str]]:
             else PAIR_NAME_PATTERN.match(inner)
         ):
             groups = [[group for group in pair.groups() if group is not None] for pair in pairs]
-            values = {key.strip(): _value(value) for key, value in groups}
+            values = {key.strip(): _read_value(value) for key, value in groups}
             yield name[1] or name[2], json.dumps(values, ensure_ascii=False)
         return
-    calls = [*_calls_of(inner, form == "keyed")] or [*_python_calls(inner)]
+    calls = [*_read_json_calls(inner, form == "keyed")] or [*_read_python_calls(inner)]
     if calls or form in ("fenced", "bare"):
         yield from calls
         return
     at = 0
     while match := NAMED_JSON_PATTERN.search(text, at):
-        value, at = _json_at(text, match.end())
+        value, at = _read_json_at(text, match.end())
         if isinstance(value, dict):
             yield match["name"], json.dumps(value, ensure_ascii=False)
 
@@ -188,18 +188,18 @@ def _read_section(form: str, text: str) -> Iterator[tuple[str, str]]:
 def _read_function(function: re.Match[str]) -> tuple[str, str]:
     """Read a call whose parameters are in tags, or are one JSON object."""
     body = function["body"]
-    values = {m["name"]: _value(m["value"]) for m in PARAMETER_PATTERN.finditer(body)}
+    values = {m["name"]: _read_value(m["value"]) for m in PARAMETER_PATTERN.finditer(body)}
     if not values and body.lstrip().startswith("{"):
-        given, _ = _json_at(body, 0)
+        given, _ = _read_json_at(body, 0)
         values = given if isinstance(given, dict) else {}
     elif not values:
-        values = {m["name"]: _value(m["value"]) for m in TAGGED_VALUE_PATTERN.finditer(body)}
+        values = {m["name"]: _read_value(m["value"]) for m in TAGGED_VALUE_PATTERN.finditer(body)}
     return function["name"], json.dumps(values, ensure_ascii=False)
 
 
-def _python_calls(text: str) -> Iterator[tuple[str, str]]:
+def _read_python_calls(text: str) -> Iterator[tuple[str, str]]:
     """Yield the calls in Python code such as `[zoom(box=[1, 2, 3, 4])]`, which is never run."""
-    if len(text) > LONGEST_CODE or not re.match(rf"\s*\[?\s*{NAME_PART}\(", text):
+    if len(text) > MAX_CODE_LENGTH or not re.match(rf"\s*\[?\s*{NAME_PART}\(", text):
         return
     try:
         tree = ast.parse(text.strip(), mode="eval").body
@@ -209,17 +209,17 @@ def _python_calls(text: str) -> Iterator[tuple[str, str]]:
                 return
             values = {str(word.arg): ast.literal_eval(word.value) for word in node.keywords}
             name = ast.unparse(node.func).removesuffix(".call")
-            if name not in NO_TOOLS:
+            if name not in NON_TOOL_NAMES:
                 yield name, json.dumps(values, ensure_ascii=False)
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         return
 
 
-def _calls_of(text: str, keyed: bool = False) -> Iterator[tuple[str, str]]:
+def _read_json_calls(text: str, keyed: bool = False) -> Iterator[tuple[str, str]]:
     """Yield the calls in one JSON value, or in several consecutive ones."""
     at = 0
     while at < len(text):
-        value, at = _json_at(text, at)
+        value, at = _read_json_at(text, at)
         if value is None:
             return
         for item in value if isinstance(value, list) else [value]:
@@ -228,7 +228,7 @@ def _calls_of(text: str, keyed: bool = False) -> Iterator[tuple[str, str]]:
                     "name": next(iter(item), None),
                     "arguments": next(iter(item.values()), None),
                 }
-            found = list(_calls_of_value(item))
+            found = list(_read_object_calls(item))
             if not found:
                 return
             yield from found
@@ -236,7 +236,7 @@ def _calls_of(text: str, keyed: bool = False) -> Iterator[tuple[str, str]]:
         at += rest.end() if rest else 0
 
 
-def _calls_of_value(item: Any) -> Iterator[tuple[str, str]]:
+def _read_object_calls(item: Any) -> Iterator[tuple[str, str]]:
     """Yield the calls in a JSON object that names a tool and its arguments."""
     if not isinstance(item, dict):
         return
@@ -245,7 +245,7 @@ def _calls_of_value(item: Any) -> Iterator[tuple[str, str]]:
     )
     if inner is not None:
         for value in inner if isinstance(inner, list) else [inner]:
-            yield from _calls_of_value(value)
+            yield from _read_object_calls(value)
         return
     name = next((item[key] for key in NAME_FIELDS if isinstance(item.get(key), str)), None)
     for key in ARGUMENT_FIELDS:
@@ -259,7 +259,7 @@ def _is_object(text: str) -> bool:
     return text.strip().startswith("{")
 
 
-def _json_at(text: str, at: int) -> tuple[Any, int]:
+def _read_json_at(text: str, at: int) -> tuple[Any, int]:
     """Return the JSON value that starts at a position and its end; None and the end of the text if
     there is none."""
     start = re.compile(r"\s*").match(text, at)
@@ -268,14 +268,14 @@ def _json_at(text: str, at: int) -> tuple[Any, int]:
         _, end = json.JSONDecoder().raw_decode(text, place)
         return read_json(text[place:end]), end
     except (ValueError, RecursionError):
-        return _near_json_at(text, place)
+        return _read_malformed_json_at(text, place)
 
 
-def _near_json_at(text: str, at: int) -> tuple[Any, int]:
-    """Read an object like `_json_at` that is almost JSON: unquoted keys, strings quoted as Gemma or
-    Python do, or a trailing comma."""
+def _read_malformed_json_at(text: str, at: int) -> tuple[Any, int]:
+    """Read an object like `_read_json_at`, even if it is malformed: with unquoted keys, strings
+    quoted as in Gemma or Python, or a trailing comma."""
     part = QUOTED_PATTERN.sub(
-        lambda quoted: json.dumps(quoted[1] or quoted[2] or ""), text[at:][:LONGEST_CODE]
+        lambda quoted: json.dumps(quoted[1] or quoted[2] or ""), text[at:][:MAX_CODE_LENGTH]
     )
     pieces, depth, last = list[str](), 0, 0
     for piece in PIECE_PATTERN.finditer(part):
@@ -297,7 +297,7 @@ def _near_json_at(text: str, at: int) -> tuple[Any, int]:
     return value, len(text) - len(rest) if text.endswith(rest) else len(text)
 
 
-def _value(text: str) -> Any:
+def _read_value(text: str) -> Any:
     """Read the value of a parameter as JSON, else as text."""
     try:
         return read_json(text.strip())

@@ -1,5 +1,5 @@
-"""Removes from a reply what is not its answer: thoughts, in the markers of every model family, and
-text after the end of the model's turn."""
+"""Strips thoughts from a reply, in the markers of every model family, and text after the end of the
+model's turn."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from bisect import bisect_right
 __all__ = [
     "cut_at_new_turn",
     "cut_at_turn_end",
-    "drop_beginning",
     "ends_in_thought",
+    "strip_beginning",
     "strip_thoughts",
 ]
 
@@ -136,12 +136,12 @@ NEW_TURN_PATTERN = re.compile(
     r"|\n[#*\s]{0,9}(?:Frage|Pregunta|Pergunta|Domanda|\u0412\u043e\u043f\u0440\u043e\u0441)\s?:(?=\W)"
     r"|\n[#*\s]{0,9}(?:\u95ee\u9898|\u554f\u984c|\u7528\u6237|\u8cea\u554f|\uc9c8\ubb38)\s?[:\uff1a]"
 )
-"""Words that begin another turn, with which some replies continue."""
+"""Phrases that begin another turn, which some models append to a reply."""
 
 
 def strip_thoughts(text: str) -> str:
     """Return a reply without its thoughts; an unclosed thought is removed to its end."""
-    text = _in_tags(text)
+    text = _normalize_markers(text)
     if not (OPENED_THOUGHT_PATTERN.search(text) or CLOSED_THOUGHT_PATTERN.search(text)):
         return text
     answer = CLOSED_THOUGHT_PATTERN.split(_drop_closed_thoughts(text))[-1]
@@ -151,11 +151,11 @@ def strip_thoughts(text: str) -> str:
 
 def ends_in_thought(text: str) -> bool:
     """Return whether the last thought of a reply was never closed."""
-    rest = CLOSED_THOUGHT_PATTERN.split(_drop_closed_thoughts(_in_tags(text)))[-1]
+    rest = CLOSED_THOUGHT_PATTERN.split(_drop_closed_thoughts(_normalize_markers(text)))[-1]
     return OPENED_THOUGHT_PATTERN.search(rest) is not None
 
 
-def drop_beginning(text: str) -> str:
+def strip_beginning(text: str) -> str:
     """Return a reply without the special tokens that begin a text and without a repeated prompt."""
     text = BEGIN_PATTERN.sub("", text)
     own = OWN_TURN_PATTERN.search(text) if ECHO_PATTERN.match(text.lstrip()) else None
@@ -172,14 +172,14 @@ def cut_at_turn_end(text: str) -> str:
 
 
 def cut_at_new_turn(text: str) -> str:
-    """Return a reply up to the first words that begin another turn, such as "Human:"."""
+    """Return a reply up to the first phrase that begins another turn, such as "Human:"."""
     for match in NEW_TURN_PATTERN.finditer(text):
         if re.search(r"\w", text[: match.start()]):
             return text[: match.start()].rstrip()
     return text
 
 
-def _in_tags(text: str) -> str:
+def _normalize_markers(text: str) -> str:
     """Return the text with all thought markers replaced by tags."""
     if not MARKED_PATTERN.search(text):
         return text
@@ -189,8 +189,8 @@ def _in_tags(text: str) -> str:
 
 
 def _drop_closed_thoughts(text: str) -> str:
-    """Return the text with each closed thought replaced by a line break, in a single pass, because
-    a regular expression would take quadratic time."""
+    """Return the text with each closed thought replaced by a line break, in a single pass: a
+    regular expression would take quadratic time."""
     ends: dict[str, list[int]] = {}
     for closer in CLOSED_THOUGHT_PATTERN.finditer(text):
         ends.setdefault(closer[1].lower(), []).append(closer.end())

@@ -1,5 +1,5 @@
 """Resources shared by all threads of a run: content-addressed storage of results,
-digests of weights, and what is cleaned up at the end.
+digests of weights, and the cleanup at the end.
 
 Not here: the loop over samples, which is `eval.runs`.
 """

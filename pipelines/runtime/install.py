@@ -10,8 +10,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def format_install(extra: str) -> str:
-    """Return the command that installs an extra such as `torch`: in a clone of the repository from
-    the clone, elsewhere from the package index."""
+    """Return the command that installs an extra such as `torch`, from the repository's clone if
+    looktwice runs in one, else from the package index."""
     is_clone = (ROOT / "pyproject.toml").is_file()
     source = f"-e '{shorten_path(ROOT)}[{extra}]'" if is_clone else f"'looktwice[{extra}]'"
     return f"pip install {source}"

@@ -38,38 +38,38 @@ def raise_interrupt(number: int, frame: Any) -> NoReturn:
     raise Interrupted(number)
 
 
-def cancel_waiting() -> None:
+def cancel_waits() -> None:
     """Cancel all network waits."""
     for give_up in CANCELLERS:
         give_up()
 
 
-def free_opened() -> None:
+def free_resources() -> None:
     """Free all resources that were opened in this process; a later use reopens them."""
     for free in CLEANUPS:
         free()
 
 
-def exit_code(number: int) -> int:
+def get_exit_code(number: int) -> int:
     """Return the exit code of a program ended by a signal, as a shell reports it."""
     return 128 + (number or signal.SIGINT)
 
 
-def interrupt_code(exc: KeyboardInterrupt) -> int:
+def get_interrupt_code(exc: KeyboardInterrupt) -> int:
     """Return the exit code of a program ended by this interrupt."""
-    return exit_code(exc.number if isinstance(exc, Interrupted) else signal.SIGINT)
+    return get_exit_code(exc.number if isinstance(exc, Interrupted) else signal.SIGINT)
 
 
-def share_heaps(heaps: int = HEAP_COUNT) -> None:
-    """Let all threads share a few heaps, as MALLOC_ARENA_MAX does. Each heap keeps freed memory,
-    and with one heap per thread a run that draws pictures held 1.5 GB."""
+def limit_heaps(heaps: int = HEAP_COUNT) -> None:
+    """Make all threads share a few heaps, as MALLOC_ARENA_MAX does. Each heap keeps freed memory;
+    with one heap per thread, a run that draws pictures held 1.5 GB."""
     if "MALLOC_ARENA_MAX" not in os.environ:
         _set_malloc_option(M_ARENA_MAX, heaps)
 
 
-def keep_memory() -> None:
-    """Keep the memory of most pictures for the next ones, because allocating it again takes half
-    as long as drawing."""
+def keep_freed_memory() -> None:
+    """Keep the freed memory of most pictures for the next ones, because allocating it again takes
+    half as long as drawing."""
     _set_malloc_option(M_MMAP_THRESHOLD, MAX_KEPT_BYTES)
     _set_malloc_option(M_TRIM_THRESHOLD, MAX_FREE)
 

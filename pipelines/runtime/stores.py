@@ -48,8 +48,8 @@ class Blobs:
         if sha[:2] not in self.known and path.parent.is_symlink():
             raise OSError(f"{path.parent} is a link, but blobs need real folders; remove it")
         try:
-            kept = path.lstat()
-            is_whole = stat.S_ISREG(kept.st_mode) and kept.st_size == len(data)
+            stored = path.lstat()
+            is_whole = stat.S_ISREG(stored.st_mode) and stored.st_size == len(data)
         except FileNotFoundError:
             is_whole = False
         if not is_whole:  # a power cut may have left it shorter
@@ -118,46 +118,46 @@ CLASS_ARRAY_NAME = "of class"  # an array name that no field can have
 
 
 @dataclass(eq=False)
-class Memory:
-    """An in-memory cache of recent results, up to `most` bytes: the first thread that asks for a
+class MemoryCache:
+    """An in-memory cache of recent results, up to `max_bytes`: the first thread that asks for a
     result computes it.
 
     The others wait for it. A failure is not shared: each waiting thread tries again.
     """
 
-    most: int = 256 << 20
+    max_bytes: int = 256 << 20
     size: int = 0
-    kept: OrderedDict[str, tuple[Any, int, list[str]]] = field(default_factory=OrderedDict)
-    turns: WeakValueDictionary[str, threading.Lock] = field(default_factory=WeakValueDictionary)
+    entries: OrderedDict[str, tuple[Any, int, list[str]]] = field(default_factory=OrderedDict)
+    key_locks: WeakValueDictionary[str, threading.Lock] = field(default_factory=WeakValueDictionary)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def share(self, key: str, find: Callable[[], tuple[Result, int | None]]) -> Result:
-        """Return the result under a key, computed by `find` if needed, which also returns its size
-        in bytes. A result with size None is not cached."""
+    def get_or_compute(self, key: str, compute: Callable[[], tuple[Result, int | None]]) -> Result:
+        """Return the cached result of a key, or that of `compute`, which also returns its size in
+        bytes. A result with size None is not cached."""
         with self.lock:
-            turn = self.turns.setdefault(key, threading.Lock())
-        with turn:
-            result, remarks = self._find(key, find)
+            key_lock = self.key_locks.setdefault(key, threading.Lock())
+        with key_lock:
+            result, remarks = self._look_up(key, compute)
         for sentence in remarks:
             remark(sentence)
         return result
 
-    def _find(
-        self, key: str, find: Callable[[], tuple[Result, int | None]]
+    def _look_up(
+        self, key: str, compute: Callable[[], tuple[Result, int | None]]
     ) -> tuple[Result, list[str]]:
         with self.lock:
-            if key in self.kept:
-                self.kept.move_to_end(key)
-                result, _, remarks = self.kept[key]
+            if key in self.entries:
+                self.entries.move_to_end(key)
+                result, _, remarks = self.entries[key]
                 return result, remarks
         with collect_remarks() as remarks:
-            result, size = find()
+            result, size = compute()
         if size is not None:
             with self.lock:
-                self.kept[key] = result, size, remarks
+                self.entries[key] = result, size, remarks
                 self.size += size
-                while self.size > self.most:
-                    _, (_, gone, _) = self.kept.popitem(last=False)
+                while self.size > self.max_bytes:
+                    _, (_, gone, _) = self.entries.popitem(last=False)
                     self.size -= gone
         return result, remarks
 
@@ -172,7 +172,7 @@ class ResultStore:
     """
 
     folder: Path
-    memory: Memory = field(default_factory=Memory, repr=False, compare=False)
+    memory: MemoryCache = field(default_factory=MemoryCache, repr=False, compare=False)
 
     def get(self, key: str, *kinds: type[Result]) -> Result | None:
         """Return the result stored under a key, as one of `kinds` (by default the first), or
@@ -222,20 +222,20 @@ def use_result_store(folder: Path | None) -> Iterator[None]:
         _in_use.remove(mine)
 
 
-def current_store() -> ResultStore | None:
+def get_current_store() -> ResultStore | None:
     """Return the store in use that was opened last, or None."""
     latest = _in_use[-1:]
     return latest[0][1] if latest else None
 
 
-def result_key(name: str, *inputs: Any) -> str:
+def make_result_key(name: str, *inputs: Any) -> str:
     """Compute the sha256 of a name, which includes settings and weights, and of arrays, texts,
     dataclasses and lists of these."""
     digest = hashlib.sha256(name.encode())
     for value in inputs:
         if is_dataclass(value):
             digest.update(
-                result_key(
+                make_result_key(
                     type(value).__name__, *(getattr(value, f.name) for f in fields(value))
                 ).encode()
             )
@@ -243,7 +243,7 @@ def result_key(name: str, *inputs: Any) -> str:
             digest.update(f"\n{value.dtype.str}{value.shape}\n".encode())
             digest.update(np.ascontiguousarray(value).data)
         elif isinstance(value, list | tuple):
-            digest.update(result_key("list", *value).encode())
+            digest.update(make_result_key("list", *value).encode())
         else:
             digest.update(f"\n{value!r}".encode())
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""The weights of networks as files: their digest, and what is raised where they are missing."""
+"""The digest of a network's weights, and the error for weights that are missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ CACHED_DIGEST_BYTES = 8 << 20  # bytes; the digest of a larger file is cached
 
 
 class WeightsError(ValueError):
-    """A network that cannot be opened; the message says its id, what was tried and what to type."""
+    """Raised if a network cannot be opened; the message gives its id, what was tried and what to
+    type."""
 
 
 def hash_weights(path: str | Path) -> str:

@@ -18,7 +18,7 @@ from looktwice.pipelines.model import (
     ToolCall,
     write_canonical,
 )
-from looktwice.pipelines.pipeline import count_calls_since
+from looktwice.pipelines.pipeline import count_calls
 from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.runtime.weights import WeightsError
 from looktwice.pipelines.state import Stage, State
@@ -148,7 +148,7 @@ class Agent:
         afresh = Ask(tags="Image {n}:", options=self.options)
         asked = afresh(state.replace(views=looked.views), model)
         turns = looked.measures["turn_call"]
-        calls = (*(turns if isinstance(turns, tuple) else ()), count_calls_since(state, model) - 1)
+        calls = (*(turns if isinstance(turns, tuple) else ()), count_calls(state, model) - 1)
         asked = asked.replace(notes=looked.notes, measures=looked.measures).with_notes(*asked.notes)
         return asked.measured("turn_call", calls)
 
@@ -164,7 +164,7 @@ class Agent:
         the prompt."""
         shown = [ShownImage.from_view(view, self.fit, state) for view in state.views]
         episode = Episode(
-            state, model, state.messages, shown, len(shown), count_calls_since(state, model)
+            state, model, state.messages, shown, len(shown), count_calls(state, model)
         )
         parts: list[str | View] = []
         for number in range(1, len(shown) + 1):

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from looktwice.pipelines.model import Message, Model, Reply, write_canonical
-from looktwice.pipelines.pipeline import count_calls_since
+from looktwice.pipelines.pipeline import count_calls
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import State, remark
 from looktwice.pipelines.view import View
@@ -129,8 +129,8 @@ class Episode:
     def add_usage(self, reply: Reply) -> None:
         """Count one more reply with its tokens and time."""
         self.calls = max(
-            self.calls + 1, count_calls_since(self.state, self.model)
-        )  # includes the calls of a describer
+            self.calls + 1, count_calls(self.state, self.model)
+        )  # includes a describer's calls
         self.tokens += reply.usage.tokens_in + reply.usage.tokens_out
         self.seconds += reply.seconds
 

@@ -65,7 +65,7 @@ def check_color(color: str, *words: str, name: str = "") -> None:
         return
     also = "".join(f", or {word}" for word in words)
     advice = f'; give a CSS name such as red, or "#rrggbb"{also}'
-    hint = suggest_names(color, [*words, *ImageColor.colormap], most=3) or advice
+    hint = suggest_names(color, [*words, *ImageColor.colormap], limit=3) or advice
     raise ValueError(f"{name + ': ' if name else ''}{color!r} is not a colour{hint}")
 
 

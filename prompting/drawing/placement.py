@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.geometry import PixelRect, Rect, Size, common_rect, grow, overlaps
+from looktwice.pipelines.geometry import PixelRect, Rect, Size, grow, intersect_boxes, overlaps
 from looktwice.prompting.drawing.colors import RGB
 from looktwice.prompting.drawing.shapes import Region
 
@@ -265,7 +265,7 @@ def _list_rings(box: PixelRect, size: Size, frame: PixelRect) -> Iterator[PixelR
         before, after = (left - away - width, top - away - height), (right + away, bottom + away)
         for side in NUMBER_POSITIONS:
             area = _compute_area_beside(side, size, before, middle, after)
-            if common_rect(area, frame) == area:
+            if intersect_boxes(area, frame) == area:
                 yield area
 
 

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.geometry import XY, PixelRect, Rect, Size, common_rect
+from looktwice.pipelines.geometry import XY, PixelRect, Rect, Size, intersect_boxes
 from looktwice.pipelines.marks import Box, Mark, Mask, Point, bounding_box, mask_bounds
 from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.colors import RGB
@@ -171,7 +171,7 @@ def measure_rim_distance(place: Mark, area: PixelRect) -> Floats:
         # padded, so that a full picture has an edge
         inside = np.zeros((bottom - top + 2, right - left + 2), np.uint8)
         height, width = place.pixels.shape
-        if seen := common_rect(area, (0, 0, width, height)):
+        if seen := intersect_boxes(area, (0, 0, width, height)):
             x0, y0, x1, y1 = seen
             shown = place.pixels[y0:y1, x0:x1]
             inside[y0 - top + 1 : y1 - top + 1, x0 - left + 1 : x1 - left + 1] = shown
@@ -261,7 +261,7 @@ class Region:
     def subtract(self, cover: Region) -> Region | None:
         """Return the part of the region that the other one does not cover, or None if nothing is
         left."""
-        both = common_rect(self.box, cover.box)
+        both = intersect_boxes(self.box, cover.box)
         if both is None:
             return self
         left, top, right, bottom = both
@@ -312,7 +312,7 @@ def rasterize(place: Box | Mask, size: Size) -> Region | None:
         return Region.from_pixels(place.pixels[: size[1], : size[0]])
     x0, x1 = _find_covered_range(place.x0, place.x1, size[0])
     y0, y1 = _find_covered_range(place.y0, place.y1, size[1])
-    seen = common_rect((x0, y0, x1, y1), (0, 0, *size))
+    seen = intersect_boxes((x0, y0, x1, y1), (0, 0, *size))
     if seen is None:
         return None
     left, top, right, bottom = seen

@@ -63,7 +63,7 @@ def find_source_box(view: View, box: Box) -> Box | None:
     best, most = None, 0.0
     for part in view.parts:
         back = part.affine.inverse
-        if seen := box.transform(back, back.polygon(part.clip)):
+        if seen := box.transform(back, back.map_polygon(part.clip)):
             area = (seen.x1 - seen.x0) * (seen.y1 - seen.y0) * part.affine.scale**2
             if area >= most:
                 best, most = Box(box.label, *seen.xyxy, part.source), area

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from looktwice.pipelines.geometry import Size, common_rect
+from looktwice.pipelines.geometry import Size, intersect_boxes
 from looktwice.pipelines.marks import Box, Mask, Point, mask_bounds
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
@@ -90,7 +90,7 @@ def find_box_candidates(boxes: Boxes, size: Size, image: int) -> Iterator[Candid
     empty boxes are dropped."""
     for xyxy, score, label in zip(boxes.xyxy, boxes.scores, boxes.labels, strict=True):
         x0, y0, x1, y1 = (float(edge) for edge in xyxy)
-        if seen := common_rect((x0, y0, x1, y1), (0.0, 0.0, float(size[0]), float(size[1]))):
+        if seen := intersect_boxes((x0, y0, x1, y1), (0.0, 0.0, float(size[0]), float(size[1]))):
             yield Candidate(Box(str(label), *seen, image), float(score))
 
 

@@ -14,7 +14,7 @@ from looktwice.pipelines.model import CallOptions, Message, Model, Reply
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.replies.thoughts import strip_thoughts
-from looktwice.pipelines.sample import PLACED_FIELD
+from looktwice.pipelines.sample import PLACEHOLDERS_FIELD
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.wording.instructions import JsonAnswer, Parts, Text, get_text, read_texts
@@ -225,7 +225,7 @@ def split_prompt(state: State, images: str = "none") -> list[str]:
     A placeholder that refers to no image stays in the text as "image 2". If the images are sent
     elsewhere, the text of a `placed` sample comes without the placeholders.
     """
-    is_placed = state.sample.meta.get(PLACED_FIELD)
+    is_placed = state.sample.meta.get(PLACEHOLDERS_FIELD)
     if images not in ("inline", "placed") and not is_placed:
         return [state.prompt]
     if not is_placed:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from looktwice.pipelines.config.spec import asks_model
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.pipeline import RecordingModel, count_calls_since
+from looktwice.pipelines.pipeline import RecordingModel, count_calls
 from looktwice.pipelines.ranges import Ranged, check_ranges
 from looktwice.pipelines.state import Call, Stage, State
 from looktwice.prompting.coordinates import UNITS
@@ -77,7 +77,7 @@ class Reperceive:
             state = ask(state.replace(prompt=fill_in(text, prompt=original)), model)
             ask = replace(self.ask, attach=self.attach)
             answers += [read_answer(state, self.read)[0]] if self.read else []
-            calls.append(count_calls_since(state, model) - 1)
+            calls.append(count_calls(state, model) - 1)
         return measure_turns(state.replace(prompt=original), calls, answers)
 
 
@@ -152,7 +152,7 @@ class Verify:
                 ask, words = replace(self.ask, attach="new"), self.check
             state = ask(state.replace(prompt=fill_in(words, prompt=original, unit=unit)), model)
             answers += [read_answer(state, self.read)[0]] if self.read else []
-            calls.append(count_calls_since(state, model) - 1)
+            calls.append(count_calls(state, model) - 1)
         return measure_turns(state.replace(prompt=original), calls, answers)
 
 
@@ -219,7 +219,7 @@ class Vote(Ranged):
             after = self.stage(styled, recorder)
             trace = after.trace
             ballots.append(self._read_ballot(after))
-            turns.append(count_calls_since(after, recorder) - 1)
+            turns.append(count_calls(after, recorder) - 1)
         after = self._decide(state, ballots, ended).replace(draw=state.draw, trace=trace)
         # after each draw, the answer with the most votes so far, in the letters as asked
         asked = {own: shown for shown, own in after.letters.items()}

@@ -24,7 +24,7 @@ from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.geometry import Affine
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models.image_tokens import find_image_rule
-from looktwice.pipelines.models.processors.layouts import Filter, Size, whole_patches_size
+from looktwice.pipelines.models.processors.layouts import Filter, Size, compute_qwen_size
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.sample import name_in_errors
@@ -153,7 +153,7 @@ class QwenPatches(SizeRule):
                 " than wide, which Qwen's processors refuse; crop it first"
             )
         area = self.patch**2
-        return whole_patches_size((width, height), self.patch, self.least * area, self.most * area)
+        return compute_qwen_size((width, height), self.patch, self.least * area, self.most * area)
 
 
 @dataclass(frozen=True)

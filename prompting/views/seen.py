@@ -16,7 +16,7 @@ from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.geometry import Affine, rectangle
 from looktwice.pipelines.marks import Box, Mark, Point, bounding_box
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.models.image_tokens import HIGH_CLAUDE, find_image_rule
+from looktwice.pipelines.models.image_tokens import LARGE_INPUT_CLAUDE, find_image_rule
 from looktwice.pipelines.models.processors.layouts import Layout, Size, Stack, find_processor
 from looktwice.pipelines.sample import name_in_errors
 from looktwice.pipelines.state import State, WithoutModel
@@ -31,7 +31,7 @@ from looktwice.prompting.views.resize import (
 )
 
 PROVIDERS: tuple[tuple[str, SizeRule, int], ...] = (
-    (HIGH_CLAUDE, ClaudePatches(edge=2576, budget=4784), 28),
+    (LARGE_INPUT_CLAUDE, ClaudePatches(edge=2576, budget=4784), 28),
     (r"claude", ClaudePatches(), 28),
     (r"gpt-(4\.1|5)-(mini|nano)|o4-mini|gpt-5\.2|gpt-5[\d.]*-codex", OpenAIPatches(), 32),
     (r"(gpt-|chatgpt-)(4o|4\.1|4\.5)|o[13](?!-mini)|gpt-5(?![\d.])", OpenAITiles(), 0),

@@ -24,7 +24,7 @@ from looktwice.prompting.grids.grids import DotGrid, RuledGrid, find_source_box,
 from looktwice.prompting.where.claims import LAST_IMAGE, Claim, read_claims
 from looktwice.prompting.where.places import Places, Where
 from looktwice.specialists.protocols import Detector
-from looktwice.specialists.results import sort_descending
+from looktwice.specialists.results import argsort_descending
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
@@ -133,7 +133,7 @@ class Detected(Where):
         boxes = look_once(self.detector, sample.images[number].pixels, words or None)
         x0, y0, x1, y1 = boxes.xyxy.T
         area = (x1 - x0) * (y1 - y0)
-        order = sort_descending(area if self.order == "size" else boxes.scores)
+        order = argsort_descending(area if self.order == "size" else boxes.scores)
         sure = boxes.scores >= (-np.inf if self.min_score is None else self.min_score)
         kept = order[(sure & (area > 0))[order]]
         if not len(kept):

@@ -18,7 +18,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.where.places import InImages, Places, UsesSource, Where
 from looktwice.specialists.protocols import DepthEstimator, ScalarMap, Segmenter
-from looktwice.specialists.results import DepthMap, Floats, sort_descending
+from looktwice.specialists.results import DepthMap, Floats, argsort_descending
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
@@ -49,7 +49,7 @@ class Segmented(InImages):
         """Return the segments of one image."""
         masks = look_once(self.segmenter, state.sample.images[number].pixels)
         areas = masks.masks.sum((1, 2))
-        order = sort_descending(areas if self.order == "size" else masks.scores)
+        order = argsort_descending(areas if self.order == "size" else masks.scores)
         return [
             Mask(str(masks.labels[row]), masks.masks[row], number) for row in order if areas[row]
         ]

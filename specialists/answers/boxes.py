@@ -27,7 +27,7 @@ from looktwice.specialists.answers.choices import (
     parse_relation,
 )
 from looktwice.specialists.protocols import DepthEstimator, Detector
-from looktwice.specialists.results import Boxes, Floats, sort_descending
+from looktwice.specialists.results import Boxes, Floats, argsort_descending
 from looktwice.specialists.rules import NoEvidence
 from looktwice.specialists.sharing import look_once
 
@@ -59,8 +59,11 @@ class FittingBox(AnswerRule):
         detected = detect_object(self.detector, sample.images[0].pixels, words)
         if not len(detected):
             raise NoEvidence(f"the detector finds no {words or 'object'}")
-        finds = detected.xyxy[:1] if self.only_surest else detected.xyxy
-        fit = {letter: max(iou(box.xyxy, find) for find in finds) for letter, box in boxes.items()}
+        candidates = detected.xyxy[:1] if self.only_surest else detected.xyxy
+        fit = {
+            letter: max(iou(box.xyxy, candidate) for candidate in candidates)
+            for letter, box in boxes.items()
+        }
         if max(fit.values()) == 0:
             raise NoEvidence(f"the detections of {words or 'objects'} overlap none of the boxes")
         return find_best_choice(fit, "the overlaps of")
@@ -161,7 +164,8 @@ TOUCH_MARGIN, NEAR_MARGIN = (0.05, 0.5)
 
 @dataclass(frozen=True)
 class SpatialRelation(AnswerRule):
-    """Answers yes or no to "Is the cat on top of the bed?" from each object's highest-scoring box.
+    """Answers questions such as "Is the cat on top of the bed?" with yes or no, from the
+    highest-scoring box of each object.
 
     The objects and the relation are read from the question (`RELATION_TABLE` in `choices`); left
     and right are the viewer's. Boxes touch if the gap between them is at most 0.05 of their mean
@@ -194,8 +198,8 @@ class SpatialRelation(AnswerRule):
 
 
 def measure_relation(kind: str, subject: Corners, object_: Corners) -> float:
-    """Compute how clearly a relation between two boxes xyxy (4,) holds: positive if it does,
-    negative if not, about -1 to 1."""
+    """Compute how clearly a relation between two boxes xyxy (4,) holds, about -1 to 1: positive if
+    it does, negative if not."""
     size = (subject[2:] - subject[:2] + object_[2:] - object_[:2]) / 2
     shift = (object_[:2] + object_[2:] - subject[:2] - subject[2:]) / 2
     across, down = shift / np.where(size > 0, size, 1)
@@ -226,7 +230,7 @@ def measure_relation(kind: str, subject: Corners, object_: Corners) -> float:
 def _pick_boxes(detected: Boxes, subject: str, object_: str) -> tuple[Corners, Corners]:
     """Return the highest-scoring box of each object, or the two highest if both have the same name.
     Raises NoEvidence."""
-    surest = detected[sort_descending(detected.scores)]
+    surest = detected[argsort_descending(detected.scores)]
     first, second = (surest.xyxy[surest.labels == word] for word in (subject, object_))
     missing = [word for word, boxes in ((subject, first), (object_, second)) if not len(boxes)]
     if missing or (subject == object_ and len(first) < 2):

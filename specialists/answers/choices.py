@@ -19,7 +19,7 @@ ORDINAL_PATTERN = re.compile(rf"\b({'|'.join(ORDINALS)})\b", re.IGNORECASE)
 TRUE_WORDS, FALSE_WORDS = ("yes", "true", "t"), ("no", "false", "f")
 LETTERED_PATTERN = re.compile(r"\bT\b|\btrue\b.*\bfalse\b", re.IGNORECASE | re.DOTALL)
 
-Marked = TypeVar("Marked", Point, Box)
+MarkType = TypeVar("MarkType", Point, Box)
 Decision = tuple[str, float]
 """An answer (a letter if there are choices) and its confidence."""
 
@@ -43,8 +43,8 @@ class AnswerRule(WithoutModel, Checked, ABC):
 
 
 def map_letters_to_labels(sample: Sample) -> dict[str, str]:
-    """Map the letters of choices to the labels of marks. "B is closer" refers to B, whatever its
-    letter; "About the same" to none.
+    """Map the letters of choices to the labels of marks. The choice "B is closer" refers to mark B,
+    whatever its letter; "About the same" refers to no mark.
 
     If the choices do not name different labels (A to H), each letter refers to the label of the
     same name.
@@ -58,7 +58,9 @@ def map_letters_to_labels(sample: Sample) -> dict[str, str]:
     return {letter: letter for letter in sample.letters}
 
 
-def map_letters_to_marks(sample: Sample, kind: type[Marked], image: int = 0) -> dict[str, Marked]:
+def map_letters_to_marks(
+    sample: Sample, kind: type[MarkType], image: int = 0
+) -> dict[str, MarkType]:
     """Map each choice to the point or box of one image that it refers to. Raises NoEvidence if one
     is missing."""
     if len(sample.images) <= image or len(sample.letters) < 2:
@@ -75,8 +77,8 @@ def map_letters_to_marks(sample: Sample, kind: type[Marked], image: int = 0) -> 
 
 
 def map_letters_to_images(sample: Sample) -> dict[str, Picture]:
-    """Map each choice to the image that it is or refers to: a picture, "the third image", or in
-    order the images after the first.
+    """Map each choice to its image: the choice itself if it is a picture, the image that it names
+    ("the third image"), or else the images after the first, in order.
 
     If there are as many images as choices, they are paired in order. Raises NoEvidence if they
     cannot be paired.
@@ -113,8 +115,8 @@ def find_choice(sample: Sample, pattern: str) -> str | None:
 
 
 def choose_true_or_false(sample: Sample, holds: bool) -> str:
-    """Return the choice for yes or true, or for its opposite. Raises NoEvidence if there is no such
-    choice.
+    """Return the choice that means yes or true if `holds`, else no or false. Raises NoEvidence if
+    there is no such choice.
 
     Without choices, return T or F if the question mentions them, else Yes or No.
     """
@@ -139,8 +141,8 @@ def find_best_choice(scores: dict[str, float], what: str) -> Decision:
 
 
 def find_nearest_choice(distances: dict[str, float], what: str, rounding: float = 0) -> Decision:
-    """Return the letter with the smallest distance, and the confidence: how much nearer it is than
-    the next, 0..1. Raises NoEvidence if the two differ by at most `rounding`."""
+    """Return the letter with the smallest distance d1, and the confidence 1 - d1 / d2, where d2 is
+    the next distance. Raises NoEvidence if the two differ by at most `rounding`."""
     first, second = sorted(distances, key=lambda letter: distances[letter])[:2]
     near, far = distances[first], distances[second]
     if far - near <= rounding:
@@ -170,8 +172,8 @@ front: in front of, ahead of
 behind: behind, at the back of
 """
 RELATIONS: dict[str, list[str]] = {}
-"""Relations that two boxes can decide (the last two also need depth), with their wordings in Visual
-Spatial Reasoning."""
+"""Relations that can be decided from two boxes (the last two also need depth), with their wordings
+in Visual Spatial Reasoning."""
 for line in RELATION_TABLE.splitlines():
     kind, _, wordings = line.partition(": ")
     RELATIONS[kind] = wordings.split(", ")
@@ -218,8 +220,7 @@ def parse_count(sample: Sample) -> str:
 
 def parse_enclosed(sample: Sample) -> str:
     """Parse the enclosed object: `Which bounding box more accurately localizes and encloses the
-    tank top?`
-    -> "tank top". Raises NoEvidence."""
+    tank top?` -> "tank top". Raises NoEvidence."""
     return _find_object_name(sample, "what a box encloses", ENCLOSED_PATTERN)
 
 

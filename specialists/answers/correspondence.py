@@ -45,8 +45,8 @@ class MatchedPoint(AnswerRule):
     labelled with the sample's letters. `transfer` is the method: "homography" fits one homography
     to all matches (RANSAC); "affine" fits an affine map to the `neighbors` matches nearest to the
     reference (RANSAC), which copes with scenes that have depth; "nearest" applies the shift of the
-    nearest match. `tolerance` is RANSAC's, in pixels of image 1. Confidence is 1 - d1 / d2 of the
-    distances to the nearest and second nearest candidate.
+    nearest match. `tolerance` is RANSAC's, in pixels of image 1. Confidence is 1 - d1 / d2, where
+    d1 and d2 are the distances to the nearest and second nearest candidate.
 
     Abstains if there are fewer than `min_matches` matches or inliers of the fit, if the reference
     or a candidate is missing, and at a tie.
@@ -104,7 +104,7 @@ class MatchedPoint(AnswerRule):
 
 
 def match_images(matcher: Matcher, sample: Sample) -> Matches:
-    """Match the first two images."""
+    """Match the points of the sample's first two images."""
     return look_once(matcher, *(image.pixels for image in sample.images[:2]))
 
 
@@ -136,9 +136,9 @@ class NearestFeature(AnswerRule):
     labelled with the sample's letters; the reference lies on image 0. With `search` "candidates"
     the features at the candidates are compared; "everywhere" first finds the most similar cell of
     image 1 and then the candidate nearest to it. `prompt` is a word for the image's content, for
-    `features` that take one. Confidence is 1 - d1 / d2 of the nearest and the second nearest
-    candidate, by 1 - cosine or by distance. BLINK's paper does not state which search its DIFT rows
-    use.
+    `features` that take one. Confidence is 1 - d1 / d2, where d1 and d2 are 1 - cosine, or the
+    distances, of the nearest and second nearest candidate. BLINK's paper does not state which
+    search its DIFT rows use.
 
     Abstains if the reference or a candidate is missing, for single-coloured images, and at a tie.
     """
@@ -210,16 +210,16 @@ class CameraMotion(AnswerRule):
     def measure_flow(self, matches: Matches) -> Floats:
         """Return the horizontal flow (n,) in pixels of the matches that `flow` selects. Raises
         NoEvidence if there are too few."""
-        kept = matches
+        selected = matches
         if self.flow == "inliers" and len(matches) >= self.min_matches:
             _, agree = cv2.findFundamentalMat(
                 matches.xy0, matches.xy1, cv2.USAC_MAGSAC, self.tolerance, 0.999, 10_000
             )
-            kept = matches[np.asarray(agree, bool).ravel() if agree is not None else slice(0)]
-        if len(kept) < self.min_matches:
+            selected = matches[np.asarray(agree, bool).ravel() if agree is not None else slice(0)]
+        if len(selected) < self.min_matches:
             which = "matches agree" if self.flow == "inliers" else "matches"
-            raise NoEvidence(f"{len(kept)} {which}, at least {self.min_matches} are needed")
-        shift: Floats = kept.xy1[:, 0] - kept.xy0[:, 0]
+            raise NoEvidence(f"{len(selected)} {which}, at least {self.min_matches} are needed")
+        shift: Floats = selected.xy1[:, 0] - selected.xy0[:, 0]
         return shift
 
 

@@ -1,4 +1,4 @@
-"""Guesses that ignore the images: chance, and a random answer when a rule abstains."""
+"""Random answers that ignore the images: as a baseline, and when a rule abstains."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def draw_answer(state: State, answers: Sequence[str], slot: str) -> State:
 
 @dataclass(frozen=True)
 class Guess(WithoutModel):
-    """Answers as `rule` does; if that abstains, draws a letter of the sample uniformly at random.
+    """Answers as `rule` does; if `rule` abstains, draws a letter of the sample uniformly at random.
 
-    Specialists never guess by themselves, and `on_empty: abstain` disables the guess. Each guess
-    adds a note that begins with `NOTE` and gives the reason, so that guesses can be counted.
+    Specialists never guess by themselves; `on_empty: abstain` disables the guess. Each guess adds a
+    note that begins with `NOTE` and gives the reason, so that guesses can be counted.
     `among` lists the answers to draw from if a sample has no choices, such as [T, F]; without it
     the stage abstains. The answer depends on the run's seed, the sample, the draw and `slot`.
     """

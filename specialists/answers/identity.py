@@ -1,5 +1,5 @@
-"""Rules for identities: whether images show the same person or object, how many different ones, and
-which belong together."""
+"""Rules for identities: whether images show the same person or object, how many different persons
+or objects there are, and which images show the same one."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class CountIdentities(IdentityRule):
 
         if not sample.images:
             raise NoEvidence("there is no image")
-        words = _parse_name(sample) if self.words is None else self.words
+        words = _parse_object_name(sample) if self.words is None else self.words
         vectors = np.concatenate(self.embed(sample, words))
         # the distances at which clusters merge, step by step
         joins = linkage(vectors, self.linkage)[:, 2] if len(vectors) > 1 else np.empty(0)
@@ -178,12 +178,12 @@ class CountIdentities(IdentityRule):
 class GroupIdentities(IdentityRule):
     """Answers with the choice that names images of the same person or object: "1 and 3", or "None".
 
-    Each choice has a margin: the smaller of how much closer than `threshold` its images are to one
-    another, and how much further than it they are from all others. For "None" it is how much
-    further than the threshold all images are from one another. The largest margin wins; its lead
-    over the next, as a share of the threshold, is the confidence. The object's name is read from
-    the question ("the same bag") unless `words` gives it. Abstains with the reason of `identity`,
-    if a choice names no images, and at a tie.
+    The margin of a choice is the smaller of two differences: `threshold` minus the largest distance
+    among its images, and the smallest distance from them to the others minus `threshold`. For
+    "None" it is the smallest distance between any two images minus `threshold`. The largest margin
+    wins; its lead over the next, as a share of the threshold, is the confidence. The object's name
+    is read from the question ("the same bag") unless `words` gives it. Abstains with the reason of
+    `identity`, if a choice names no images, and at a tie.
     """
 
     words: str | None = None
@@ -201,7 +201,7 @@ class GroupIdentities(IdentityRule):
             groups[letter] = numbers
         if len(groups) < 2:
             raise NoEvidence("there are fewer than two choices of groups")
-        words = _parse_name(sample) if self.words is None else self.words
+        words = _parse_object_name(sample) if self.words is None else self.words
         vectors = self.embed_each(sample, words)
         margins = {letter: self._margin(vectors, members) for letter, members in groups.items()}
         letter, lead = find_best_choice(margins, "the margins of")
@@ -218,7 +218,7 @@ class GroupIdentities(IdentityRule):
         return min(self.threshold - max(inside), min(outside) - self.threshold)
 
 
-def _parse_name(sample: Sample) -> str:
+def _parse_object_name(sample: Sample) -> str:
     """Return the object that the question names, or ""."""
     with suppress(NoEvidence):
         return parse_count(sample)

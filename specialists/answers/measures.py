@@ -113,11 +113,11 @@ class DarkerPoint(AnswerRule):
     choice for "the same".
 
     The value of each point of image 0 is the median luminance of the `window` x `window` pixels
-    around it. The two are the same if the lighter has at most 1 + `tolerance` times the darker's:
-    0.10 is the margin of the WHDR (Bell et al., SIGGRAPH 2014, section 6). Without a choice for
-    "the same", the lower one is the answer. Confidence is the distance of the ratio from that
-    margin, 0 at the margin. Abstains if a point is missing, if no `reflectance` is known around it,
-    if both are black, and at a tie that no choice covers.
+    around it. Two points are the same if the larger value is at most 1 + `tolerance` times the
+    smaller: 0.10 is the margin of the WHDR (Bell et al., SIGGRAPH 2014, section 6). Without a
+    choice for "the same", the point with the smaller value is the answer. Confidence is the
+    distance of the ratio from that margin, 0 at the margin. Abstains if a point is missing, if no
+    `reflectance` is known around it, if both are black, and at a tie that no choice covers.
     """
 
     reflectance: ReflectanceEstimator
@@ -170,8 +170,8 @@ ASKED_DISTANCE_PATTERN = re.compile(
 
 @dataclass(frozen=True)
 class NearerPoint(AnswerRule):
-    """Answers with the choice that refers to the point nearest to the camera, or farthest, as the
-    question asks.
+    """Answers with the choice that refers to the point nearest to the camera, or farthest from it,
+    depending on the question.
 
     The direction is read from the question and choices ("Which point is farther?", "A is closer"),
     in English. The points are those on image 0 whose labels the choices name ("B is closer"), else
@@ -218,12 +218,12 @@ class SeamMatcher(AnswerRule):
     BLINK's jigsaw task.
 
     The cost of a candidate is `color` times the mean step across both seams plus `gradient` times
-    the mean change of slope there, in grey levels; the gradient term is that of jigsaw solvers
+    the mean change of slope there, in grey levels; the gradient term is from jigsaw solvers
     (Gallagher, CVPR 2012, section 3.1) without its covariance. A quadrant counts as missing if its
     mean is at most 2 grey levels. Candidates are the choices if these are pictures, else the images
-    after the first. Confidence is how much cheaper the best candidate is than the second, in 0..1.
-    Abstains unless exactly one quadrant is missing, if candidates and choices do not pair up, and
-    at a tie.
+    after the first. Confidence is the difference between the lowest and the second lowest cost, as
+    a share of the latter. Abstains unless exactly one quadrant is missing, if candidates and
+    choices do not pair up, and at a tie.
     """
 
     color: float = 1.0

@@ -1,7 +1,7 @@
-"""Similarities of two images from the dense features of any extractor.
+"""Similarity of two images, computed from the dense features of any extractor.
 
-Not here: the networks that extract features, which are an extension, and matched points of two
-images (`matching`).
+Not here: the networks that extract features, which are an extension, and point matching
+(`matching`).
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""Similarity of two images (style, content as a whole, or place by place) from any dense
+"""Similarity of two images in style, global content or local content, computed from any dense
 features."""
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from looktwice.specialists.sharing import look_once
 class GramSimilarity:
     """Similarity of style: which features occur together anywhere (Gatys et al., CVPR 2016).
 
-    1 - |G0 - G1| / (|G0| + |G1|) of the two Gram matrices of `features`, each the mean of v v^T
-    over the cells, in Frobenius norm; 1 means equal, 0 maximally different.
+    It is 1 - |G0 - G1| / (|G0| + |G1|) in Frobenius norm, where G0 and G1 are the Gram matrices of
+    `features`, each the mean of v v^T over the cells; 1 means equal, 0 maximally different.
     """
 
     features: FeatureExtractor
@@ -34,7 +34,7 @@ class GramSimilarity:
 
 @dataclass(frozen=True)
 class GlobalSimilarity:
-    """Similarity of content as a whole: the cosine of the mean features.
+    """Similarity of global content: the cosine of the mean features.
 
     For `features` with one vector per image, such as DINOv2's with `part: whole`, it is the cosine
     of these vectors.
@@ -56,8 +56,8 @@ class GlobalSimilarity:
 class DenseSimilarity:
     """Similarity of local `features`, regardless of their position.
 
-    For each cell of one image, the largest cosine to a cell of the other, averaged over the cells
-    and both directions.
+    It is the largest cosine of each cell of one image with the cells of the other, averaged over
+    the cells and both directions.
     """
 
     features: FeatureExtractor

@@ -150,8 +150,7 @@ SGBM_MODES = {
 
 @dataclass(frozen=True)
 class SGBM(Checked):
-    """Semi-global matching (Hirschmueller, PAMI 2008) over blocks; needs a rectified left and right
-    view.
+    """Semi-global block matching (Hirschmueller, PAMI 2008); needs a rectified left and right view.
 
     `disparities` is the largest shift searched, in pixels and a multiple of 16; `block` is the odd
     side of the matched blocks. `smooth_step` and `smooth_jump` are the penalties on disparity

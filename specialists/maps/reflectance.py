@@ -1,4 +1,4 @@
-"""Reflectance of an image: by colour Retinex, or from its own colours."""
+"""Reflectance of an image: by colour Retinex, or the image's own colours as a baseline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from looktwice.specialists.pixels import InputSize, require_pixels
 from looktwice.specialists.results import Floats
 from looktwice.specialists.rules import Checked
 
-MIN_LIGHT = 1e-3  # share of full light; the minimum, because darker logarithms would be noise
+MIN_LIGHT = 1e-3  # minimum share of full light, because the logarithm of less would be noise
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class ColorRetinex(Checked):
     A step between two neighbouring pixels is attributed to the surface if the logarithm of its
     brightness changes by more than `brightness`, or that of its colour by more than `color`.
     Smaller steps are attributed to the light and removed; the rest is integrated by least squares.
-    The light is assumed to be white, so colours stay as they are. A picture whose longer side has
-    more than `longest` pixels is downsized first, which affects the steps. Both thresholds are
-    plain choices, fitted to no data.
+    The light is assumed to be white, so colours do not change. A picture whose longer side has more
+    than `longest` pixels is downsized first, which affects the steps. Both thresholds were chosen
+    without fitting them to data.
     """
 
     brightness: float = 0.1
@@ -75,12 +75,12 @@ def levels_to_linear(levels: Floats) -> Floats:
 
 
 def integrate_steps(across: Floats, down: Floats) -> Floats:
-    """Return the map (height, width) of mean 0 whose differences between neighbours fit the given
-    ones best in least squares.
+    """Return the map (height, width) of mean 0 whose differences between neighbours are the least
+    squares fit to the given ones.
 
-    `across` (height, width - 1) and `down` (height - 1, width) are its differences to the right and
-    below. The solution uses the cosine transform, whose waves are the eigenvectors of the Laplacian
-    on a grid without steps over its border.
+    `across` (height, width - 1) and `down` (height - 1, width) are the differences to the right and
+    downwards. The solution uses the cosine transform, whose basis functions are the eigenvectors of
+    the Laplacian on a grid without steps across its border.
     """
     from scipy.fft import dctn, idctn
 

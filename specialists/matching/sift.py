@@ -1,4 +1,4 @@
-"""SIFT keypoints of OpenCV, matched by their descriptors."""
+"""Matching of OpenCV's SIFT keypoints by their descriptors, also over rotations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from looktwice.pipelines.picture import Picture, Pixels
-from looktwice.pipelines.runtime.stores import current_store, result_key
+from looktwice.pipelines.runtime.stores import get_current_store, make_result_key
 from looktwice.pipelines.transforms import rotate
 from looktwice.pipelines.view import View
 from looktwice.specialists.pixels import is_one_color, require_pixels
@@ -46,7 +46,7 @@ class SIFT(Checked):
             quotient = best.distance / next_best.distance if next_best.distance > 0 else 1.0
             if quotient < self.ratio:
                 kept.append((best.queryIdx, best.trainIdx, 1 - quotient))
-        if self.mutual and kept:  # back from the few that are left, since each costs as much
+        if self.mutual and kept:  # match back only the remaining ones, since each costs as much
             there = sorted({row[1] for row in kept})
             back = {there[m.queryIdx]: m.trainIdx for m in matcher.match(vectors1[there], vectors0)}
             kept = [row for row in kept if back[row[1]] == row[0]]
@@ -57,11 +57,11 @@ class SIFT(Checked):
     def detect(self, pixels: Pixels) -> tuple[Floats, Floats]:
         """Detect keypoints (n, 2) in pixel centres, and their descriptors (n, 128). A run detects
         them once per image, even if it is matched with several others."""
-        store = current_store()
+        store = get_current_store()
         if store is None:
             return self._detect(pixels)[0]
-        key = result_key(f"SIFT {self.features}", pixels)
-        return store.memory.share(key, lambda: self._detect(pixels))
+        key = make_result_key(f"SIFT {self.features}", pixels)
+        return store.memory.get_or_compute(key, lambda: self._detect(pixels))
 
     def _detect(self, pixels: Pixels) -> tuple[tuple[Floats, Floats], int]:
         """Return the keypoints and descriptors, and their size in bytes."""
@@ -76,10 +76,11 @@ class SIFT(Checked):
 
 @dataclass(frozen=True)
 class RotationSearch:
-    """Matches of image 0 with image 1 rotated by `degrees`, counter-clockwise about its centre.
+    """Matches of image 0 with image 1, which is rotated by each of `degrees`, counter-clockwise
+    about its centre.
 
     Networks that were trained on upright pairs fail on views rotated by more than about 20 degrees;
-    this searches for the rotation, at the price of one pass of `matcher` for each. The first
+    this searches for the rotation, at the cost of one pass of `matcher` for each. The first
     rotation with the most matches wins. Corners outside the image are black, and matches there are
     dropped.
     """
@@ -94,18 +95,20 @@ class RotationSearch:
             )
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
-        """Match two HxWx3 RGB uint8 images; points are in pixels of the images as given. Raises the
+        """Match two HxWx3 RGB uint8 images; points are in pixels of the original images. Raises the
         errors of the matcher."""
         pixels0, pixels1 = require_pixels(pixels0), require_pixels(pixels1)
         if is_one_color(pixels1):  # after a rotation its corners would have another colour
             return look_once(self.matcher, pixels0, pixels1)
-        return max((self._match_turned(pixels0, pixels1, turn) for turn in self.degrees), key=len)
+        return max(
+            (self._match_rotated(pixels0, pixels1, degrees) for degrees in self.degrees), key=len
+        )
 
-    def _match_turned(self, pixels0: Pixels, pixels1: Pixels, turn: float) -> Matches:
-        if turn == 0:
+    def _match_rotated(self, pixels0: Pixels, pixels1: Pixels, degrees: float) -> Matches:
+        if degrees == 0:
             return look_once(self.matcher, pixels0, pixels1)
-        turned = rotate(View.of(Picture(pixels1)), turn)
-        matches = look_once(self.matcher, pixels0, turned.pixels)
-        xy1 = turned.parts[0].affine.inverse(matches.xy1)
+        rotated = rotate(View.of(Picture(pixels1)), degrees)
+        matches = look_once(self.matcher, pixels0, rotated.pixels)
+        xy1 = rotated.parts[0].affine.inverse(matches.xy1)
         inside = ((xy1 >= -0.5) & (xy1 <= np.array(pixels1.shape[1::-1]) - 0.5)).all(1)
         return Matches(matches.xy0, xy1, matches.confidence)[np.flatnonzero(inside)]

@@ -1,4 +1,4 @@
-"""Regions of one image without networks: superpixels.
+"""Segmentation without networks: superpixels.
 
 Not here: networks that segment, such as Segment Anything, which are an extension.
 """

@@ -1,4 +1,4 @@
-"""Superpixels of scikit-image."""
+"""Superpixels, computed by scikit-image."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.pixels import require_pixels, shrink
-from looktwice.specialists.results import Masks, sort_descending
+from looktwice.specialists.results import Masks, argsort_descending
 from looktwice.specialists.rules import Checked
 
 
@@ -71,12 +71,13 @@ class Slic(Checked):
 
 
 def select_largest_regions(labels: NDArray[Any], pixels: Pixels, most: int) -> Masks:
-    """Convert label numbers of any size to the largest regions, at the size of the image."""
+    """Convert a label map of any size to masks of its largest regions, at the size of the
+    image."""
     height, width = require_pixels(pixels).shape[:2]
     full = cv2.resize(
         labels.astype(np.int32), (width, height), interpolation=cv2.INTER_NEAREST_EXACT
     )
     counts = np.bincount(full.ravel())  # `np.unique` would sort all pixels
-    kept = sort_descending(counts)[: min(most, np.count_nonzero(counts))]
-    masks = full == kept[:, None, None]
-    return Masks(masks, np.ones(len(kept)), np.full(len(kept), ""))
+    largest = argsort_descending(counts)[: min(most, np.count_nonzero(counts))]
+    masks = full == largest[:, None, None]
+    return Masks(masks, np.ones(len(largest)), np.full(len(largest), ""))

@@ -81,7 +81,7 @@ def test_a_new_slot_needs_a_position_or_a_stage_to_replace(folder: Path) -> None
     assert fault in output and "add `replace: true` next to `stages:`" in output
     check(folder, chance, "contestants.chance.replace=true", code=0)
     extend = check(folder, "contestants: {a: {extend: true, stages: {mark: null}}}")
-    assert "contestants.a.extend: no such entry; a contestant's stages are laid over" in extend
+    assert "contestants.a.extend: no such entry; a contestant's stages are overlaid" in extend
 
 
 def test_a_new_stage_that_prepares_the_question_precedes_the_asking_stage(folder: Path) -> None:

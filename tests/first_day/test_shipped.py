@@ -6,8 +6,8 @@ import pytest
 
 from looktwice.eval.listing import KIND_DESCRIPTIONS, STARTER_CONFIGS
 from looktwice.pipelines.config import load_plan
-from looktwice.pipelines.config.classes import locate
-from looktwice.pipelines.config.shipped import list_shipped
+from looktwice.pipelines.config.classes import find_class
+from looktwice.pipelines.config.shipped import list_configs
 from tests.first_day.studies import get_output, looktwice
 from tests.optional import needs_extras
 from tests.paths import ROOT
@@ -117,7 +117,7 @@ def test_list_shows_ten_configurations_and_all_with_an_option() -> None:
     names = [line.split()[0] for line in first.splitlines()[1:11]]
     assert names == [*STARTER_CONFIGS] and len(names) == 10 and names[0] == "quickstart"
     every = [line.split()[0] for line in looktwice("list", "--all").output.splitlines()]
-    assert every == [*list_shipped()] and set(names) < set(every)
+    assert every == [*list_configs()] and set(names) < set(every)
 
 
 @needs_extras
@@ -150,7 +150,7 @@ def test_list_shows_custom_classes(tmp_path: Path) -> None:
 
 def test_a_refused_class_of_an_existing_file_names_the_file() -> None:
     with pytest.raises(ValueError, match=r"add --plugin mine$"):
-        locate("mine.LastLetter")
+        find_class("mine.LastLetter")
     Path("mine.py").write_text("class LastLetter:\n    pass\n")
     with pytest.raises(ValueError, match=r"add --plugin mine\.py$"):
-        locate("mine.LastLetter")
+        find_class("mine.LastLetter")

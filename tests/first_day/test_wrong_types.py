@@ -136,4 +136,4 @@ def test_a_numeric_answer_key_ends_check_and_run_with_the_same_fault(tmp_path: P
 
 def test_numpy_floats_are_accepted(tmp_path: Path) -> None:
     state = State.start(next(iter(Photos("jigsaw", n=1))).sample)
-    assert state.replace(confidence=np.float64(0.5), answer=np.str_("A")).fault() == ""
+    assert state.replace(confidence=np.float64(0.5), answer=np.str_("A")).find_fault() == ""

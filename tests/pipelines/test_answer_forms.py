@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from looktwice.pipelines.model import ModelError
-from looktwice.pipelines.models.answers import read_response, refusal
+from looktwice.pipelines.models.answers import make_refusal, read_response
 from looktwice.pipelines.models.http_client import HttpResponse
 from looktwice.pipelines.models.wire import parse_reply
 from tests.tables import table
@@ -60,7 +60,7 @@ def test_harmless_error_fields_leave_a_reply_intact(choice: Json, finish: str) -
 
 @table
 def test_a_refusal_about_attached_fields_gives_advice(message: str, said: str) -> None:
-    exc = refusal(HttpResponse(400, {}, b""), URL, {"message": message})
+    exc = make_refusal(HttpResponse(400, {}, b""), URL, {"message": message})
     assert said in str(exc) and not exc.retryable
 
 

@@ -105,7 +105,7 @@ def test_attached_fields_survive_the_cache(tmp_path: Path) -> None:
         assert len(server.bodies) == 3
 
 
-def test_the_template_of_a_local_model_is_given_its_reasoning() -> None:
+def test_the_chat_template_of_a_local_model_receives_its_reasoning() -> None:
     turn = Message("assistant", ("I look.",), (PLAIN,), attached={"reasoning_content": "hm"})
     first, second = chat_template.build_chat(
         [turn, Message("assistant", ("I look.",), (PLAIN,))]

@@ -33,7 +33,7 @@ from looktwice.pipelines.model import (
     Usage,
     make_request_key,
 )
-from looktwice.pipelines.models.cache import MAX_INLINE_BYTES, Cached, Store, refuse_network
+from looktwice.pipelines.models.cache import MAX_INLINE_BYTES, Cached, Store, reject_network_folder
 from looktwice.pipelines.models.stops import CacheError
 
 HELLO = (Message("user", ("hello",)),)
@@ -51,7 +51,7 @@ def test_the_key_of_a_request_covers_only_what_is_sent() -> None:
 
 
 def slow(failing: int = 0) -> Scripted:
-    """Answers after a moment, the first `failing` times with an error."""
+    """Return a model that answers after a short delay; its first `failing` calls raise an error."""
     numbers = itertools.count(1)
 
     def answer(messages: Messages) -> str:
@@ -239,11 +239,11 @@ def test_network_folders_are_refused(tmp_path: Path) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(MOUNTS)
     for folder in ("/tmp/cache", "/home/local/cache", "/homely/cache"):
-        refuse_network(Path(folder), "cache_dir", mounts)
+        reject_network_folder(Path(folder), "cache_dir", mounts)
     kinds = {"/home/me/cache": "nfs4 at /home", "/scratch big/c": "lustre", "/mnt/ssh/x": "sshfs"}
     for folder, kind in kinds.items():
         with pytest.raises(CacheError, match=f"{kind}.*cache_dir"):
-            refuse_network(Path(folder), "cache_dir", mounts)
+            reject_network_folder(Path(folder), "cache_dir", mounts)
 
 
 def test_a_damaged_or_newer_file_is_named(tmp_path: Path) -> None:

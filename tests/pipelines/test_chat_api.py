@@ -349,7 +349,7 @@ def test_the_identity_covers_whatever_changes_replies(monkeypatch: pytest.Monkey
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Shells start background processes with interrupts ignored, and children inherit that."""
+    """Enable interrupts, which shells disable in background processes and their children."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

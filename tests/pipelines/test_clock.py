@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from looktwice.pipelines import clock
-from looktwice.pipelines.clock import run_clock, spend
+from looktwice.pipelines.clock import run_clock, track_time
 from tests.chat_server import chat_server
 from tests.first_day.studies import looktwice, write_study
 from tests.paths import ROOT
@@ -33,30 +33,30 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_the_time_of_inner_work_is_not_counted_for_the_outer(now: list[float]) -> None:
     with run_clock() as times:
-        with spend("draw"):
+        with track_time("draw"):
             now[0] += 2
-            with spend("decode"):
+            with track_time("decode"):
                 now[0] += 6
-            with pytest.raises(ValueError, match="torn"), spend("decode"):
+            with pytest.raises(ValueError, match="torn"), track_time("decode"):
                 raise ValueError("torn")
-        with spend("draw"):
+        with track_time("draw"):
             now[0] += 2
-    with spend("draw"):
+    with track_time("draw"):
         now[0] += 5  # no clock is running any more
     assert times.seconds == {"draw": 4, "decode": 6}
-    assert dict(times.shares()) == pytest.approx({"decode": 0.6, "draw": 0.4})
-    assert [kind for kind, _ in times.shares()] == ["decode", "draw"]
+    assert dict(times.list_shares()) == pytest.approx({"decode": 0.6, "draw": 0.4})
+    assert [kind for kind, _ in times.list_shares()] == ["decode", "draw"]
 
 
 def test_times_of_threads_are_summed(now: list[float]) -> None:
     begun, over = threading.Barrier(5), threading.Barrier(5)
 
     def work() -> None:
-        with spend("wait"):
+        with track_time("wait"):
             begun.wait(100)
             over.wait(100)
 
-    with run_clock() as times, spend("start"):
+    with run_clock() as times, track_time("start"):
         threads = [threading.Thread(target=work) for _ in range(4)]
         for thread in threads:
             thread.start()
@@ -71,23 +71,23 @@ def test_times_of_threads_are_summed(now: list[float]) -> None:
 def test_a_stage_is_active_while_any_thread_is_in_it(now: list[float]) -> None:
 
     def ask(seconds: float) -> None:
-        with spend("stage ask"):
+        with track_time("stage ask"):
             now[0] += seconds
 
     with run_clock() as running:
-        with spend("stage zoom"), spend("wait for the server"):
+        with track_time("stage zoom"), track_time("wait for the server"):
             now[0] += 1
             ask(3)
-            with spend("stage ask"):
+            with track_time("stage ask"):
                 thread = threading.Thread(target=ask, args=(5,))
                 thread.start()
                 thread.join()
         ask(0.1)
-        with spend("stage tiny"):
+        with track_time("stage tiny"):
             now[0] += 0.4
         now[0] += 0.5
-    assert running.whole == 10 and running.busy["stage ask"] == pytest.approx(8.1)
-    assert running.stages() == [("stage zoom", 0.9), ("stage ask", pytest.approx(0.81))]
+    assert running.total == 10 and running.busy["stage ask"] == pytest.approx(8.1)
+    assert running.list_stage_shares() == [("stage zoom", 0.9), ("stage ask", pytest.approx(0.81))]
 
 
 def test_a_run_reports_how_its_time_was_spent(tmp_path: Path) -> None:
@@ -155,6 +155,6 @@ def test_a_span_that_fails_to_start_leaves_no_work_in_flight(
     watched = SimpleNamespace(get_tracer=lambda name: tracer)
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", watched)
     times = clock.Clock()
-    with pytest.raises(RuntimeError, match="no exporter"), times.spend("stage"):
+    with pytest.raises(RuntimeError, match="no exporter"), times.track_time("stage"):
         pass
-    assert not times.under_way["stage"] and not times.busy["stage"]
+    assert not times.active["stage"] and not times.busy["stage"]

@@ -15,11 +15,11 @@ from looktwice.pipelines.config import ConfigError, Plan, build, load_plan
 from looktwice.pipelines.config.classes import (
     Faults,
     extend_hint,
+    find_class,
     load_plugin,
-    locate,
     suggest_names,
 )
-from looktwice.pipelines.config.load import load, resolve
+from looktwice.pipelines.config.load import load, resolve_references
 from looktwice.pipelines.config.spec import asks_model, digest, identity, spec
 from looktwice.pipelines.models import Scripted
 from looktwice.prompting import Ask, Circles
@@ -65,7 +65,7 @@ def faults(planned: Planned, text: str = "", *overrides: str, base: str = BASE) 
     return list(caught.value.faults)
 
 
-def test_a_plain_file_is_one_point(planned: Planned) -> None:
+def test_a_plain_file_is_one_arm(planned: Planned) -> None:
     (point,) = planned().points
     assert list(point.stages) == ["mark", "think", "ask"]
     assert point.stages["mark"] == Circles(radius=10)
@@ -74,7 +74,7 @@ def test_a_plain_file_is_one_point(planned: Planned) -> None:
     assert "place=value" in faults(planned, "", "stages.mark")[0]
 
 
-def test_sweep_and_each_multiply_the_points(planned: Planned) -> None:
+def test_sweep_and_each_multiply_the_arms(planned: Planned) -> None:
     points = planned(
         "sweep: {stages.mark: [{radius: 5}, {radius: 15}, null],"
         " stages.ask.images: [before, after]}\neach: [{stages.think: null}]"
@@ -180,7 +180,7 @@ prompting.markers._draw prompting.markers.points.Circles
 def test_use_cannot_name_arbitrary_objects(use: str) -> None:
     before = set(sys.modules)
     with pytest.raises(ValueError, match=r"refused|no public class|no room|not the path"):
-        locate(use)
+        find_class(use)
     assert not {name for name in set(sys.modules) - before if not name.startswith("looktwice")}
 
 
@@ -188,7 +188,7 @@ def test_unlisted_plugins_are_not_loaded(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "stranger.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ValueError, match="add --plugin stranger"):
-        locate("stranger.Thing")
+        find_class("stranger.Thing")
     assert "stranger" not in sys.modules
 
 
@@ -210,9 +210,9 @@ def test_a_custom_stage_in_one_file(tmp_path: Path, planned: Planned) -> None:
     file = tmp_path / "my_stages.py"
     file.write_text(PLUGIN)
     name = load_plugin(str(file))
-    assert locate("my_stages.Shout", [name]).__name__ == "Shout"
+    assert find_class("my_stages.Shout", [name]).__name__ == "Shout"
     with pytest.raises(ValueError, match="no public class 'Path'"):
-        locate("my_stages.Path", [name])
+        find_class("my_stages.Path", [name])
     (tmp_path / "study.yaml").write_text(BASE)
     (point,) = load_plan(
         tmp_path / "study.yaml",
@@ -349,7 +349,7 @@ def test_an_unresolved_reference_is_one_sentence(
     planned: Planned, overrides: list[str], place: str, path: str, others: str
 ) -> None:
     lines = faults(planned, "", *overrides, base=REFERRING)
-    (fault,) = [line for line in lines if "leads nowhere" in line]
+    (fault,) = [line for line in lines if "refers to no entry" in line]
     assert fault.startswith(f"{place}: ${{{path}}} ") and fault.endswith(others)
     assert f"{place}=VALUE" in fault
     assert not any("Error" in line or "found '${" in line for line in lines)
@@ -358,11 +358,11 @@ def test_an_unresolved_reference_is_one_sentence(
 def test_references_can_point_into_lists_and_through_references() -> None:
     found = Faults()
     node = {"a": [{"b": 3}], "c": "${a}", "d": "${a.0.b}", "e": "${c.0.b}", "f": "${g}", "g": None}
-    plain = resolve(node, found)
+    plain = resolve_references(node, found)
     assert (plain["d"], plain["e"], plain["f"]) == (3, 3, None)
     assert found == []
-    resolve({"a": [1], "b": "${a.1}"}, found)
-    assert found == ["b: ${a.1} leads nowhere, because a has no '1'; type b=VALUE"]
+    resolve_references({"a": [1], "b": "${a.1}"}, found)
+    assert found == ["b: ${a.1} refers to no entry, because a has no '1'; type b=VALUE"]
 
 
 @needs_extras
@@ -376,9 +376,7 @@ def test_only_edit_salience_asks_the_model_among_specialist_stages() -> None:
 
 
 @table
-def test_what_changes_the_identity_of_a_point(
-    planned: Planned, override: str, is_new: bool
-) -> None:
+def test_what_changes_the_identity_of_an_arm(planned: Planned, override: str, is_new: bool) -> None:
     chat = "{use: pipelines.models.ChatAPI, model: m, temperature: 0}"
     base = BASE.replace("{use: pipelines.models.Scripted}", chat)
     (first,), (second,) = planned(base=base).points, planned("", override, base=base).points
@@ -432,7 +430,7 @@ def test_a_sweep_can_change_a_referenced_model(tmp_path: Path) -> None:
     assert len({p.id for p in points}) == 2
 
 
-def test_a_recording_with_other_content_is_another_point(tmp_path: Path, planned: Planned) -> None:
+def test_a_recording_with_other_content_is_another_arm(tmp_path: Path, planned: Planned) -> None:
     ids = []
     for reply in ("(A)", "(B)"):
         (tmp_path / "replies.jsonl").write_text(f'{{"idx": "s", "reply": "{reply}"}}\n')

@@ -44,7 +44,7 @@ def test_failures_of_the_endpoint_or_of_the_sample() -> None:
 def make_watch(
     times: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[EndpointWatch, list[str]]:
-    """Return a watch whose clock gives these times, and what it said when it gave up."""
+    """Return a watch whose clock returns these times, and its reasons for giving up."""
     lines: list[str] = []
     monkeypatch.setattr("time.monotonic", lambda: 1000 + times.pop(0))
     return EndpointWatch(lines.append), lines
@@ -96,7 +96,7 @@ def test_repeated_failures_stop_the_run_and_all_its_calls() -> None:
     lines: list[str] = []
     watch = EndpointWatch(lines.append)
     for number in range(MAX_EQUAL_FAILURES - 1):
-        assert fail(watch, f"no model m (request {number}a7)").row.count == number + 1
+        assert fail(watch, f"no model m (request {number}a7)").streak.count == number + 1
     assert not lines
     for model, words in (("m", "no model m (request 9f)"), ("n", "another")):
         with pytest.raises(Stopped):
@@ -106,21 +106,21 @@ def test_repeated_failures_stop_the_run_and_all_its_calls() -> None:
     assert lines == ["no model m (request 9f)"]
 
 
-def test_what_ends_a_series_of_failures_and_who_shares_it() -> None:
+def test_when_a_failure_streak_ends_and_which_calls_share_it() -> None:
     watch = EndpointWatch(lambda said: None)
-    first = fail(watch, "no model m").row
-    assert fail(watch, "no model n", "n").row is not first and not first.over
+    first = fail(watch, "no model m").streak
+    assert fail(watch, "no model n", "n").streak is not first and not first.ended
     assert (first.first, first.message) == (True, "no model m")
-    other = fail(watch, "no access to m").row
-    assert first.over and not other.over
+    other = fail(watch, "no access to m").streak
+    assert first.ended and not other.ended
     watch.note_reply("n")
-    assert not other.over
+    assert not other.ended
     watch.note_reply("m")
-    assert other.over
-    later = fail(watch, "no model m").row
+    assert other.ended
+    later = fail(watch, "no model m").streak
     assert not later.first
     assert not isinstance(watch.note_failure("m", ModelError("cut off", status=400)), EndpointError)
-    assert later.over
+    assert later.ended
 
 
 @dataclass
@@ -167,7 +167,7 @@ def test_identical_refusals_of_the_first_calls_stop_the_run() -> None:
     watch = EndpointWatch(lines.append)
     refused = ModelError("Unknown parameter: 'max_tokens'", status=400)
     rows = [watch.note_failure("m", refused) for _ in range(MAX_EQUAL_FAILURES - 1)]
-    assert not lines and not any(row.row.first for row in rows if isinstance(row, EndpointError))
+    assert not lines and not any(row.streak.first for row in rows if isinstance(row, EndpointError))
     with pytest.raises(Stopped):
         watch.note_failure("m", refused)
     assert lines == [str(refused)]
@@ -205,30 +205,30 @@ def test_the_concurrency_adapts_to_a_server_that_refuses_many() -> None:
     pace, now = Pace(), 0.0
     for number in range(200):  # 100 a second, every second one refused
         now = number / 100
-        pace.note(number % 2 == 0, now)
+        pace.record(number % 2 == 0, now)
     slow = pace.rate
     assert slow == pytest.approx(50, rel=0.05)
     assert pace.seconds_left(now) == 0, "this one leaves"
     assert pace.seconds_left(now) == pace.seconds_left(now) == pytest.approx(1 / slow)
     for number in range(400):
-        pace.note(False, now + number / 100)
+        pace.record(False, now + number / 100)
     assert slow * 1.2 < pace.rate < slow * 1.5
 
 
 def test_a_few_refusals_do_not_slow_requests_and_are_forgotten() -> None:
-    pace, slow = Pace(), Pace(rate=1.0, last=5.0)
+    pace, slow = Pace(), Pace(rate=1.0, last_answer=5.0)
     for number in range(1000):
-        pace.note(number % 25 == 0, number / 100)
-    slow.note(False, 100.0)
+        pace.record(number % 25 == 0, number / 100)
+    slow.record(False, 100.0)
     # after a minute without requests, nothing is known about a server
     assert pace.rate == slow.rate == math.inf
 
 
 def test_the_concurrency_rises_again_after_recovery_even_for_a_slow_server() -> None:
-    pace, now = Pace(rate=0.68, last=100.0, begun=100.0), 100.0
+    pace, now = Pace(rate=0.68, last_answer=100.0, window_start=100.0), 100.0
     while now < 280:
         now += 1 / pace.rate
-        pace.note(False, now)
+        pace.record(False, now)
     assert pace.rate > 5
 
 
@@ -244,7 +244,7 @@ def test_waiting_ends_when_the_rate_recovers(monkeypatch: pytest.MonkeyPatch) ->
     servers, clock = Servers(), FakeTime()
     clock.replace_in(monkeypatch, limits)
     pace = servers.paces["slow"] = Pace(rate=1 / 30, due=0.3)
-    waits = [servers._take(["slow"])[1] for _ in range(10)]
+    waits = [servers._choose_server(["slow"])[1] for _ in range(10)]
     assert waits == [0.3] * 10, "nobody who waits has a place yet"
     pace.rate, clock.now = 100.0, 0.3
     reset = STOPPING.set(clock)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from looktwice.pipelines.config.classes import locate
+from looktwice.pipelines.config.classes import find_class
 from looktwice.pipelines.extensions import GROUPS, Extension, find_extension, list_extensions
 from tests.optional import needs_extras
 from tests.paths import ROOT
@@ -76,7 +76,7 @@ def test_an_unknown_key_is_a_fault_that_lists_the_keys(tmp_path: Path) -> None:
 
 
 def install_broken(folder: Path, table: str) -> None:
-    """A package whose entry point names this table."""
+    """Install a package whose entry point names this table."""
     about = folder / "broken-1.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
@@ -127,4 +127,4 @@ def test_a_misspelled_class_of_an_extension_is_suggested_in_its_room(use: str) -
     with pytest.raises(
         ValueError, match=rf"no public class '\w+' in (looktwice\.)?{room}; did you"
     ):
-        locate(use)
+        find_class(use)

@@ -1,4 +1,4 @@
-"""Geometry: random chains of operations keep every mark on what it marks, and intersections."""
+"""Geometry: marks stay on their objects through random chains of operations; intersections."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from looktwice.pipelines.geometry import (
     Affine,
     PixelRect,
     Polygon,
-    common_rect,
     contains,
     grow,
     intersect,
+    intersect_boxes,
     iou,
     overlap,
     overlaps,
@@ -81,7 +81,7 @@ changes = st.one_of(
 
 
 def blob_at(x: float, y: float) -> Picture:
-    """Return a soft bright blob on a dark ground with its centre at (x, y), subpixel precise."""
+    """Return a soft bright blob on black with its centre at (x, y), with subpixel precision."""
     xs, ys = np.meshgrid(np.arange(WIDTH), np.arange(HEIGHT))
     bright = 255 * np.exp(-((xs - x) ** 2 + (ys - y) ** 2) / (2 * (BLOB / 2) ** 2))
     return Picture(np.repeat(bright[:, :, None], 3, axis=2).astype(np.uint8))
@@ -213,7 +213,7 @@ def test_affine_algebra() -> None:
     points = np.array([[1.0, 2.0], [-3.0, 4.5]])
     np.testing.assert_allclose((first @ second)(points), first(second(points)))
     np.testing.assert_allclose(first.inverse(first(points)), points)
-    np.testing.assert_allclose(Affine.resize(2, 3).on_edges(points), points * [2, 3])
+    np.testing.assert_allclose(Affine.resize(2, 3).edge_map(points), points * [2, 3])
     assert Affine.resize(2, 8).scale == pytest.approx(4)
     assert (second @ Affine.resize(3, 3)).scale == pytest.approx(3)
     assert Affine(a=-1.0).scale == 1
@@ -285,7 +285,7 @@ def test_invalid_values_are_refused_with_a_reason(make: Callable[[], object], sa
     assert transforms.paste(blank(12, 10), [(blank(5, 5), 7, 5)]).size == (12, 10)
 
 
-def test_beside_is_the_concatenation_of_blink_centred_towards_the_top() -> None:
+def test_joined_views_are_centred_as_in_the_concatenation_of_blink() -> None:
     views = [
         View.of(Picture(np.full((height, 3, 3), 9, np.uint8)), n)
         for n, height in enumerate((8, 5, 4))
@@ -439,7 +439,7 @@ def test_intersection_area(
 ) -> None:
     box, rect = (0, 0, 10, 20), cast(PixelRect, tuple(other))
     for first, second in ((box, rect), (rect, box)):
-        assert common_rect(first, second) == (common and tuple(common))
+        assert intersect_boxes(first, second) == (common and tuple(common))
         assert overlap(first, second) == area
         assert iou(first, second) == pytest.approx(share)
         assert iou(np.array(first, float), np.array(second, float)) == pytest.approx(share)
@@ -448,7 +448,7 @@ def test_intersection_area(
 
 
 def test_parts_of_pixels() -> None:
-    assert common_rect((0.0, 0.25, 1.5, 1.0), (1.25, 0.5, 3.0, 3.0)) == (1.25, 0.5, 1.5, 1.0)
+    assert intersect_boxes((0.0, 0.25, 1.5, 1.0), (1.25, 0.5, 3.0, 3.0)) == (1.25, 0.5, 1.5, 1.0)
     assert overlaps((0, 0, 1.001, 1), (1, 0, 2, 1))
     assert iou((5, 5, 5, 5), (5, 5, 5, 5)) == 0  # neither has an area
     assert iou((0, 0, 0.5, 0.5), (0.25, 0, 0.75, 0.5)) == pytest.approx(1 / 3)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from looktwice.pipelines.config.classes import ConfigError
-from looktwice.pipelines.config.load import load, read_config, resolve
+from looktwice.pipelines.config.load import load, read_config, resolve_references
 from looktwice.pipelines.config.override_aliases import expand_override
 from tests.paths import CONFIGS
 from tests.tables import check_all, table
@@ -21,7 +21,9 @@ STUDIES = [path for path in sorted(CONFIGS.glob("*.yaml")) if not path.stem.star
 def find_studies(path: Path, *overrides: str) -> dict[str, Any]:
     config = read_config(path, overrides)
     parts = ("tasks", "task", "models", "model", "stages")  # tasks may refer to stages
-    node = resolve({key: config.node[key] for key in parts if key in config.node}, config.faults)
+    node = resolve_references(
+        {key: config.node[key] for key in parts if key in config.node}, config.faults
+    )
     assert not config.faults, [*config.faults]
     return node
 

@@ -1,4 +1,4 @@
-"""What waits between drawing, sending and writing is bounded in bytes, and nothing is lost."""
+"""The memory held between drawing, sending and writing is bounded, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from looktwice.pipelines.encodings.image_files import to_png
 from looktwice.pipelines.model import CallOptions, Message, Messages, Reply
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.models.http_client import CHUNKED_BYTES, get_http_loop
-from looktwice.pipelines.models.wire import request_pieces, write_request
+from looktwice.pipelines.models.wire import make_request_pieces, write_request
 from looktwice.pipelines.picture import PART, Picture, PixelMemory, Pixels
 from looktwice.prompting.turns import Ask
 from tests.eval.runs.test_run import point
@@ -38,7 +38,7 @@ def noise(seed: int, height: int = 40, width: int = 50) -> Pixels:
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> PixelMemory:
     """Return a memory with room for two pictures of `noise`."""
-    memory = PixelMemory(most=2 * noise(0).nbytes)
+    memory = PixelMemory(max_bytes=2 * noise(0).nbytes)
     monkeypatch.setattr(module, "PIXELS", memory)
     return memory
 
@@ -49,9 +49,9 @@ def test_the_oldest_pixels_are_dropped_and_decoded_again(memory: PixelMemory) ->
         for seed, picture in enumerate(pictures):
             assert np.array_equal(picture.pixels, noise(seed)) and picture.size == (50, 40)
     assert [picture._pixels is not None for picture in pictures] == [False, False, True, True]
-    assert memory.size == memory.most
+    assert memory.size == memory.max_bytes
     del picture, pictures
-    assert (memory.size, len(memory.kept)) == (0, 0)
+    assert (memory.size, len(memory.entries)) == (0, 0)
 
 
 def test_drawn_pixels_are_dropped_once_they_are_encoded(memory: PixelMemory) -> None:
@@ -62,7 +62,7 @@ def test_drawn_pixels_are_dropped_once_they_are_encoded(memory: PixelMemory) -> 
     assert [picture._pixels is None for picture in (kept, early, late)] == [False, True, True]
     for seed, picture in enumerate((kept, early, late)):
         assert picture.is_generated and picture.size == (50, 40)
-        assert picture.small(10).size == (10, 8)
+        assert picture.make_thumbnail(10).size == (10, 8)
         assert np.array_equal(picture.pixels, noise(seed)) and picture.payload.sha == sha[seed]
         assert picture.sha == Picture(noise(seed)).sha
 
@@ -75,8 +75,8 @@ def test_encoded_drawings_are_dropped_before_pictures_to_draw_on(memory: PixelMe
 
 
 def test_pictures_are_decoded_in_turns(memory: PixelMemory) -> None:
-    memory.turns = threading.Semaphore(1)
-    with memory.turns:
+    memory.decode_slots = threading.Semaphore(1)
+    with memory.decode_slots:
         thread = threading.Thread(target=lambda: picture.pixels)
         picture = Picture.encoded(to_png(noise(0)))
         thread.start()
@@ -119,11 +119,11 @@ def test_a_large_request_arrives_whole() -> None:
     whole = write_request(body)
     assert json.loads(whole)["messages"][3]["url"] == pictures[3].data_url
     assert len(whole) > CHUNKED_BYTES > PART
-    assert sum(map(len, request_pieces(body))) == len(whole)
+    assert sum(map(len, make_request_pieces(body))) == len(whole)
     assert [b"".join(payload) for payload in pictures] == [payload.text for payload in pictures]
     small = write_request({"messages": body["messages"][:3]})
     with receiver() as (url, got):
-        for sent in (whole, request_pieces(body), small):
+        for sent in (whole, make_request_pieces(body), small):
             assert get_http_loop().request("POST", url, sent, {}, 10.0).status == 200
     expected = [(hashlib.sha256(each).hexdigest(), str(len(each))) for each in (whole, small)]
     assert got == [expected[0], *expected]
@@ -166,7 +166,7 @@ class Remote:
 
 
 @pytest.mark.parametrize(("arms", "held"), [(1, {False}), (2, {True, False})])
-def test_pixels_go_before_the_last_arm_of_a_sample_asks(
+def test_pixels_are_dropped_before_the_last_arm_of_a_sample_asks(
     tmp_path: Path, arms: int, held: set[bool]
 ) -> None:
     model = Remote()

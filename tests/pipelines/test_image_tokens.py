@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from looktwice.pipelines.models.image_tokens import (
-    claude_size,
-    claude_tokens,
+    compute_claude_size,
+    count_claude_tokens,
+    count_openai_patch_tokens,
     find_image_rule,
-    openai_patches,
 )
 from tests.paths import rows
 
@@ -49,9 +49,9 @@ def test_the_rules_give_the_published_numbers(shared_data: Path) -> None:
     for row in json.loads(file.read_text()):
         size = (row["size"][0], row["size"][1])
         assert find_image_rule("gpt-4o").tokens(size) == row["openai_tile_85_170"]
-        assert openai_patches(size) == row["openai_patch_1536"]
-        assert openai_patches(size, 2500, 2048) == row["openai_patch_2500_2048"]
+        assert count_openai_patch_tokens(size) == row["openai_patch_1536"]
+        assert count_openai_patch_tokens(size, 2500, 2048) == row["openai_patch_2500_2048"]
         assert find_image_rule("gemini-2.5-flash").tokens(size) == row["gemini2_tiles"]
         for name, longest, budget in (("claude_standard", 1568, 1568), ("claude_high", 2576, 4784)):
-            assert list(claude_size(size, longest, budget)) == row[name]["seen"]
-            assert claude_tokens(size, longest, budget) == row[name]["tokens"]
+            assert list(compute_claude_size(size, longest, budget)) == row[name]["seen"]
+            assert count_claude_tokens(size, longest, budget) == row[name]["tokens"]

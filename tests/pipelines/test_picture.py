@@ -55,7 +55,7 @@ def rgba_png() -> bytes:
 
 
 def deep_png(pixels: np.ndarray[Any, Any]) -> bytes:
-    """A PNG of 16 bits."""
+    """Return a 16-bit PNG."""
     return bytes(cv2.imencode(".png", pixels.astype(np.uint16))[1])
 
 
@@ -299,15 +299,18 @@ def test_pictures_are_checked_once_without_decoding(monkeypatch: pytest.MonkeyPa
 def test_a_thumbnail_decodes_only_part(monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = cv2.resize(NOISE, (640, 320), interpolation=cv2.INTER_CUBIC).astype(np.uint8)
     sized = cv2.resize(pixels, (160, 80), interpolation=cv2.INTER_AREA)
-    turned, made = Picture.encoded(rotated_jpeg()).small(20), Picture(pixels).small(160)
+    turned, made = (
+        Picture.encoded(rotated_jpeg()).make_thumbnail(20),
+        Picture(pixels).make_thumbnail(160),
+    )
     with pytest.raises(PictureError):
         make_thumbnail_url(Picture.encoded(Picture(NOISE[:40, :40]).payload.data[:-900]))
     monkeypatch.setattr(module, "decode", lambda data, name: pytest.fail("decoded"))
     whole = Picture.encoded(encode(pixels, "JPEG", quality=95))
-    for small in (whole.small(160), made):
+    for small in (whole.make_thumbnail(160), made):
         assert small.size == (160, 80)
         assert np.abs(np.asarray(small).astype(int) - sized).mean() < 6
-    assert turned.size == (20, 10) and whole.small(900).size == (640, 320)
+    assert turned.size == (20, 10) and whole.make_thumbnail(900).size == (640, 320)
 
 
 @pytest.mark.parametrize("progressive", [False, True])
@@ -315,7 +318,7 @@ def test_a_truncated_jpeg_is_refused_on_every_path(progressive: bool) -> None:
     photograph = np.kron(NOISE, np.ones((4, 4, 1), np.uint8))
     whole = encode(photograph, "JPEG", quality=92, progressive=progressive)
     looks: list[Callable[[Picture], object]] = [lambda p: p.pixels, lambda p: p.payload]
-    looks.append(lambda p: p.small(16))
+    looks.append(lambda p: p.make_thumbnail(16))
     for cut in (-1, -2, -100, 700):
         said = set[str]()
         for look in looks:

@@ -20,15 +20,15 @@ from looktwice.pipelines.models.pocket.network import (
     VOCABULARY,
     WORD_NUMBERS,
     Conversation,
+    detokenize,
     fit_pixels,
-    read_words,
-    reply_words,
-    shipped_weights,
-    write_words,
+    load_bundled_weights,
+    tokenize_reply,
+    tokenize_text,
 )
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.runtime.stores import Memory
+from looktwice.pipelines.runtime.stores import MemoryCache
 from looktwice.prompting import Ask, Circles, MultipleChoice, Reperceive, Vote
 from looktwice.prompting.turns import CaptionThenAnswer
 
@@ -45,20 +45,20 @@ def make_messages(*seeds: int, text: str = PROMPT) -> list[Message]:
 
 
 def test_text_and_words_convert_both_ways() -> None:
-    words = [VOCABULARY[n] for n in read_words("What's  a Star?!\n\n\n(A) a RED star")]
+    words = [VOCABULARY[n] for n in tokenize_text("What's  a Star?!\n\n\n(A) a RED star")]
     assert words == ["<unknown>", "a", "star", "<line>", "A", "a", "red", "star"]
     assert len(set(VOCABULARY)) == len(VOCABULARY)
-    assert write_words([*reply_words("row 2, column 3")]) == "row 2, column 3"
-    assert reply_words("37, 52") == [
+    assert detokenize([*tokenize_reply("row 2, column 3")]) == "row 2, column 3"
+    assert tokenize_reply("37, 52") == [
         WORD_NUMBERS["37"],
         WORD_NUMBERS[","],
         WORD_NUMBERS["52"],
         network.END,
     ]
-    assert reply_words("a zebra") == []
+    assert tokenize_reply("a zebra") == []
     red = WORD_NUMBERS["red"]
-    assert read_words("xylophone quartz \n \n red") == [network.UNKNOWN, network.LINE, red]
-    long = read_words("red " * 500 + "star")
+    assert tokenize_text("xylophone quartz \n \n red") == [network.UNKNOWN, network.LINE, red]
+    long = tokenize_text("red " * 500 + "star")
     assert len(long) == network.MAX_TEXT_TOKENS and long[-1] == WORD_NUMBERS["star"]
 
 
@@ -83,12 +83,12 @@ def test_numpy_and_torch_compute_the_same(tmp_path: Path) -> None:
     export(trained.eval(), tmp_path / "weights.npz")
     weights = network.Weights((tmp_path / "weights.npz").read_bytes())
     inputs = [fit_pixels(noise(seed))[0] for seed in (1, 2)]
-    text, reply = read_words(PROMPT), [network.ANSWER, WORD_NUMBERS["star"], WORD_NUMBERS["7"]]
+    text, reply = tokenize_text(PROMPT), [network.ANSWER, WORD_NUMBERS["star"], WORD_NUMBERS["7"]]
     with torch.no_grad():
         shown = torch.from_numpy(np.stack(inputs))[None]
         places, there, _ = trained.places(shown, torch.ones(1, 2, dtype=torch.bool))
         logits = trained.logits(torch.tensor([[text + reply]]), len(text), places, there)[0][0]
-    seen = [weights.places(str(number), pixels) for number, pixels in enumerate(inputs)]
+    seen = [weights.encode_view(str(number), pixels) for number, pixels in enumerate(inputs)]
     talk = Conversation(weights, text, seen)
     mine = np.stack([talk.write(token) for token in reply])
     # half precision of the weights
@@ -102,7 +102,7 @@ def test_a_reply_does_not_depend_on_its_batch() -> None:
     requests = [make_messages(seed) for seed in range(8)]
     options = CallOptions(logprobs=3)
     alone = [model(each, options=options) for each in requests]
-    shipped_weights().seen = Memory()
+    load_bundled_weights().encoded_views = MemoryCache()
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(lambda each: model(each, options=options), requests * 3))
     for one, many in zip(alone * 3, together, strict=True):
@@ -114,8 +114,8 @@ def test_choices_are_scored_as_continuations() -> None:
     scored = reply.logprobs[0]
     assert set(scored) == {"red star", "A", "37"}
     assert reply.text == max(scored, key=lambda text: scored[text])
-    places = shipped_weights().places("noise", fit_pixels(noise(1))[0])
-    talk = Conversation(shipped_weights(), read_words(PROMPT), [places])
+    places = load_bundled_weights().encode_view("noise", fit_pixels(noise(1))[0])
+    talk = Conversation(load_bundled_weights(), tokenize_text(PROMPT), [places])
     tokens = [network.ANSWER, WORD_NUMBERS["red"], WORD_NUMBERS["star"], network.END]
     total = sum(float(talk.write(before)[token]) for before, token in pairwise(tokens))
     assert scored["red star"] == pytest.approx(total, abs=2e-5)
@@ -126,7 +126,7 @@ def test_choices_are_scored_as_continuations() -> None:
 
 
 def test_sampling_depends_only_on_seed_and_draw() -> None:
-    model, weights = Pocket(temperature=3.0), shipped_weights().sha
+    model, weights = Pocket(temperature=3.0), load_bundled_weights().sha
     assert weights in Pocket().identity != model.identity and len(weights) == 64
     first = [model(make_messages(1), draw).text for draw in range(12)]
     assert first == [model(make_messages(1), draw).text for draw in range(12)]

@@ -22,8 +22,8 @@ from looktwice.pipelines.models.pocket.network import (
     PLACES_PER_SIDE,
     UNKNOWN,
     VOCABULARY,
-    read_words,
-    write_words,
+    detokenize,
+    tokenize_text,
 )
 from tests.optional import LazyModule, optional
 
@@ -52,7 +52,7 @@ def plan(tmp_path: Path, drawn: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return train.Plan(tmp_path, scenes=SCENES, batch=4, look=2, read=2, both=1, count=1, workers=1)
 
 
-def test_the_encoder_is_trained_on_the_places_of_things() -> None:
+def test_the_encoder_is_trained_on_the_positions_of_objects() -> None:
     for example in (make_example(3, number) for number in range(6)):
         for thing in example.things if example.whole else ():
             row, column = (int(at * 128 / 320 // PLACE_SIDE) for at in (thing.y, thing.x))
@@ -87,13 +87,13 @@ def test_every_taught_word_is_known_and_the_correct_choice_is_marked() -> None:
         for with_choices in (True, False):
             for question in more_questions(rng, example, 3, with_choices):
                 prompt, _ = write_prompt(rng, question, with_choices)
-                assert UNKNOWN not in read_words(prompt), prompt
+                assert UNKNOWN not in tokenize_text(prompt), prompt
         batch = train.make_batch(rng, [example])
         for words in batch.words:
             for tokens, targets, right in zip(
                 words.tokens[0], words.targets[0], words.right[0], strict=True
             ):
-                reply = write_words(int(token) for token in targets[targets >= 0])
+                reply = detokenize(int(token) for token in targets[targets >= 0])
                 assert int(targets[targets >= 0][-1]) == END
                 chosen = [VOCABULARY[int(token)] for token in tokens[right == 1]]
                 assert not chosen or chosen[0] == reply
@@ -122,7 +122,7 @@ def test_words_attend_to_what_they_name_and_to_nothing_if_absent() -> None:
         (pair, "Is A larger, or B?\nA) A\nB) B", {"A": red, "B": blue}),
         (count, "Count the stars.", {"stars": both | sinks, "": both | sinks}),
     ]:
-        words = [*read_words(text)]
+        words = [*tokenize_text(text)]
         names = [*(VOCABULARY[word] for word in words), ""]
         pointers = list(pointing.list_pointers(words, question, grids))
         found = {names[p.token]: set(np.flatnonzero(p.shares).tolist()) for p in pointers}

@@ -24,7 +24,7 @@ from looktwice.pipelines.model import (
 )
 from looktwice.pipelines.models import ChatAPI, Replay, Scripted, limits
 from looktwice.pipelines.models.cache import Cached, Store
-from looktwice.pipelines.models.limits import SERVERS, Limited, Pace, Ration
+from looktwice.pipelines.models.limits import SERVERS, Budget, Limited, Pace
 from looktwice.pipelines.models.wrappers import Metered, Retried, UsageCount, wrap
 from looktwice.pipelines.pipeline import RecordingModel
 from tests.chat_server import chat_server
@@ -153,7 +153,7 @@ def test_in_flight_and_per_minute(monkeypatch: pytest.MonkeyPatch) -> None:
         Limited(inner, in_flight=0)
 
 
-def waiting_for_a_place(stop: threading.Event) -> Model:
+def waiting_for_a_slot(stop: threading.Event) -> Model:
     inside = threading.Event()
 
     def hold() -> None:
@@ -177,40 +177,40 @@ def paced(stop: threading.Event) -> Model:
     return Limited(Flaky(identity="paced"), stop=stop)
 
 
-def without_money(stop: threading.Event) -> Model:
+def over_budget(stop: threading.Event) -> Model:
     model = Flaky()
-    ration = Ration(money=1.0, max_cost={model.identity: 0.6})
-    ration.take(model, stop)
-    return Limited(model, stop=stop, ration=ration)
+    budget = Budget(money=1.0, max_cost={model.identity: 0.6})
+    budget.reserve(model, stop)
+    return Limited(model, stop=stop, budget=budget)
 
 
 def test_budget_is_reserved_per_model_and_a_free_model_never_waits() -> None:
     costly, cheap, free = (Flaky(identity=name) for name in ("costly", "cheap", "free"))
     prices = {"costly": 0.6, "cheap": 0.1, "free": 0.0}
-    ration = Ration(money=1.0, price=lambda model, usage: prices[model.identity])
+    budget = Budget(money=1.0, price=lambda model, usage: prices[model.identity])
     stop, never = threading.Event(), threading.Event()
     stop.set()
     for model in (cheap, free):
-        ration.take(model, never)
+        budget.reserve(model, never)
         with pytest.raises(Stopped, match="waiting"):
-            ration.take(model, stop)  # its price is unknown until the first has ended
-        ration.settle(model, Usage(1, 1))
-    ration.take(costly, never)
+            budget.reserve(model, stop)  # its price is unknown until the first has ended
+        budget.settle(model, Usage(1, 1))
+    budget.reserve(costly, never)
     for _ in range(5):
-        ration.take(cheap, never)
-        ration.take(free, never)
-    ration.settle(costly, Usage(1, 1))
+        budget.reserve(cheap, never)
+        budget.reserve(free, never)
+    budget.settle(costly, Usage(1, 1))
     with pytest.raises(Stopped, match="waiting"):
-        ration.take(costly, stop)
-    ration.take(free, never)
-    assert ration.spent == pytest.approx(0.7) and ration.max_cost == prices
+        budget.reserve(costly, stop)
+    budget.reserve(free, never)
+    assert budget.spent == pytest.approx(0.7) and budget.max_cost == prices
 
 
 WAITS: list[Callable[[threading.Event], Model]] = [
-    waiting_for_a_place,
+    waiting_for_a_slot,
     spaced,
     paced,
-    without_money,
+    over_budget,
     lambda stop: Retried(Flaky([BUSY]), initial_delay=60, stop=stop),
 ]
 

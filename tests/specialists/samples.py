@@ -38,7 +38,7 @@ def numbered_image(number: int) -> Pixels:
 
 
 def check(stage: Stage, sample: Sample, answer: str | None, reason: str = "") -> State:
-    """Run a rule: it must give this answer with a confidence in 0..1, or abstain so."""
+    """Run a rule and check its answer and confidence (0..1), or its reason for abstaining."""
     state = stage(State(sample), NoModel())
     assert state.answer == answer, state.reason
     if answer is None:

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from looktwice.eval.cli import app
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.stores import Memory, current_store, use_result_store
+from looktwice.pipelines.runtime.stores import MemoryCache, get_current_store, use_result_store
 from looktwice.pipelines.state import collect_remarks, remark
 from looktwice.specialists import sharing
 from looktwice.specialists.results import Boxes, Faces
@@ -84,8 +84,8 @@ class Slow:
 
 
 @pytest.fixture(autouse=True)
-def _no_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start without calls, with a clock by which a call takes as long as it says."""
+def _reset_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reset the calls, and mock the clock so that a call takes exactly its stated time."""
     LOOKS.clear()
     clock = SimpleNamespace(perf_counter=lambda: NOW[0], sleep=pass_time)
     monkeypatch.setattr(sharing, "time", clock)
@@ -138,9 +138,9 @@ def test_two_runs_that_end_in_any_order_leave_no_store_open(tmp_path: Path) -> N
     first.enter_context(use_result_store(tmp_path / "first"))
     second.enter_context(use_result_store(tmp_path / "second"))
     first.close()
-    assert (store := current_store()) is not None and store.folder == tmp_path / "second"
+    assert (store := get_current_store()) is not None and store.folder == tmp_path / "second"
     second.close()
-    assert current_store() is None
+    assert get_current_store() is None
 
 
 def test_many_threads_run_it_once_and_a_failure_is_not_stored(tmp_path: Path) -> None:
@@ -280,14 +280,14 @@ def test_composed_results_are_stored_once_by_their_parts(
 
 
 def test_the_memory_is_bounded_and_evicts_the_least_recently_used() -> None:
-    memory = Memory(most=100)
+    memory = MemoryCache(max_bytes=100)
 
     def find(key: str) -> tuple[str, int]:
         LOOKS.append(key)
         return key, 40
 
     for key in "abcdaee":
-        assert memory.share(key, partial(find, key)) == key
-    assert "".join(LOOKS) == "abcdae" and list(memory.kept) == ["a", "e"] and memory.size == 80
-    memory.share("large", lambda: ("x", 101))
-    assert not memory.kept and memory.size == 0 and not memory.turns
+        assert memory.get_or_compute(key, partial(find, key)) == key
+    assert "".join(LOOKS) == "abcdae" and list(memory.entries) == ["a", "e"] and memory.size == 80
+    memory.get_or_compute("large", lambda: ("x", 101))
+    assert not memory.entries and memory.size == 0 and not memory.key_locks

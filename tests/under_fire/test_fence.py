@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from looktwice.pipelines.config import ConfigError, load_plan
-from looktwice.pipelines.config.paths import use_fence
+from looktwice.pipelines.config.paths import allow_access
 from looktwice.pipelines.runtime.stores import Blobs
 from tests.first_day.studies import looktwice
 from tests.optional import HAS_EXTRAS
@@ -155,7 +155,7 @@ def test_only_commands_in_the_main_thread_ask_for_confirmation(lab: Path) -> Non
             load_plan(Path("study.yaml"))
 
     load()
-    with use_fence((), agree):
+    with allow_access((), agree):
         thread = threading.Thread(target=load)
         thread.start()
         thread.join()

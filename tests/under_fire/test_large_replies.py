@@ -60,7 +60,7 @@ def test_digits_of_other_scripts_are_read() -> None:
 
 @pytest.mark.parametrize("filler", [b"#" * 10_000_000 + b"\n", b" " * 10_000_000])
 def test_an_endless_header_is_not_read(filler: bytes) -> None:
-    with pytest.raises(PictureError, match="bytes hold no size"):
+    with pytest.raises(PictureError, match="bytes contain no image size"):
         _ = Picture.encoded(b"P6\n" + filler + b"1 1\n255\nabc").size
     assert Picture.encoded(b"P6 # by hand\n1 1\n255\nabc").size == (1, 1)
 

@@ -42,7 +42,7 @@ import sys, threading, time
 from pathlib import Path
 from looktwice.pipelines.models.cache import Store
 store = Store(Path(sys.argv[1]))
-with store.turn("k", threading.Event()):
+with store.claim("k", threading.Event()):
     print("asking", flush=True)
     time.sleep(60)
 """
@@ -77,7 +77,7 @@ def test_a_killed_process_is_replaced_and_a_living_one_is_waited_for(tmp_path: P
     assert store.get("k") is None
 
     def take_turn() -> None:
-        with store.turn("k", threading.Event()):
+        with store.claim("k", threading.Event()):
             gone.set()
 
     with start_process(OWNER, tmp_path) as process:
@@ -131,7 +131,7 @@ def test_a_stopped_run_waits_for_no_other_process(tmp_path: Path) -> None:
     stop, other = threading.Event(), Store(tmp_path)
     model = Cached(CountingModel(), Store(tmp_path), stop=stop)
     key = make_request_key(model.identity, HELLO, 0, CallOptions())
-    with other.turn(key, threading.Event()), ThreadPoolExecutor(1) as pool:
+    with other.claim(key, threading.Event()), ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(model, HELLO)
         time.sleep(0.2)
         stop.set()
@@ -148,7 +148,7 @@ class Full(Store):
     counting = threading.Lock()  # two must not both get the space for the last reply
 
     def put(self, key: str, model: str, reply: Reply) -> Reply:
-        with self.counting, self._named():
+        with self.counting, self._convert_errors():
             if len(self) >= self.room:
                 raise sqlite3.OperationalError("database or disk is full")
             return super().put(key, model, reply)

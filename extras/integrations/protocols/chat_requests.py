@@ -24,7 +24,7 @@ from looktwice.extras.integrations.protocols.questions import (
     refuse_unknown,
     refuse_video,
 )
-from looktwice.pipelines.json_input import KEEP_OTHER_FIELDS, NO_OTHER_FIELDS, read_json, write_json
+from looktwice.pipelines.json_input import ALLOW_EXTRA, FORBID_EXTRA, read_json, write_json
 from looktwice.pipelines.model import CallOptions, Message, Role, Tool, ToolCall
 from looktwice.pipelines.models.attached import read_call_fields, read_turn_fields
 from looktwice.pipelines.view import View
@@ -52,13 +52,13 @@ NEUTRAL_VALUES: Mapping[str, Any] = {
 """Values of other fields that have no effect; false and null never have one."""
 
 
-class Address(BaseModel, **KEEP_OTHER_FIELDS):
+class Address(BaseModel, **ALLOW_EXTRA):
     """The URL of a picture: a data URL within the request itself."""
 
     url: str
 
 
-class Part(BaseModel, **KEEP_OTHER_FIELDS):
+class Part(BaseModel, **ALLOW_EXTRA):
     """A part of a turn."""
 
     type: Annotated[Literal["text", "image_url"], BeforeValidator(refuse_video)]
@@ -74,7 +74,7 @@ class Part(BaseModel, **KEEP_OTHER_FIELDS):
         return View.of(read_data_url(self.image_url.url))
 
 
-class Function(BaseModel, **KEEP_OTHER_FIELDS):
+class Function(BaseModel, **ALLOW_EXTRA):
     """A function that can be called, or a call of one."""
 
     name: str
@@ -83,7 +83,7 @@ class Function(BaseModel, **KEEP_OTHER_FIELDS):
     arguments: str = "{}"
 
 
-class ToolEntry(BaseModel, **KEEP_OTHER_FIELDS):
+class ToolEntry(BaseModel, **ALLOW_EXTRA):
     """A tool, or a call of one."""
 
     id: str = ""
@@ -96,7 +96,7 @@ class ToolEntry(BaseModel, **KEEP_OTHER_FIELDS):
         return read_call_fields({**(self.model_extra or {}), "function": self.function.model_extra})
 
 
-class Turn(BaseModel, **KEEP_OTHER_FIELDS):
+class Turn(BaseModel, **ALLOW_EXTRA):
     """A turn of the conversation.
 
     `looktwice` holds the provider's own values of fields that `serve` shows differently in its
@@ -151,32 +151,32 @@ class Turn(BaseModel, **KEEP_OTHER_FIELDS):
         return read_turn_fields({**shown, **own, "tool_calls": self.tool_calls})
 
 
-class Outputs(BaseModel, **NO_OTHER_FIELDS):
+class Outputs(BaseModel, **FORBID_EXTRA):
     """The `structured_outputs` of vLLM."""
 
     choice: list[Text] | None = None
 
 
-class Schema(BaseModel, **KEEP_OTHER_FIELDS):
+class Schema(BaseModel, **ALLOW_EXTRA):
     """A JSON schema with its name."""
 
     schema_: Json = Field({}, alias="schema")
 
 
-class Format(BaseModel, **KEEP_OTHER_FIELDS):
+class Format(BaseModel, **ALLOW_EXTRA):
     """The format of the reply."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: Schema | None = None
 
 
-class StreamOptions(BaseModel, **KEEP_OTHER_FIELDS):
+class StreamOptions(BaseModel, **ALLOW_EXTRA):
     """Options of a streamed response."""
 
     include_usage: bool | None = None
 
 
-class ChatRequest(BaseModel, **KEEP_OTHER_FIELDS):
+class ChatRequest(BaseModel, **ALLOW_EXTRA):
     """A chat-completions request, with the fields that looktwice supports."""
 
     messages: list[Turn] = Field(min_length=1)

@@ -21,7 +21,7 @@ from looktwice.extras.integrations.protocols.questions import (
     refuse_video,
 )
 from looktwice.extras.integrations.protocols.thoughts import make_turn, unpack_attached
-from looktwice.pipelines.json_input import KEEP_OTHER_FIELDS, write_json
+from looktwice.pipelines.json_input import ALLOW_EXTRA, write_json
 from looktwice.pipelines.model import CallOptions, Message, Tool, ToolCall
 from looktwice.pipelines.view import View
 
@@ -50,7 +50,7 @@ ALLOWED_BLOCKS = {
 NEEDED = {"image": ("source",), "tool_use": ("id", "name"), "tool_result": ("tool_use_id",)}
 
 
-class ImageSource(BaseModel, **KEEP_OTHER_FIELDS):
+class ImageSource(BaseModel, **ALLOW_EXTRA):
     """The data of an image."""
 
     type: Literal["base64", "url"]
@@ -68,7 +68,7 @@ def _as_blocks(content: Any) -> Any:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content or []
 
 
-class MessageBlock(BaseModel, **KEEP_OTHER_FIELDS):
+class MessageBlock(BaseModel, **ALLOW_EXTRA):
     """A block of content."""
 
     type: Annotated[
@@ -112,7 +112,7 @@ class MessageBlock(BaseModel, **KEEP_OTHER_FIELDS):
 Blocks = Annotated[list[MessageBlock], BeforeValidator(_as_blocks)]
 
 
-class MessageTurn(BaseModel, **KEEP_OTHER_FIELDS):
+class MessageTurn(BaseModel, **ALLOW_EXTRA):
     """A message of the conversation."""
 
     role: Literal["user", "assistant", "system"]
@@ -170,7 +170,7 @@ def read_assistant(blocks: Sequence[MessageBlock]) -> Message:
     return make_turn(texts, calls, packed, "\n\n".join(thoughts))
 
 
-class MessageTool(BaseModel, **KEEP_OTHER_FIELDS):
+class MessageTool(BaseModel, **ALLOW_EXTRA):
     """A tool of the client."""
 
     type: Literal["custom"] | None = None
@@ -179,7 +179,7 @@ class MessageTool(BaseModel, **KEEP_OTHER_FIELDS):
     input_schema: Json
 
 
-class MessageToolChoice(BaseModel, **KEEP_OTHER_FIELDS):
+class MessageToolChoice(BaseModel, **ALLOW_EXTRA):
     """The choice of a tool."""
 
     type: Literal["auto", "any", "tool", "none"]
@@ -194,28 +194,28 @@ class MessageToolChoice(BaseModel, **KEEP_OTHER_FIELDS):
         return self.name
 
 
-class ThoughtDisplay(BaseModel, **KEEP_OTHER_FIELDS):
+class ThoughtDisplay(BaseModel, **ALLOW_EXTRA):
     """Whether thoughts are shown. How much a model thinks is a setting of its study."""
 
     type: Literal["enabled", "adaptive", "between_tools", "disabled"]
     display: Literal["summarized", "omitted"] | None = None
 
 
-class MessageFormat(BaseModel, **KEEP_OTHER_FIELDS):
+class MessageFormat(BaseModel, **ALLOW_EXTRA):
     """The format of the reply."""
 
     type: Literal["json_schema"]
     schema_: Json = Field(alias="schema")
 
 
-class OutputConfig(BaseModel, **KEEP_OTHER_FIELDS):
+class OutputConfig(BaseModel, **ALLOW_EXTRA):
     """Settings of the reply."""
 
     effort: str | None = None
     format: MessageFormat | None = None
 
 
-class MessagesRequest(BaseModel, **KEEP_OTHER_FIELDS):
+class MessagesRequest(BaseModel, **ALLOW_EXTRA):
     """A request, with the fields that looktwice supports; `seed` is not in the protocol."""
 
     messages: list[MessageTurn] = Field(min_length=1)

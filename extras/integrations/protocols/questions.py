@@ -12,11 +12,11 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, Field
 
 from looktwice.pipelines.config.spec import digest
-from looktwice.pipelines.json_input import NO_OTHER_FIELDS, read_as
+from looktwice.pipelines.json_input import FORBID_EXTRA, read_as
 from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import CallOptions, Message, Tool
 from looktwice.pipelines.picture import Picture, PictureError
-from looktwice.pipelines.sample import PLACED_FIELD, Sample, check_marks
+from looktwice.pipelines.sample import PLACEHOLDERS_FIELD, Sample, check_marks
 
 Json = dict[str, Any]
 Text = Annotated[str, Field(min_length=1)]
@@ -59,7 +59,7 @@ def read_data_url(url: str) -> Picture:
         raise ValueError(f"an image cannot be read: {exc}") from exc
 
 
-class ClientFacts(BaseModel, **NO_OTHER_FIELDS):
+class ClientFacts(BaseModel, **FORBID_EXTRA):
     """Facts about a question that a client sends as `extra_body={"looktwice": {...}}`; only scoring
     reads the `answer`."""
 
@@ -163,6 +163,6 @@ def make_sample(turns: Sequence[Message], known: ClientFacts) -> Sample:
     if len(pictures) > MAX_PICTURES:
         raise ValueError(f"{len(pictures)} images in one turn; the maximum is {MAX_PICTURES}")
     marks = tuple(map(mark_from_dict, known.marks))
-    meta = {**known.meta, PLACED_FIELD: True} if pictures else known.meta
+    meta = {**known.meta, PLACEHOLDERS_FIELD: True} if pictures else known.meta
     sample = Sample("", words, tuple(pictures), tuple(known.choices), marks, meta)
     return replace(sample, id=known.id or digest(sample.to_dict()))

@@ -21,7 +21,7 @@ from looktwice.extras.integrations.protocols.questions import (
     refuse_video,
 )
 from looktwice.extras.integrations.protocols.thoughts import make_turn, unpack_attached
-from looktwice.pipelines.json_input import KEEP_OTHER_FIELDS
+from looktwice.pipelines.json_input import ALLOW_EXTRA
 from looktwice.pipelines.model import CallOptions, Message, Role, Tool, ToolCall
 from looktwice.pipelines.view import View
 
@@ -48,7 +48,7 @@ STATELESS = "no response is stored here; send the whole conversation as `input`"
 LOGPROBS = "message.output_text.logprobs"
 
 
-class ResponsesPart(BaseModel, **KEEP_OTHER_FIELDS):
+class ResponsesPart(BaseModel, **ALLOW_EXTRA):
     """A part of a message, of a tool's output or of a thought."""
 
     type: Annotated[
@@ -86,7 +86,7 @@ def _as_parts(content: Any) -> Any:
 Parts = Annotated[list[ResponsesPart], BeforeValidator(_as_parts)]
 
 
-class ResponsesItem(BaseModel, **KEEP_OTHER_FIELDS):
+class ResponsesItem(BaseModel, **ALLOW_EXTRA):
     """An item of the input: a message, a call of a tool, its output, or a thought."""
 
     type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
@@ -170,7 +170,7 @@ def read_items(items: Sequence[ResponsesItem]) -> Iterator[Message]:
         yield turn.read()
 
 
-class FunctionTool(BaseModel, **KEEP_OTHER_FIELDS):
+class FunctionTool(BaseModel, **ALLOW_EXTRA):
     """A tool of the client."""
 
     type: Literal["function"]
@@ -179,7 +179,7 @@ class FunctionTool(BaseModel, **KEEP_OTHER_FIELDS):
     parameters: Json | None = None
 
 
-class ResponsesToolChoice(BaseModel, **KEEP_OTHER_FIELDS):
+class ResponsesToolChoice(BaseModel, **ALLOW_EXTRA):
     """The choice of a tool: `auto`, `none` or `required`, or a tool by its name."""
 
     type: Literal["auto", "none", "required", "function"]
@@ -192,21 +192,21 @@ class ResponsesToolChoice(BaseModel, **KEEP_OTHER_FIELDS):
         return self.name or self.type
 
 
-class ReplyFormat(BaseModel, **KEEP_OTHER_FIELDS):
+class ReplyFormat(BaseModel, **ALLOW_EXTRA):
     """The format of the reply."""
 
     type: Literal["text", "json_object", "json_schema"]
     schema_: Json = Field({}, alias="schema")
 
 
-class ReplyText(BaseModel, **KEEP_OTHER_FIELDS):
+class ReplyText(BaseModel, **ALLOW_EXTRA):
     """Settings of the reply's text."""
 
     format: ReplyFormat | None = None
     verbosity: Literal["medium"] | None = None  # others are not honoured
 
 
-class Thinking(BaseModel, **KEEP_OTHER_FIELDS):
+class Thinking(BaseModel, **ALLOW_EXTRA):
     """Settings of the reasoning; its summary is always sent."""
 
     effort: str | None = None
@@ -216,7 +216,7 @@ def _as_items(given: Any) -> Any:
     return [{"role": "user", "content": given}] if isinstance(given, str) else given
 
 
-class ResponsesRequest(BaseModel, **KEEP_OTHER_FIELDS):
+class ResponsesRequest(BaseModel, **ALLOW_EXTRA):
     """A request, with the fields that looktwice supports; `seed`, `stop` and `top_k` are not in the
     protocol, but many servers take them."""
 

@@ -12,7 +12,7 @@ from typing import Any
 from looktwice.extras.integrations.protocols.questions import MAX_VALUES, Json
 from looktwice.pipelines.json_input import read_json, write_json
 from looktwice.pipelines.model import Message, Reply, ToolCall
-from looktwice.pipelines.models.attached import is_not_empty, read_call_fields, read_turn_fields
+from looktwice.pipelines.models.attached import has_content, read_call_fields, read_turn_fields
 
 PREFIX = "looktwice."
 """The prefix of every packed text; any other text comes from another server."""
@@ -77,7 +77,7 @@ def _restore(call: ToolCall, known: Mapping[str, Any]) -> ToolCall:
         call.id,
         call.name,
         written if is_same_json(written, call.arguments) else call.arguments,
-        attached if is_not_empty(attached) else {},
+        attached if has_content(attached) else {},
     )
 
 

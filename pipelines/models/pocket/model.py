@@ -33,11 +33,11 @@ from looktwice.pipelines.models.pocket.network import (
     VOCABULARY,
     Conversation,
     Floats,
+    detokenize,
     fit_pixels,
-    read_words,
-    reply_words,
-    shipped_weights,
-    write_words,
+    load_bundled_weights,
+    tokenize_reply,
+    tokenize_text,
 )
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.view import View
@@ -67,7 +67,7 @@ class Pocket:
     max_tokens: int = MAX_REPLY_TOKENS
     stop: tuple[str, ...] | None = None
     seed: int = 0
-    apart: ClassVar[bool] = True  # as in `ChatAPI`
+    multiprocess: ClassVar[bool] = True  # as in `ChatAPI`
 
     def __post_init__(self) -> None:
         is_share = self.top_p is None or 0 < self.top_p <= 1
@@ -80,7 +80,7 @@ class Pocket:
     @cached_property
     def identity(self) -> str:
         """The weights and every setting."""
-        return write_canonical({**settings(self), "weights": shipped_weights().sha})
+        return write_canonical({**settings(self), "weights": load_bundled_weights().sha})
 
     def refuse(self, options: CallOptions) -> None:
         """Raise ModelError for options that Pocket does not support; `check` calls this, too."""
@@ -99,19 +99,19 @@ class Pocket:
         """Ask once. Raises ModelError, and PictureError for a view that cannot be decoded."""
         full = options.filled_from(self)
         self.refuse(full)
-        start, weights, sampled = time.perf_counter(), shipped_weights(), None
-        tokens, inputs = network_inputs(messages)
+        start, weights, rng = time.perf_counter(), load_bundled_weights(), None
+        tokens, inputs = make_network_inputs(messages)
         if full.temperature:
             key = make_request_key(self.identity, messages, draw, options)
             drawn = hashlib.sha256(f"{full.seed or self.seed}\n{key}".encode()).digest()
-            sampled = np.random.default_rng(int.from_bytes(drawn[:8]))
+            rng = np.random.default_rng(int.from_bytes(drawn[:8]))
         with ONE_THREAD:
-            views = [weights.places(sha, pixels) for sha, pixels in inputs.items()]
-            talk = Conversation(weights, tokens, views)
+            views = [weights.encode_view(sha, pixels) for sha, pixels in inputs.items()]
+            conversation = Conversation(weights, tokens, views)
             reply = (
-                _choose(talk, full.choices)
+                _choose_text(conversation, full.choices)
                 if full.choices
-                else _generate_words(talk, full, sampled)
+                else _generate_words(conversation, full, rng)
             )
         asked = len(tokens) + PLACES_PER_SIDE * PLACES_PER_SIDE * len(inputs)
         return replace(
@@ -122,7 +122,7 @@ class Pocket:
         )
 
 
-def network_inputs(messages: Messages) -> tuple[list[int], dict[str, Pixels]]:
+def make_network_inputs(messages: Messages) -> tuple[list[int], dict[str, Pixels]]:
     """Return the tokens of a conversation and its distinct views, fitted to the network, by the
     sha256 of their pictures in order of first appearance.
 
@@ -133,7 +133,7 @@ def network_inputs(messages: Messages) -> tuple[list[int], dict[str, Pixels]]:
         if turn.role != "assistant":
             texts.append(turn.text)
         views |= {view.picture.payload.sha: view for view in turn.views}
-    tokens = read_words("\n".join(texts))
+    tokens = tokenize_text("\n".join(texts))
     if not tokens:
         raise ModelError("Pocket was sent no text; send a question")
     if len(views) > MAX_VIEWS:
@@ -144,7 +144,7 @@ def network_inputs(messages: Messages) -> tuple[list[int], dict[str, Pixels]]:
 
 
 def _generate_words(
-    talk: Conversation, options: CallOptions, sampled: np.random.Generator | None
+    conversation: Conversation, options: CallOptions, rng: np.random.Generator | None
 ) -> Reply:
     """Generate a reply word by word, with its alternatives, finish reason and token count."""
     words, top, token = list[int](), list[Mapping[str, float]](), ANSWER
@@ -153,21 +153,21 @@ def _generate_words(
     while finish == "length" and count < min(
         MAX_REPLY_TOKENS, options.max_tokens or MAX_REPLY_TOKENS
     ):
-        likely, count = talk.write(token), count + 1
-        token = int(likely.argmax()) if sampled is None else _draw(sampled, likely, options)
+        likely, count = conversation.write(token), count + 1
+        token = int(likely.argmax()) if rng is None else _sample_token(rng, likely, options)
         if options.logprobs:
-            top.append(_alternatives(likely, options.logprobs, token))
+            top.append(_list_alternatives(likely, options.logprobs, token))
         if token == END:
             finish = "stop"
             continue
         words.append(token)
-        text = write_words(words)
+        text = detokenize(words)
         if ends := [at for stop in options.stop or () if (at := text.find(stop)) >= 0]:
             text, finish = text[: min(ends)], "stop"
     return Reply(text, finish, usage=Usage(0, count), logprobs=tuple(top))
 
 
-def _draw(sampled: np.random.Generator, likely: Floats, options: CallOptions) -> int:
+def _sample_token(rng: np.random.Generator, likely: Floats, options: CallOptions) -> int:
     scaled = likely.astype(np.float64) / (options.temperature or 1)
     shares = np.exp(scaled - scaled.max())
     shares /= shares.sum()
@@ -179,10 +179,10 @@ def _draw(sampled: np.random.Generator, likely: Floats, options: CallOptions) ->
         before = np.cumsum(shares[order]) - shares[order]
         shares[order[before >= options.top_p]] = 0
         shares /= shares.sum()
-    return int(sampled.choice(len(shares), p=shares))
+    return int(rng.choice(len(shares), p=shares))
 
 
-def _alternatives(likely: Floats, count: int, token: int) -> Mapping[str, float]:
+def _list_alternatives(likely: Floats, count: int, token: int) -> Mapping[str, float]:
     """Return the chosen token and then the most likely others, `count` in all; the end token is the
     empty text."""
     words = [
@@ -198,12 +198,12 @@ def _alternatives(likely: Floats, count: int, token: int) -> Mapping[str, float]
     }
 
 
-def _choose(talk: Conversation, choices: Sequence[str]) -> Reply:
+def _choose_text(conversation: Conversation, choices: Sequence[str]) -> Reply:
     """Return the most likely of the allowed texts, with the log-probability of each, the most
     likely first, summed over its tokens and its end. Raises ModelError for unknown words."""
     likely: dict[str, float] = {}
     for choice in choices:
-        tokens, twin = reply_words(choice), talk.fork()
+        tokens, twin = tokenize_reply(choice), conversation.fork()
         if not 0 < len(tokens) <= MAX_REPLY_TOKENS:
             raise ModelError(
                 f"the choice {choice!r} is not a possible reply of Pocket, which has 1 to"

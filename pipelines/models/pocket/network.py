@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.stores import Memory
+from looktwice.pipelines.runtime.stores import MemoryCache
 
 SPECIAL_TOKENS = ("<pad>", "<unknown>", "<line>", "<answer>", "<end>")
 PAD, UNKNOWN, LINE, ANSWER, END = range(len(SPECIAL_TOKENS))
@@ -55,7 +55,7 @@ MAX_TEXT_TOKENS = 72  # tokens of a text that are read; the last ones of a longe
 PIECE_PATTERN = re.compile(r"\n+|[A-Za-z]+(?:'s)?|\d+")
 
 
-def read_words(text: str) -> list[int]:
+def tokenize_text(text: str) -> list[int]:
     """Return the token numbers of the last words of a text. Punctuation is skipped, and a run of
     unknown words is one token.
 
@@ -70,7 +70,7 @@ def read_words(text: str) -> list[int]:
     return numbers[-MAX_TEXT_TOKENS:]
 
 
-def reply_words(text: str) -> list[int]:
+def tokenize_reply(text: str) -> list[int]:
     """Return the tokens of a reply with its end token; empty if a word is not in the vocabulary."""
     numbers: list[int] = []
     for part in text.replace(",", " , ").split():
@@ -81,8 +81,8 @@ def reply_words(text: str) -> list[int]:
     return [*numbers, END] if numbers else []
 
 
-def write_words(numbers: Iterable[int]) -> str:
-    """Return the text of tokens, without special ones."""
+def detokenize(numbers: Iterable[int]) -> str:
+    """Return the text of tokens, without special tokens."""
     words = [VOCABULARY[number] for number in numbers if number >= len(SPECIAL_TOKENS)]
     return " ".join(words).replace(" ,", ",")
 
@@ -111,12 +111,12 @@ def fit_pixels(pixels: Pixels) -> tuple[Pixels, float, tuple[int, int]]:
 
 Floats = NDArray[np.float32]
 HEAD_COUNT = 4
-MAX_LINES = 8  # of a text that are distinguished, counted from its end
+MAX_LINES = 8  # lines of a text that are distinguished, counted from its end
 CLASS_COUNTS = (10, 9, 17, 4, 13, 2)
 """Number of classes of each attribute of a place: shape, colour, symbol, mark, size, and whether it
 is the centre of an object. The first class of each means none."""
 MAX_REPLY_TOKENS = 8  # tokens of the longest reply, including its end
-MAX_VIEWS = 4  # that are distinguished
+MAX_VIEWS = 4  # views that are distinguished
 CACHE_BYTES = 25 << 20  # bytes of encoded views that are cached, about 256 views
 WEIGHTS_FILE = "pocket.npz"
 
@@ -161,7 +161,7 @@ class Weights:
             }
         numbers = (name.split(".")[1] for name in self._arrays if name.startswith("layers."))
         self.layers = 1 + max(map(int, numbers))
-        self.seen = Memory(CACHE_BYTES)
+        self.encoded_views = MemoryCache(CACHE_BYTES)
 
     @property
     def count(self) -> int:
@@ -188,23 +188,24 @@ class Weights:
             centred / spread * self[f"{name}.weight"] + self[f"{name}.bias"], np.float32
         )
 
-    def places(self, sha: str, pixels: Pixels) -> Floats:
-        """Return the encoder's output at each place of a view, cached by its picture's sha256."""
+    def encode_view(self, sha: str, pixels: Pixels) -> Floats:
+        """Return the encoder's output at each position of a view, cached by its picture's
+        sha256."""
 
-        def see() -> tuple[Floats, int]:
-            places = encoder_states(self, pixels)[-1]
+        def encode() -> tuple[Floats, int]:
+            places = compute_encoder_states(self, pixels)[-1]
             return places, places.nbytes
 
-        return self.seen.share(sha, see)
+        return self.encoded_views.get_or_compute(sha, encode)
 
 
 @lru_cache(maxsize=1)
-def shipped_weights() -> Weights:
+def load_bundled_weights() -> Weights:
     """Return the weights bundled with looktwice, read once."""
     return Weights(files(__package__).joinpath(WEIGHTS_FILE).read_bytes())
 
 
-def encoder_states(weights: Weights, pixels: Pixels) -> list[Floats]:
+def compute_encoder_states(weights: Weights, pixels: Pixels) -> list[Floats]:
     """Return the output of each encoder layer for a view, (places, channels), followed by the
     vectors that the decoder attends to."""
     x = np.asarray(pixels.transpose(2, 0, 1), np.float32) / np.float32(127.5) - np.float32(1)
@@ -239,10 +240,10 @@ def _relu(x: Floats) -> Floats:
 
 
 class Conversation:
-    """A text that was read with its views, and the reply written so far.
+    """A text with its views, and the reply generated so far.
 
-    `tokens` are the text's, `views` the places of its views, in order. `write` appends a token and
-    returns the natural log-probability of each word that may follow it.
+    `tokens` are those of the text; `views` holds the encoder's output for each view, in order.
+    `write` appends a token and returns the natural log-probability of each word that may follow it.
     """
 
     def __init__(self, weights: Weights, tokens: Sequence[int], views: Sequence[Floats]) -> None:
@@ -318,8 +319,8 @@ class Conversation:
 
 
 def attend(asked: Floats, key: Floats, value: Floats) -> Floats:
-    """Compute multi-head attention: (long, width) for queries of that shape, keys and values
-    (places, width)."""
+    """Compute multi-head attention of queries (n, width) to keys and values (places, width);
+    returns (n, width)."""
     query, key, value = (
         vectors.reshape(len(vectors), HEAD_COUNT, -1).transpose(1, 0, 2)
         for vectors in (asked, key, value)

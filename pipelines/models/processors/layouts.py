@@ -54,13 +54,15 @@ class Layout:
     refused: str = ""
 
 
-def stretched(size: Size, side: int, patch: int, tokens: int = 0, linear: bool = False) -> Layout:
+def stretch_to_square(
+    size: Size, side: int, patch: int, tokens: int = 0, linear: bool = False
+) -> Layout:
     """Stretch to a square, ignoring the aspect ratio; one token per patch, or `tokens` in all."""
     square, count = (side, side), tokens or (side // patch) ** 2
     return Layout(square, square, count, patch, filter="bilinear" if linear else "bicubic")
 
 
-def cut(size: Size, side: int, patch: int) -> Layout:
+def crop_center_square(size: Size, side: int, patch: int) -> Layout:
     """Crop the centre square whose side is the shorter side."""
     short, long = min(size), max(size)
     width, height = (side if n == short else int(side * long / short) for n in size)
@@ -68,7 +70,9 @@ def cut(size: Size, side: int, patch: int) -> Layout:
     return Layout((width, height), (side, side), (side // patch) ** 2, patch, offset=offset)
 
 
-def padded(size: Size, side: int, patch: int, least: int, tokens: int, middle: bool) -> Layout:
+def pad_to_square(
+    size: Size, side: int, patch: int, least: int, tokens: int, middle: bool
+) -> Layout:
     """Fit the whole picture into a square: centred on grey, or in the top left corner on black."""
     rounded: Callable[[float], int] = round if middle else int
     scale = side / max(size)
@@ -80,7 +84,7 @@ def padded(size: Size, side: int, patch: int, least: int, tokens: int, middle: b
     return Layout((width, height), (side, side), tokens, patch, offset=offset, ground=ground)
 
 
-def whole_patches_size(
+def compute_qwen_size(
     size: Size, patch: int, least: int, most: int, fewest: Literal[0, 1] = 1
 ) -> Size:
     """Return Qwen's size: both sides multiples of `patch`, and `least` to `most` pixels in all.
@@ -99,7 +103,7 @@ def whole_patches_size(
     return max(1, across) * patch, max(1, down) * patch
 
 
-def whole_patches(
+def round_to_patches(
     size: Size, patch: int, least: int, most: int, grow: Literal[0, 1, 2] = 0
 ) -> Layout:
     """Keep the picture's own size, rounded to whole patches with one token each.
@@ -117,7 +121,7 @@ def whole_patches(
         width, height = patch, round(height * patch / width)
     longer = max(width, height) / min(width, height) > MAX_ASPECT_RATIO
     refused = f"its longer side is over {MAX_ASPECT_RATIO} times its shorter side" if longer else ""
-    seen = whole_patches_size((width, height), patch, least, most, fewest=0)
+    seen = compute_qwen_size((width, height), patch, least, most, fewest=0)
     return Layout(seen, seen, seen[0] * seen[1] // patch**2, patch, refused=refused)
 
 
@@ -136,7 +140,7 @@ def keep_size(size: Size, patch: int, longest: int, stack: Stack = "transformers
     return Layout(whole, whole, tokens, patch, filter=resized, refused=refused)
 
 
-def patches_within(size: Size, patch: int, tokens: int) -> Layout:
+def fit_patches(size: Size, patch: int, tokens: int) -> Layout:
     """Scale in proportion to fill `tokens` patches, each side rounded down to whole patches."""
     factor = sqrt(tokens * patch**2 / (size[0] * size[1]))
     across, down = (floor(factor * side / patch) for side in size)
@@ -148,7 +152,7 @@ def patches_within(size: Size, patch: int, tokens: int) -> Layout:
     return Layout(whole, whole, across * down, patch)
 
 
-def slices(size: Size, side: int, most: int, patch: int) -> Layout:
+def slice_by_area(size: Size, side: int, most: int, patch: int) -> Layout:
     """Stretch to the grid of at most `most` slices of about `side` x `side` pixels with the most
     similar aspect ratio, and add the whole picture, both in whole patches; a small picture is
     enlarged."""
@@ -167,7 +171,7 @@ def slices(size: Size, side: int, most: int, patch: int) -> Layout:
 
 
 def _slice_grid(size: Size, side: int, most: int) -> Grid:
-    """Return the grid with the most similar aspect ratio whose number of slices about matches the
+    """Return the grid with the most similar aspect ratio whose number of slices approximates the
     picture's area."""
     wanted, many = log(size[0] / size[1]), min(ceil(size[0] * size[1] / side**2), most)
     best, nearest = (1, 1), float("inf")
@@ -181,8 +185,8 @@ def _slice_grid(size: Size, side: int, most: int) -> Grid:
 
 
 def _fit_near_square(size: tuple[float, float], side: int, patch: int, keep: bool) -> Size:
-    """Return a size in whole patches with the area of a square, in proportion; with `keep`, a
-    smaller picture is not enlarged."""
+    """Return the size in whole patches that has the area of a square and the picture's aspect
+    ratio; with `keep`, a smaller picture is not enlarged."""
     width, height = size
     if width * height > side**2 or not keep:
         ratio = width / height
@@ -191,7 +195,7 @@ def _fit_near_square(size: tuple[float, float], side: int, patch: int, keep: boo
     return max(round(width / patch), 1) * patch, max(round(height / patch), 1) * patch
 
 
-def bounded(size: Size, shortest: int, longest: int, tokens: int, patch: int) -> Layout:
+def bound_sides(size: Size, shortest: int, longest: int, tokens: int, patch: int) -> Layout:
     """Keep the picture's own size within bounds, with a fixed number of tokens."""
     width, height = _fit_longest(size, longest) if max(size) > longest else size
     whole = max(shortest, width), max(shortest, height)
@@ -202,14 +206,14 @@ def tile_by_aspect_ratio(size: Size, tile: int, most: int, tokens: int, patch: i
     """Stretch to the grid of at most `most` tiles with the most similar aspect ratio, and add the
     whole picture."""
     ratio, best, nearest = size[0] / size[1], (1, 1), float("inf")
-    for across, down in sorted(_grids(most), key=lambda grid: grid[0] * grid[1]):
+    for across, down in sorted(_list_grids(most), key=lambda grid: grid[0] * grid[1]):
         off, large = abs(ratio - across / down), size[0] * size[1] > tile**2 * across * down / 2
         if off < nearest or (off == nearest and large):
             nearest, best = off, (across, down)
     return _layout_stretched_tiles(best, tile, tokens, patch)
 
 
-def tiles_of_list(
+def place_on_listed_grid(
     size: Size, tile: int, patch: int, grids: Iterable[Grid], most: int = 0
 ) -> Layout:
     """Centre the picture in the listed grid that keeps most of it, and add the whole picture.
@@ -240,7 +244,7 @@ def tiles_of_list(
     return Layout(whole, square, count, patch, grid, offset, overview=square)
 
 
-def tiles_on_longest(size: Size, longest: int, tile: int, tokens: int, patch: int) -> Layout:
+def tile_longest_side(size: Size, longest: int, tile: int, tokens: int, patch: int) -> Layout:
     """Scale the longer side to `longest`, stretch to whole tiles, and add the whole picture."""
     width, height = _fit_longest(size, longest)
     via = (width, height + height % 2) if size[0] >= size[1] else (width + width % 2, height)
@@ -254,11 +258,13 @@ def tiles_on_longest(size: Size, longest: int, tile: int, tokens: int, patch: in
     return replace(_layout_stretched_tiles(grid, tile, tokens, patch), via=via, filter="lanczos")
 
 
-def tiles_on_canvas(size: Size, tile: int, most: int, tokens: int, patch: int) -> Layout:
+def place_on_canvas(size: Size, tile: int, most: int, tokens: int, patch: int) -> Layout:
     """Place the picture in the upper left corner of a canvas of at most `most` tiles: the canvas on
     which it is enlarged least or, if it must shrink on every canvas, shrinks least."""
     width, height = size
-    scales = {grid: min(tile * grid[0] / width, tile * grid[1] / height) for grid in _grids(most)}
+    scales = {
+        grid: min(tile * grid[0] / width, tile * grid[1] / height) for grid in _list_grids(most)
+    }
     larger = (scale for scale in scales.values() if scale >= 1)
     chosen = min(larger, default=max(scales.values()))
     across, down = min(
@@ -288,7 +294,7 @@ def _fit_within(size: Size, room: Size, rounded: Callable[[float], int]) -> Size
     return min(room[0], rounded(size[0] * down) or 1), room[1]
 
 
-def _grids(most: int) -> list[Grid]:
+def _list_grids(most: int) -> list[Grid]:
     """Return all grids of at most `most` tiles, sorted by the number across, then down."""
     counts = range(1, most + 1)
     return [(across, down) for across, down in product(counts, counts) if across * down <= most]
@@ -307,19 +313,19 @@ GRIDS_BY_SIX: tuple[Grid, ...] = tuple(
     (across, down) for down, across in product(range(1, 7), repeat=2)
 )
 KINDS: dict[str, Callable[..., Layout]] = {
-    "tiles_of_five": partial(tiles_of_list, grids=ANY_RESOLUTION),
-    "tiles_by_six": partial(tiles_of_list, grids=GRIDS_BY_SIX),
+    "tiles_of_five": partial(place_on_listed_grid, grids=ANY_RESOLUTION),
+    "tiles_by_six": partial(place_on_listed_grid, grids=GRIDS_BY_SIX),
     "tile_by_aspect_ratio": tile_by_aspect_ratio,
-    "tiles_on_longest": tiles_on_longest,
-    "tiles_on_canvas": tiles_on_canvas,
-    "whole_patches": whole_patches,
+    "tiles_on_longest": tile_longest_side,
+    "tiles_on_canvas": place_on_canvas,
+    "whole_patches": round_to_patches,
     "keep_size": keep_size,
-    "patches_within": patches_within,
-    "slices": slices,
-    "bounded": bounded,
-    "padded": padded,
-    "stretched": stretched,
-    "cut": cut,
+    "patches_within": fit_patches,
+    "slices": slice_by_area,
+    "bounded": bound_sides,
+    "padded": pad_to_square,
+    "stretched": stretch_to_square,
+    "cut": crop_center_square,
 }
 # a pattern for a model's name, its kind, and the numbers in its processor's file
 PROCESSOR_TABLE = r"""
@@ -367,7 +373,8 @@ PROCESSORS = read_rules(PROCESSOR_TABLE, KINDS)
 
 
 def find_processor(model: str, stack: Stack = "transformers") -> Callable[[Size], Layout] | None:
-    """Return the rule of an open model in one stack, by its name without its owner's, or None."""
+    """Return the layout rule of an open model in one stack, by its name without the owner, or
+    None."""
     rule = find_rule(model, PROCESSORS)
     if rule is None or stack == "transformers":
         return rule
@@ -377,6 +384,6 @@ def find_processor(model: str, stack: Stack = "transformers") -> Callable[[Size]
 
 
 def find_rule(model: str, rules: Rules[Rule]) -> Callable[[Size], Rule] | None:
-    """Return the first rule of a list that matches a model's name, without its owner's, or None."""
+    """Return the first rule of a list that matches a model's name without the owner, or None."""
     name = model.rpartition("/")[2].lower()
     return next((rule for beginning, rule in rules if re.match(beginning, name)), None)

@@ -1,4 +1,4 @@
-"""Walks over the body of an error, since each provider reports the facts in different places."""
+"""Searches the body of an error, since each provider reports its details in different fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from looktwice.pipelines.json_input import read_json
 
 MAX_DEPTH = 8  # levels of an error that are searched; a gateway wraps its provider's error
 MAX_FACTS = 10_000
-LONGEST_TEXT = 4_000  # characters of a text that are searched
+MAX_TEXT_LENGTH = 4_000  # characters of a text that are searched
 
 
 class Fact(NamedTuple):
@@ -20,14 +20,14 @@ class Fact(NamedTuple):
     value: Any
 
 
-def walk(value: Any) -> Iterator[Fact]:
+def iterate_facts(value: Any) -> Iterator[Fact]:
     """Yield at most `MAX_FACTS` values of a body with their keys, including those inside JSON
     texts."""
-    return islice(_walk(value, "", 0), MAX_FACTS)
+    return islice(_iterate_facts(value, "", 0), MAX_FACTS)
 
 
-def _walk(value: Any, key: str, depth: int) -> Iterator[Fact]:
-    yield Fact(simplify_key(key), value[:LONGEST_TEXT] if isinstance(value, str) else value)
+def _iterate_facts(value: Any, key: str, depth: int) -> Iterator[Fact]:
+    yield Fact(simplify_key(key), value[:MAX_TEXT_LENGTH] if isinstance(value, str) else value)
     if depth == MAX_DEPTH:
         return
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
@@ -37,10 +37,10 @@ def _walk(value: Any, key: str, depth: int) -> Iterator[Fact]:
             return
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from _walk(inner, str(name), depth + 1)
+            yield from _iterate_facts(inner, str(name), depth + 1)
     elif isinstance(value, list):
         for inner in value:
-            yield from _walk(inner, key, depth + 1)
+            yield from _iterate_facts(inner, key, depth + 1)
 
 
 def simplify_key(name: Any) -> str:
@@ -49,8 +49,8 @@ def simplify_key(name: Any) -> str:
 
 
 def find_status(status: int, error: Mapping[str, Any]) -> int:
-    """Return the status of an error response, which some gateways give as a number or name in an
-    error inside a 200."""
+    """Return the HTTP status of an error; some gateways answer with status 200 and give the real
+    one as a number or name in the error."""
     if status != 200:
         return status
     for name in ("code", "status", "http_code", "status_code"):
@@ -75,4 +75,4 @@ STATUS_OF = {
     "overloaded_error": 503,
     "service_unavailable": 503,
 }
-"""HTTP statuses that error codes and types correspond to."""
+"""The HTTP statuses of error codes and types."""

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from looktwice.pipelines.models.refusals.bodies import find_status, simplify_key, walk
+from looktwice.pipelines.models.refusals.bodies import find_status, iterate_facts, simplify_key
 from looktwice.pipelines.models.wire import FINISH_BY_REASON, find_error
 
 Json = dict[str, Any]
 
-OTHER_STATUS = {401, 402, 404, 407, 408, 429}
+UNRELATED_STATUSES = {401, 402, 404, 407, 408, 429}
 """Statuses that no filter uses: they concern the key, the account, the model name or the rate."""
 
 NAMES_PATTERN = re.compile(
@@ -98,12 +98,12 @@ ACCOUNT_BLOCKED_PATTERN = re.compile(
 )
 
 
-def is_filter(error: Any, status: int) -> bool:
+def is_filter_error(error: Any, status: int) -> bool:
     """Return whether the body of an error says that a content filter stopped the request."""
     status = find_status(status, error if isinstance(error, Mapping) else {})
-    if status in OTHER_STATUS:
+    if status in UNRELATED_STATUSES:
         return False
-    facts = [*walk(error)]
+    facts = [*iterate_facts(error)]
     if any(
         key in MESSAGE_FIELDS and FILTER_FAILURE_PATTERN.search(str(value)) for key, value in facts
     ):
@@ -134,14 +134,14 @@ def _gives_reasons(metadata: Mapping[str, Any]) -> bool:
 
 
 def _says_filtered(text: str) -> bool:
-    said = SENTENCES_PATTERN.search(text)
-    if said is None or ACCOUNT_BLOCKED_PATTERN.search(text):
+    match = SENTENCES_PATTERN.search(text)
+    if match is None or ACCOUNT_BLOCKED_PATTERN.search(text):
         return False
-    subjects = [*SUBJECTS_PATTERN.finditer(text, 0, said.start())]
+    subjects = [*SUBJECTS_PATTERN.finditer(text, 0, match.start())]
     return not (subjects and subjects[-1]["owner"])
 
 
-def add_verdict(data: Any) -> Any:
+def normalize_verdict(data: Any) -> Any:
     """Return a completion with a normalised finish reason, and with a filter's verdict in the
     standard fields for reason and message; anything else is returned unchanged."""
     if not isinstance(data, dict):
@@ -173,7 +173,7 @@ def _strip_error(node: Json) -> Json:
 
 
 def _verdicts(data: Json, choice: Json) -> Iterator[bool]:
-    """Yield, for each place where a filter may leave its verdict, whether it did."""
+    """Yield, for each field that may hold a filter's verdict, whether it does."""
     candidates = data.get("candidates")
     candidate = candidates[0] if isinstance(candidates, list) and candidates else {}
     details = data.get("incomplete_details")
@@ -191,15 +191,16 @@ def _verdicts(data: Json, choice: Json) -> Iterator[bool]:
         given = place.get(name) if isinstance(place, dict) else None
         yield FINISH_BY_REASON.get(simplify_reason(given)) == "filter"
     yield is_prompt_blocked(data) or is_prompt_blocked(choice)
-    yield bool(choice.get("error")) and is_filter(choice["error"], 200)
-    for key, value in walk(data):
+    yield bool(choice.get("error")) and is_filter_error(choice["error"], 200)
+    for key, value in iterate_facts(data):
         yield key in FILTER_FLAGS and value is True
         yield key == "amazonbedrockguardrailaction" and value == "INTERVENED"
-    yield not data.get("choices") and is_filter(data, 200)
+    yield not data.get("choices") and is_filter_error(data, 200)
 
 
 def is_prompt_blocked(data: Mapping[str, Any]) -> bool:
-    """Return whether a response in the form of generateContent says why it blocked the prompt."""
+    """Return whether a response of Gemini's generateContent gives a reason for blocking the
+    prompt."""
     for name in ("promptFeedback", "prompt_feedback"):
         feedback = data.get(name)
         if isinstance(feedback, Mapping):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from looktwice.pipelines.models.refusals.bodies import walk
+from looktwice.pipelines.models.refusals.bodies import iterate_facts
 
 MAX_WAIT_SECONDS = 31 * 86_400.0  # seconds; a larger number has another unit, or is not a wait
 
@@ -69,7 +69,9 @@ WAIT_HEADERS |= dict.fromkeys(
 COMBINED_PATTERN = re.compile(r"\b(remaining|r|reset|t)\s*=\s*(\d{1,20})")
 
 
-def retry_after(headers: Mapping[str, str], error: Any = None, status: int = 429) -> float | None:
+def read_retry_after(
+    headers: Mapping[str, str], error: Any = None, status: int = 429
+) -> float | None:
     """Return the seconds that a server asks to wait, or None if it does not say.
 
     Explicit requests come first: Retry-After and similar headers, then the fields and sentences of
@@ -77,7 +79,7 @@ def retry_after(headers: Mapping[str, str], error: Any = None, status: int = 429
     429 without a remaining count, any limit may be the exhausted one.
     """
     now = time.time()
-    facts = [*walk(error)]
+    facts = [*iterate_facts(error)]
     wrapped = {
         str(name).lower(): str(value)
         for key, inner in facts
@@ -88,9 +90,9 @@ def retry_after(headers: Mapping[str, str], error: Any = None, status: int = 429
         for name, scale in WAIT_HEADERS.items():
             if (wait := read_seconds(given.get(name, ""), now, scale)) is not None:
                 return wait
-    told = [wait for key, value in facts for wait in _read_field(key, value, now)]
-    if told:
-        return max(told)
+    waits = [wait for key, value in facts for wait in _read_field(key, value, now)]
+    if waits:
+        return max(waits)
     used_up, unknown = list[float](), list[float]()
     for wait, remaining in (*_find_resets(headers, now), *_find_resets(wrapped, now)):
         if remaining is None:
@@ -105,7 +107,7 @@ def retry_after(headers: Mapping[str, str], error: Any = None, status: int = 429
 def read_seconds(text: Any, now: float, scale: float = 1.0) -> float | None:
     """Parse the seconds that a text states: a number of `scale` seconds, an epoch in seconds to
     nanoseconds, a duration such as 1m2.5s, or a date. Returns None for any other text and for an
-    absurd number."""
+    implausible number."""
     text = str(text).strip().strip('"')
     if NUMBER_PATTERN.fullmatch(text):
         number = float(text)
@@ -151,7 +153,7 @@ def _read_field(key: str, value: Any, now: float) -> Iterator[float]:
             CHINESE_WAIT_PATTERN,
             PROTOBUF_DURATION_PATTERN,
         ):
-            waits += [read_seconds(said["wait"], now) for said in pattern.finditer(value)]
+            waits += [read_seconds(match["wait"], now) for match in pattern.finditer(value)]
     yield from (wait for wait in waits if wait is not None)
 
 

@@ -17,7 +17,7 @@ from looktwice.eval.listing import find_classes
 from looktwice.eval.runs import Study
 from looktwice.extras.batches.model import Batched, BatchQueue
 from looktwice.pipelines.config import load_plan
-from looktwice.pipelines.config.classes import locate
+from looktwice.pipelines.config.classes import find_class
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import Deferred, Message, Reply
 from looktwice.pipelines.models import ChatAPI
@@ -246,8 +246,8 @@ def test_unsupported_features_of_batches_are_reported(tmp_path: Path) -> None:
 
 
 def test_it_is_listed_with_the_models_of_the_core() -> None:
-    assert locate("pipelines.models.Batched") is Batched
+    assert find_class("pipelines.models.Batched") is Batched
     assert find_classes("models", ())["pipelines.models.Batched"] is Batched
     for misspelled in ("pipelines.models.Batchd", "pipelines.Batched"):
         with pytest.raises(ValueError, match=r"did you mean '[\w.]*Batched'"):
-            locate(misspelled)
+            find_class(misspelled)

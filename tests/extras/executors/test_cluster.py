@@ -19,7 +19,7 @@ from looktwice.eval.records.records import SampleRow
 from looktwice.pipelines.models import limits
 from looktwice.pipelines.models.limits import Limited, LimitKey, Load, RateLimiter, list_limiters
 from looktwice.pipelines.models.offline import Scripted
-from looktwice.pipelines.runtime.stores import current_store, use_result_store
+from looktwice.pipelines.runtime.stores import get_current_store, use_result_store
 from tests.counted_work import FakeTime
 from tests.optional import extension
 from tests.tables import table
@@ -33,7 +33,7 @@ KEY = LimitKey("http://h/v1", 10, None)
 def test_a_network_host_stores_results_as_long_as_it_lives(tmp_path: Path) -> None:
     with use_result_store(None):
         host = cluster.NetworkHost((), str(tmp_path))
-        assert (store := current_store()) is not None
+        assert (store := get_current_store()) is not None
         assert store.folder == tmp_path / "findings"
         del host
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from looktwice.extras.geometry import CameraPath, DepthAnythingViews, GeometricMatcher, Views
 from looktwice.extras.networks import close_networks
 from looktwice.extras.scenes import RenderedScenes
-from looktwice.pipelines.config.classes import locate
+from looktwice.pipelines.config.classes import find_class
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.runtime.weights import WeightsError
@@ -187,7 +187,7 @@ def test_studies_name_the_classes_by_the_rooms_of_specialists() -> None:
         ("specialists.maps.DepthAnythingViews", DepthAnythingViews),
         ("specialists.matching.GeometricMatcher", GeometricMatcher),
     ]:
-        assert locate(path) is own
+        assert find_class(path) is own
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from looktwice.extras.inside.internals import Layer, read_states
 from looktwice.pipelines import Picture, Scripted, View
 from looktwice.pipelines.model import Message, Messages, ModelError
 from looktwice.pipelines.models import Pocket
-from looktwice.pipelines.models.pocket.model import network_inputs
-from looktwice.pipelines.models.pocket.network import ANSWER, Conversation, shipped_weights
+from looktwice.pipelines.models.pocket.model import make_network_inputs
+from looktwice.pipelines.models.pocket.network import ANSWER, Conversation, load_bundled_weights
 from tests.tiny import tiny
 
 FAMILIES = ("llava", "llava_next", "qwen2_vl", "qwen2_5_vl", "qwen3_vl")
@@ -93,15 +93,15 @@ def test_layers_that_cannot_be_read_are_reported(tmp_path: Path, torch: Any) -> 
 
 
 def test_the_reply_of_pocket_follows_from_its_last_state() -> None:
-    question, weights = make_messages((60, 80), (50, 40)), shipped_weights()
+    question, weights = make_messages((60, 80), (50, 40)), load_bundled_weights()
     states = read_states(Pocket(), question)
     parts = [layer.part for layer in states]
     decoders = [layer for layer in states if layer.part == "decoder"]
     assert (parts.count("tower"), len(decoders)) == (6, weights.layers)
     assert {layer.pooling for layer in decoders} == {"last"}
     logits = weights.norm("before_end", states[decoders[-1]]) @ weights["embed"].T
-    tokens, inputs = network_inputs(question)
-    places = [weights.places(sha, pixels) for sha, pixels in inputs.items()]
+    tokens, inputs = make_network_inputs(question)
+    places = [weights.encode_view(sha, pixels) for sha, pixels in inputs.items()]
     likely = Conversation(weights, tokens, places).write(ANSWER)
     assert Pocket()(question).text and logits.argmax() == likely.argmax()
     np.testing.assert_allclose(logits - logits.max(), likely - likely.max(), atol=1e-3)

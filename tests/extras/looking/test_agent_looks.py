@@ -173,7 +173,7 @@ KEPT = """
 import numpy as np
 from dataclasses import dataclass
 from typing import ClassVar
-from looktwice.pipelines.runtime.stores import current_store
+from looktwice.pipelines.runtime.stores import get_current_store
 from looktwice.specialists.results import DepthMap
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class Kept:
     asks: ClassVar[bool] = False
 
     def __call__(self, state, model):
-        store = current_store()
+        store = get_current_store()
         if store is not None:
             store.put("ab" * 32, DepthMap(np.ones((2, 2)), True))
         return state.replace(answer="no" if store is None else "yes")

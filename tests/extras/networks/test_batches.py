@@ -35,8 +35,8 @@ from looktwice.pipelines.config.spec import NOT_IDENTITY, Arm
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.runtime.stores import (
     ResultStore,
-    current_store,
-    result_key,
+    get_current_store,
+    make_result_key,
     use_result_store,
 )
 from looktwice.pipelines.runtime.weights import WeightsError, hash_weights
@@ -199,14 +199,14 @@ def test_closing_finishes_waiting_items_and_a_later_item_restarts(batchers: Make
 
 
 def test_results_are_stored_unchanged_and_a_damaged_one_is_ignored(tmp_path: Path) -> None:
-    assert current_store() is None
+    assert get_current_store() is None
     with use_result_store(tmp_path):
-        kept = current_store()
+        kept = get_current_store()
         assert kept is not None
         with use_result_store(None):
-            assert current_store() is None
-        assert current_store() == kept == ResultStore(tmp_path)
-    assert current_store() is None and kept.get("abcd", DepthMap) is None
+            assert get_current_store() is None
+        assert get_current_store() == kept == ResultStore(tmp_path)
+    assert get_current_store() is None and kept.get("abcd", DepthMap) is None
     kept.put("abcd", DepthMap(np.array([[1.5, np.nan]]), False))
     back = kept.get("abcd", DepthMap)
     assert back is not None and back.larger_is_nearer is False
@@ -221,9 +221,15 @@ def test_results_are_stored_unchanged_and_a_damaged_one_is_ignored(tmp_path: Pat
 def test_keys_depend_on_pixels_settings_and_shapes() -> None:
     zeros = np.zeros((2, 3, 3), np.uint8)
     others = (zeros.reshape(3, 2, 3), zeros + np.uint8(1), zeros.astype(np.int8))
-    keys = {result_key("a", zeros), result_key("b", zeros), result_key("a", zeros, "cat")}
-    assert len(keys | {result_key("a", other) for other in others}) == 6
-    assert result_key("a", zeros) == result_key("a", np.zeros((2, 6, 3), np.uint8)[:, ::2])
+    keys = {
+        make_result_key("a", zeros),
+        make_result_key("b", zeros),
+        make_result_key("a", zeros, "cat"),
+    }
+    assert len(keys | {make_result_key("a", other) for other in others}) == 6
+    assert make_result_key("a", zeros) == make_result_key(
+        "a", np.zeros((2, 6, 3), np.uint8)[:, ::2]
+    )
 
 
 FORWARDS: list[int] = []
@@ -341,7 +347,7 @@ def test_changes_are_computed_again(weights: str, change: dict[str, Any], again:
 
 
 def test_nothing_is_hashed_without_a_store(weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("looktwice.extras.networks.network.result_key", None)
+    monkeypatch.setattr("looktwice.extras.networks.network.make_result_key", None)
     monkeypatch.setattr("looktwice.extras.networks.network.hash_weights", None)
     assert Bright(weights)(np.full((9, 9, 3), 7, np.uint8)).values.mean() > 0
 

@@ -123,6 +123,6 @@ def test_batched_calls_follow_the_rules_of_single_calls(built: Callable[[str], s
 def test_without_a_store_neither_files_nor_pixels_are_hashed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in ("hash_weights", "result_key"):
+    for name in ("hash_weights", "make_result_key"):
         monkeypatch.setattr(f"looktwice.specialists.sharing.{name}", None)
     assert len(look_once(Slic(segments=1), COLOR)) >= 1

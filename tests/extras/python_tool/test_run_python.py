@@ -11,7 +11,7 @@ import pytest
 from looktwice.extras.python_tool import RunPython
 from looktwice.extras.python_tool.tool import read_result
 from looktwice.pipelines.config import ConfigError, load_plan
-from looktwice.pipelines.config.paths import use_fence
+from looktwice.pipelines.config.paths import allow_access
 from looktwice.pipelines.model import Message, Reply
 from looktwice.pipelines.models.offline import Scripted
 from looktwice.pipelines.picture import Picture
@@ -186,9 +186,9 @@ def test_permission_is_asked_for_once_and_remembered(study: Path) -> None:
         asked.append(question)
         return len(asked) > 1
 
-    with use_fence((), answer), pytest.raises(ConfigError, match="python-code"):
+    with allow_access((), answer), pytest.raises(ConfigError, match="python-code"):
         load_plan(study, plugins=PLUGIN[1:])
-    with use_fence((), answer):
+    with allow_access((), answer):
         load_plan(study, plugins=PLUGIN[1:])
     load_plan(study, plugins=PLUGIN[1:])
     assert len(asked) == 2 and "runs Python code that a model writes" in asked[0]

@@ -122,7 +122,7 @@ def test_repeated_frames_and_copies_are_decoded_again(films: Path) -> None:
 def test_frames_are_sent_without_loss_and_named(films: Path) -> None:
     frame = ask(films, Video(frames=2)).images[1]
     assert frame.payload.media_type == "image/png" and frame.payload.note == "a frame of a video"
-    assert frame.small(24).size == (24, 16)
+    assert frame.make_thumbnail(24).size == (24, 16)
     assert [view.seconds for view in State.start(ask(films, Video(frames=2))).views] == [
         [0.0],
         [pytest.approx(5.967)],

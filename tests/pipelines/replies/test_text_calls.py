@@ -1,4 +1,4 @@
-"""Tool calls are found in the text of replies, in the formats of many models."""
+"""Tool calls in the text of replies, in the formats of many models."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_calls_in_thoughts_are_ignored_and_those_of_the_server_count() -> None:
 
 
 @pytest.mark.parametrize("arguments", ['{"box": [1, 2, 3, 4]}', {"box": [1, 2, 3, 4]}])
-def test_the_former_field_of_one_call_is_read(arguments: Any) -> None:
+def test_the_deprecated_function_call_field_is_read(arguments: Any) -> None:
     message = {"content": None, "function_call": {"name": "zoom", "arguments": arguments}}
     choice = {"message": message, "finish_reason": "function_call"}
     reply = parse_reply({"choices": [choice]}, 0)

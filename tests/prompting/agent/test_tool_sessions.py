@@ -12,7 +12,7 @@ from pydantic import Field
 
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
-from looktwice.pipelines.config.paths import Scope, read_grant, use_fence
+from looktwice.pipelines.config.paths import Scope, allow_access, read_grant
 from looktwice.pipelines.models.offline import Scripted
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
@@ -83,15 +83,15 @@ def test_a_class_with_a_permission_is_built_once_it_is_allowed(
     def build(source: Path | None) -> bool:
         binder = Binder(Scope(tmp_path, plugins=plugins, source=source))
         try:
-            return isinstance(binder.make(node), Count) and binder.permissions == {"counting"}
+            return isinstance(binder.build(node), Count) and binder.permissions == {"counting"}
         except ConfigError as exc:
             assert "--allow counting" in str(exc)
             return False
 
     assert not build(source) and not build(None)
-    with use_fence((), lambda question: False):
+    with allow_access((), lambda question: False):
         assert not build(source)
-    with use_fence((), lambda question: "counts what a model asks for" in question):
+    with allow_access((), lambda question: "counts what a model asks for" in question):
         assert not build(None), "nobody is asked without a file to remember it for"
         assert build(source) and read_grant(source).hosts == {"counting"}
     assert build(source) and not build(tmp_path / "other.yaml")

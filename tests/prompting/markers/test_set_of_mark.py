@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from looktwice.pipelines.geometry import common_rect, overlaps
+from looktwice.pipelines.geometry import intersect_boxes, overlaps
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Picture, Pixels
@@ -370,7 +370,7 @@ def test_numbers_never_overlap(boxes: list[tuple[int, int, int, int]]) -> None:
     placed = place_numbers(spots, {label: (13, 11) for label, _ in spots}, [(0, 0, 400, 300)])
     assert sorted(number.label for number in placed) == sorted(label for label, _ in spots)
     areas = [number.area for number in placed]
-    assert all(common_rect(area, (0, 0, 400, 300)) == area for area in areas)
+    assert all(intersect_boxes(area, (0, 0, 400, 300)) == area for area in areas)
     assert not any(overlaps(*pair) for pair in combinations(areas, 2))
 
 

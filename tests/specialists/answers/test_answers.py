@@ -105,7 +105,7 @@ def test_an_open_question_is_guessed_only_among_named_answers() -> None:
     assert guess(Guess(rule, among=("T", "F")), sample).answer in ("T", "F")
 
 
-def test_a_stage_that_asks_a_model_cannot_be_guessed_for() -> None:
+def test_a_guess_cannot_wrap_a_stage_that_asks_a_model() -> None:
     from looktwice.prompting.turns import Ask
 
     with pytest.raises(ValueError, match="Ask calls the model"):
@@ -113,25 +113,27 @@ def test_a_stage_that_asks_a_model_cannot_be_guessed_for() -> None:
     assert Guess(Chance()).on_empty == "guess"
 
 
-def read_and(rule: Stage, sample: Sample, **settings: Any) -> State:
-    """Return the rule after reading the marks from the pixels and painting over them."""
+def answer_without_marks(rule: Stage, sample: Sample, **settings: Any) -> State:
+    """Run a rule on marks that are recovered from the pixels and then painted over."""
     recover = burnt_in.RecoverMarks(**settings)
     pipeline = Pipeline({"recover": recover, "erase": burnt_in.EraseMarks(), "answer": rule})
     return pipeline(State.start(replace(sample, marks=())))
 
 
 def test_burnt_in_points_reach_the_rules() -> None:
-    """On a ramp of light that the rules see without the rings."""
+    """The image is a brightness ramp, which the rules see without the rings."""
     ramp = np.tile(np.linspace(40, 220, 300).astype(np.uint8)[None, :, None], (200, 1, 3))
     points, closer = (Point("A", 220, 120), Point("B", 70, 110)), ("A is closer", "B is closer")
     red = make_sample("Which is closer?", closer, [draw_as_released(ramp, points, (255, 0, 0))])
     near = NearerPoint(lambda image, *_: DepthMap(image.mean(2), True))
-    assert read_and(near, red, colors=("red",)).answer == "A"
+    assert answer_without_marks(near, red, colors=("red",)).answer == "A"
     white = make_sample("Which is darker?", DARK, [draw_as_released(ramp, points, (255, 255, 255))])
-    state = read_and(DarkerPoint(lambda pixels: (pixels / 255.0) ** 2.2), white, colors=("white",))
+    state = answer_without_marks(
+        DarkerPoint(lambda pixels: (pixels / 255.0) ** 2.2), white, colors=("white",)
+    )
     assert state.answer == "B"
     unmarked = make_sample("Which is closer?", closer, [ramp])
-    assert read_and(near, unmarked).reason == "abstained: no point A, B on image 0"
+    assert answer_without_marks(near, unmarked).reason == "abstained: no point A, B on image 0"
 
 
 def test_correspondence_is_read_from_two_images() -> None:
@@ -145,7 +147,7 @@ def test_correspondence_is_read_from_two_images() -> None:
     )
     choices = tuple(f"Point {letter}" for letter in "ABCD")
     sample = make_sample("Which point corresponds to REF?", choices, [reference, marked])
-    state = read_and(MatchedPoint(SIFT()), sample, colors=("red",))
+    state = answer_without_marks(MatchedPoint(SIFT()), sample, colors=("red",))
     assert state.answer == "C", state.reason
 
 

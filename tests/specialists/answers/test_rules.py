@@ -84,7 +84,7 @@ def square() -> Pixels:
 
 
 def cells(case: dict[str, Any]) -> Any:
-    """Return a similarity whose features give image n (its corner pixel) these cells, a row."""
+    """Return a similarity whose features of image n (its corner pixel) are row n of the cells."""
 
     def extract(pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
         row = case["cells"][int(pixels[0, 0, 0])]
@@ -261,7 +261,7 @@ def test_a_rule_with_an_identity_is_not_a_model() -> None:
     )
 
 
-def test_a_thing_is_cropped_before_it_is_described() -> None:
+def test_an_object_is_cropped_before_its_features_are_computed() -> None:
     seen: list[tuple[int, ...]] = []
 
     def extract(pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
@@ -337,7 +337,7 @@ def test_each_point_uses_the_median_of_its_window() -> None:
 # Colours
 
 
-def test_colors_of_generated_things_are_named() -> None:
+def test_colors_of_generated_objects_are_named() -> None:
     named: dict[bool, list[bool]] = {True: [], False: []}
     for item in MarkedScenes("color", n=96, controls={"size": 36}):
         x, y = item.sample.marks[0].center

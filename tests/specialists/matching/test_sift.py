@@ -1,4 +1,4 @@
-"""SIFT: what its two passes keep, and the work that a run does once."""
+"""SIFT: the matches that pass its two tests, and detection once per image and run."""
 
 from pathlib import Path
 from typing import Any
