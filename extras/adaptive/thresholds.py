@@ -182,14 +182,14 @@ def find_thresholds(run: RunScores, along: ThresholdSettings | None = None) -> l
         wanted = wanted._replace(direction=wanted.direction or study.direction or "rising")
     if wanted is None:
         return []
-    fitted = [(scores, arm) for scores in run.points if (arm := _fit(scores, wanted))]
+    fitted = [(scores, arm) for scores in run.points if (arm := _fit_arm(scores, wanted))]
     ways, arms = defaultdict[str, set[Direction]](set), list[ArmThreshold]()
     for _, arm in fitted:
         ways[arm.task] |= {arm.threshold.model.direction} if arm.threshold else set()
     for scores, arm in fitted:
         if arm.threshold is None and wanted.direction is None and len(ways[arm.task]) == 1:
             (way,) = ways[arm.task]
-            arm = _fit(scores, wanted._replace(direction=way)) or arm
+            arm = _fit_arm(scores, wanted._replace(direction=way)) or arm
             arm = replace(arm, borrowed=True)
         arms.append(arm)
     return arms
@@ -237,7 +237,7 @@ def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
     return [PageLines(f"{along.field}, fitted", task, lines)] if lines else []
 
 
-def _fit(scores: PointScores, along: ThresholdSettings) -> ArmThreshold | None:
+def _fit_arm(scores: PointScores, along: ThresholdSettings) -> ArmThreshold | None:
     """Fit one arm; None if its samples have no numbers in the field, or it was not asked."""
     levels = {
         name: level
@@ -306,7 +306,7 @@ def make_crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[Pag
                     values[_parse_level(meta[x]), _parse_level(meta[y])].append(value)
             cells = []
             for levels in sorted(
-                values, key=lambda pair: (_level_key(pair[0]), _level_key(pair[1]))
+                values, key=lambda pair: (_make_sort_key(pair[0]), _make_sort_key(pair[1]))
             ):
                 cells.append((*levels, fmean(values[levels]), len(values[levels])))
             if len(cells) > 1:
@@ -321,7 +321,9 @@ def make_crossed_tables(
     as columns."""
     for grid in make_crossed_grids(runs, by):
         cells = {(x, y): f"{percent(accuracy)}\n{n}" for x, y, accuracy, n in grid.cells}
-        down, across = (sorted({place[side] for place in cells}, key=_level_key) for side in (0, 1))
+        down, across = (
+            sorted({place[side] for place in cells}, key=_make_sort_key) for side in (0, 1)
+        )
         lines = [(_format_level(x), *(cells.get((x, y), "") for y in across)) for x in down]
         title = f"{grid.contestant}, {grid.task}: % by {grid.x} and {grid.y}"
         yield title, TextTable((f"{grid.x} \\ {grid.y}", *map(_format_level, across)), lines)
@@ -332,7 +334,7 @@ def _parse_level(value: object) -> Level:
     return str(value) if number is None else number
 
 
-def _level_key(level: Level) -> tuple[bool, Level]:
+def _make_sort_key(level: Level) -> tuple[bool, Level]:
     return isinstance(level, str), level
 
 

@@ -166,11 +166,11 @@ class BatchServer:
 
     def get(self, path: str) -> Json:
         """Return the JSON object at a path."""
-        return self._object(self._send("GET", path))
+        return self._parse_object(self._send("GET", path))
 
     def post(self, path: str, body: bytes, kind: str = "application/json") -> Json:
         """Send a body of this media type; return the JSON object in the response."""
-        return self._object(self._send("POST", path, body, kind))
+        return self._parse_object(self._send("POST", path, body, kind))
 
     def read_lines(self, path: str) -> Iterator[Any]:
         """Yield the JSON value of each line of a file."""
@@ -187,7 +187,7 @@ class BatchServer:
             method, self.url, path, body, seconds, kind, MAX_FILE_BYTES, self.make_auth_headers
         )
 
-    def _object(self, response: HttpResponse) -> Json:
+    def _parse_object(self, response: HttpResponse) -> Json:
         value = read_value(response, self.url)
         if not isinstance(value, dict):
             raise ModelError(

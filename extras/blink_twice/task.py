@@ -213,7 +213,7 @@ class BlinkTwice(MappedTask):
         questions, answers = as_list(row["question"]), as_list(row["answer"])
         if not questions or len(questions) != len(answers):
             raise ValueError(f"it has {len(questions)} questions but {len(answers)} answers")
-        image = as_text(cells[self._image_id]) if self._image_id else self._pixel_hash(cells)
+        image = as_text(cells[self._image_id]) if self._image_id else self._hash_pixels(cells)
         image = image or f"row {number}"
         base = as_text(row.get("id")) or f"row {number}"
         texts = {name: as_text(row.get(name)) for name in ("group", "category", "kind")}
@@ -228,7 +228,7 @@ class BlinkTwice(MappedTask):
             identifier = base if len(questions) == 1 else f"{base}_q{place}"
             yield RowQuestion(number, identifier, words, CHOICES, _parse_key(answer), meta)
 
-    def _pixel_hash(self, cells: Row) -> str:
+    def _hash_pixels(self, cells: Row) -> str:
         """Return the sha256 of the decoded images of a row; "" if one is unreadable, so that the
         row counts as a separate image."""
         digest = hashlib.sha256()

@@ -46,9 +46,9 @@ def build_chat(
     if system and "system" not in {message.role for message in messages}:
         messages = [Message("system", (system,)), *messages]
     views = [view for message in messages for view in message.views]
-    images = [_shrink(v.picture.pixels, max_pixels) for v in views if not v.picture.frames]
+    images = [_shrink_picture(v.picture.pixels, max_pixels) for v in views if not v.picture.frames]
     videos = [
-        ([_shrink(pixels, max_pixels) for pixels in v.picture.frames], v.seconds)
+        ([_shrink_picture(pixels, max_pixels) for pixels in v.picture.frames], v.seconds)
         for v in views
         if v.picture.frames
     ]
@@ -56,7 +56,7 @@ def build_chat(
     return Chat(list(map(_turn, messages)), images, offered, videos)
 
 
-def _shrink(pixels: Pixels, max_pixels: int | None) -> Pixels:
+def _shrink_picture(pixels: Pixels, max_pixels: int | None) -> Pixels:
     height, width = pixels.shape[:2]
     if max_pixels is None or height * width <= max_pixels:
         return pixels

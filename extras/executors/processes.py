@@ -239,7 +239,7 @@ class Processes(Executor):
         try:
             while not process.has_ended:
                 for event in self._receive(process):
-                    self._take(process, event, writer)
+                    self._handle_event(process, event, writer)
                 while not (process.has_ended or was_last_sent) and process.has_room:
                     if not self._send_next(process, trials):
                         break
@@ -293,7 +293,7 @@ class Processes(Executor):
         process.send(message)
         return True
 
-    def _take(self, process: Process, event: Any, writer: RunWriter) -> None:
+    def _handle_event(self, process: Process, event: Any, writer: RunWriter) -> None:
         """Handle an event from a process, and write its record."""
         run = self.run
         if isinstance(event, Recorded):

@@ -67,7 +67,7 @@ class CocoFile(FileTask):
         return f"objects of {Path(self.path).name}", sources
 
     @cached_property
-    def _json(self) -> Mapping[str, list[dict[str, Any]]]:
+    def _lists(self) -> Mapping[str, list[dict[str, Any]]]:
         try:
             data = read_json(read_file(Path(self.path)), max_values=None)
         except (OSError, ValueError) as exc:
@@ -87,8 +87,8 @@ class CocoFile(FileTask):
         return lists
 
     @cached_property
-    def _names(self) -> dict[Any, str]:
-        names = {row.get("id"): str(row.get("name", "")) for row in self._json["categories"]}
+    def _category_names(self) -> dict[Any, str]:
+        names = {row.get("id"): str(row.get("name", "")) for row in self._lists["categories"]}
         if unknown := [name for name in self.categories if name not in names.values()]:
             listed = ", ".join(names.values())
             raise TaskError(f"{self.path} has no category {unknown[0]!r}; it has {listed:.400}")
@@ -97,19 +97,19 @@ class CocoFile(FileTask):
     @cached_property
     def _items(self) -> list[Item]:
         self._skipped.clear()
-        _ = self._names
+        _ = self._category_names
         by_image = defaultdict[Any, list[Annotation]](list)
-        for row in self._json["annotations"]:
+        for row in self._lists["annotations"]:
             by_image[row.get("image_id")].append(row)
         rows = sorted(
-            self._json["images"], key=lambda row: make_random_order(str(row.get("id")), self.seed)
+            self._lists["images"], key=lambda row: make_random_order(str(row.get("id")), self.seed)
         )
         kept, items = set[int](), list[Item]()
-        for row in rows if self.n is not None else self._json["images"]:
+        for row in rows if self.n is not None else self._lists["images"]:
             if len(kept) == self.n:
                 break
             try:
-                made = [*self._questions(row, by_image.get(row.get("id"), []))]
+                made = [*self._make_items(row, by_image.get(row.get("id"), []))]
             except (PictureError, OSError, ValueError) as exc:
                 self._skipped.add(str(row.get("file_name", row.get("id"))), exc)
                 continue
@@ -120,13 +120,13 @@ class CocoFile(FileTask):
             raise self._skipped.make_empty_error(Path(self.path), wanted)
         return items
 
-    def _questions(self, row: Mapping[str, Any], objects: Sequence[Annotation]) -> Iterator[Item]:
+    def _make_items(self, row: Mapping[str, Any], objects: Sequence[Annotation]) -> Iterator[Item]:
         folder = Path(self.path).parent if self.images is None else Path(self.images)
         picture = Picture.open(resolve_inside(folder, str(row.get("file_name", ""))))
         width, height = picture.size
         identifier, wanted = str(row.get("id")), WANTED[self.ask].format(unit=UNITS[self.unit])
-        for number, (words, names, asked) in enumerate(self._asked(row, objects)):
-            truth = [self._place(entry, (width, height), bool(names)) for entry in asked]
+        for number, (words, names, asked) in enumerate(self._list_questions(row, objects)):
+            truth = [self._make_place(entry, (width, height), bool(names)) for entry in asked]
             meta: dict[str, Any] = {"sizes": [[width, height]], "source": row.get("file_name")}
             meta |= {"categories": list(names)} if names else {}
             name = identifier if names else f"{identifier}_{number}"
@@ -134,13 +134,13 @@ class CocoFile(FileTask):
             answer = format_places(read_places(truth, "xywh"))
             yield Item(sample, answer, {"places": truth})
 
-    def _asked(
+    def _list_questions(
         self, row: Mapping[str, Any], objects: Sequence[Annotation]
     ) -> Iterator[tuple[str, Sequence[str], Sequence[Annotation]]]:
         """Yield the text of each question, the categories that it asks for, and its objects."""
         named = defaultdict[str, list[Annotation]](list)
         for entry in objects:
-            named[self._names.get(entry.get("category_id"), "object")].append(entry)
+            named[self._category_names.get(entry.get("category_id"), "object")].append(entry)
         if self.ask in ("boxes", "points"):
             names = self.categories or tuple(named)
             if names:
@@ -149,7 +149,7 @@ class CocoFile(FileTask):
             return
         texts = defaultdict[str, list[Annotation]](list)
         for entry in objects:
-            for text in _expressions(entry) or _expressions(row):
+            for text in _list_expressions(entry) or _list_expressions(row):
                 texts[text].append(entry)
         if not texts:
             single = {name: found for name, found in named.items() if len(found) == 1}
@@ -157,19 +157,21 @@ class CocoFile(FileTask):
         for text, found in texts.items():
             yield f"Where is this: {text}?", (), found
 
-    def _place(self, entry: Annotation, size: tuple[int, int], labelled: bool) -> dict[str, Any]:
+    def _make_place(
+        self, entry: Annotation, size: tuple[int, int], labelled: bool
+    ) -> dict[str, Any]:
         """Return an annotation as a ground-truth place, with its mask only if points are asked
         for."""
         place: dict[str, Any] = {"bbox": entry.get("bbox")}
         if labelled:
-            place["label"] = self._names.get(entry.get("category_id"), "object")
+            place["label"] = self._category_names.get(entry.get("category_id"), "object")
         if self.ask in ("point", "points") and entry.get("segmentation"):
             place |= {"segmentation": entry["segmentation"], "size": [size[1], size[0]]}
         flags = {"crowd": entry.get("iscrowd"), "ignore": entry.get("ignore")}
         return place | {name: True for name, given in flags.items() if given}
 
 
-def _expressions(row: Mapping[str, Any]) -> list[str]:
+def _list_expressions(row: Mapping[str, Any]) -> list[str]:
     """Return the referring expressions of an annotation or image."""
     texts = list[str]()
     for key in EXPRESSIONS:

@@ -20,11 +20,11 @@ def place_iou(found: Place, true: Place) -> float:
     the found box that lies in it, as COCO defines it."""
     if found.image != true.image or not (found.has_area and true.has_area):
         return 0.0
-    one, other = _edges(found), _edges(true)
+    one, other = _get_edges(found), _get_edges(true)
     return overlap(one, other) / found.area if true.crowd else iou(one, other)
 
 
-def _edges(place: Place) -> tuple[float, float, float, float]:
+def _get_edges(place: Place) -> tuple[float, float, float, float]:
     left, top, right, bottom = place.numbers
     return left, top, right, bottom
 

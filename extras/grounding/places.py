@@ -75,7 +75,7 @@ class Place:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the place in the form used in answers."""
-        numbers = [_shorten(number) for number in self.numbers]
+        numbers = [_round_number(number) for number in self.numbers]
         plain: dict[str, Any] = {"label": self.label} if self.label else {}
         plain["box" if self.is_box else "point"] = numbers
         if self.score is not None:
@@ -95,7 +95,7 @@ class Place:
 Places = tuple[Place, ...]
 
 
-def _shorten(number: float) -> float:
+def _round_number(number: float) -> float:
     rounded = round(number, DIGITS)
     return int(rounded) if rounded == int(rounded) else rounded
 

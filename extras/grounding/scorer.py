@@ -97,9 +97,13 @@ class PlacesScorer(Scorer):
             return Score(Verdict.RIGHT if f1 == 1 else Verdict.WRONG, f1)
         if self.rule == "point":
             return Score.of(
-                any(holds_point(true, one) for one in pick_one(found) for true in self._true(row))
+                any(
+                    holds_point(true, one)
+                    for one in pick_one(found)
+                    for true in self._read_truth(row)
+                )
             )
-        return Score.of(self._first_iou(found, row) >= self.threshold)
+        return Score.of(self._compute_first_iou(found, row) >= self.threshold)
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """Return mean IoU, accuracy at other thresholds, precision, recall and average
@@ -109,7 +113,7 @@ class PlacesScorer(Scorer):
         found = {(draw.sample, draw.draw): parse_places(draw.answer or "") for draw in scores.all}
         return [
             metric
-            for metric in self._metrics(scores, found)
+            for metric in self._yield_metrics(scores, found)
             if metric.units or metric.value is not None
         ]
 
@@ -117,46 +121,51 @@ class PlacesScorer(Scorer):
         """Return the places of an answer or, for None, the true ones, if they can be read."""
         if answer is not None:
             return tuple(to_marks(parse_places(answer) or ()))
-        return tuple(to_marks(self._true(row))) if self._has_truth(row) else ()
+        return tuple(to_marks(self._read_truth(row))) if self._has_truth(row) else ()
 
-    def _metrics(
+    def _yield_metrics(
         self, scores: PointScores, found: Mapping[tuple[str, int], Places | None]
     ) -> Iterator[Metric]:
-        def mean_of(name: str, value: Any) -> Metric:
+        def make_mean(name: str, value: Any) -> Metric:
             units = scores.means(
                 lambda draw: value(found[draw.sample, draw.draw] or (), scores.samples[draw.sample])
             )
-            keyed = {unit: worth for unit, worth in units.items() if unit in scores.keyed}
+            keyed = {unit: score for unit, score in units.items() if unit in scores.keyed}
             failed = frozenset(keyed.keys() - scores.comparable.keys())
             return Metric(name, keyed, failed=failed, clusters=scores.clusters)
 
         if self.rule == "box":
-            yield mean_of("mean_iou", self._first_iou)
-            for least in self.thresholds:
-                accuracy = partial(self._is_accurate, least)
-                yield mean_of(f"accuracy_iou_{least:g}", accuracy)
+            yield make_mean("mean_iou", self._compute_first_iou)
+            for minimum in self.thresholds:
+                accuracy = partial(self._is_accurate, minimum)
+                yield make_mean(f"accuracy_iou_{minimum:g}", accuracy)
         elif self.rule in ("boxes", "points"):
             if self.rule == "boxes":
-                yield mean_of("mean_iou", self._mean_iou)
-            yield mean_of("precision", lambda some, row: self._match(some, row).precision)
-            yield mean_of("recall", lambda some, row: self._match(some, row).recall)
+                yield make_mean("mean_iou", self._compute_mean_iou)
+            yield make_mean("precision", lambda some, row: self._match(some, row).precision)
+            yield make_mean("recall", lambda some, row: self._match(some, row).recall)
         if self.mean_ap:
-            yield from self._average_precision(scores, found)
+            yield from self._yield_average_precision(scores, found)
 
-    def _average_precision(
+    def _yield_average_precision(
         self, scores: PointScores, found: Mapping[tuple[str, int], Places | None]
     ) -> Iterator[Metric]:
         """Yield COCO's metrics, and one that shows whether they depend on the order of images."""
-        every = {place.label: None for row in scores.keyed.values() for place in self._true(row)}
+        every = {
+            place.label: None for row in scores.keyed.values() for place in self._read_truth(row)
+        }
         draws: list[ScoredRecord] = [d for name in scores.keyed for d in scores.asked(name)]
         scenes, given, clusters = list[Scene](), list[bool](), list[str]()
         for draw in draws:
             row = scores.samples[draw.sample]
             own = label_places(
-                found[draw.sample, draw.draw] or (), self._names(row), self.synonyms, [*every]
+                found[draw.sample, draw.draw] or (),
+                self._list_categories(row),
+                self.synonyms,
+                [*every],
             )
             given += [place.score is not None for place in own]
-            scenes += _split_images(own, self._true(row))
+            scenes += _split_images(own, self._read_truth(row))
             clusters += [scores.clusters[draw.sample]] * (len(scenes) - len(clusters))
         figures = estimate_precision(scenes, clusters)
         for name, figure in figures.items():
@@ -166,7 +175,7 @@ class PlacesScorer(Scorer):
             yield Metric("ap_reversed", value=turned, unit="image")
             yield Metric("confidence_given", value=sum(given) / len(given), unit="image")
 
-    def _true(self, row: SampleRow) -> Places:
+    def _read_truth(self, row: SampleRow) -> Places:
         """Return the ground-truth places of a sample. Raises ValueError."""
         value = row.truth.get(self.places, row.answer)
         try:
@@ -180,48 +189,48 @@ class PlacesScorer(Scorer):
     def _has_truth(self, row: SampleRow) -> bool:
         """Return whether the ground-truth places of a sample can be read."""
         try:
-            self._true(row)
+            self._read_truth(row)
         except ValueError:
             return False
         return True
 
-    def _names(self, row: SampleRow) -> list[str]:
+    def _list_categories(self, row: SampleRow) -> list[str]:
         """Return the categories that a sample asks for."""
         listed = row.meta.get("categories")
         names = [str(name) for name in listed] if isinstance(listed, list | tuple) else []
-        return [*dict.fromkeys([*names, *filter(None, (p.label for p in self._true(row)))])]
+        return [*dict.fromkeys([*names, *filter(None, (p.label for p in self._read_truth(row)))])]
 
     def _match(self, found: Places, row: SampleRow) -> MatchCounts:
         """Match found and ground-truth places, and count the matches."""
-        named = label_places(found, self._names(row), self.synonyms)
-        fits = self._box_fits if self.rule == "boxes" else _point_fits
-        return match_places(named, self._true(row), fits)
+        named = label_places(found, self._list_categories(row), self.synonyms)
+        fits = self._rate_box_fit if self.rule == "boxes" else _rate_point_fit
+        return match_places(named, self._read_truth(row), fits)
 
-    def _box_fits(self, found: Place, true: Place) -> float:
+    def _rate_box_fit(self, found: Place, true: Place) -> float:
         share = place_iou(found, true)
         return share if share >= self.threshold else 0.0
 
-    def _first_iou(self, found: Places, row: SampleRow) -> float:
+    def _compute_first_iou(self, found: Places, row: SampleRow) -> float:
         """Return the IoU of the first box with the nearest ground-truth box."""
-        shares = [place_iou(one, true) for one in pick_one(found) for true in self._true(row)]
+        shares = [place_iou(one, true) for one in pick_one(found) for true in self._read_truth(row)]
         return max(shares, default=0.0)
 
-    def _is_accurate(self, least: float, found: Places, row: SampleRow) -> float:
-        return float(self._first_iou(found, row) >= least)
+    def _is_accurate(self, minimum: float, found: Places, row: SampleRow) -> float:
+        return float(self._compute_first_iou(found, row) >= minimum)
 
-    def _mean_iou(self, found: Places, row: SampleRow) -> float | None:
+    def _compute_mean_iou(self, found: Places, row: SampleRow) -> float | None:
         """Return the mean over ground-truth boxes of the IoU with the nearest found one of its
         label; None if there is nothing to find."""
-        named = label_places(found, self._names(row), self.synonyms)
+        named = label_places(found, self._list_categories(row), self.synonyms)
         best = list[float]()
-        for true in self._true(row):
+        for true in self._read_truth(row):
             alike = (one for one in named if not true.label or one.label == true.label)
             if not true.optional:
                 best.append(max((place_iou(one, true) for one in alike), default=0.0))
         return sum(best) / len(best) if best else None
 
 
-def _point_fits(found: Place, true: Place) -> float:
+def _rate_point_fit(found: Place, true: Place) -> float:
     return float(holds_point(true, found))
 
 

@@ -111,13 +111,13 @@ class InspectModel:
         if options.choices:
             raise ModelError("inspect_ai has no fixed choices; leave `choices` out of options")
         tools = [
-            ToolInfo(name=tool.name, description=tool.description, parameters=_params(tool))
+            ToolInfo(name=tool.name, description=tool.description, parameters=_describe_tool(tool))
             for tool in options.tools or ()
         ]
-        sent = [_to_inspect(message) for message in messages]
+        sent = [_convert_message(message) for message in messages]
         named = options.tool_choice
         choice = TOOL_CHOICES[named] if named in TOOL_CHOICES else ToolFunction(name=named)
-        ask = partial(get_model().generate, sent, tools, choice, config=_config(options))
+        ask = partial(get_model().generate, sent, tools, choice, config=_make_config(options))
         self.output = output = anyio.from_thread.run(ask)
         calls = _read_calls(output.message)
         used = output.usage
@@ -127,7 +127,7 @@ class InspectModel:
         return Reply(output.completion, finish, tool_calls=calls, usage=usage, attached=attached)
 
 
-def _config(options: CallOptions) -> GenerateConfig:
+def _make_config(options: CallOptions) -> GenerateConfig:
     asked = {
         "temperature": options.temperature,
         "top_p": options.top_p,
@@ -145,11 +145,11 @@ def _config(options: CallOptions) -> GenerateConfig:
     return GenerateConfig(**asked)
 
 
-def _params(tool: Any) -> ToolParams:
+def _describe_tool(tool: Any) -> ToolParams:
     return ToolParams.model_validate(dict(tool.parameters))
 
 
-def _content(part: str | View) -> ContentText | ContentImage | ContentVideo:
+def _convert_part(part: str | View) -> ContentText | ContentImage | ContentVideo:
     """Convert a part to inspect's format. Raises ValueError for a video in another container than
     inspect's."""
     if isinstance(part, str):
@@ -165,9 +165,9 @@ def _content(part: str | View) -> ContentText | ContentImage | ContentVideo:
     return ContentVideo(video=payload.data_url, format=VIDEO_FORMATS[payload.media_type])
 
 
-def _to_inspect(message: Message) -> ChatMessage:
+def _convert_message(message: Message) -> ChatMessage:
     """Convert a message to inspect's format."""
-    content = [_content(part) for part in message.parts]
+    content = [_convert_part(part) for part in message.parts]
     if message.role == "tool":
         return ChatMessageTool(content=content, tool_call_id=message.call_id)
     if message.role != "assistant":
@@ -182,7 +182,7 @@ def _to_inspect(message: Message) -> ChatMessage:
     return ChatMessageAssistant(content=said, tool_calls=calls or None)
 
 
-def _from_inspect(turn: ChatMessage) -> Message:
+def _parse_message(turn: ChatMessage) -> Message:
     """Convert a message from inspect's format. Raises ValueError for a picture that is not a data
     URL, and for a video."""
     content = [ContentText(text=turn.content)] if isinstance(turn.content, str) else turn.content
@@ -225,7 +225,7 @@ def looktwice(study: str, contestant: str) -> Solver:
     stages = Pipeline(arm.stages)
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        *earlier, asked = map(_from_inspect, state.messages)
+        *earlier, asked = map(_parse_message, state.messages)
         ours = state.metadata.get(METADATA_KEY) or {}  # marks and fields of looktwice's tasks
         about = {name: ours[name] for name in ("marks", "meta") if name in ours}
         choices = [choice.value for choice in state.choices or ()]
@@ -238,7 +238,7 @@ def looktwice(study: str, contestant: str) -> Solver:
             done = await anyio.to_thread.run_sync(stages, begun, model, abandon_on_cancel=True)
         except StageFailed as exc:
             raise find_cause(exc) from None  # otherwise the causes form a cycle
-        state.messages = [_to_inspect(message) for message in done.messages or (asked,)]
+        state.messages = [_convert_message(message) for message in done.messages or (asked,)]
         state.output = model.output or ModelOutput()
         state.output.completion = done.reply or done.answer or ""
         notes = {"views": len(done.views), "notes": list(done.notes), "reason": done.reason}
@@ -263,7 +263,7 @@ def look_tools(study: str = DEFAULT_STUDY, contestant: str = "") -> list[Tool]:
         if state.uuid not in of_samples:
             images = Images(folder / state.uuid, ())
             for turn in filter(lambda turn: turn.role == "user", state.messages):
-                for view in _from_inspect(turn).views:
+                for view in _parse_message(turn).views:
                     images.open(view.picture.payload.data_url)
             of_samples[state.uuid] = LookTools(agent, images)
         return of_samples[state.uuid]
@@ -275,12 +275,12 @@ def look_tools(study: str = DEFAULT_STUDY, contestant: str = "") -> list[Tool]:
                 parts = await anyio.to_thread.run_sync(look, name, arguments)
             except REPORTED_ERRORS as exc:
                 raise ToolError(str(exc)) from exc
-            return [_content(part) for part in parts]
+            return [_convert_part(part) for part in parts]
 
         return ToolDef(execute, name, description, parameters).as_tool()
 
     offered = LookTools(agent, Images(folder, ())).descriptions
-    return [make(tool.name, tool.description, _params(tool)) for tool in offered]
+    return [make(tool.name, tool.description, _describe_tool(tool)) for tool in offered]
 
 
 @scorer(metrics=[accuracy(), stderr()])
@@ -308,14 +308,14 @@ def answer_reader(reader: str = "robust") -> Scorer:
     return score
 
 
-def _to_inspect_sample(item: Item) -> InspectSample:
+def _convert_item(item: Item) -> InspectSample:
     """Convert an item to inspect's format; choices that are pictures follow the images."""
     sample, pictures, texts = item.sample, list(item.sample.images), list[str]()
     for choice in sample.choices:
         if not isinstance(choice, str):
             pictures.append(choice)
         texts.append(choice if isinstance(choice, str) else f"image {len(pictures)}")
-    content = [_content(View(picture)) for picture in pictures]
+    content = [_convert_part(View(picture)) for picture in pictures]
     marks = [mark.to_dict() for mark in sample.marks]
     return InspectSample(
         id=sample.id,
@@ -339,7 +339,7 @@ def questions(
     node = {"use": use if "." in use else f"eval.tasks.{use}", **settings}
     given = tuple(value for value in settings.values() if isinstance(value, str))
     items = build(node, place="task", given=given)
-    samples = [*map(_to_inspect_sample, items)]
+    samples = [*map(_convert_item, items)]
     choose: Callable[[], Solver] = multiple_choice if samples[0].choices else generate
     return Task(
         dataset=MemoryDataset(samples, name=use),

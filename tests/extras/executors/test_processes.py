@@ -147,8 +147,8 @@ class Killing(Processes):
 
     killed: tuple[Process, ...] = ()
 
-    def _take(self, process: Process, event: Any, writer: Any) -> None:
-        super()._take(process, event, writer)
+    def _handle_event(self, process: Process, event: Any, writer: Any) -> None:
+        super()._handle_event(process, event, writer)
         if isinstance(event, Recorded) and not self.killed:
             self.killed = (process,)
             process.handle.kill()
@@ -157,8 +157,8 @@ class Killing(Processes):
 class Stopping(Processes):
     """Stops the run at the tenth record, as Ctrl-C does."""
 
-    def _take(self, process: Process, event: Any, writer: Any) -> None:
-        super()._take(process, event, writer)
+    def _handle_event(self, process: Process, event: Any, writer: Any) -> None:
+        super()._handle_event(process, event, writer)
         if self.run.progress.counts["written"] == 10:
             self.run.progress.drain.set()
 
@@ -166,8 +166,8 @@ class Stopping(Processes):
 class Hanging(Processes):
     """One process hangs, and the run is aborted, as by pressing Ctrl-C twice."""
 
-    def _take(self, process: Process, event: Any, writer: Any) -> None:
-        super()._take(process, event, writer)
+    def _handle_event(self, process: Process, event: Any, writer: Any) -> None:
+        super()._handle_event(process, event, writer)
         progress = self.run.progress
         if isinstance(event, Recorded) and not progress.stop.is_set():
             os.kill(process.handle.pid, signal.SIGSTOP)
@@ -352,7 +352,7 @@ def test_a_failure_held_back_in_an_ending_process_is_repeated(tmp_path: Path) ->
     )
     writer: Any = None
     for number in (1, 2):
-        processes._take(process, SampleEnded(number), writer)  # type: ignore[arg-type]
+        processes._handle_event(process, SampleEnded(number), writer)  # type: ignore[arg-type]
     assert processes._receive(process) == []  # type: ignore[arg-type]
     assert process.has_ended and process.asked == {1: walk, 3: walk}
     assert "exit status -9" in words[0]

@@ -39,8 +39,8 @@ from inspect_ai.solver import Generate, Solver, TaskState, chain, solver
 from inspect_ai.tool import ToolCall
 
 from looktwice.extras.integrations.inspect_ai import (
-    _from_inspect,
-    _to_inspect,
+    _convert_message,
+    _parse_message,
     answer_reader,
     look_tools,
     looktwice,
@@ -181,14 +181,14 @@ def test_videos_go_out_as_videos_and_do_not_come_in(folder: Path) -> None:
         View.of(Clip.from_frames(frames, make_payload(b"film", kind, "")))
         for kind in ("video/mp4", "video/quicktime", "video/webm")
     ]
-    turn = _to_inspect(Message("user", (*clips[:2], "Which?")))
+    turn = _convert_message(Message("user", (*clips[:2], "Which?")))
     found = [(part.type, getattr(part, "format", "")) for part in turn.content]
     assert found == [("video", "mp4"), ("video", "mov"), ("text", "")]
     assert turn.content[0].video == "data:video/mp4;base64,ZmlsbQ=="
     with pytest.raises(ValueError, match="takes no video/webm"):
-        _to_inspect(Message("user", (clips[2],)))
+        _convert_message(Message("user", (clips[2],)))
     with pytest.raises(ValueError, match="no videos are taken here; send its frames as images"):
-        _from_inspect(ChatMessageUser(content=[ContentVideo(video="x.mp4", format="mp4")]))
+        _parse_message(ChatMessageUser(content=[ContentVideo(video="x.mp4", format="mp4")]))
 
 
 def test_a_solver_lists_the_available_contestants(folder: Path) -> None:
