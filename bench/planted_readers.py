@@ -150,7 +150,7 @@ class SalienceReader:
             x, y = (middle / views[-1].size * 1000).round().clip(0, 1000).astype(int).tolist()
             text = f"[{x}, {y}]"
         elif listed:
-            text = f"ANSWER: {max(listed, key=lambda thing: thing.sharpness).sight.read()}"
+            text = f"ANSWER: {max(listed, key=lambda thing: thing.sharpness).sight.read_letter()}"
         return Reply(text, usage=count_tokens(messages, text))
 
 

@@ -86,7 +86,7 @@ def layers(folder: Path) -> str:
     (arm,) = probe_run(score_run(RunFolder(run))).arms
     layers = sorted(arm.layers, key=lambda probe: PLACE_ORDER.index(probe.layer.place))
     shown = {"read by a probe": [probe.right for probe in layers]}
-    shown["the model's answer"] = [arm.answered] * len(layers)
+    shown["the model's answer"] = [arm.model_right] * len(layers)
     lines = {}
     for name, answers in shown.items():
         lines[name] = []
