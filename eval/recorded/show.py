@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from looktwice.eval.display.printable import make_file_names
-from looktwice.eval.display.sample_page import Shown, page, words
+from looktwice.eval.display.sample_page import ShownArm, format_arm, render_sample_page
 from looktwice.eval.readers.reader import get_reader_name
 from looktwice.eval.recorded.replay import RecordedRun
 from looktwice.eval.records.judgements import judgements
@@ -50,7 +50,7 @@ def show_sample(shown: ShownRun, sample: str, out: Path | None = None) -> Iterat
         yield f"{sample}: {row.sample['question']}  (correct answer: {row.answer})"
         for section in sections:
             yield section.label
-            yield from words(section)
+            yield from format_arm(section)
         points = shown.points(row)
         if missing := [label for label, point in points.items() if point.records_id not in asked]:
             yield f"not asked yet: {', '.join(missing)}"
@@ -67,10 +67,10 @@ def sample_page(run: Path, task: str, sample: str, plugins: Sequence[str] = ()) 
     return sample_html(run, row, shown.arms(row))
 
 
-def sample_html(run: Path, row: SampleRow, sections: Sequence[Shown]) -> str:
+def sample_html(run: Path, row: SampleRow, sections: Sequence[ShownArm]) -> str:
     """Return the page of a sample of a run, with the command that opens it in the studio."""
     command = studio_command(run, row.id)
-    return page(row.id, row.sample["question"], row.answer, sections, studio=command)
+    return render_sample_page(row.id, row.sample["question"], row.answer, sections, studio=command)
 
 
 def studio_command(run: Path, sample: str) -> str:
@@ -125,9 +125,9 @@ class ShownRun(RecordedRun):
         points = [point for point in self.present if point.task_id == row.task]
         return {self.names[point.id][0]: point for point in points}
 
-    def arms(self, row: SampleRow) -> list[Shown]:
+    def arms(self, row: SampleRow) -> list[ShownArm]:
         """Return a section for every record of the sample: each point, once for each draw."""
-        points, sections = self.points(row), list[Shown]()
+        points, sections = self.points(row), list[ShownArm]()
         records = self.folder.records(row.id).values()
         with self.use_stored_results():
             sample = self.sample(next(iter(points.values()), None), row)
@@ -139,7 +139,7 @@ class ShownRun(RecordedRun):
 
     def _show_record(
         self, label: str, point: PointRow, sample: Sample, record: Record, row: SampleRow
-    ) -> Shown:
+    ) -> ShownArm:
         state, error = self.rerun(point, sample, record)
         if error and not record.error:
             # for example, if only the sent pictures are stored, not the sample's own
@@ -150,7 +150,7 @@ class ShownRun(RecordedRun):
         draw = f", draw {record.draw}" if point.draws > 1 else ""
         system = (point.spec.get("model") or {}).get("system", "")
         why, outcome = record.error or error or failed, _describe_outcome(scored, row, score.reader)
-        return Shown(f"{label}{draw}", state, why, outcome, self.stages(point), system)
+        return ShownArm(f"{label}{draw}", state, why, outcome, self.stages(point), system)
 
     def sample(self, point: PointRow | None, row: SampleRow) -> Sample:
         """Return the task's sample if it is unchanged, else the recorded one with stored

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from looktwice.eval.analysis.factors import effects_csv
 from looktwice.eval.analysis.finding import Finding, find
-from looktwice.eval.display.printable import template
+from looktwice.eval.display.printable import load_template
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.records.records import Record, RunError, SampleRow
 from looktwice.eval.results.record_table import record_table, write_parquet
@@ -184,7 +184,9 @@ class Flips(Sequence[Flip]):
         return "\n".join([self.summary, *lines])
 
     def _repr_html_(self) -> str:
-        return str(template("flips.html.j2").render(flips=self, most=MAX_NAMED_ARMS, words=WORDS))
+        return str(
+            load_template("flips.html.j2").render(flips=self, most=MAX_NAMED_ARMS, words=WORDS)
+        )
 
     @property
     def summary(self) -> str:

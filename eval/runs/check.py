@@ -12,7 +12,12 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 from looktwice.eval.display.printable import make_file_names
-from looktwice.eval.display.sample_page import Shown, outcome, page, words
+from looktwice.eval.display.sample_page import (
+    ShownArm,
+    format_arm,
+    format_outcome,
+    render_sample_page,
+)
 from looktwice.eval.records.records import Record
 from looktwice.eval.records.writer import describe_failure, make_point_rows, make_record
 from looktwice.eval.runs.dry_run import (
@@ -94,7 +99,7 @@ def check(
     yield from asked
     yield from tried.warn_of_confused_labels()
     lacking = [model.missing() for model in plan.models if hasattr(model, "missing")]
-    yield from (f"a run cannot start yet: {words}" for words in dict.fromkeys(lacking) if words)
+    yield from (f"a run cannot start yet: {text}" for text in dict.fromkeys(lacking) if text)
     if not whole:
         yield "--all describes every arm and its requests, and opens every image"
     if faults:
@@ -188,7 +193,7 @@ class PlanCheck:
         for trial in self.trials:
             label, task = self.names[trial.arm.id]
             yield f"{label} on {task}, sample {trial.item.sample.id}"
-            yield from words(self._get_shown(trial))
+            yield from format_arm(self._get_shown(trial))
             yield from (f"  warning: {warning}" for warning in dict.fromkeys(_find_warnings(trial)))
 
     def describe_one(self) -> Iterator[str]:
@@ -196,7 +201,7 @@ class PlanCheck:
         first = self.trials[0]
         sample = first.item.sample.id
         yield f"first arm: {first.arm.contestant} on {first.arm.task_name}, sample {sample}:"
-        yield from outcome(self._get_shown(first))
+        yield from format_outcome(self._get_shown(first))
         arms = defaultdict[str, list[str]](list)
         for trial in self.trials:
             label, task = self.names[trial.arm.id]
@@ -208,10 +213,10 @@ class PlanCheck:
             more = f" and {format_count(len(names) - 1, 'more arm')}" if len(names) > 1 else ""
             yield f"  {warning} ({names[0]}{more})"
 
-    def _get_shown(self, trial: DryRun) -> Shown:
+    def _get_shown(self, trial: DryRun) -> ShownArm:
         arm, (label, _) = trial.arm, self.names[trial.arm.id]
         system = getattr(arm.model, "system", "")
-        return Shown(label, trial.state, trial.error, stages=arm.stages, system=system)
+        return ShownArm(label, trial.state, trial.error, stages=arm.stages, system=system)
 
     def write_pages(self, out: Path) -> Iterator[str]:
         """Write a page for each task, named after its sample, and after the task too where two
@@ -227,7 +232,7 @@ class PlanCheck:
             name = sample.id if ids[sample.id] == 1 else f"{sample.id} {task}"
             path = out / f"{make_file_names([name])[name]}.html"
             shown = [self._get_shown(trial) for trial in trials]
-            write_file(path, page(sample.id, sample.question, item.answer, shown))
+            write_file(path, render_sample_page(sample.id, sample.question, item.answer, shown))
             yield f"views: {path}"
 
     def requests(self, detailed: bool) -> Iterator[str]:

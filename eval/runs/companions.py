@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from looktwice.eval.display.progress import Spent
+from looktwice.eval.display.progress import Spending
 from looktwice.eval.records.records import Key, Record, RunError, SampleRow
 from looktwice.eval.runs.options import Done, RunOptions, RunSummary
 from looktwice.eval.runs.questions import Questions
@@ -62,9 +62,9 @@ class Models:
     def collect(self) -> None:
         """Wait for the batched replies that samples need. Raises Stopped."""
 
-    def spent(self) -> Spent:
+    def spent(self) -> Spending:
         """Return the tokens and cost of this run so far."""
-        return Spent(0, 0, None)
+        return Spending(0, 0, None)
 
     def remarks(self) -> Iterator[str]:
         """Yield the remarks to print at the end of a run."""

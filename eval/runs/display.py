@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from rich.console import Console
 
-from looktwice.eval.display.printable import cell
-from looktwice.eval.display.progress import Display, Spent, print_json
+from looktwice.eval.display.printable import make_text
+from looktwice.eval.display.progress import Display, Spending, print_json
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.runs.companions import Companion, RunContext
 from looktwice.eval.runs.options import Done
@@ -38,7 +38,7 @@ class RunOutput:
         if self.json_lines:
             print_json(self.console, {"event": "note", "text": sentence})
         else:
-            self.console.print(cell(sentence), highlight=False, soft_wrap=True)
+            self.console.print(make_text(sentence), highlight=False, soft_wrap=True)
 
 
 @dataclass(eq=False)
@@ -80,7 +80,7 @@ class ProgressDisplay(Companion):
     cost so far."""
 
     output: RunOutput
-    spent: Callable[[], Spent]
+    spent: Callable[[], Spending]
     slowest: list[Slow] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 

@@ -14,7 +14,7 @@ from functools import partial, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from looktwice.eval.display.progress import Spent
+from looktwice.eval.display.progress import Spending
 from looktwice.eval.records.records import Record, RunError, SampleRow
 from looktwice.eval.runs.companions import Companion, Models
 from looktwice.eval.runs.options import RunOptions
@@ -155,7 +155,7 @@ class RunModels(Models):
                 max_cost[name] = max(cost, max_cost.get(name, 0.0))
         return max_cost
 
-    def spent(self) -> Spent:
+    def spent(self) -> Spending:
         """Return this run's tokens and cost so far; the cost is None if no model has prices."""
         tokens_in, tokens_out, cost = 0, 0, 0.0
         used: list[tuple[Any, Usage | UsageCount]] = [*self.lost]
@@ -163,7 +163,7 @@ class RunModels(Models):
         for model, usage in used:
             tokens_in, tokens_out = tokens_in + usage.tokens_in, tokens_out + usage.tokens_out
             cost += compute_price(model, usage)
-        return Spent(tokens_in, tokens_out, cost or None)
+        return Spending(tokens_in, tokens_out, cost or None)
 
     def remarks(self) -> Iterator[str]:
         """Yield remarks for the end of a run: servers that failed, cached replies from another

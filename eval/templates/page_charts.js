@@ -37,7 +37,7 @@ function drawRivals() {
   const task = chosen.task !== ALL || data.tasks.length === 1 || !hasAllTasks(rival) ? Math.max(chosen.task, first) : ALL, rows = [];
   for (const [who, label] of data.contestants.entries()) {
     const arm = arms.get(`${who},${task}`), pair = who === rivalOf(who) ? null : pairOf(who, rivalOf(who), task);
-    if (arm && arm.value !== null && (task !== ALL || hasAllTasks(who)) && (pair || who === rivalOf(who))) rows.push({ label, who, accuracy: arm, pair, sure: pair !== null && pair.is_significant });
+    if (arm && arm.value !== null && (task !== ALL || hasAllTasks(who)) && (pair || who === rivalOf(who))) rows.push({ label, who, accuracy: arm, pair, is_significant: pair !== null && pair.is_significant });
   }
   rows.sort((one, two) => two.accuracy.value - one.accuracy.value);
   return fill("rivals", rows.length > 1 ? changesTable(task === ALL ? "all samples" : data.tasks[task], task, chosen.base, null, rows, "contestant") : null);
@@ -57,10 +57,10 @@ function changesTable(title, task, base, chance, rows, kind) {
   return make("figure", { class: "chart" }, caption, table);
 }
 
-function changeRow({ label, who, accuracy, pair, sure, failure, answered, abstained }, task, base, chance, isCompared) {
+function changeRow({ label, who, accuracy, pair, is_significant: isSignificant, failure, answered, abstained }, task, base, chance, isCompared) {
   const rival = base === null ? data.baselines[who] : base;
   const name = make("th", { scope: "row" }, make("a", { href: linkTo({ ...ANYTHING, who: data.contestants[who] }), "data-open": "samples" }, breakable(label)));
-  const row = make("tr", { class: who === rival ? "base" : sure ? (pair.value > 0 ? "better" : "worse") : null }, name);
+  const row = make("tr", { class: who === rival ? "base" : isSignificant ? (pair.value > 0 ? "better" : "worse") : null }, name);
   if (!accuracy) {
     row.append(make("td", { colspan: isCompared ? "4" : "2", class: "soft" }, failure ? `every answer failed: ${failure}` : "no score"));
     return row;
@@ -73,7 +73,7 @@ function changeRow({ label, who, accuracy, pair, sure, failure, answered, abstai
   if (!isCompared) return row;
   const flips = make("td", { class: "n flips" });
   if (pair) flips.append(...flipLinks(who, rival, task, pair));
-  row.append(make("td", { class: "n points" }, pair ? `${signed(pair.value)}${sure ? "*" : ""}` : who === base ? "baseline" : ""), flips);
+  row.append(make("td", { class: "n points" }, pair ? `${signed(pair.value)}${isSignificant ? "*" : ""}` : who === base ? "baseline" : ""), flips);
   return row;
 }
 

@@ -135,22 +135,22 @@ async function contact(number, who, before, after) {
 /** Four flips of the largest significant change, with the pictures of the baseline and of the change. */
 async function drawEvidence() {
   if (!data.evidence) return;
-  const { contestant, rival, samples: flipped, told, is_gained: isGained } = data.evidence;
+  const { contestant, rival, samples: flipped, selection, is_gained: isGained } = data.evidence;
   const base = rival === data.baselines[contestant] ? "" : data.contestants[rival];
   const all = make("a", { href: linkTo({ ...ANYTHING, who: data.contestants[contestant], base, task: data.tasks[samples[flipped[0]].task],
     flip: isGained ? "gained" : "lost", sheet: "1", columns: `${rival},${contestant}` }), "data-open": "samples" }, "see all");
   const shown = await Promise.all(flipped.map(async (number) => make("div", { class: "pair" },
     ...await Promise.all([rival, contestant].map((who) => contact(number, who, rival, contestant))))));
   const pictures = picturesOf(contestant, await wordsOf(flipped[0]));
-  fill("evidence", make("figure", { class: "chart" }, make("figcaption", {}, breakable(`${told} (left: the baseline) `), all),
+  fill("evidence", make("figure", { class: "chart" }, make("figcaption", {}, breakable(`${selection} (left: the baseline) `), all),
     isPlaced(pictures) ? tellPlaces([]) : null, make("div", { class: "pairs" }, ...shown)));
 }
 
 /** The contestants of the contact sheet: those chosen, or else the baseline, the filtered one, and significant changes. */
 function sheetColumns() {
   const given = state.columns.split(",").filter(Boolean).map(Number).filter((who) => who < data.contestants.length);
-  const rows = data.finding.flatMap(({ changes }) => changes), sure = rows.filter((row) => row.sure);
-  const likely = [chosen.base, chosen.who, data.baseline, ...[...sure, ...rows].map((row) => row.contestant), ...data.contestants.keys()];
+  const rows = data.finding.flatMap(({ changes }) => changes), significant = rows.filter((row) => row.is_significant);
+  const likely = [chosen.base, chosen.who, data.baseline, ...[...significant, ...rows].map((row) => row.contestant), ...data.contestants.keys()];
   return (given.length ? given : [...new Set(likely.filter((who) => who !== null))]).slice(0, MOST_COLUMNS);
 }
 

@@ -16,7 +16,7 @@ from itertools import chain
 import numpy as np
 
 from looktwice.eval.analysis.analyses import Analysis, ReportTable
-from looktwice.eval.analysis.asked import AnalysisRequest, Finding
+from looktwice.eval.analysis.requested import AnalysisOnRequest, AnalysisRequest
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     Column,
@@ -294,4 +294,4 @@ def report_certificates(asked: AnalysisRequest) -> None:
     asked.say(f"certificate: {page}")
 
 
-CERTIFY = Finding("What a tool contributes, part by part", ("role",), report_certificates)
+CERTIFY = AnalysisOnRequest("What a tool contributes, part by part", ("role",), report_certificates)

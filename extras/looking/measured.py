@@ -18,7 +18,7 @@ from looktwice.eval.analysis.analyses import Analysis, make_curve_builder, make_
 from looktwice.eval.analysis.one_change import is_specialist
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
-    COLUMNS_OF_ARM,
+    ARM_NAME_COLUMNS,
     Column,
     Columns,
     TextTable,
@@ -96,7 +96,7 @@ def _gap_cell(gap: Estimate) -> str:
 
 
 MEASURED: Columns[Measured] = (
-    *COLUMNS_OF_ARM,
+    *ARM_NAME_COLUMNS,
     Column("measured", "name", text),
     Column("n", "n"),
     Column("mean", "mean"),
@@ -249,7 +249,7 @@ def _accuracy_at(place: int, title: str) -> Column[RiskCoverage]:
 
 
 RISK_COLUMNS: Columns[RiskCoverage] = (
-    *COLUMNS_OF_ARM,
+    *ARM_NAME_COLUMNS,
     Column("n", "n"),
     *(_accuracy_at(n, f"accuracy of most\nconfident {s:.0%}") for n, s in enumerate(PASSED_SHARES)),
     _accuracy_at(-1, "accuracy\nof all %"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from looktwice.eval.analysis.asked import AnalysisRequest, Finding
+from looktwice.eval.analysis.requested import AnalysisOnRequest, AnalysisRequest
 from looktwice.extras.studies.blindness import (
     Rule,
     audit_page,
@@ -32,4 +32,4 @@ def print_audit(asked: AnalysisRequest) -> None:
     asked.say(f"audit: {out / 'audit.md'}, with needs_no_image.csv and clean.yaml next to it")
 
 
-AUDIT = Finding("Answers without the images", ("rule",), print_audit)
+AUDIT = AnalysisOnRequest("Answers without the images", ("rule",), print_audit)

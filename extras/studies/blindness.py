@@ -22,7 +22,7 @@ import numpy as np
 from looktwice.eval.analysis.letters import ChosenLetter, count_letters, measure_bias
 from looktwice.eval.display.printable import format_csv
 from looktwice.eval.display.text_tables import (
-    COLUMNS_OF_ARM,
+    ARM_NAME_COLUMNS,
     Column,
     Columns,
     TextTable,
@@ -291,7 +291,7 @@ class ArmLine:
 
 
 ARM_COLUMNS: Columns[ArmLine] = (
-    *COLUMNS_OF_ARM,
+    *ARM_NAME_COLUMNS,
     Column("input", lambda line: ARMS[line.arm], text),
     Column("n", "accuracy.n"),
     Column("accuracy\n%", "accuracy", share_cell),
@@ -379,7 +379,7 @@ def _count_letters(shares: Mapping[str, float]) -> str:
 
 
 LETTER_COLUMNS: Columns[LetterLine] = (
-    *COLUMNS_OF_ARM,
+    *ARM_NAME_COLUMNS,
     Column("answers", "bias.n"),
     Column("answered, by letter %", "bias.chosen", _count_letters),
     Column("right if it is the key %", "bias.recall", _count_letters),

@@ -325,7 +325,7 @@ def fragility_table(scored: Table, whole: bool = True) -> TextTable:
     if not whole:
         return own.without(FLOOR_HEADER, ABOVE_HEADER, ALIKE_HEADER)
     spreads = [line for run in scored.scores for line in _published_spreads(read_published(run))]
-    return own.above(TextTable(PUBLISHED_HEADER, spreads)).without_empty() if own.rows else own
+    return own.append(TextTable(PUBLISHED_HEADER, spreads)).without_empty() if own.rows else own
 
 
 class StyleLine(NamedTuple):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
-from looktwice.eval.page import of_runs
+from looktwice.eval.page import run_page
 from looktwice.eval.report import write_report
 from looktwice.pipelines.model import write_canonical
 from looktwice.pipelines.picture import Picture
@@ -189,7 +189,7 @@ def test_a_file_has_all_of_the_finding_and_says_once_what_it_leaves_out(
     browser: Browser, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for most in ("MAX_ANSWERS", "MAX_CHARACTERS", "MAX_PICTURE_CHARACTERS"):
-        monkeypatch.setattr(of_runs, most, 0)
+        monkeypatch.setattr(run_page, most, 0)
     browser.open(write_report([run], tmp_path / "report"))
     browser.wait(LOADED % (7, "#evidence"))
     assert browser.run("document.querySelectorAll('#evidence .dot').length") == 0
