@@ -214,11 +214,11 @@ def _claim_after(text: str, match: Match, weight: Weight) -> Claim | None:
 
 
 def _claim_subject(text: str, match: Match, weight: Weight, equal: bool = False) -> Claim | None:
-    """Return a claim about the nearest choice before the predicate, its subject, unless something
-    else stands between them.
+    """Return a claim about the nearest choice before the predicate, its subject, unless another
+    subject follows that choice.
 
-    If a choice may say that the others do not differ (`equal`), how a choice looks is not a plain
-    statement.
+    If a choice may mean that the others do not differ (`equal`), an appearance ("A looks darker")
+    is not a plain statement.
     """
     mentions = list(re.finditer(TAG, text[: match.start()]))
     if not mentions:
@@ -255,8 +255,8 @@ def _claim_subject(text: str, match: Match, weight: Weight, equal: bool = False)
 
 
 def _claim_object(text: str, match: Match, weight: Weight, follows: bool) -> Claim | None:
-    """Return a claim for the object of a predicate: "The first image is most similar to X". No
-    other choice may be the subject."""
+    """Return a claim for the object of a predicate: "The first image is most similar to X"; None if
+    another choice is the subject."""
     choice = _BESIDE_PATTERN.match(text[match.end() :])
     if (
         not choice
@@ -271,8 +271,8 @@ def _claim_object(text: str, match: Match, weight: Weight, follows: bool) -> Cla
 
 
 def _claims_by_comparison(text: str, predicate: Pattern, letters: str, equal: bool) -> Claims:
-    """Rule out a choice that something unnamed is "darker than", and the choice that both are the
-    same."""
+    """Yield claims against a choice that an unnamed one is "darker than", and against the choice
+    "about the same"."""
     for match in predicate.finditer(text):
         before, than = text[: match.start()], _THAN_PATTERN.match(text[match.end() :])
         if than and not find_tagged_letters(before) and not NEGATED_PATTERN.search(before):
@@ -280,8 +280,8 @@ def _claims_by_comparison(text: str, predicate: Pattern, letters: str, equal: bo
 
 
 def _claims_by_opposite(text: str, opposite: Pattern, letters: str, equal: bool) -> Claims:
-    """Rule out a choice that the opposite word describes ("A is further away"), and claim one that
-    it is compared with ("further away than B")."""
+    """Yield claims against a choice that an opposite word describes ("A is further away"), and for
+    the choice it is compared with ("further away than B")."""
     for match in opposite.finditer(text):
         claim = _claim_subject(text, match, Weight.DESCRIBED)
         if (

@@ -1,5 +1,4 @@
-"""The photographs that the scikit-image wheel contains, a change of light for them, and seeded
-random numbers."""
+"""The photographs in the scikit-image wheel, changes of their light, and seeded random numbers."""
 
 from __future__ import annotations
 

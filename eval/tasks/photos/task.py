@@ -83,7 +83,7 @@ class Photos(MadeTask):
     `strength` in 0..1 is the difference in viewpoint and light (for jigsaw the light of the pieces,
     for stereo that of the second view); None is 0 for jigsaw and depth and 0.5 for correspondence.
     `turn` is the rotation of the second view of a correspondence at strength 1, in degrees either
-    way. `quality` is that of the JPEG files that models and specialists are given; None sends them
+    way. `quality` is the JPEG quality of the images for models and specialists; None sends them
     lossless. Question `i` depends only on kind, source, turn, `seed` and `i`, and is about the same
     spots for every strength and quality, so a sweep over these asks the same questions. Answers are
     dealt evenly: every block of as many questions as there are letters has each letter once. Images
@@ -122,8 +122,8 @@ class Photos(MadeTask):
 
     @property
     def facts(self) -> Facts:
-        """The task's facts: correct answers are known by construction, and the note says how many
-        scenes the questions show."""
+        """The task's facts: correct answers are known by construction, and the note gives the
+        number of scenes."""
         label_version = f"by construction, scikit-image {_installed('scikit-image')}"
         return Facts("made", label_version, note=KINDS[self.kind].note)
 
