@@ -166,8 +166,9 @@ class RunModels(Models):
         return Spending(tokens_in, tokens_out, cost or None)
 
     def remarks(self) -> Iterator[str]:
-        """Yield remarks for the end of a run: servers that failed, cached replies from another
-        server, and prices without token counts."""
+        """Yield remarks for the end of a run: unreachable servers, refusals, unknown finish
+        reasons, unusable answers, cached replies of another server, and prices without token
+        counts."""
         aside = {*SERVERS.aside}.union(*(part.aside for part in self.parts.values()))
         for urls in {getattr(model, "urls", ()) for model, _ in self.meters}:
             others = "the other server was" if len(urls) == 2 else "the other servers were"
@@ -196,10 +197,10 @@ class RunModels(Models):
                 f"{format_count(len(lost), 'answer')} could not be used, but cost {tokens:,} tokens"
             )
         for (here, there), number in elsewhere.items():
-            came = format_count(number, "reply", "replies")
+            replies = format_count(number, "reply", "replies")
             yield (
-                f"{came} of the server at {there} were reused from the cache, because the model at"
-                f" {here} has the same `name`"
+                f"{replies} of the server at {there} were reused from the cache, because the model"
+                f" at {here} has the same `name`"
             )
 
     def _add_refusals(self) -> None:

@@ -17,7 +17,7 @@ from looktwice.eval.records.judgements import (
     UNREADABLE_PASS,
     JudgedWords,
     Judgement,
-    hash_judged_words,
+    hash_judged_text,
 )
 from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import describe_failure
@@ -116,7 +116,7 @@ class RecordScorer:
         """Score one record. An error in the reader or scorer makes only this record FAILED."""
         judged: Mapping[str, Judgement] = {}
         if self.judgements and not record.error:
-            place = record.point, record.sample, record.draw, hash_judged_words(record)
+            place = record.point, record.sample, record.draw, hash_judged_text(record)
             judged = self.judgements.get(place, {})
         result, score = self._judge(record, row, judged) if judged else self._score(record, row)
         tokens_in = tokens_out = 0

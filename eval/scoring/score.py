@@ -60,7 +60,7 @@ def score_run(
     present, older = folder.current_and_earlier_points
     shown = [*present, *older] if all_arms else present
     names, planned = labels([*present, *older]), folder.facts.get("planned") or {}
-    tools = ScoringTools(folder, plan, tuple(plugins), reader, judged.by_record())
+    tools = ScoringTools(folder, plan, tuple(plugins), reader, judged.group_by_record())
     # without a plan, all existing draws count
     whole = all_arms or not folder.facts.get("arms")
     scorers = [tools.record_scorer(point) for point in shown]

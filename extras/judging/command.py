@@ -28,7 +28,7 @@ from looktwice.eval.records.judgements import (
     STEPS_PASS,
     Judgement,
     append,
-    hash_judged_words,
+    hash_judged_text,
     judgements,
 )
 from looktwice.eval.records.records import Record, RunError, RunFolder
@@ -239,7 +239,7 @@ class RunJudge:
             record.draw,
             self.name,
             self.identity,
-            hash_judged_words(record),
+            hash_judged_text(record),
             job.judging.version,
             **vars(verdict),
             **more,
@@ -273,7 +273,7 @@ def list_reader_verdicts(folder: RunFolder, arms: Sequence[PointScores]) -> Iter
                     record.draw,
                     "the reader",
                     "",
-                    hash_judged_words(record),
+                    hash_judged_text(record),
                     answer=asked.get(entry.answer, entry.answer),
                 )
 

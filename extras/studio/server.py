@@ -278,4 +278,4 @@ def make_draft_from_run(
     asked: Node = {"seed": point.seed, "draws": point.draws}
     if node := point.spec.get("model"):
         asked["model"] = backend.allow_model(Binder.for_run(run).make(node, "model"))
-    return Draft.from_item(item, shown.stages(point), backend.save_picture, **asked)
+    return Draft.from_item(item, shown.build_stages(point), backend.save_picture, **asked)
