@@ -1,6 +1,5 @@
-"""Notes below the table of a run: what delta compares with, what was not asked, what the table
-leaves out, and which arms sent identical requests, because a stage that changed no request cannot
-change an answer.
+"""Notes below the table of a run: the baseline of delta, missing samples, arms that are left out, and
+arms that sent identical requests, because a stage that changed no request cannot change an answer.
 
 `check`, which tries a few samples, and a finished run use the same rule: the requests of two arms
 that differ in one slot, or of an arm and its baseline, are compared sample by sample.
@@ -91,7 +90,7 @@ def _refused_calls(run: RunScores) -> Iterator[str]:
 
 
 def _describe_comparison(run: RunScores) -> Iterator[str]:
-    """Explain what delta compares with: one arm, or for each arm the one at the same setting."""
+    """Describe the baseline of delta: one arm, or for each arm the one at the same setting."""
     rivals, alike, rest, own = baselines(run), list[str](), list[str](), list[str]()
     names = {rival.contestant for rival in rivals.values() if rival}
     if len(names) < 2:
@@ -201,7 +200,7 @@ def _parts(run: RunScores) -> Iterator[str]:
         yield f"asked in part{f' (limit {limit})' if limited else ''}: {', '.join(limits)}"
 
 
-# ---- what changed nothing
+# ---- stages that changed nothing
 
 
 @dataclass(frozen=True)
@@ -210,7 +209,7 @@ class ArmRequests:
     unchanged (`kept`).
 
     `contestant` and `task` are its labels in tables, `rival` is the id of the arm that it is
-    compared with. Slots in `made_up` are not judged, because what they do depends on the scripted
+    compared with. Slots in `made_up` are not judged, because their effect depends on the scripted
     replies of a dry run.
     """
 
@@ -262,7 +261,7 @@ def unchanged(run: RunScores) -> list[str]:
 
 def describe_unchanged(arms: Arms) -> list[str]:
     """Return a sentence for each slot whose settings changed no or few requests, and for stages
-    that mostly found nothing."""
+    that found nothing on most samples."""
     tasks, ends = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     explained = set[str]()
     for slots, variants in (*_group_by_slot(arms), *_compare_with_rivals(arms)):
