@@ -44,9 +44,8 @@ from looktwice.eval.statistics.intervals import Estimate
 from looktwice.pipelines.counted import format_count
 
 MAX_CHANGES = 4  # significant changes that a sentence lists
-MAX_DETAILED_TASKS = (
-    3  # tasks with all their sentences; for others, only significant changes are counted
-)
+# tasks with all their sentences; for others, only significant changes are counted
+MAX_DETAILED_TASKS = 3
 MAX_FLIPS, SEED = 4, 0
 SHOWN_NOTE_PREFIXES = (
     *("warning", "unfinished", "asked in part", "also shown", "not shown", "failed", "refused"),
@@ -397,7 +396,7 @@ def _describe_counts(task: TaskArms) -> Iterator[str]:
     """Describe how many arms are significantly better or worse, and the largest differences."""
     compared = [row for row in task.rows if row.difference is not None]
     noun = "variants" if task.is_one_change else "contestants"
-    significant = sorted(
+    changes = sorted(
         (row for row in compared if row.is_significant), key=lambda row: -abs(row.change)
     )
     if not compared:
@@ -405,26 +404,20 @@ def _describe_counts(task: TaskArms) -> Iterator[str]:
     many, first = len(compared), compared[0]
     if many == 1 and first.difference:
         kind = "better" if first.change > 0 else "worse"
-        verb = (
-            f"is significantly {kind} than" if significant else "does not differ significantly from"
-        )
+        verb = f"is significantly {kind} than" if changes else "does not differ significantly from"
         yield f"{first.label} {verb} the baseline: {format_whole_points(first.difference)}."
-    elif not significant:
+    elif not changes:
         least = format_p(min(1.0 if row.p_holm is None else row.p_holm for row in compared))
         yield (
             f"None of {many} {noun} differs significantly from the baseline; the smallest p is"
             f" {least} (Holm)."
         )
     else:
-        better = sum(row.change > 0 for row in significant)
+        better = sum(row.change > 0 for row in changes)
         counts = []
-        for kind, number in (("better", better), ("worse", len(significant) - better)):
+        for kind, number in (("better", better), ("worse", len(changes) - better)):
             if number:
                 counts.append(f"{number} {'is' if number == 1 else 'are'} significantly {kind}")
-        largest = [
-            f"{row.label} {format_signed(row.change, 0)}" for row in significant[:MAX_CHANGES]
-        ]
-        more = (
-            f" and {len(significant) - MAX_CHANGES} more" if len(significant) > MAX_CHANGES else ""
-        )
+        largest = [f"{row.label} {format_signed(row.change, 0)}" for row in changes[:MAX_CHANGES]]
+        more = f" and {len(changes) - MAX_CHANGES} more" if len(changes) > MAX_CHANGES else ""
         yield f"Of {many} {noun}, {' and '.join(counts)}: {', '.join(largest)} points{more}."

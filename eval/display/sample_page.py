@@ -155,7 +155,7 @@ class StepFigures:
         return Figure(name, image)
 
 
-def render_sample_page(
+def render_sample(
     title: str, question: str, key: str | None, shown: Sequence[ShownArm], studio: str = ""
 ) -> str:
     """Render a self-contained HTML page with a section for each arm; `studio` is the command that

@@ -47,9 +47,8 @@ _TAGS_JOINED_PATTERN = pattern(
 _PREDICATE_OF_TAG_PATTERN = pattern(r"\u27e7 (?:is|was|looks|seems|appears)(?: \w+ly)? (?:the )?$")
 _MAX_NEAR_DISTANCE = 60  # characters between a predicate and the choice that it describes
 _MAX_SUBJECT_DISTANCE = 220  # characters between a subject and its predicate
-_MAX_SENTENCE_LENGTH = (
-    4000  # characters of a sentence; the time to search one grows with their square
-)
+# characters of a sentence; the time to search one grows with their square
+_MAX_SENTENCE_LENGTH = 4000
 
 
 class Weight(IntEnum):

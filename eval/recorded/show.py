@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from looktwice.eval.display.printable import make_file_names
-from looktwice.eval.display.sample_page import ShownArm, format_arm, render_sample_page
+from looktwice.eval.display.sample_page import ShownArm, format_arm, render_sample
 from looktwice.eval.readers.reader import get_reader_name
 from looktwice.eval.recorded.replay import RecordedRun
 from looktwice.eval.records.judgements import judgements
@@ -70,7 +70,7 @@ def sample_page(run: Path, task: str, sample: str, plugins: Sequence[str] = ()) 
 def _render_row(run: Path, row: SampleRow, sections: Sequence[ShownArm]) -> str:
     """Return the page of a sample of a run, with the command that opens it in the studio."""
     command = _format_studio_command(run, row.id)
-    return render_sample_page(row.id, row.sample["question"], row.answer, sections, studio=command)
+    return render_sample(row.id, row.sample["question"], row.answer, sections, studio=command)
 
 
 def _format_studio_command(run: Path, sample: str) -> str:

@@ -12,12 +12,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 from looktwice.eval.display.printable import make_file_names
-from looktwice.eval.display.sample_page import (
-    ShownArm,
-    format_arm,
-    format_outcome,
-    render_sample_page,
-)
+from looktwice.eval.display.sample_page import ShownArm, format_arm, format_outcome, render_sample
 from looktwice.eval.records.records import Record
 from looktwice.eval.records.writer import describe_failure, make_point_rows, make_record
 from looktwice.eval.runs.dry_run import (
@@ -232,7 +227,7 @@ class PlanCheck:
             name = sample.id if ids[sample.id] == 1 else f"{sample.id} {task}"
             path = out / f"{make_file_names([name])[name]}.html"
             shown = [self._get_shown(trial) for trial in trials]
-            write_file(path, render_sample_page(sample.id, sample.question, item.answer, shown))
+            write_file(path, render_sample(sample.id, sample.question, item.answer, shown))
             yield f"views: {path}"
 
     def describe_requests(self, detailed: bool) -> Iterator[str]:

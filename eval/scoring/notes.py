@@ -1,5 +1,5 @@
-"""Notes below the table of a run: the baseline of delta, missing samples, arms that are left out, and
-arms that sent identical requests, because a stage that changed no request cannot change an answer.
+"""Notes below the table of a run: the baseline of delta, missing samples, arms that are left out,
+and arms that sent identical requests: a stage that changed no request cannot change an answer.
 
 `check`, which tries a few samples, and a finished run use the same rule: the requests of two arms
 that differ in one slot, or of an arm and its baseline, are compared sample by sample.

@@ -197,9 +197,8 @@ def bootstrap_mean(
     varying = data if strata is None else _center_strata(data, mean, clusters, strata)
     sums, sizes = cluster_sums(varying, clusters)
     weight = _estimate_design_effect(varying - mean, sums - sizes * mean, sizes)
-    sums = (
-        np.round(sums, 2) if len(sums) > MAX_KINDS else sums
-    )  # graded values would make many kinds
+    # graded values would make many kinds
+    sums = np.round(sums, 2) if len(sums) > MAX_KINDS else sums
     shift = mean - fsum(sums.tolist()) / len(data)
     means = resampled_means(
         np.append(sums, weight * np.array([floor, (floor + 1) / 2, 1.0])),

@@ -141,9 +141,8 @@ class Columns(MappedTask):
 
 IMAGE_COLUMNS = ("image", "image_path")
 RESERVED_COLUMNS = ("index", "question", "answer", "hint", *IMAGE_COLUMNS, *ascii_uppercase)
-MAX_REFERENCE_LENGTH = (
-    64  # characters; an image cell up to this length names the row whose image it shares
-)
+# characters; an image cell up to this length names the row whose image it shares
+MAX_REFERENCE_LENGTH = 64
 CIRCULAR_OFFSET = 1_000_000  # rotation r of question i has the number r * CIRCULAR_OFFSET + i
 
 

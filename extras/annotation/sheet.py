@@ -246,8 +246,6 @@ def _render_page(shown: Sequence[Mapping[str, Any]], key: SheetKey, filled: Sequ
         "\n".join(read_page_file(name, TEMPLATES_PACKAGE) for name in names),
         f"Sheet: {key.ask}",
     )
-    policy, page = (
-        make_page_policy([script], served=False),
-        load_template("sheet.html.j2", TEMPLATES_PACKAGE),
-    )
+    policy = make_page_policy([script], served=False)
+    page = load_template("sheet.html.j2", TEMPLATES_PACKAGE)
     return str(page.render(script=script, policy=policy, data=escape_json(data), title=title))

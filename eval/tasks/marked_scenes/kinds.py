@@ -36,9 +36,8 @@ CANDIDATE_COUNT = 4  # candidates for the thing asked about: as many as there ar
 # factors by which things other than its peers are smaller or larger than the thing asked about
 MIN_SIZE_RATIO, MAX_SIZE_RATIO = (1.1, 1.5)
 MAX_PLACEMENTS = 30  # attempts to place all things of a scene
-CELL_MARGIN_SHARE = (
-    0.03  # share of the image's side kept free on both sides of the lines between cells
-)
+# share of the image's side kept free on both sides of the lines between cells
+CELL_MARGIN_SHARE = 0.03
 MAX_COUNTED = 6
 CELLS = tuple(f"row {row}, column {column}" for row, column in product((1, 2, 3), repeat=2))
 SAME_SIZE, SAME_HEIGHT = "they are equally large", "they are equally high up"

@@ -188,12 +188,10 @@ PIECE_HEIGHTS = (100, 120)  # of a piece; BLINK's are between 83 and 125, mostly
 CROP_WIDTH_SHARES = (0.6, 1.0)  # of the crop, as a share of the widest that the photograph allows
 # rows and columns of the pieces that are not shown
 HIDDEN_PIECES = ((0, 2), (1, 2), (2, 0), (2, 1), (2, 2))
-MIN_PIECE_CONTRAST = (
-    8.0  # standard deviation in grey levels; a flatter piece has nothing to continue
-)
-MIN_PIECE_DIFFERENCE = (
-    12.0  # mean absolute difference in grey levels; below, the pieces look the same
-)
+# standard deviation in grey levels; a flatter piece has nothing to continue
+MIN_PIECE_CONTRAST = 8.0
+# mean absolute difference in grey levels; below, the pieces look the same
+MIN_PIECE_DIFFERENCE = 12.0
 
 
 def draw_jigsaw(rng: Generator, scene: str, letter: str, strength: float) -> QuestionImages:
