@@ -159,7 +159,7 @@ def _find_effects(
             for levels, weights in weigh([cells[n] for n in numbers], changes).items():
                 used = weights.any(axis=0)
                 rows = np.array(numbers)[used]
-                shared = matrix.where(matrix.has(*rows)) if len(rows) else None
+                shared = matrix.where(matrix.valid_mask(*rows)) if len(rows) else None
                 if shared and shared.units:
                     moved = shared.value[rows].T @ weights[:, used].T
                     differences[levels].append((moved, shared.clusters))

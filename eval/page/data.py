@@ -110,15 +110,15 @@ class PageLines:
     """Accuracy along one swept number: lines of (x, accuracy, low, high), by label, in fractions
     0..1, or values `of` another quantity. The page draws eight in a chart.
 
-    If samples `chose` the number themselves, such as an agent's looks, accuracy along it reflects a
-    selection rather than the effect of the number.
+    With `is_chosen`, samples chose the number themselves, such as an agent's looks, so accuracy
+    along it reflects a selection rather than the effect of the number.
     """
 
     factor: str
     task: str
     lines: Mapping[str, Sequence[Point]]
     chance: float | None = None
-    chose: bool = False
+    is_chosen: bool = False
     of: str = "accuracy"
 
 

@@ -161,7 +161,7 @@ class PageNumbers:
         chosen = [(who, base[who]) for who in everybody if who != base[who]]
         rest = [(b, a) for a, b in combinations(everybody, 2) if a != base[b] and b != base[a]]
         tasks_of = {
-            pair: [task for task, v in by_task.items() if v.has(*pair).any()]
+            pair: [task for task, v in by_task.items() if v.valid_mask(*pair).any()]
             for pair in (*chosen, *rest)
         }
         rest = [pair for pair in rest if tasks_of[pair]]

@@ -79,7 +79,7 @@ def encode_page(data: PageData, numbers: PageNumbers, served: bool = False) -> d
     before, and the number of its outcome.
     """
     texts, outcomes = Texts(), dict[Outcome, int]()
-    worded = (place for place in data.answers if data.detailed is None or place[1] in data.detailed)
+    answered = (key for key in data.answers if data.detailed is None or key[1] in data.detailed)
     return {
         "served": served,
         "baseline": numbers.baseline,
@@ -93,7 +93,7 @@ def encode_page(data: PageData, numbers: PageNumbers, served: bool = False) -> d
             [verdict[0], simplify(value), texts(answer), texts(reason)]
             for verdict, value, answer, reason in outcomes
         ),
-        "words": ([*place, _encode_replies(data.answers[place], texts)] for place in worded),
+        "words": ([*key, _encode_replies(data.answers[key], texts)] for key in answered),
         "is_whole": data.detailed is None,
         "arms": [simplify(arm) for arm in numbers.arms],
         "pairs": [simplify(pair) for pair in numbers.pairs],

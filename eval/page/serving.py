@@ -155,14 +155,14 @@ class PageServer(LocalPage):
         return int(text)
 
     def _find_picture(self, name: str) -> Picture:
-        for number in self._samples_of.get(name, ()):
+        for number in self._samples_by_picture.get(name, ()):
             for picture, own in self.page.get_own_pictures(number):
                 if picture.name == name:
                     return own
         return self.page.open_stored(name)
 
     @cached_property
-    def _samples_of(self) -> dict[str, list[int]]:
+    def _samples_by_picture(self) -> dict[str, list[int]]:
         samples = defaultdict[str, list[int]](list)
         for number, row in enumerate(self.page.rows):
             for sha in row.sample["images"]:

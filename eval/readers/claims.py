@@ -200,7 +200,7 @@ def _claim_after(text: str, match: Match, weight: Weight) -> Claim | None:
         return None
     if choice[0].startswith(":") and _PREDICATE_OF_TAG_PATTERN.search(text[: match.start()]):
         return None  # "B is correct: A is too large"
-    less = _BEFORE_BEST_PATTERN.search(text[: match.start()])
+    negated = _BEFORE_BEST_PATTERN.search(text[: match.start()])
     if (
         weight is Weight.PREFERRED
         and len(choice[0]) <= _MAX_NEAR_DISTANCE
@@ -209,7 +209,7 @@ def _claim_after(text: str, match: Match, weight: Weight) -> Claim | None:
         weight = Weight.STATED
     if _names_another(text, match.end() + choice.end(), choice["letter"]):
         return Claim(weight, "")
-    return Claim(weight, choice["letter"], bool(NEGATED_PATTERN.search(choice[0]) or less))
+    return Claim(weight, choice["letter"], bool(NEGATED_PATTERN.search(choice[0]) or negated))
 
 
 def _claim_subject(text: str, match: Match, weight: Weight, equal: bool = False) -> Claim | None:

@@ -301,7 +301,7 @@ class Results:
         compared = values.compare_arms("after", "before")
         if compared is None:
             raise RunError(f"{before!r} and {after!r} share no sample that has a correct answer")
-        changed = values.where(values.has() & (values["before"] != values["after"])).units
+        changed = values.where(values.valid_mask() & (values["before"] != values["after"])).units
         flips = _build_flips([(*pairs[number], name) for number, name in changed])
         flips.sort(key=lambda flip: not flip.gained)
         left_out = values.count_unpaired("before", "after")

@@ -116,10 +116,10 @@ class ProgressDisplay(Companion):
         if len(stages := clock.stages()) > 1:
             whole = _format_seconds(clock.whole)
             kinds += f"; wall time {whole}, by stage (stages overlap): {_format_shares(stages)}"
-        slowly = ", ".join(
+        slowest = ", ".join(
             f"{sample} of {name} {_format_seconds(s)}" for s, sample, name in self.slowest
         )
-        self.output(f"time: {kinds}; slowest: {slowly}")
+        self.output(f"time: {kinds}; slowest: {slowest}")
 
 
 def _format_seconds(seconds: float) -> str:

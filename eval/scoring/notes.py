@@ -332,12 +332,12 @@ def _sentences(slots: str, arms: Arms, classes: Sequence[Arms]) -> Iterator[tupl
         samples = _samples([*largest[0].sends_same_as(largest[1])])
         sent = "answer" if arms[0].point.spec.get("model") is None else "request"
         many = f"{slots}: {format_count(len(arms), 'value')}, {format_count(len(classes), sent)}"
-        yield f"changed nothing: {many} on {samples}", f": {_names(largest)} sent the same"
+        yield f"changed nothing: {many} on {samples}", f": {_join_arms(largest)} sent the same"
     first = next((arm for arm in arms if slots not in arm.stages), arms[0])
     for alike in classes:
         same = [*alike[0].sends_same_as(first)]
         if len(same) * MAX_UNCHANGED_SHARE < sum(same) < len(same):
-            equal = f"the request of {_names(alike)} equals that of {first.contestant}"
+            equal = f"the request of {_join_arms(alike)} equals that of {first.contestant}"
             kept = [name for name in alike[0].requests if alike[0].kept.get(name)]
             reason = f"; nothing found on {len(kept)}: {alike[0].reason(kept)}" if kept else ""
             yield f"changed little: {slots}: {equal} on {_samples(same)}", reason
@@ -367,7 +367,7 @@ def _samples(same: Sequence[bool]) -> str:
     return f"all {compared}" if all(same) else f"{sum(same)} of {compared}"
 
 
-def _names(arms: Arms) -> str:
+def _join_arms(arms: Arms) -> str:
     return _join_names([arm.contestant for arm in arms])
 
 

@@ -140,7 +140,7 @@ def turn_metrics(run: RunScores) -> Iterator[tuple[PointScores, Metric]]:
     and so on."""
     for arm in read_turns(run):
         for turn in arm.shown:
-            asked = arm.values.where(arm.values.has(turn))
+            asked = arm.values.where(arm.values.valid_mask(turn))
             values = dict(zip(asked.units, asked[turn].tolist(), strict=True))
             name = f"{TURNS}{turn + 1}.accuracy"
             yield arm.scores, Metric(name, values, clusters=arm.scores.clusters)

@@ -280,7 +280,7 @@ class Values(Generic[Arm, Unit]):
         """Return the values of an arm, (units,)."""
         return np.asarray(self.value[self.arms.index(arm)])
 
-    def has(self, *arms: Arm) -> NDArray[np.bool_]:
+    def valid_mask(self, *arms: Arm) -> NDArray[np.bool_]:
         """Return a mask of the units on which these arms (by default all) have a value."""
         rows = [self[arm] for arm in arms] if arms else self.value
         return np.asarray(~np.isnan(rows).any(axis=0))
@@ -304,19 +304,19 @@ class Values(Generic[Arm, Unit]):
 
     def mean(self, arm: Arm) -> Estimate | None:
         """Return an arm's mean with its interval (`share_interval`), or None without values."""
-        own = self.where(self.has(arm))
+        own = self.where(self.valid_mask(arm))
         return share_interval(own[arm], own.clusters) if own.units else None
 
     def compare_arms(self, arm: Arm, other: Arm) -> Estimate | None:
         """Compare two arms on their common units (`compare_paired`); None without any."""
-        both = self.where(self.has(arm, other))
+        both = self.where(self.valid_mask(arm, other))
         if not both.units:
             return None
         return compare_paired(both[arm], both[other], both.clusters, both.strata)
 
     def count_unpaired(self, arm: Arm, other: Arm) -> int:
         """Count the units on which exactly one of the two arms has a value."""
-        return int((self.has(arm) ^ self.has(other)).sum())
+        return int((self.valid_mask(arm) ^ self.valid_mask(other)).sum())
 
 
 def _order_values(values: Mapping[Unit, float], units: Sequence[Unit]) -> Sequence[float]:

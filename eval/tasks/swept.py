@@ -44,8 +44,8 @@ class SceneParameters:
         cards = list(cards)
         return [cards[int(number)] for number in self.rng.permutation(len(cards))]
 
-    def whole(self, low: int, high: int) -> int:
-        """Return a random whole number from `low` to `high`."""
+    def integer(self, low: int, high: int) -> int:
+        """Return a random integer from `low` to `high`."""
         return int(self.rng.integers(low, high, endpoint=True))
 
 

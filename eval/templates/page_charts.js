@@ -210,13 +210,13 @@ function declutter(id) {
 }
 
 function drawCharts() {
-  const draws = [["lines", lineCharts(data.lines.filter((chart) => !chart.chose))], ["grids", gridCharts()], ["costs", costChart()], ["people", peopleChart()]];
-  if (document.getElementById("selected").open) draws.push(["chosen", lineCharts(data.lines.filter((chart) => chart.chose))]);
+  const draws = [["lines", lineCharts(data.lines.filter((chart) => !chart.is_chosen))], ["grids", gridCharts()], ["costs", costChart()], ["people", peopleChart()]];
+  if (document.getElementById("selected").open) draws.push(["chosen", lineCharts(data.lines.filter((chart) => chart.is_chosen))]);
   for (const [id, charts] of draws) {
     fill(id, ...charts);
     declutter(id);
   }
-  document.getElementById("selected").hidden = !data.lines.some((chart) => chart.chose);
+  document.getElementById("selected").hidden = !data.lines.some((chart) => chart.is_chosen);
   document.getElementById("charts").hidden = !data.lines.length && !data.grids.length && !draws[2][1].length && !draws[3][1].length;
 }
 

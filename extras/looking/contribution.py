@@ -72,7 +72,7 @@ class Certificate:
         """The values of every arm, by role, on the samples that every arm answered."""
         arms = {role: scores.comparable for role, scores in self.arms.items()}
         values = Values.of(arms, self.arms["full"].clusters)
-        return values.where(values.has())
+        return values.where(values.valid_mask())
 
     @property
     def excluded(self) -> int:

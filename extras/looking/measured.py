@@ -167,7 +167,9 @@ def measurement_curves(run: RunScores, task: str) -> list[PageLines]:
                     points.append((x, share.value, share.low, share.high))
             if len(points) > 1:
                 lines[name][scores.contestant] = sorted(points)
-    return [PageLines(f"measured {name}", task, drawn, chose=True) for name, drawn in lines.items()]
+    return [
+        PageLines(f"measured {name}", task, drawn, is_chosen=True) for name, drawn in lines.items()
+    ]
 
 
 PART_PATTERN = re.compile(r"(.+)_(layer|head)_(\d+)")

@@ -134,11 +134,11 @@ class Audit:
         """The values of every arm, on the samples of the `seen` arm."""
         arms = {name: scores.comparable for name, scores in self.arms.items()}
         values = Values.of(arms, self.seen.clusters)
-        return values.where(values.has("seen"))
+        return values.where(values.valid_mask("seen"))
 
     def means(self, arm: str) -> tuple[float, float, float] | None:
         """Return the accuracy of an arm, that of `seen`, and chance, on the samples of both."""
-        both = self.values.where(self.values.has(arm))
+        both = self.values.where(self.values.valid_mask(arm))
         if not both.units:
             return None
         chance = fmean(self.chance[name] for name in both.units)

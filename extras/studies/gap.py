@@ -155,7 +155,7 @@ def _factors(task: str, metric: str, tasks: Sequence[Mapping[str, Metric]]) -> l
     """Return an effect per factor, the interaction and the gap, on the units of some tasks; empty
     if no unit has every arm."""
     values = get_units({name: [by_arm[name] for by_arm in tasks] for name in tasks[0]})
-    values = values.where(values.has())
+    values = values.where(values.valid_mask())
     if not values.units:
         return []
     start, end = values["from"], values["to"]
