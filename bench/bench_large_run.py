@@ -22,7 +22,7 @@ import pytest
 
 from bench.large_run import make_run
 from looktwice.eval.display.table import score_table
-from looktwice.eval.page.of_runs import RunPage
+from looktwice.eval.page.run_page import RunPage
 from looktwice.eval.report import Report, render_report_page
 from looktwice.eval.scoring.kept import FILE, SEAL
 

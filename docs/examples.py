@@ -270,7 +270,7 @@ def _cells(row: FoundRow) -> Iterator[str]:
     value, low, high = row.accuracy.value, row.accuracy.low, row.accuracy.high
     yield row.label
     yield f"{100 * value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
-    yield "" if row.is_baseline else f"{format_signed(row.change)}{'*' * row.sure}"
+    yield "" if row.is_baseline else f"{format_signed(row.change)}{'*' * row.is_significant}"
 
 
 def require(**claims: bool) -> None:
@@ -292,10 +292,10 @@ def write_markers(out: Path) -> str:
     rows = rows_of(task)
     same = [rows[name] for name in ("lime rings", "small rings", "arrows")]
     require(
-        letters_matter=rows["no letters"].sure and rows["no letters"].change < 0,
-        dots_are_worse=rows["dots"].sure and rows["dots"].change < 0,
-        others_are_equal=not any(row.sure for row in same),
-        large_letters_are_unsure=not rows["large letters"].sure
+        letters_matter=rows["no letters"].is_significant and rows["no letters"].change < 0,
+        dots_are_worse=rows["dots"].is_significant and rows["dots"].change < 0,
+        others_are_equal=not any(row.is_significant for row in same),
+        large_letters_are_unsure=not rows["large letters"].is_significant
         and rows["large letters"].change > 0,
     )
     records = results.to_pandas()
@@ -344,11 +344,11 @@ def write_specialists(out: Path) -> str:
     assert match.accuracy and match.answered and disparity and model[0] and model[1] and model[2]
     require(
         small_turns_are_easy=abs(small["matches"].change) < 0.03,
-        matches_are_unsure=not match.sure and match.change > 0,
+        matches_are_unsure=not match.is_significant and match.change > 0,
         answered_are_right=match.answered.value > 0.95,
         both_are_better=both > max(match.accuracy.value, model[1].value),
         model_falls=model[1].value < model[0].value - 0.2,
-        depth_is_equal=not depth["disparity"].sure and disparity.value > 0.95,
+        depth_is_equal=not depth["disparity"].is_significant and disparity.value > 0.95,
     )
     FIGURES.draw_specialists(plan, "turned-40", "model", "matches").save(
         FOLDER / "specialists.webp", "WEBP", quality=75, method=6

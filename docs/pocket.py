@@ -275,10 +275,10 @@ def demo(folder: Path) -> str:
     ]
     for label, words in DEMO.items():
         row = rows[label]
-        change = "" if row.is_baseline else f"{format_signed(row.change)}{'*' * row.sure}"
+        change = "" if row.is_baseline else f"{format_signed(row.change)}{'*' * row.is_significant}"
         lines.append(f"| {words} | {percent(vars(row.accuracy))} | {change} |")
     gain, elsewhere = format_signed(rows["zoomed"].change), rows["zoomed elsewhere"]
-    verb = "changes the accuracy" if elsewhere.sure else "makes no significant difference"
+    verb = "changes the accuracy" if elsewhere.is_significant else "makes no significant difference"
     lines += [
         "",
         "Without the ring the model cannot know which shape is meant. An enlarged crop of the ringed"

@@ -1,5 +1,5 @@
-"""The command line: a table of commands whose modules are imported on first use. Closed or
-interrupted input and output do not end a command."""
+"""The command line: a table of commands whose modules are imported on first use. A command
+continues when its standard streams are closed."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ COMMANDS: Mapping[str, Extension] = {
 POSITIONAL_SETTINGS = (
     "set sweep m name model models task tasks contestant contestants only seed draws stages"
 )
-"""Settings that a user may mistake for options: they are written as `place=value` arguments."""
+"""Settings that a user may mistake for options: they are arguments of the form `path=value`."""
 
 
 def commands() -> Mapping[str, Mapping[str, Extension]]:
@@ -105,14 +105,14 @@ def open_command(name: str, command: Extension) -> Any:
 
 
 def suggest_spelling(word: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence about an unknown word: a suggestion of a known one."""
+    """Suggest known words that resemble an unknown one, as the end of a sentence."""
     from looktwice.pipelines.config.classes import suggest_names
 
     return suggest_names(word, known)
 
 
 def explain_unknown_option(option: str, params: Sequence[Any]) -> str:
-    """Return the end of a sentence about an unknown option: what to type instead."""
+    """Suggest what to type instead of an unknown option, as the end of a sentence."""
     typable, name = [opt for param in params for opt in param.opts], option.lstrip("-")
     if name in ("resume", "continue"):
         return "; to continue, type the same command again"
@@ -141,8 +141,8 @@ class Commands(TyperGroup):
             from looktwice.pipelines.config.classes import extend_hint
 
             near = suggest_spelling(args[0], [*self.list_commands(ctx), "--help", "--version"])
-            there = extend_hint(near, "`looktwice --help` lists them")
-            ctx.fail(f"there is no command {args[0]!r}{there}")
+            hint = extend_hint(near, "`looktwice --help` lists them")
+            ctx.fail(f"there is no command {args[0]!r}{hint}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -191,45 +191,45 @@ def looktwice(
 
 
 class _Output(io.FileIO):
-    """Output that discards what is written after its reader has closed it, as `head` does."""
+    """Output that discards writes after its reader, such as `head`, has closed it."""
 
     def write(self, data: Any) -> int:
         try:
             return super().write(data)
         except OSError as exc:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.fileno())
-            os.close(nowhere)
+            null_device = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null_device, self.fileno())
+            os.close(null_device)
             if exc.errno not in (errno.EPIPE, errno.EIO, errno.EBADF):
                 raise OSError(exc.errno, exc.strerror, "the output") from exc
             return len(data)
 
 
 def secure_streams() -> None:
-    """Replace closed standard streams by the null device, and keep a closed reader from ending a
-    command.
+    """Replace closed standard streams by the null device, and let commands continue when the reader
+    of their output closes it.
 
-    Otherwise the next opened file, such as the cache, would get the number of a closed stream and
-    receive what is printed.
+    Otherwise the next opened file, such as the cache, would get the file descriptor of a closed
+    stream and receive the printed text.
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             number = os.open(os.devnull, os.O_RDWR)  # the lowest free number
             os.set_inheritable(number, True)
             mode = "r" if name == "stdin" else "w"
-            nowhere = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
-            setattr(sys, name, nowhere)
+            null_device = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, null_device)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if os.name == "posix" and isinstance(stream, io.TextIOWrapper):
             raw = io.BufferedWriter(_Output(stream.fileno(), "w", closefd=False))
-            said_as = stream.encoding, stream.errors, None, stream.line_buffering
-            setattr(sys, name, io.TextIOWrapper(raw, *said_as))
+            settings = stream.encoding, stream.errors, None, stream.line_buffering
+            setattr(sys, name, io.TextIOWrapper(raw, *settings))
 
 
 def install_stop_handlers() -> None:
-    """Handle a scheduler's signals and a closed terminal as Ctrl-C; the exit code tells which it
-    was."""
+    """Handle a scheduler's signals and a closed terminal as Ctrl-C; the exit code identifies the
+    signal."""
     for name in ENDING_SIGNALS:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores it

@@ -88,13 +88,13 @@ SIMPLE_TYPES = {
 }
 
 
-def list_first() -> Iterator[str]:
-    """Yield the configurations to start from, and what to type to list everything else."""
+def list_starters() -> Iterator[str]:
+    """Yield the configurations to start from, and the commands that list everything else."""
     yield "Studies to start from: looktwice run NAME, or looktwice init NAME for a copy"
     width = max(map(len, STARTER_CONFIGS))
     for name, text in STARTER_CONFIGS.items():
         yield f"  {name:{width}}  {text}"
-    yield f"looktwice list --all lists all {len(list_configs())}, and looktwice list KIND more:"
+    yield f"looktwice list --all lists all {len(list_configs())}; looktwice list KIND lists these:"
     for kind in KIND_DESCRIPTIONS:
         yield f"  {kind:{width}}  {KIND_DESCRIPTIONS[kind]}"
     yield "looktwice list NAME shows the settings of a class, such as Circles"
@@ -102,8 +102,7 @@ def list_first() -> Iterator[str]:
 
 
 def _find_documents() -> str:
-    """Return where the documentation is: the project's page, the folder of a checkout, or what to
-    look for."""
+    """Return where the documentation is: the project's page, or the folder `docs` of a checkout."""
     for page in distribution("looktwice").metadata.get_all("Project-URL") or ():
         return f"documents: {page.partition(', ')[2]}"
     folder = Path(__file__).resolve().parents[1] / "docs"
@@ -118,9 +117,9 @@ def list_class_names() -> list[str]:
 
 
 def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
-    """Yield a class's description, its settings as YAML, and where to read more.
+    """Yield a class's description, its settings as YAML, and where the documentation is.
 
-    `name` is the class's path or its last word. Raises ConfigError for an unknown name.
+    `name` is the class's path or short name. Raises ConfigError for an unknown name.
     """
     classes = dict[str, type]()
     for kind in ROOMS:
@@ -138,7 +137,7 @@ def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
         for line in dict.fromkeys(line for kind in kinds for line in list_kind(kind, plugins)):
             path = line.split()[0]
             words = f"{path.partition('.')[2]} {FOREIGN_NAMES.get(path.rpartition('.')[2], '')}"
-            if len(kinds) == 1 or _begins_word(part, words):
+            if len(kinds) == 1 or _starts_word(part, words):
                 fitting.append(path)
                 yield line
         if fitting:
@@ -153,7 +152,7 @@ def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
     yield _find_documents()
 
 
-def _begins_word(part: str, words: str) -> bool:
+def _starts_word(part: str, words: str) -> bool:
     """Return whether a word of this text begins with `part`; a capital letter begins a word."""
     places = [match.start() for match in re.finditer(f"(?={re.escape(part)})", words, re.I)]
     return any(
@@ -162,8 +161,8 @@ def _begins_word(part: str, words: str) -> bool:
 
 
 def _describe_type(cls: type, room: str) -> Iterator[str]:
-    """Yield the fields and methods of a core type that a user's own stage, task, model or scorer
-    works with, one a line."""
+    """Yield the fields and methods, one a line, of a core type that a user's own stage, task, model
+    or scorer works with."""
 
     def signature(function: Callable[..., Any]) -> str:
         return str(inspect.signature(function)).replace("'", "")
@@ -171,12 +170,12 @@ def _describe_type(cls: type, room: str) -> Iterator[str]:
     yield f"from {room} import {cls.__name__}\n"
     if dataclasses.is_dataclass(cls):
         yield f"{cls.__name__}{signature(cls)}\n"
-    yield f"{docstring(cls)}\n"
+    yield f"{get_docstring(cls)}\n"
     for name, member in vars(cls).items():
         function = getattr(member, "func", None) or getattr(member, "fget", None) or member
         if inspect.isfunction(function) and (name == "__call__" or not name.startswith("_")):
             takes = signature(function) if function is member else ""
-            yield f"  .{name}{takes}: {_get_first_sentence(docstring(function))}"
+            yield f"  .{name}{takes}: {_get_first_sentence(get_docstring(function))}"
 
 
 def list_kind(kind: str, plugins: Sequence[str]) -> Iterator[str]:
@@ -193,7 +192,7 @@ def list_kind(kind: str, plugins: Sequence[str]) -> Iterator[str]:
     else:
         for name, cls in find_classes(kind, plugins).items():
             if get_listed_kind(cls) == kind:
-                texts[name] = docstring(cls)
+                texts[name] = get_docstring(cls)
                 needed[name] = [
                     f.name
                     for f in dataclasses.fields(cls)
@@ -205,7 +204,7 @@ def list_kind(kind: str, plugins: Sequence[str]) -> Iterator[str]:
         yield f"{name:{width}}  {_get_first_sentence(text)}{needs}".rstrip()
 
 
-def docstring(thing: Any) -> str:
+def get_docstring(thing: Any) -> str:
     return inspect.cleandoc(thing.__doc__ or "")
 
 
@@ -215,8 +214,8 @@ def _get_first_sentence(text: str) -> str:
 
 
 def find_classes(kind: str, plugins: Sequence[str]) -> dict[str, type]:
-    """Return by path the public dataclasses of a kind's rooms, of extensions under the same paths,
-    and of the plugins."""
+    """Return the public dataclasses of a kind by their path: those of its rooms, of extensions
+    under the same paths, and of the plugins."""
     names = list[str]()
     for place in ROOMS[kind]:
         if find_spec(f"looktwice.{place}") is None:
@@ -267,8 +266,8 @@ def copy_config(name: str, out: Path | None) -> Path:
     folder; return the path.
 
     Existing files are not overwritten, and the commands in the comment name the copy. The template
-    cannot be run by name: a mistyped path of a user's own study.yaml would run it. Raises
-    ConfigError, FileExistsError.
+    cannot be run by name, because a mistyped path of a user's own study.yaml would then run it.
+    Raises ConfigError, FileExistsError.
     """
     configs = {"study": Path(__file__).with_name("templates") / "study.yaml", **list_configs()}
     config = configs.get(name.removesuffix(".yaml"))
@@ -276,7 +275,7 @@ def copy_config(name: str, out: Path | None) -> Path:
         hint = suggest_names(name, configs) or "; see `looktwice list configs`"
         if name.endswith(".yaml"):
             hint = extend_hint(hint, f"to name the new file, type --out {name}")
-        raise ConfigError([f"{name}: no shipped configuration of this name{hint}"])
+        raise ConfigError([f"{name}: no shipped configuration has this name{hint}"])
     target = out or Path(config.name)
     if target.exists():
         raise FileExistsError(f"{target} already exists; name another file with --out FILE")
@@ -293,11 +292,11 @@ def find_bases(cls: type) -> list[type]:
 
 
 def describe_class(cls: type) -> list[str]:
-    """Return the docstring of a class, and of each base that explains a setting which no text
-    before it names."""
-    names, texts = {f.name for f in dataclasses.fields(cls) if f.init}, [docstring(cls)]
+    """Return the docstring of a class, and of each base that explains a setting not yet named in
+    the docstrings before it."""
+    names, texts = {f.name for f in dataclasses.fields(cls) if f.init}, [get_docstring(cls)]
     for base in find_bases(cls):
-        before, text = "\n".join(texts), docstring(base)
+        before, text = "\n".join(texts), get_docstring(base)
         if any(f"`{name}`" in text and f"`{name}`" not in before for name in names):
             texts.append(text)
     return texts
@@ -345,7 +344,7 @@ def format_flow_yaml(value: Any) -> str:
 
 
 def describe_type_hint(hint: Any) -> str:
-    """Describe a type hint in plain words."""
+    """Describe a type hint for users: `float` becomes "number"."""
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Annotated, NotRequired):
         return describe_type_hint(args[0])

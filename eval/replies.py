@@ -1,8 +1,8 @@
 """BLINK's questions for recorded replies (idx, choices and answer key, without question texts and
-images), and their official labels.
+images), and a reader of their official labels.
 
-With these, a file of recorded replies is replayed as a run with the model
-`pipelines.models.Replay`. Not here: reading, scoring and writing such files (`logs`).
+With these, the model `pipelines.models.Replay` replays a file of recorded replies as a run. Not
+here: reading, scoring and writing such files (`logs`).
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ class RecordedQuestions:
     """The subtask `name` of BLINK, from the official offline answer key `key` in the folder `path`,
     a JSON object that maps idx to "(X)".
 
-    For scoring replies that were recorded by other software, with the model
-    `pipelines.models.Replay`; any other model would find nothing to answer. The choices are those
-    of the subtask; Counting's differ between questions and are empty. `subset` selects some of the
-    questions. Raises TaskError.
+    Use it with the model `pipelines.models.Replay` to score replies that other software recorded;
+    any other model would get neither question nor images. The choices are those of the subtask;
+    Counting's differ between questions and are empty. `subset` selects some of the questions.
+    Raises TaskError.
     """
 
     path: Path
@@ -162,8 +162,7 @@ class RecordedQuestions:
 class OfficialLabel(TextReader):
     """Reads a recorded official label as BLINK's own scoring does: "(B)" is B, "(Z)" is no answer.
 
-    The official code compares strings, so any other text is left as it is, and "(B) Point B" is
-    wrong.
+    The official code compares strings: any other text stays as it is, so "(B) Point B" is wrong.
     """
 
     accepts_only_letters: ClassVar[bool] = True

@@ -16,9 +16,9 @@ from looktwice.eval.display.score_tables import overview_table, sort_rows, task_
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.display.text_tables import escape_markdown
 from looktwice.eval.page.data import PageChange, PageContestant, PageEvidence, PageFinding
-from looktwice.eval.page.of_runs import Images, RunPage
 from looktwice.eval.page.pairs import ALL
-from looktwice.eval.page.render import page_file, page_pieces
+from looktwice.eval.page.render import read_page_file, stream_page
+from looktwice.eval.page.run_page import Images, RunPage
 from looktwice.eval.scoring.run_rows import headline_rows
 from looktwice.eval.scoring.score import pause_collection
 from looktwice.eval.scoring.verdict import PointScores
@@ -28,7 +28,7 @@ from looktwice.pipelines.state import Stage
 
 __all__ = ["write_report"]
 
-FACTS = (
+TASK_FACTS = (
     ("split", "split", "not named"),
     ("label_version", "labels", "not named"),
     ("errata", "errata", "none known"),
@@ -53,16 +53,16 @@ def write_report(
 
     If the runs sweep several factors or have `each`, effects.csv holds the effect of each change.
     `images` returns a sample's own images if the task's data is available; without it the page
-    shows the images that were sent. `reader` reads the replies of runs instead of their own reader;
-    a table is read already. Unless `again`, keep a page that is newer than all records and
-    judgements if no number changed. Raises RunError.
+    shows the images that were sent. `reader` replaces the reader of the runs, but not of a table.
+    If `again` is False, keep a page that is newer than all records and judgements if no number
+    changed. Raises RunError.
     """
     scored = runs if isinstance(runs, Table) else score_table(runs, reader)
     folder, report = Path(out), Report(scored)
     page = folder / "report.html"
-    may_stay = not again and _is_newer(page, scored)
+    may_keep = not again and _is_newer(page, scored)
     texts = {"report.csv": scored.csv, "report.md": report.markdown}
-    if may_stay and _are_up_to_date(folder, texts):
+    if may_keep and _are_up_to_date(folder, texts):
         return page
     if effects := _format_effects(scored):
         texts["effects.csv"] = effects
@@ -77,7 +77,7 @@ def write_report(
 
 
 def _format_effects(scored: Table) -> str:
-    """Return the effect of each change as CSV, empty if the runs have no sweep and no `each`."""
+    """Format the effect of each change as CSV; empty if the runs have no sweep and no `each`."""
     if not any(run.config.get("sweep") or run.config.get("each") for run in scored.scores):
         return ""
     from looktwice.eval.analysis.factors import effects_csv, sweep_table
@@ -104,7 +104,7 @@ def _are_up_to_date(folder: Path, texts: Mapping[str, str]) -> bool:
 
 
 def render_report_page(report: Report, page: RunPage, *, served: bool = False) -> Iterator[str]:
-    """Yield the page of a report piece by piece: with texts that fit into a file, or, if `served`,
+    """Yield the page of a report in pieces: with the texts that fit into a file, or, if `served`,
     without texts."""
     scored, finding = report.scored, report.finding
     evidence = _locate_evidence(finding, page)
@@ -127,7 +127,7 @@ def render_report_page(report: Report, page: RunPage, *, served: bool = False) -
         grids=grids,
     )
     tables = [part for part in report.tables if part.table.rows]
-    return page_pieces(
+    return stream_page(
         data, served=served, tables=tables, method=report.method, left_out=report.left_out
     )
 
@@ -138,7 +138,7 @@ def _shorten_labels(scored: Table, page: RunPage) -> list[PageContestant]:
     labels = dict[tuple[int, str], str]()
     for number, run in enumerate(page.runs):
         for name, label in OneChange(scored, run).short_labels.items():
-            labels[number, page.label_in(number, name)] = page.label_in(number, label)
+            labels[number, page.make_label(number, name)] = page.make_label(number, label)
     named = list[PageContestant]()
     for key, contestant in page.contestants.items():
         facts = dict(contestant.facts)
@@ -157,19 +157,19 @@ def _locate_evidence(finding: Finding, page: RunPage) -> PageEvidence | None:
     names = first.baseline, first.arm
     number = next(n for n, run in enumerate(page.runs) if run.by_id.keys() >= {*names})
     base, arm = (page.runs[number].by_id[name] for name in names)
-    rival = page.number_of_contestant(number, base.contestant)
-    contestant = page.number_of_contestant(number, arm.contestant)
-    samples = [page.number_of(arm, flip.sample) for flip in finding.flips]
+    rival = page.get_contestant_number(number, base.contestant)
+    contestant = page.get_contestant_number(number, arm.contestant)
+    samples = [page.get_sample_number(arm, flip.sample) for flip in finding.flips]
     return PageEvidence(contestant, rival, samples, finding.evidence, first.is_gained)
 
 
 def _locate_rows(task: TaskFinding, page: RunPage) -> PageFinding:
-    """Return the rows of a task with the page's numbers of contestants and tasks."""
+    """Return the finding on a task, with contestants and task by their numbers on the page."""
     run, tasks = [scored.name for scored in page.runs].index(task.run), [*page.tasks]
     rows, base = list[PageChange](), None
     for row in task.rows:
-        who = page.number_of_contestant(run, row.contestant)
-        numbers = row.accuracy, row.difference, row.sure, row.failure
+        who = page.get_contestant_number(run, row.contestant)
+        numbers = row.accuracy, row.difference, row.is_significant, row.failure
         rows.append(PageChange(row.label, who, *numbers, row.answered, row.abstained))
         base = who if row.is_baseline else base
     where = tasks.index(task.task) if task.task in tasks else ALL
@@ -203,7 +203,7 @@ class Report:
 
     @cached_property
     def finding(self) -> Finding:
-        """The finding, as rows and sentences."""
+        """The findings of the runs, as rows and sentences."""
         return find(self.scored)
 
     @cached_property
@@ -229,8 +229,8 @@ class Report:
 
     @property
     def method(self) -> list[str]:
-        """The methods by which the numbers were computed, one paragraph each."""
-        paragraphs = page_file("method.txt").split("\n\n")
+        """The paragraphs that explain how the numbers were computed."""
+        paragraphs = read_page_file("method.txt").split("\n\n")
         return [" ".join(paragraph.split()) for paragraph in paragraphs]
 
     @property
@@ -241,18 +241,18 @@ class Report:
 
     @cached_property
     def agreement(self) -> list[str]:
-        """Which judge's verdicts count, and how well the judges agree."""
+        """Sentences on which judge's verdicts count, and on the agreement of judges."""
         lines = []
         for run in self.scored.scores:
             if run.judged.lines:
-                from looktwice.eval.analysis.judges import agreement
+                from looktwice.eval.analysis.judges import describe_agreement
 
-                lines += [*run.judged.explain_counting, *agreement(run.judged.lines)]
+                lines += [*run.judged.explain_counting, *describe_agreement(run.judged.lines)]
         return lines
 
     @cached_property
     def left_out(self) -> list[tuple[str, str]]:
-        """Contestants that the configuration left out, and planned ones that have not run yet."""
+        """Contestants that the configuration left out or that have not run yet, with the reason."""
         pairs = []
         for run in self.scored.scores:
             for name, why in (run.folder.facts.get("left_out") or {}).items():
@@ -267,15 +267,15 @@ class Report:
     def markdown(self) -> str:
         """The report as Markdown."""
         title = ", ".join(run.name for run in self.scored.scores)
-        parts = [f"# Report: {escape_markdown(title)}", _bullets(self.finding.sentences)]
-        for task in self.finding.shown:
+        parts = [f"# Report: {escape_markdown(title)}", _format_bullets(self.finding.sentences)]
+        for task in self.finding.shown_tasks:
             parts += [f"**{escape_markdown(task.caption)}**", change_table(task).markdown]
-        parts += ["## How it was read", f"Read with: {escape_markdown(self.readers)}"]
-        parts.append(_bullets(self.scored.notes))
+        parts += ["## How replies were read", f"Read with: {escape_markdown(self.readers)}"]
+        parts.append(_format_bullets(self.scored.notes))
         for part in self.tables:
             parts += [f"## {escape_markdown(part.title)}", _list_facts(part.facts), part.note]
             parts.append(part.table.markdown)
-        parts.append(_bullets(self.agreement))
+        parts.append(_format_bullets(self.agreement))
         if self.left_out:
             parts += ["## Left out", _list_facts(self.left_out)]
         parts += ["## Method", "\n".join(f"- {line}" for line in self.method)]
@@ -283,10 +283,10 @@ class Report:
 
 
 def _describe_data(variants: Sequence[PointScores]) -> tuple[tuple[str, str], ...]:
-    """Return the split, labels, errata and other facts of a task's data, each distinct value of its
-    variants once."""
+    """Return the split, labels, errata and other facts of a task's data, with each distinct value
+    of its variants once."""
     described = []
-    for name, title, empty in FACTS:
+    for name, title, empty in TASK_FACTS:
         values: dict[str, None] = {}
         for scores in variants:
             fact: Any = scores.point.facts.get(name) or ()
@@ -303,5 +303,5 @@ def _list_facts(pairs: Sequence[tuple[str, str]]) -> str:
     )
 
 
-def _bullets(lines: Sequence[str]) -> str:
+def _format_bullets(lines: Sequence[str]) -> str:
     return "\n".join(f"- {escape_markdown(line)}" for line in lines)

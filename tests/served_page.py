@@ -9,7 +9,7 @@ from pathlib import Path
 from aiohttp import web
 
 from looktwice.eval.display.table import score_table
-from looktwice.eval.page.of_runs import RunPage
+from looktwice.eval.page.run_page import RunPage
 from looktwice.eval.page.serving import PageServer
 from looktwice.eval.recorded.show import sample_page
 from looktwice.eval.report import Report, render_report_page
@@ -25,7 +25,7 @@ def serve_run(run: Path, studio: Path | None = None) -> Iterator[str]:
     part = find_extension("parts", "studio")
     guest = part.open()(studio, page) if studio and part else None
     server = PageServer(page, html, sample_page, token="known")
-    with serve(server.application(guest)) as address:
+    with serve(server.make_application(guest)) as address:
         yield address
 
 

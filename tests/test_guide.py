@@ -117,7 +117,7 @@ def speed_up_pages(patch: pytest.MonkeyPatch) -> None:
     def few(*arguments: Any, **more: Any) -> NDArray[np.float64]:
         return resampled_means(*arguments, **more | {"resamples": 100})
 
-    patch.setattr("looktwice.eval.page.of_runs.make_thumbnail_url", once)
+    patch.setattr("looktwice.eval.page.run_page.make_thumbnail_url", once)
     patch.setattr("looktwice.eval.statistics.intervals.resampled_means", few)
 
 

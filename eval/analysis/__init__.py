@@ -1,5 +1,5 @@
-"""Analyses across arms: effects of factors, shared errors, specialists against models, tool use of
-agents.
+"""Analyses across arms: effects of factors, shared errors, specialists compared with models, tool
+use of agents.
 
 Not here: single metrics and intervals (`scoring`), and how tables are printed (`display`)."""
 

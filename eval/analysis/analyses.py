@@ -1,9 +1,9 @@
 """The registry of analyses of scored runs, in the order of the report; add one as a line of
 FIRST_ANALYSES or FURTHER_ANALYSES, or in an extension.
 
-The report shows all analyses that have a result, `looktwice analyse RUN NAME` shows one, and so
-does Python: `get_analysis("pairs").tables(score_table(run))[0].table.markdown`. An analysis is
-imported only if the runs have what it needs, as `find_traits` determines.
+The report shows all analyses that have a result; `looktwice analyse RUN NAME` shows one, as does
+`get_analysis("pairs").tables(score_table(run))[0].table.markdown` in Python. An analysis is
+imported only if the runs have the traits that it needs (`find_traits`).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from looktwice.pipelines.config.classes import suggest_names
 from looktwice.pipelines.extensions import Extension, list_extensions
 
 if TYPE_CHECKING:
-    from looktwice.eval.analysis.asked import AnalysisRequest
+    from looktwice.eval.analysis.requested import AnalysisRequest
 
 Line = TypeVar("Line")
 ON_REQUEST = "asked"
-"""The need of an analysis that is only run on request, and not for a report."""
+"""The need that marks an analysis as run on request only, never for a report."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class Analysis:
     """One analysis: its name on the command line, its title, and the note above its table.
 
     `find` returns the table, or several with titles of their own. `facts` are shown above it, for
-    example what all its lines have in common; then, if `unchanged`, the stages that changed no
-    request, which explain a difference of zero. `needs` says what a run must have beyond answers.
-    `ending` returns the tables and sentences that are printed at the end of a run, `curves` and
-    `maps` what the page draws, and `sentences` the findings of a run that chose its questions.
-    `ask` handles a request with `settings`.
+    example the columns that are equal in all lines; then, if `unchanged`, the stages that changed
+    no request, which explain a difference of zero. `needs` describes what a run must have beyond
+    answers. `ending` returns the tables and sentences that are printed at the end of a run,
+    `curves` and `maps` the charts of the page, and `sentences` the findings of a run that chose its
+    questions. `ask` handles a request with `settings`.
     """
 
     name: str
@@ -75,18 +75,18 @@ class Analysis:
     settings: tuple[str, ...] = ()
     ask: Callable[[AnalysisRequest], None] | None = None
 
-    def answer(self, asked: AnalysisRequest) -> None:
-        """Show the tables; with settings, or without tables, call `ask`."""
-        tables = [shown for shown in self.tables(asked.scored) if shown.table.rows]
-        if self.ask is not None and (asked.settings or not tables):
-            self.ask(asked)
+    def answer(self, request: AnalysisRequest) -> None:
+        """Show the tables; if the request has settings or there are no tables, call `ask`."""
+        tables = [shown for shown in self.tables(request.scored) if shown.table.rows]
+        if self.ask is not None and (request.settings or not tables):
+            self.ask(request)
             return
         if not tables:
             needs = f"; it needs {self.needs}" if self.needs else ""
-            asked.say(f"{self.name}: nothing to show for these runs{needs}")
+            request.say(f"{self.name}: nothing to show for these runs{needs}")
         for shown in tables:
             facts = (f"{name}: {value}" for name, value in shown.facts)
-            asked.show(shown.table, shown.title, "\n".join((*facts, shown.note)))
+            request.show(shown.table, shown.title, "\n".join((*facts, shown.note)))
 
     def tables(self, scored: Table) -> list[ReportTable]:
         """Return the tables that have lines."""
@@ -111,13 +111,13 @@ def make_table_builder(
     same: str = "",
 ) -> Callable[[Table], TextTable]:
     """Return a function that makes a table with a line for each result of `measure` on each run.
-    Empty columns are left out unless `empty`, and so is the column `same` if all its values are
+    Empty columns are left out unless `empty`, as is the column `same` if all its values are
     equal."""
 
     def find(scored: Table) -> TextTable:
         shown = table(columns, [line for run in scored.scores for line in measure(run)])
         shown = shown if empty else shown.without_empty()
-        return shown.without_same(same) if same else shown
+        return shown.without_constant(same) if same else shown
 
     return find
 
@@ -126,7 +126,7 @@ AGENT, MEASURED = "room:prompting.agent", "measured"
 
 
 def make_curve_builder(*draws: Callable[[RunScores, str], Iterable[PageLines]]) -> Any:
-    """Return a function that draws each of these for every run and task."""
+    """Return a function that yields the curves of every `draws` for each run and task."""
 
     def draw_all(scored: Table) -> Iterator[PageLines]:
         for draw in draws:
@@ -148,7 +148,7 @@ FIRST_ANALYSES = {
     ),
     "metrics": _make_entry("analyses:METRICS_ANALYSIS", "The benchmark's own metrics"),
 }
-"""Analyses before those of extensions."""
+"""The analyses that the report shows before those of extensions."""
 
 FURTHER_ANALYSES = {
     "pairs": _make_entry("contestants:PAIRS_ANALYSIS", "Pairs of contestants"),
@@ -170,9 +170,9 @@ def list_analyses() -> dict[str, Extension]:
 
 
 def find_traits(scored: Table) -> set[str]:
-    """Return what the runs offer to analyse: "key:K" for each key of the studies, "class:C" and
-    "room:R" for each class of a task or stage and its room, "turns", "measured", "draws",
-    "variants", "judges" and "by"."""
+    """Return the traits of the runs that analyses may need: "key:K" for each key of the studies,
+    "class:C" and "room:R" for each class of a task or stage and its room, "turns", "measured",
+    "draws", "variants", "judges" and "by"."""
     return set[str]({"by"} if scored.by else ()).union(*map(_collect_traits, scored.scores))
 
 
@@ -185,7 +185,7 @@ def _collect_traits(run: RunScores) -> set[str]:
         traits |= {"draws"} if arm.point.draws > 1 else set()
         traits |= {"variants"} if " [" in arm.contestant else set()
         traits |= {"turns"} if (arm.columns["calls"] > 1).any() else set()
-        for use in _classes(arm.point.spec):
+        for use in _list_classes(arm.point.spec):
             traits |= {f"class:{use}", f"room:{use.rpartition('.')[0]}"}
     return traits
 
@@ -198,28 +198,30 @@ def _is_measured(run: RunScores) -> bool:
     return any(first.setdefault(name, value) != value for name, value in measured)
 
 
-def _classes(node: object) -> Iterator[str]:
+def _list_classes(node: object) -> Iterator[str]:
     if isinstance(node, Mapping):
         if isinstance(node.get("use"), str):
             yield node["use"]
         node = [*node.values()]
     for inner in node if isinstance(node, list) else ():
-        yield from _classes(inner)
+        yield from _list_classes(inner)
 
 
 def find_analyses(scored: Table) -> Iterator[Analysis]:
-    """Yield the analyses that may have results for these runs, in the order of the report: their
-    needs are among the traits of the runs, or are "file:PATTERN", a file of a run folder."""
+    """Yield the analyses that may have results for these runs, in the order of the report.
+
+    Their needs are traits of the runs, or "file:PATTERN", a file in a run folder.
+    """
     traits = find_traits(scored)
 
-    def is_there(need: str) -> bool:
+    def is_met(need: str) -> bool:
         kind, _, pattern = need.partition(":")
         if kind == "file":
             return any(any(run.folder.path.glob(pattern)) for run in scored.scores)
         return need in traits
 
     for extension in list_analyses().values():
-        if extension.meets_needs(is_there):
+        if extension.meets_needs(is_met):
             yield extension.open()
 
 

@@ -1,5 +1,5 @@
 """Compares contestants with their baseline, with each other, and with guesses and specialists:
-differences, shared errors, and what an oracle would reach."""
+differences, shared errors, and the accuracy of an oracle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from looktwice.eval.analysis.shared_samples import ContestantMatrix, SharedSampl
 from looktwice.eval.display.score_tables import drop_means_of_one, format_contestant, format_delta
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
-    COLUMNS_OF_ARM,
+    ARM_NAME_COLUMNS,
     CORRECTED_COLUMNS,
     Column,
     Columns,
@@ -42,33 +42,33 @@ from looktwice.specialists.answers import Guess
 MAX_CONTESTANTS = 12  # more make the table unreadable
 
 COMPARISON_NOTE = (
-    "Each arm minus its baseline, on the units that both have and neither failed; `left out` counts"
-    " the others. The difference is in percentage points with its 95 % bootstrap interval over"
-    " clusters: units of one group or picture are resampled together. p is two-sided, by the test"
-    " named; for accuracy it is corrected by Holm and by Benjamini and Hochberg over all lines on"
-    " single tasks, and separately over those of micro. `detectable` is the smallest difference"
-    " that as many units, with answers that differ as often, detect with 80 % power at 5 % (Connor"
-    " 1987)."
+    "Each arm minus its baseline, on the units that both answered without failing; `left out`"
+    " counts the others. The difference is in percentage points with its 95 % bootstrap interval"
+    " over clusters: units of one group or picture are resampled together. p is two-sided, from the"
+    " test named; for accuracy it is corrected by Holm and by Benjamini and Hochberg over all lines"
+    " on single tasks, and separately over those of micro. `detectable` is the smallest difference"
+    " that the same number of units and rate of differing answers would detect with 80 % power at"
+    " 5 % (Connor 1987)."
 )
 PAIR_NOTE = (
-    "Each pair of contestants, on the questions with a correct answer that both were asked and"
-    " neither failed, over all tasks; unreadable answers count as mistakes. Difference: the first"
+    "Each pair of contestants, on the questions with a correct answer that both answered without"
+    " failing, over all tasks; unreadable answers count as mistakes. Difference: the first"
     " minus the other, with its 95 % bootstrap interval over clusters (questions of one group or"
     " picture are resampled together); p is exact, and corrected over the lines of this table."
     " Kappa is the agreement of right and wrong beyond that of independent contestants (Cohen 1960;"
     " error consistency of Geirhos et al. 2020). `new halves swap` is the probability that two new"
-    " sets of half as many questions rank the two in opposite orders, if the difference is as"
-    " measured; at most 50 %. Counts, oracle and kappa use the first draw."
+    " sets of half as many questions rank the two in opposite orders, if the true difference equals"
+    " the measured one; at most 50 %. Counts, oracle and kappa use the first draw."
 )
 ORACLE_NOTE = (
-    "All contestants on the questions that all of them answered without failure, first draw. The"
-    " oracle is right if any contestant is; the majority gives their most frequent answer (the mean"
-    " of equally frequent ones). Fleiss' kappa (1971) is over their answers, if these are choices;"
-    " unreadable counts as a separate answer. Intervals: 95 %, bootstrap over clusters."
+    "All contestants on the questions that all of them answered without failing, first draw. The"
+    " oracle is right if any contestant is; the majority gives their most frequent answer (ties are"
+    " averaged). Fleiss' kappa (1971) is over their answers, if these are choices; unreadable"
+    " counts as a separate answer. Intervals: 95 %, bootstrap over clusters."
 )
 
 
-COMPARISON: Columns[Row] = (
+COMPARISON_COLUMNS: Columns[Row] = (
     Column("contestant", format_contestant, text),
     *attribute_columns("task", "metric"),
     Column("baseline", "baseline", text),
@@ -86,13 +86,13 @@ COMPARISON: Columns[Row] = (
 
 
 def comparison_table(scored: Table) -> TextTable:
-    """Return every arm and metric compared with its baseline, without columns that are the same in
-    all lines."""
+    """Return every arm and metric compared with its baseline, without the columns that
+    `comparison_facts` returns."""
     return _list_comparisons(scored).without(*dict(comparison_facts(scored)))
 
 
 def comparison_facts(scored: Table) -> list[tuple[str, str]]:
-    """Return metric, baseline, unit and test, if they are the same in every line."""
+    """Return those of metric, baseline, unit and test that are the same in every line."""
     shown = _list_comparisons(scored)
     columns = zip(shown.header, map(set, zip(*shown.rows, strict=True)), strict=False)
     return [(name, *cells) for name, cells in [*columns][2:6] if len(cells) == 1]
@@ -100,12 +100,12 @@ def comparison_facts(scored: Table) -> list[tuple[str, str]]:
 
 def _list_comparisons(scored: Table) -> TextTable:
     rows = [row for row in scored.where(slice="") if None not in (row.delta, row.n_clusters)]
-    return table(COMPARISON, drop_means_of_one(rows)).without_empty()
+    return table(COMPARISON_COLUMNS, drop_means_of_one(rows)).without_empty()
 
 
 @dataclass(frozen=True)
 class RivalPair:
-    """Two contestants and their difference."""
+    """Two contestants on the questions that both answered, and their difference."""
 
     both: SharedSamples
     paired: Estimate
@@ -113,7 +113,7 @@ class RivalPair:
     p_bh: float | None = None
 
 
-PAIRS: Columns[RivalPair] = (
+PAIR_COLUMNS: Columns[RivalPair] = (
     Column("contestant", lambda pair: pair.both.values.arms[0], text),
     Column("other", lambda pair: pair.both.values.arms[1], text),
     Column("difference", "paired", change_cell),
@@ -127,13 +127,13 @@ PAIRS: Columns[RivalPair] = (
     Column("mistakes\nshared", "both.mistakes"),
     Column("kappa", "both.kappa", number_cell),
     Column("either %\n(oracle)", "both.oracle", estimate_cell),
-    Column("new halves\nswap %", "both.swap", estimate_cell),
+    Column("new halves\nswap %", "both.swap_rate", estimate_cell),
 )
 
 
 def _collect_arms(scored: Table, task: str = "") -> dict[str, list[PointScores]]:
-    """Return the arms of each contestant of a single run, on all tasks or one, if they have
-    something to compare."""
+    """Return the arms of each contestant, on all tasks or one, that have answers to compare; empty
+    if there are several runs."""
     arms = defaultdict[str, list[PointScores]](list)
     for arm in scored.scores[0].points if len(scored.scores) == 1 else ():
         if task in ("", arm.task) and len(arm.first_rows):
@@ -150,10 +150,12 @@ def pair_table(scored: Table) -> TextTable:
         both = matrix.compare([first, rival])
         if paired := both.values.compare_arms(first, rival):
             pairs.append(RivalPair(both, paired))
-    return table(PAIRS, correct(pairs, lambda pair: pair.paired.p, lambda _: "")).without_empty()
+    return table(
+        PAIR_COLUMNS, correct(pairs, lambda pair: pair.paired.p, lambda _: "")
+    ).without_empty()
 
 
-SHARED_MISTAKE_COLUMNS: Columns[SharedSamples] = (
+ORACLE_COLUMNS: Columns[SharedSamples] = (
     *attribute_columns("task"),
     Column("contestants", lambda line: len(line.hits)),
     Column("n", "n"),
@@ -168,8 +170,8 @@ SHARED_MISTAKE_COLUMNS: Columns[SharedSamples] = (
 
 
 def oracle_table(scored: Table) -> TextTable:
-    """Return a line for each task and one for all: what the best contestant, the majority and an
-    oracle of all contestants reach.
+    """Return a line for each task and one for all: the accuracy of the best contestant, of the
+    majority and of an oracle over all contestants.
 
     Only for a single run with three or more contestants; `pair_table` covers two.
     """
@@ -180,7 +182,7 @@ def oracle_table(scored: Table) -> TextTable:
         together = SharedSamples.from_arms(arms, task or "all tasks")
         if len(arms) > 2 and together.n:
             lines.append(together)
-    return table(SHARED_MISTAKE_COLUMNS, lines).without_empty()
+    return table(ORACLE_COLUMNS, lines).without_empty()
 
 
 # ---- specialists and guesses
@@ -223,7 +225,7 @@ def find_specialist_pairs(run: RunScores) -> Iterator[SpecialistPair]:
                     yield SpecialistPair(specialist, mllm, both)
 
 
-SPECIALISTS: Columns[SpecialistPair] = (
+SPECIALIST_COLUMNS: Columns[SpecialistPair] = (
     Column("task", "specialist.task", text),
     Column("specialist", "specialist.contestant", text),
     Column("MLLM", "mllm.contestant", text),
@@ -253,13 +255,13 @@ class Guesses(NamedTuple):
     others: list[bool]
 
 
-GUESSES: Columns[Guesses] = (
-    *COLUMNS_OF_ARM,
+GUESS_COLUMNS: Columns[Guesses] = (
+    *ARM_NAME_COLUMNS,
     Column("n", lambda line: len(line.guesses) + len(line.others)),
     Column("guessed", lambda line: len(line.guesses)),
     Column("not\nguessed", lambda line: len(line.others)),
     Column(
-        "accuracy of\nthese %", lambda line: fmean(line.others) if line.others else None, percent
+        "accuracy of\nothers %", lambda line: fmean(line.others) if line.others else None, percent
     ),
     Column("accuracy of\nguesses %", lambda line: fmean(line.guesses), percent),
 )
@@ -294,11 +296,11 @@ ORACLE_ANALYSIS = Analysis(
     "oracle", "All contestants together", oracle_table, ORACLE_NOTE, wrap=False
 )
 GUESSED_ANALYSIS = Analysis(
-    "guesses", "Guesses", make_table_builder(GUESSES, find_guesses), wrap=False
+    "guesses", "Guesses", make_table_builder(GUESS_COLUMNS, find_guesses), wrap=False
 )
 AGAINST_SPECIALISTS_ANALYSIS = Analysis(
     "specialists",
     "Specialists and MLLMs",
-    make_table_builder(SPECIALISTS, find_specialist_pairs),
+    make_table_builder(SPECIALIST_COLUMNS, find_specialist_pairs),
     wrap=False,
 )

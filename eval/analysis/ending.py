@@ -24,12 +24,12 @@ MAX_TASK_ROWS, MAX_LINES, MAX_FURTHER_LINES = (
     10,
     18,
     24,
-)  # most rows of a task, lines, and lines of further tasks
+)  # rows of a task, lines in all, and lines of further tasks
 MAX_LABEL_WIDTH, MIN_LABEL_WIDTH, MAX_BAR_WIDTH = (
     24,
     9,
     48,
-)  # characters: most and least of a label, most of a bar
+)  # in characters: the longest and the shortest label, the longest bar
 NUMBERS_WIDTH = 22  # characters for number and difference
 BETTER_STYLE, WORSE_STYLE, BASELINE_STYLE, DIM_STYLE = "bright_blue", "dark_orange", "bold", "dim"
 
@@ -54,7 +54,7 @@ class Ending:
         folded = [_wrap_text(sentence, room) for sentence in self.sentences]
         leading = len(self.finding.left_out) + 1
         headline, others = [*chain.from_iterable(folded[:leading])], folded[leading:]
-        first, *more = _format_tables(self.finding.shown, room)
+        first, *more = _format_tables(self.finding.shown_tasks, room)
         yield from (*headline, *first, *chain.from_iterable(more))
         left = MAX_LINES - len(headline) - len(first)
         for lines in others:
@@ -69,8 +69,8 @@ class Ending:
         other tasks."""
         first, notes = self.finding.tasks[0].sentences, self.finding.notes
         left_out = self.finding.left_out
-        said = (*left_out, *first, *notes)
-        rest = [line for line in self.finding.sentences if line not in said]
+        listed = (*left_out, *first, *notes)
+        rest = [line for line in self.finding.sentences if line not in listed]
         return (*left_out, *first[:3], *notes, *first[3:], *rest)
 
 
@@ -94,21 +94,23 @@ def _format_tables(tasks: Sequence[TaskFinding], room: int) -> Iterator[list[Tex
     layout = _Layout.from_rows([row for rows in chosen for row in rows], room)
     for number, (task, rows) in enumerate(zip(tasks, chosen, strict=True)):
         lines = [Text(f" {printable(task.task)}", DIM_STYLE, no_wrap=True)] if many else []
-        lines += [layout.row(row, task.chance) for row in rows]
-        if number == len(tasks) - 1 and (signs := layout.signs(tasks, left_out)):
+        lines += [layout.format_row(row, task.chance) for row in rows]
+        if number == len(tasks) - 1 and (signs := layout.format_legend(tasks, left_out)):
             lines.append(Text(f" {signs}", DIM_STYLE, no_wrap=True))
         yield lines
 
 
 def _choose_rows(task: TaskFinding) -> Sequence[FoundRow]:
     """Return the rows of a task; if there are more than ten, the significant ones first."""
-    wanted = sorted(task.rows, key=lambda row: (not row.is_baseline, not row.sure))[:MAX_TASK_ROWS]
+    wanted = sorted(task.rows, key=lambda row: (not row.is_baseline, not row.is_significant))[
+        :MAX_TASK_ROWS
+    ]
     return [row for row in task.rows if row in wanted]
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """The widths of the columns."""
+    """The widths of label and bar, and the rows to format with them."""
 
     rows: Sequence[FoundRow]
     room: int
@@ -128,14 +130,14 @@ class _Layout:
         )
 
     @property
-    def compares(self) -> bool:
+    def has_baseline(self) -> bool:
         """True if any row is compared with a baseline."""
         return any(row.difference for row in self.rows)
 
-    def signs(self, tasks: Sequence[TaskFinding], left_out: int) -> str:
+    def format_legend(self, tasks: Sequence[TaskFinding], left_out: int) -> str:
         """Return the legend of the rows' signs."""
         signs = []
-        if self.compares:
+        if self.has_baseline:
             signs.append("* significant at 5 % (Holm)")
         if any(map(_format_failed, self.rows)):
             signs.append("failed: score 0, excluded from differences")
@@ -149,13 +151,13 @@ class _Layout:
         is_short = line[:1] == "*" and len(line) < self.room - 24
         return f"rows: compared with ▸   {line}" if is_short else line
 
-    def row(self, row: FoundRow, chance: float | None) -> Text:
+    def format_row(self, row: FoundRow, chance: float | None) -> Text:
         """Return a row: its label, accuracy, interval and difference."""
         full = printable(row.label)
         short = full if cell_len(full) <= self.label else f"{set_cell_size(full, self.label - 1)}…"
-        is_baseline = row.is_baseline and self.compares
+        is_baseline = row.is_baseline and self.has_baseline
         sign, style = ("▸", BASELINE_STYLE) if is_baseline else (" ", "")
-        style = (BETTER_STYLE if row.change > 0 else WORSE_STYLE) if row.sure else style
+        style = (BETTER_STYLE if row.change > 0 else WORSE_STYLE) if row.is_significant else style
         beginning = f" {sign} {set_cell_size(short, self.label)}  "
         if row.accuracy is None:
             why = f"all failed: {printable(row.failure)}" if row.failure else "no score"
@@ -170,7 +172,7 @@ class _Layout:
         signs[round(self.bar * row.accuracy.value)] = "●"
         change = "baseline" if is_baseline else ""
         if row.difference:
-            change = f"{format_signed(row.change)}{'*' if row.sure else ''}"
+            change = f"{format_signed(row.change)}{'*' if row.is_significant else ''}"
         value, change = f"{100 * row.accuracy.value:5.1f}", f"{change}{_describe_answers(row)}"
         return Text(f"{beginning}{value} {''.join(signs)} {change}".rstrip(), style, no_wrap=True)
 

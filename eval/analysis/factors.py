@@ -53,8 +53,8 @@ SWEEP_NOTE = (
     "sweep: the effect of a level is its mean difference from the factor's first level (`against`),"
     f" {MEAN_NOTE}, and over the combinations of the other factors that were run with both. The"
     " effect"
-    " of two factors (`a x b`) is their interaction: what both changes together do beyond the sum"
-    " of what each does alone. p is corrected by Holm and by Benjamini and Hochberg over these"
+    " of two factors (`a x b`) is their interaction: the effect of both changes together beyond the"
+    " sum of their single effects. p is corrected by Holm and by Benjamini and Hochberg over these"
     " lines on single tasks, and separately over those on all tasks. If two factors interact"
     " significantly (5 %, after Holm's correction), the effect of each is given for every level of"
     " the other (`where`)."
@@ -74,10 +74,10 @@ Levels = tuple[str, str]
 """A level and its reference level."""
 Sweep = Mapping[str, Sequence[Any]]
 Cells = Sequence[Cell | None]
-"""The level of every factor by arm; None for an arm that the sweep did not make."""
+"""The levels of all factors of each arm; None for an arm outside the sweep."""
 Weigh = Callable[[Cells, Sequence[Changes]], Mapping[Levels, Floats]]
-"""A function that returns, by (level, against), the weight of each arm in the parts of an effect,
-(parts, arms)."""
+"""A function that returns, by (level, against), the weights of the arms in each part of an effect:
+an array (parts, arms)."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,10 @@ class LevelEffect:
     """The effect of one level of a swept setting compared with its first level, for one contestant,
     on a task or on all of them.
 
-    For a change of `each` it is the effect compared with the arm without it, "unchanged". An
-    interaction whose own p is below 5 % has four `parts`: the effect of the first factor's level
-    with the second factor at `against` and at its level, and the effect of the second factor's
-    level with the first factor likewise. The line of such a part says `where` the other factor is.
+    A change of `each` is compared with the arm without it, "unchanged". An interaction whose own p
+    is below 5 % has four `parts`: the effect of the first factor's level with the second factor at
+    `against` and at its level, and the effect of the second factor's level with the first factor
+    likewise. In a line for such a part, `where` is the level of the other factor.
     """
 
     contestant: str
@@ -141,8 +141,8 @@ def _join_places(separator: str, places: Iterable[str]) -> str:
 def _find_effects(
     who: str, arms: Sequence[PointScores], sweep: Sweep, factors: Sequence[tuple[str, Weigh]]
 ) -> Iterator[LevelEffect]:
-    """Yield the effects factor by factor: on each task that has it, then on all of them as one set
-    of samples."""
+    """Yield the effects factor by factor: on each task that has the factor, then on all of these
+    tasks pooled."""
     tasks, clusters = defaultdict[str, list[int]](list), dict[Question, str]()
     values = dict[int, dict[Question, float]]()
     for number, arm in enumerate(arms):
@@ -153,33 +153,33 @@ def _find_effects(
     matrix = Values.of(values, clusters)
     cells = [_get_cell(sweep, arm.point.changes) for arm in arms]
     for factor, weigh in factors:
-        gaps = defaultdict[Levels, list[tuple[Floats, Clusters]]](list)
+        differences = defaultdict[Levels, list[tuple[Floats, Clusters]]](list)
         for task, numbers in tasks.items():
             changes = [arms[number].point.changes for number in numbers]
             for levels, weights in weigh([cells[n] for n in numbers], changes).items():
                 used = weights.any(axis=0)
                 rows = np.array(numbers)[used]
-                shared = matrix.where(matrix.has(*rows)) if len(rows) else None
+                shared = matrix.where(matrix.valid_mask(*rows)) if len(rows) else None
                 if shared and shared.units:
                     moved = shared.value[rows].T @ weights[:, used].T
-                    gaps[levels].append((moved, shared.clusters))
+                    differences[levels].append((moved, shared.clusters))
                     yield LevelEffect(
-                        who, task, factor, *levels, *_measure_effect(gaps[levels][-1:])
+                        who, task, factor, *levels, *_measure_effect(differences[levels][-1:])
                     )
-        for levels, measured in gaps.items():
+        for levels, measured in differences.items():
             if len(measured) > 1:
                 yield LevelEffect(who, ALL_TASKS, factor, *levels, *_measure_effect(measured))
 
 
 CORNER_SIGNS = (-1, 0, -1, 0), (0, 1, 0, 1), (-1, -1, 0, 0), (0, 0, 1, 1)
-"""The signs with which the four corners of an interaction enter each of its parts."""
+"""The signs of the four corners of an interaction in each of its parts."""
 
 
 def _measure_effect(
     tasks: Sequence[tuple[Floats, Clusters]],
 ) -> tuple[Estimate, tuple[Estimate, ...]]:
-    """Return the effect over some tasks, given (samples, corners) and clusters of each, and its
-    parts."""
+    """Return the effect over some tasks and its parts, given an array (samples, corners) and the
+    clusters of each task."""
     corners, clusters = map(np.concatenate, zip(*tasks, strict=True))
     strata = np.repeat(np.arange(len(tasks)), [len(of_task) for _, of_task in tasks])
     effect = mean_difference(corners.sum(axis=1).round(12) + 0.0, clusters, strata)
@@ -191,8 +191,8 @@ def _measure_effect(
 def _weigh_levels(
     numbers: Sequence[int], cells: Cells, changes: Sequence[Changes]
 ) -> dict[Levels, Floats]:
-    """Return the weights of each level of a factor against its first, or of the interaction of two
-    factors, averaged over the other factors."""
+    """Return the weights that compare each level of a factor with its first, or of the interaction
+    of two factors, averaged over the other factors."""
     asked = []
     for number in numbers:
         asked.append([*dict.fromkeys(cell[number] for cell in cells if cell)] or [""])
@@ -211,8 +211,8 @@ def _weigh_levels(
 def _weigh_change(
     change: Changes, cells: Cells, changes: Sequence[Changes]
 ) -> dict[Levels, Floats]:
-    """Return the weights of a change of `each` against the same arm without it, averaged over the
-    sweep.
+    """Return the weights that compare a change of `each` with the same arm without it, averaged
+    over the sweep.
 
     A contestant that lacks some of the changed stages has an arm with the rest of the change.
     """
@@ -231,8 +231,8 @@ def _weigh_change(
 
 
 def _get_cell(sweep: Sweep, changes: Changes) -> Cell | None:
-    """Return the level of every factor of the arm with these changes; None if the sweep did not
-    make it."""
+    """Return the level of every factor of the arm with these changes; None if the arm is not part
+    of the sweep."""
     levels: dict[str, list[str]] = {factor: [] for factor in sweep}
     for place, value in changes.items():
         owners = [*filter(partial(is_within, place), sweep)]
@@ -259,11 +259,11 @@ def _get_level(name: str, value: Any) -> str:
 
 
 def _drop_changes(changes: Changes, places: Sequence[str]) -> dict[str, Any]:
-    """Return the changes that are not at or below these places."""
+    """Return the changes without those at or below these paths."""
     return {k: v for k, v in changes.items() if not any(is_within(k, place) for place in places)}
 
 
-EFFECTS: Columns[LevelEffect] = (
+EFFECT_TABLE_COLUMNS: Columns[LevelEffect] = (
     *attribute_columns("contestant", "task", "factor", "level", "against", "where"),
     Column("effect", "effect", change_cell),
     Column("p", lambda line: None if line.where else line.effect.p, format_p),
@@ -276,34 +276,34 @@ def sweep_table(scored: Table, whole: bool = True) -> TextTable:
     """Return a line per contestant, task, factor and level, and per pair of factors; if a pair
     interacts significantly, a line for each level of the other factor.
 
-    Without `whole`: interactions only if their own p is below 5 %, and only the effects over all
-    tasks if there are several; single tasks too if an effect differs between them or two factors
-    interact on one.
+    Without `whole`, an interaction is included only if its own p is below 5 %, and a single task,
+    besides all tasks together, only if an effect differs between tasks or two factors interact on
+    it.
     """
-    lines = [line for run in scored.scores for line in _describe_levels(find_sweep_effects(run))]
-    by_task = _single_tasks(lines)
+    lines = [line for run in scored.scores for line in _split_interactions(find_sweep_effects(run))]
+    by_task = _choose_single_tasks(lines)
     short = []
     for line in lines:
         is_weak = FACTOR_SEPARATOR in line.factor and line.effect.p >= ALPHA
-        is_part = line.task != ALL_TASKS and by_task.get(_measure_levels(line)) is False
+        is_part = line.task != ALL_TASKS and by_task.get(_get_effect_key(line)) is False
         short += [] if is_part or is_weak else [line]
-    shown = table(EFFECTS, lines if whole else short)
+    shown = table(EFFECT_TABLE_COLUMNS, lines if whole else short)
     shown = shown if any(line.where for line in lines) else shown.without("where")
     return shown if whole else shown.without("p\n(BH)").without_empty()
 
 
-def _measure_levels(line: LevelEffect) -> tuple[str, str, str]:
+def _get_effect_key(line: LevelEffect) -> tuple[str, str, str]:
     return line.contestant, line.factor, line.level
 
 
-def _single_tasks(lines: Sequence[LevelEffect]) -> Mapping[tuple[str, str, str], bool]:
+def _choose_single_tasks(lines: Sequence[LevelEffect]) -> Mapping[tuple[str, str, str], bool]:
     """Return, for each effect over all tasks, whether single tasks are shown too: if it differs
     between them, by Cochran's test of heterogeneity at 5 % over all effects (Bonferroni), or is
-    given in parts."""
+    split by the level of another factor."""
     tasks = defaultdict[tuple[str, str, str], list[LevelEffect]](list)
     for line in lines:
-        tasks[_measure_levels(line)].append(line)
-    pooled = {_measure_levels(line) for line in lines if line.task == ALL_TASKS}
+        tasks[_get_effect_key(line)].append(line)
+    pooled = {_get_effect_key(line) for line in lines if line.task == ALL_TASKS}
     shown = dict[tuple[str, str, str], bool]()
     for place in pooled:
         single = [line for line in tasks[place] if line.task != ALL_TASKS]
@@ -316,7 +316,7 @@ def _single_tasks(lines: Sequence[LevelEffect]) -> Mapping[tuple[str, str, str],
     return shown
 
 
-def _describe_levels(lines: Sequence[LevelEffect]) -> Iterator[LevelEffect]:
+def _split_interactions(lines: Sequence[LevelEffect]) -> Iterator[LevelEffect]:
     """Yield the effects; an effect of a factor that interacts significantly is replaced by its
     parts."""
     parts = defaultdict[tuple[str, ...], dict[str, LevelEffect]](dict)
@@ -324,9 +324,9 @@ def _describe_levels(lines: Sequence[LevelEffect]) -> Iterator[LevelEffect]:
         named = (text.split(FACTOR_SEPARATOR) for text in (line.factor, line.level, line.against))
         sides = [*zip(*named, strict=True)] if line.is_significant else []
         for number, (factor, level, against) in enumerate(sides[: len(line.parts) // 2]):
-            place, (beside, *ends) = (line.contestant, line.task, factor, level), sides[1 - number]
+            place, (other, *ends) = (line.contestant, line.task, factor, level), sides[1 - number]
             for effect, end in zip(line.parts[2 * number :], reversed(ends), strict=False):
-                where = f"{beside} {end}"
+                where = f"{other} {end}"
                 parts[place][where] = LevelEffect(*place, against, effect, where=where)
     for line in lines:
         place = line.contestant, line.task, line.factor, line.level
@@ -334,7 +334,7 @@ def _describe_levels(lines: Sequence[LevelEffect]) -> Iterator[LevelEffect]:
 
 
 def effect_note(scored: Table) -> str:
-    """Explain those effects of `sweep:` and `each:` that the table contains."""
+    """Return the notes on `sweep:` and `each:` that apply to the effects in the table."""
     notes = list[str]()
     for run in scored.scores:
         kinds = {line.against == UNCHANGED for line in find_sweep_effects(run)}
@@ -346,7 +346,7 @@ def effect_note(scored: Table) -> str:
 
 
 def effects_csv(scored: Table) -> str:
-    """Return the effects as shares in -1..1, with a header and a line each."""
+    """Format the effects as CSV, as shares in -1..1: a header, and a line per effect."""
     rows: list[Sequence[object]] = [EFFECT_COLUMNS]
     for run in scored.scores:
         for line in find_sweep_effects(run):

@@ -1,13 +1,13 @@
 """The findings of a study at a glance: the contestants of each task compared with the baseline,
-which differences are significant, and plain sentences. Terminal, page, report.md and notebook show
-the same.
+which differences are significant, and sentences that summarize them, for terminal, page, report.md
+and notebook.
 
 A difference is significant if its p, after Holm's correction over the run's comparisons on single
 tasks, is below 5 %. If contestants share several tasks, the level is 2.5 %, and also 2.5 % for
 comparisons on all tasks together, which are corrected separately. Several runs share this level
 equally. An interaction is reported if some difference is significant and its own p, after Holm's
-correction over the run's effects, is below 5 %. So at most 5 % of studies in which nothing differs
-claim anything.
+correction over the run's effects, is below 5 %. So at most 5 % of studies without any true
+difference report one.
 """
 
 from __future__ import annotations
@@ -44,9 +44,8 @@ from looktwice.eval.statistics.intervals import Estimate
 from looktwice.pipelines.counted import format_count
 
 MAX_CHANGES = 4  # significant changes that a sentence lists
-MAX_DETAILED_TASKS = (
-    3  # tasks with all their sentences; for others, only significant changes are counted
-)
+# tasks with all their sentences; for others, only significant changes are counted
+MAX_DETAILED_TASKS = 3
 MAX_FLIPS, SEED = 4, 0
 SHOWN_NOTE_PREFIXES = (
     *("warning", "unfinished", "asked in part", "also shown", "not shown", "failed", "refused"),
@@ -102,8 +101,8 @@ class Finding:
     """The findings of scored runs: a table of all tasks, if several are shared, and one per task,
     those with the widest spread first; and samples that the largest significant change flips.
 
-    `notes` are sentences on what failed, is missing or changed nothing; `evidence` says how the
-    flips were chosen.
+    `notes` are sentences on failures, missing answers and stages that changed nothing; `evidence`
+    explains how the flips were chosen.
     """
 
     tasks: tuple[TaskFinding, ...]
@@ -124,15 +123,14 @@ class Finding:
         ]
         if changes:
             more = format_count(len(self.tasks) - MAX_DETAILED_TASKS, "more task")
-            sure = sum(row.sure for row in changes)
-            verb = "is" if sure == 1 else "are"
-            lines.append(
-                f"On {more}, {sure} of {format_count(len(changes), 'change')} {verb} significant."
-            )
+            significant = sum(row.is_significant for row in changes)
+            verb = "is" if significant == 1 else "are"
+            counted = format_count(len(changes), "change")
+            lines.append(f"On {more}, {significant} of {counted} {verb} significant.")
         return (*lines, *self.notes)
 
     @property
-    def shown(self) -> tuple[TaskFinding, ...]:
+    def shown_tasks(self) -> tuple[TaskFinding, ...]:
         """The tasks whose tables are shown: the first, or all if others have contestants that the
         first lacks (such as specialists that answer one task each) or significant differences that
         the mean over all tasks hides."""
@@ -142,7 +140,11 @@ class Finding:
         for task in others:
             for row in task.rows:
                 mean = pooled.get((task.run, row.label))
-                is_hidden = row.sure and mean and not (mean.sure and mean.change * row.change > 0)
+                is_hidden = (
+                    row.is_significant
+                    and mean
+                    and not (mean.is_significant and mean.change * row.change > 0)
+                )
                 if (task.run, row.contestant) not in named or is_hidden:
                     return self.tasks
         return first
@@ -163,22 +165,22 @@ class Finding:
 
     @property
     def _tables(self) -> Sequence[TaskFinding]:
-        return self.tasks[: max(MAX_DETAILED_TASKS, len(self.shown))]
+        return self.tasks[: max(MAX_DETAILED_TASKS, len(self.shown_tasks))]
 
     @property
     def claims(self) -> bool:
         """True if any difference is significant."""
-        return any(row.sure for task in self.tasks for row in task.rows)
+        return any(row.is_significant for task in self.tasks for row in task.rows)
 
 
 def find(scored: Table) -> Finding:
-    """Return the findings of the runs of a table, from its analyses. For a run that chose its
-    questions these are only the results of its races."""
+    """Return the findings of the runs of a table. For a run that chose its questions adaptively,
+    these are only the results of its races."""
     tasks, chosen, evidence = list[TaskFinding](), tuple[Flip, ...](), ""
     notes = list[str]()
     for run in scored.scores:
         if run.folder.facts.get("chosen_by"):  # its arms share no samples
-            notes += [said for part in find_analyses(scored) for said in part.sentences(run)]
+            notes += [line for part in find_analyses(scored) for line in part.sentences(run)]
             continue
         study = OneChange(scored, run)
         for task in study.tables:
@@ -193,13 +195,13 @@ def find(scored: Table) -> Finding:
         for run in scored.scores
         for line in describe_left_out(run.folder.facts.get("left_out") or {})
     ]
-    notes += _count_levels(scored)
+    notes += _describe_notes(scored)
     return Finding(tuple(tasks), tuple(notes), chosen, evidence, tuple(dict.fromkeys(left_out)))
 
 
 def describe_left_out(reasons: Mapping[str, str]) -> Iterator[str]:
-    """Yield for each reason the contestants, or the number of tasks, that a study left out for it;
-    `reasons` are by contestant or, for a task, by `tasks.NAME`."""
+    """Yield a text for each reason: the contestants, and the number of tasks, that a study left out
+    for it; `reasons` maps contestants and tasks (`tasks.NAME`) to reasons."""
     for why in dict.fromkeys(reasons.values()):
         names = [name for name, reason in reasons.items() if reason == why]
         listed = [name for name in names if not name.startswith("tasks.")]
@@ -208,9 +210,9 @@ def describe_left_out(reasons: Mapping[str, str]) -> Iterator[str]:
         yield f"{', '.join(listed)} ({why})"
 
 
-def _count_levels(scored: Table) -> Iterator[str]:
-    """Yield what failed or is unreadable, with the most common reason, and the notes that explain a
-    difference or its absence."""
+def _describe_notes(scored: Table) -> Iterator[str]:
+    """Yield sentences on unreadable answers, with the most common reason, and the notes of the
+    table, judges, the benchmarks' own metrics and costs."""
     arms = [arm for run in scored.scores for arm in run.points]
     unreadable = Counter[Words]()
     for arm in arms:
@@ -240,17 +242,17 @@ def _count_levels(scored: Table) -> Iterator[str]:
 
 
 def _choose_flips(study: OneChange) -> tuple[tuple[Flip, ...], str]:
-    """Return samples that the largest significant change flips in its direction, and how they were
-    chosen."""
-    sure = [
+    """Return samples that the largest significant change flips in its direction, and a text on how
+    they were chosen."""
+    significant = [
         (task.base, arm, row)
         for task in study.tables
         for arm, row in task.lines
-        if row.sure and row.arm  # a row over all tasks has no samples
+        if row.is_significant and row.arm  # a row over all tasks has no samples
     ]
-    if not sure:
+    if not significant:
         return (), ""
-    base, arm, row = max(sure, key=lambda line: abs(line[2].change))
+    base, arm, row = max(significant, key=lambda line: abs(line[2].change))
     sign = 1 if row.change > 0 else -1
     shared = [name for name in base.comparable if name in arm.comparable]
     moved = [s for s in shared if sign * (arm.comparable[s] - base.comparable[s]) > 1e-9]
@@ -265,7 +267,7 @@ def _choose_flips(study: OneChange) -> tuple[tuple[Flip, ...], str]:
     )
 
 
-CHANGES: Columns[FoundRow] = (
+CHANGE_COLUMNS: Columns[FoundRow] = (
     Column("change", "label", text),
     Column("% right", "accuracy", share_cell),
     Column("difference", "difference", change_cell),
@@ -274,13 +276,13 @@ CHANGES: Columns[FoundRow] = (
     Column("failed", lambda row: row.failed or None),
     Column("% of\nanswered", "answered", share_cell),
     Column("abstained\n%", lambda row: row.abstained or None, percent),
-    Column("significant", lambda row: "yes" if row.sure else None),
+    Column("significant", lambda row: "yes" if row.is_significant else None),
 )
 
 
 def change_table(task: TaskFinding) -> TextTable:
     """Return the rows of a task as a table; an arm whose answers all failed has no number."""
-    shown = table(CHANGES, task.rows)
+    shown = table(CHANGE_COLUMNS, task.rows)
     header = shown.header if task.is_one_change else ("contestant", *shown.header[1:])
     kept = "% right", "difference", "gained", "lost", "significant"
     return replace(shown, header=header).without_empty(*kept)
@@ -308,7 +310,7 @@ def _write_sentences(study: OneChange, task: TaskArms) -> Iterator[str]:
                 shares.append(f"{row.label} {_format_share(row.accuracy)}")
         best = ", ".join(shares[:MAX_CHANGES]) or "no contestant has a score"
         yield f"Accuracy on {task.title}: {best}{level}."
-    if any(row.sure for table in study.tables for row in table.rows):
+    if any(row.is_significant for table in study.tables for row in table.rows):
         yield from _describe_interactions(study, task)
     yield from _describe_abstentions(task)
     for row in rows:
@@ -338,13 +340,13 @@ def _describe_interactions(study: OneChange, task: TaskArms) -> Iterator[str]:
     for line in find_sweep_effects(study.run):
         is_here = (line.contestant, line.task) == place
         if is_here and FACTOR_SEPARATOR not in line.factor:
-            factors[line.factor] = study.short(f"stages.{line.factor}")
+            factors[line.factor] = study.shorten_path(f"stages.{line.factor}")
         elif is_here and line.is_significant:
             before = largest.get(line.factor)
             if before is None or abs(line.effect.value) > abs(before.effect.value):
                 largest[line.factor] = line
     for factor, line in sorted(largest.items(), key=lambda item: -abs(item[1].effect.value)):
-        names = [study.short(f"stages.{part}") for part in factor.split(FACTOR_SEPARATOR)]
+        names = [study.shorten_path(f"stages.{part}") for part in factor.split(FACTOR_SEPARATOR)]
         first, second = map(" ".join, zip(names, line.level.split(FACTOR_SEPARATOR), strict=True))
         against = f"{names[1]} {line.against.split(FACTOR_SEPARATOR)[1]}"
         parts = [format_signed(part.value, 0) for part in line.parts[:2]]
@@ -379,7 +381,7 @@ def _describe_headline(task: TaskArms, own: FoundRow, level: str) -> str:
     if without is None or without.accuracy is None or without.difference is None:
         return f"{beginning} is right on {share} of {format_count(n, 'sample')}{level}."
     lacking = f"{100 * without.accuracy.value:.0f} %"
-    if not without.sure:
+    if not without.is_significant:
         return (
             f"{beginning} is right on {share} of {format_count(n, 'sample')}, {without.label} on"
             f" {lacking}: no significant difference."
@@ -394,26 +396,28 @@ def _describe_counts(task: TaskArms) -> Iterator[str]:
     """Describe how many arms are significantly better or worse, and the largest differences."""
     compared = [row for row in task.rows if row.difference is not None]
     noun = "variants" if task.is_one_change else "contestants"
-    sure = sorted((row for row in compared if row.sure), key=lambda row: -abs(row.change))
+    changes = sorted(
+        (row for row in compared if row.is_significant), key=lambda row: -abs(row.change)
+    )
     if not compared:
         return
     many, first = len(compared), compared[0]
     if many == 1 and first.difference:
         kind = "better" if first.change > 0 else "worse"
-        verb = f"is significantly {kind} than" if sure else "does not differ significantly from"
+        verb = f"is significantly {kind} than" if changes else "does not differ significantly from"
         yield f"{first.label} {verb} the baseline: {format_whole_points(first.difference)}."
-    elif not sure:
+    elif not changes:
         least = format_p(min(1.0 if row.p_holm is None else row.p_holm for row in compared))
         yield (
             f"None of {many} {noun} differs significantly from the baseline; the smallest p is"
             f" {least} (Holm)."
         )
     else:
-        better = sum(row.change > 0 for row in sure)
+        better = sum(row.change > 0 for row in changes)
         counts = []
-        for kind, number in (("better", better), ("worse", len(sure) - better)):
+        for kind, number in (("better", better), ("worse", len(changes) - better)):
             if number:
                 counts.append(f"{number} {'is' if number == 1 else 'are'} significantly {kind}")
-        largest = [f"{row.label} {format_signed(row.change, 0)}" for row in sure[:MAX_CHANGES]]
-        more = f" and {len(sure) - MAX_CHANGES} more" if len(sure) > MAX_CHANGES else ""
+        largest = [f"{row.label} {format_signed(row.change, 0)}" for row in changes[:MAX_CHANGES]]
+        more = f" and {len(changes) - MAX_CHANGES} more" if len(changes) > MAX_CHANGES else ""
         yield f"Of {many} {noun}, {' and '.join(counts)}: {', '.join(largest)} points{more}."

@@ -30,7 +30,7 @@ MODERATE_KAPPA = 0.41
 @dataclass(frozen=True)
 class JudgedArm:
     """The judgements of one judge in one pass on the replies of one arm; tokens are those of the
-    judge's calls, not of the contestants'."""
+    judge's calls, not of the contestant's."""
 
     judge: str
     kind: str
@@ -44,10 +44,10 @@ class JudgedArm:
         return [line for line in self.lines if not line.cached and not line.error]
 
     def count(self, field: str) -> int:
-        """Count the judgements that have this field."""
+        """Count the judgements in which this field is not empty."""
         return sum(bool(getattr(line, field)) for line in self.lines)
 
-    def tokens(self, field: str) -> int:
+    def sum_tokens(self, field: str) -> int:
         """Sum `tokens_in` or `tokens_out` over the paid calls."""
         return sum(getattr(line, field) for line in self.paid_calls)
 
@@ -74,12 +74,12 @@ def describe_judgements(lines: Sequence[Judgement], judge: str) -> Iterator[str]
         cached = len(arm.lines) - len(errors) - len(arm.paid_calls)
         parts.append(
             f"{format_count(len(arm.paid_calls), 'call')} and {cached} from the cache,"
-            f" {arm.tokens('tokens_in')} tokens in, {arm.tokens('tokens_out')} out"
+            f" {arm.sum_tokens('tokens_in')} tokens in, {arm.sum_tokens('tokens_out')} out"
         )
         yield f"judge {judge}, {kind}: {'; '.join(parts)}"
 
 
-def agreement(lines: Sequence[Judgement]) -> Iterator[str]:
+def describe_agreement(lines: Sequence[Judgement]) -> Iterator[str]:
     """Yield, for each pass and pair of judges, their agreement on the replies that both judged,
     with Cohen's kappa.
 
@@ -110,7 +110,8 @@ def _describe_agreement(pairs: Sequence[tuple[Judgement, Judgement]]) -> str:
         return f"{share}, scores {fmean(distances):.3f} apart on average"
     kappa = cohens_kappa(mine, theirs).value
     doubt = (
-        "; one of them misreads: let people read some with `looktwice annotate RUN --ask replies`"
+        "; one of them misreads replies: let people check some with `looktwice annotate RUN --ask"
+        " replies`"
     )
     return f"{share}, kappa {kappa:.3f}{doubt if kappa < MODERATE_KAPPA else ''}"
 
@@ -136,8 +137,8 @@ def judge_table(runs: Sequence[RunScores]) -> TextTable:
         Column("failed", lambda arm: arm.count("error")),
         Column("calls", lambda arm: len(arm.paid_calls)),
         Column("from\ncache", lambda arm: arm.count("cached")),
-        Column("tokens in", lambda arm: arm.tokens("tokens_in")),
-        Column("tokens out", lambda arm: arm.tokens("tokens_out")),
+        Column("tokens in", lambda arm: arm.sum_tokens("tokens_in")),
+        Column("tokens out", lambda arm: arm.sum_tokens("tokens_out")),
     )
     return table(columns, arms)
 

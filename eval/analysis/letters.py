@@ -1,4 +1,4 @@
-"""The letters that contestants chose, beside the correct ones: their bias towards a position."""
+"""The letters that contestants chose, compared with the correct ones: their position bias."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from looktwice.eval.statistics.answers import PositionBias, position_bias
 
 POSITION_NOTE = (
     "First draws with a readable letter, by the number of choices, with letters as the contestant"
-    " saw them. For each letter: how often it was chosen, and below how often it is the correct"
+    " saw them. For each letter: how often it was chosen, and below it how often it is the correct"
     " answer, as bars from A on and in percent. `spread` is the standard deviation of the letters'"
-    " recalls, in points (RStd, Zheng et al. 2024), p the chi-squared test that they are equal, not"
-    " corrected."
+    " recalls, in points (RStd, Zheng et al. 2024), p the chi-squared test that they are equal,"
+    " uncorrected."
 )
 BAR_CHARACTERS = "▁▂▃▄▅▆▇█"
 
 
 class ChosenLetter(NamedTuple):
     """The letter of an answer to a question with this number of choices, and the correct letter;
-    `seen` and `seen_key` are the same as the contestant saw them. `is_first` is True for a first
-    draw."""
+    `seen` and `seen_key` are these two letters as the contestant saw them. `is_first` is True for a
+    first draw."""
 
     choices: int
     answer: str
@@ -48,8 +48,8 @@ class ChosenLetter(NamedTuple):
 
 
 def count_letters(run: RunScores) -> Iterator[tuple[PointScores, Counter[ChosenLetter]]]:
-    """Yield each arm with its answers to questions with choices and a correct answer, counted, in
-    the order in which they first came."""
+    """Yield each arm with the counts of its answers to questions with choices and a correct answer,
+    in the order in which they first occur."""
     shown = defaultdict[str, dict[tuple[str, int], Letters]](dict)
     for record in run.folder.last_records(holding='"letters":{'):
         shown[record.point][record.sample, record.draw] = tuple((record.letters or {}).items())
@@ -68,7 +68,7 @@ Question = tuple[int, str | None]
 
 
 Letters = tuple[tuple[str, str], ...]
-"""Pairs of a letter as asked and the sample's own letter."""
+"""Pairs of a letter as the contestant saw it and the sample's own letter."""
 
 
 def _count_letters(
@@ -102,22 +102,22 @@ def measure_bias(letters: Mapping[ChosenLetter, int]) -> PositionBias:
     return position_bias([one.seen for one in every], [one.seen_key for one in every])
 
 
-class _Letters(NamedTuple):
+class _ChosenLetters(NamedTuple):
     """The letters that a contestant chose in questions with the same number of choices."""
 
     contestant: str
     choices: int
     bias: PositionBias
 
-    def shares(self, letter: str) -> str | None:
-        """Return how often a letter was chosen, and below it how often it is the correct answer."""
+    def format_shares(self, letter: str) -> str | None:
+        """Format how often a letter was chosen, and below it how often it is the correct answer."""
         if letter not in self.bias.chosen:
             return None
         return f"{percent(self.bias.chosen[letter])}\n({percent(self.bias.key[letter])})"
 
     @property
     def bars(self) -> str:
-        """A bar for each letter from A on: how often it was chosen, and below how often it is
+        """A bar for each letter from A on: how often it was chosen, and below it how often it is
         correct."""
         sides = self.bias.chosen, self.bias.key
         most = max(share for side in sides for share in side.values())
@@ -138,11 +138,11 @@ def position_table(scored: Table) -> TextTable:
                 if letter.is_first and len(among) > 1 and {letter.answer, letter.key} <= {*among}:
                     own[scores.contestant, letter.choices][letter] += count
         chosen |= own
-    lines, named = list[_Letters](), set[str]()
+    lines, named = list[_ChosenLetters](), set[str]()
     for place, letters in chosen.items():
-        lines.append(_Letters(*place, measure_bias(letters)))
+        lines.append(_ChosenLetters(*place, measure_bias(letters)))
         named |= lines[-1].bias.chosen.keys()
-    columns: list[Column[_Letters]] = [
+    columns: list[Column[_ChosenLetters]] = [
         *attribute_columns("contestant"),
         Column("bars\n(key)", "bars"),
         Column("choices", "choices"),
@@ -151,7 +151,7 @@ def position_table(scored: Table) -> TextTable:
         Column("n", "bias.n"),
     ]
     for name in sorted(named):
-        shares = partial(_Letters.shares, letter=name)
+        shares = partial(_ChosenLetters.format_shares, letter=name)
         columns.insert(-3, Column(f"{name} %\n(key)", shares))
     return table(columns, lines)
 

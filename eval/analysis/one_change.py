@@ -1,5 +1,5 @@
-"""The arms of a run compared with the baseline of their task: each is labelled by its only
-difference, such as "radius 9", and its change is significant or not."""
+"""Compares the arms of a run with the baseline of their task; each is labelled by its only
+difference, such as "radius 9"."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class FoundRow:
     `accuracy` and `difference` (from the baseline) are shares; they are None if every answer
     failed, for the reason `failure`, or if nothing can be compared. `failed` counts the failed
     samples, which are wrong in `accuracy` and excluded from `difference`. `p_holm` is the p of the
-    difference after Holm's correction, and `sure` says whether it is significant. `answered` is the
-    accuracy of what it answered, and `abstained` the share on which a stage abstained. `arm` is the
-    id of its point, empty for all tasks.
+    difference after Holm's correction; `is_significant` is True if it is below the level.
+    `answered` is the accuracy of the answers without abstentions, and `abstained` the share on
+    which a stage abstained. `arm` is the id of its point, empty for all tasks.
     """
 
     label: str
@@ -42,7 +42,7 @@ class FoundRow:
     accuracy: Estimate | None
     difference: Estimate | None
     p_holm: float | None
-    sure: bool
+    is_significant: bool
     is_baseline: bool
     failure: str
     failed: int
@@ -83,7 +83,7 @@ class TaskArms:
 
 
 def _select_agreeing(arms: Sequence[PointScores], base: PointScores) -> list[PointScores]:
-    """Return the arms that agree with the baseline in every place that both change."""
+    """Return the arms that agree with the baseline in every setting that both change."""
     given = contestant_changes(base.point)
     changed = ((arm, contestant_changes(arm.point).items()) for arm in arms)
     return [arm for arm, own in changed if all(given.get(p, v) == v for p, v in own)]
@@ -91,23 +91,23 @@ def _select_agreeing(arms: Sequence[PointScores], base: PointScores) -> list[Poi
 
 @dataclass(frozen=True, eq=False)
 class OneChange:
-    """The arms of a run that differ in one thing from the baseline of their task."""
+    """The arms of a run that differ in one change from the baseline of their task."""
 
     scored: Table
     run: RunScores
 
     @cached_property
     def accuracies(self) -> Mapping[str, Row]:
-        """The row of accuracy of each arm, by the id of its point; those of levels by name and
-        task."""
-        return self._rows_of("accuracy")
+        """The accuracy row of each arm by the id of its point; the rows of chance and means by name
+        and task."""
+        return self._index_rows("accuracy")
 
     @cached_property
     def answered_rows(self) -> Mapping[str, Row]:
-        """The rows of the accuracy of what was answered, by the same keys."""
-        return self._rows_of("accuracy_answered")
+        """The rows of the accuracy of the answers without abstentions, by the same keys."""
+        return self._index_rows("accuracy_answered")
 
-    def _rows_of(self, metric: str) -> Mapping[str, Row]:
+    def _index_rows(self, metric: str) -> Mapping[str, Row]:
         rows = self.scored.where(run=self.run.name, metric=metric, slice="")
         return {row.point or f"{row.contestant} {row.task}": row for row in rows}
 
@@ -117,7 +117,8 @@ class OneChange:
 
     @cached_property
     def factors(self) -> list[tuple[str, ...]]:
-        """The places that change together: each swept setting, and each entry of `each`."""
+        """The paths of settings that change together: each swept setting, and each entry of
+        `each`."""
         config = self.run.config
         swept = [(place,) for place in config.get("sweep") or {}]
         return swept + [tuple(flatten_changes(change)) for change in config.get("each") or ()]
@@ -130,13 +131,13 @@ class OneChange:
             if len(arm.columns) and not arm.older:
                 by_task[arm.point.task_id].append(arm)
         shared = [arm for arm in every if not _is_guess(arm)]
-        tables = [self.table(shared, ALL_TASKS)] if len(shared) > 1 else []
-        return tables + [self.table(arms) for arms in by_task.values()]
+        tables = [self.compare_arms(shared, ALL_TASKS)] if len(shared) > 1 else []
+        return tables + [self.compare_arms(arms) for arms in by_task.values()]
 
     @cached_property
     def asked_on_every_task(self) -> list[PointScores]:
-        """The arms, on its first task, of the baseline and of others that were asked on all of its
-        tasks; empty if it has one task or no other contestant has them all."""
+        """The arms, one each, of the baseline and of other contestants with exactly its tasks;
+        empty if it has one task or there is no such contestant."""
         tasks = defaultdict[str, dict[str, PointScores]](dict)
         for arm in self.run.points:
             if len(arm.columns) and not arm.older:
@@ -152,20 +153,20 @@ class OneChange:
         families = 2 if self.asked_on_every_task else 1
         return ALPHA / families / max(1, len(self.scored.scores))
 
-    def table(self, arms: Sequence[PointScores], task: str = "") -> TaskArms:
-        """Return the arms of one task; or of all tasks, given the arms of the first."""
+    def compare_arms(self, arms: Sequence[PointScores], task: str = "") -> TaskArms:
+        """Compare the arms of one task, or of all tasks, given the arms of the first."""
         base, lines = self.get_base_arm(arms), []
-        for arm, label in self.labelled(base, arms):
+        for arm, label in self.label_arms(base, arms):
             place = f"{arm.contestant} micro" if task else arm.point.id
             if place in self.accuracies:  # the table may show only some rows
-                lines.append((arm, self.row(arm, base, label, place)))
+                lines.append((arm, self.compare_arm(arm, base, label, place)))
         lines.sort(key=lambda line: -(line[1].accuracy.value if line[1].accuracy else -1.0))
         places = contestant_changes(base.point)
-        settings = [self.setting(base, [place], base) for place in places]
+        settings = [self.describe_settings(base, [place], base) for place in places]
         name = base.point.contestant + (f" ({', '.join(settings)})" if settings else "")
         of_task = {} if task else self.accuracies
         level, own_row = of_task.get(f"{CHANCE} {base.task}"), of_task.get(base.point.id)
-        without = self.without(base, lines)
+        without = self.find_arm_without_stage(base, lines)
         counts = [_count_changes(base, arm) for arm, _ in lines]
         is_one_change = len(counts) > 1 and max(counts) < 2
         own = task or base.task
@@ -184,11 +185,11 @@ class OneChange:
                 counts[rival.point.id] += 1
         return by_id[counts.most_common(1)[0][0]] if counts else arms[0]
 
-    def labelled(
+    def label_arms(
         self, base: PointScores, arms: Sequence[PointScores]
     ) -> Iterator[tuple[PointScores, str]]:
-        """Yield the baseline, other contestants at its setting, and arms that differ from any of
-        these in one change, each with its label."""
+        """Yield the baseline, other contestants at the baseline's settings, and arms that differ
+        from any of these in one change, each with its label."""
         given, own = contestant_changes(base.point), defaultdict[str, list[PointScores]](list)
         for arm in arms:
             own[arm.point.contestant].append(arm)
@@ -201,9 +202,13 @@ class OneChange:
                 continue
             added = [place for place in contestant_changes(first.point) if place not in given]
             for arm in mine:
-                changes = self.changes(arm, first)
+                changes = self.describe_changes(arm, first)
                 if arm is first:
-                    more = f", {self.setting(arm, added, first)}" if added and len(mine) > 1 else ""
+                    more = (
+                        f", {self.describe_settings(arm, added, first)}"
+                        if added and len(mine) > 1
+                        else ""
+                    )
                     yield arm, name + more
                 elif len(changes) == 1:
                     yield arm, changes[0] if is_base else f"{name}, {changes[0]}"
@@ -211,8 +216,8 @@ class OneChange:
     @cached_property
     def short_labels(self) -> Mapping[str, str]:
         """The short label of each arm by its label in tables: the arm's swept settings, such as
-        "radius 9", preceded by the name of any contestant but the baseline's. Labels that would be
-        the same for two arms stay as they are."""
+        "radius 9", after the name of its contestant unless it is the baseline's. Labels that two
+        arms would share are left out."""
         short, by_task = dict[str, str](), defaultdict[str, list[PointScores]](list)
         for arm in self.run.points:
             if not arm.older:
@@ -224,51 +229,51 @@ class OneChange:
                 is_base = name == base.point.contestant
                 first = base if is_base else next(iter(_select_agreeing(mine, base)), mine[0])
                 for arm in mine:
-                    changes = ", ".join(self.changes(arm, first))
+                    changes = ", ".join(self.describe_changes(arm, first))
                     label = changes if is_base and changes else f"{name}, {changes}"
                     short.setdefault(arm.contestant, label if changes else name)
         counts = Counter(short.values())
         return {name: label for name, label in short.items() if counts[label] == 1}
 
-    def changes(self, arm: PointScores, base: PointScores) -> list[str]:
-        """Return the changes that turn the baseline into an arm, a text for each change that the
-        study names."""
+    def describe_changes(self, arm: PointScores, base: PointScores) -> list[str]:
+        """Describe the changes that turn the baseline into an arm, in a text for each factor of the
+        study."""
         own, given = contestant_changes(arm.point), contestant_changes(base.point)
         differing = defaultdict[Any, list[str]](list)
         for place in {**given, **own}:
             if (place in own) != (place in given) or own[place] != given[place]:
                 owners = [f for f in self.factors if any(is_within(place, p) for p in f)]
                 differing[owners[0] if owners else place].append(place)
-        return [self.setting(arm, places, base) for places in differing.values()]
+        return [self.describe_settings(arm, places, base) for places in differing.values()]
 
-    def setting(self, arm: PointScores, places: Sequence[str], base: PointScores) -> str:
-        """Return the settings of an arm at some places: "radius 9", "no zoom"; for a stage of the
-        same class as in the base, only its settings."""
+    def describe_settings(self, arm: PointScores, places: Sequence[str], base: PointScores) -> str:
+        """Describe the settings of an arm at some paths: "radius 9", "no zoom"; for a stage of the
+        same class as in the baseline, only its settings."""
         parts = []
         for place in places:
-            name, value = self.short(place), get_setting(arm.point, place)
+            name, value = self.shorten_path(place), get_setting(arm.point, place)
             is_none = place in arm.point.changes and arm.point.changes[place] is None
             text = _shorten_value(name, str(value), str(get_setting(base.point, place)))
             parts.append(f"no {name}" if is_none else text)
         return ", ".join(parts)
 
-    def short(self, place: str) -> str:
-        """Return the last part of a place, if no other changed place of the study ends with it."""
+    def shorten_path(self, place: str) -> str:
+        """Return the last part of a path, if no other changed path of the study ends with it."""
         last = place.rpartition(".")[2]
-        if self.ends[last] > 1:
+        if self.path_endings[last] > 1:
             return place.removeprefix("stages.")
         return "style" if last == "use" else last
 
     @cached_property
-    def ends(self) -> Counter[str]:
-        """The number of the study's changed places by last part."""
+    def path_endings(self) -> Counter[str]:
+        """The number of the study's changed paths by last part."""
         places = {place for arm in self.run.points for place in contestant_changes(arm.point)}
         return Counter(place.rpartition(".")[2] for place in places)
 
-    def row(self, arm: PointScores, base: PointScores, label: str, place: str) -> FoundRow:
-        """Return an arm compared with the baseline, from its row of accuracy at this place."""
+    def compare_arm(self, arm: PointScores, base: PointScores, label: str, place: str) -> FoundRow:
+        """Compare an arm with the baseline, from its accuracy row with the key `place`."""
         scored, difference = self.accuracies[place], None
-        accuracy, abstained = _make_share(scored), self.abstained(arm, scored)
+        accuracy, abstained = _make_share(scored), self.measure_abstention(arm, scored)
         is_compared = self.rivals[arm.point.id] is base and accuracy is not None
         compared = scored.compared or 0
         if is_compared and scored.delta is not None and scored.p is not None:
@@ -300,7 +305,7 @@ class OneChange:
             abstained,
         )
 
-    def abstained(self, arm: PointScores, scored: Row) -> float:
+    def measure_abstention(self, arm: PointScores, scored: Row) -> float:
         """Return the share of an arm's answers on which a stage abstained, or of its contestant's
         if the row is over all tasks."""
         arms = [arm]
@@ -315,11 +320,11 @@ class OneChange:
             count += sum(number for word, number in words if word.reason == ABSTAINED)
         return count / max(1, given)
 
-    def without(
+    def find_arm_without_stage(
         self, base: PointScores, lines: Sequence[tuple[PointScores, FoundRow]]
     ) -> FoundRow | None:
-        """Return the arm that lacks a stage whose settings are swept, and otherwise equals the
-        baseline."""
+        """Return the row of the arm that lacks a stage whose settings are swept, and otherwise
+        equals the baseline."""
         swept = {place.split(".")[1] for places in self.factors for place in places if "." in place}
         own = _get_stages(base)
         rests = [{s: own[s] for s in own if s != slot} for slot in swept & own.keys()]
@@ -327,8 +332,8 @@ class OneChange:
 
 
 def _shorten_value(name: str, value: str, given: str) -> str:
-    """Return a value after its name; for a stage of the class `given`, only its settings: "radius
-    3" for VPBenchStyle(style=radius 3)."""
+    """Return "name value"; for a stage of the class `given`, only its settings: "radius 3" for
+    VPBenchStyle(style=radius 3)."""
     cls, _, settings = value.removesuffix(")").partition("(")
     if not settings or cls != given.partition("(")[0]:
         return f"{name} {value}"
@@ -347,8 +352,8 @@ def _make_share(row: Row | None) -> Estimate | None:
 
 
 def _count_changes(base: PointScores, arm: PointScores) -> int:
-    """Return the number of stages in which two arms differ, counting their models as one; slots do
-    not matter. If it is unknown how an arm was built, return 2."""
+    """Return the number of stages in which two arms differ, plus one if their models differ; slots
+    do not matter. If it is unknown how an arm was built, return 2."""
     if arm is not base and not (arm.point.spec and base.point.spec):
         return 2
     own, given = (
@@ -359,8 +364,8 @@ def _count_changes(base: PointScores, arm: PointScores) -> int:
 
 
 def is_specialist(scores: PointScores) -> bool:
-    """Return whether the arm answered without any model call and never at random, judged by what it
-    did rather than what it declares."""
+    """Return whether the records of an arm show answers without any model call, and its stages do
+    not guess."""
     if scores.columns["calls"].any():
         return False
     given = scores.columns.count_words()
@@ -373,8 +378,8 @@ def is_specialist(scores: PointScores) -> bool:
 
 
 def _is_guess(arm: PointScores) -> bool:
-    """Return whether an arm only answers at random: it made no call, and no specialist answered,
-    not even one that guesses when it abstains."""
+    """Return whether an arm only answers at random: it made no call, and is no specialist, not even
+    one that guesses instead of abstaining."""
     is_silent = not arm.failure and not arm.columns["calls"].any()
     rules = (
         write_canonical(node.get("use")) for node in _get_stages(arm).values() if "use" in node

@@ -1,5 +1,5 @@
-"""Contestants on the samples that all of them were asked: which each has right, and where they
-agree."""
+"""Compares contestants on the samples that all of them answered: which answers are right, and how
+far the contestants agree."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from looktwice.eval.statistics.intervals import (
 )
 from looktwice.eval.statistics.paired import Values
 
-MAX_ANSWERS = 24  # with more distinct answers they are free text, and kappa says little
+MAX_ANSWERS = 24  # more distinct answers are free text, for which kappa means little
 
 Question = tuple[str, str]
 """Task id and sample id."""
@@ -34,12 +34,11 @@ Question = tuple[str, str]
 
 @dataclass(frozen=True, eq=False)
 class SharedSamples:
-    """Contestants on the questions with a correct answer that all of them were asked and none
-    failed on.
+    """Contestants on the questions with a correct answer that all of them answered without failing.
 
     `values` are means over draws; everything else uses the first draw, in which unreadable answers
     count as errors, as in BLINK's own comparison of models (App. C.2). `left_out` counts the
-    questions that only some were asked. A question asked in several variants of a task is one
+    questions that only some of them answered. A question asked in several variants of a task is one
     cluster.
     """
 
@@ -60,13 +59,13 @@ class SharedSamples:
         return len(self.values.units)
 
     def count(self, *right: bool) -> int:
-        """Return the number of questions on which exactly these contestants are right."""
+        """Return the number of questions on which the contestants are right or wrong as given."""
         return int(np.all(np.array(right) == self.hits.T, axis=1).sum())
 
     @property
     def shares(self) -> list[float]:
-        """The accuracy of each contestant, followed by the share of questions that any of them has
-        right."""
+        """The accuracy of each contestant, followed by the share of questions on which any of them
+        is right."""
         return [*self.hits.mean(axis=1).tolist(), float(self.hits.any(axis=0).mean())]
 
     @property
@@ -101,7 +100,7 @@ class SharedSamples:
         return bootstrap_mean([*votes], self.values.clusters)
 
     @property
-    def swap(self) -> Estimate:
+    def swap_rate(self) -> Estimate:
         """The probability that two new samples of half the size rank the two contestants in
         opposite orders."""
         first, rival = self.values.value
@@ -110,12 +109,11 @@ class SharedSamples:
 
 @dataclass(frozen=True, eq=False)
 class ContestantMatrix:
-    """The first draws of contestants (rows) on questions (columns), from which any of them can be
-    compared.
+    """The answers of contestants (rows) to questions (columns), for comparing any of them.
 
-    `values` are means over draws, NaN where a contestant was not asked or failed; `clusters` and
-    `strata` number the cluster and the task of each question; `orders` holds, for each contestant,
-    its questions in its own order.
+    `values` are means over draws, NaN where a contestant was not asked or failed; `hits` and
+    `answers` are first draws; `clusters` and `strata` number the cluster and the task of each
+    question; `orders` holds, for each contestant, its questions in its own order.
     """
 
     names: Sequence[str]

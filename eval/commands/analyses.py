@@ -33,7 +33,7 @@ def analyse(
     ] = NONE,
     listed: Annotated[bool, Option("--list", help="List the analyses.")] = False,
     out: Annotated[
-        Path | None, Option(help="The file or folder of a page (default: the run folder).")
+        Path | None, Option(help="The file or folder for a page (default: the run folder).")
     ] = None,
     reader: Reader = None,
     by: By = NONE,
@@ -46,7 +46,7 @@ def analyse(
     (audit), where a model loses the answer (probe), or thresholds along a field.
     """
     from looktwice.eval.analysis.analyses import get_analysis, list_analyses
-    from looktwice.eval.analysis.asked import AnalysisRequest
+    from looktwice.eval.analysis.requested import AnalysisRequest
     from looktwice.eval.display.table import score_table
 
     titles = {name: extension.help for name, extension in list_analyses().items()}
@@ -54,10 +54,10 @@ def analyse(
         for name, title in titles.items():
             say(f"{name:{max(map(len, titles))}}  {title}")
         return
-    runs, names, settings = _parse(words)
+    runs, names, settings = _parse_words(words)
     missing = sorted(set(names) - titles.keys())
     if missing and len(words) > 1 and (not runs or len(names) > 1):
-        refuse(f"no folder and no analysis is named {missing[0]}")
+        refuse(f"{missing[0]} is neither a folder nor an analysis")
     if not runs or len(names) != 1:
         refuse(
             f"expected run folders and the name of one analysis, found {' '.join(words)};"
@@ -72,9 +72,9 @@ def analyse(
     finding.answer(AnalysisRequest(scored, settings, out or runs[0], plugin, say, print_text_table))
 
 
-def _parse(words: Sequence[str]) -> tuple[list[Path], list[str], dict[str, Any]]:
-    """Return the run folders, the names, and KEY=VALUE by key; KEY.NAME=VALUE are gathered as a
-    mapping under KEY."""
+def _parse_words(words: Sequence[str]) -> tuple[list[Path], list[str], dict[str, Any]]:
+    """Split the arguments into run folders, names, and settings from KEY=VALUE; KEY.NAME=VALUE
+    becomes an entry of a mapping under KEY."""
     runs, names, settings = list[Path](), list[str](), dict[str, Any]()
     for word in words:
         key, equals, text = word.partition("=")

@@ -39,7 +39,7 @@ def complete_setting(ctx: Context, incomplete: str) -> list[str]:
         node = load(find_config(ctx.params.get("config") or ""))
     except ConfigError:
         return []
-    return [f"{place}=" for place in _list_places(node) if place.startswith(incomplete)]
+    return [f"{place}=" for place in _list_setting_paths(node) if place.startswith(incomplete)]
 
 
 def complete_name(incomplete: str) -> list[str]:
@@ -68,14 +68,14 @@ def _list_paths(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
                 yield name
 
 
-def _list_places(node: Any, place: str = "") -> Iterator[str]:
-    """Yield the dotted places of a configuration that do not hold a mapping."""
+def _list_setting_paths(node: Any, place: str = "") -> Iterator[str]:
+    """Yield the dotted paths of the settings of a configuration, without mappings."""
     if not isinstance(node, Mapping):
         yield place
         return
     for key, value in node.items():
         if key != "use":
-            yield from _list_places(value, f"{place}.{key}" if place else str(key))
+            yield from _list_setting_paths(value, f"{place}.{key}" if place else str(key))
 
 
 NONE: list[str] = []
@@ -106,7 +106,7 @@ Allowed = Annotated[
         "--allow",
         metavar="FOLDER_OR_HOST",
         help=(
-            "Let an untrusted study or run read this folder, or send to this host; without it a"
+            "Let an untrusted study or run read this folder, or send to this host; otherwise a"
             " terminal asks once (also: LOOKTWICE_ALLOW)."
         ),
     ),
@@ -116,7 +116,12 @@ OnlyCached = Annotated[
     bool, Option("--only-cached", help="Use cached replies only; call no model.")
 ]
 Columns = Annotated[
-    list[str], Option("--column", metavar="NAME=COLUMN", help="The column of NAME; value=SCORER.")
+    list[str],
+    Option(
+        "--column",
+        metavar="NAME=COLUMN",
+        help="The column that holds NAME: sample=question_id; for value, a scorer: value=match.",
+    ),
 ]
 RunPath = Annotated[
     Path, Argument(metavar="RUN", help="A run folder.", autocompletion=complete_run)
@@ -165,8 +170,8 @@ TableKind = Annotated[
 
 
 def guard_command(command: Callable[..., None], fenced: bool = True) -> Callable[..., None]:
-    """Wrap a command so that its plugins are loaded and input errors end it as in `input_errors`; a
-    `fenced` one also gets `--allow`."""
+    """Wrap a command so that its plugins are loaded and `handle_input_errors` reports its errors;
+    `fenced` adds the option `--allow`."""
 
     @wraps(command)
     def run(**options: Any) -> None:
@@ -174,7 +179,7 @@ def guard_command(command: Callable[..., None], fenced: bool = True) -> Callable
         allow = options.get("allow")
         if "allow" not in own:
             options.pop("allow", None)
-        with input_errors(allow, **places):
+        with handle_input_errors(allow, **places):
             if options.get("plugin"):
                 from looktwice.pipelines.config.classes import load_plugin
 
@@ -192,8 +197,8 @@ def guard_command(command: Callable[..., None], fenced: bool = True) -> Callable
 
 
 def ask_in_terminal(question: str) -> bool:
-    """Return whether the user answers yes; the end of the input means no. The question is cleaned,
-    so that names in a study cannot change how it looks."""
+    """Return whether the user answers yes; the end of the input means no. Control characters in the
+    question are escaped, so that names in a study cannot change its appearance."""
     from looktwice.eval.display.printable import printable
 
     try:
@@ -223,7 +228,7 @@ def print_text_table(table: Any, title: str, caption: str = "", blocks: int = 2)
 
 def print_table(scored: Any, kind: str = "short") -> None:
     """Print the findings; for `full` or with slices, the table and the effect of each factor of a
-    sweep or single change. Then print what further analyses add at the end of a run."""
+    sweep or single change. Then print the endings of all analyses."""
     from rich.console import Console
 
     from looktwice.eval.analysis.analyses import find_analyses
@@ -253,7 +258,7 @@ def print_table(scored: Any, kind: str = "short") -> None:
 
 
 def _print_ending(part: Any, scored: Any) -> None:
-    """Print what an analysis adds at the end of a run, if anything."""
+    """Print the tables and sentences that an analysis adds at the end of a run, if any."""
     from looktwice.eval.display.text_tables import TextTable
 
     shown = part.ending(scored) if part.ending else ()
@@ -269,7 +274,7 @@ def _print_ending(part: Any, scored: Any) -> None:
 
 
 def parse_columns(texts: list[str]) -> dict[str, str]:
-    """Return the NAME=COLUMN of an option as a mapping. Raises typer.BadParameter."""
+    """Parse NAME=COLUMN texts into a mapping. Raises typer.BadParameter."""
     columns = {}
     for text in texts:
         name, _, column = text.partition("=")
@@ -280,8 +285,8 @@ def parse_columns(texts: list[str]) -> dict[str, str]:
 
 
 def say(text: object, fault: bool = False) -> None:
-    """Print a text; on a terminal its lines are wrapped between words. A fault goes to stderr, in
-    red if the terminal has colours."""
+    """Print a text, wrapped between words on a terminal; a fault goes to stderr, in red if the
+    terminal has colours."""
     from looktwice.eval.display.printable import printable
 
     lines, stream = printable(text), sys.stderr if fault else sys.stdout
@@ -326,8 +331,8 @@ def refuse(sentence: str) -> NoReturn:
 
 @contextmanager
 def until_interrupted() -> Iterator[None]:
-    """Run a server inside until Ctrl-C ends it normally. Raises Exit with the code of any other
-    signal, so that its sender sees the effect."""
+    """Run a server inside until Ctrl-C ends it normally. Raises Exit with the exit code of any
+    other signal."""
     try:
         yield
     except Interrupted as exc:
@@ -337,13 +342,13 @@ def until_interrupted() -> Iterator[None]:
 
 
 @contextmanager
-def input_errors(allow: list[str] | None = None, **places: Path | None) -> Iterator[None]:
+def handle_input_errors(allow: list[str] | None = None, **places: Path | None) -> Iterator[None]:
     """Print the message of an error in the input and exit with code 2; other errors keep their
     traceback.
 
-    An error in the user's own code counts as an input error, and its place is printed. Ctrl-C exits
-    with code 130, SIGTERM with 143. `allow` are folders and hosts that may be accessed inside,
-    `places` the paths of options, such as `out`, that are to be written.
+    An error in the user's own code counts as an input error, and its file and line are printed.
+    Ctrl-C exits with code 130, SIGTERM with 143. `allow` are folders and hosts that may be accessed
+    inside, `places` the paths of options, such as `out`, that the command writes.
     """
     from looktwice.pipelines.config.paths import allow_access
 
@@ -358,10 +363,10 @@ def input_errors(allow: list[str] | None = None, **places: Path | None) -> Itera
         if any(places.values()):
             message += "; files written so far are kept, and the same command resumes or restarts"
     except MemoryError as exc:
-        exc.__traceback__ = None  # it refers to everything that filled the memory
+        exc.__traceback__ = None  # it keeps the objects alive that filled the memory
         message = (
-            "there is not enough memory for this; sweep fewer values, use fewer samples or"
-            " --workers, or free memory"
+            "there is not enough memory; sweep fewer values, use fewer samples or --workers, or"
+            " free memory"
         )
     except Exception as exc:
         message = _describe_error(exc, places)
@@ -393,12 +398,12 @@ def _describe_error(exc: Exception, places: Mapping[str, Path | None]) -> str:
     if exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return (
             f"{exc.filename} cannot be written ({exc.strerror}); free some space and run the same"
-            " command again, which resumes"
+            " command again to resume"
         )
-    return _blame_option(exc, places) if isinstance(exc.filename, str) else str(exc)
+    return _explain_write_error(exc, places) if isinstance(exc.filename, str) else str(exc)
 
 
-def _blame_option(exc: OSError, places: Mapping[str, Path | None]) -> str:
+def _explain_write_error(exc: OSError, places: Mapping[str, Path | None]) -> str:
     failed = Path(os.path.abspath(exc.filename))
     for option, place in places.items():
         if place is None:

@@ -59,14 +59,15 @@ def score(
         Path | None, Option(help="For files: a JSON file of correct answers by idx.")
     ] = None,
     disagreements: Annotated[
-        Path | None, Option(help="For files: write where --reader and the label disagree.")
+        Path | None,
+        Option(help="For files: write the replies on which --reader and the label disagree."),
     ] = None,
     export: Annotated[
         list[Path] | None,
         Option(
             help=(
                 "Write the answers: .json EvalAI, .tsv/.xlsx VLMEvalKit, .jsonl lmms-eval; {name}"
-                " gives a file each."
+                " in the path writes a file for each run."
             )
         ),
     ] = None,
@@ -111,7 +112,7 @@ def score(
             say(line)
         return
     scored = _score(runs, reader, by, judge, plugin, all_arms, only)
-    print_table(scored, "full" if all_arms else table)  # the short one shows the present plan only
+    print_table(scored, "full" if all_arms else table)  # `short` shows the current plan only
     if paper:
         plain = _score(runs, reader, NONE, judge, plugin) if by or all_arms or only else scored
         _write_paper(plain, out or runs[0] / "paper")
@@ -119,7 +120,7 @@ def score(
         from looktwice.eval.report import write_report
 
         folder = out or (runs[0] / only.stem if only else runs[0])
-        say(f"report: {write_report(scored, folder, _images(scored, plugin))}")
+        say(f"report: {write_report(scored, folder, _load_images(scored, plugin))}")
 
 
 def _score(
@@ -155,14 +156,14 @@ def _write_paper(scored: Any, out: Path) -> None:
         raise Exit(1) from None
 
 
-def _images(scored: Any, plugins: list[str]) -> Any:
-    """Return the function that finds a sample's own images, and report data that are missing."""
-    from looktwice.eval.page.conversations import recorded_tasks, sample_images
+def _load_images(scored: Any, plugins: list[str]) -> Any:
+    """Return a function that loads a sample's own images, and print why data cannot be read."""
+    from looktwice.eval.page.conversations import make_image_loader, rebuild_tasks
 
-    tasks, faults = recorded_tasks([run.folder for run in scored.scores], plugins)
+    tasks, faults = rebuild_tasks([run.folder for run in scored.scores], plugins)
     for fault in faults:
         say(f"showing stored pictures, because {fault}")
-    return sample_images(tasks)
+    return make_image_loader(tasks)
 
 
 def view(
@@ -195,13 +196,13 @@ def view(
 ) -> None:
     """Show runs side by side in a browser.
 
-    It serves the report's page with all texts and pictures, loaded as you look at them, on this
-    machine only and at an address that cannot be guessed. With --sample it shows one sample
-    instead: the views after each stage, and the prompt and reply of every contestant.
+    It serves the report's page with all texts and pictures, loaded on demand, on this machine only
+    and at an address that cannot be guessed. With --sample it shows one sample instead: the views
+    after each stage, and the prompt and reply of every contestant.
     """
     import tempfile
 
-    from looktwice.eval.page.of_runs import RunPage
+    from looktwice.eval.page.run_page import RunPage
     from looktwice.eval.page.serving import PageServer, serve_page
     from looktwice.eval.recorded.show import sample_page
     from looktwice.eval.report import Report, render_report_page
@@ -215,15 +216,15 @@ def view(
         _show_sample(runs, sample, arm, out, cache, plugin)
         return
     scored = _score(runs, reader, by, judge, plugin, all_arms)
-    page = RunPage(scored.scores, _images(scored, plugin))
+    page = RunPage(scored.scores, _load_images(scored, plugin))
     html = "".join(render_report_page(Report(scored), page, served=True))
 
     with tempfile.TemporaryDirectory(prefix="looktwice-studio-") as folder:
         part = find_extension("parts", "studio")
         studio = part.open()(Path(folder).resolve(), page, plugin) if part else None
         with until_interrupted():
-            stages, tell = partial(sample_page, plugins=plugin), partial(announce, opened)
-            serve_page(PageServer(page, html, stages), port, tell, "view", studio)
+            stages, ready = partial(sample_page, plugins=plugin), partial(announce, opened)
+            serve_page(PageServer(page, html, stages), port, ready, "view", studio)
 
 
 def _show_sample(
@@ -270,8 +271,8 @@ def reply_cache(
 def replay(run: RunPath, cache: CacheOfRun = None, plugin: Plugins = NONE) -> None:
     """Repeat a run with its recorded replies and compare.
 
-    Everything must be identical bit for bit, and the replies must be those in the cache; no model
-    is called.
+    Requests, replies and answers must be identical bit for bit, and the replies must be those in
+    the cache; no model is called.
     """
     from looktwice.eval.recorded.replay import describe_replay, replay
 

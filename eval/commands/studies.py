@@ -1,4 +1,4 @@
-"""The commands that start from a configuration, or from nothing."""
+"""The commands that start from a configuration, or that list and copy configurations."""
 
 from __future__ import annotations
 
@@ -61,37 +61,37 @@ def check(
         say(line)
 
 
-def load_study(config: Path, *how: Sequence[str]) -> Any:
-    """Return the plan of a configuration and name the contestants that it leaves out. Raises
-    RunError if none remains."""
+def load_study(config: Path, *options: Sequence[str]) -> Any:
+    """Load the plan of a configuration, with the overrides and plugins in `options`, and print the
+    contestants that it leaves out. Raises RunError if none remains."""
     from looktwice.pipelines.config.plan import load_plan
 
-    plan = load_plan(config, *how)
+    plan = load_plan(config, *options)
     _print_left_out(plan)
-    places = [override.partition("=")[0] for override in (how[0] if how else ())]
+    places = [override.partition("=")[0] for override in (options[0] if options else ())]
     for place in places:
         if place.split(".")[0] in ("model", "models") and not (plan.models or plan.left_out):
             say(f"{place}: no contestant of this study calls a model, so it has no effect")
     if not plan.points:
         advice = "install or download what the lines above name, or set its path"
-        given = dict(zip(places, how[0], strict=True)) if places else {}
+        given = dict(zip(places, options[0], strict=True)) if places else {}
         if data := given.get("data"):
-            usual = _describe_usual_data(config)
-            advice = f"{data} must name the folder that holds the files above{usual}"
+            default = _describe_default_data(config)
+            advice = f"{data} must name the folder that holds the files above{default}"
         refuse(f"no contestant is left to run: {advice}")
     return plan
 
 
-def _describe_usual_data(config: Path) -> str:
-    """Return the folders that a configuration names without `data=`, as the end of a sentence."""
+def _describe_default_data(config: Path) -> str:
+    """Return the data folders that a configuration names itself, as the end of a sentence."""
     from looktwice.pipelines.config.load import load
     from looktwice.pipelines.config.shipped import find_config
 
     node = load(find_config(config))
     tasks = [node.get("task"), *(node.get("tasks") or {}).values()]
     paths = [str(task.get("path") or "") for task in tasks if isinstance(task, dict)]
-    usual = [path for path in dict.fromkeys(paths) if path and not path.startswith("${")]
-    return f" (in the study: {', '.join(usual)})" if usual else ""
+    named = [path for path in dict.fromkeys(paths) if path and not path.startswith("${")]
+    return f" (in the study: {', '.join(named)})" if named else ""
 
 
 def _print_left_out(plan: Any) -> None:
@@ -128,7 +128,7 @@ SharedGPUs = Annotated[
 ]
 ProgressLog = Annotated[
     Literal["words", "json"],
-    Option(help="Format of progress on stderr: words or lines of JSON.", hidden=True),
+    Option(help="Format of progress on stderr: text or lines of JSON.", hidden=True),
 ]
 
 
@@ -156,7 +156,7 @@ def run(
 ) -> None:
     """Run a configuration and write its report.
 
-    A stopped run is resumed. With `choose:` in the study it is a race, a staircase or a discovery.
+    A stopped run resumes. `choose:` in the study makes it a race, a staircase or a discovery.
     Options for clusters and schedulers are listed in docs/reference/commands.md.
     """
     from rich.console import Console
@@ -168,11 +168,11 @@ def run(
     part, kept = _parse_shard(shard), again == "nothing"
     threads = workers or default_workers(plan.models)
     options = RunOptions(threads, limit, part, kept, budget, max_requests)
-    most = None
+    max_size = None
     if cache_size:
         from looktwice.eval.recorded.reply_cache import limit_cache, parse_size
 
-        most = parse_size(cache_size)
+        max_size = parse_size(cache_size)
     executor = open_executor(on, gpus) if on else None
     typed = any(getattr(model, "interactive", False) for model in plan.models)
     # no progress bar if a user types replies
@@ -186,7 +186,7 @@ def run(
     _print_results(study, outcome, table)
     for line in outcome.sentences:
         say(line)
-    for line in limit_cache(cache or out / ".cache", out, most) if cache_size else ():
+    for line in limit_cache(cache or out / ".cache", out, max_size) if cache_size else ():
         say(line)
     if outcome.why or outcome.failed or outcome.stopped:
         raise Exit(get_exit_code(outcome.signal) if outcome.stopped and not outcome.why else 1)
@@ -201,19 +201,19 @@ def _parse_shard(text: str) -> tuple[int, int]:
 
 
 def open_executor(on: str, gpus: float) -> Any:
-    """Return the executor that replaces this machine's threads: `ray`, or `ray://HOST:PORT`. Raises
-    RunError."""
+    """Return the executor for the option --on, `ray` or `ray://HOST:PORT`, which replaces this
+    machine's threads. Raises RunError."""
     name = on.partition(":")[0]
     extension = find_extension("executors", name)
     if extension is None:
-        refuse(f"--on {on}: write `ray` for this machine, or `ray://HOST:10001` for a cluster")
+        refuse(f"--on {on}: type `ray` for this machine, or `ray://HOST:10001` for a cluster")
     return extension.open()(on, gpus)
 
 
 def _print_results(study: Study, outcome: RunSummary, kind: str) -> None:
     """Print the findings of a run that has answers, and write its report."""
     from looktwice.eval.display.table import score_table
-    from looktwice.eval.page.conversations import sample_images
+    from looktwice.eval.page.conversations import make_image_loader
     from looktwice.eval.report import write_report
 
     plan, run = study.plan, outcome.folder
@@ -221,7 +221,7 @@ def _print_results(study: Study, outcome: RunSummary, kind: str) -> None:
         return
     scored = score_table([run], plan=plan)
     print_table(scored, kind)
-    images = sample_images({arm.task_id: arm.task for arm in plan.points})
+    images = make_image_loader({arm.task_id: arm.task for arm in plan.points})
     page = write_report(scored, run, images, again=False)
     say(f"report: {page}; with every picture: looktwice view")
 
@@ -246,11 +246,11 @@ def list_names(
     Without KIND it lists ten configurations; for a class, it lists the settings with their types
     and defaults.
     """
-    from looktwice.eval.listing import KIND_DESCRIPTIONS, list_class, list_first, list_kind
+    from looktwice.eval.listing import KIND_DESCRIPTIONS, list_class, list_kind, list_starters
 
     kind = kind or ("configs" if whole else "")
     listed = list_kind if kind in KIND_DESCRIPTIONS else list_class
-    for line in listed(kind, plugin) if kind else list_first():
+    for line in listed(kind, plugin) if kind else list_starters():
         say(line)
 
 

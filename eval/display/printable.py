@@ -25,7 +25,7 @@ UNSAFE_CHARACTERS_PATTERN = re.compile(
     r'[<>:"/\\|?*\x00-\x1f\x7f\u200e\u200f\u2028-\u202e\u2066-\u2069]|[. ]+$'
 )
 DEVICE_PATTERN = re.compile(r"^((?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$))", re.I)
-LONGEST_NAME = 120  # bytes of a file name, before the part that makes it unique
+MAX_NAME_BYTES = 120  # of a file name, before the suffix that makes it unique
 
 _FORMULA_PATTERN = re.compile("(^|[;\t\n])(?=[=+@\t\n\uff0b\uff0d\uff1d\uff20-])")
 
@@ -43,7 +43,7 @@ def printable(text: object) -> str:
     )
 
 
-def cell(text: object, style: str = "") -> Text:
+def make_text(text: object, style: str = "") -> Text:
     """Return the printable text as a rich Text, in which `[markup]` has no effect."""
     from rich.text import Text
 
@@ -58,10 +58,10 @@ def format_csv(rows: Iterable[Sequence[object]], end: str = "\n") -> str:
 
 
 def csv_cell(value: object) -> object:
-    """Return a value as a safe CSV cell: a quote before text that a spreadsheet would compute;
-    numbers stay as they are.
+    """Return a value as a safe CSV cell: text that a spreadsheet would run as a formula gets a
+    leading quote; numbers stay as they are.
 
-    Some programs take a semicolon or a tab within a text for the end of a cell.
+    Some programs treat a semicolon or a tab within a text as the end of a cell.
     """
     if not isinstance(value, str):
         return value
@@ -73,14 +73,14 @@ def csv_cell(value: object) -> object:
 
 
 def make_file_names(names: Iterable[str]) -> dict[str, str]:
-    """Return a file name for each of these names; they are valid on Windows and unique even when
-    case is ignored."""
+    """Map each name to a file name that is valid on Windows and unique even when case is
+    ignored."""
     safe = dict[str, str]()
     for name in names:
         text = DEVICE_PATTERN.sub(r"_\1", UNSAFE_CHARACTERS_PATTERN.sub("_", name)).encode(
             errors="replace"
         )
-        safe[name] = text[:LONGEST_NAME].decode(errors="ignore").rstrip(". ")
+        safe[name] = text[:MAX_NAME_BYTES].decode(errors="ignore").rstrip(". ")
     times = Counter(text.casefold() for text in safe.values())
     return {
         name: text
@@ -91,9 +91,9 @@ def make_file_names(names: Iterable[str]) -> dict[str, str]:
 
 
 @cache
-def template(name: str, package: str = "looktwice.eval") -> Any:
-    """Return the HTML template with this file name in the folder `templates` of a package. Every
-    text is escaped, and an unknown name is an error."""
+def load_template(name: str, package: str = "looktwice.eval") -> Any:
+    """Load an HTML template from the folder `templates` of a package. All text is escaped, and an
+    undefined variable raises an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader(package, "templates")

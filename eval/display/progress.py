@@ -14,15 +14,15 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.table import Column
 from rich.text import Text
 
-from looktwice.eval.display.printable import cell
+from looktwice.eval.display.printable import make_text
 from looktwice.eval.display.text_tables import format_cost
 
 LOG_INTERVAL = 10.0  # seconds between two lines of a log
 VERDICTS = ("right", "wrong", "unreadable", "failed", "hidden")
-SPINNER_WIDTH = 12  # least characters of a terminal's line for spinner and bar
+SPINNER_WIDTH = 12  # characters of a terminal's line reserved for spinner and bar
 
 
-class Spent(NamedTuple):
+class Spending(NamedTuple):
     """The tokens that a run has paid for so far, and their list price if known."""
 
     tokens_in: int
@@ -31,15 +31,15 @@ class Spent(NamedTuple):
 
 
 class Display:
-    """Records done, verdicts, tokens, cost, rate and remaining time; a thread-safe context manager.
+    """A thread-safe display of records done, verdicts, tokens, cost, rate and remaining time.
 
-    `spent` returns tokens and cost so far. On a terminal it is a live bar in one line. Elsewhere a
-    line is printed at the start, every ten seconds, and at the end; with `json_lines` as JSON for a
-    program.
+    `spent` returns tokens and cost so far. On a terminal, the display is a live bar on one line.
+    Elsewhere, it prints a line at the start, every ten seconds and at the end; with `json_lines`,
+    as JSON.
     """
 
     def __init__(
-        self, console: Console, total: int, spent: Callable[[], Spent], json_lines: bool = False
+        self, console: Console, total: int, spent: Callable[[], Spending], json_lines: bool = False
     ) -> None:
         self.console, self.total, self.spent, self.json_lines = console, total, spent, json_lines
         self.verdicts: Counter[str] = Counter()
@@ -49,7 +49,7 @@ class Display:
         self._bar = Progress(
             SpinnerColumn(),
             BarColumn(bar_width=None, table_column=Column(ratio=1)),
-            _Words(self),
+            _StateColumn(self),
             console=console,
             refresh_per_second=4,
             expand=True,
@@ -65,10 +65,10 @@ class Display:
     def __exit__(self, *exc: object) -> None:
         self._bar.stop()
         if not self._is_live:
-            self._line()
+            self._print_line()
 
     def add(self, verdict: str) -> None:
-        """Add a record with its verdict in lower case."""
+        """Count a record with this verdict, in lower case."""
         with self._lock:
             self.done += 1
             self.verdicts[verdict] += 1
@@ -78,7 +78,7 @@ class Display:
                 self.last = now
         self._bar.update(self._task, completed=self.done)
         if due and not self._is_live:
-            self._line()
+            self._print_line()
 
     def skip(self, number: int) -> None:
         """Subtract records that exist already from the total."""
@@ -86,17 +86,17 @@ class Display:
             self.total = max(0, self.total - number)
         self._bar.update(self._task, total=self.total)
 
-    def words(self, width: int = 1000) -> str:
-        """Return the state of the run in at most `width` characters; less important parts are
+    def format_state(self, width: int = 1000) -> str:
+        """Format the state of the run in at most `width` characters; less important parts are
         shortened first, then left out."""
-        spent, rate = self.spent(), f"{self._rate():.1f}/s" if self.done else ""
+        spent, rate = self.spent(), f"{self._compute_rate():.1f}/s" if self.done else ""
         names, letters = list[str](), list[str]()
         for name in VERDICTS:
             if number := self.verdicts[name]:
                 names.append(f"{name} {number}")
                 letters.append(f"{name[0]}{_shorten_number(number)}")
         done = f"{self.done}/{self.total}" if self.total else "nothing new to ask"
-        left = self._time()
+        left = self._format_time()
         verdicts, short = " ".join(names), " ".join(letters)
         cost = "" if spent.cost is None else f"cost {format_cost(spent.cost)}"
         tokens = fewer = ""
@@ -116,44 +116,46 @@ class Display:
                 break
         return line[:width]
 
-    def _rate(self) -> float:
+    def _compute_rate(self) -> float:
         return self.done / max(1e-9, time.monotonic() - self.started)
 
-    def _time(self) -> str:
+    def _format_time(self) -> str:
         if self.done < self.total:
             return (
-                f"{_format_duration((self.total - self.done) / self._rate())} left"
+                f"{_format_duration((self.total - self.done) / self._compute_rate())} left"
                 if self.done
                 else ""
             )
         return f"took {_format_duration(time.monotonic() - self.started)}"
 
-    def _line(self) -> None:
+    def _print_line(self) -> None:
         if not self.json_lines:
-            self.console.print(Text(self.words()), soft_wrap=True)
+            self.console.print(Text(self.format_state()), soft_wrap=True)
             return
         seconds = round(time.monotonic() - self.started, 1)
-        stand = {"event": "progress", "done": self.done, "total": self.total, "seconds": seconds}
+        state = {"event": "progress", "done": self.done, "total": self.total, "seconds": seconds}
         counts = {name: self.verdicts[name] for name in VERDICTS}
-        print_json(self.console, {**stand, **counts, **self.spent()._asdict()})
+        print_json(self.console, {**state, **counts, **self.spent()._asdict()})
 
 
 def print_json(console: Console, value: Mapping[str, object]) -> None:
     """Print one line of JSON, whatever the width of the terminal."""
     console.print(
-        cell(json.dumps(value).replace("\x7f", "\\u007f")), highlight=False, soft_wrap=True
+        make_text(json.dumps(value).replace("\x7f", "\\u007f")), highlight=False, soft_wrap=True
     )
 
 
-class _Words(ProgressColumn):
-    """The text of the display, as wide as the terminal allows."""
+class _StateColumn(ProgressColumn):
+    """The column of the bar that shows the state, as wide as the terminal allows."""
 
     def __init__(self, display: Display) -> None:
         super().__init__(Column(no_wrap=True))
         self.display = display
 
     def render(self, task: Task) -> Text:
-        return Text(self.display.words(self.display.console.width - SPINNER_WIDTH), no_wrap=True)
+        return Text(
+            self.display.format_state(self.display.console.width - SPINNER_WIDTH), no_wrap=True
+        )
 
 
 def _shorten_number(number: int) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from looktwice.eval.display.printable import template
+from looktwice.eval.display.printable import load_template
 from looktwice.pipelines.config.spec import find_settings
 from looktwice.pipelines.counted import count_common_prefix, format_times
 from looktwice.pipelines.marks import Box, Mark, Point
@@ -31,7 +31,7 @@ MAX_PICTURE_SIDE = 420  # pixels of a side of a picture
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class ShownArm:
     """One arm on the sample: its label, its state after the stages, the error of a stage that
     failed, and the outcome of its answer.
 
@@ -63,8 +63,8 @@ class Shown:
 
 
 class Figure(NamedTuple):
-    """A view on the page: its picture as a data URL, or none if the page shows it already, or a
-    fault."""
+    """A view on the page: its caption, and its picture as a data URL, which is empty if the page
+    already shows it or `fault` explains why it cannot be shown."""
 
     caption: str
     image: str = ""
@@ -91,16 +91,16 @@ class ShownStep(NamedTuple):
 
 @dataclass(eq=False)
 class StepFigures:
-    """Makes the figures of an arm in order; a picture is embedded once, and referred to when it
-    occurs again.
+    """An iterable over an arm's stages with their figures; each picture is embedded once and later
+    referred to by its hash.
 
-    `longest` is the longest side of a picture in pixels; with 0 there are only captions.
+    `max_side` is the longest side of a picture in pixels; 0 gives captions only.
     """
 
-    shown: Shown
-    longest: int
-    on_page: set[str] = field(default_factory=set)
-    earlier: list[list[str]] = field(default_factory=list)
+    shown: ShownArm
+    max_side: int
+    shown_hashes: set[str] = field(default_factory=set)
+    earlier_turns: list[list[str]] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[ShownStep]:
         before: Sequence[View] = ()
@@ -109,60 +109,68 @@ class StepFigures:
             images, calls = dict[int, View](), list[ShownCall]()
             for call in step.calls:
                 images |= number_images(call.messages)
-                calls.append(self._call(call, agents, images))
+                calls.append(self._show_call(call, agents, images))
             views = None
             if list(map(id, step.views)) != list(map(id, before)):
-                views = [self._figure(caption(n, v), v) for n, v in enumerate(step.views, 1)]
+                views = [
+                    self._make_figure(describe_view(n, v), v) for n, v in enumerate(step.views, 1)
+                ]
             yield ShownStep(step, calls, views)
             before = step.views
 
-    def _call(self, call: Call, agents: Sequence[Agent], images: Mapping[int, View]) -> ShownCall:
-        """Return the turns that no earlier call sent, so that a long conversation is shown once."""
+    def _show_call(
+        self, call: Call, agents: Sequence[Agent], images: Mapping[int, View]
+    ) -> ShownCall:
+        """Return a call with only the turns that no earlier call sent."""
         looks = []
         for look in read_looks(self.shown.state.notes):
-            if look.call == len(self.earlier):
-                drawn = draw_look(look, agents, images) if self.longest else None
-                looks.append((look.summary, self._figure("requested", drawn) if drawn else None))
+            if look.call == len(self.earlier_turns):
+                drawn = draw_look(look, agents, images) if self.max_side else None
+                looks.append(
+                    (look.summary, self._make_figure("requested", drawn) if drawn else None)
+                )
         turns = [*map(_fingerprint, call.messages)]
-        repeated = max((count_common_prefix(turns, sent) for sent in self.earlier), default=0)
-        self.earlier.append(turns + ([_fingerprint(call.reply.as_message())] if call.reply else []))
+        repeated = max((count_common_prefix(turns, sent) for sent in self.earlier_turns), default=0)
+        self.earlier_turns.append(
+            turns + ([_fingerprint(call.reply.as_message())] if call.reply else [])
+        )
         new = []
         for message in call.messages[repeated:]:
             parts = [
-                p if isinstance(p, str) else self._figure(f"image{format_times(p.seconds)}", p)
+                p if isinstance(p, str) else self._make_figure(f"image{format_times(p.seconds)}", p)
                 for p in message.parts
             ]
             new.append((message.role, parts))
         return ShownCall(call, repeated, new, looks)
 
-    def _figure(self, name: str, view: View) -> Figure:
-        if not self.longest:
+    def _make_figure(self, name: str, view: View) -> Figure:
+        if not self.max_side:
             return Figure(name)
         try:
             sha = view.picture.payload.sha
-            if sha in self.on_page:
+            if sha in self.shown_hashes:
                 return Figure(f"{name.partition(',')[0]}, as above: sha256 {sha[:12]}")
-            image = make_thumbnail_url(view.picture, self.longest)
+            image = make_thumbnail_url(view.picture, self.max_side)
         except PictureError as exc:
             return Figure(name, fault=str(exc))
-        self.on_page.add(sha)
+        self.shown_hashes.add(sha)
         return Figure(name, image)
 
 
-def page(
-    title: str, question: str, key: str | None, shown: Sequence[Shown], studio: str = ""
+def render_sample(
+    title: str, question: str, key: str | None, shown: Sequence[ShownArm], studio: str = ""
 ) -> str:
-    """Return a self-contained HTML page with a section for each arm; `studio` is the command that
-    opens it in the studio."""
+    """Render a self-contained HTML page with a section for each arm; `studio` is the command that
+    opens the sample in the studio."""
     sections = [(arm, StepFigures(arm, MAX_PICTURE_SIDE)) for arm in shown]
-    html = template("sample.html.j2")
+    html = load_template("sample.html.j2")
     head = {"title": title, "question": question, "key": key, "studio": studio}
     return str(html.render(**head, sections=sections))
 
 
-def words(shown: Shown) -> list[str]:
-    """Return a section of the page as lines of text: what each stage changed, replies, looks, and
-    the answer."""
+def format_arm(shown: ShownArm) -> list[str]:
+    """Format an arm's section of the page as lines of text: what each stage changed, replies,
+    looks, and the answer."""
     lines, systems, has_looked = list[str](), [shown.system], False
     for step, calls, views in StepFigures(shown, 0):
         plural = "s" * (len(calls) != 1)
@@ -170,7 +178,7 @@ def words(shown: Shown) -> list[str]:
         lines += [f"    {view.caption}" for view in views or ()]
         for call, _, _, looks in calls:
             systems += [message.text for message in call.messages if message.role == "system"]
-            # after a look, the tool's result
+            # after a look, print the tool's result
             new = list(takewhile(lambda m: m.role != "assistant", reversed(call.messages)))
             for message in reversed(new) if has_looked else ():
                 lines += [f"    result: {message.text[:300]!r}"] if message.text else []
@@ -184,15 +192,15 @@ def words(shown: Shown) -> list[str]:
     return [*lines, f"  {shown.outcome}"] if shown.outcome else lines
 
 
-def outcome(shown: Shown) -> Iterator[str]:
+def format_outcome(shown: ShownArm) -> Iterator[str]:
     """Yield the result of the stages: the views, the prompt and the answer."""
     for number, view in enumerate(shown.state.views, 1):
-        yield f"  {caption(number, view).partition(', sha256')[0]}"
+        yield f"  {describe_view(number, view).partition(', sha256')[0]}"
     yield from (f"  note: {note}" for note in shown.remarks)
     yield from (line for line in _describe_end(shown) if line != f"  answer: {READ_LATER}")
 
 
-def _describe_end(shown: Shown) -> Iterator[str]:
+def _describe_end(shown: ShownArm) -> Iterator[str]:
     yield f"  prompt: {shown.state.prompt!r}"
     if shown.answer:
         yield f"  answer: {shown.answer}"
@@ -200,8 +208,8 @@ def _describe_end(shown: Shown) -> Iterator[str]:
         yield f"  FAILED: {shown.error.splitlines()[0]}"
 
 
-def caption(number: int, view: View) -> str:
-    """Return the size, bytes and hash of a view as it is sent."""
+def describe_view(number: int, view: View) -> str:
+    """Format the size, bytes and hash of a view as it is sent."""
     try:
         payload = view.picture.payload
     except PictureError as exc:
@@ -224,7 +232,7 @@ def _fingerprint(message: Message) -> str:
 
 
 def number_images(messages: Sequence[Message]) -> dict[int, View]:
-    """Return the images of a conversation by the numbers that an agent gives them."""
+    """Return the images of a conversation by the number in their label ("Image 2:")."""
     images: dict[int, View] = {}
     for message in messages:
         for before, part in zip(message.parts, message.parts[1:], strict=False):

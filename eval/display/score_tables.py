@@ -30,19 +30,18 @@ from looktwice.eval.scoring.run_rows import is_benchmark_metric
 from looktwice.eval.scoring.unreadable import REASONS
 from looktwice.eval.scoring.verdict import RunScores, Verdict
 
-MAX_FAILURES = 12  # the most that a table lists
+MAX_FAILURES = 12  # different errors that a table lists
 VERSUS_PEOPLE_HEADER = "vs\npeople"
 """The header of the column that `compare_to_people` fills."""
 
 
 def overview_table(rows: Rows, own: Rows) -> TextTable:
-    """Return contestants by tasks: accuracy in percent with its interval below it, macro and micro
-    first.
+    """Return contestants by tasks: accuracy in percent with its interval below it.
 
-    Before these come the metrics by which a benchmark is quoted, whose rows are `own`.
+    The benchmarks' headline metrics, whose rows are `own`, come first; then macro and micro.
     """
     answered = {
-        get_row_place(row): percent(row.value) for row in rows if row.metric == "accuracy_answered"
+        get_arm_key(row): percent(row.value) for row in rows if row.metric == "accuracy_answered"
     }
     rows = [row for row in rows if row.metric == "accuracy" and not row.slice]
     own = [row for row in own if not row.slice]
@@ -50,7 +49,7 @@ def overview_table(rows: Rows, own: Rows) -> TextTable:
     given = defaultdict[tuple[str, str], set[str]](set)
     for row in rows:
         given[row.run, row.contestant] |= {row.task_name} - {""}
-    whole, with_run = len(set().union(*given.values())), _run_namer(rows)
+    whole, with_run = len(set().union(*given.values())), _make_run_namer(rows)
 
     def name(line: tuple[str, str]) -> str:
         run, contestant = line
@@ -65,7 +64,7 @@ def overview_table(rows: Rows, own: Rows) -> TextTable:
             return explain_no_value(row) or ("not asked" if row.missing else "no samples")
         below = [format_interval(row)]
         if row.failed:
-            rest = answered.get(get_row_place(row), "") if metric == "accuracy" else ""
+            rest = answered.get(get_arm_key(row), "") if metric == "accuracy" else ""
             below.append(f"{row.failed} of {row.n} failed; {rest} of those answered")
         if gap := compare_to_people(row):
             below.append(f"vs people {gap}")
@@ -81,14 +80,14 @@ def overview_table(rows: Rows, own: Rows) -> TextTable:
     return table(columns, given)
 
 
-def _run_namer(rows: Rows) -> Callable[[str, str], str]:
+def _make_run_namer(rows: Rows) -> Callable[[str, str], str]:
     """Return a function that names a contestant, with its run if there are several."""
     many = len({row.run for row in rows}) > 1
     return lambda contestant, run: f"{contestant} ({run})" if many else contestant
 
 
-def get_row_place(row: Row) -> tuple[str, ...]:
-    """Return what the rows of several metrics of one arm, or one slice of it, have in common."""
+def get_arm_key(row: Row) -> tuple[str, ...]:
+    """Return the key that the rows of all metrics of an arm, or of one slice of it, share."""
     return row.run, row.contestant, row.task, row.slice
 
 
@@ -99,8 +98,8 @@ def task_table(rows: Rows, full: bool = False, own: Sequence[str] = ()) -> TextT
     `full` is for the rows of several tasks: it shows the task's name in addition to its variant.
     `own` names metrics of the benchmark, which get a column each after accuracy.
     """
-    by_name = {(*get_row_place(row), row.metric): row for row in rows}
-    with_run = _run_namer(rows)
+    by_name = {(*get_arm_key(row), row.metric): row for row in rows}
+    with_run = _make_run_namer(rows)
 
     def variant(row: Row) -> str:
         task = row.task
@@ -110,7 +109,7 @@ def task_table(rows: Rows, full: bool = False, own: Sequence[str] = ()) -> TextT
 
     def metric(name: str) -> Column[Row]:
         def value(row: Row) -> float | None:
-            own = by_name.get((*get_row_place(row), name))
+            own = by_name.get((*get_arm_key(row), name))
             return own.value if own else None
 
         first, _, rest = name.partition("_")
@@ -122,7 +121,7 @@ def task_table(rows: Rows, full: bool = False, own: Sequence[str] = ()) -> TextT
         Column("accuracy %", _value_cell),
         *map(metric, own),
         Column("n", "n"),
-        Column("clusters", clusters_of),
+        Column("clusters", format_clusters),
         *(Column(name, name) for name in ("right", "wrong", "unreadable", "failed")),
         Column("missing", "missing", nonzero_cell),
         Column("key hidden", "hidden", nonzero_cell),
@@ -144,8 +143,8 @@ def _value_cell(row: Row) -> str:
 
 
 def notebook_table(rows: Rows, own: Rows = ()) -> TextTable:
-    """Return all rows in blocks of a task, whose first line names it; a single task has no means.
-    The metrics of `own`, the rows by which a benchmark is quoted, get a column each."""
+    """Return all rows in one block per task, named on its first line; a single task has no means.
+    Each metric of `own`, the rows of the benchmarks' headline metrics, gets a column."""
     quoted = dict.fromkeys(row.metric for row in own)
     grid = task_table(sort_rows(drop_means_of_one(rows)), full=True, own=tuple(quoted))
     header, *turned = ((task, who, *cells) for who, task, *cells in (grid.header, *grid.rows))
@@ -155,14 +154,14 @@ def notebook_table(rows: Rows, own: Rows = ()) -> TextTable:
 def benchmark_metric_table(rows: Rows) -> TextTable:
     """Return the benchmarks' own metrics: a line per task, metric and contestant, with the unit of
     each metric."""
-    with_run = _run_namer(rows)
+    with_run = _make_run_namer(rows)
     columns: Columns[Row] = (
         *attribute_columns("task", "metric", "slice"),
         Column("contestant", lambda row: with_run(row.contestant, row.run), text),
         Column("value %", lambda row: percent(row.value, 2) and _value_cell(row)),
         Column("n", "n"),
         Column("unit", "unit"),
-        Column("clusters", clusters_of),
+        Column("clusters", format_clusters),
         Column("levels", lambda row: row.n_groups if row.unit == "sample" else None),
         Column("delta", format_delta),
         Column("p", "p", format_p),
@@ -229,8 +228,8 @@ def sort_rows(rows: Rows) -> list[Row]:
 
 
 def drop_repeats(rows: Rows) -> list[Row]:
-    """Keep majority and chance only once for each task, because variants of one task mostly have
-    the same correct answers."""
+    """Keep the rows of majority and chance once per task, because most variants of a task have the
+    same correct answers."""
     seen = set[tuple[Any, ...]]()
     kept = []
     for row in rows:
@@ -264,20 +263,19 @@ def compare_to_people(row: Row, digits: int = 1) -> str:
 
 
 def format_delta(row: Row) -> str | None:
-    """Return the difference of a row from its baseline, with its interval if it has one."""
+    """Format the difference of a row from its baseline, with its interval if it has one."""
     if row.delta is None:
         return None
     return format_with_interval(row.delta, row.delta_low, row.delta_high, sign=True)
 
 
-def clusters_of(row: Row) -> str:
-    """Return the number of clusters of the units behind the value, if it is smaller than their
-    number."""
+def format_clusters(row: Row) -> str:
+    """Return the number of clusters, or empty text if every unit is its own cluster."""
     return "" if row.clusters is None or row.clusters == row.n else str(row.clusters)
 
 
 def format_interval(row: Row) -> str:
-    """Return the interval in percent."""
+    """Format the confidence interval of a row in percent."""
     return "" if row.low is None or row.high is None else f"{percent(row.low)}–{percent(row.high)}"
 
 

@@ -21,14 +21,14 @@ from typing_extensions import TypedDict
 from looktwice.eval.display.printable import format_csv
 from looktwice.eval.display.score_tables import (
     VERSUS_PEOPLE_HEADER,
-    clusters_of,
     compare_to_people,
     drop_means_of_one,
     drop_repeats,
     explain_no_value,
+    format_clusters,
     format_contestant,
     format_interval,
-    get_row_place,
+    get_arm_key,
     notebook_table,
     sort_rows,
 )
@@ -93,23 +93,22 @@ Measured = TypeVar("Measured")
 
 
 def cache_measure(measure: Callable[[RunScores], Measured]) -> Callable[[RunScores], Measured]:
-    """Cache a function of a run together with the run's scores, because several tables show its
-    result."""
+    """Cache a function's result on the run's scores, because several tables show it."""
 
     @wraps(measure)
-    def kept(run: RunScores) -> Measured:
-        place, memory = f"_{measure.__module__}.{measure.__qualname__}", vars(run)
-        if place not in memory:
-            memory[place] = measure(run)
-        value: Measured = memory[place]
+    def cached(run: RunScores) -> Measured:
+        name, cache = f"_{measure.__module__}.{measure.__qualname__}", vars(run)
+        if name not in cache:
+            cache[name] = measure(run)
+        value: Measured = cache[name]
         return value
 
-    return kept
+    return cached
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of the long table, in the order: tasks of a contestant, its macro and micro; then
+    """Rows of the long table: the tasks of each contestant with its macro and micro means, then
     majority and chance.
 
     `scores` are the runs that the rows were computed from, `by` the fields that they are sliced by.
@@ -139,14 +138,14 @@ class Table:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Notes on stages that changed nothing, on what delta compares with, and on what was not
-        asked or is left out, such as older arms."""
+        """Notes on stages that changed nothing, on the baseline of delta, and on samples or arms
+        that are missing or left out, such as older arms."""
         return (*self.unchanged, *self._lines(notes))
 
-    def _lines(self, say: Callable[[RunScores], Sequence[str]]) -> tuple[str, ...]:
+    def _lines(self, describe: Callable[[RunScores], Sequence[str]]) -> tuple[str, ...]:
         many = len(self.scores) > 1
         return tuple(
-            f"{run.name}: {line}" if many else line for run in self.scores for line in say(run)
+            f"{run.name}: {line}" if many else line for run in self.scores for line in describe(run)
         )
 
     @property
@@ -221,9 +220,9 @@ def score_table(
     Raises RunError.
 
     `judge` names the judge whose judgements are used: "" takes the judge that read most, "none"
-    uses no judge. `plan` is what the runs were just made from; `plugins` are packages or .py files
-    whose classes runs may name, as with `--plugin`. `all_arms` adds the arms of earlier plans in
-    the same folder. `only` is a file that names the samples to keep, as `audit` writes it.
+    uses no judge. `plan` is the plan that the runs have just executed; `plugins` are packages or
+    .py files whose classes runs may name, as with `--plugin`. `all_arms` adds the arms of earlier
+    plans in the same folder. `only` is a file that names the samples to keep, as `audit` writes it.
     """
     scored, plugins = [], [load_plugin(name) for name in plugins]
     for path in [runs] if isinstance(runs, str | Path) else runs:
@@ -257,8 +256,8 @@ def read_subset(path: Path) -> Mapping[str, set[str]]:
 
 
 def keep_only(run: RunScores, path: Path) -> RunScores:
-    """Return the scores on the samples that the file names, without tasks that it does not name.
-    Raises RunError."""
+    """Return a run's scores on the samples that a subset file names, without tasks that it does not
+    name. Raises RunError."""
     ids = read_subset(path)
     names = {scores.point.task for scores in run.points}
     # the short form of a single task, whatever its name is
@@ -266,8 +265,8 @@ def keep_only(run: RunScores, path: Path) -> RunScores:
         ids = {name: ids["task"] for name in names}
     kept = [scores for scores in run.points if scores.point.task in ids]
     if not any(ids[scores.point.task] & scores.samples.keys() for scores in kept):
-        there = ", ".join(dict.fromkeys(scores.point.task for scores in run.points))
-        raise RunError(f"{path} names no sample of {run.name}, whose tasks are {there}")
+        tasks = ", ".join(dict.fromkeys(scores.point.task for scores in run.points))
+        raise RunError(f"{path} names no sample of {run.name}, whose tasks are {tasks}")
     labelled = (replace(s.only(ids[s.point.task]), task=f"{s.task} ({path.stem})") for s in kept)
     return replace(run, points=tuple(labelled))
 
@@ -276,7 +275,7 @@ def make_table(runs: Sequence[RunScores], by: Sequence[str] = ()) -> Table:
     """Return the table of scored runs; fields in `by` joined by a comma are crossed. Raises
     RunError for a field that no sample has."""
     fields = set[str]()
-    # going through every sample takes a while
+    # only for `by`, because going through every sample takes a while
     for scores in chain(*(run.points for run in runs)) if by else ():
         fields.update(measurements(scores), *(row.meta for row in scores.samples.values()))
     for name in ",".join(by).split(",") if by else ():
@@ -293,20 +292,20 @@ def console_table(shown: Table) -> ConsoleTable:
     """Return the accuracy of every point with its interval, counts and comparison, for a terminal;
     a block per task.
 
-    Above it come the metrics by which a benchmark is quoted, its totals first.
+    The benchmarks' headline metrics come first, their totals before those of single tasks.
     """
     every = drop_repeats(sort_rows(shown.where(metric="accuracy").rows))
     rows = drop_means_of_one(every)
     own = drop_repeats(headline_rows(shown.scores, shown.rows))
     counts = ["right", "wrong", "unreadable", "failed"] + ["missing"] * any(r.missing for r in rows)
-    answered = {get_row_place(row): row.value for row in shown.where(metric="accuracy_answered")}
+    answered = {get_arm_key(row): row.value for row in shown.where(metric="accuracy_answered")}
 
     def accuracy(row: Row) -> str:
         value = percent(row.value) or explain_no_value(row).partition("\n")[0] or "-"
         return f"{value}\n{format_interval(row)}".strip()
 
     def without_failed(row: Row) -> float | None:
-        return answered.get(get_row_place(row)) if row.failed and row.metric == "accuracy" else None
+        return answered.get(get_arm_key(row)) if row.failed and row.metric == "accuracy" else None
 
     def verdicts(row: Row) -> str | None:
         return None if row.right is None else "/".join(str(getattr(row, name)) for name in counts)
@@ -316,7 +315,7 @@ def console_table(shown: Table) -> ConsoleTable:
         Column("task and contestant", format_contestant, text),
         Column("accuracy", accuracy),
         Column("answered", without_failed, percent),
-        Column("n", lambda row: f"{row.n} ({clusters_of(row)})".removesuffix(" ()")),
+        Column("n", lambda row: f"{row.n} ({format_clusters(row)})".removesuffix(" ()")),
         Column("/".join(name[0] for name in counts), verdicts),
         Column("delta", "delta", points),
         Column("p", "p", format_p),
@@ -349,7 +348,7 @@ def _block(row: Row) -> str:
 
 
 def _caption(own: Rows, rows: Rows, counts: Sequence[str]) -> list[str]:
-    """Return explanations of the numbers in the console's table."""
+    """Return the caption of the terminal's table, which explains its numbers."""
     facts = []
     for name in ("split", "label_version", "reader"):
         values = chain(*(str(getattr(row, name)).split("; ") for row in rows))
@@ -368,7 +367,7 @@ def _caption(own: Rows, rows: Rows, counts: Sequence[str]) -> list[str]:
     if own:
         lines.append(f"{', '.join(names)}: the benchmark's own metrics, shown first")
     lines.append(accuracy)
-    if any(map(clusters_of, [*own, *rows])):
+    if any(map(format_clusters, [*own, *rows])):
         lines.append(
             "n (number of clusters): samples that share a picture or a group form one cluster;"
             " intervals are over clusters"
@@ -377,8 +376,8 @@ def _caption(own: Rows, rows: Rows, counts: Sequence[str]) -> list[str]:
 
 
 def _note_lines(shown: Table, rows: Rows) -> Iterator[str]:
-    """Yield a line for each reason for which every answer of a contestant failed, and the tokens
-    and list price of each contestant whose model has prices."""
+    """Yield the reasons why all answers of a contestant failed, and the tokens and list price of
+    each contestant whose model has prices."""
     names = defaultdict[str, list[str]](list)
     for row in rows:
         if row.failure:
@@ -407,7 +406,7 @@ def judge_lines(run: RunScores) -> Iterator[str]:
                 f"{scores.task}: {replies} still to be scored by a judge: looktwice judge RUN"
                 " --model NAME"
             )
-    given = Counter[bool]()  # whether there is an answer
+    given = Counter[bool]()  # judged replies with (True) and without (False) an answer
     for scores in run.points:
         for words, number in scores.columns.count_words().items():
             if words.judge:

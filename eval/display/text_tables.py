@@ -1,4 +1,4 @@
-"""Printed tables as declared columns: a title, a value of each line, and its format.
+"""Printable tables, declared as columns: a title, a value for each line, and its format.
 
     TURNS = (
         Column("contestant", "contestant", text),
@@ -8,7 +8,7 @@
     )
     table(TURNS, lines).without_empty().markdown
 
-Such a table looks the same as Markdown, as HTML and on a terminal. Not here: the tables of scored
+One declaration gives Markdown, HTML and a table for a terminal. Not here: the tables of scored
 rows, which are in `score_tables`.
 """
 
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from rich.cells import cell_len
 from rich.text import Text
 
-from looktwice.eval.display.printable import cell, printable
+from looktwice.eval.display.printable import make_text, printable
 from looktwice.pipelines.counted import format_number
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
 Line = TypeVar("Line")
 
-SIGNS_PATTERN = re.compile(r"[\\|*`\[\]!]|~(?=~)|(?<!\w)_|_(?!\w)|\A(?:[-+#](?=\s)|\d+(?=[.)]\s))")
+MARKDOWN_PATTERN = re.compile(
+    r"[\\|*`\[\]!]|~(?=~)|(?<!\w)_|_(?!\w)|\A(?:[-+#](?=\s)|\d+(?=[.)]\s))"
+)
 """Characters with a meaning in Markdown: anywhere, or at the beginning of a line."""
 
 ADDRESS_PATTERN = re.compile(r"\b(https?|ftp|www)([:.])", re.I)
@@ -45,7 +47,7 @@ WORD_ENDS = r"\n|(?<=\S) "  # not within an indent
 MIN_TEXT_WIDTH, MIN_NUMBERS_WIDTH = (
     12,
     36,
-)  # least width of a text, and of the numbers beside texts, in characters
+)  # minimum widths of a text column and of all number columns together, in characters
 
 
 def text(value: object) -> str:
@@ -56,7 +58,7 @@ def text(value: object) -> str:
 @dataclass(frozen=True)
 class Column(Generic[Line]):
     """A column of a table. `value` is a function of a line, or the path of an attribute
-    ("paired.p"); if anything on the path is None, the cell is empty.
+    ("paired.p"); if any attribute on the path is None, the cell is empty.
 
     `form` formats a value: `text`, `percent`, `points`, `nonzero_cell`, `format_p`, `format_cost`,
     `estimate_cell`, `change_cell`, `share_cell` below, or a format string such as "{:.2f}".
@@ -67,7 +69,7 @@ class Column(Generic[Line]):
     form: Callable[[Any], str] | str = str
 
     def cell(self, line: Line) -> str:
-        """Return the cell of a line."""
+        """Format this column's cell for a line."""
         value: object = line
         if not isinstance(self.value, str):
             value = self.value(line)
@@ -83,13 +85,13 @@ Columns = Sequence[Column[Line]]
 
 
 def attribute_columns(*titles: str, of: str = "") -> list[Column[Any]]:
-    """Return text columns that show attributes of a line, or of the object in its attribute `of`,
-    under the attributes' names."""
+    """Return a text column for each attribute of a line, or of the object in its attribute `of`;
+    the attribute's name is the title."""
     return [Column(title, f"{of}.{title}" if of else title, text) for title in titles]
 
 
 def table(columns: Columns[Line], lines: Iterable[Line]) -> TextTable:
-    """Return the table of these lines."""
+    """Format each line as a row and return the table."""
     rows = [tuple(column.cell(line) for column in columns) for line in lines]
     titles, forms = map(attrgetter("title"), columns), map(attrgetter("form"), columns)
     return TextTable(tuple(titles), rows, list(forms).count(text))
@@ -144,7 +146,7 @@ class TextTable:
         blocks = max(0, min(blocks, self.text_columns, len(self.header) - 2))
         return ConsoleTable(self, title, blocks, caption, bold)
 
-    def above(self, other: TextTable) -> TextTable:
+    def append(self, other: TextTable) -> TextTable:
         """Return the table with the lines of another one below, matched by column titles."""
         rows = [*self.rows]
         for row in other.rows:
@@ -161,7 +163,7 @@ class TextTable:
         ]
         return self.without(*set(empty).difference(kept))
 
-    def without_same(self, title: str) -> TextTable:
+    def without_constant(self, title: str) -> TextTable:
         """Return the table without a column that has the same value in every row."""
         place = self.header.index(title)
         return self if len({row[place] for row in self.rows}) > 1 else self.without(title)
@@ -188,8 +190,8 @@ Groups = list[tuple[str, list[list[str]]]]
 
 @dataclass(frozen=True)
 class ConsoleTable:
-    """A table for a terminal of any width: if the columns do not fit side by side, they are split
-    into blocks below one another, each with the text columns.
+    """A table for a terminal of any width: columns that do not fit side by side are split into
+    blocks below one another, each with the text columns.
 
     The first `blocks` columns become headings above their lines. Long texts are wrapped between
     words, numbers never.
@@ -212,11 +214,11 @@ class ConsoleTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Yield the lines; called by rich."""
         room, texts = options.max_width, self.table.text_columns - self.blocks
-        header, groups = self.table.header[self.blocks :], self._groups(" [")
-        widths = _widths(header, groups)
+        header, groups = self.table.header[self.blocks :], self._group_rows(" [")
+        widths = _measure_widths(header, groups)
         if sum(widths) + 2 > room:  # keep the second line of a cell below its number
-            groups = self._groups("\n[")
-            widths = _widths(header, groups)
+            groups = self._group_rows("\n[")
+            widths = _measure_widths(header, groups)
         if sum(widths) + 2 > room:  # fold texts
             spare = room - 2 - sum(widths[texts:])
             most = max(
@@ -225,14 +227,14 @@ class ConsoleTable:
                 // max(texts, 1),
             )
             shorter = [
-                min(width, most) if number < texts or _has_words(groups, number) else width
+                min(width, most) if number < texts or _holds_text(groups, number) else width
                 for number, width in enumerate(widths)
             ]
-            whole = [*map(max, shorter, _widths(header, groups, WORD_ENDS))]
+            whole = [*map(max, shorter, _measure_widths(header, groups, WORD_ENDS))]
             fits = sum(whole[:texts]) + max(whole[texts:], default=0) + 2 <= room
             widths = whole if fits else shorter  # break words only if there is no room for them
         if self.title:
-            yield cell(self.title, "bold")
+            yield make_text(self.title, "bold")
         for columns in _split_columns(widths, texts, room):
             wide = sum(widths[number] for number in columns)
             yield from (Text(""), *_print_row(header, columns, widths, texts, "bold"))
@@ -248,9 +250,8 @@ class ConsoleTable:
             style = "bold yellow" if line in self.bold else ""
             yield from (Text(folded, style) for folded in wrap(printable(line), room))
 
-    def _groups(self, before: str) -> Groups:
-        """Return the rows below each heading; the second line of a cell is put in brackets after
-        `before`."""
+    def _group_rows(self, before: str) -> Groups:
+        """Group the rows by heading; the second line of a cell follows `before` in brackets."""
         groups = Groups()
         for row in self.table.rows:
             heading, name, *cells = ", ".join(filter(None, row[: self.blocks])), *row[self.blocks :]
@@ -261,8 +262,8 @@ class ConsoleTable:
         return groups
 
 
-def _widths(header: Sequence[str], groups: Groups, ends: str = "\n") -> list[int]:
-    """Return the widths of the columns plus two spaces; lines end at the pattern `ends`."""
+def _measure_widths(header: Sequence[str], groups: Groups, ends: str = "\n") -> list[int]:
+    """Measure the columns, with two spaces of padding; lines end at the pattern `ends`."""
     rows = (row for _, rows in groups for row in rows)
     return [
         2 + max(map(cell_len, re.split(ends, "\n".join(column))))
@@ -270,7 +271,7 @@ def _widths(header: Sequence[str], groups: Groups, ends: str = "\n") -> list[int
     ]
 
 
-def _has_words(groups: Groups, number: int) -> bool:
+def _holds_text(groups: Groups, number: int) -> bool:
     return any(row[number][:1].isalpha() for _, rows in groups for row in rows)
 
 
@@ -327,7 +328,7 @@ MINUS = "\u2212"
 
 
 def format_signed(value: float, digits: int = 1) -> str:
-    """Return a difference of shares in percentage points for a sentence, without a negative
+    """Format a difference of shares in percentage points, with its sign and never as negative
     zero."""
     rounded = round(100 * value, digits) + 0.0  # without the sign of -0.0
     return f"{rounded:+.{digits}f}".replace("-", MINUS)
@@ -356,7 +357,7 @@ def share_cell(share: Estimate) -> str:
 
 
 def number_cell(estimate: Estimate) -> str:
-    """Return a number with two decimals, its interval below it."""
+    """Return a number with two decimals and its interval below it."""
     return f"{estimate.value:.2f}\n{estimate.low:.2f} to {estimate.high:.2f}"
 
 
@@ -382,7 +383,7 @@ def escape_markdown(cell: str) -> str:
 
     URLs do not become links, so that nothing in a report leads to another site.
     """
-    plain = SIGNS_PATTERN.sub(r"\\\g<0>", escape(printable(cell), quote=False))
+    plain = MARKDOWN_PATTERN.sub(r"\\\g<0>", escape(printable(cell), quote=False))
     plain = ADDRESS_PATTERN.sub(r"\1<!-- -->\2", plain)
     return "<br>".join(plain.split("\n"))
 
@@ -392,5 +393,5 @@ CORRECTED_COLUMNS: Columns[Any] = (
     Column("p\n(BH)", "p_bh", format_p),
 )
 """Columns of a line that `paired.correct` returns."""
-COLUMNS_OF_ARM = attribute_columns("contestant", "task", of="scores")
+ARM_NAME_COLUMNS = attribute_columns("contestant", "task", of="scores")
 """Columns of a line that holds the scores of an arm."""

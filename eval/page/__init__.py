@@ -1,9 +1,9 @@
-"""The page of a report, which runs by itself in a browser: its data, the pairs it compares, and its
-server.
+"""The HTML page of a report, which works without a server: its data, the pairs it compares, and a
+server for large runs.
 
-`data` is the plain structure that a page shows, whatever its source; `of_runs` makes it from scored
+`data` is the plain structure that a page shows, from any source; `run_page` makes it from scored
 runs, `conversations` adds the texts and pictures of a sample, `render` writes the file and
-`serving` serves it. Its looks and behaviour are in `templates`. Not here: a report's tables
+`serving` serves it. Its style and scripts are in `templates`. Not here: a report's tables
 (`display`, `analysis`) and other files (`eval.report`).
 """
 

@@ -34,7 +34,7 @@ THUMBNAIL = 256, 75
 
 REASONING = "(reasoning) "  # before the reasoning of a model
 MAX_PICTURE_CHARACTERS, MAX_THUMBNAIL_CHARACTERS = 9_000_000, 4_000_000
-"""The most characters of a page's texts and thumbnails together, and of its thumbnails alone,
+"""Limits of a page, in characters: its texts and thumbnails together, and its thumbnails alone,
 enough for some 300 photographs."""
 
 PageMark = tuple[str, float, float, float, float, str]
@@ -44,49 +44,51 @@ Sources = Sequence[tuple[PagePicture, Picture]]
 
 @dataclass
 class Conversations:
-    """Reads the conversations of a run's records; a message that many records share is read
+    """A reader of the conversations of a run's records; it reads a message that many records share
     once."""
 
     folder: RunFolder
     messages: dict[str, PageTurn] = field(default_factory=dict)
 
-    def detail(
+    def add_details(
         self, record: Record, answer: PageAnswer, sources: Callable[[], Sources]
     ) -> PageAnswer:
-        """Return the answer with its conversation and timing; `sources` is called if an agent
-        looked at the sample's images."""
+        """Return the answer with its conversation and timing; `sources` returns the sample's
+        pictures, and is called only if an agent looked at them."""
         last = record.last_reply or {}
         served = (last.get("served_by") or {}).items()
         return replace(
             answer,
             reply=last.get("text", ""),
-            turns=tuple(self._turns(record, sources)),
+            turns=tuple(self._list_turns(record, sources)),
             seconds=record.timings.get("total"),
             served_by=", ".join(f"{name} {value}" for name, value in served if value),
         )
 
-    def _turns(self, record: Record, sources: Callable[[], Sources]) -> Iterator[PageTurn]:
-        """Yield the turns that no earlier call sent, except replies that were shown already."""
+    def _list_turns(self, record: Record, sources: Callable[[], Sources]) -> Iterator[PageTurn]:
+        """Yield the turns that no earlier call sent, without replies that were already shown."""
         earlier, reply = list[str](), PageTurn("", ())
         looks = get_looks(record)
         times = {node["sha"]: format_times(node.get("seconds", ())).strip() for node in record.sent}
         for number, call in enumerate(record.calls):
             sent = list(call["messages"])
             for sha in sent[count_common_prefix(sent, earlier) :]:
-                turn = self._message(sha, times)
-                if turn.role != "assistant" or _spoken(turn) != _spoken(reply):
+                turn = self._read_turn(sha, times)
+                if turn.role != "assistant" or _get_repeated_parts(turn) != _get_repeated_parts(
+                    reply
+                ):
                     yield turn
-            earlier, reply = sent, _reply(call)
+            earlier, reply = sent, _make_reply_turn(call)
             yield reply
             for look in looks:
                 if look.call == number:
-                    asked = place_look(look, sources()) if any(look.regions) else ()
+                    asked = draw_look(look, sources()) if any(look.regions) else ()
                     yield PageTurn("look", (look.summary, *asked))
         for note in record.notes:
             if not note.startswith("look {"):
                 yield PageTurn("note", (note,))
 
-    def _message(self, sha: str, times: Mapping[str, str]) -> PageTurn:
+    def _read_turn(self, sha: str, times: Mapping[str, str]) -> PageTurn:
         if sha not in self.messages:
             try:
                 data = read_message(self.folder.blobs, sha)
@@ -96,17 +98,17 @@ class Conversations:
                 p if isinstance(p, str) else PagePicture(p["picture"], times.get(p["picture"], ""))
                 for p in data["parts"]
             ]
-            self.messages[sha] = PageTurn(data["role"], (*parts, *_tool_calls(data)))
+            self.messages[sha] = PageTurn(data["role"], (*parts, *_format_tool_calls(data)))
         return self.messages[sha]
 
 
-def _tool_calls(node: Mapping[str, Any]) -> list[str]:
+def _format_tool_calls(node: Mapping[str, Any]) -> list[str]:
     return [f"{call['name']} {call['arguments']}" for call in node.get("tool_calls", ())]
 
 
-def _spoken(turn: PageTurn) -> list[str | PagePicture]:
-    """Return the parts of a reply that are sent back: without reasoning, and without an empty text
-    next to tool calls."""
+def _get_repeated_parts(turn: PageTurn) -> list[str | PagePicture]:
+    """Return the parts of a reply that later calls repeat: no reasoning, and no empty text next to
+    tool calls."""
     return [
         part
         for part in turn.parts
@@ -114,25 +116,25 @@ def _spoken(turn: PageTurn) -> list[str | PagePicture]:
     ]
 
 
-def _reply(call: Mapping[str, Any]) -> PageTurn:
+def _make_reply_turn(call: Mapping[str, Any]) -> PageTurn:
     reply = call.get("reply")
     if not reply:
         return PageTurn("no reply", (str(call.get("error", "")),))
     thought = [f"{REASONING}{reply['reasoning']}"] if reply.get("reasoning") else []
-    return PageTurn("reply", (reply["text"], *thought, *_tool_calls(reply)))
+    return PageTurn("reply", (reply["text"], *thought, *_format_tool_calls(reply)))
 
 
-def place_marks(row: SampleRow, number: int, size: tuple[int, int]) -> tuple[Any, ...]:
+def scale_marks(row: SampleRow, number: int, size: tuple[int, int]) -> tuple[Any, ...]:
     """Return the marks of image `number` as fractions of its size in pixels; empty if they do not
     fit."""
     try:
         marks = [mark_from_dict(mark) for mark in row.sample["marks"]]
-        return tuple(_to_shares(marks, number, size))
+        return tuple(_scale_marks(marks, number, size))
     except (ValueError, TypeError, OverflowError):
         return ()
 
 
-def _to_shares(
+def _scale_marks(
     marks: Sequence[Mark], number: int, size: tuple[int, int], kind: str = ""
 ) -> Iterator[PageMark]:
     """Yield the marks of image `number` as a page draws them."""
@@ -149,24 +151,24 @@ def _to_shares(
             yield f"point{kind}", *share(x + 0.5, y + 0.5), 0.0, 0.0, mark.label
 
 
-def place_answer(
+def draw_answer(
     scorer: Scorer | None, answer: PageAnswer, row: SampleRow, sources: Callable[[], Sources]
 ) -> tuple[PagePicture, ...]:
-    """Return the sample's own pictures with the places of the correct answer and of this one, by
-    `Scorer.marks`; empty if there are none."""
+    """Return the sample's own pictures with the correct answer and this one drawn as
+    `Scorer.marks`; empty if the scorer has no marks."""
     found = scorer.marks(answer.answer, row) if scorer and answer.answer else ()
     true = scorer.marks(None, row) if scorer and row.answer is not None else ()
     if not found and not true:
         return ()
     placed = list[PagePicture]()
     for number, (picture, pixels) in enumerate(sources()):
-        marks = _to_shares(true, number, pixels.size, " true")
-        found_marks = _to_shares(found, number, pixels.size, " found")
+        marks = _scale_marks(true, number, pixels.size, " true")
+        found_marks = _scale_marks(found, number, pixels.size, " found")
         placed.append(replace(picture, marks=(*marks, *found_marks)))
     return tuple(placed)
 
 
-def place_look(look: Look, sources: Sources) -> Iterator[PagePicture]:
+def draw_look(look: Look, sources: Sources) -> Iterator[PagePicture]:
     """Yield every image in which a look requested a region, with a box around that region."""
     for number, *edges in filter(None, look.regions):
         if int(number) < len(sources):
@@ -179,11 +181,11 @@ def place_look(look: Look, sources: Sources) -> Iterator[PagePicture]:
             yield PagePicture(picture.name, f"look {look.number} at {picture.caption}", (box,))
 
 
-def recorded_tasks(
+def rebuild_tasks(
     folders: Sequence[RunFolder], plugins: Sequence[str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the tasks of runs by task id, rebuilt from their records, and why some cannot or must
-    not be read."""
+    """Return the tasks of runs by task id, rebuilt from their records, and the reasons why some
+    cannot or must not be read."""
     tasks, faults = dict[str, Any](), list[str]()
     for folder in folders:
         binder = Binder.for_run(folder.path, plugins)
@@ -196,12 +198,9 @@ def recorded_tasks(
     return tasks, faults
 
 
-def sample_images(tasks: Mapping[str, Any]) -> Callable[[str, str], tuple[Picture, ...]]:
+def make_image_loader(tasks: Mapping[str, Any]) -> Callable[[str, str], tuple[Picture, ...]]:
     """Return a function (task id, sample id) -> the sample's own images, empty if the task's data
-    is not available.
-
-    `tasks` are by task id.
-    """
+    is not available. `tasks` maps task ids to tasks."""
     loaded: dict[str, dict[str, Sample]] = {}
 
     def images(task_id: str, sample: str) -> tuple[Picture, ...]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from looktwice.eval.statistics.intervals import Estimate
 
-SPENT = ("seconds", "tokens_in", "tokens_out", "cost")
-"""The resources that an answer takes."""
+RESOURCES = ("seconds", "tokens_in", "tokens_out", "cost")
+"""The resources that an answer uses: fields of `PageAnswer`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class PageAnswer:
     an answer is unreadable or what failed. `reply` is the model's last text and `turns` the whole
     conversation, if either is known; the page shows the turns. `seconds`, tokens and `cost` are
     those of all its calls, None if they were not counted; `served_by` is how the server identifies
-    itself. `places` are the sample's own pictures with the places of the correct answer (kinds "box
-    true", "point true") and of this one ("box found", "point found"), if it consists of places.
+    itself. If answers are boxes or points, `places` are the sample's own pictures with the correct
+    answer (kinds "box true", "point true") and this one ("box found", "point found") drawn on them.
     """
 
     verdict: str
@@ -79,8 +79,8 @@ class PageSample:
 
 @dataclass(frozen=True)
 class PageTask:
-    """A task: its label in tables, facts of its data such as split, label version and errata, and
-    the human accuracy, if it is known."""
+    """A task: its label in tables, facts about its data such as split, label version and errata,
+    and the human accuracy, if it is known."""
 
     label: str
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -108,17 +108,17 @@ Point = tuple[float, float, float, float]
 @dataclass(frozen=True)
 class PageLines:
     """Accuracy along one swept number: lines of (x, accuracy, low, high), by label, in fractions
-    0..1, or values `of` something else. The page draws eight in a chart.
+    0..1, or values `of` another quantity. The page draws eight in a chart.
 
-    If samples `chose` the number themselves, such as an agent's looks, accuracy along it reflects a
-    selection rather than the effect of the number.
+    With `is_chosen`, samples chose the number themselves, such as an agent's looks, so accuracy
+    along it reflects a selection rather than the effect of the number.
     """
 
     factor: str
     task: str
     lines: Mapping[str, Sequence[Point]]
     chance: float | None = None
-    chose: bool = False
+    is_chosen: bool = False
     of: str = "accuracy"
 
 
@@ -128,8 +128,8 @@ Level = str | float
 @dataclass(frozen=True)
 class PageGrid:
     """Accuracy over two swept settings: cells of (x, y, accuracy, n), with levels as numbers or
-    words in the order of the study; each is a mean `over` other settings. `baseline` holds the
-    levels of its cell."""
+    names in the order of the study; each is a mean `over` other settings. `baseline` holds the
+    levels of the baseline's cell."""
 
     x: str
     y: str
@@ -145,16 +145,16 @@ class PageChange:
     """A contestant compared with the baseline of its task: `label` names its only difference;
     shares are in 0..1.
 
-    `difference` counts flips as better and worse, and is `sure` if it is significant after
-    correction; `failure` says why every answer failed. `answered` is the accuracy of what was
-    answered if a stage abstained on the share `abstained`.
+    `difference` counts flips as better and worse; `is_significant` is after correction; `failure`
+    says why every answer failed. `answered` is the accuracy of the answers without abstentions, and
+    `abstained` the share on which a stage abstained.
     """
 
     label: str
     contestant: int
     accuracy: Estimate | None
     difference: Estimate | None = None
-    sure: bool = False
+    is_significant: bool = False
     failure: str = ""
     answered: Estimate | None = None
     abstained: float = 0.0
@@ -165,7 +165,7 @@ class PageFinding:
     """The findings on one task (-1: all of them) compared with its baseline (None: it was not
     asked).
 
-    `is_one_change` is True if every row differs from the baseline in only one thing.
+    `is_one_change` is True if every row differs from the baseline in a single setting.
     """
 
     title: str
@@ -179,19 +179,19 @@ class PageFinding:
 @dataclass(frozen=True)
 class PageEvidence:
     """Samples that a contestant flips compared with its rival, and how they were chosen
-    (`told`)."""
+    (`selection`)."""
 
     contestant: int
     rival: int
     samples: Sequence[int]
-    told: str
+    selection: str
     is_gained: bool
 
 
 @dataclass(frozen=True)
 class PageData:
-    """All content of a page. It can be made from any contestants, samples and answers; the page
-    computes the rest.
+    """All content of a page, from any source of contestants, samples and answers; statistics are
+    computed from it.
 
     `answers` are by (number of the contestant, number of the sample), each with its draws in order;
     a pair without an entry was not asked. `thumbnails` are data URLs of pictures by name. `finding`

@@ -1,5 +1,4 @@
-"""The shared handling, in all our servers, of clients that do not speak HTTP: status 400, and no
-line in the log."""
+"""What all our servers share: clients that do not speak HTTP get status 400 and are not logged."""
 
 from __future__ import annotations
 
@@ -11,22 +10,22 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 __all__: list[str] = []
 
-FAULTS_OF_CLIENTS = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
-"""Header lines that are too long, bytes that are not a request, bodies that break off."""
+CLIENT_FAULTS = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
+"""The errors raised for overlong header lines, invalid requests and truncated bodies."""
 
 LOGGER = logging.getLogger("looktwice.server")
 
 
 def is_server_fault(record: logging.LogRecord) -> bool:
-    """Return whether a log record reports more than a client that sent an invalid request."""
-    return not (record.exc_info and isinstance(record.exc_info[1], FAULTS_OF_CLIENTS))
+    """Return whether a log record reports a fault of the server rather than an invalid request."""
+    return not (record.exc_info and isinstance(record.exc_info[1], CLIENT_FAULTS))
 
 
 LOGGER.addFilter(is_server_fault)
 
 
 def make_runner(app: web.Application, **settings: Any) -> web.AppRunner:
-    """Return the runner of an application, which logs neither requests nor faults of clients."""
+    """Return a runner for an application that logs neither requests nor faults of clients."""
     return web.AppRunner(app, access_log=None, logger=LOGGER, **settings)
 
 

@@ -14,16 +14,16 @@ from statistics import fmean
 import numpy as np
 
 from looktwice.eval.display.text_tables import format_signed
-from looktwice.eval.page.data import SPENT, PageAnswer, PageData
+from looktwice.eval.page.data import RESOURCES, PageAnswer, PageData
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.means import finite_mean
 from looktwice.eval.statistics.paired import ALPHA, Values, correct
 from looktwice.pipelines.counted import format_count
 
 MAX_COMPARED, MAX_INTERVALS = 400_000, 400
-"""Limits below which any two contestants are compared: pairs times samples, and the number of tasks
-that pairs share. Beyond them each contestant is compared only with its baseline, and the page
-counts the flips of other pairs without an interval. A bootstrap takes some milliseconds."""
+"""Limits up to which any two contestants are compared: pairs times samples, and the number of
+comparisons on single tasks. Beyond them each contestant is compared only with its baseline, and the
+page counts the flips of other pairs without an interval. A bootstrap takes some milliseconds."""
 
 ALL = -1
 """The task number that stands for all tasks."""
@@ -31,11 +31,11 @@ ALL = -1
 
 @dataclass(frozen=True)
 class ContestantScore:
-    """A contestant on a task (ALL: on all of its own): its accuracy, and the mean resources of an
+    """A contestant on a task (ALL: on all its tasks): its accuracy, and the mean resources of an
     answer.
 
-    Accuracy over all tasks is that of all their samples, and so is the difference of two
-    contestants; None if nothing was scored.
+    Accuracy on ALL pools the samples of all tasks, and so does the difference of two contestants;
+    None if nothing was scored.
     """
 
     contestant: int
@@ -46,13 +46,13 @@ class ContestantScore:
 
 @dataclass(frozen=True)
 class ContestantPair:
-    """Two contestants on the samples of a task (ALL: of every task) that both were asked and
-    neither failed.
+    """Two contestants on the samples of a task (ALL: of every task) that both answered without
+    failing.
 
-    `out` counts samples that only one of the two has. `p_holm` and `p_bh` are corrected over what a
-    reader can choose: for a contestant and its baseline over the pairs of that baseline on single
-    tasks, or over those on ALL; for any other two over all pairs of the page. `is_significant` is
-    True if `p_holm` is below the level of these.
+    `out` counts samples that only one of the two has. `p_holm` and `p_bh` are corrected over the
+    comparisons that a reader can choose: for a contestant and its baseline, the pairs of that
+    baseline on single tasks, or those on ALL; for any other two, all pairs of the page.
+    `is_significant` is True if `p_holm` is below the level of that family.
     """
 
     contestant: int
@@ -67,18 +67,18 @@ class ContestantPair:
 
 @dataclass(frozen=True)
 class PageNumbers:
-    """The numbers of a page."""
+    """The statistics that a page shows, computed from its data."""
 
     data: PageData
 
     @cached_property
     def baseline(self) -> int:
-        """The number of the first contestant that others are compared with."""
+        """The number of the page's first baseline, or 0."""
         return next((i for i, who in enumerate(self.data.contestants) if who.baseline), 0)
 
     @cached_property
     def baselines(self) -> list[int]:
-        """For each contestant, the number of its run's baseline, or else of the page's."""
+        """The number of each contestant's baseline: its run's, or else the page's."""
         of_runs = {who.run: n for n, who in enumerate(self.data.contestants) if who.baseline}
         return [of_runs.get(who.run, self.baseline) for who in self.data.contestants]
 
@@ -101,14 +101,14 @@ class PageNumbers:
             if len(mine) > 1:
                 spent = [draw for arm in mine for draw in asked[who, arm.task]]
                 mine.append(ContestantScore(who, ALL, whole.mean(who), _average_resources(spent)))
-            else:  # one task is all of its own
+            else:  # its only task is also ALL
                 mine += [replace(arm, task=ALL) for arm in mine]
             arms += mine
         return arms
 
     @cached_property
     def _asked_tasks(self) -> set[tuple[int, int]]:
-        """Each contestant with each task of which it was asked a sample."""
+        """The pairs (contestant, task) with at least one sample asked."""
         tasks = [sample.task for sample in self.data.samples]
         return {(who, tasks[sample]) for who, sample in self.data.answers}
 
@@ -117,7 +117,7 @@ class PageNumbers:
 
     @cached_property
     def _all_values(self) -> Values[int, int]:
-        return self._values()
+        return self._average_draws()
 
     @cached_property
     def _all_by_task(self) -> dict[int, Values[int, int]]:
@@ -127,9 +127,9 @@ class PageNumbers:
     def _values_without_failed(self) -> Values[int, int]:
         given = chain.from_iterable(self.data.answers.values())
         is_any = any(answer.verdict == "failed" for answer in given)
-        return self._values("failed") if is_any else self._all_values
+        return self._average_draws("failed") if is_any else self._all_values
 
-    def _values(self, *without: str) -> Values[int, int]:
+    def _average_draws(self, *without: str) -> Values[int, int]:
         """Return the value of each contestant on each sample with a correct answer: the mean of its
         draws, without those with these verdicts."""
         arms: dict[int, dict[int, float]] = {n: {} for n in range(len(self.data.contestants))}
@@ -143,7 +143,7 @@ class PageNumbers:
 
     @cached_property
     def _asked_in_order(self) -> list[tuple[int, int]]:
-        """Each contestant with each sample that it was asked, by task and sample."""
+        """The pairs (contestant, sample) that were asked, sorted by task and sample."""
         tasks = [sample.task for sample in self.data.samples]
         return sorted(self.data.answers, key=lambda place: (tasks[place[1]], place[1]))
 
@@ -161,7 +161,7 @@ class PageNumbers:
         chosen = [(who, base[who]) for who in everybody if who != base[who]]
         rest = [(b, a) for a, b in combinations(everybody, 2) if a != base[b] and b != base[a]]
         tasks_of = {
-            pair: [task for task, v in by_task.items() if v.has(*pair).any()]
+            pair: [task for task, v in by_task.items() if v.valid_mask(*pair).any()]
             for pair in (*chosen, *rest)
         }
         rest = [pair for pair in rest if tasks_of[pair]]
@@ -172,23 +172,23 @@ class PageNumbers:
         for who, rival in chosen:
             shared = {task: by_task[task] for task in tasks_of[who, rival]}
             of_both = np.isin(tasks, [*shared])
-            is_one = len(by_task) == 1  # then all tasks are this one
+            is_one = len(by_task) == 1  # then ALL is this task
             all_tasks = [] if is_one else [(ALL, whole.where(of_both))]
             for task, values in (*shared.items(), *all_tasks):
                 if paired := values.compare_arms(who, rival):
                     out = values.count_unpaired(who, rival)
                     pairs.append(ContestantPair(who, rival, task, paired, out))
                     pairs += [replace(pairs[-1], task=ALL)] * is_one
-        return self._corrected(pairs)
+        return self._correct_pairs(pairs)
 
-    def _corrected(self, pairs: Sequence[ContestantPair]) -> list[ContestantPair]:
-        """Return the pairs with corrected p-values: those with a baseline as in every table, others
+    def _correct_pairs(self, pairs: Sequence[ContestantPair]) -> list[ContestantPair]:
+        """Return the pairs with corrected p-values: those with a baseline as in the tables, others
         over all pairs."""
 
         def is_with_baseline(pair: ContestantPair) -> bool:
             return pair.rival == self.baselines[pair.contestant]
 
-        is_one = len(self.data.tasks) == 1  # then all tasks are no second comparison
+        is_one = len(self.data.tasks) == 1  # then ALL repeats the comparison on the task
         any_two = correct(
             pairs, lambda pair: pair.paired.p, lambda pair: is_one and pair.task == ALL
         )
@@ -207,9 +207,8 @@ class PageNumbers:
 
     @property
     def _families(self) -> int:
-        """The number of families in which comparisons with baselines are corrected: for each
-        baseline one of single tasks, and one of all tasks together if another contestant was asked
-        on the same ones."""
+        """The number of families of comparisons with baselines for the correction: for each
+        baseline one of single tasks, and one of ALL if another contestant has the same tasks."""
         tasks = defaultdict[int, set[int]](set)
         for who, task in self._asked_tasks:
             tasks[who].add(task)
@@ -221,8 +220,8 @@ class PageNumbers:
 
     @cached_property
     def comparisons(self) -> int:
-        """The number of pairs of contestants on single tasks, and on all tasks, that a reader can
-        choose."""
+        """The number of comparisons that a reader can choose: pairs of contestants on single tasks
+        and on ALL."""
         asked = self._asked_tasks
         counts = Counter(task for _, task in asked)
         asked_on_all = len({who for who, _ in asked}) if len(self.data.tasks) > 1 else 0
@@ -230,7 +229,7 @@ class PageNumbers:
 
     @cached_property
     def summary(self) -> list[str]:
-        """Sentences that say who did best, by how much, how significantly and on what."""
+        """Sentences on the best contestant, its difference from the baseline, and significance."""
         scored = [arm for arm in self.arms if arm.accuracy is not None]
         names = [who.label for who in self.data.contestants]
         if not scored:
@@ -238,7 +237,7 @@ class PageNumbers:
         lines = [self._describe_best(scored, names)]
         pairs = [pair for pair in self.pairs if (pair.rival, pair.task) == (self.baseline, ALL)]
         if pairs:
-            lines.append(_sentence(max(pairs, key=lambda pair: pair.paired.value), names))
+            lines.append(_describe_pair(max(pairs, key=lambda pair: pair.paired.value), names))
             significant = [pair.paired.value > 0 for pair in pairs if pair.is_significant]
             better = sum(significant)
             lines.append(
@@ -273,17 +272,17 @@ class PageNumbers:
 
 
 def _average_resources(answers: Sequence[PageAnswer]) -> dict[str, float]:
-    """Return the mean cost, time and tokens of an answer; those that were not counted are left
-    out."""
+    """Return the mean time, tokens and cost of an answer, without resources that were not
+    counted."""
     sums = {}
-    for name in SPENT:
+    for name in RESOURCES:
         counts = [count for count in map(attrgetter(name), answers) if count is not None]
         if any(counts):
             sums[name] = finite_mean(counts)
     return sums
 
 
-def _sentence(pair: ContestantPair, names: Sequence[str]) -> str:
+def _describe_pair(pair: ContestantPair, names: Sequence[str]) -> str:
     """Describe one paired difference: "a against b: +3.1 points [+1.0, +5.2] on 200 samples that
     both answered ..."."""
     paired = pair.paired

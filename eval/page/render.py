@@ -1,5 +1,5 @@
-"""Writes a page as one HTML file that runs from disk: its data as JSON, its scripts identified by
-hash, without fetching anything."""
+"""Renders a page as one HTML file that works from disk and fetches nothing: its data as JSON, its
+scripts identified by hash."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from itertools import chain, islice, product
 from math import isnan
 from typing import Any
 
-from looktwice.eval.display.printable import template
-from looktwice.eval.page.data import SPENT, PageAnswer, PageData, PagePicture
+from looktwice.eval.display.printable import load_template
+from looktwice.eval.page.data import RESOURCES, PageAnswer, PageData, PagePicture
 from looktwice.eval.page.pairs import PageNumbers
 from looktwice.pipelines.models.keys import list_known_keys, mask_keys
 
@@ -24,18 +24,18 @@ __all__ = ["render_page"]
 VENDORED_SCRIPTS = ("vendored/d3.min.js", "vendored/plot.umd.min.js")
 PAGE_SCRIPTS = ("page_state.js", "page_charts.js", "page_pictures.js", "page_samples.js", "page.js")
 NONE = " 'none'"
-WORDS = {"question", "choices", "reply", "served_by", "parts"}
+TEXT_FIELDS = {"question", "choices", "reply", "served_by", "parts"}
 Outcome = tuple[str, float, str, str]
 """The verdict, value, answer and reason of a draw."""
 LICENSES = ("vendored/d3.LICENSE", "vendored/plot.LICENSE")
 
 
 def render_page(data: PageData, **context: Any) -> str:
-    """Return the page as HTML; the arguments are those of `page_pieces`."""
-    return "".join(page_pieces(data, **context))
+    """Return the page as HTML; the arguments are those of `stream_page`."""
+    return "".join(stream_page(data, **context))
 
 
-def page_pieces(data: PageData, *, served: bool = False, **context: Any) -> Iterator[str]:
+def stream_page(data: PageData, *, served: bool = False, **context: Any) -> Iterator[str]:
     """Yield the page as HTML in pieces, because it may be large. `context` holds further variables
     of the template.
 
@@ -44,7 +44,7 @@ def page_pieces(data: PageData, *, served: bool = False, **context: Any) -> Iter
     Content-Security-Policy names its scripts by sha256 and allows no connection except, if it is
     served, to its server.
     """
-    scripts = [page_file(name) for name in (*VENDORED_SCRIPTS, *PAGE_SCRIPTS)]
+    scripts = [read_page_file(name) for name in (*VENDORED_SCRIPTS, *PAGE_SCRIPTS)]
     numbers = PageNumbers(data)
     shown = {
         "title": data.title,
@@ -60,26 +60,26 @@ def page_pieces(data: PageData, *, served: bool = False, **context: Any) -> Iter
         "method": (),
         "left_out": (),
     }
-    yield from template("report.html.j2").generate(
+    yield from load_template("report.html.j2").generate(
         **(shown | context),
         scripts=scripts,
-        style=page_file("page.css"),
-        licenses=[page_file(name) for name in LICENSES],
-        policy=page_policy(scripts, served=served),
-        data=_stream_json(encode(data, numbers, served)),
+        style=read_page_file("page.css"),
+        licenses=[read_page_file(name) for name in LICENSES],
+        policy=make_page_policy(scripts, served=served),
+        data=_stream_json(encode_page(data, numbers, served)),
         pictures=escape_json(data.thumbnails),
     )
 
 
-def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[str, Any]:
-    """Return the data as the page's scripts read it: numbers for names, and every text once.
+def encode_page(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[str, Any]:
+    """Return the data as the page's scripts read it: with numbers for names, and every text once.
 
-    Large parts are generated on demand, in the order of the keys here. The draws of a contestant
-    are pairs of numbers, because there may be a hundred thousand: how many samples further it is
-    than the draw before, and its outcome.
+    Large parts are generated on demand, in the order of the keys here. Each draw of a contestant is
+    a pair of numbers, because there may be a hundred thousand: the step from the sample of the draw
+    before, and the number of its outcome.
     """
     texts, outcomes = Texts(), dict[Outcome, int]()
-    worded = (place for place in data.answers if data.detailed is None or place[1] in data.detailed)
+    answered = (key for key in data.answers if data.detailed is None or key[1] in data.detailed)
     return {
         "served": served,
         "baseline": numbers.baseline,
@@ -87,19 +87,19 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
         "contestants": [who.label for who in data.contestants],
         "tasks": [task.label for task in data.tasks],
         "people": [task.people for task in data.tasks],
-        "samples": ({**plain(sample, texts), "group": ""} for sample in data.samples),
+        "samples": ({**simplify(sample, texts), "group": ""} for sample in data.samples),
         "draws": iter(_encode_draws(data, outcomes)),
         "outcomes": (
-            [verdict[0], plain(value), texts(answer), texts(reason)]
+            [verdict[0], simplify(value), texts(answer), texts(reason)]
             for verdict, value, answer, reason in outcomes
         ),
-        "words": ([*place, _encode_replies(data.answers[place], texts)] for place in worded),
+        "words": ([*key, _encode_replies(data.answers[key], texts)] for key in answered),
         "is_whole": data.detailed is None,
-        "arms": [plain(arm) for arm in numbers.arms],
-        "pairs": [plain(pair) for pair in numbers.pairs],
+        "arms": [simplify(arm) for arm in numbers.arms],
+        "pairs": [simplify(pair) for pair in numbers.pairs],
         "comparisons": numbers.comparisons,
-        "finding": plain(data.finding),
-        "evidence": plain(data.evidence),
+        "finding": simplify(data.finding),
+        "evidence": simplify(data.evidence),
         "lines": [{**vars(chart), "lines": list(chart.lines.items())} for chart in data.lines],
         "grids": [vars(grid) for grid in data.grids],
         "thumbnails": {
@@ -110,7 +110,7 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
 
 
 def _encode_draws(data: PageData, outcomes: dict[Outcome, int]) -> list[list[int]]:
-    """Return for each contestant its draws, as `encode` describes, and number their outcomes."""
+    """Return the draws of each contestant, as `encode_page` describes, and number the outcomes."""
     draws = [list[int]() for _ in data.contestants]
     last, numbers = [0] * len(draws), dict[int, int]()
     for (who, sample), given in data.answers.items():
@@ -124,7 +124,8 @@ def _encode_draws(data: PageData, outcomes: dict[Outcome, int]) -> list[list[int
 
 
 def _list_first_pictures(data: PageData) -> Iterator[str]:
-    """Yield the pictures of the first screen, which is drawn before the page reads all pictures."""
+    """Yield the names of the pictures on the first screen, which the page draws before it reads all
+    pictures."""
     if evidence := data.evidence:
         for who, number in product((evidence.contestant, evidence.rival), evidence.samples):
             first = data.answers[who, number][0]
@@ -134,25 +135,25 @@ def _list_first_pictures(data: PageData) -> Iterator[str]:
             yield from (picture.name for picture in shown)
 
 
-def encode_words(
+def encode_texts(
     draws: Mapping[int, Sequence[PageAnswer]], pictures: Sequence[PagePicture]
 ) -> dict[str, Any]:
-    """Return the texts of all answers to one sample by contestant, and its own pictures, as a
-    served page fetches them."""
+    """Return what a served page fetches for a sample: the texts of all its answers by contestant,
+    and its own pictures."""
     texts = Texts()
     words = [[who, _encode_replies(answers, texts)] for who, answers in draws.items()]
-    return {"words": words, "pictures": plain(pictures), "texts": [*texts.masked]}
+    return {"words": words, "pictures": simplify(pictures), "texts": [*texts.masked]}
 
 
 def _encode_replies(draws: Sequence[PageAnswer], texts: Texts) -> list[dict[str, Any]]:
-    """Return for each draw the reply, its resources, the server, and the turns."""
-    names = (*SPENT, "reply", "served_by", "turns", "places")
-    return [{name: plain(getattr(draw, name), texts, name) for name in names} for draw in draws]
+    """Return the resources, reply, server, turns and places of each draw."""
+    names = (*RESOURCES, "reply", "served_by", "turns", "places")
+    return [{name: simplify(getattr(draw, name), texts, name) for name in names} for draw in draws]
 
 
 @dataclass
 class Texts:
-    """Texts by number, each once; API keys are masked."""
+    """A numbered list of distinct texts. Calling it returns a text's number."""
 
     numbers: dict[str, int] = field(default_factory=dict)
 
@@ -161,34 +162,34 @@ class Texts:
 
     @property
     def masked(self) -> Iterator[str]:
-        """The texts in the order of their numbers."""
+        """The texts in the order of their numbers, with API keys masked."""
         keys = list_known_keys()
         return (mask_keys(text, keys) for text in self.numbers)
 
 
-def plain(value: Any, texts: Texts | None = None, name: str = "") -> Any:
-    """Return a value of a page in a form that JSON can hold: dataclasses as their fields, texts
-    (the fields in WORDS) as their number in `texts`, numbers with five digits."""
+def simplify(value: Any, texts: Texts | None = None, name: str = "") -> Any:
+    """Convert a value of a page for JSON: dataclasses to their fields, texts (the fields in
+    TEXT_FIELDS) to their number in `texts`, floats to five digits."""
     if isinstance(value, str):
-        return texts(value) if texts and name in WORDS else value
+        return texts(value) if texts and name in TEXT_FIELDS else value
     if isinstance(value, float):
         return None if isnan(value) else float(f"{value:.5g}")
     if value is None or isinstance(value, int):
         return value
     if isinstance(value, list | tuple):
-        return [plain(inner, texts, name) for inner in value]
+        return [simplify(inner, texts, name) for inner in value]
     if names := getattr(value, "__dataclass_fields__", None):
-        return {name: plain(getattr(value, name), texts, name) for name in names}
+        return {name: simplify(getattr(value, name), texts, name) for name in names}
     if isinstance(value, Mapping):
-        return {key: plain(inner, texts) for key, inner in value.items()}
+        return {key: simplify(inner, texts) for key, inner in value.items()}
     if isinstance(value, Sequence):
-        return [plain(inner, texts, name) for inner in value]
+        return [simplify(inner, texts, name) for inner in value]
     return value
 
 
 def escape_json(value: Any) -> str:
-    """Return JSON that is safe inside a script element: ASCII, without characters that have a
-    meaning in HTML."""
+    """Return JSON that is safe inside a script element: ASCII, with the characters `<`, `>` and `&`
+    escaped."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -210,12 +211,12 @@ def _stream_json(value: Mapping[str, Any]) -> Iterator[str]:
 
 
 @cache
-def page_file(name: str, package: str = "looktwice.eval") -> str:
-    """Return one of a page's own files, from the folder `templates` of a package."""
+def read_page_file(name: str, package: str = "looktwice.eval") -> str:
+    """Return the text of a script, style or license in the folder `templates` of a package."""
     return files(package).joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def page_policy(scripts: Sequence[str], *, served: bool) -> str:
+def make_page_policy(scripts: Sequence[str], *, served: bool) -> str:
     """Return the Content-Security-Policy of a page: its scripts by sha256, and no connection
     except, if it is served, to its server."""
     hashes = " ".join(

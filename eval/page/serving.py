@@ -17,14 +17,14 @@ from aiohttp import web
 
 from looktwice.eval.page.data import PageAnswer
 from looktwice.eval.page.hosting import get_host, make_runner
-from looktwice.eval.page.of_runs import RunPage
-from looktwice.eval.page.render import encode_words
+from looktwice.eval.page.render import encode_texts
+from looktwice.eval.page.run_page import RunPage
 from looktwice.eval.records.records import RunError
 from looktwice.pipelines.picture import Picture, PictureError
 
 LOOPBACK = ("127.0.0.1", "localhost")
 IMAGES = ("image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp")
-"""The media types that a browser may be given as a picture; none of them can contain a script."""
+"""The media types that are served as pictures; none of them can contain a script."""
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -35,36 +35,35 @@ HEADERS = {
 }
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-MAX_BYTES = 32 << 20  # the most that a page may send
+MAX_BYTES = 32 << 20  # of a request's body
 ShowFunction = Callable[[web.Request], web.Response]
 StagePage = Callable[[Path, str, str], str]
 """A function (run folder, task id, sample id) -> a page with the views after every stage."""
 
 
 async def run_in_thread(show: ShowFunction, request: web.Request) -> web.Response:
-    """Return a response that is made in a thread, outside the event loop."""
+    """Call `show` in a thread, so that it does not block the event loop."""
     return await asyncio.to_thread(show, request)
 
 
 @dataclass
 class LocalPage(ABC):
     """A page on this machine at an address with a secret token. Requests without the token, or from
-    another site's page, get nothing. A subclass defines the response for each path."""
+    another site's page, are rejected. A subclass defines the response for each path."""
 
     token: str = field(default_factory=partial(secrets.token_urlsafe, 16), kw_only=True)
 
     @property
     @abstractmethod
-    def shown(self) -> Mapping[str, ShowFunction]:
-        """The functions that answer requests, by path after the token; they run outside the event
-        loop."""
+    def routes(self) -> Mapping[str, ShowFunction]:
+        """The functions that answer requests, by the path after the token; they run in threads."""
 
     def add_routes(self, app: web.Application, below: str = "") -> None:
-        """Add these addresses to an application, which must guard them."""
-        for path, show in self.shown.items():
+        """Add the page's addresses to an application, which must check access to them."""
+        for path, show in self.routes.items():
             app.router.add_get(f"/{{token}}/{below}{path}", partial(run_in_thread, show))
 
-    def application(self, guest: LocalPage | None = None) -> web.Application:
+    def make_application(self, guest: LocalPage | None = None) -> web.Application:
         """Return an application for the page and what it fetches, and optionally for a second page
         (`guest`) below `studio/`, behind the same access check."""
         app = web.Application(middlewares=[self.guard], client_max_size=MAX_BYTES)
@@ -81,7 +80,7 @@ class LocalPage(ABC):
         origin = request.headers.get("Origin", own := f"http://{request.host}")
         if not is_known or get_host(request) not in LOOPBACK or origin != own:
             raise web.HTTPNotFound(
-                text="no page has this address; use the complete one that `looktwice` printed"
+                text="no page at this address; use the complete address that `looktwice` printed"
             )
         try:
             answer = await handler(request)
@@ -93,15 +92,15 @@ class LocalPage(ABC):
 
 @dataclass
 class PageServer(LocalPage):
-    """Answers the requests of a page of runs."""
+    """The server of a page of runs."""
 
     page: RunPage
     html: str
     stages: StagePage
 
     @property
-    def shown(self) -> Mapping[str, ShowFunction]:
-        """The page and what it fetches."""
+    def routes(self) -> Mapping[str, ShowFunction]:
+        """The functions that return the page and the data that it fetches."""
         return {
             "": self.show_page,
             "sample": self.show_sample,
@@ -116,15 +115,15 @@ class PageServer(LocalPage):
 
     def show_sample(self, request: web.Request) -> web.Response:
         """Return the texts and pictures of a sample."""
-        number = self._number(request)
-        pictures = [picture for picture, _ in self.page.own_pictures(number)]
+        number = self._parse_number(request)
+        pictures = [picture for picture, _ in self.page.get_own_pictures(number)]
         answers = dict[int, list[PageAnswer]]()
         for who in range(len(self.page.contestants)):
             if draws := self.page.answers.get((who, number)):
                 answers[who] = list(draws)
         for who, _, place, answer in self.page.iterate_answers([number]):
             answers[who][place] = answer
-        return web.json_response(encode_words(answers, pictures))
+        return web.json_response(encode_texts(answers, pictures))
 
     def search(self, request: web.Request) -> web.Response:
         """Return the samples with a reply, an answer or a reason that contains the text, ignoring
@@ -135,7 +134,7 @@ class PageServer(LocalPage):
         )
 
     def show_picture(self, request: web.Request) -> web.Response:
-        """Return a picture that was sent, or one of a sample's own."""
+        """Return a picture that was sent to a model, or a sample's own picture."""
         name = request.match_info["name"]
         payload = self._find_picture(name).payload
         if payload.media_type not in IMAGES:
@@ -144,26 +143,26 @@ class PageServer(LocalPage):
 
     def show_stages(self, request: web.Request) -> web.Response:
         """Return the page of a sample with the views after every stage."""
-        number = self._number(request)
+        number = self._parse_number(request)
         row, run = self.page.rows[number], self.page.runs[self.page.run_of[number]]
         text = self.stages(run.folder.path, row.task, row.id)
         return web.Response(text=text, content_type="text/html")
 
-    def _number(self, request: web.Request) -> int:
+    def _parse_number(self, request: web.Request) -> int:
         text = request.query.get("n", "")
         if not re.fullmatch("[0-9]{1,11}", text) or int(text) >= len(self.page.samples):
             raise web.HTTPNotFound(text="no sample has this number")
         return int(text)
 
     def _find_picture(self, name: str) -> Picture:
-        for number in self._samples_of.get(name, ()):
-            for picture, own in self.page.own_pictures(number):
+        for number in self._samples_by_picture.get(name, ()):
+            for picture, own in self.page.get_own_pictures(number):
                 if picture.name == name:
                     return own
-        return self.page.stored(name)
+        return self.page.open_stored(name)
 
     @cached_property
-    def _samples_of(self) -> dict[str, list[int]]:
+    def _samples_by_picture(self) -> dict[str, list[int]]:
         samples = defaultdict[str, list[int]](list)
         for number, row in enumerate(self.page.rows):
             for sha in row.sample["images"]:
@@ -177,7 +176,7 @@ class PageServer(LocalPage):
         for (_, number), draws in self.page.answers.items():
             for draw in draws:
                 texts[number] += filter(None, (draw.answer, draw.reason))
-        for number, reply in self.page.replies():
+        for number, reply in self.page.iterate_replies():
             texts[number].append(reply)
         return {number: "\n".join(words).lower() for number, words in texts.items()}
 
@@ -190,10 +189,10 @@ def serve_page(
     guest: LocalPage | None = None,
 ) -> None:
     """Serve a page on 127.0.0.1 until interrupted, and announce its address with its token. Raises
-    RunError for a port that is taken."""
+    RunError if the port is taken."""
 
     async def run() -> None:
-        runner = make_runner(page.application(guest))
+        runner = make_runner(page.make_application(guest))
         await runner.setup()
         try:
             await web.TCPSite(runner, "127.0.0.1", port).start()

@@ -24,10 +24,10 @@ from looktwice.eval.scoring.verdict import PointScores, RunScores
 MAX_GRIDS = 12
 
 
-def curves(runs: Sequence[RunScores], rows: Rows) -> list[PageLines]:
+def make_curves(runs: Sequence[RunScores], rows: Rows) -> list[PageLines]:
     """Return a chart for every setting that was swept over at least two numbers, for each task that
     it affects."""
-    accuracy = _accuracy_rows(rows)
+    accuracy = _get_accuracy_rows(rows)
     chance = {
         row.task: row.value for row in rows if row.contestant == "chance (level)" and not row.slice
     }
@@ -38,17 +38,17 @@ def curves(runs: Sequence[RunScores], rows: Rows) -> list[PageLines]:
             arms.append((scores, accuracy[run.name, scores.point.id]))
             places |= scores.point.changes
         for place in places:
-            drawn += _curves_along(place, arms, chance)
+            drawn += _make_curves_along(place, arms, chance)
     return drawn
 
 
-def _accuracy_rows(rows: Rows) -> dict[tuple[str, str], Row]:
+def _get_accuracy_rows(rows: Rows) -> dict[tuple[str, str], Row]:
     """Return the accuracy of each arm, by run and point."""
     whole = (row for row in rows if row.metric == "accuracy" and not row.slice)
     return {(row.run, row.point): row for row in whole if row.point}
 
 
-def _curves_along(
+def _make_curves_along(
     place: str, arms: Sequence[tuple[PointScores, Row]], chance: dict[str, float | None]
 ) -> Iterator[PageLines]:
     lines = defaultdict[str, dict[str, dict[float, Row]]](lambda: defaultdict(dict))
@@ -69,25 +69,24 @@ def _curves_along(
                 ]
         if points:
             level = levels.pop() if len(levels) == 1 else None
-            yield PageLines(_short(place, task), task, points, level)
+            yield PageLines(_shorten_path(place, task), task, points, level)
 
 
 def _belongs_to(place: str, point: PointRow) -> bool:
-    """Return whether the place belongs to this point, rather than to the same setting of another
-    task or stage."""
+    """Return whether the setting at this path belongs to the point, rather than to another task or
+    contestant."""
     if place.startswith("tasks."):
         return place in task_changes(point) or place.split(".")[1] == point.task
     return place.startswith(("task.", "stages.")) or place in contestant_changes(point)
 
 
-def grids(runs: Sequence[RunScores], rows: Rows) -> list[PageGrid]:
-    """Return a map for every two settings that were swept together, for each contestant and task
-    that has both.
+def make_grids(runs: Sequence[RunScores], rows: Rows) -> list[PageGrid]:
+    """Return a heat map for every two settings that were swept together, for each contestant and
+    task that has both.
 
-    A cell is the mean accuracy over the other settings; n counts the samples behind it once for
-    each arm.
+    A cell is the mean accuracy over the other settings; its n is the total over the arms.
     """
-    accuracy = _accuracy_rows(rows)
+    accuracy = _get_accuracy_rows(rows)
     drawn: list[PageGrid] = []
     for run in runs:
         arms = defaultdict[tuple[str, str], list[tuple[PointRow, Row]]](list)
@@ -96,11 +95,11 @@ def grids(runs: Sequence[RunScores], rows: Rows) -> list[PageGrid]:
             if row.value is not None and len(scores.point.changes) > 1:
                 arms[scores.point.contestant, scores.point.task].append((scores.point, row))
         for place, mine in arms.items():
-            drawn += _make_grids(*place, mine)
+            drawn += _make_arm_grids(*place, mine)
     return drawn[:MAX_GRIDS]
 
 
-def _make_grids(
+def _make_arm_grids(
     contestant: str, task: str, arms: Sequence[tuple[PointRow, Row]]
 ) -> Iterator[PageGrid]:
     first, _ = arms[0]
@@ -117,9 +116,11 @@ def _make_grids(
         for levels, rows in cells.items():
             means.append((*levels, fmean(r.value or 0.0 for r in rows), sum(r.n for r in rows)))
         base = means[0][:2] if first.baseline else None  # the first level of every setting
-        over = [_short(place, task) for place in places if place not in (x, y)]
-        yield PageGrid(_short(x, task), _short(y, task), task, contestant, means, over, base)
+        over = [_shorten_path(place, task) for place in places if place not in (x, y)]
+        yield PageGrid(
+            _shorten_path(x, task), _shorten_path(y, task), task, contestant, means, over, base
+        )
 
 
-def _short(place: str, task: str) -> str:
+def _shorten_path(place: str, task: str) -> str:
     return place.removeprefix("stages.").removeprefix(f"tasks.{task}.").removeprefix("task.")

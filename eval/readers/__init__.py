@@ -1,11 +1,11 @@
 """Readers: stages that find the answer in a reply, or the reason why there is none, for scoring.
 
-`robust` reads free text by our own rules and says which file holds each kind of rule.
+`robust` reads free text by our own rules and lists the file of each kind of rule.
 `fixed_format` reads replies in a fixed format. `reader` holds the base classes and helpers of all
 readers. To add a reader, write a subclass of `reader.TextReader`,
 or of `reader.Reader` if it needs more than the reply, and name it in `__init__.pyi`. Not here:
-whether an answer is right (`scoring`), models that judge replies, and readers that follow
-the code of benchmarks, which are extensions.
+scoring of answers (`scoring`), models that judge replies, and readers that follow the code of
+benchmarks, which are extensions.
 """
 
 import lazy_loader

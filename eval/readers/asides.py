@@ -67,8 +67,8 @@ _RIVAL_WORDS = (
     "|might|may|could|will|at first|followed"
 )
 """Every match of `_RIVALS_PATTERN` contains one of these words, as do those of
-`_BAD_ANSWER_PATTERN` (`_BAD_WORDS`) and `_CORRECTS_PATTERN` (`_CORRECTING`): searching for plain
-words first saves time."""
+`_BAD_ANSWER_PATTERN` (`_WRONG_ANSWER_WORDS`) and `_CORRECTS_PATTERN` (`_CORRECTION_WORDS`): it
+saves time to search for plain words first."""
 _WRONG_WORDS = (
     r"(?:wrong|incorrect|false|invalid|mistaken|bad|poor|unlikely"
     r"|(?:tempting|plausible|common|obvious) but \w+)"
@@ -83,7 +83,7 @@ _BAD_ANSWER_PATTERN = pattern(
     rf"\bdistractors?(?:\s+{_COPULA}\b|\s*[:=]){CLAUSE_CHARACTER}{{0,20}}?({_TAGS})",
 )
 """"A wrong answer would be X"."""
-_BAD_WORDS = (
+_WRONG_ANSWER_WORDS = (
     "wrong|incorrect|false|invalid|mistake|bad|poor|unlikely|distractor|error|tempt|easy"
     "|plausible|common|obvious|not the"
 )
@@ -95,7 +95,7 @@ _RIVAL_ANSWER_PATTERN = pattern(
 
 def strip_rivals(text: str) -> str:
     """Return a tagged text without the words that name second choices."""
-    if not _holds_any(text, _RIVAL_WORDS):
+    if not _contains_any(text, _RIVAL_WORDS):
         return text
     return re.sub(r"\(\W*\)|\[\W*\]", "", _RIVALS_PATTERN.sub("", text))
 
@@ -107,7 +107,7 @@ def strip_rival_answers(text: str) -> str:
 
 def mark_wrong_answers(text: str) -> str:
     """Return a tagged text in which "a wrong answer would be X" reads "X is wrong"."""
-    if not _holds_any(text, _BAD_WORDS):
+    if not _contains_any(text, _WRONG_ANSWER_WORDS):
         return text
     return _BAD_ANSWER_PATTERN.sub(lambda bad: f". {bad[bad.lastindex or 0]} is wrong", text)
 
@@ -149,7 +149,7 @@ _CORRECTS_PATTERN = pattern(
     r"[,.\u2026\u2014-]\s*(?:no,|(?:nope|nah|or rather|i mean|rather),?)\s+(?:it(?:'s| is) )?"
     r"(?=\u27e6[A-Z]\u27e7\W*(?:$|\.))",
 )
-_CORRECTING = (
+_CORRECTION_WORDS = (
     "correction|corrected|correcting|correct that|correct this|correct it|correct my|edit|"
     "updat|errat|revis|amend|typo|oops|bad|mistake|apolog|sorry|pardon|misread|misspoke|misj|"
     "miscount|mistook|misid|error|wrong|my mind|meant|it back|that back|make that|make it|"
@@ -171,10 +171,10 @@ def find_correction(text: str) -> str:
     Such phrases also begin other remarks ("Sorry, B is hidden."), so only a declared answer counts
     after them.
     """
-    return _get_tail(text, _CORRECTS_PATTERN) if _holds_any(text, _CORRECTING) else ""
+    return _get_tail(text, _CORRECTS_PATTERN) if _contains_any(text, _CORRECTION_WORDS) else ""
 
 
-def _holds_any(text: str, words: str) -> bool:
+def _contains_any(text: str, words: str) -> bool:
     small = text.lower()
     return any(word in small for word in words.split("|"))
 

@@ -47,9 +47,8 @@ _TAGS_JOINED_PATTERN = pattern(
 _PREDICATE_OF_TAG_PATTERN = pattern(r"\u27e7 (?:is|was|looks|seems|appears)(?: \w+ly)? (?:the )?$")
 _MAX_NEAR_DISTANCE = 60  # characters between a predicate and the choice that it describes
 _MAX_SUBJECT_DISTANCE = 220  # characters between a subject and its predicate
-_MAX_SENTENCE_LENGTH = (
-    4000  # characters of a sentence; the time to search one grows with their square
-)
+# characters of a sentence; the time to search one grows with their square
+_MAX_SENTENCE_LENGTH = 4000
 
 
 class Weight(IntEnum):
@@ -201,7 +200,7 @@ def _claim_after(text: str, match: Match, weight: Weight) -> Claim | None:
         return None
     if choice[0].startswith(":") and _PREDICATE_OF_TAG_PATTERN.search(text[: match.start()]):
         return None  # "B is correct: A is too large"
-    less = _BEFORE_BEST_PATTERN.search(text[: match.start()])
+    negated = _BEFORE_BEST_PATTERN.search(text[: match.start()])
     if (
         weight is Weight.PREFERRED
         and len(choice[0]) <= _MAX_NEAR_DISTANCE
@@ -210,15 +209,15 @@ def _claim_after(text: str, match: Match, weight: Weight) -> Claim | None:
         weight = Weight.STATED
     if _names_another(text, match.end() + choice.end(), choice["letter"]):
         return Claim(weight, "")
-    return Claim(weight, choice["letter"], bool(NEGATED_PATTERN.search(choice[0]) or less))
+    return Claim(weight, choice["letter"], bool(NEGATED_PATTERN.search(choice[0]) or negated))
 
 
 def _claim_subject(text: str, match: Match, weight: Weight, equal: bool = False) -> Claim | None:
-    """Return a claim about the nearest choice before the predicate, its subject, unless something
-    else stands between them.
+    """Return a claim about the nearest choice before the predicate, its subject, unless another
+    subject follows that choice.
 
-    If a choice may say that the others do not differ (`equal`), how a choice looks is not a plain
-    statement.
+    If a choice may mean that the others do not differ (`equal`), an appearance ("A looks darker")
+    is not a plain statement.
     """
     mentions = list(re.finditer(TAG, text[: match.start()]))
     if not mentions:
@@ -255,8 +254,8 @@ def _claim_subject(text: str, match: Match, weight: Weight, equal: bool = False)
 
 
 def _claim_object(text: str, match: Match, weight: Weight, follows: bool) -> Claim | None:
-    """Return a claim for the object of a predicate: "The first image is most similar to X". No
-    other choice may be the subject."""
+    """Return a claim for the object of a predicate: "The first image is most similar to X"; None if
+    another choice is the subject."""
     choice = _BESIDE_PATTERN.match(text[match.end() :])
     if (
         not choice
@@ -271,8 +270,8 @@ def _claim_object(text: str, match: Match, weight: Weight, follows: bool) -> Cla
 
 
 def _claims_by_comparison(text: str, predicate: Pattern, letters: str, equal: bool) -> Claims:
-    """Rule out a choice that something unnamed is "darker than", and the choice that both are the
-    same."""
+    """Yield claims against a choice that an unnamed one is "darker than", and against the choice
+    "about the same"."""
     for match in predicate.finditer(text):
         before, than = text[: match.start()], _THAN_PATTERN.match(text[match.end() :])
         if than and not find_tagged_letters(before) and not NEGATED_PATTERN.search(before):
@@ -280,8 +279,8 @@ def _claims_by_comparison(text: str, predicate: Pattern, letters: str, equal: bo
 
 
 def _claims_by_opposite(text: str, opposite: Pattern, letters: str, equal: bool) -> Claims:
-    """Rule out a choice that the opposite word describes ("A is further away"), and claim one that
-    it is compared with ("further away than B")."""
+    """Yield claims against a choice that an opposite word describes ("A is further away"), and for
+    the choice it is compared with ("further away than B")."""
     for match in opposite.finditer(text):
         claim = _claim_subject(text, match, Weight.DESCRIBED)
         if (

@@ -127,8 +127,8 @@ _BETWEEN_CHOICES_PATTERN = pattern(
 
 
 def strip_echo(text: str, choices: Texts) -> str:
-    """Return a cleaned reply without what it repeats of the question: its text, the choices,
-    "Between A and B, "."""
+    """Return a cleaned reply without the parts of the question that it repeats: its text, the
+    choices, "Between A and B, "."""
     if question := _QUESTION_PATTERN.match(text):
         text = text[question.end() :]
     if (
@@ -187,8 +187,8 @@ def translate_to_english(text: str, choices: Texts = ()) -> tuple[str, Texts]:
         language = "ja" if _KANA_PATTERN.search(text) else "zh"
     else:
         words, counts = re.findall(r"[\w']+", text.casefold()), dict[str, int]()
-        for name, telling in _LANGUAGES.items():
-            counts[name] = sum(word in telling for word in words)
+        for name, markers in _LANGUAGES.items():
+            counts[name] = sum(word in markers for word in words)
         language = max(counts, key=counts.__getitem__)
         if not counts[language]:
             return text, choices
@@ -201,15 +201,15 @@ def _is_english(text: str) -> bool:
 
 
 def _translate(text: str, language: str) -> str:
-    for source, english in _entries(language):
+    for source, english in _compile_table(language):
         text = source.sub(english, text)
     return re.sub(r" +", " ", text).strip()
 
 
 @lru_cache
-def _entries(language: str) -> tuple[tuple[Pattern, str], ...]:
-    """Return the patterns of a language's table with their English. In languages with spaces
-    between words they match whole words."""
+def _compile_table(language: str) -> tuple[tuple[Pattern, str], ...]:
+    """Compile a language's table into patterns with their translations. In languages with spaces
+    between words, patterns match whole words."""
     spaced = language not in ("zh", "ja")
     from looktwice.eval.readers.gloss_tables import TABLES
 

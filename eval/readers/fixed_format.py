@@ -1,4 +1,4 @@
-"""Readers of replies in a fixed format, without rules of our own."""
+"""Readers of replies in a fixed format, which do not interpret free text."""
 
 from __future__ import annotations
 
@@ -42,12 +42,11 @@ _MARKER_PATTERN = pattern(
 
 @dataclass(frozen=True)
 class Marked(TextReader):
-    r"""Reads what follows the last "MY_ANSWER:", "Final Answer:" or "Answer:", or the last
-    \boxed{},
-    <answer> or JSON "answer".
+    r"""Reads the text after the last "MY_ANSWER:", "Final Answer:" or "Answer:", or in the last
+    \boxed{}, <answer> or JSON "answer".
 
-    With choices, this text is read as `Robust` does; otherwise it is the answer. The contents of
-    <think> are not an answer, and without a marker there is none.
+    With choices, `Robust` reads this text; otherwise it is the answer. The contents of <think> are
+    not an answer, and a reply without a marker has none.
     """
 
     def read_text(self, reply: str, sample: Sample) -> Reading:

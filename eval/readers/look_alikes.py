@@ -1,8 +1,8 @@
 """Letters of other alphabets, and symbols, that look like Latin letters: a Cyrillic Ve, a squared
 B.
 
-Models write them for the letter of a choice. They are kept inside words and, in a text of their own
-language, where they may be words: a lone Ve is Russian for "in".
+Models write them for the letter of a choice. They stay unchanged inside words and, in a text of
+their own language, wherever they may be words: a lone Ve is Russian for "in".
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Replaces each place where a reply names a choice by a tag, so that the rules can refer to
-choices.
+"""Replaces each mention of a choice in a reply by a tag, so that the rules can refer to choices.
 
 "(B)", "Option B", "point labeled "B"", "the third image" and "Box B (B)" all become ⟦B⟧. A new way
 to name a choice by its letter goes into `_LETTER_PATTERNS`, one to name it by its text into
@@ -110,7 +109,7 @@ _LETTER_ALONE = (
     rf"(?<![{_LATIN}'(+=*/^|\u27e6-])({{}})(?![{_LATIN}(+=*/^|\u27e7-]|'(?!s\b))"
     r"(?!\s*[+=*/^\u00d7\u2229\u222a])"
 )
-_SURE_LETTER = (
+_CERTAINTY_ADVERBS = (
     "definitely|certainly|clearly|obviously|sure(?:ly)|probably|absolutely|undoubtedly|presumably|"
     "possibly|evidently|really|actually|apparently|precisely|exactly|indeed|only|confidently"
 )
@@ -121,7 +120,7 @@ _NO_NOUN = (  # words that cannot follow an article, so that an "A" before them 
     r"|over (?:the|all|any|both|option|\(?[B-H]\b)"
     r"|rather than|instead of|\d+(?:\.\d+)? ?%(?=\s*(?:[.,;:!)]|$|sure\b|certain))"
     r"|(?:then|now|today|again|too|though|anyway|instead|overall|for sure|all the"
-    rf" way|{_SURE_LETTER})"
+    rf" way|{_CERTAINTY_ADVERBS})"
     r"(?=\s*(?:[.,;:!)]|$|because\b|since\b|as\b|and\b)))(?![\w-]))"
 )
 _VERBAL_PREDICATES = (  # predicates of a choice that are not nouns
@@ -216,11 +215,11 @@ class TextPattern:
 
 @dataclass(frozen=True)
 class MentionTagger:
-    """Replaces the places of a cleaned reply that name a choice by tags. `letters` are the letters
-    of the choices, such as "ABCD".
+    """A function that replaces each mention of a choice in a cleaned reply by a tag. `letters` are
+    the letters of the choices, such as "ABCD".
 
-    `texts` are the patterns that name a choice by its text; `ordinal` says that the choices are
-    ordinals ("the second image"), `numbered` that "option 2" means the second choice, since no
+    `texts` are the patterns that name a choice by its text; `ordinal` is True if the choices are
+    ordinals ("the second image"), `numbered` if "option 2" means the second choice, because no
     choice is a number itself.
     """
 
@@ -324,8 +323,8 @@ def _fold(text: str) -> str:
 
 
 def _strip_article(folded: str) -> str:
-    """Return the text that names a choice, without its article; empty if the choice has patterns of
-    its own."""
+    """Return the text that names a choice, without its article; empty if special patterns match the
+    choice."""
     if folded in _SPECIAL_TEXTS or _ONE_OF_A_KIND_PATTERN.fullmatch(folded):
         return ""
     return _ARTICLE.sub("", folded)

@@ -29,13 +29,13 @@ _COMPOSED_PATTERN = pattern(
 _SEPARATED_PATTERN = re.compile(r"(?<![\w.,'])\d{1,3}(?:([,'])\d{3})(?:\1\d{3})*(?![\w]|[.,']\d)")
 _PERCENT_PATTERN = pattern(r"(?<![\w.,])\d+(?:[.,]\d+)?\s?(?:%|percent\b|per cent\b)")
 _ANY_NUMBER_PATTERN = pattern(rf"\d|(?<![\w-])(?:{NUMBER_WORD})(?![\w-])")
-COUNTED_THINGS_PATTERN = pattern(
+COUNTED_OBJECTS_PATTERN = pattern(
     r"\bhow many"
     r" ((?:[\w-]+\s+){0,4}?[\w-]+)(?=\s+(?:is|are|do|does|did|can|were|was|in|on)\b|\W*\Z)"
 )
 """The objects that a question asks to count, with their adjectives."""
 _ONE_PAIR = "scissors|glasses|sunglasses|pants|trousers|jeans|shorts|pliers|tweezers|binoculars"
-_PLACE = (
+_POSITION_NOUNS = (
     r"images?|pictures?|photos?|frames?|rows?|columns?|lines?|steps?|panels?|views?|figures?|pages?"
     r"|parts?|groups?|items?"
 )
@@ -49,8 +49,8 @@ _CANNOT_PATTERN = pattern(
 
 
 def parse_number_words(words: Iterable[str]) -> int:
-    """Return the number that several words form, or any number above MAX_COUNT as soon as it
-    exceeds that."""
+    """Return the number that several words form; for numbers above MAX_COUNT, some number above
+    it."""
     whole = part = 0
     for word in words:
         if whole + part > MAX_COUNT:
@@ -91,10 +91,10 @@ def _compose(match: Match) -> str:
 
 
 def normalize_counts(text: str, question: str = "") -> str:
-    """Return a reply with its counts in digits and without list numbers. Percentages and place
-    numbers ("image 2") are removed, too, as long as another number is left."""
+    """Return a reply with its counts in digits and without list numbers. Percentages and position
+    numbers ("image 2") are also removed, as long as another number is left."""
     text = _strip_list_numbers(_count_pairs(write_in_digits(text), question))
-    for strip in (_strip_percents, _strip_places):
+    for strip in (_strip_percents, _strip_position_numbers):
         left = strip(text, question)
         text = left if _ANY_NUMBER_PATTERN.search(left) else text
     return text
@@ -110,7 +110,7 @@ def count_listed(text: str) -> int:
 
 def _count_pairs(text: str, question: str) -> str:
     text = re.sub(r"\A\W*(?:just |only |exactly )?an? (?:couple|pair)\W*\Z", "2", text, flags=re.I)
-    if not (asked := COUNTED_THINGS_PATTERN.search(question)):
+    if not (asked := COUNTED_OBJECTS_PATTERN.search(question)):
         return text
     noun = get_stem(asked[1].split()[-1])
     pair = rf"\ba (?:couple|pair(?! of (?:\w+ )?(?:{_ONE_PAIR}))) of (?=(?:\w+ ){{0,2}}{noun})"
@@ -154,12 +154,12 @@ def _strip_percents(text: str, question: str) -> str:
     return _PERCENT_PATTERN.sub(" ", text)
 
 
-def _strip_places(text: str, question: str) -> str:
-    """Remove numbers of places, and numbers that enumerate the objects asked for: "cup 1: red, cup
+def _strip_position_numbers(text: str, question: str) -> str:
+    """Remove position numbers, and numbers that enumerate the objects asked for: "cup 1: red, cup
     2: blue"."""
-    if not (asked := COUNTED_THINGS_PATTERN.search(question)):
+    if not (asked := COUNTED_OBJECTS_PATTERN.search(question)):
         return text
-    text = re.sub(rf"\b({_PLACE})\s+#?\d{{1,2}}\b(?!\s*[./]\d)", r"\1", text, flags=re.I)
+    text = re.sub(rf"\b({_POSITION_NOUNS})\s+#?\d{{1,2}}\b(?!\s*[./]\d)", r"\1", text, flags=re.I)
     numbered = rf"\b({get_stem(asked[1].split()[-1])}\w{{0,3}})\s+#?(\d{{1,2}})\b"
     found = [int(match[2]) for match in re.finditer(numbered, text, re.I)]
     if len(found) > 1 and found == list(range(1, len(found) + 1)):

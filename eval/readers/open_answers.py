@@ -10,7 +10,7 @@ from functools import partial
 from looktwice.eval.readers.asides import find_correction, find_second_thoughts, strip_rival_answers
 from looktwice.eval.readers.clean import clean_text, translate_to_english
 from looktwice.eval.readers.numerals import (
-    COUNTED_THINGS_PATTERN,
+    COUNTED_OBJECTS_PATTERN,
     count_listed,
     get_stem,
     normalize_counts,
@@ -42,7 +42,7 @@ _KIND_QUESTIONS = {
     ),
     "yes_no asked": r"^\W*(?:is|are|was|were|does|do|did|has|have|can|could|will)\b[^?]*\?\s*$",
 }
-_FEW_WORDS = 6  # longest answer in words whose second choice is dropped
+_MAX_WORDS = 6  # of a text answer, beyond which second choices in it are not dropped
 _ANSWER_NAMES = {
     "letter_disambiguation": "letters",
     "shape_discrimination": "integer",
@@ -90,8 +90,8 @@ _EACH_PATTERN = re.compile(r"(?m)(?::|^\s*\d+[.)])\s*([A-Z])\W*$")
 
 
 def get_question_kind(question: str, subtask: str = "") -> str:
-    """Return which of KINDS a question asks for, by its subtask's name or its own words; "text" if
-    neither tells."""
+    """Return the kind of answer, a key of KINDS, that a question asks for, by its subtask or its
+    wording; "text" if neither determines it."""
     asked = (kind for kind, asks in _KIND_QUESTIONS.items() if re.search(asks, question, re.I))
     return _ANSWER_NAMES.get(subtask) or next(asked, "text").removesuffix(" asked")
 
@@ -116,7 +116,7 @@ def read_open(reply: str, kind: str, question: str = "") -> Reading:
         if reading.answer is not None:
             return reading
     left = strip_rival_answers(text)
-    if left != text and (kind != "text" or len(left.split()) <= _FEW_WORDS):
+    if left != text and (kind != "text" or len(left.split()) <= _MAX_WORDS):
         reading = KINDS[kind](left.strip(), question)
         if reading.answer:
             return reading
@@ -124,8 +124,8 @@ def read_open(reply: str, kind: str, question: str = "") -> Reading:
 
 
 def _read_correction(tail: str, kind: str, question: str) -> Reading:
-    """Read what is declared after "Correction:" or "Oops, "; corrected texts are left to
-    `find_text`."""
+    """Read the answer declared after "Correction:" or "Oops, ", except texts, which `find_text`
+    finds."""
     first = re.split(r"(?<=[.!?;])\s+|\n", tail, maxsplit=1)[0]
     if kind == "integer" and re.match(r"\W*no(?:ne|thing)?\b", first, re.I):
         return Reading(None)  # "Correction: none."
@@ -148,10 +148,10 @@ def find_asked_number(text: str, question: str) -> str | None:
     """Return the number, in digits, that a text gives for the objects that the question asks to
     count; None if it gives none or several.
 
-    If the largest is the sum of the others ("five boats: two blue boats and three red boats"), it
-    counts.
+    Of several numbers, the largest is returned if it is the sum of the others ("five boats: two
+    blue boats and three red boats").
     """
-    if not (asked := COUNTED_THINGS_PATTERN.search(question)):
+    if not (asked := COUNTED_OBJECTS_PATTERN.search(question)):
         return None
     *adjectives, noun = [word for word in asked[1].split() if word.casefold() not in _ARTICLES]
     number = rf"({_DIGITS_PATTERN.pattern}|{_WORDS_PATTERN.pattern})"
@@ -163,7 +163,7 @@ def find_asked_number(text: str, question: str) -> str | None:
         words = rf"\s+{_ADJECTIVES}{{0,3}}?".join((*map(re.escape, adjectives), get_stem(noun)))
         counted = rf"{number}\s+{_ADJECTIVES}{{0,3}}?{words}"
         absent = rf"\b(?:{_NONE})\s+{_ADJECTIVES}{{0,2}}?{words}"
-    counts = sorted(int(_digits(count)) for count in re.findall(counted, text, re.I))
+    counts = sorted(int(_to_digits(count)) for count in re.findall(counted, text, re.I))
     if counts:
         whole = len(set(counts)) == 1 or 2 * counts[-1] == sum(counts)
         return str(counts[-1]) if whole else None
@@ -223,7 +223,7 @@ def _read_declared_integer(text: str, question: str) -> Reading:
         rf"\bthere (?:is|are|was|were){_LINK}({number})",
     ):
         if marked := list(re.finditer(claims, text, re.I)):
-            return Reading(_digits(marked[-1][marked[-1].lastindex or 0]))
+            return Reading(_to_digits(marked[-1][marked[-1].lastindex or 0]))
         if (asked := find_asked_number(text, question)) is not None:
             return Reading(asked)
     return Reading(None)
@@ -238,8 +238,8 @@ def _read_integer(text: str, question: str) -> Reading:
     declared = _read_declared_integer(text, question)
     if declared.answer is not None:
         return declared
-    whole = _numbers(text)
-    sentences = map(_numbers, reversed(re.split(r"(?<=[.!?])\s+|\n+", text)))
+    whole = _find_numbers(text)
+    sentences = map(_find_numbers, reversed(re.split(r"(?<=[.!?])\s+|\n+", text)))
     for numbers in (whole, next(filter(None, sentences), [])):
         if len(set(numbers)) == 1:
             return Reading(numbers[0])
@@ -252,14 +252,14 @@ def _read_integer(text: str, question: str) -> Reading:
     )
 
 
-def _numbers(text: str) -> list[str]:
+def _find_numbers(text: str) -> list[str]:
     return [
-        _digits(number)
+        _to_digits(number)
         for number in (*_DIGITS_PATTERN.findall(text), *_WORDS_PATTERN.findall(text))
     ]
 
 
-def _digits(word: str) -> str:
+def _to_digits(word: str) -> str:
     return NUMBERS.get(word.casefold(), word).replace(",", "").split(".")[0].lstrip("0") or "0"
 
 

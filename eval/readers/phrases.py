@@ -49,14 +49,14 @@ TRAILING_NEGATION_PATTERN = re.compile(
     r"\s*(?:is|was|does|do|has|can|would|could)?\s*(?:not\b|n't)"
 )
 """A negation right after a declared choice: "the answer is (A) is not correct"."""
-_THING_NOUNS = r"(?:images?|options?|points?|pictures?|choices|boxes|photos\w*)"
+_CHOICE_NOUNS = r"(?:images?|options?|points?|pictures?|choices|boxes|photos\w*)"
 NO_SINGLE_CHOICE_PATTERN = pattern(
     r"\bnone of (?!the other)",
     r"\bneither (?:of|image|option|point|box|choice|one|answer|is\b|the \u27e6|\u27e6)",
     r"\bnot (?:among|listed|one of|any of)\b",
     r"\bno (?:correct|matching|corresponding|suitable)\b",
     r"\b(?:all|both|any) (?:of )?(?:the )?(?:four |three |two |these"
-    rf" )?{_THING_NOUNS}?\b[^.]{{0,60}}"
+    rf" )?{_CHOICE_NOUNS}?\b[^.]{{0,60}}"
     r"\b(?:equally|could|have the|are likely|qualities|potential)",
 )
 """Phrases saying that no choice is the answer, or that any of them may be."""
@@ -185,7 +185,7 @@ DIRECT_LINK_PATTERN = pattern(
     r"|noticeably|the|an?|one|that"
     r"|which|to|point|surface|colou?r|of|two|both|not|cannot|in|fact|most)\b)*"
 )
-"""The words allowed between a choice and what a plain sentence says about it."""
+"""The words allowed between a choice and its predicate in a plain sentence."""
 APPEARANCE_PATTERN = pattern(r"\b(?:looks?|appears?|seems?)\b")
 """Verbs of appearance, which may deceive."""
 ILLUSION_PATTERN = pattern(
@@ -198,7 +198,7 @@ ILLUSION_PATTERN = pattern(
     r"\b(?:might|could|would) \w+.*\bif\b",
     r"\b(?:looks?|appears?|seems?) .{0,30}(?:due to|because of) .{0,20}\b(?:shad\w+|light\w*)",
 )
-"""Phrases for what only seems so, or would be so in other circumstances."""
+"""Phrases for illusions and hypothetical conditions."""
 EQUALITY_PATTERN = pattern(
     r"(?:\b(?:is|are|be|have|has|share|appears?|seems?|looks?|remains?|little"
     r" to|there's|see|find|notice)\s+"
@@ -262,7 +262,7 @@ UNDECIDED_PATTERN = pattern(
     r"(?! (?:the |any |real |specific )*(?:people|persons?|individuals?|identit(?:y|ies)|who)\b)",
     _RETURNED_QUESTION,
 )
-"""Phrases saying that the reply cannot tell, or returning the question to the user."""
+"""Phrases by which a reply states that it cannot decide, or returns the question to the user."""
 
 _CONJUNCTION = r"\s*(?:,|/|&|and/or|or|and|nor|as well as|,\s*(?:or|and)|)\s*"
 SECOND_CHOICE_PATTERN = pattern(
@@ -282,7 +282,7 @@ LINK_BREAKERS_PATTERN = pattern(
     r"\bother (?:images?|points?|options?)\b",
     r"\bit (?:is|has|was|also|appears|looks|seems)\b",
 )
-"""Words between a choice and a predicate that show that the predicate belongs to something else."""
+"""Words between a choice and a predicate that show that the predicate has another subject."""
 
 
 def begins_main_clause(before: str) -> bool:

@@ -128,8 +128,8 @@ def read_prose(text: str, tagged: str, asked: AskedQuestion) -> Reading:
 
 
 def _read_claims(text: str, tagged: str, asked: AskedQuestion) -> Reading:
-    """Read what is claimed after a correction, otherwise by the whole reply. Text without the
-    second choices settles what plain claims leave open."""
+    """Read the claims after a correction, otherwise those of the whole reply. If second choices are
+    named, plain statements in the text without them take precedence."""
     if (tail := find_correction(tagged)) and (corrected := _read_declared(tail, asked)):
         return corrected
     if tail := find_second_thoughts(tagged):
@@ -145,7 +145,8 @@ def _read_claims(text: str, tagged: str, asked: AskedQuestion) -> Reading:
 
 
 def _read_declared(tagged: str, asked: AskedQuestion) -> Reading | None:
-    """Read what part of a reply states plainly, without hints and descriptions, or None."""
+    """Read the plain statements of part of a reply, without hints and descriptions; None if it has
+    none."""
     first = next(iter(split_sentences(tagged)), "")
     if len({*find_tagged_letters(first)}) > 1 and LISTED_PATTERN.fullmatch(first):
         return Reading.from_letter("", asked.letters)
@@ -163,7 +164,7 @@ def _collect_claims(text: str, tagged: str, asked: AskedQuestion) -> Claims:
     letters, question = asked.letters, asked.question
     for sentence in split_sentences(tagged):
         yield from find_claims(sentence, letters, asked.subtask)
-    # the reply's number of the things that the question asks to count
+    # the reply's number of the objects that the question asks to count
     if question and not _TOTAL_PATTERN.search(text):
         texts = dict(zip(letters, asked.choices, strict=True))
         words = re.sub(TAG, lambda named: texts.get(named[1], ""), text)
@@ -183,8 +184,8 @@ def _collect_claims(text: str, tagged: str, asked: AskedQuestion) -> Claims:
 
 
 def _claim_of_opening(text: str, tagged: str) -> Claims:
-    """Claim the choice that the reply begins with, unless the text goes through the choices line by
-    line."""
+    """Yield a claim for the choice that the reply begins with, unless the text goes through the
+    choices line by line."""
     opening = _OPENS_PATTERN.match(tagged)
     items = set()
     for begins, lines in ((_LIST_ITEM_PATTERN, text), (_LIST_HEADING_PATTERN, tagged)):
@@ -196,8 +197,8 @@ def _claim_of_opening(text: str, tagged: str) -> Claims:
 
 
 def _claim_of_own_line(text: str, tagged: str) -> Claims:
-    """Claim a choice that is a line, or the last sentence, by itself, unless another line is
-    another choice."""
+    """Yield a claim for a choice that is a line, or the last sentence, by itself, unless another
+    line is another choice."""
     lines = [line.strip() for line in tagged.splitlines() if line.strip()]
     sentences = split_sentences(tagged)
     last = ONLY_CHOICES_PATTERN.fullmatch(sentences[-1]) if len(sentences) > 1 else None
@@ -210,8 +211,8 @@ def _claim_of_own_line(text: str, tagged: str) -> Claims:
 
 
 def _claim_of_only_mention(tagged: str, letters: str) -> Claims:
-    """Claim the only choice that the reply names, if the last sentence that names it neither
-    negates nor asks."""
+    """Yield a claim for the only choice that the reply names, if the last sentence that names it is
+    neither a negation nor a question."""
     if any(may_contain(tagged, word) for word in ("not", "than", "instead")):
         tagged = _CONTRAST_PATTERN.sub("", tagged)
     mentioned, last = set[str](), ""
@@ -224,8 +225,8 @@ def _claim_of_only_mention(tagged: str, letters: str) -> Claims:
 
 
 def _decide(claims: Iterable[Claim], tagged: str, letters: str) -> Reading:
-    """Return the last claim with the highest weight. Weak claims must agree, and do not count if
-    the reply says that it cannot tell."""
+    """Read the last claim with the highest weight. Weak claims must agree, and do not count if the
+    reply states that it cannot decide."""
     favoured, against = list[Claim](), set[str]()
     for claim in claims:
         if claim.weight >= Weight.DECLARED or claim.letter in letters:

@@ -72,10 +72,10 @@ class Reader(WithoutModel, ABC):
     """A stage that sets the state's answer from the last reply, or leaves it None with a reason.
 
     Scoring runs it on recorded conversations. It never calls a model and never guesses. A subclass
-    implements `read`, which gets the `part` of the reply that it asks for: "answer" is the text
-    without thoughts, tool calls and what follows the end of the model's turn; "turn" goes on after
-    words such as "Human:" that begin another turn, for readers that follow the code of other
-    projects; "reply" is the whole reply.
+    implements `read`, which gets the `part` of the reply that it asks for: "answer" is the text of
+    the model's turn without thoughts and tool calls; "turn" continues after words such as "Human:"
+    that begin another turn, for readers that follow the code of other projects; "reply" is the
+    whole reply.
     """
 
     part: ClassVar[Literal["answer", "turn", "reply"]] = "answer"
@@ -99,7 +99,7 @@ class Reader(WithoutModel, ABC):
 
         To read many states, pass the `list_known_keys`.
         """
-        read = partial(_read_instead, self, state)
+        read = partial(_read_with_reply, self, state)
         return _mask_reading(_read_part(self.part, state.reply, read), keys)
 
 
@@ -121,7 +121,7 @@ class TextReader(Reader):
         return _mask_reading(_read_part(self.part, reply, read), keys)
 
 
-def _read_instead(reader: Reader, state: State, reply: str) -> Reading:
+def _read_with_reply(reader: Reader, state: State, reply: str) -> Reading:
     return reader.read(_replace_reply(state, reply))
 
 
@@ -138,41 +138,41 @@ def _read_part(part: str, reply: str, read: Callable[[str], Reading]) -> Reading
     """Return the result of `read` for this part of the reply."""
     if part == "reply":
         return read(reply)
-    words, beside_calls, first = _find_parts(reply, part)
-    if not beside_calls.strip():
-        return _strip_textual_calls() if words.strip() else Reading.for_empty_reply(reply)
+    text, without_calls, first = _find_parts(reply, part)
+    if not without_calls.strip():
+        return _report_unparsed_call() if text.strip() else Reading.for_empty_reply(reply)
     reading = read(first)
-    if reading.answer is None and first != beside_calls:
-        reading = read(beside_calls)
-    if reading.answer is None and beside_calls != words:
-        return _strip_textual_calls()
+    if reading.answer is None and first != without_calls:
+        reading = read(without_calls)
+    if reading.answer is None and without_calls != text:
+        return _report_unparsed_call()
     return reading
 
 
 @lru_cache(maxsize=8192)  # models repeat the same reply
 def _find_parts(reply: str, part: str) -> tuple[str, str, str]:
-    """Return the reply without thoughts, the same without tool calls, and what of it precedes
-    another turn."""
-    words = strip_thoughts(reply)
-    words = cut_at_turn_end(words if part == "turn" else strip_beginning(words))
-    beside_calls = _strip_calls(words)
-    return words, beside_calls, beside_calls if part == "turn" else cut_at_new_turn(beside_calls)
+    """Return the reply without thoughts, the same without tool calls, and the part of the latter
+    before another turn."""
+    text = strip_thoughts(reply)
+    text = cut_at_turn_end(text if part == "turn" else strip_beginning(text))
+    without_calls = _strip_calls(text)
+    return text, without_calls, without_calls if part == "turn" else cut_at_new_turn(without_calls)
 
 
-SIGNS_OF_CALLS_PATTERN = re.compile(r"[<{\[`]|&lt;|\w\(|action|function", re.I)
+CALL_SIGNS_PATTERN = re.compile(r"[<{\[`]|&lt;|\w\(|action|function", re.I)
 """Every tool call that a server left in the text contains one of these."""
 
 
-def _strip_calls(words: str) -> str:
+def _strip_calls(text: str) -> str:
     """Return the text without the tool calls in it."""
-    if not SIGNS_OF_CALLS_PATTERN.search(words):
-        return words
+    if not CALL_SIGNS_PATTERN.search(text):
+        return text
     from looktwice.pipelines.replies.text_calls import strip_text_calls
 
-    return strip_text_calls(words)
+    return strip_text_calls(text)
 
 
-def _strip_textual_calls() -> Reading:
+def _report_unparsed_call() -> Reading:
     from looktwice.pipelines.replies.text_calls import UNPARSED_CALL
 
     return Reading(None, f"unread: {UNPARSED_CALL}")
@@ -216,15 +216,15 @@ def build_reader(name: str, plugins: Sequence[str] = ()) -> Stage:
         own = [
             get_public_path(cls) for cls in classes if isinstance(cls, type) and is_own_reader(cls)
         ]
-        there = ", ".join(names) + (f", and in your plugin: {', '.join(own)}" if own else "")
-        raise ConfigError([f"reader: there is no reader {name!r}{near or '.'} There are {there}"])
+        known = ", ".join(names) + (f", and in your plugin: {', '.join(own)}" if own else "")
+        raise ConfigError([f"reader: there is no reader {name!r}{near or '.'} There are {known}"])
     reader: Stage = build({"use": path}, place="reader", plugins=plugins)
     return reader
 
 
 def is_own_reader(cls: type) -> bool:
-    """Return whether a plugin's class is a reader: a stage of any class that uses the reply and
-    calls no model."""
+    """Return whether a plugin's class is a reader: a stage that uses the reply and calls no
+    model."""
     # a plugin's reader need not inherit `Reader`: its code reads `reply` and calls no model
     names = getattr(vars(cls).get("__call__"), "__code__", is_own_reader.__code__).co_names
     is_reader = issubclass(cls, Reader) or ("reply" in names and "model" not in names)

@@ -1,5 +1,5 @@
-"""The reader `Robust`: our own rules for free text, which find the choice that a reply claims, in
-whatever wording.
+"""The reader `Robust`: our own rules for free text, which find the choice that a reply claims in
+any wording.
 
 How a reply to a question with choices is read, and where to add a rule for each step:
 
@@ -10,8 +10,8 @@ How a reply to a question with choices is read, and where to add a rule for each
 3. `mentions`: each place that names a choice becomes a tag, ⟦B⟧ (add a way to name one; words are
    in `vocabulary`);
 4. `claims`: each sentence is searched for claims about tagged choices, by the wordings in `phrases`
-   ("I would go with ⟦B⟧") and by what makes a choice the answer of a subtask in `vocabulary` ("⟦B⟧
-   is closer");
+   ("I would go with ⟦B⟧") and by the words that describe the answer of a subtask in `vocabulary`
+   ("⟦B⟧ is closer");
 5. `prose`: rules for the whole reply (lists, ticks, choices on their own lines), and which claim
    decides; `asides` finds second choices, which do not count, and corrections.
 
@@ -39,7 +39,12 @@ from looktwice.eval.readers.mentions import (
     get_tagger,
 )
 from looktwice.eval.readers.reader import Reading, TextReader, choice_texts, get_subtask
-from looktwice.eval.readers.vocabulary import Texts, begins_no_number, has_words, pattern
+from looktwice.eval.readers.vocabulary import (
+    Texts,
+    begins_without_number,
+    has_answer_words,
+    pattern,
+)
 from looktwice.pipelines.sample import Sample
 
 Kind = Literal["auto", "choice", "yes_no", "true_false", "integer", "letters", "text"]
@@ -57,12 +62,12 @@ class Robust(TextReader):
     weaker descriptions; the only choice that is named; the only one that is not ruled out. Several
     choices at once, none of them, letters beyond the choices, questions, conditions and refusals
     are not answers and give a reason. A statement may also answer yes or no. A correction ("Oops, I
-    misread: ...") replaces what precedes it, and second choices ("Second choice: A") do not count
-    beside a first one.
+    misread: ...") replaces the claims before it, and second choices ("Second choice: A") do not
+    count next to a first one.
 
     Open questions are read as a number, yes or no, letters or a text: `kind` "auto" infers this
-    from the question. A text is what the reply declares last ("Answer: red"), otherwise the whole
-    reply. The contents of <think> and similar tags are not an answer.
+    from the question. A text answer is the last one that the reply declares ("Answer: red"),
+    otherwise the whole reply. The contents of <think> and similar tags are not an answer.
     """
 
     kind: Kind = "auto"
@@ -106,8 +111,8 @@ def read_choice(
 
 
 class _Question(NamedTuple):
-    """What matters about a question with choices: `texts` are those of the choices, with numbers in
-    digits if it `has_numbers`; `question` is None if it does not affect reading."""
+    """The parts of a question with choices that affect reading: `texts` are those of the choices,
+    with numbers in digits if it `has_numbers`; `question` is None if it has no effect."""
 
     texts: Texts
     subtask: str
@@ -122,7 +127,7 @@ def _describe_question(own: Texts, texts: Texts, subtask: str, question: str) ->
     """Describe a question whose choices have the texts `own`, which are `texts` in English."""
     yes_no = [choice.casefold() for choice in own] == ["yes", "no"]
     counts, has_numbers, is_count = subtask == "Counting" or not texts, False, False
-    if not all(map(begins_no_number, texts)):
+    if not all(map(begins_without_number, texts)):
         from looktwice.eval.readers.numerals import parse_whole_number, write_in_digits
 
         digits = tuple(map(parse_whole_number, texts))
@@ -132,7 +137,7 @@ def _describe_question(own: Texts, texts: Texts, subtask: str, question: str) ->
 
         texts = tuple(map(write_in_digits, texts))
         is_count = counts and get_question_kind(question, subtask) == "integer"
-        if is_count and not has_words(subtask):
+        if is_count and not has_answer_words(subtask):
             subtask = "Counting"
     asked = question if yes_no or counts else None
     wrong = _WRONG_IS_ASKED_PATTERN.search(question) is not None

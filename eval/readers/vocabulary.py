@@ -216,7 +216,7 @@ def longest_word(text: str) -> str:
 
 
 def may_contain(text: str, word: str) -> bool:
-    """Return whether a text may contain a word in any case; True if only a pattern can tell."""
+    """Return whether a text may contain a word in any case; True if only a pattern can decide."""
     return not word.isascii() or word.lower() in text.lower() or has_other_ascii(text)
 
 
@@ -227,8 +227,8 @@ ALSO_ASCII_PATTERN = re.compile("[\u0130\u0131\u017f\u212a]")
 _OTHER_WORD_PATTERN = pattern(rf"[ .]*(?!(?:an?|half|dozens?|{SCALE_WORD}|{NUMBER_WORD})\b)[a-z]")
 
 
-def begins_no_number(text: str) -> bool:
-    """Return whether the first word of a text is one that no number begins with."""
+def begins_without_number(text: str) -> bool:
+    """Return whether the first word of a text cannot begin a number."""
     return _OTHER_WORD_PATTERN.match(text) is not None
 
 
@@ -243,10 +243,10 @@ class AnswerWords:
     """Words that describe the choice that is the answer: decisive ones (`strong`) and weaker ones
     (`weak`).
 
-    `other` words describe a wrong choice ("farther"). `follows` means that the choice comes after
-    its words ("the camera moves to the left") and is never their subject. `equal` means that a
-    choice may say that two others do not differ ("about the same"). The group `letter` of `claimed`
-    is the answer ("A is in front of B").
+    `other` words describe a wrong choice ("farther"). `follows` is True if the choice comes after
+    its words ("the camera moves to the left") and is never their subject; `equal` is True if a
+    choice may mean that two others do not differ ("about the same"). The group `letter` of
+    `claimed` is the answer ("A is in front of B").
     """
 
     strong: Pattern
@@ -415,6 +415,6 @@ def get_answer_words(subtask: str) -> AnswerWords:
     return _SUBTASKS.get(subtask.replace(" ", "_"), _GENERAL_WORDS)
 
 
-def has_words(subtask: str) -> bool:
+def has_answer_words(subtask: str) -> bool:
     """Return whether a subtask has its own answer words."""
     return get_answer_words(subtask) is not _GENERAL_WORDS

@@ -47,25 +47,25 @@ from looktwice.pipelines.runtime.stores import use_result_store
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State
 
-MAX_PRINTED_DIFFERENCES = 5  # differences that are printed
+MAX_PRINTED_DIFFERENCES = 5
 DATA_CHANGED = "the task's data is missing or has changed"
 TASK_NOT_BUILT = "the task cannot be built again"
 
 
-def request_digest(
+def digest_request(
     messages: Sequence[Mapping[str, Any]], draw: int, options: Mapping[str, Any], **model: str
 ) -> str:
     """Return the sha256 of a request in the form of `make_message_json` and `CallOptions.given`;
-    with `model`, its key in the cache."""
+    with `model`, the request's key in the cache."""
     whole = {"messages": list(messages), "draw": draw, "options": dict(options), **model}
     return hashlib.sha256(write_canonical(whole).encode()).hexdigest()
 
 
 class RecordedReplies:
-    """Answers each request with the recorded answers of one record, in order: a reply, or the same
-    ModelError.
+    """A model that answers each request with the recorded answers of one record, in order: a reply,
+    or the same ModelError.
 
-    The keys of `answers` are `request_digest`s. Raises ModelError if a request has no recorded
+    The keys of `answers` are from `digest_request`. Raises ModelError if a request has no recorded
     answer left.
     """
 
@@ -78,7 +78,7 @@ class RecordedReplies:
     ) -> Reply:
         """Return the next recorded answer to this request."""
         sent = [make_message_json(message) for message in messages]
-        digest = request_digest(sent, draw, options.given())
+        digest = digest_request(sent, draw, options.given())
         recorded = self.answers.get(digest, ())
         with self.lock:
             number = self.asked[digest]
@@ -113,11 +113,11 @@ class RecordedRun:
         store = self.cache / "findings"
         return use_result_store(store if store.is_dir() else None)
 
-    def task(self, point: PointRow) -> Any:
+    def build_task(self, point: PointRow) -> Any:
         """Build the task of a point, or return None and add the reason to the binder's faults."""
         return self.binder.build_node(point.spec["task"], "task")
 
-    def stages(self, point: PointRow) -> dict[str, Stage]:
+    def build_stages(self, point: PointRow) -> dict[str, Stage]:
         """Build the stages of a point as points.yaml describes them. Raises ConfigError."""
         if point.id in self._stages:
             return self._stages[point.id]
@@ -144,7 +144,7 @@ class RecordedRun:
             sample.id,
             wrap_second=lambda model: models.get(model.identity) or models[""],
         )
-        stages, request = self.stages(point), Request.of_record(self.folder, record)
+        stages, request = self.build_stages(point), Request.of_record(self.folder, record)
         if request is None:
             trial = run_stages(stages, sample, point.seed, record.draw, recorder)
         else:
@@ -153,10 +153,10 @@ class RecordedRun:
             trial = trial._replace(state=trial.state.replace(draw=record.draw))
         return trial.state, describe_failure(trial.error) if trial.error else ""
 
-    def request(self, call: Mapping[str, Any], **model: str) -> str:
+    def digest_call(self, call: Mapping[str, Any], **model: str) -> str:
         """Return the digest of a recorded call."""
         sent = [read_message(self.folder.blobs, sha) for sha in call["messages"]]
-        return request_digest(sent, call.get("draw", 0), call.get("options", {}), **model)
+        return digest_request(sent, call.get("draw", 0), call.get("options", {}), **model)
 
     def _models(self, record: Record) -> dict[str, RecordedReplies]:
         """Return models, by name, that answer with the record's replies and times; the arm's own
@@ -168,7 +168,7 @@ class RecordedRun:
             if call.get("reply"):
                 answer = replace(Reply.from_dict(call["reply"]), seconds=timing.get("seconds", 0.0))
             of_model = answers.setdefault(call.get("model", ""), {})
-            of_model.setdefault(self.request(call), []).append(answer)
+            of_model.setdefault(self.digest_call(call), []).append(answer)
         return {
             name: RecordedReplies(replies, name or "as recorded")
             for name, replies in answers.items()
@@ -176,10 +176,10 @@ class RecordedRun:
 
 
 class Replay(RecordedRun):
-    """The result of a replay: how many records were the `same`, a sentence for each that was
-    `different`, and the number of records that were not replayed, by reason.
+    """The result of a replay: the number of identical records (`same`), a sentence for each that
+    was `different`, and the number of records that were not replayed, by reason.
 
-    `replies` counts the recorded replies by whether the cache has the same reply.
+    `replies` counts the recorded replies by whether the cache has a reply to the same request.
     """
 
     def __init__(self, path: Path, plugins: Sequence[str] = (), cache: Path | None = None) -> None:
@@ -196,7 +196,7 @@ class Replay(RecordedRun):
     def run(self) -> None:
         """Replay every record. Raises CacheError, and ConfigError if stages cannot be built."""
         for point in self.folder.points.values():
-            self.stages(point)  # missing stages are reported before anything runs
+            self.build_stages(point)  # missing stages are reported before anything runs
         with self.use_stored_results():
             for item, records in self._list_samples():
                 for record in records:
@@ -208,18 +208,19 @@ class Replay(RecordedRun):
                         self.same += 1
 
     def _list_samples(self) -> Iterator[tuple[Item, list[Record]]]:
-        """Yield every sample of the task with its records; count those of missing samples."""
+        """Yield every sample of the tasks with its records; count the records that cannot be
+        replayed."""
         points = self.folder.points
         waiting = defaultdict[tuple[str, str], list[Record]](list)
         for record in self.folder.records().values():
             if record.error:
                 self.left_out["failed in the run"] += 1
             elif record.point not in points:
-                self.left_out["of an arm that is not in points.yaml"] += 1
+                self.left_out["the arm is not in points.yaml"] += 1
             else:
                 waiting[points[record.point].task_id, record.sample].append(record)
         for task_id, point in {point.task_id: point for point in points.values()}.items():
-            rows, task = self.folder.samples_by_task.get(task_id, {}), self.task(point)
+            rows, task = self.folder.samples_by_task.get(task_id, {}), self.build_task(point)
             if task is None:
                 for key in [key for key in waiting if key[0] == task_id]:
                     self.left_out[TASK_NOT_BUILT] += len(waiting.pop(key))
@@ -234,8 +235,8 @@ class Replay(RecordedRun):
             self.left_out[DATA_CHANGED] += gone
 
     def _find_difference(self, point: PointRow, item: Item, record: Record) -> str:
-        """Return what differs: the sample, a picture, a reply, or the first different field of the
-        replayed record; empty if nothing does."""
+        """Describe the first difference: of the sample, a picture, a reply, or a field of the
+        replayed record; empty if there is none."""
         row, sample = self.folder.samples_by_task[point.task_id][record.sample], item.sample
         now = SampleRow(row.task, sample.sha, item.answer, sample.to_dict(), item.truth)
         for name, old in asdict(row).items():
@@ -263,7 +264,7 @@ class Replay(RecordedRun):
             # empty if the model cannot be built because its plugin is not named
             binder = Binder(self.binder.scope, built=self.binder.built)
             model = getattr(binder.build_node(node, "model"), "identity", "")
-        key = self.request(call, model=str(model or ""))
+        key = self.digest_call(call, model=str(model or ""))
         reply = self._store.get(key) if self._store else None
         self.replies[reply is not None] += 1
         recorded = Reply.from_dict(call["reply"])

@@ -17,7 +17,7 @@ from looktwice.eval.records.records import RunError
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.models.cache import Store, StoredReply
 
-MIN_AGE_SECONDS = 3600.0  # seconds within which a reply may not be in a record yet
+MIN_AGE_SECONDS = 3600.0  # younger replies may not be in a record yet
 SIZE_UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 
@@ -28,7 +28,7 @@ def inspect_cache(folder: Path, runs: Path, prune: str | None) -> Iterator[str]:
         if any(runs.glob("*/points.yaml")):
             yield (
                 f"{folder}: no replies; those of models without a server or weights, such as"
-                " Pocket, are not stored, because they are quick to make again"
+                " Pocket, are not stored, because they are quick to recompute"
             )
             return
         raise RunError(
@@ -86,15 +86,15 @@ def prune_cache(store: Store, runs: Path, most: int) -> str:
             f"{runs} contains no runs, whose records decide what to keep; give the folder of the"
             " runs first"
         )
-    named, gone = _list_used_keys(runs, {row.model for row in rows}), list[StoredReply]()
+    used, removed = _list_used_keys(runs, {row.model for row in rows}), list[StoredReply]()
     total = sum(row.size for row in rows)
     for row in rows:
-        if total > most and row.key not in named and time.time() - row.stored > MIN_AGE_SECONDS:
-            gone.append(row)
+        if total > most and row.key not in used and time.time() - row.stored > MIN_AGE_SECONDS:
+            removed.append(row)
             total -= row.size
-    store.remove(gone)
-    kept = format_count(len(rows) - len(gone), "reply", "replies")
-    sentence = f"removed {_describe_replies(gone)}; {kept} left"
+    store.remove(removed)
+    kept = format_count(len(rows) - len(removed), "reply", "replies")
+    sentence = f"removed {_describe_replies(removed)}; {kept} left"
     if total > most:
         sentence += (
             f", {_format_size(total)}: the rest is used by records in {runs} or"
@@ -119,7 +119,7 @@ def _list_used_keys(runs: Path, models: set[str]) -> set[str]:
             }
             for call in record.calls:
                 asked = {call["model"]} if call.get("model") else own
-                keys |= {run.request(call, model=model) for model in asked}
+                keys |= {run.digest_call(call, model=model) for model in asked}
     return keys
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from looktwice.eval.display.printable import make_file_names
-from looktwice.eval.display.sample_page import Shown, page, words
+from looktwice.eval.display.sample_page import ShownArm, format_arm, render_sample
 from looktwice.eval.readers.reader import get_reader_name
 from looktwice.eval.recorded.replay import RecordedRun
 from looktwice.eval.records.judgements import judgements
@@ -29,8 +29,8 @@ def show_sample(shown: ShownRun, sample: str, out: Path | None = None) -> Iterat
     """Write the page of one sample and yield its content as lines; a sample of several tasks gets a
     page for each.
 
-    The stages run again on the task's data, or on the stored pictures if that data is gone or must
-    not be read. Raises RunError.
+    The stages run again on the task's data, or on the stored pictures if that data is missing or
+    must not be read. Raises RunError.
     """
     folder, faults, run = shown.folder, shown.binder.faults, shown.folder.path
     ids = make_file_names(row.id for row in folder.samples.values())
@@ -46,34 +46,34 @@ def show_sample(shown: ShownRun, sample: str, out: Path | None = None) -> Iterat
             name = f"{whole.stem} {tasks.get(row.task, row.task)}"
             path = whole.with_name(f"{make_file_names([name])[name]}{whole.suffix}")
         sections = shown.arms(row)
-        write_file(path, sample_html(run, row, sections))
+        write_file(path, _render_row(run, row, sections))
         yield f"{sample}: {row.sample['question']}  (correct answer: {row.answer})"
         for section in sections:
             yield section.label
-            yield from words(section)
+            yield from format_arm(section)
         points = shown.points(row)
         if missing := [label for label, point in points.items() if point.records_id not in asked]:
             yield f"not asked yet: {', '.join(missing)}"
         while faults:
             yield f"showing stored pictures, because {faults.pop(0)}"
         yield f"page: {path}"
-        yield f"studio: {studio_command(run, sample)}"
+        yield f"studio: {_format_studio_command(run, sample)}"
 
 
 def sample_page(run: Path, task: str, sample: str, plugins: Sequence[str] = ()) -> str:
     """Return the page of one sample of this task, as `show_sample` writes it. Raises RunError."""
     shown = ShownRun(run, plugins)
     row = shown.folder.samples_by_task[task][sample]
-    return sample_html(run, row, shown.arms(row))
+    return _render_row(run, row, shown.arms(row))
 
 
-def sample_html(run: Path, row: SampleRow, sections: Sequence[Shown]) -> str:
+def _render_row(run: Path, row: SampleRow, sections: Sequence[ShownArm]) -> str:
     """Return the page of a sample of a run, with the command that opens it in the studio."""
-    command = studio_command(run, row.id)
-    return page(row.id, row.sample["question"], row.answer, sections, studio=command)
+    command = _format_studio_command(run, row.id)
+    return render_sample(row.id, row.sample["question"], row.answer, sections, studio=command)
 
 
-def studio_command(run: Path, sample: str) -> str:
+def _format_studio_command(run: Path, sample: str) -> str:
     """Return the command that opens a sample in the studio."""
     return f"looktwice studio {shlex.quote(str(run))} {shlex.quote(sample)}"
 
@@ -105,7 +105,7 @@ class ShownRun(RecordedRun):
                 raise RunError(f"--arm {name} does not exist{near}")
         if only:
             self.present = [point for point in self.present if by_id[point.id] & {*only}]
-        judged = judgements(path).by_record()
+        judged = judgements(path).group_by_record()
         self.tools = ScoringTools(self.folder, plugins=tuple(plugins), judgements=judged)
 
     def rows(self, sample: str, task: str = "") -> list[SampleRow]:
@@ -125,9 +125,9 @@ class ShownRun(RecordedRun):
         points = [point for point in self.present if point.task_id == row.task]
         return {self.names[point.id][0]: point for point in points}
 
-    def arms(self, row: SampleRow) -> list[Shown]:
+    def arms(self, row: SampleRow) -> list[ShownArm]:
         """Return a section for every record of the sample: each point, once for each draw."""
-        points, sections = self.points(row), list[Shown]()
+        points, sections = self.points(row), list[ShownArm]()
         records = self.folder.records(row.id).values()
         with self.use_stored_results():
             sample = self.sample(next(iter(points.values()), None), row)
@@ -139,7 +139,7 @@ class ShownRun(RecordedRun):
 
     def _show_record(
         self, label: str, point: PointRow, sample: Sample, record: Record, row: SampleRow
-    ) -> Shown:
+    ) -> ShownArm:
         state, error = self.rerun(point, sample, record)
         if error and not record.error:
             # for example, if only the sent pictures are stored, not the sample's own
@@ -150,13 +150,13 @@ class ShownRun(RecordedRun):
         draw = f", draw {record.draw}" if point.draws > 1 else ""
         system = (point.spec.get("model") or {}).get("system", "")
         why, outcome = record.error or error or failed, _describe_outcome(scored, row, score.reader)
-        return Shown(f"{label}{draw}", state, why, outcome, self.stages(point), system)
+        return ShownArm(f"{label}{draw}", state, why, outcome, self.build_stages(point), system)
 
     def sample(self, point: PointRow | None, row: SampleRow) -> Sample:
         """Return the task's sample if it is unchanged, else the recorded one with stored
         pictures."""
         with suppress(TaskError):
-            task = self.task(point) if point is not None else None
+            task = self.build_task(point) if point is not None else None
             item = find_item(task, row.id) if task is not None else None
             if item is not None and item.sample.sha == row.sha:
                 return item.sample
@@ -184,8 +184,8 @@ class ShownRun(RecordedRun):
 
 
 def _describe_outcome(scored: ScoredRecord, row: SampleRow, reader: Stage) -> str:
-    """Describe the verdict as tables count it, the answer with its source or the reason for its
-    absence, and the correct answer."""
+    """Describe the verdict, the answer with its source or the reason for its absence, and the
+    correct answer."""
     value = f" ({scored.score.value:.2f})" if 0 < scored.score.value < 1 else ""
     key = (
         "the correct answer is hidden"

@@ -53,11 +53,11 @@ class Judgement:
     """A judge's verdict on one reply in one pass. It does not apply to a later record of the same
     sample with another reply.
 
-    `judge` is the model's name, `identity` a digest of all its settings, `words` a digest of what
-    was judged, `asked` the version of the question put to it. The verdict is an `answer`, `scores`
-    by criterion, or `none` (the reply chooses nothing); otherwise `reason` says why its words hold
-    no verdict, or `error` why the judge could not be asked. `cached` marks a reply from the cache;
-    tokens are those of the judge's call.
+    `judge` is the model's name, `identity` a digest of all its settings, `words` a digest of the
+    judged text, `asked` the version of the judge's question. The verdict is an `answer`, `scores`
+    by criterion, or `none` (the reply chooses nothing); otherwise `reason` is why the judge's reply
+    holds no verdict, or `error` why the judge could not be asked. `cached` marks a reply from the
+    cache; tokens are those of the judge's call.
     """
 
     __pydantic_config__ = FORBID_EXTRA
@@ -89,7 +89,7 @@ class Judgement:
 
     @property
     def given(self) -> bool:
-        """True if there is a verdict; "the reply chooses nothing" is one, too."""
+        """True if there is a verdict, including "the reply chooses nothing"."""
         return self.answer is not None or bool(self.scores) or self.none
 
     @property
@@ -105,8 +105,7 @@ class Judgements:
     """All judgements of a run and, by pass, the judge whose verdicts scoring uses (`counting`,
     empty if no judge is used).
 
-    `named` means that the user named this judge; otherwise it is the judge that read the most
-    replies.
+    `named` is True if the user named this judge; otherwise it is the judge with the most verdicts.
     """
 
     lines: tuple[Judgement, ...] = ()
@@ -135,8 +134,8 @@ class Judgements:
 
     @property
     def explain_counting(self) -> list[str]:
-        """One sentence for each pass with several judges: whose verdicts count and why, and how
-        many replies each judge read."""
+        """A sentence for each pass with several judges: whose verdicts count and why, and how many
+        replies each judge read."""
         sentences, why = list[str](), "it was named" if self.named else "no judge read more replies"
         for kind, judge in self.counting.items():
             read = {name: "{} of {}".format(*of) for name, of in self.count_verdicts(kind).items()}
@@ -150,8 +149,8 @@ class Judgements:
                 )
         return sentences
 
-    def by_record(self) -> dict[JudgedWords, dict[str, Judgement]]:
-        """Return the verdicts that count, by (point, sample, draw, words) and pass."""
+    def group_by_record(self) -> dict[JudgedWords, dict[str, Judgement]]:
+        """Return the verdicts that scoring uses, by (point, sample, draw, words) and pass."""
         records = defaultdict[JudgedWords, dict[str, Judgement]](dict)
         for line in self.lines:
             if line.judge == self.counting.get(line.kind) and line.given:
@@ -159,7 +158,7 @@ class Judgements:
         return dict(records)
 
 
-def hash_judged_words(record: Record) -> str:
+def hash_judged_text(record: Record) -> str:
     """Return a digest of the text that a judge reads, a record's last reply; empty if there is
     none."""
     last = record.last_reply
@@ -187,7 +186,7 @@ def judgements(run: Path, judge: str = "") -> Judgements:
         last[judgement.key] = judgement
     kept = Judgements(tuple(last.values()))
     if judge not in ("", NO_JUDGE, *kept.judges):
-        names = ", ".join(kept.judges) or "nobody"
+        names = ", ".join(kept.judges) or "none"
         raise RunError(
             f"--judge {judge}: it did not judge {run} (judges so far: {names}); run"
             " `looktwice judge` first"

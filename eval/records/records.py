@@ -112,7 +112,7 @@ class FactsNode(TypedDict, total=False):
 
 def read_yaml(path: Path, kind: Any) -> Any:
     """Read a YAML file and check it against the type `kind`; return None if it is empty. Raises
-    ValueError and YAMLError that say what is wrong."""
+    ValueError and YAMLError with the fault."""
     text = read_file(path).decode()
     check_yaml(text)
     value = yaml.load(text, Loader=LOADER)
@@ -147,10 +147,10 @@ class RunFolder:
             of_study = Path("runs").glob(f"{glob.escape(self.path.stem)}/points.yaml")
             inner = (*self.path.glob("*/points.yaml"), *of_study)
             near = sorted(str(file.parent) for file in inner)[:3]
-            meant = f"; did you mean {' or '.join(near)}?" if near else ""
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
             raise RunError(
                 f"{self.path} is not a run folder: it has no points.yaml; name the folder that"
-                f" `run` printed{meant}"
+                f" `run` printed{hint}"
             )
         nodes = self._yaml("points.yaml", list[PointRow]) or ()
         return {node["id"]: PointRow(**node) for node in nodes}
@@ -285,19 +285,19 @@ def explain_damaged_line(path: Path, number: int, fault: ValueError) -> RunError
 
 
 def parse_key(line: bytes) -> Key:
-    """Parse only the key of a record, which takes half the time."""
+    """Parse only the key of a record, in half the time of the whole record."""
     node = read_as(KeyNode, line)
     return node["point"], node["sample"], node.get("draw", 0)
 
 
 @dataclass
 class RecordLines:
-    """Yields the record of every whole line of records.jsonl, from the byte `end` on, which is line
-    number `number` + 1. Both advance with each line; `begin` is the byte at which the last line
-    began. A later record replaces an earlier one of its key.
+    """An iterable over the records of records.jsonl, from the byte `end` on, which is line number
+    `number` + 1. Both advance with each line; `begin` is the byte at which the last line began. A
+    later record replaces an earlier one with the same key.
 
-    A torn last line, which a killed writer leaves, is skipped. Raises RunError for a damaged line,
-    at the end if it has a key, as a later record may replace it.
+    A torn last line, which a killed writer leaves, is skipped. A damaged line raises RunError; if
+    its key can be read, only at the end, and not if a later record replaces it.
     """
 
     path: Path
@@ -401,8 +401,8 @@ def read_message(blobs: Blobs, sha: str) -> Json:
 
 
 def get_looks(record: Record) -> Sequence[Look]:
-    """Return the tool calls of an agent noted in a record, in order. Their parser is imported only
-    if there are any."""
+    """Return an agent's looks (tool calls) in a record, in order. Their parser is imported only if
+    there are any."""
     if not any(note.startswith("look {") for note in record.notes):
         return ()
     from looktwice.prompting.agent.looks import read_looks
@@ -411,8 +411,8 @@ def get_looks(record: Record) -> Sequence[Look]:
 
 
 def refuse_links(run: Path) -> None:
-    """Raise RunError for a link, a pipe or a device in a run folder: in a folder from someone else
-    it could lead to other files.
+    """Raise RunError for a link, a pipe or a device in a run folder, which in a folder from an
+    untrusted source could lead to other files.
 
     The folder itself may be a link.
     """

@@ -32,7 +32,7 @@ __all__ = ["PointRow", "Record", "RunError", "SampleRow"]
 
 VERSION = 1
 MAX_DRAWS = 10_000
-"""Limit of draws per sample, because scoring reserves a place for every draw."""
+"""Limit of draws per sample, because scoring allocates memory for every draw."""
 Key = tuple[str, str, int]
 """(point id, sample id, draw): the last record of a key counts."""
 Draw = Annotated[int, Field(ge=0, lt=MAX_DRAWS)]
@@ -41,8 +41,8 @@ Json = dict[str, Any]
 
 
 class RunError(ValueError):
-    """A run folder that cannot be read or resumed; the message says what was found and what to
-    type."""
+    """An error for a run folder that cannot be read or resumed; the message names what was found
+    and what to type."""
 
 
 @with_config(FORBID_EXTRA)
@@ -150,7 +150,7 @@ Measure = float | int | str | None
 
 @dataclass(frozen=True)
 class Record:
-    """Record v1. `error` is the traceback of a FAILED sample; `reason` says why there is no answer.
+    """Record v1. `error` is the traceback of a FAILED sample, `reason` why there is no answer.
 
     `calls` hold, per call, the messages (sha256 of their JSON in `blobs`), `draw`, `options`, and
     `reply` or `error`. `pictures` are the sha256 of all pictures sent; `sent` adds bytes, media
@@ -158,8 +158,8 @@ class Record:
     `marks` and `choices` are set if a stage changed them, `letters` (a letter as asked -> the
     sample's own letter) if a stage permuted them: `answer` and the replies use the letters as
     asked, and scoring maps them back.
-    `notes` say where stages deviated from their usual work, for example because nothing was found
-    to zoom on. `measured` are the numbers and categories that stages measured, by name: one, or a
+    `notes` report where stages deviated from their usual work, for example because there was
+    nothing to zoom on. `measured` are the numbers and categories of the stages, by name: one, or a
     list with one for each turn. `timings` hold seconds (total, by stage) and, per call, its seconds
     and whether it was a cache hit.
     """
@@ -351,7 +351,7 @@ class TaskFactsNode(TypedDict, total=False):
 class PointRow:
     """A point of points.yaml: its contestant, its task, and the full spec of the objects built.
 
-    `changes` are its swept or single changes, by dotted place; `task` is the task's name in the
+    `changes` are its swept or single changes, by dotted path; `task` is the task's name in the
     configuration, `task_id` the identity of the task as built; `facts` are the task's split, label
     version, errata and note; `baseline` marks the points of the baseline contestant. `replies_of`
     is empty, or the id of the point whose records this one reads with another reader.

@@ -39,12 +39,12 @@ from looktwice.pipelines.state import Call, State
 if TYPE_CHECKING:
     from looktwice.pipelines.config.plan import Plan
 
-PAUSE, MAX_WAITING = 0.05, 8 << 20  # seconds between writes; most bytes of queued lines
+WRITE_INTERVAL, MAX_QUEUED_BYTES = 0.05, 8 << 20  # seconds between writes; bytes of queued lines
 
 
 class RunWriter:
-    """Appends to `records.jsonl` and `samples.jsonl` of one folder from any thread; a context
-    manager.
+    """A context manager that appends to `records.jsonl` and `samples.jsonl` of one folder, from any
+    thread.
 
     Entering acquires the folder's lock (RunError if another process holds it) and cuts off a torn
     last line that a killed writer left. Leaving writes the queued lines. A failed write calls
@@ -55,7 +55,7 @@ class RunWriter:
         self.path, self.blobs, self.on_failure = path, Blobs(path / "blobs"), on_failure
         self._lock = FileLock(path / ".lock")
         self._waiting: deque[tuple[str, bytes]] = deque()
-        self._bytes = 0  # about: threads may add at the same time
+        self._bytes = 0  # approximate: threads may add at the same time
         self._writing, self._ended = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._work, name="looktwice-writer", daemon=True)
         self._failure: OSError | None = None
@@ -83,8 +83,8 @@ class RunWriter:
             raise self._failure
 
     def record(self, record: Record) -> Record:
-        """Queue one record, whose blobs must already be stored, and return what is written: secret
-        keys are masked, and a record too large to be read becomes a failure."""
+        """Queue one record, whose blobs must already be stored, and return the record as written:
+        secret keys are masked, and a record too large to be read becomes a failure."""
         text, keys = record.to_line(), list_known_keys()
         if any(key in text for key in keys):  # from a model or stage with its own client
             plain = read_json(text, max_values=None)
@@ -130,11 +130,11 @@ class RunWriter:
             raise self._failure
         self._waiting.append((name, line))
         self._bytes += len(line)
-        if self._bytes > MAX_WAITING:  # the disk is too slow
+        if self._bytes > MAX_QUEUED_BYTES:  # the disk is too slow
             self.flush()
 
     def _work(self) -> None:
-        while not self._ended.wait(PAUSE):
+        while not self._ended.wait(WRITE_INTERVAL):
             self.flush()
         self.flush()
 
@@ -186,8 +186,8 @@ def make_record(
     """Return the record of one sample at one point, after storing the messages and pictures sent in
     `blobs`.
 
-    `given` is the sample as the task gave it: marks and choices are recorded if a stage changed
-    them.
+    `given` is the task's sample before the stages: marks and choices are recorded if a stage
+    changed them.
     """
     calls = [call for entry in state.trace for call in entry.calls]
     sent = {node["sha"]: node for node in _store_pictures(calls, blobs)}
@@ -271,7 +271,8 @@ def _suggest_fix(exc: BaseException, text: str) -> str:
 
 
 def describe_reply(reply: Reply) -> dict[str, Any]:
-    """Return a reply as a record holds it: without its seconds, which the timings hold."""
+    """Return a reply as a record holds it: without `seconds` and `cached`, which are in the
+    timings."""
     plain = reply.to_dict()
     return {key: value for key, value in plain.items() if key not in ("seconds", "cached")}
 

@@ -13,7 +13,7 @@ from looktwice.pipelines.disk import open_atomic
 
 # ---- the records
 
-ROWS = 20_000  # written per batch
+BATCH_ROWS = 20_000  # written at a time
 
 FIELDS = {
     "run": "string",
@@ -49,8 +49,8 @@ def record_table(runs: Sequence[RunScores]) -> Any:
     """Return all records of these runs as a `pyarrow.Table`, in their stored order."""
     import pyarrow
 
-    schema = _schema(runs)
-    return pyarrow.Table.from_batches(_batches(runs, schema), schema=schema)
+    schema = _make_schema(runs)
+    return pyarrow.Table.from_batches(_make_batches(runs, schema), schema=schema)
 
 
 def write_parquet(runs: Sequence[RunScores], path: Path) -> int:
@@ -58,16 +58,16 @@ def write_parquet(runs: Sequence[RunScores], path: Path) -> int:
     from pyarrow.parquet import ParquetWriter
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    schema, count = _schema(runs), 0
+    schema, count = _make_schema(runs), 0
     with open_atomic(path) as file, ParquetWriter(file, schema) as writer:
-        for batch in _batches(runs, schema):
+        for batch in _make_batches(runs, schema):
             writer.write_batch(batch)
             count += batch.num_rows
     return count
 
 
-def _schema(runs: Sequence[RunScores]) -> Any:
-    """Return the columns, including those of the settings that the runs change."""
+def _make_schema(runs: Sequence[RunScores]) -> Any:
+    """Return the Arrow schema: the columns of `FIELDS`, and one for each changed setting."""
     import pyarrow
 
     types = {name: pyarrow.type_for_alias(kind) for name, kind in FIELDS.items()}
@@ -78,15 +78,15 @@ def _schema(runs: Sequence[RunScores]) -> Any:
     return pyarrow.schema(types)
 
 
-def _batches(runs: Sequence[RunScores], schema: Any) -> Iterator[Any]:
+def _make_batches(runs: Sequence[RunScores], schema: Any) -> Iterator[Any]:
     import pyarrow
 
-    rows = _rows(runs, schema.names[len(FIELDS) + 1 :])
-    while some := list(islice(rows, ROWS)):
+    rows = _make_rows(runs, schema.names[len(FIELDS) + 1 :])
+    while some := list(islice(rows, BATCH_ROWS)):
         yield pyarrow.RecordBatch.from_pylist(some, schema=schema)
 
 
-def _rows(runs: Sequence[RunScores], places: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _make_rows(runs: Sequence[RunScores], places: Sequence[str]) -> Iterator[dict[str, Any]]:
     for run in runs:
         for scores, record in run.records():
             scored, sample = scores.result_of(record), scores.samples.get(record.sample)

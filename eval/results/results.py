@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from looktwice.eval.analysis.factors import effects_csv
 from looktwice.eval.analysis.finding import Finding, find
-from looktwice.eval.display.printable import template
+from looktwice.eval.display.printable import load_template
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.records.records import Record, RunError, SampleRow
 from looktwice.eval.results.record_table import record_table, write_parquet
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     import pandas
 
 Arm = tuple[RunScores, PointScores]
-MAX_NAMED_ARMS, LONGEST, WORDS = 24, 200, 400
+MAX_SHOWN_FLIPS, MAX_SIDE, MAX_REPLY_CHARACTERS = 24, 200, 400
 """Limits for display in a notebook: the number of samples, the longest side of a thumbnail in
 pixels, and the characters of a reply."""
-FIELDS: Mapping[str, str] = {
+FLIP_COLUMNS: Mapping[str, str] = {
     "task": "task",
     "sample": "sample",
     "gained": "gained",
@@ -94,15 +94,15 @@ class Side:
         """The data URL of each picture, or the reason why there is none."""
         for picture in self.pictures:
             try:
-                yield make_thumbnail_url(picture, LONGEST), ""
+                yield make_thumbnail_url(picture, MAX_SIDE), ""
             except (PictureError, OSError) as exc:
                 yield "", str(exc)
 
 
 @dataclass(frozen=True)
 class Flip:
-    """One sample that one of two contestants has right and the other does not; `gained` means that
-    the second has it right."""
+    """A sample on which one of two contestants is right and the other is not; it is `gained` if the
+    second is right."""
 
     task: str
     row: SampleRow
@@ -111,7 +111,7 @@ class Flip:
 
     @property
     def gained(self) -> bool:
-        """True if the second contestant has it right."""
+        """True if the second contestant is right."""
         return self.after.scored.verdict is Verdict.RIGHT
 
     @property
@@ -135,9 +135,9 @@ class Flip:
 class Flips(Sequence[Flip]):
     """The samples that flip between `before` and `after`, gained ones first.
 
-    `n` samples have a correct answer and failed for neither; `left_out` others do not count. Of
-    several draws, the first counts. `compared` is the paired difference over them. A notebook shows
-    the first 24 with pictures and replies.
+    `n` samples have a correct answer and failed for neither contestant; `left_out` counts the
+    others. Of several draws, the first counts. `compared` is the paired difference over the `n`
+    samples. A notebook shows the first 24 flips with pictures and replies.
     """
 
     before: str
@@ -159,21 +159,21 @@ class Flips(Sequence[Flip]):
 
     @property
     def gained(self) -> list[Flip]:
-        """The samples that only `after` has right."""
+        """The samples on which only `after` is right."""
         return [flip for flip in self.items if flip.gained]
 
     @property
     def lost(self) -> list[Flip]:
-        """The samples that only `before` has right."""
+        """The samples on which only `before` is right."""
         return [flip for flip in self.items if not flip.gained]
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a row per flip: task, sample, question, correct answer, whether it was gained, and
-        the answers and replies of both."""
+        the answers, verdicts and replies of both contestants."""
         import pandas
 
-        read = attrgetter(*FIELDS.values())
-        return pandas.DataFrame([read(flip) for flip in self.items], columns=[*FIELDS])
+        read = attrgetter(*FLIP_COLUMNS.values())
+        return pandas.DataFrame([read(flip) for flip in self.items], columns=[*FLIP_COLUMNS])
 
     def __repr__(self) -> str:
         lines = [
@@ -184,7 +184,11 @@ class Flips(Sequence[Flip]):
         return "\n".join([self.summary, *lines])
 
     def _repr_html_(self) -> str:
-        return str(template("flips.html.j2").render(flips=self, most=MAX_NAMED_ARMS, words=WORDS))
+        return str(
+            load_template("flips.html.j2").render(
+                flips=self, most=MAX_SHOWN_FLIPS, characters=MAX_REPLY_CHARACTERS
+            )
+        )
 
     @property
     def summary(self) -> str:
@@ -227,7 +231,7 @@ class Results:
 
     @property
     def finding(self) -> Finding:
-        """The finding of the study, as rows and sentences."""
+        """The findings of the study, as rows and sentences."""
         return find(self.table)
 
     def effects(self) -> pandas.DataFrame:
@@ -243,25 +247,25 @@ class Results:
         contestants = {row.contestant for row in self.table.rows}
         for name in names:
             if name not in contestants:
-                there = ", ".join(sorted(contestants))
-                near = suggest_names(name, contestants) or f"; there are {there}"
-                raise RunError(f"no contestant {name!r} here{near}")
+                known = ", ".join(sorted(contestants))
+                near = suggest_names(name, contestants) or f"; there are {known}"
+                raise RunError(f"there is no contestant {name!r}{near}")
 
-        def name_of(old: str) -> str:
+        def rename(old: str) -> str:
             return names.get(old, old)
 
         rows, runs = list[Row](), list[RunScores]()
         for row in self.table.rows:
-            who, against = name_of(row.contestant), name_of(row.baseline)
+            who, against = rename(row.contestant), rename(row.baseline)
             rows.append(replace(row, contestant=who, baseline=against))
         for run in self.table.scores:
-            arms = (replace(arm, contestant=name_of(arm.contestant)) for arm in run.points)
+            arms = (replace(arm, contestant=rename(arm.contestant)) for arm in run.points)
             runs.append(replace(run, points=tuple(arms)))
         return Results(replace(self.table, rows=tuple(rows), scores=tuple(runs)))
 
     @property
     def contestants(self) -> list[str]:
-        """The names of the contestants, with their changes, as `flips` takes them."""
+        """The names of the contestants, with their changes: valid arguments of `flips`."""
         return list(self._arms)
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -270,7 +274,7 @@ class Results:
         return record_table(self.table.scores).to_pandas()
 
     def flips(self, before: str, after: str, task: str = "") -> Flips:
-        """Return the samples that one of two contestants has right and the other does not, on one
+        """Return the samples on which one of two contestants is right and the other is not, on one
         task or on all.
 
         Compares the first draws on the samples that have a correct answer and failed for neither.
@@ -297,8 +301,8 @@ class Results:
         compared = values.compare_arms("after", "before")
         if compared is None:
             raise RunError(f"{before!r} and {after!r} share no sample that has a correct answer")
-        changed = values.where(values.has() & (values["before"] != values["after"])).units
-        flips = _flips([(*pairs[number], name) for number, name in changed])
+        changed = values.where(values.valid_mask() & (values["before"] != values["after"])).units
+        flips = _build_flips([(*pairs[number], name) for number, name in changed])
         flips.sort(key=lambda flip: not flip.gained)
         left_out = values.count_unpaired("before", "after")
         return Flips(before, after, tuple(flips), compared.n, left_out, compared)
@@ -343,7 +347,7 @@ class Results:
             near = suggest_names(name, arms) or f"; there are {', '.join(arms)}"
             if name in (label.rpartition(" on ")[0] for label in older):
                 near = "; an earlier plan of the folder has it: Results.open(..., all_arms=True)"
-            raise RunError(f"no contestant {name!r} here{near}")
+            raise RunError(f"there is no contestant {name!r}{near}")
         tasks = dict.fromkeys(scores.task for _, scores in arms[name])
         asked = [arm for arm in arms[name] if task in ("", arm[1].task, arm[1].point.task)]
         if not asked:
@@ -353,7 +357,7 @@ class Results:
         return asked
 
 
-def _flips(changed: Sequence[tuple[Arm, Arm, str]]) -> list[Flip]:
+def _build_flips(changed: Sequence[tuple[Arm, Arm, str]]) -> list[Flip]:
     """Build the flips of these samples, reading the records of each run once."""
     names = {name for *_, name in changed}
     runs = {run.folder.path: run for *arms, _ in changed for run, _ in arms}

@@ -1,5 +1,5 @@
 """`looktwice check`: runs one sample of each task through the stages of every arm, and estimates
-what a run would request."""
+the requests of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 from looktwice.eval.display.printable import make_file_names
-from looktwice.eval.display.sample_page import Shown, outcome, page, words
+from looktwice.eval.display.sample_page import ShownArm, format_arm, format_outcome, render_sample
 from looktwice.eval.records.records import Record
 from looktwice.eval.records.writer import describe_failure, make_point_rows, make_record
 from looktwice.eval.runs.dry_run import (
@@ -58,7 +58,7 @@ def check(
     whole: bool = False,
     ask: bool = False,
 ) -> Iterator[str]:
-    """Yield a short report on a plan: its faults, what its stages do to one sample, and the
+    """Yield a short report on a plan: its faults, the effect of its stages on one sample, and the
     requests that a run of `limit` samples of each task would send, with warnings of likely
     mistakes.
 
@@ -74,27 +74,27 @@ def check(
         [*tried.find_model_faults(), *tried.find_stage_faults(), *find_key_faults(plan, limit)]
     )
     asked = [*tried.ask_once(faults)] if ask and not faults else []
-    faults |= dict.fromkeys(tried.sample_faults())
+    faults |= dict.fromkeys(tried.describe_sample_faults())
     verdict = f"{format_count(len(faults), 'fault')}, listed at the end" if faults else "no faults"
     if plan.readings:
         verdict += f"; {len(plan.readings)} more read the same replies with another reader"
     yield f"{format_count(len(plan.points), 'arm')} (contestant x task x setting), {verdict}"
-    yield from tried.left_out()
-    yield from tried.describe() if whole else tried.describe_one()
+    yield from tried.describe_left_out()
+    yield from tried.describe_arms() if whole else tried.describe_first_arm()
     if out is not None:
         yield from tried.write_pages(out)
-    yield from tried.requests(whole)
+    yield from tried.describe_requests(whole)
     yield from tried.warn_of_marks()
     for name, key in find_keys(plan.config).items():
         yield from key.warn(plan.config[name], plan, MAX_TRIED_SAMPLES)
     yield from warn_of_placeholders(tried.trials, limit)
     if whole:
         yield from tried.check_samples(faults)
-    yield from tried.unchanged()
+    yield from tried.warn_of_unchanged()
     yield from asked
     yield from tried.warn_of_confused_labels()
     lacking = [model.missing() for model in plan.models if hasattr(model, "missing")]
-    yield from (f"a run cannot start yet: {words}" for words in dict.fromkeys(lacking) if words)
+    yield from (f"a run cannot start yet: {text}" for text in dict.fromkeys(lacking) if text)
     if not whole:
         yield "--all describes every arm and its requests, and opens every image"
     if faults:
@@ -122,8 +122,8 @@ class PlanCheck:
         self.found = {key: find_sample_faults(task, limit) for key, task in self.tasks.items()}
 
     def find_model_faults(self) -> Iterator[str]:
-        """Yield the faults for which a run would be refused, except a missing API key, which can
-        still be set."""
+        """Yield the faults of models that prevent a run, except a missing API key, which can still
+        be set."""
         for model in self.plan.models:
             try:
                 if getattr(model, "remote", False):
@@ -183,20 +183,20 @@ class PlanCheck:
                         " times the input tokens and cost given above"
                     )
 
-    def describe(self) -> Iterator[str]:
-        """Describe what the stages of every arm did to its sample, with warnings."""
+    def describe_arms(self) -> Iterator[str]:
+        """Describe the effect of every arm's stages on its sample, with warnings."""
         for trial in self.trials:
             label, task = self.names[trial.arm.id]
             yield f"{label} on {task}, sample {trial.item.sample.id}"
-            yield from words(self._get_shown(trial))
+            yield from format_arm(self._get_shown(trial))
             yield from (f"  warning: {warning}" for warning in dict.fromkeys(_find_warnings(trial)))
 
-    def describe_one(self) -> Iterator[str]:
-        """Describe what the first arm sends, then failures and warnings of all arms, each once."""
+    def describe_first_arm(self) -> Iterator[str]:
+        """Describe the first arm's request, then failures and warnings of all arms, each once."""
         first = self.trials[0]
         sample = first.item.sample.id
         yield f"first arm: {first.arm.contestant} on {first.arm.task_name}, sample {sample}:"
-        yield from outcome(self._get_shown(first))
+        yield from format_outcome(self._get_shown(first))
         arms = defaultdict[str, list[str]](list)
         for trial in self.trials:
             label, task = self.names[trial.arm.id]
@@ -208,13 +208,13 @@ class PlanCheck:
             more = f" and {format_count(len(names) - 1, 'more arm')}" if len(names) > 1 else ""
             yield f"  {warning} ({names[0]}{more})"
 
-    def _get_shown(self, trial: DryRun) -> Shown:
+    def _get_shown(self, trial: DryRun) -> ShownArm:
         arm, (label, _) = trial.arm, self.names[trial.arm.id]
         system = getattr(arm.model, "system", "")
-        return Shown(label, trial.state, trial.error, stages=arm.stages, system=system)
+        return ShownArm(label, trial.state, trial.error, stages=arm.stages, system=system)
 
     def write_pages(self, out: Path) -> Iterator[str]:
-        """Write a page for each task, named after its sample, and after the task too where two
+        """Write a page for each task, named after its sample, and also after the task if two
         samples share a name."""
         out.mkdir(parents=True, exist_ok=True)
         pages = defaultdict[str, list[DryRun]](list)
@@ -227,10 +227,10 @@ class PlanCheck:
             name = sample.id if ids[sample.id] == 1 else f"{sample.id} {task}"
             path = out / f"{make_file_names([name])[name]}.html"
             shown = [self._get_shown(trial) for trial in trials]
-            write_file(path, page(sample.id, sample.question, item.answer, shown))
+            write_file(path, render_sample(sample.id, sample.question, item.answer, shown))
             yield f"views: {path}"
 
-    def requests(self, detailed: bool) -> Iterator[str]:
+    def describe_requests(self, detailed: bool) -> Iterator[str]:
         """Describe the requests of a run and of each contestant; `detailed` adds a line per
         contestant and the basis of the estimate."""
         sizes = {task_id: count_items(task) for task_id, task in self.tasks.items()}
@@ -293,23 +293,23 @@ class PlanCheck:
                 f" {calls:,} requests"
             )
 
-    def sample_faults(self) -> Iterator[str]:
+    def describe_sample_faults(self) -> Iterator[str]:
         """Describe the samples that would fail, by task and kind of fault, without decoding
         images."""
         names = {arm.task_id: arm.task_name for arm in self.plan.points}
         for task_id, found in self.found.items():
             yield from (f"{names[task_id]}: {sentence}" for sentence in found.sentences())
 
-    def left_out(self) -> Iterator[str]:
-        """Describe the rows and files that no run asks, and why."""
+    def describe_left_out(self) -> Iterator[str]:
+        """Describe the rows and files that a run leaves out, with reasons."""
         names = {arm.task_id: arm.task_name for arm in self.plan.points}
         for task_id, task in self.tasks.items():
             if sentences := task.facts.left_out:
                 yield f"warning: {names[task_id]}: {'; '.join(sentences)}"
 
     def warn_of_marks(self) -> Iterator[str]:
-        """Warn of points that look like fractions of the image size, and say if not every image was
-        looked for."""
+        """Warn of points that look like fractions of the image size, and report if not every image
+        was checked."""
         for task_id, found in self.found.items():
             task = self.tasks[task_id]
             is_folder = isinstance(task, Folder)
@@ -347,9 +347,8 @@ class PlanCheck:
         else:
             yield f"{shown} opened, no faults"
 
-    def unchanged(self) -> Iterator[str]:
-        """Warn of each slot that changed no request of the samples tried, and say how many samples
-        that was.
+    def warn_of_unchanged(self) -> Iterator[str]:
+        """Warn of each slot that changed no request, and report how many samples were tried.
 
         Arms whose first request differs from every other arm's are not tried on further samples.
         """
@@ -371,7 +370,7 @@ class PlanCheck:
         for trial, row in zip(self.trials, self.rows, strict=True):
             rival, slots = find_baseline(row, self.rows), list(trial.arm.stages)
             asking = (slots.index(entry.slot) for entry in trial.state.trace if entry.calls)
-            # from the first stage that calls a model on, everything follows from scripted replies
+            # stages from the first model call on depend on scripted replies
             made_up = slots[min(asking, default=0) :]
             requests = {record.sample: record.request for record in records[row.id]}
             kept = {record.sample: record.kept for record in records[row.id]}
@@ -383,8 +382,8 @@ class PlanCheck:
             yield from (f"  warning: {line}" for line in warnings)
 
     def warn_of_confused_labels(self) -> Iterator[str]:
-        """Warn of drawn labels that are also letters of choices about something else. In made
-        questions the letters are the benchmark's own, so these are skipped."""
+        """Warn of drawn labels that are also letters of choices about something else. Generated
+        questions are skipped, because their letters are the benchmark's own."""
         confused: dict[str, dict[str, None]] = {}
         for trial in self.trials:
             sample, task = trial.state.sample, trial.arm.task
@@ -433,7 +432,7 @@ def _find_warnings(trial: DryRun) -> Iterator[str]:
                 f"stage {after.slot!r} changes the views or the prompt after the last call, so no"
                 " model sees the change"
             )
-    yield from trial.losses()
+    yield from trial.find_losses()
     yield from trial.find_unbounded_stages()
     if arm.draws > 1 and (spec(arm.model) or {}).get("temperature") == 0:
         yield f"{arm.draws} draws at temperature 0 are separate calls that will mostly agree"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from looktwice.eval.display.progress import Spent
+from looktwice.eval.display.progress import Spending
 from looktwice.eval.records.records import Key, Record, RunError, SampleRow
 from looktwice.eval.runs.options import Done, RunOptions, RunSummary
 from looktwice.eval.runs.questions import Questions
@@ -30,8 +30,8 @@ class Models:
     """The models of a run, called directly and closed at its end.
 
     A subclass adds cache, limits and retries to the models that are called over a network. `cache`
-    is the folder of the reply cache; with `only_cached`, requests that it does not hold are not
-    sent. `say` prints a message to the user, and `parts` is the usage of the run's other processes.
+    is the folder of the reply cache; with `only_cached`, requests that are not in it are not sent.
+    `say` prints a message to the user, and `parts` holds the usage of the run's other processes.
     """
 
     progress: Progress
@@ -53,7 +53,8 @@ class Models:
         return False
 
     def wrap(self, model: Any) -> Any:
-        """Return the model that the stages call. Raises RunError for what the model lacks."""
+        """Return the model that the stages call. Raises RunError if the model lacks something, such
+        as a file."""
         if lacks := getattr(model, "missing", str)():
             raise RunError(lacks)
         self.models.append(model)
@@ -62,9 +63,9 @@ class Models:
     def collect(self) -> None:
         """Wait for the batched replies that samples need. Raises Stopped."""
 
-    def spent(self) -> Spent:
+    def spent(self) -> Spending:
         """Return the tokens and cost of this run so far."""
-        return Spent(0, 0, None)
+        return Spending(0, 0, None)
 
     def remarks(self) -> Iterator[str]:
         """Yield the remarks to print at the end of a run."""
@@ -77,8 +78,8 @@ class Models:
 
 
 class Work(NamedTuple):
-    """The state in which a run starts: its writer, the correct answer and sha of every sample in
-    samples.jsonl (`known`), the records that need no asking (`done`), and the sample ids of each
+    """The work that a run starts with: its writer, the correct answer and sha of every sample in
+    samples.jsonl (`known`), the keys of existing records (`done`), and the sample ids of each
     unchanged task (`same`, task id -> ids)."""
 
     writer: Any
@@ -87,7 +88,7 @@ class Work(NamedTuple):
     same: Mapping[str, Sequence[str]]
 
     def sample(self, row: SampleRow) -> None:
-        """Write a line of samples.jsonl, unless the same one is there already."""
+        """Write a line of samples.jsonl, unless the file already has it."""
         if self.known.get((row.task, row.id)) != (row.answer, row.sha):
             self.known[row.task, row.id] = row.answer, row.sha
             self.writer.sample(row)
@@ -123,7 +124,7 @@ class RunContext(Protocol):
 
 
 class Companion:
-    """Takes part in a run; each method does nothing unless a subclass overrides it.
+    """A participant in a run; each method does nothing unless a subclass overrides it.
 
     A companion that `chooses` overrides `select`, and sets `most`, the largest number of records
     that it may ask for.
@@ -137,7 +138,7 @@ class Companion:
         join."""
 
     def start(self, done: Done) -> None:
-        """Take note of what earlier commands have done."""
+        """Handle the records of earlier commands, before the first trial."""
 
     def select(
         self, arms: Sequence[Arm], items: Iterator[Item]
@@ -153,7 +154,7 @@ class Companion:
         """Handle a number of records that existed already."""
 
     def facts(self) -> Mapping[str, Any]:
-        """Return what run.yaml holds about this companion."""
+        """Return the entries of this companion for run.yaml."""
         return {}
 
     def end(self, study: Any, summary: RunSummary) -> Iterable[str]:
@@ -167,15 +168,15 @@ class Companion:
 class Executor:
     """Runs the trials of a run; trials that it returns are left to the run's own threads.
 
-    An executor that `wraps_models` adds cache and limits to the models itself, in the place where
-    it calls them.
+    An executor that `wraps_models` adds cache and limits to the models itself, in the process that
+    calls them.
     """
 
     wraps_models: ClassVar[bool] = False
 
     def start(self, run: RunContext) -> None:
-        """Start whatever takes long, before the run is written. Raises RunError for a run that it
-        cannot execute."""
+        """Start processes or machines, before anything is written. Raises RunError for a run that
+        it cannot execute."""
 
     def execute(self, run: RunContext, work: Work, trials: Iterator[Trial]) -> Iterator[Trial]:
         """Run the trials and return those left for the run itself. Raises KeyboardInterrupt on

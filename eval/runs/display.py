@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from rich.console import Console
 
-from looktwice.eval.display.printable import cell
-from looktwice.eval.display.progress import Display, Spent, print_json
+from looktwice.eval.display.printable import make_text
+from looktwice.eval.display.progress import Display, Spending, print_json
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.runs.companions import Companion, RunContext
 from looktwice.eval.runs.options import Done
@@ -19,14 +19,14 @@ from looktwice.pipelines.clock import Clock
 from looktwice.pipelines.config.spec import Arm
 
 MAX_NAMED_SAMPLES = 3  # samples that are named at the end
-Slow = tuple[float, str, str]
+SlowSample = tuple[float, str, str]
 """Seconds over all stages, the sample's id, and the contestant."""
 
 
 @dataclass(frozen=True)
 class RunOutput:
-    """Prints messages about a run to the user: as text, or with `json_lines` as lines of JSON for a
-    program."""
+    """A function that prints messages about a run to the user: as text, or with `json_lines` as
+    lines of JSON for a program."""
 
     console: Console
     json_lines: bool = False
@@ -38,15 +38,15 @@ class RunOutput:
         if self.json_lines:
             print_json(self.console, {"event": "note", "text": sentence})
         else:
-            self.console.print(cell(sentence), highlight=False, soft_wrap=True)
+            self.console.print(make_text(sentence), highlight=False, soft_wrap=True)
 
 
 @dataclass(eq=False)
 class Announcement(Companion):
-    """Prints the requests that the run will send over a network.
+    """A companion that prints the requests that the run will send over a network.
 
-    If a companion chooses the samples, it shows the upper bound and what all samples would need.
-    `cached` returns the number of cached replies.
+    If another companion chooses the samples, it prints the upper bound and the requests for all
+    samples. `cached` returns the number of cached replies.
     """
 
     output: RunOutput
@@ -76,12 +76,12 @@ class Announcement(Companion):
 
 @dataclass(eq=False)
 class ProgressDisplay(Companion):
-    """Shows the progress of a run and remembers its slowest samples; `spent` returns tokens and
-    cost so far."""
+    """A companion that shows the progress of a run and collects its slowest samples; `spent`
+    returns tokens and cost so far."""
 
     output: RunOutput
-    spent: Callable[[], Spent]
-    slowest: list[Slow] = field(default_factory=list)
+    spent: Callable[[], Spending]
+    slowest: list[SlowSample] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, run: RunContext) -> None:
@@ -100,8 +100,8 @@ class ProgressDisplay(Companion):
         self.shown.skip(number)
 
     def print_times(self, clock: Clock) -> None:
-        """Print where the time went, summed over threads, and the slowest samples. Only logs get
-        this: on a terminal the room is for the results."""
+        """Print where the time went, summed over threads, and the slowest samples. A terminal's
+        space is left to the results, so only logs get these lines."""
         console, json_lines = self.output.console, self.output.json_lines
         if console.is_terminal and not json_lines:
             return
@@ -112,18 +112,19 @@ class ProgressDisplay(Companion):
             times = {"event": "times", "seconds": dict(clock.seconds), "slowest": slow}
             print_json(console, times)
             return
-        kinds = _shares(shares)
+        kinds = _format_shares(shares)
         if len(stages := clock.list_stage_shares()) > 1:
-            kinds += (
-                f"; wall time {_seconds(clock.total)}, by stage (stages overlap): {_shares(stages)}"
-            )
-        slowly = ", ".join(f"{sample} of {name} {_seconds(s)}" for s, sample, name in self.slowest)
-        self.output(f"time: {kinds}; slowest: {slowly}")
+            whole = _format_seconds(clock.total)
+            kinds += f"; wall time {whole}, by stage (stages overlap): {_format_shares(stages)}"
+        slowest = ", ".join(
+            f"{sample} of {name} {_format_seconds(s)}" for s, sample, name in self.slowest
+        )
+        self.output(f"time: {kinds}; slowest: {slowest}")
 
 
-def _seconds(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:,.0f} s"
 
 
-def _shares(shares: Sequence[tuple[str, float]]) -> str:
+def _format_shares(shares: Sequence[tuple[str, float]]) -> str:
     return ", ".join(f"{kind} {100 * share:.0f} %" for kind, share in shares)

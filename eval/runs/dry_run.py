@@ -37,15 +37,16 @@ from looktwice.pipelines.sample import Item, describe_key_fault
 from looktwice.pipelines.state import Call, State
 from looktwice.prompting.turns.image_places import find_placeholder
 
-CHARACTERS_PER_TOKEN = 4  # per token of text, roughly
-MAX_COUNT_SECONDS = 2.0  # spent on counting requests, or on checking correct answers, roughly
+CHARACTERS_PER_TOKEN = 4  # of text, approximately
+MAX_COUNT_SECONDS = 2.0  # for counting requests, or for checking correct answers, approximately
 AGENT_CLASS = "looktwice.prompting.agent.agent", "Agent"
 NOTHING_DONE: Done = {}
 
 
 def find_key_faults(plan: Plan, limit: int | None) -> Iterator[str]:
     """Yield, for each plugin task, the first sample with invalid ground truth after its first
-    sample, searching for `MAX_COUNT_SECONDS`. Built-in tasks refuse one when it is read."""
+    sample, searching for `MAX_COUNT_SECONDS`. Built-in tasks reject such a sample when it is
+    read."""
     begun = time.monotonic()
     for arm in {arm.task_id: arm for arm in plan.points}.values():
         if not is_foreign(get_public_path(type(arm.task))):
@@ -59,7 +60,7 @@ def find_key_faults(plan: Plan, limit: int | None) -> Iterator[str]:
 
 
 class HashOnlyBlobs(Blobs):
-    """Computes the sha256 of blobs without storing them."""
+    """A blob store that returns hashes and stores nothing."""
 
     def put(self, data: bytes, sha: str = "") -> str:
         """Return the sha256 of `data`."""
@@ -68,8 +69,8 @@ class HashOnlyBlobs(Blobs):
 
 @dataclass(frozen=True)
 class StandIn:
-    """A scripted model that replies "(A)" to everything under the identity of `model`, and refuses
-    the options that `model.refuse` would refuse."""
+    """A scripted model that replies "(A)" to everything under the identity of `model`, and rejects
+    the options that `model.refuse` rejects."""
 
     model: Any
 
@@ -87,7 +88,7 @@ class StandIn:
 
 
 @dataclass(frozen=True)
-class Request:
+class RequestSize:
     """The size of one request: tokens of text and of pictures, and at most `out` tokens of reply
     (None: no limit is set).
 
@@ -102,7 +103,7 @@ class Request:
     out: int | None
 
     @classmethod
-    def from_call(cls, call: Call, model: Any) -> Request:
+    def from_call(cls, call: Call, model: Any) -> RequestSize:
         """Return the request that a call sends to this model. Raises PictureError."""
         options = call.options.filled_from(model)
         texts, sizes = [getattr(model, "system", "")], list[tuple[int, int]]()
@@ -137,15 +138,15 @@ class DryRun:
     item: Item
     state: State
     error: str
-    requests: Sequence[Request]
+    requests: Sequence[RequestSize]
 
     @property
     def calls(self) -> list[Call]:
         """The calls of all stages."""
         return [call for entry in self.state.trace for call in entry.calls]
 
-    def losses(self) -> Iterator[str]:
-        """Describe what each model cannot see of the views that it would be sent."""
+    def find_losses(self) -> Iterator[str]:
+        """Yield the details of the sent views that each model cannot see."""
         from looktwice.prompting.views.losses import describe_lost_drawings
         from looktwice.prompting.views.seen import describe_losses
 
@@ -205,10 +206,10 @@ def warn_of_placeholders(trials: Sequence[DryRun], limit: int | None) -> Iterato
             if names := [name for name, place in found.items() if place]:
                 place = found[names[0]]
                 yield (
-                    f"warning: sample {sample.id} of {first.task_name} has {place} in place of an"
-                    f" image; {format_list(names, 3)} would send that as text, apart from the"
-                    " images;"
-                    " `images: inline` of `prompting.turns.Ask` puts each image there"
+                    f"warning: sample {sample.id} of {first.task_name} has the placeholder {place}"
+                    f" for an image; {format_list(names, 3)} would send it as text, apart from the"
+                    " images; `images: inline` of `prompting.turns.Ask` puts each image at its"
+                    " placeholder"
                 )
             break
 
@@ -226,9 +227,9 @@ def try_arm(arm: Arm, item: Item) -> DryRun:
     error = describe_failure(trial.error) if trial.error else ""
     tried = DryRun(arm, item, trial.state, error, ())
     try:
-        requests = [Request.from_call(call, models[call.model]) for call in tried.calls]
+        requests = [RequestSize.from_call(call, models[call.model]) for call in tried.calls]
     except PictureError as exc:
-        # a real model would be sent its bytes, which a stand-in does not read
+        # a stand-in does not read the picture's bytes, which a real model would be sent
         return replace(tried, error=error or describe_failure(exc))
     return replace(tried, requests=requests)
 
@@ -274,7 +275,7 @@ def count_requests(
 
     A request that several arms make for the same sample is counted once, because it is sent once.
     """
-    asked: dict[tuple[str, str], tuple[int, set[tuple[str, int]], Request]] = {}
+    asked: dict[tuple[str, str], tuple[int, set[tuple[str, int]], RequestSize]] = {}
     looks = False
     for trial in trials:
         looks = looks or _contains_instance(trial.arm.stages, *AGENT_CLASS)
@@ -301,8 +302,8 @@ def count_requests(
 
 
 def _contains_instance(stages: Any, module: str, name: str) -> bool:
-    """Return whether stages or their settings include an instance of a class; a module that is not
-    imported yet stays so."""
+    """Return whether stages or their settings include an instance of a class, without importing its
+    module."""
     opened = sys.modules.get(module)
     return opened is not None and any(find_settings(stages, getattr(opened, name)))
 
@@ -310,8 +311,7 @@ def _contains_instance(stages: Any, module: str, name: str) -> bool:
 def announce_requests(
     plan: Plan, samples: Mapping[str, int], done: Done = NOTHING_DONE, cached: int = 0
 ) -> str:
-    """Return the sentence on how much a run will ask, printed before it starts; empty if nothing is
-    asked.
+    """Return a sentence on the requests of a run, printed before it starts; empty if it sends none.
 
     Requests that are `done` are excluded; some of the rest may be among the `cached` replies. Arms
     with networks, and those not tried within `MAX_COUNT_SECONDS`, are only counted as arms, so that

@@ -51,9 +51,9 @@ def evaluate(
     tasks = task if isinstance(task, Mapping) else {str(name): task}
     pipelines = _check_stages(tasks, contestants, model, reader, draws)
     slots = dict.fromkeys(chain.from_iterable(pipelines.values()))
-    if lost := [place for place in sweep if place.split(".")[0] not in slots]:
+    if unknown := [place for place in sweep if place.split(".")[0] not in slots]:
         raise RunError(
-            f"sweep: no contestant has the stage of {lost[0]!r}; write STAGE.SETTING with one of"
+            f"sweep: no contestant has the stage of {unknown[0]!r}; write STAGE.SETTING with one of"
             f" {', '.join(slots)}"
         )
     options = RunOptions(workers=workers, limit=limit)
@@ -86,7 +86,7 @@ def evaluate(
 
 
 def _simplify_level(level: Any) -> Any:
-    """Return a level of a sweep as a configuration would write it."""
+    """Return a level of a sweep in the form of a configuration: an object becomes its spec."""
     return spec(level) if is_dataclass(level) else level
 
 
@@ -99,7 +99,7 @@ def _collect_sweeps(
         changed, changes = dict[str, Any](stages), dict[str, Any]()
         for place, level in zip(own, levels, strict=True):
             slot, *path = place.split(".")
-            changed[slot] = _with_setting(changed[slot], path, level, place)
+            changed[slot] = _replace_setting(changed[slot], path, level, place)
             changes[f"stages.{place}"] = _simplify_level(level)
         yield (
             flatten_changes(changes),
@@ -107,7 +107,7 @@ def _collect_sweeps(
         )
 
 
-def _with_setting(thing: Any, path: Sequence[str], value: Any, place: str) -> Any:
+def _replace_setting(thing: Any, path: Sequence[str], value: Any, place: str) -> Any:
     """Return a copy of a stage with another value at a path of its settings. Raises RunError if the
     path does not exist."""
     if not path:
@@ -116,7 +116,7 @@ def _with_setting(thing: Any, path: Sequence[str], value: Any, place: str) -> An
     if path[0] not in names:
         hint = suggest_names(path[0], names) or f"; its settings: {', '.join(names) or 'none'}"
         raise RunError(f"sweep: {place}: no setting {path[0]!r}{hint}")
-    inner = _with_setting(getattr(thing, path[0]), path[1:], value, place)
+    inner = _replace_setting(getattr(thing, path[0]), path[1:], value, place)
     return replace(thing, **{path[0]: inner})
 
 
@@ -158,8 +158,8 @@ def _check_stages(
 
 
 def _needs_model(stage: Any) -> bool:
-    """Return whether a stage of `prompting` needs a model and holds none itself; False for other
-    stages, where it is unknown."""
+    """Return whether a stage of `prompting` needs a model and has none of its own; False for other
+    stages, for which it is unknown."""
     if not asks_model(stage) or not get_public_path(type(stage)).startswith("prompting."):
         return False
     return not any(hasattr(getattr(stage, setting.name), "identity") for setting in fields(stage))

@@ -51,8 +51,8 @@ class RunSummary:
     """Outcome of a run: its folder, the numbers of records written, kept and failed, and whether it
     was stopped.
 
-    `why` says why an endpoint that could not be asked stopped the run, and `signal` is the number
-    of the signal that did. `lines` are the lines that the companions print at the end.
+    `why` is the fault of the endpoint that stopped the run, and `signal` the number of the signal
+    that stopped it. `lines` are the lines that the companions print at the end.
     """
 
     folder: Path
@@ -67,14 +67,14 @@ class RunSummary:
     @property
     def sentences(self) -> Iterator[str]:
         """Sentences on how many records the run wrote, and why it stopped if it did."""
-        there = f"{self.written} new, {self.kept} existing, {self.failed} failed"
-        yield f"records: {self.folder}  ({there})"
+        counts = f"{self.written} new, {self.kept} existing, {self.failed} failed"
+        yield f"records: {self.folder}  ({counts})"
         if self.failed:
             yield (
                 f"{format_count(self.failed, 'sample')} FAILED; the report says why, and the same"
                 " command retries"
             )
         if self.why:
-            # spending counts in the next run too, so with the same budget nothing would be asked
+            # the cost so far also counts in the next run: with the same budget it sends no request
             later = "" if "--budget" in self.why else ", and the same command resumes"
             yield f"stopped: {self.why}; answers so far are kept{later}"

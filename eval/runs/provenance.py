@@ -23,8 +23,8 @@ MAX_HASHED_BYTES = 1_000_000  # bytes; larger files are data, which have digests
 
 
 def describe_plugin(name: str) -> dict[str, str]:
-    """Return a plugin as run.yaml holds it: the path with which `--plugin` loads it again, and the
-    sha256 of a single file."""
+    """Return a plugin's entry in run.yaml: its name, the path for `--plugin`, and the sha256 if it
+    is a single file."""
     file = Path(getattr(sys.modules.get(name), "__file__", None) or name)
     if file.name == "__init__.py" or not file.is_file():
         return {"name": name, "path": name, "sha": ""}
@@ -45,8 +45,8 @@ def find_changed_plugins(facts: Mapping[str, Any], plugins: Sequence[str]) -> It
 
 
 def hash_files(files: Mapping[str, Path]) -> dict[str, str]:
-    """Return the sha256 of each file of up to a megabyte, such as a prompt text, by the place where
-    it is named."""
+    """Return the sha256 of each file of up to a megabyte, such as a prompt text, by the path of the
+    setting that names it."""
     return {
         place: hashlib.sha256(file.read_bytes()).hexdigest()
         for place, file in files.items()
@@ -64,7 +64,7 @@ class DataDigest:
         }
 
     def hash_items(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Pass the items through and add them to the digest; reads every picture."""
+        """Yield the items and add them to the digest; reads every picture."""
         for item in items:
             plain = item.sample.to_dict()
             choices = plain.pop("choices")

@@ -65,7 +65,7 @@ class Questions:
                 )
             seen.add(item.sample.id)
             yield item
-            if len(seen) == self.options.limit:  # the next one may take long to make
+            if len(seen) == self.options.limit:  # making the next one may be slow
                 return
         if not seen:
             raise TaskError(f"{name}: the task is empty; check its path, split and subset")
@@ -105,8 +105,8 @@ class Questions:
         """Return the sample ids of each task (by id) whose samples have not changed since the
         earlier run.
 
-        Refuses to mix old answers with questions that changed under the same ids. A sample that has
-        only failed so far may change, for example if an unreadable image was repaired. Made
+        Raises RunError if questions with answers changed under the same ids. A sample that has only
+        failed so far may change, for example if an unreadable image was repaired. Generated
         questions depend only on settings and versions.
         """
         same: dict[str, list[str]] = {}

@@ -1,5 +1,5 @@
-"""Requests of clients of `serve`: the turns and settings that a client sent with a question. With
-these, the stages of a contestant run in a replay as they did for the client."""
+"""Requests of clients of `serve`: the turns and settings that a client sent with a question, with
+which a replay runs the stages of a contestant as for the client."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Request:
             ) from exc
 
     def begin(self, state: State) -> State:
-        """Return the initial state of its sample."""
+        """Return a sample's initial state with the turns and settings of the request."""
         for name, value in self.sent.items():
             state = state.measured(f"{SENT_PREFIX}{name}", value)
         return state.replace(messages=self.turns[: self.place]).with_notes(

@@ -1,6 +1,6 @@
 """Runs every sample of a plan through every arm, and resumes an earlier run.
 
-Read a run from top to bottom: what is done already, the trials of the rest (`trial`), their records
+The order of a run: reading existing records, the trials of the rest (`trial`), their records
 (`records`), and the companions that receive each record (`companions`).
 """
 
@@ -43,9 +43,9 @@ class Run:
     """Runs a plan into a folder, and resumes an earlier run in that folder.
 
     `models` adds cache, retries and limits to each model; without it they are called directly.
-    `companions` take part in the run, and one of them may choose what is asked. The `executor` runs
+    `companions` take part in the run, and one of them may choose the samples. The `executor` runs
     trials in other processes or on other machines, and returns the rest. `in_parts` is True if
-    other runs do the rest of the plan.
+    other processes run other parts of the plan.
     """
 
     plan: Plan
@@ -108,8 +108,8 @@ class Run:
         return done, answered
 
     def execute_into(self, writer: Any, done: set[Key]) -> None:
-        """Run what is not done, with a `writer` that stores the records elsewhere; it has `blobs`,
-        `sample` and `record`.
+        """Run everything but the records `done`, with another `writer`, which has `blobs`, `sample`
+        and `record`.
 
         Raises the first error.
         """
@@ -147,8 +147,8 @@ class Run:
             self.wrapped[id(model)] = Stoppable(model, drain) if wrapped is model else wrapped
 
     def _execute_all(self, work: Work) -> None:
-        """Run every sample, and repeat those that wait for a batched reply until they have it.
-        Raises the first error."""
+        """Run every sample, and repeat those that wait for a batched reply until it arrives. Raises
+        the first error."""
         progress = self.progress
         self._execute(work)
         with suppress(Stopped):

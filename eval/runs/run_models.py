@@ -14,7 +14,7 @@ from functools import partial, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from looktwice.eval.display.progress import Spent
+from looktwice.eval.display.progress import Spending
 from looktwice.eval.records.records import Record, RunError, SampleRow
 from looktwice.eval.runs.companions import Companion, Models
 from looktwice.eval.runs.options import RunOptions
@@ -155,7 +155,7 @@ class RunModels(Models):
                 max_cost[name] = max(cost, max_cost.get(name, 0.0))
         return max_cost
 
-    def spent(self) -> Spent:
+    def spent(self) -> Spending:
         """Return this run's tokens and cost so far; the cost is None if no model has prices."""
         tokens_in, tokens_out, cost = 0, 0, 0.0
         used: list[tuple[Any, Usage | UsageCount]] = [*self.lost]
@@ -163,11 +163,12 @@ class RunModels(Models):
         for model, usage in used:
             tokens_in, tokens_out = tokens_in + usage.tokens_in, tokens_out + usage.tokens_out
             cost += compute_price(model, usage)
-        return Spent(tokens_in, tokens_out, cost or None)
+        return Spending(tokens_in, tokens_out, cost or None)
 
     def remarks(self) -> Iterator[str]:
-        """Yield remarks for the end of a run: servers that failed, cached replies from another
-        server, and prices without token counts."""
+        """Yield remarks for the end of a run: unreachable servers, refusals, unknown finish
+        reasons, unusable answers, cached replies of another server, and prices without token
+        counts."""
         paused = {*SERVERS.paused}.union(*(part.paused for part in self.parts.values()))
         for urls in {getattr(model, "urls", ()) for model, _ in self.meters}:
             others = "the other server was" if len(urls) == 2 else "the other servers were"
@@ -196,10 +197,10 @@ class RunModels(Models):
                 f"{format_count(len(lost), 'answer')} could not be used, but cost {tokens:,} tokens"
             )
         for (here, there), number in elsewhere.items():
-            came = format_count(number, "reply", "replies")
+            replies = format_count(number, "reply", "replies")
             yield (
-                f"{came} of the server at {there} were reused from the cache, because the model at"
-                f" {here} has the same `name`"
+                f"{replies} of the server at {there} were reused from the cache, because the model"
+                f" at {here} has the same `name`"
             )
 
     def _add_refusals(self) -> None:

@@ -14,7 +14,7 @@ from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item, Sample, check_marks, describe_key_fault
 
-MAX_OPENING_SECONDS = 5.0  # after this, images without marks are no longer opened, only looked for
+MAX_OPENING_SECONDS = 5.0  # after this, only the existence of images without marks is checked
 
 
 @dataclass
@@ -47,9 +47,9 @@ class SampleFaults:
 
 def find_sample_faults(task: Task, limit: int | None) -> SampleFaults:
     """Check the first `limit` samples for missing images, marks outside their image and duplicate
-    ids. Made samples have none of these faults. Raises TaskError.
+    ids. Generated samples have none of these faults. Raises TaskError.
 
-    In a folder of questions every image is looked for, and opened if it has a mark. More expensive
+    In a folder of questions, every image must exist, and is opened if it has a mark. More expensive
     checks, and other tasks, are limited to a few seconds.
     """
     faults, seen = SampleFaults(), set[str]()
@@ -81,11 +81,11 @@ def get_pictures(sample: Sample) -> list[Picture]:
 
 
 def _find_unreadable(sample: Sample, is_late: bool) -> Iterator[str]:
-    """Yield why images cannot be opened, or, if `is_late`, which are missing."""
+    """Yield the faults of images that cannot be opened, or, if `is_late`, that are missing."""
     for picture in get_pictures(sample):
         try:
             if not picture.is_there():
-                picture.source  # noqa: B018  says why
+                picture.source  # noqa: B018  raises the reason
             elif not (is_late or picture.is_generated):
                 picture.size  # noqa: B018  reads the header
                 if is_truncated(picture.source):

@@ -40,7 +40,7 @@ from looktwice.pipelines.runtime.stores import use_result_store
 SIGNAL_INTERVAL = 0.5  # seconds within which signals count as one
 PROCESSES_VARIABLE = "LOOKTWICE_PROCESSES"
 """The environment variable for the number of processes; if it is not set, the run decides."""
-MIN_PARALLEL_RECORDS = 500  # records from which starting other processes may pay off
+MIN_PARALLEL_RECORDS = 500  # from which starting other processes may pay off
 
 
 @dataclass(frozen=True)
@@ -170,9 +170,9 @@ def make_companions(plan: Plan) -> list[Companion]:
 def _handle_interrupts(run: Run, say: Callable[[str], None]) -> Iterator[None]:
     """Handle Ctrl-C, and the signals of a scheduler and of a closed terminal.
 
-    The first lets no further request leave, but waits for those in flight; the second abandons
-    these; the third exits immediately. Signals in quick succession count as one, because `timeout`
-    signals both the process and its group.
+    The first signal stops new requests and waits for those in flight; the second abandons these;
+    the third exits immediately. Signals in quick succession count as one, because `timeout` signals
+    both the process and its group.
     """
     last = -SIGNAL_INTERVAL
 

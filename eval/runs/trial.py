@@ -86,7 +86,7 @@ def make_no_model(stage: Stage) -> NoModel:
 
 
 class Progress:
-    """The progress of a run, and what ends it.
+    """The shared state of a run in progress, and the events that stop it.
 
     Setting `drain` stops new requests and stages, while those in flight finish; setting `stop` ends
     the run at the next model call. `counts` counts records and deferred samples. `held` are
@@ -104,8 +104,8 @@ class Progress:
         self.lock = threading.Lock()
 
     def give_up(self, why: str) -> None:
-        """Stop because an endpoint cannot be asked: no further request starts, and the first reason
-        is kept."""
+        """Stop because of a faulty endpoint: no further request starts, and `why` keeps the first
+        reason."""
         with self.lock:
             self.why = self.why or why
         self.drain.set()
@@ -116,7 +116,8 @@ class Progress:
             self.counts[name] += by
 
     def handle_stop(self, exc: BaseException) -> None:
-        """Handle what ended a sample without a record: a stop, or an error that ends the run."""
+        """Handle an exception that ended a sample without a record: a stop, or an error that ends
+        the run."""
         if isinstance(exc, Stopped):
             self.count("deferred" if isinstance(exc, Deferred) else "stopped")
             return
@@ -149,7 +150,7 @@ class Trial:
     """Runs the wanted part of the tree for one sample; stage tasks never block on each other.
 
     All trials of a run share the wrapped models (by id of the original), the writer, the pool and
-    `note`, which receives every record; `on_finish` is called when nothing is left. A task holds
+    `note`, which receives every record; `on_finish` is called when all tasks are done. A task holds
     one of the pool's turns, and releases it while it waits for a retry. A stage task runs one stage
     and continues with the first child of its node; the other children go to the pool.
     """
@@ -170,7 +171,8 @@ class Trial:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self) -> bool:
-        """Run the first task and what follows in this thread; return whether nothing is left."""
+        """Run the first task, and those that continue in this thread; return whether all tasks are
+        done."""
         return self._run_task(self._run_roots)
 
     def _run_task(self, task: Action) -> bool:

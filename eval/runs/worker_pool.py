@@ -1,5 +1,5 @@
-"""The threads of a run. Each takes its own next sample, because handing one over between threads
-takes longer than a short stage does."""
+"""The threads of a run. Each takes its own next sample, because passing one between threads takes
+longer than a short stage."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class WorkerPool:
     on_error: Callable[[BaseException], None]
     turns: threading.Semaphore = field(init=False)
     samples: Iterator[Task] = field(init=False)
-    hired: int = 0
-    asleep: int = 0
+    started_threads: int = 0
+    sleeping_threads: int = 0
     ended: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
     taking: threading.Lock = field(default_factory=threading.Lock)
@@ -52,27 +52,27 @@ class WorkerPool:
             self.pool.shutdown()
 
     def submit(self, task: Task) -> None:
-        """Queue this part for any thread."""
+        """Queue a task for any thread."""
         self.pool.submit(self._work, task)
 
     def release(self) -> None:
         """Give up the calling thread's turn before it sleeps, so that another thread can work."""
         self.turns.release()
         with self.lock:
-            self.asleep += 1
-            is_wanted = self.hired < min(self.most, self.workers + self.asleep)
+            self.sleeping_threads += 1
+            is_wanted = self.started_threads < min(self.most, self.workers + self.sleeping_threads)
         if is_wanted:
             self._start_thread()
 
     def acquire(self) -> None:
         """Take a turn again after a sleep; blocks until one is free."""
         with self.lock:
-            self.asleep -= 1
+            self.sleeping_threads -= 1
         self.turns.acquire()
 
     def _start_thread(self) -> None:
         with self.lock:
-            self.hired += 1
+            self.started_threads += 1
         self.submit(lambda: True)
 
     def _work(self, task: Task | None) -> None:
@@ -83,8 +83,8 @@ class WorkerPool:
         """Return the first part of the next sample, or None if there is none left or too many
         threads are awake."""
         with self.lock:
-            if self.hired > self.workers + self.asleep:
-                self.hired -= 1
+            if self.started_threads > self.workers + self.sleeping_threads:
+                self.started_threads -= 1
                 return None
         try:
             with self.taking:
@@ -94,8 +94,8 @@ class WorkerPool:
             task = None
         if task is None:
             with self.lock:
-                self.hired -= 1
-                if not self.hired:
+                self.started_threads -= 1
+                if not self.started_threads:
                     self.ended.set()
         return task
 

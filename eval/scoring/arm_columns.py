@@ -1,5 +1,5 @@
 """The scored records of a run and of one of its arms as columns, from which counts and means are
-computed at once, and which become scored records when they are needed."""
+computed for all records at once; scored records are built from them when needed."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class ArmColumns:
 
     @cached_property
     def is_unjudged(self) -> Column:
-        """For each row, whether only a judge could score it, and none has."""
+        """A mask of the rows that only a judge could score, and none has."""
         return self.has_words(lambda words: words.reason == UNJUDGED)
 
     def has_words(self, holds: Callable[[Words], bool]) -> Column:
@@ -211,7 +211,7 @@ class ArmColumns:
         return dict(zip(values, counts[order].tolist(), strict=True))
 
     def iterate_words(self, rows: Column) -> Iterator[Words]:
-        """Yield the words of some rows."""
+        """Yield the texts (`Words`) of some rows."""
         pool = self.pools["words"].values
         return map(pool.__getitem__, self["words"][rows].tolist())
 
@@ -270,8 +270,8 @@ class ArmColumns:
         }
 
     def count_missing(self, planned: int, draws: int) -> int:
-        """Return how many draws of the planned samples have no record, if each should have this
-        many, or as many as its highest draw."""
+        """Return the number of draws of the planned samples without a record; each should have
+        `draws` draws, or as many as its highest draw."""
         starts = self.starts[:-1]
         if not len(starts):
             return planned * draws
@@ -288,8 +288,8 @@ class ArmColumns:
 
 
 class ScoredColumns(Mapping[str, Mapping[int, ScoredRecord]]):
-    """The scored records of an arm by sample and draw, as their columns hold them; `names` are the
-    samples of the arm, whether they have records or not."""
+    """A mapping of an arm's scored records by sample and draw, built from columns; `names` are the
+    samples of the arm, with or without records."""
 
     def __init__(self, columns: ArmColumns, names: Sequence[str] | Mapping[str, Any]) -> None:
         self.columns, self._names = columns, names

@@ -1,5 +1,5 @@
-"""Scored records: the verdict on one, and those of a run as columns, one number per record, so that
-a million of them fit into memory."""
+"""Scored records: the score of one record, and those of a run as columns of numbers, so that a
+million records fit into memory."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class ScoredRecord(NamedTuple):
 VERDICTS = tuple(Verdict)
 CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
 NOT_SCORED = 255
-"""The code, instead of a verdict, of a record whose draw the current plan no longer has."""
+"""The code, instead of a verdict, of a record whose draw is not in the current plan."""
 DIGEST_BYTES = 16
 NO_DIGEST = bytes(DIGEST_BYTES)
 NOT_KNOWN = float("nan")
@@ -190,7 +190,7 @@ class RecordColumns:
         self.pools = {"words": Pool(make=Words._make)}
         self.pools |= {name: Pool() for name in POOLED if name != "words"}
         self._get_codes = [self.pools[name].get_code for name in POOLED]
-        self._waiting = list[tuple[Any, ...]]()  # rows that are no columns yet
+        self._waiting = list[tuple[Any, ...]]()  # rows not yet in the columns
 
     def add(self, arm: int, sample: int, scored: ScoredRecord, begin: int = -1) -> None:
         """Add a scored record of the arm and sample with these indices, whose line begins at a
@@ -225,7 +225,7 @@ class RecordColumns:
             self.settle()
 
     def add_unscored(self, arm: int, sample: int, draw: int) -> None:
-        """Add a record whose draw the current plan no longer has."""
+        """Add a record whose draw is not in the current plan."""
         rest = [0] * (len(NUMBERS) - 4)
         self._waiting.append((arm, sample, draw, NOT_SCORED, *rest, NO_DIGEST))
 

@@ -2,11 +2,10 @@
 reply.
 
 The file `verdicts.parquet` holds a row per scored record; its metadata say from which readers,
-scorers, code and lines it was made. It is used only if all of them are still the same, and lines
-that were added since are scored and added. A table that is missing, damaged or of another version
-costs time and nothing else: it is made again. So does one from somebody else, since a table that
-differs from its records could not be told from a right one: `verdicts.seal` is its digest with a
-secret of this user.
+scorers, code and lines it was made. It is used only if all of them are unchanged, and lines that
+were added since are scored and added. A table that is missing, damaged or of another version is
+made again. So is a table of another user, because a forged one could not be detected:
+`verdicts.seal` is the table's digest, keyed with a secret of this user.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ TEXTS = ("arm", "sample", *POOLED)
 ROOMS = ("pipelines", "specialists", "prompting", "eval", "extras")
 """The folders of looktwice's code."""
 SETTLED_NS = 2_000_000_000
-"""A file that changed this recently may change again without a new modification time."""
+"""Nanoseconds within which a file may change again without a new modification time."""
 Places = Mapping[str, Mapping[str, int]]
 """The place of each sample by task and id."""
 
 
 class RecordRules(Protocol):
-    """What a record scorer uses: its reader, the comparison of answers, and prices."""
+    """The parts of a record scorer that verdicts depend on: reader, comparison, and prices."""
 
     @property
     def reader(self) -> Any:
@@ -64,15 +63,15 @@ class RecordRules(Protocol):
 
     @property
     def reads_only_reply(self) -> bool:
-        """Whether the reader's result depends only on the reply and the sample's texts."""
+        """True if the reader's result depends only on the reply and the sample's texts."""
 
 
 @dataclass(frozen=True)
 class KeptVerdicts:
-    """The stored verdicts of a run's current points, and where they are stored.
+    """The stored verdicts of a run's current points.
 
-    `facts` are what the verdicts depend on besides the records; `places` are the places of the
-    samples of each task.
+    `facts` are the dependencies of the verdicts besides the records; `places` are the indices of
+    the samples of each task.
     """
 
     folder: RunFolder
@@ -89,8 +88,8 @@ class KeptVerdicts:
         places: Places,
         whole: bool,
     ) -> KeptVerdicts | None:
-        """Return where the verdicts are stored; None if they depend on code outside looktwice, or
-        on more than the records."""
+        """Return the store of these points' verdicts; None if verdicts depend on code outside
+        looktwice, or on more than the records."""
         parts = [part for scorer in scorers for part in (scorer.reader, scorer.scorer) if part]
         if not points or not all(scorer.reads_only_reply for scorer in scorers):
             return None
@@ -237,7 +236,7 @@ class KeptVerdicts:
             now = path.stat()
             part = end if name == "records.jsonl" else now.st_size
             is_settled = time.time_ns() - now.st_mtime_ns > SETTLED_NS
-            changed = now.st_mtime_ns if is_settled else None  # the next look reads the file
+            changed = now.st_mtime_ns if is_settled else None  # then the content is compared
             yield name, [now.st_size, changed, part, _hash_beginning(path, part)]
 
 
@@ -332,6 +331,6 @@ def _seal(data: bytes) -> str:
         key = read_file(path)
     except OSError:
         return ""
-    if len(key) != KEY_BYTES:  # a damaged one would be no secret
+    if len(key) != KEY_BYTES:  # a truncated key may be guessed
         return ""
     return hashlib.blake2b(data, key=key, digest_size=32).hexdigest()

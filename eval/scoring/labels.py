@@ -53,7 +53,7 @@ def _distinguish(label: str, point: PointRow, seen: dict[str, PointRow]) -> str:
 
 
 def _leaves(spec: Any, place: str = "") -> dict[str, Any]:
-    """Return every setting of the stages and the model by its dotted place."""
+    """Return every setting of the stages and the model by its dotted path."""
     if isinstance(spec, Mapping):
         inner = (
             _leaves(v, f"{place}.{k}" if place else str(k))
@@ -81,20 +81,20 @@ def task_changes(point: PointRow) -> dict[str, Any]:
 
 
 def contestant_label(point: PointRow, without: str = "") -> str:
-    """Return the contestant with its changes, "plain [mark.radius=15]"; `without` leaves out one
-    place."""
+    """Return the contestant with its changes, "plain [mark.radius=15]", except that of the path
+    `without`."""
     return label_with_changes(point.contestant, contestant_changes(point), without)
 
 
 def task_label(point: PointRow, without: str = "") -> str:
-    """Return the task with its changes, "correspondence [strength=0.5]"; `without` leaves out one
-    place."""
+    """Return the task with its changes, "correspondence [strength=0.5]", except that of the path
+    `without`."""
     return label_with_changes(point.task, task_changes(point), without)
 
 
 def baselines(run: RunScores) -> dict[str, PointScores | None]:
-    """Return the arm that each point is compared with, by point id: one of the current plan if it
-    has one on the same samples."""
+    """Return the arm that each point is compared with, by point id: preferably one of the current
+    plan."""
     by_id, plans = run.by_id, defaultdict[bool, list[PointRow]](list)
     for scores in run.points:
         plans[scores.older].append(scores.point)
@@ -134,8 +134,7 @@ def closest(changes: Mapping[str, Any], points: Sequence[PointRow]) -> PointRow 
 
 
 def factor_value(point: PointRow, place: str) -> float | None:
-    """Return the number that a point has at a dotted place, from its changes or else from its
-    spec."""
+    """Return the number at a dotted path of a point, from its changes or else from its spec."""
     value = (
         point.changes[place]
         if place in point.changes
@@ -150,7 +149,7 @@ def as_number(value: object) -> float | None:
 
 
 def get_setting(point: PointRow, place: str) -> str | float | None:
-    """Return the setting of a point at a dotted place, changed or not: a number, a text, or for a
+    """Return the setting of a point at a dotted path, changed or not: a number, a text, or for a
     stage its class or "none"."""
     whole = {**point.spec, "read": point.read, "draws": point.draws, "seed": point.seed}
     value = point.changes[place] if place in point.changes else setting_at(whole, _spec_path(place))

@@ -33,10 +33,10 @@ MEASURED = "measured."
 TURNS = "turn."
 """Prefix of the metrics of single turns in report.csv."""
 TURN = "turn_"
-"""Prefix of the measurements that say where turns end."""
+"""Prefix of the measurements that mark the ends of turns."""
 MAX_DISTINCT_NUMBERS = 8
-"""The most distinct numbers that each become a part; with more, the samples are split into
-quarters."""
+"""The most distinct numbers by which samples are split into parts; with more, samples are split
+into quarters."""
 ANSWERED = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
 CIRCULAR = "circular_accuracy"
 Groups = Mapping[str, Sequence[str]]
@@ -95,7 +95,7 @@ def group_by(samples: Samples, *fields: str) -> dict[str, list[str]]:
 
 
 def right_by_draw(together: Iterable[Sequence[ScoredRecord | None]]) -> list[tuple[bool, ...]]:
-    """Return, for each draw in which all of these were asked, whether each was answered right."""
+    """Return, for each draw in which all of these samples were asked, whether each was right."""
     return [
         tuple(scored is not None and scored.verdict is Verdict.RIGHT for scored in draw)
         for draw in zip(*together, strict=False)
@@ -177,8 +177,8 @@ def chance_levels(samples: Samples, scorer: Scorer | None) -> Levels:
 
 
 class AlongControls(Scorer):
-    """The shared part of scorers whose tasks have `controls`: the meta fields that hold their
-    levels."""
+    """A base class of scorers for tasks with `controls`, the meta fields that hold the levels of
+    their parameters."""
 
     controls: tuple[str, ...]
     headlines: ClassVar[tuple[str, ...]] = ()  # accuracy is enough
@@ -205,7 +205,7 @@ class AlongControls(Scorer):
         return metrics
 
 
-# ---- what stages measured
+# ---- measurements by stages
 
 
 def measurements(scores: PointScores) -> dict[str, Measured]:
@@ -256,8 +256,8 @@ def measured_metrics(scores: PointScores) -> Iterator[Metric]:
 
 
 def measured_parts(scores: PointScores, name: str) -> Mapping[str, str]:
-    """Return the part of the samples to which each belongs by a measurement: its category, its
-    number, or its quarter.
+    """Split the samples into parts by a measurement: by category, by number, or into quarters;
+    return the part of each.
 
     A quarter is named by its number and bounds, "1: 0.02 to 0.11".
     """

@@ -1,6 +1,5 @@
-"""Notes below the table of a run: what delta compares with, what was not asked, what the table
-leaves out, and which arms sent identical requests, because a stage that changed no request cannot
-change an answer.
+"""Notes below the table of a run: the baseline of delta, missing samples, arms that are left out,
+and arms that sent identical requests: a stage that changed no request cannot change an answer.
 
 `check`, which tries a few samples, and a finished run use the same rule: the requests of two arms
 that differ in one slot, or of an arm and its baseline, are compared sample by sample.
@@ -91,7 +90,7 @@ def _refused_calls(run: RunScores) -> Iterator[str]:
 
 
 def _describe_comparison(run: RunScores) -> Iterator[str]:
-    """Explain what delta compares with: one arm, or for each arm the one at the same setting."""
+    """Describe the baseline of delta: one arm, or for each arm the one at the same setting."""
     rivals, alike, rest, own = baselines(run), list[str](), list[str](), list[str]()
     names = {rival.contestant for rival in rivals.values() if rival}
     if len(names) < 2:
@@ -201,7 +200,7 @@ def _parts(run: RunScores) -> Iterator[str]:
         yield f"asked in part{f' (limit {limit})' if limited else ''}: {', '.join(limits)}"
 
 
-# ---- what changed nothing
+# ---- stages that changed nothing
 
 
 @dataclass(frozen=True)
@@ -210,7 +209,7 @@ class ArmRequests:
     unchanged (`kept`).
 
     `contestant` and `task` are its labels in tables, `rival` is the id of the arm that it is
-    compared with. Slots in `made_up` are not judged, because what they do depends on the scripted
+    compared with. Slots in `made_up` are not judged, because their effect depends on the scripted
     replies of a dry run.
     """
 
@@ -262,7 +261,7 @@ def unchanged(run: RunScores) -> list[str]:
 
 def describe_unchanged(arms: Arms) -> list[str]:
     """Return a sentence for each slot whose settings changed no or few requests, and for stages
-    that mostly found nothing."""
+    that found nothing on most samples."""
     tasks, ends = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     explained = set[str]()
     for slots, variants in (*_group_by_slot(arms), *_compare_with_rivals(arms)):
@@ -333,12 +332,12 @@ def _sentences(slots: str, arms: Arms, classes: Sequence[Arms]) -> Iterator[tupl
         samples = _samples([*largest[0].sends_same_as(largest[1])])
         sent = "answer" if arms[0].point.spec.get("model") is None else "request"
         many = f"{slots}: {format_count(len(arms), 'value')}, {format_count(len(classes), sent)}"
-        yield f"changed nothing: {many} on {samples}", f": {_names(largest)} sent the same"
+        yield f"changed nothing: {many} on {samples}", f": {_join_arms(largest)} sent the same"
     first = next((arm for arm in arms if slots not in arm.stages), arms[0])
     for alike in classes:
         same = [*alike[0].sends_same_as(first)]
         if len(same) * MAX_UNCHANGED_SHARE < sum(same) < len(same):
-            equal = f"the request of {_names(alike)} equals that of {first.contestant}"
+            equal = f"the request of {_join_arms(alike)} equals that of {first.contestant}"
             kept = [name for name in alike[0].requests if alike[0].kept.get(name)]
             reason = f"; nothing found on {len(kept)}: {alike[0].reason(kept)}" if kept else ""
             yield f"changed little: {slots}: {equal} on {_samples(same)}", reason
@@ -368,7 +367,7 @@ def _samples(same: Sequence[bool]) -> str:
     return f"all {compared}" if all(same) else f"{sum(same)} of {compared}"
 
 
-def _names(arms: Arms) -> str:
+def _join_arms(arms: Arms) -> str:
     return _join_names([arm.contestant for arm in arms])
 
 

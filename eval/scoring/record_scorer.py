@@ -17,7 +17,7 @@ from looktwice.eval.records.judgements import (
     UNREADABLE_PASS,
     JudgedWords,
     Judgement,
-    hash_judged_words,
+    hash_judged_text,
 )
 from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import describe_failure
@@ -67,7 +67,7 @@ class ReadingMemory:
         self._samples = dict[int, tuple[SampleRow, Sample]]()
 
     def name_rules(self, *rules: object) -> object:
-        """Return a number for these objects, the same for equal ones that can be hashed."""
+        """Return an identifier for these objects, equal for equal objects that can be hashed."""
         try:
             return self._rules.setdefault(rules, len(self._rules))
         except TypeError:
@@ -85,7 +85,8 @@ class ReadingMemory:
         self._results[id(row), place] = row, result
 
     def get_sample(self, row: SampleRow, folder: RunFolder) -> Sample:
-        """Return the sample of a row as a reader sees it, made once. Raises RunError."""
+        """Return the sample of a row as a reader sees it, from the cache if possible. Raises
+        RunError."""
         found = self._samples.get(id(row))
         if found is None or found[0] is not row:
             if len(self._samples) >= MAX_SAMPLES:
@@ -116,7 +117,7 @@ class RecordScorer:
         """Score one record. An error in the reader or scorer makes only this record FAILED."""
         judged: Mapping[str, Judgement] = {}
         if self.judgements and not record.error:
-            place = record.point, record.sample, record.draw, hash_judged_words(record)
+            place = record.point, record.sample, record.draw, hash_judged_text(record)
             judged = self.judgements.get(place, {})
         result, score = self._judge(record, row, judged) if judged else self._score(record, row)
         tokens_in = tokens_out = 0
@@ -128,7 +129,7 @@ class RecordScorer:
         if record.confidence is not None:
             measured = {"confidence": record.confidence, **measured}
         return ScoredRecord(
-            row.id,  # the one that all arms share
+            row.id,  # one object for all arms
             record.draw,
             result.answer,
             score,
@@ -264,8 +265,8 @@ class RecordScorer:
 
     @cached_property
     def _text_reader(self) -> TextReader | None:
-        """The reader if its result depends only on the reply and the sample's texts: not one that
-        overrides a step around `read_text`, as it may use the whole conversation."""
+        """The reader, if its result depends only on the reply and the sample's texts; None if it
+        overrides a step around `read_text`, because it may use the whole conversation."""
         reader = self.reader
         if not isinstance(reader, TextReader):
             return None
@@ -276,12 +277,12 @@ class RecordScorer:
 
     @property
     def reads_only_reply(self) -> bool:
-        """Whether the reader's result depends only on the reply and the sample's texts."""
+        """True if the reader's result depends only on the reply and the sample's texts."""
         return self._text_reader is not None
 
     @cached_property
     def _rules(self) -> object:
-        """A short name of the reader and scorer, the same for equal ones."""
+        """An identifier of the reader and scorer, equal for equal ones."""
         return self.memory.name_rules(self.reader, self.scorer)
 
     @cached_property

@@ -180,7 +180,7 @@ def _with_interval(row: Row, mean: Row | Estimate) -> Row:
 
 
 def measure(scores: PointScores, row: Row) -> list[Row]:
-    """Return the rows of one arm (or one slice of it), one for each metric; `row` holds the names
+    """Return the rows of one arm (or one slice of it), one for each metric; `row` holds the columns
     that they share.
 
     Samples that were not asked are in none of them. A row "missing", with the missing share of the
@@ -317,8 +317,8 @@ def get_units(arms: Mapping[Arm, Sequence[Metric]]) -> Values[Arm, tuple[int, st
     values: dict[Arm, dict[tuple[int, str], float]] = {arm: {} for arm in arms}
     for arm, metrics in arms.items():
         for task, metric in enumerate(metrics):
-            for unit, worth in metric.units.items():
-                values[arm][task, unit] = nan if unit in metric.failed else worth
+            for unit, value in metric.units.items():
+                values[arm][task, unit] = nan if unit in metric.failed else value
     clusters = dict[tuple[int, str], str]()
     for task, metric in enumerate(next(iter(arms.values()))):
         clusters |= {(task, unit): cluster for unit, cluster in metric.clusters.items()}
@@ -328,7 +328,8 @@ def get_units(arms: Mapping[Arm, Sequence[Metric]]) -> Values[Arm, tuple[int, st
 def _stack_units(
     arms: Mapping[Arm, Sequence[Metric]], orders: Sequence[Sequence[str]]
 ) -> Values[Arm, tuple[int, str]]:
-    """Return what `get_units` does for arms whose metrics have the same units in the same order."""
+    """Return the result of `get_units` for arms whose metrics have the same units in the same
+    order."""
     units, names = list[tuple[int, str]](), list[Hashable]()
     for task, (order, metric) in enumerate(zip(orders, next(iter(arms.values())), strict=True)):
         own = [(task, unit) for unit in order]

@@ -57,7 +57,7 @@ def run_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
     by_contestant = defaultdict[str, list[PointScores]](list)
     for scores in run.points:
         by_contestant[scores.contestant].append(scores)
-    rows, beside = list[Row](), list[Row]()
+    rows, complete = list[Row](), list[Row]()
     for arms in by_contestant.values():
         own = list[Row]()
         for arm in arms:
@@ -84,12 +84,12 @@ def run_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
             row = replace(row, of_tasks=whole)
         levels = [people[name] for name in published_names(row) if name in people]
         is_known = levels and not row.slice
-        beside.append(replace(row, people=levels[0] / 100) if is_known else row)
-    return beside
+        complete.append(replace(row, people=levels[0] / 100) if is_known else row)
+    return complete
 
 
 def _may_have_turns(run: RunScores) -> bool:
-    """Return whether a stage recorded where turns end, or a chain of thought may have some."""
+    """Return whether a stage recorded the ends of turns, or an arm has a chain of thought."""
     for arm in run.points:
         if CHAIN in repr(arm.point.spec.get("stages")):
             return True
@@ -172,8 +172,8 @@ def is_benchmark_metric(row: Row) -> bool:
 
 def majority_and_chance(scores: PointScores, plain: Row) -> list[Row]:
     """Return the rows of reference levels: the majority class, chance for accuracy and for each
-    metric that has a chance level, and, if the benchmark's scorer knows it, a guesser who sees
-    everything but what is asked for.
+    metric that has a chance level, and, if the benchmark's scorer knows it, the best guesser who
+    sees the image without marks and question.
 
     There is no majority row if the correct answer is not an answer but, for example, the number of
     points that a judge can give.
@@ -310,7 +310,7 @@ def _total_rows(arms: Sequence[PointScores], rows: Rows) -> Iterator[Row]:
 
 
 def headline_rows(runs: Sequence[RunScores], rows: Rows) -> list[Row]:
-    """Return the rows by which the benchmarks are quoted, metrics and totals, totals first."""
+    """Return the rows of the benchmarks' headline metrics and totals, totals first."""
     names = defaultdict[tuple[str, str], set[str]](set)
     for run in runs:
         for scores in run.points:

@@ -29,9 +29,9 @@ def is_same_text(answer: str, key: str) -> bool:
     stop are ignored. Numbers are compared by value: "24.50", "24.5" and "$24.50" are the same,
     amounts in two currencies are not.
     """
-    said = _fold(answer)
+    given = _fold(answer)
     keys = {_fold(key), _fold(find_text(clean_text(key)))}
-    return said in keys or any(_are_same_number(said, folded) for folded in keys)
+    return given in keys or any(_are_same_number(given, folded) for folded in keys)
 
 
 def _fold(text: str) -> str:

@@ -60,7 +60,7 @@ def score_run(
     present, older = folder.current_and_earlier_points
     shown = [*present, *older] if all_arms else present
     names, planned = labels([*present, *older]), folder.facts.get("planned") or {}
-    tools = ScoringTools(folder, plan, tuple(plugins), reader, judged.by_record())
+    tools = ScoringTools(folder, plan, tuple(plugins), reader, judged.group_by_record())
     # without a plan, all existing draws count
     whole = all_arms or not folder.facts.get("arms")
     scorers = [tools.record_scorer(point) for point in shown]
@@ -122,7 +122,7 @@ def score_records(
                 own, rows = tasks[arm]
                 place = own.get(record.sample)
                 if place is None:
-                    is_complete = False  # its sample may still come
+                    is_complete = False  # its sample may be added later
                 elif not whole and record.draw >= points[arm].draws:
                     made.add_unscored(arm, place, record.draw)
                 else:
@@ -140,8 +140,8 @@ def _is_large(folder: RunFolder) -> bool:
 
 @contextmanager
 def pause_collection() -> Iterator[None]:
-    """Pause Python's search for reference cycles, which scores and reports do not make, while they
-    make millions of objects."""
+    """Pause cyclic garbage collection, because scores and reports create millions of objects and no
+    cycles."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -164,8 +164,8 @@ def _clusters_by_task(
 
 
 def _with_readers(scores: PointScores) -> PointScores:
-    """Return the scores with the names of what extracted the answers: the reader if it was needed,
-    and each judge whose judgements were used."""
+    """Return the scores with the names of the reader, if it was needed, and of each judge whose
+    judgements were used."""
     names, was_needed = dict[str, None](), False
     for words in scores.columns.count_words():
         if words.judge:

@@ -82,8 +82,8 @@ class TurnsOfArm:
         have it."""
         draws = defaultdict[str, list[float]](list)
         for turns in self.records:
-            if (worth := value(turns.at(turn))) is not None:
-                draws[turns.sample].append(worth)
+            if (number := value(turns.at(turn))) is not None:
+                draws[turns.sample].append(number)
         return {sample: fmean(values) for sample, values in draws.items()}
 
     @cached_property
@@ -140,15 +140,15 @@ def turn_metrics(run: RunScores) -> Iterator[tuple[PointScores, Metric]]:
     and so on."""
     for arm in read_turns(run):
         for turn in arm.shown:
-            asked = arm.values.where(arm.values.has(turn))
+            asked = arm.values.where(arm.values.valid_mask(turn))
             values = dict(zip(asked.units, asked[turn].tolist(), strict=True))
             name = f"{TURNS}{turn + 1}.accuracy"
             yield arm.scores, Metric(name, values, clusters=arm.scores.clusters)
 
 
 def _cut(record: Record, chain: bool) -> Iterator[Record]:
-    """Yield the record as it stood after each turn but the last; for a single call in a chain of
-    thought, as if its reply had ended after each line."""
+    """Yield the record cut after each turn but the last; for a single call in a chain of thought,
+    with its reply cut after each line."""
     measured: Mapping[str, Any] = record.measured or {}
     votes = measured.get("turn_vote")
     for turn, call in enumerate((measured.get("turn_call") or ())[:-1]):

@@ -48,7 +48,7 @@ class PointScores:
     `contestant` and `task` are the labels of the point in tables. `samples` are rows by id.
     `planned` is the number of samples that the run is to ask (None: all of `samples`). `scorer` is
     the task's own `eval.scoring.Scorer`, or None; `score` reads and scores a record of this point,
-    whole or cut short. `older` is True if the run's present plan no longer has the point.
+    whole or cut after a turn. `older` is True if the point is not in the run's current plan.
     `run_clusters` are the clusters of the run's samples, the same in all variants of a task.
     """
 
@@ -151,7 +151,7 @@ class PointScores:
         """Return the mean of `value` over the draws of each asked sample, if it is not None."""
         means = {}
         for name, asked in self.draws_asked.items():
-            draws = [worth for draw in asked if (worth := value(draw)) is not None]
+            draws = [number for draw in asked if (number := value(draw)) is not None]
             if draws:
                 means[name] = fmean(draws)
         return means
@@ -189,8 +189,8 @@ class PointScores:
     def missing(self) -> int:
         """The number of draws of the planned samples that have no record.
 
-        If more samples were asked than are planned now, the planned ones are taken to be those with
-        the fewest gaps.
+        If more samples were asked than are planned now, the planned ones are assumed to be those
+        with the fewest gaps.
         """
         planned = len(self.samples) if self.planned is None else self.planned
         return self.columns.count_missing(planned, max(1, self.point.draws))
@@ -210,8 +210,8 @@ class PointScores:
 class RunScores:
     """The scores of a run folder: its points in the order of the plan, and the judgements used.
 
-    `older` are the labels of points that the run's present plan no longer has, and that were not
-    scored; `older_draws` counts the records of draws that it no longer has.
+    `older` are the labels of points that are not in the run's current plan and were not scored;
+    `older_draws` counts the records of draws that are not in it.
     """
 
     folder: RunFolder
@@ -225,7 +225,7 @@ class RunScores:
 
     @property
     def name(self) -> str:
-        """The name of the run, which is that of its folder."""
+        """The name of the run: its folder's name."""
         return self.folder.path.resolve().name
 
     @property
@@ -308,10 +308,10 @@ class Scorer(Protocol):
 
     `suite` and `part` name the benchmark and its subtask, for the `totals` over them.
     `key_is_answer` is False if the stored key is not an answer to the question but, for example, a
-    maximum number of points. `headlines` are the metrics and totals by which the benchmark is
-    quoted: tables show them first; None means every metric over a whole task. `needs_judge` is True
-    if only a judge's grade is a score: without one a reply is neither right nor wrong. `Samples`
-    are rows (`SampleRow`) by sample id, `Levels` numbers in 0..1 by metric.
+    maximum number of points. `headlines` are the metrics and totals that tables show first, as the
+    benchmark's papers do; None means every metric over a whole task. `needs_judge` is True if only
+    a judge can grade replies: without one a reply is neither right nor wrong. `Samples` are rows
+    (`SampleRow`) by sample id, `Levels` numbers in 0..1 by metric.
     """
 
     suite: ClassVar[str] = ""
@@ -343,18 +343,19 @@ class Scorer(Protocol):
         return {}
 
     def marks(self, answer: str | None, row: SampleRow) -> Sequence[Mark]:
-        """Return the places that an answer, or for None the correct one, names in the images."""
+        """Return the marks in the images for an answer that consists of boxes or points; None
+        stands for the correct answer."""
         return ()
 
     def guesser(self, samples: Samples) -> float | None:
-        """Return the accuracy of the best guesser who sees what these images show, but not what is
-        marked or asked for; None if it is not known."""
+        """Return the accuracy of the best guesser who sees these images without marks and question;
+        None if it is not known."""
         return None
 
 
 def build_scorer(facts: Mapping[str, Any], binder: Binder | None = None) -> Scorer | None:
-    """Return the scorer in a task's facts, built if it is a node, or None if there is none. Raises
-    ConfigError."""
+    """Return the scorer in a task's facts, built from its node if necessary; None if there is none.
+    Raises ConfigError."""
     named = facts.get("scorer")
     if not named:
         return None

@@ -81,8 +81,8 @@ def _encode_ratings(ratings: Sequence[Sequence[Hashable]]) -> list[Floats]:
 
 def _compute_kappa(observed: Floats, chance: Floats) -> Floats:
     """Compute kappa from observed and chance agreement; 1 if chance agreement is complete."""
-    room = 1 - chance
-    return np.where(room > 1e-12, (observed - chance) / np.where(room > 1e-12, room, 1.0), 1.0)
+    rest = 1 - chance
+    return np.where(rest > 1e-12, (observed - chance) / np.where(rest > 1e-12, rest, 1.0), 1.0)
 
 
 Shares = Mapping[str, float]
@@ -90,10 +90,10 @@ Shares = Mapping[str, float]
 
 @dataclass(frozen=True)
 class PositionBias:
-    """For n answered questions, the shares of each letter among the choices made and among the
-    correct answers, and the recall for each letter.
+    """The position bias over n answered questions: the share of each letter among the chosen and
+    among the correct answers, and the recall of each letter.
 
-    Shares lie in 0..1. `spread` is the standard deviation of the recalls, and `p` that of the
+    Shares lie in 0..1. `spread` is the standard deviation of the recalls, and `p` is from the
     chi-squared test that they are all equal.
     """
 
@@ -106,8 +106,8 @@ class PositionBias:
 
 
 def position_bias(answers: Sequence[str], keys: Sequence[str]) -> PositionBias:
-    """Compute the bias of these answers, letters as the contestant saw them, to questions with
-    these correct letters.
+    """Compute the position bias of answers, given the correct letters `keys`; both are letters as
+    the contestant saw them.
 
     The spread of the recalls is RStd of Zheng et al. (2024, "Large Language Models Are Not Robust
     Multiple Choice Selectors", section 2.2), over the letters that are correct for some question.
@@ -134,8 +134,8 @@ def position_bias(answers: Sequence[str], keys: Sequence[str]) -> PositionBias:
 class DrawVariance:
     """The variance of a value, split into that between samples and that between draws.
 
-    `samples_error` and `draws_error` are what each adds to the standard error of the mean over n
-    samples with k draws each: more samples reduce both, more draws only the second.
+    `samples_error` and `draws_error` are their contributions to the standard error of the mean over
+    n samples with k draws each: more samples reduce both, more draws only the second.
     """
 
     mean: float
@@ -186,8 +186,8 @@ def majority_value(answers: Sequence[str | None], values: Sequence[float]) -> fl
     if not counts:
         return 0.0
     top = max(counts.values())
-    worth = dict(zip(answers, values, strict=True))
-    leaders = [worth[answer] for answer, count in counts.items() if count == top]
+    by_answer = dict(zip(answers, values, strict=True))
+    leaders = [by_answer[answer] for answer, count in counts.items() if count == top]
     return sum(leaders) / len(leaders)
 
 

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 RESAMPLES = 10_000
-MANY, FEW = 500, 1_000  # with more than MANY kinds of clusters, FEW resamples are drawn
+MAX_KINDS, FEW_RESAMPLES = 500, 1_000  # with more kinds of clusters, fewer resamples are drawn
 LEVEL = 0.95
-PRIOR = 12  # clusters of equal values added in the estimate of a design effect
+PRIOR_CLUSTERS = 12  # clusters of equal values added in the estimate of a design effect
 Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
 
 Floats = NDArray[np.float64]
@@ -56,14 +56,14 @@ class Estimate:
 
 
 def _number_levels(values: NDArray[Any]) -> Codes:
-    """Return the place of each value among the distinct values, as the inverse of `np.unique` does,
-    which sorts indices and takes several times as long."""
+    """Return the index of each value among the sorted distinct values, as the inverse of
+    `np.unique` but several times as fast."""
     if values.dtype.kind in "iu" and len(values) and values.min() >= 0:
         count = int(values.max()) + 1
         if count <= 8 * len(values):
-            is_there = np.zeros(count, bool)
-            is_there[values] = True
-            places: Codes = np.cumsum(is_there) - 1
+            occurs = np.zeros(count, bool)
+            occurs[values] = True
+            places: Codes = np.cumsum(occurs) - 1
             return np.asarray(places[values])
     return np.searchsorted(np.unique(values), values)
 
@@ -122,12 +122,12 @@ def resampled_means(
     kinds, counts = np.empty((int(kind.max()) + 1, columns.shape[1])), np.bincount(kind, weights)
     kinds[kind] = columns
     random, drawn = np.random.default_rng(0), round(counts.sum())
-    if len(kinds) <= MANY:
+    if len(kinds) <= MAX_KINDS:
         totals = random.multinomial(drawn, counts / counts.sum(), size=resamples) @ kinds
     else:
         # a weight of one half gives one row
         rows = np.repeat(kinds, np.round(2 * counts).astype(int), axis=0)
-        picks = (random.integers(0, len(rows), drawn) for _ in range(min(resamples, FEW)))
+        picks = (random.integers(0, len(rows), drawn) for _ in range(min(resamples, FEW_RESAMPLES)))
         totals = np.array([rows[pick].sum(axis=0) for pick in picks])
     return totals[:, :-1] / totals[:, -1:]
 
@@ -183,11 +183,11 @@ def bootstrap_mean(
 
     Before resampling, half a value at `floor`, half a value at 1 and one in the middle are added,
     each as its own cluster: otherwise equal values would have an interval of zero width, and few
-    different ones a narrow one. For paired right or wrong answers this is half an item in each cell
-    of their table (Agresti and Min 2005). If clusters hold several values, each added value counts
-    as many of them as `_estimate_design_effect` returns. If all values are equal, the interval
-    includes the case that some clusters lie at a limit: the share that Wilson's upper limit allows
-    after none was observed, 7.4 points after 48 pairs without a difference. `strata` names the task
+    different values one that is too narrow. For paired right or wrong answers this is half an item
+    in each cell of their table (Agresti and Min 2005). If clusters hold several values, each added
+    value counts as many of them as `_estimate_design_effect` returns. If all values are equal, the
+    interval includes the case that some clusters lie at a limit: the share that Wilson's upper
+    limit allows after zero events, 7.4 points after 48 equal pairs. `strata` names the task
     of each value: values vary around the mean of their task, so that tasks with different means do
     not widen the interval. The mean is that of the given values alone, which may lie beyond the
     limits. Raises ValueError without values.
@@ -197,7 +197,8 @@ def bootstrap_mean(
     varying = data if strata is None else _center_strata(data, mean, clusters, strata)
     sums, sizes = cluster_sums(varying, clusters)
     weight = _estimate_design_effect(varying - mean, sums - sizes * mean, sizes)
-    sums = np.round(sums, 2) if len(sums) > MANY else sums  # graded values would make many kinds
+    # graded values would make many kinds
+    sums = np.round(sums, 2) if len(sums) > MAX_KINDS else sums
     shift = mean - fsum(sums.tolist()) / len(data)
     means = resampled_means(
         np.append(sums, weight * np.array([floor, (floor + 1) / 2, 1.0])),
@@ -217,11 +218,11 @@ def bootstrap_mean(
 
 
 def _estimate_design_effect(off: Floats, sums: Floats, sizes: Floats) -> float:
-    """Estimate the design effect: how many values of a cluster weigh as much as an independent one.
+    """Estimate the design effect: how many values of a cluster are worth one independent value.
 
     `off` are the deviations of the values from the mean, `sums` those of the clusters. The design
     effect is 1 if each value is its own cluster. Its estimate has as many degrees of freedom as the
-    fourth moments of the sums leave, plus `PRIOR` clusters of equal values. Without these, the
+    fourth moments of the sums leave, plus `PRIOR_CLUSTERS` of equal values. Without these, the
     estimate and the interval would both be too small if few clusters differ and the most variable
     ones happen to be missing.
     """
@@ -231,7 +232,7 @@ def _estimate_design_effect(off: Floats, sums: Floats, sizes: Floats) -> float:
         return whole
     effect = min(whole, max(1.0, square_sum(sums) / squares))
     freedom = _degrees_of_freedom(np.square(sums), len(sizes) - 1.0)
-    return float((freedom * effect + PRIOR * whole) / (freedom + PRIOR))
+    return float((freedom * effect + PRIOR_CLUSTERS * whole) / (freedom + PRIOR_CLUSTERS))
 
 
 def _degrees_of_freedom(squares: Floats, most: float) -> float:
@@ -268,9 +269,9 @@ class Stratum(NamedTuple):
     """The values in 0..1 of one task, the names of their clusters (None: each its own), its weight
     and its centre.
 
-    Clusters of the same name are the same in all strata: a picture that two tasks ask about, or a
-    question asked twice. `centre` is what each value varies around, if that is not their mean: for
-    variants of a task, the variant's own mean.
+    A cluster name means the same cluster in all strata: a picture that two tasks ask about, or a
+    question asked twice. `centre` is the centre of each value's deviation, if it is not their mean:
+    for variants of a task, the variant's own mean.
     """
 
     values: Floats
@@ -305,7 +306,7 @@ def clopper_pearson(k: int, n: int) -> tuple[float, float]:
     return low, float(betaincinv(k + 1, n - k, 1 - tail)) if k < n else 1.0
 
 
-def compare_shares(k: int, n: int, other: int, of: int) -> Estimate:
+def compare_shares(k: int, n: int, other: int, other_n: int) -> Estimate:
     """Compare the shares k of n and `other` out of `of` in two independent samples.
 
     The p-value is Fisher's exact test, two-sided; the interval combines the exact intervals of
@@ -314,18 +315,18 @@ def compare_shares(k: int, n: int, other: int, of: int) -> Estimate:
     """
     from scipy.special import gammaln
 
-    share, rival = k / n, other / of
-    (low, high), (floor, top) = clopper_pearson(k, n), clopper_pearson(other, of)
+    share, rival = k / n, other / other_n
+    (low, high), (floor, top) = clopper_pearson(k, n), clopper_pearson(other, other_n)
     gap = share - rival
     below, above = hypot(share - low, top - rival), hypot(high - share, rival - floor)
-    right = np.arange(max(0, k + other - of), min(n, k + other) + 1)
+    right = np.arange(max(0, k + other - other_n), min(n, k + other) + 1)
     wrong, left = n - right, k + other - right
-    terms = [right, wrong, left, of - left]
+    terms = [right, wrong, left, other_n - left]
     logs = -np.sum([gammaln(np.asarray(term) + 1.0) for term in terms], axis=0)
     chances = np.exp(logs - logs.max())
     as_rare = chances <= chances[k - right[0]] * (1 + 1e-9)
     p = float(chances[as_rare].sum() / chances.sum())
-    units = n + of
+    units = n + other_n
     return Estimate(
         gap, max(-1.0, gap - below), min(1.0, gap + above), units, units, p, test="Fisher"
     )
@@ -395,7 +396,7 @@ def mean_of_shares(strata: Sequence[Stratum]) -> Estimate:
 
 
 def _effective_units(sums: Floats, sizes: Floats, mean: float, squares: float) -> float:
-    """Return how many independent units give as much information on the mean.
+    """Return the number of independent units that give the same information on the mean.
 
     `sums` are the cluster sums of the deviations of the values from their centre, and `squares` is
     the sum of the squared deviations.

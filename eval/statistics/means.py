@@ -17,7 +17,7 @@ from looktwice.eval.statistics.intervals import (
     student_quantile,
 )
 
-LARGEST = 1e100
+MAX_UNSCALED = 1e100
 """Larger numbers are scaled down before they are summed or squared, because their squares exceed
 the range of floats."""
 
@@ -30,8 +30,8 @@ def finite_mean(values: Iterable[float]) -> float:
 
 
 def mean_interval(values: Sequence[float], clusters: Clusters) -> tuple[float | None, float | None]:
-    """Compute the 95 % t interval of a mean over clusters; None without a spread to estimate it
-    from, or if a limit exceeds the range of floats.
+    """Compute the 95 % t interval of a mean over clusters; (None, None) if the values do not vary,
+    or if a limit exceeds the range of floats.
 
     It stays within 0..1 if all values do, as shares do.
     """
@@ -91,4 +91,4 @@ def find_scale(values: Sequence[float]) -> float:
     """Return the divisor to apply before values are summed or squared: 1, or the largest value if
     it is very large."""
     largest = max(map(abs, values), default=0.0)
-    return float(largest) if largest > LARGEST else 1.0
+    return float(largest) if largest > MAX_UNSCALED else 1.0

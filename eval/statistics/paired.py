@@ -75,7 +75,7 @@ def _sum_binomials(n: int, places: range) -> int:
 def mean_difference(
     gaps: ArrayLike, clusters: Clusters | None = None, strata: Clusters | None = None
 ) -> Estimate:
-    """Compute the mean of differences that are not a pair of values, such as contrasts of a sweep;
+    """Compute the mean of differences that do not come from pairs, such as contrasts of a sweep;
     for pairs use `compare_paired`.
 
     The interval is the cluster bootstrap of all paired differences; p is that of the two-sided
@@ -90,8 +90,8 @@ def mean_difference(
 
 
 def sign_flip_p(gaps: Sequence[float]) -> float:
-    """Compute the probability that the sum of the differences is as far from 0 under random signs
-    (Fisher's randomisation test).
+    """Compute the probability that the sum of the differences is at least as far from 0 under
+    random signs (Fisher's randomisation test).
 
     Up to 13 non-zero differences, all signs are enumerated; beyond that, 10000 are drawn, always
     the same; beyond 10000 differences, the sum is taken as normal. Signs are assigned to the sorted
@@ -139,10 +139,8 @@ def _restore_order(stepped: Floats, order: Codes) -> list[float]:
 def correct(
     lines: Sequence[Line], p: Callable[[Line], float | None], family: Callable[[Line], Hashable]
 ) -> list[Line]:
-    """Set `p_holm` and `p_bh` of each line, a dataclass, by correcting its p within its family.
-
-    A line whose p is None stays as it is.
-    """
+    """Return the lines, dataclasses, with `p_holm` and `p_bh` set by correcting p within each
+    family; a line whose p is None stays unchanged."""
     families = defaultdict[Hashable, dict[int, float]](dict)
     for place, line in enumerate(lines):
         if (tested := p(line)) is not None:
@@ -164,7 +162,7 @@ def chi_squared_tail(degrees: int, value: float) -> float:
 
 
 def kruskal(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Test whether values depend on their group (Kruskal-Wallis, App. K); return the effect size
+    """Test whether values depend on their group (Kruskal-Wallis); return the effect size
     H/(n - 1) in 0..1, and p.
 
     Groups without values are left out; if all values are equal, there is no effect and p is 1.
@@ -220,7 +218,7 @@ def compare_paired(
 
 
 _KNOWN: dict[bytes, Estimate] = {}
-"""Comparisons by the digest of what was compared, because tables and pages repeat them."""
+"""A cache of comparisons by the digest of their inputs, because tables and pages repeat them."""
 MAX_KNOWN = 10_000
 
 
@@ -272,7 +270,7 @@ class Values(Generic[Arm, Unit]):
         if units of several tasks are pooled.
         """
         units = tuple(dict.fromkeys(chain(*arms.values())))
-        value = np.array([_in_order(values, units) for values in arms.values()])
+        value = np.array([_order_values(values, units) for values in arms.values()])
         names = [clusters.get(unit, (unit,)) for unit in units]
         codes = cluster_codes(names, len(units)) if units else np.zeros(0, np.int64)
         strata = cluster_codes([*map(task, units)], len(units)) if task and units else None
@@ -282,7 +280,7 @@ class Values(Generic[Arm, Unit]):
         """Return the values of an arm, (units,)."""
         return np.asarray(self.value[self.arms.index(arm)])
 
-    def has(self, *arms: Arm) -> NDArray[np.bool_]:
+    def valid_mask(self, *arms: Arm) -> NDArray[np.bool_]:
         """Return a mask of the units on which these arms (by default all) have a value."""
         rows = [self[arm] for arm in arms] if arms else self.value
         return np.asarray(~np.isnan(rows).any(axis=0))
@@ -306,23 +304,23 @@ class Values(Generic[Arm, Unit]):
 
     def mean(self, arm: Arm) -> Estimate | None:
         """Return an arm's mean with its interval (`share_interval`), or None without values."""
-        own = self.where(self.has(arm))
+        own = self.where(self.valid_mask(arm))
         return share_interval(own[arm], own.clusters) if own.units else None
 
     def compare_arms(self, arm: Arm, other: Arm) -> Estimate | None:
         """Compare two arms on their common units (`compare_paired`); None without any."""
-        both = self.where(self.has(arm, other))
+        both = self.where(self.valid_mask(arm, other))
         if not both.units:
             return None
         return compare_paired(both[arm], both[other], both.clusters, both.strata)
 
     def count_unpaired(self, arm: Arm, other: Arm) -> int:
         """Count the units on which exactly one of the two arms has a value."""
-        return int((self.has(arm) ^ self.has(other)).sum())
+        return int((self.valid_mask(arm) ^ self.valid_mask(other)).sum())
 
 
-def _in_order(values: Mapping[Unit, float], units: Sequence[Unit]) -> Sequence[float]:
-    """Return the values of the units, NaN for one without."""
+def _order_values(values: Mapping[Unit, float], units: Sequence[Unit]) -> Sequence[float]:
+    """Return the values in the order of the units, NaN for a unit without a value."""
     if len(values) == len(units) and all(map(eq, values, units)):
         return [*values.values()]
     return [values.get(unit, np.nan) for unit in units]
@@ -358,7 +356,7 @@ def minimum_detectable(gaps: ArrayLike) -> float:
 
 def _exact_power(n: int, differing: float, difference: float) -> float:
     """Return the power of McNemar's exact test of n pairs for a difference, if the share
-    `differing` differs, or a larger one if the difference requires it.
+    `differing` of pairs differs, or a larger share if the difference requires it.
 
     The power is averaged over about fifty numbers of differing pairs within five deviations.
     """

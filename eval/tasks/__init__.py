@@ -1,8 +1,8 @@
 """Benchmarks and tables of questions, with their own metrics.
 
-Here: BLINK, BLINK-Twice, VLM2-Bench, Do You See Me, a user's own files, and questions with known
-answers on drawn scenes and photographs. Not here: other drawn questions, and questions made from a
-user's images, which are extensions.
+Here: BLINK, a user's own files, and questions with known answers on drawn scenes and photographs.
+Not here: other benchmarks, other drawn questions, and questions made from a user's images, which
+are extensions.
 """
 
 import lazy_loader

@@ -33,7 +33,7 @@ def read_choice_texts(row: Row, columns: Sequence[str]) -> tuple[str, ...]:
     cells at the end. Raises ValueError."""
     if len(columns) == 1:
         cells = as_options(row.get(columns[0])) or [""]
-    else:  # here "[0, 1]" is one choice, an interval
+    else:  # in separate columns, "[0, 1]" is one choice, an interval
         cells = [row.get(name) for name in columns]
     if objects := [cell for cell in cells if isinstance(cell, Mapping)]:
         raise ValueError(f"a choice must be a text or a number, found {objects[0]!r:.80}")

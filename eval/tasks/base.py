@@ -29,12 +29,13 @@ Fields = Mapping[str, Any]
 
 
 class TaskError(ValueError):
-    """A task whose data cannot be used; the message names the file and row, what was found and what
-    to do."""
+    """An error for a task whose data cannot be used; the message names the file and row, what was
+    found and what to do."""
 
 
 class AbsentTask(AbsentPart, TaskError):
-    """A task of a benchmark whose files are not there, while those of its other tasks may be."""
+    """An error for a task whose files are missing, while the benchmark's other tasks may be
+    present."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Subset:
                 )
             chosen = sorted(set(map(places.__getitem__, self.ids)))
         if self.n is not None:
-            chosen = sorted(self._chosen(rows, chosen))
+            chosen = sorted(self._draw(rows, chosen))
         if not chosen:
             raise TaskError(
                 f"{f'{where}: ' if where else ''}the subset {self} keeps none of {len(rows)}"
@@ -108,7 +109,7 @@ class Subset:
             )
         return chosen
 
-    def _chosen(self, rows: Sequence[tuple[str, Fields]], numbers: Sequence[int]) -> Iterator[int]:
+    def _draw(self, rows: Sequence[tuple[str, Fields]], numbers: Sequence[int]) -> Iterator[int]:
         groups: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for number in numbers:
             identifier, fields = rows[number]
@@ -205,7 +206,7 @@ def require_positive(n: int | None) -> None:
 
 @contextmanager
 def prefix_task_errors(name: str) -> Iterator[None]:
-    """Put the place of the task in front of every TaskError."""
+    """Prefix every TaskError with the task's path in the study, `tasks.NAME`."""
     try:
         yield
     except TaskError as exc:
@@ -243,16 +244,16 @@ def find_item(task: Task, sample_id: str) -> Item | None:
 # if a larger share of rows is faulty, the file or the settings are wrong rather than the rows
 MAX_FAULTY_SHARE = 0.1
 MAX_IN_FACTS = 10  # reasons shown in a report
-MAX_IN_ERROR = 20  # lines; more say nothing new about a file
+MAX_IN_ERROR = 20  # reasons shown in an error
 VARIABLE_PARTS_PATTERN = re.compile(
     r"\d+|'[^']*'|, "
 )  # parts that differ between errors of one kind
-MAX_ALIKE = 2  # beside the first; more are only counted
+MAX_ALIKE = 2  # similar errors shown after the first; more are only counted
 
 
 @dataclass
 class RowErrors:
-    """Collects the unusable parts of one source; `units` names these parts, such as "rows" or
+    """The unusable parts of one source, with reasons; `units` names these parts, such as "rows" or
     "images".
 
     A task that leaves faulty rows out ends with `check_share` and puts `sentences` into its facts;
@@ -270,7 +271,7 @@ class RowErrors:
         return self.units.removesuffix("s")
 
     def clear(self) -> None:
-        """Discard the errors of a reading that stopped half-way."""
+        """Discard the errors of an interrupted reading."""
         self.found, self.ids = [], {}
 
     def add(self, where: int | str, why: object) -> None:

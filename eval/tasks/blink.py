@@ -130,7 +130,7 @@ class Blink(TableTask):
         return sorted(entry.name for entry in Path(self.path or "").iterdir() if entry.is_dir())
 
     def require_present(self) -> None:
-        """Raise AbsentTask where `path` has no folder of this task."""
+        """Raise AbsentTask if `path` has no folder of this task."""
         if self.path is None or self.name in (present := self._present):
             return
         raise AbsentTask(

@@ -93,7 +93,7 @@ def _from_objects(options: Sequence[Mapping[Any, Any]]) -> list[Any]:
     """Return the texts of options that are one object each. Raises ValueError."""
     keys = [*dict.fromkeys(key for option in options for key in option)]
     own = len(keys) == len(options) and all(len(option) == 1 for option in options)
-    if own and _are_labels([*map(_label, keys)]):
+    if own and _are_labels([*map(_normalize_label, keys)]):
         return _sort_texts({key: text for option in options for key, text in option.items()})
     columns = {key: [option.get(key) for option in options] for key in keys}
     if len(columns) == 1:
@@ -104,7 +104,9 @@ def _from_objects(options: Sequence[Mapping[Any, Any]]) -> list[Any]:
 def _from_columns(columns: Mapping[Any, list[Any]]) -> list[Any]:
     """Return the texts of options whose labels, texts and other fields are one list each. Raises
     ValueError."""
-    labelled = [key for key, cells in columns.items() if _are_labels([*map(_label, cells)])]
+    labelled = [
+        key for key, cells in columns.items() if _are_labels([*map(_normalize_label, cells)])
+    ]
     named = [*filter(labelled.__contains__, LABEL_FIELDS), *labelled]
     if not named and (
         wrong := [key for key in LABEL_FIELDS if key in columns and key not in TEXT_FIELDS]
@@ -124,12 +126,12 @@ def _are_pairs(options: Sequence[Any]) -> bool:
     """Return whether these are pairs of a letter and a text, as parquet stores maps."""
     if len(options) < 2 or not all(isinstance(o, list | tuple) and len(o) == 2 for o in options):
         return False
-    letters, texts = ([*map(_label, part)] for part in zip(*options, strict=True))
+    letters, texts = ([*map(_normalize_label, part)] for part in zip(*options, strict=True))
     return letters == [*ascii_uppercase[: len(letters)]] and not _are_labels(texts)
 
 
-def _label(cell: Any) -> str:
-    """Return a label in capitals, without brackets and words around it."""
+def _normalize_label(cell: Any) -> str:
+    """Return a label in capitals, without brackets and words such as "option"."""
     text = as_text(cell).strip()
     found = LABEL_PATTERN.fullmatch(text)
     return (found[1] if found else text).upper()
@@ -146,7 +148,7 @@ def _are_labels(labels: Sequence[str]) -> bool:
 
 def _sort_texts(labelled: Mapping[Any, Any]) -> list[Any]:
     """Return the texts of options in the order of their labels. Raises ValueError."""
-    by_label = {_label(label): text for label, text in labelled.items()}
+    by_label = {_normalize_label(label): text for label, text in labelled.items()}
     if len(by_label) < len(labelled) or not _are_labels([*by_label]):
         raise ValueError(f"the labels of choices must be A, B ..., found {', '.join(by_label)}")
     return [by_label[label] for label in sorted(by_label, key=lambda name: (len(name), name))]
@@ -163,10 +165,10 @@ quotes or words."""
 
 
 def find_letter(text: str, bare: str, choices: Sequence[object]) -> str:
-    """Return the letter of the choice that an answer means by the letter `bare`, by its whole
+    """Return the letter of the choice that an answer names by the letter `bare`, by its whole
     `text`, or by both ("B. blue").
 
-    Raises ValueError if it means no choice or several.
+    Raises ValueError if it names no choice or several.
     """
     letters = ascii_uppercase[: len(choices)]
     texts = [str(choice).strip() for choice in choices]
@@ -174,8 +176,8 @@ def find_letter(text: str, bare: str, choices: Sequence[object]) -> str:
     meant |= {bare} & {*letters}
     if not meant and (both := LETTER_TEXT_PATTERN.fullmatch(text)):
         by_letter = dict(zip(letters, map(str.casefold, texts), strict=True))
-        said = both[2].strip().casefold()
-        meant = {both[1].upper()} if by_letter.get(both[1].upper()) == said else set()
+        named_text = both[2].strip().casefold()
+        meant = {both[1].upper()} if by_letter.get(both[1].upper()) == named_text else set()
     if not meant and (wrapped := WRAPPED_PATTERN.fullmatch(text)):
         meant = {(wrapped[1] or wrapped[2]).upper()} & {*letters}
     if not meant and (number := _parse_number(text)) is not None:

@@ -159,7 +159,7 @@ def open_files(path: Path) -> Files:
 
 
 def open_picture(files: Files, name: str) -> Picture:
-    """Return an image of the data set that is read on first use; if it is unreadable, only its own
+    """Open an image of the data set that is read on first use; if it is unreadable, only its own
     sample fails."""
 
     def fetch() -> bytes:
@@ -168,13 +168,13 @@ def open_picture(files: Files, name: str) -> Picture:
         except TaskError as exc:
             raise PictureError(str(exc)) from exc
 
-    def is_there() -> bool:
+    def exists() -> bool:
         try:
             return files.has(name)
-        except TaskError:  # `fetch` says why
+        except TaskError:  # `fetch` reports the reason
             return False
 
-    picture = Picture.lazy(fetch, f"{files.root.name}/{name}", is_there)
+    picture = Picture.lazy(fetch, f"{files.root.name}/{name}", exists)
     picture.path = files.root / name if isinstance(files, FolderFiles) else None
     return picture
 

@@ -13,7 +13,7 @@ from looktwice.eval.tasks.files import Files, open_picture
 from looktwice.pipelines.json_input import read_literal
 from looktwice.pipelines.picture import Picture, PictureError
 
-LONGEST_PATH = 1024  # characters; a longer text is an encoded image
+MAX_PATH_LENGTH = 1024  # characters; a longer text is an encoded image
 
 
 def find_numbered_columns(stems: str, names: Iterable[str]) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ def _list_images(cell: Any) -> Iterator[Any]:
     if len(cells) != 1 or cells[0] is not cell:
         for inner in cells:
             yield from _list_images(inner)
-    elif isinstance(cell, str) and len(cell) < LONGEST_PATH:
+    elif isinstance(cell, str) and len(cell) < MAX_PATH_LENGTH:
         paths = SEPARATORS_PATTERN.split(cell.strip("[] \n"))
         yield from (
             paths if len(paths) > 1 and all(map(FILE_NAME_PATTERN.fullmatch, paths)) else [cell]
@@ -70,7 +70,7 @@ def _list_images(cell: Any) -> Iterator[Any]:
 def is_path(cell: Any) -> bool:
     """Return whether a cell is the path of an image file rather than an image: base64 has no full
     stop."""
-    if not isinstance(cell, str) or not len(cell) < LONGEST_PATH or cell.startswith("data:"):
+    if not isinstance(cell, str) or not len(cell) < MAX_PATH_LENGTH or cell.startswith("data:"):
         return False
     return "." in PurePosixPath(cell.replace("\\", "/")).name
 

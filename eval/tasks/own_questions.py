@@ -1,4 +1,4 @@
-"""A user's own questions: a file of JSON lines beside its images."""
+"""A user's own questions: a file of JSON lines in the folder of its images."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINE_KEYS = ("id", "question", "image", "images", "video", "choices", "answer", 
 
 @dataclass(frozen=True)
 class Folder(RowTask):
-    """Questions from `file` in the folder `path`, one JSON object a line, with images in the same
+    """Questions from `file` in the folder `path`, one JSON object per line, with images in the same
     folder.
 
     A line has `id` and `question`, and may have `image` or `images` (paths inside the folder),
@@ -35,7 +35,7 @@ class Folder(RowTask):
     choice's text; for an open question any text or number; absent or null if it is hidden), `marks`
     (points `{label, x, y}` and boxes `{label, x0, y0, x1, y1}` in pixels of the first image, or of
     number `image`, from 0) and `meta` (an object with your own fields, by which scores can be
-    sliced). `split`, `label_version` and `note` are what tables state about the set; an empty
+    sliced). `split`, `label_version` and `note` describe the set in tables; an empty
     `label_version` becomes the sha256 of the file. `scorer` replaces plain accuracy, `subset`
     selects some of the questions. With `video: {use: eval.tasks.Video, frames: 8}`, a line has
     `video`, a path or a list of them, instead of images; its marks name their frame by `image`, the
@@ -82,7 +82,7 @@ class Folder(RowTask):
         return json_lines(self._lines)
 
     def _questions(self, number: int, line: bytes) -> Questions:
-        row, root = json_object(line, parse_constant=_raise_fault), self._files.root
+        row, root = json_object(line, parse_constant=_reject_constant), self._files.root
         if unknown := [key for key in row if key not in LINE_KEYS]:
             raise ValueError(
                 f"unknown key {unknown[0]!r}{suggest_name(unknown[0], LINE_KEYS)} Fields of your"
@@ -131,7 +131,7 @@ class Folder(RowTask):
         return tuple(Picture.open(resolve_inside(self._files.root, n)) for n in question.images)
 
 
-def _raise_fault(constant: str) -> None:
+def _reject_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not a number in JSON")
 
 

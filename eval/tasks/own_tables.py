@@ -45,18 +45,18 @@ class Columns(MappedTask):
     are looked up under their usual names, also with numbers or letters (`image_2`, `choice_a`);
     null means that there is none. Only `question` and `images` are required; without an id, rows
     are numbered. Images are embedded bytes, base64, or paths below `images` (a folder or a .zip;
-    default: the table's folder); `image_name` makes a path of a cell: with "{}.jpg", 7 becomes
+    default: the table's folder); `image_name` turns a cell into a path: with "{}.jpg", 7 becomes
     7.jpg. Choices are a list or {"A": red}, or lettered in one text, "(A) red (B) blue"; if that is
     the question's own column, the question ends before them. Answers are letters or choices' texts,
     or numbers from `answers_from` (0 or 1); an empty or hidden answer means that the correct answer
     is unknown. `meta` names columns to keep for slices, `truth` columns for scoring only,
     `numbered` makes fields of a row's number (`{pair: [2]}`), `where` keeps only rows with these
     values. `file` is the table's path below a folder `path`, or in the data set `hub` of the
-    Hugging Face hub, whose commit is `revision`. `split`, `label_version`, `errata` and `note` are
-    what tables state about the set; `scorer` replaces plain accuracy; `subset` selects some of the
-    questions. With `video: {use: eval.tasks.Video, frames: 8}`, a column of videos takes the place
-    of the images. An unusable row is left out and counted in the facts; more than a tenth of them
-    is an error. Raises TaskError.
+    Hugging Face hub, whose commit is `revision`. `split`, `label_version`, `errata` and `note`
+    describe the set in tables; `scorer` replaces plain accuracy; `subset` selects some of the
+    questions. With `video: {use: eval.tasks.Video, frames: 8}`, a column of videos replaces the
+    images. An unusable row is left out and counted in the facts; more than a tenth of them is an
+    error. Raises TaskError.
     """
 
     path: Path | None = None
@@ -141,9 +141,8 @@ class Columns(MappedTask):
 
 IMAGE_COLUMNS = ("image", "image_path")
 RESERVED_COLUMNS = ("index", "question", "answer", "hint", *IMAGE_COLUMNS, *ascii_uppercase)
-MAX_REFERENCE_LENGTH = (
-    64  # characters; an image cell up to this length names the row whose image it shares
-)
+# characters; an image cell up to this length names the row whose image it shares
+MAX_REFERENCE_LENGTH = 64
 CIRCULAR_OFFSET = 1_000_000  # rotation r of question i has the number r * CIRCULAR_OFFSET + i
 
 
@@ -158,8 +157,7 @@ class Tsv(TableTask):
     `scorer: {use: eval.scoring.AllRight}` all of them must be right. `where` keeps only rows with
     these values, `numbered` makes fields of a row's number, as `{pair: [2]}`, and `truth` names
     columns for scoring only. With `video: {use: eval.tasks.Video, frames: 8}`, a column of videos
-    takes the place of the images. Unusable rows are left out and counted in the facts. Raises
-    TaskError.
+    replaces the images. Unusable rows are left out and counted in the facts. Raises TaskError.
     """
 
     path: Path

@@ -1,5 +1,4 @@
-"""The photographs that the scikit-image wheel contains, a change of light for them, and seeded
-random numbers."""
+"""The photographs in the scikit-image wheel, changes of their light, and seeded random numbers."""
 
 from __future__ import annotations
 
@@ -93,10 +92,14 @@ class Light:
         noise = rng.standard_normal(pixels.shape, np.float32)
         if not self.strength:
             return pixels
-        by = self.settings
-        table = 255 * by["gain"] * np.power(np.arange(256, dtype=np.float32) / 255, by["gamma"])
-        blurred = cv2.GaussianBlur(cv2.LUT(pixels, table), (0, 0), by["blur"])
-        noise *= by["noise"]
+        settings = self.settings
+        table = (
+            255
+            * settings["gain"]
+            * np.power(np.arange(256, dtype=np.float32) / 255, settings["gamma"])
+        )
+        blurred = cv2.GaussianBlur(cv2.LUT(pixels, table), (0, 0), settings["blur"])
+        noise *= settings["noise"]
         noise += blurred
         return np.asarray(np.clip(np.rint(noise, out=noise), 0, 255, out=noise), np.uint8)
 

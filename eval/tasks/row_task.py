@@ -1,5 +1,5 @@
-"""The base class of tasks with one question per row: reading rows, leaving some out, subsets,
-items."""
+"""The base class of tasks whose questions are rows: reads and filters rows, selects a subset, and
+makes items."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ class RowTask:
 
     It defines the rows (`_cells`), the questions of a row (`_questions`) and their images
     (`_pictures`). Settings that it lacks keep the values below. `numbered` makes meta fields from a
-    row's number, for files that show pairs and groups only by order: `[step]` is number // step,
+    row's number, for files that define pairs and groups only by order: `[step]` is number // step,
     and `[step, of]` that modulo `of`. `truth` names meta fields for scoring only, such as boxes of
-    the answer. With `video`, the images are videos, of which questions show frames.
+    the answer. With `video`, the images are videos, from which questions show frames.
     """
 
     path: Path | None
@@ -131,7 +131,7 @@ class RowTask:
             except ValueError as exc:
                 faults.add(number, exc)
                 continue
-            places = {name: _get_place(number, *steps) for name, steps in self.numbered.items()}
+            places = {name: _get_group(number, *steps) for name, steps in self.numbered.items()}
             if not any(faults.repeats(number, question.id) for question in asked):
                 questions += (replace(q, meta={**q.meta, **places}) for q in asked)
         return self._filter_usable(questions, total)
@@ -149,6 +149,6 @@ class RowTask:
         return [self._rows[place] for place in self.subset.choose(rows, self.path or self.hub)]
 
 
-def _get_place(number: int, step: int, of: int = 0) -> str:
+def _get_group(number: int, step: int, of: int = 0) -> str:
     place = number // step
     return str(place % of if of else place)

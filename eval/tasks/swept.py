@@ -23,8 +23,8 @@ MAX_TRIES = 300  # attempts to draw a scene that meets all conditions
 
 @dataclass(frozen=True)
 class SceneParameters:
-    """The parameters of a generated scene: random numbers, one level of each control, and whether
-    the authors' flaws are reproduced.
+    """The parameters of a generated scene: random numbers and one level of each control; `official`
+    reproduces flaws of the authors' generator.
 
     `deal` returns one of its options so that each occurs equally often over the questions of a
     task.
@@ -44,15 +44,15 @@ class SceneParameters:
         cards = list(cards)
         return [cards[int(number)] for number in self.rng.permutation(len(cards))]
 
-    def whole(self, low: int, high: int) -> int:
-        """Return a random whole number from `low` to `high`."""
+    def integer(self, low: int, high: int) -> int:
+        """Return a random integer from `low` to `high`."""
         return int(self.rng.integers(low, high, endpoint=True))
 
 
 @dataclass(frozen=True)
 class Control:
-    """A control parameter: the levels of the paper, and the range in which other numbers are valid.
-    Other texts are not valid."""
+    """A control parameter: the levels of the paper, and the range in which other numbers are valid;
+    a text must be one of the levels."""
 
     name: str
     levels: tuple[Level, ...]
@@ -61,7 +61,7 @@ class Control:
     whole: bool = False
 
     def find_fault(self, value: object) -> str:
-        """Return what is wrong with a level, or ""."""
+        """Return why a level is invalid, or "" if it is valid."""
         if isinstance(self.levels[0], str):
             fits, wanted = value in self.levels, f"one of {', '.join(map(str, self.levels))}"
         else:

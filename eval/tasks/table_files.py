@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 NumberedRows = Iterator[tuple[int, Row]]
 IMAGE_ROWS_IN_MEMORY = 8  # rows with their images in memory at a time
-WORDS_BATCH = 1024
+TEXT_BATCH_ROWS = 1024
 BUFFER_BYTES = 1 << 20
 TABLE_ENDINGS = (".parquet", ".jsonl", ".tsv", ".csv")
 
@@ -67,7 +67,9 @@ class ParquetTable:
             with _open_parquet(file) as parquet:
                 kinds = [str(parquet.schema_arrow.field(name).type) for name in columns]
                 size = (
-                    IMAGE_ROWS_IN_MEMORY if any("binary" in kind for kind in kinds) else WORDS_BATCH
+                    IMAGE_ROWS_IN_MEMORY
+                    if any("binary" in kind for kind in kinds)
+                    else TEXT_BATCH_ROWS
                 )
                 for batch in parquet.iter_batches(size, columns=list(columns), use_threads=False):
                     yield from batch.to_pylist()
@@ -236,7 +238,7 @@ def open_table(path: Path) -> TableFile:
         return ParquetTable(tuple(files))
     ending = path.suffix.lower()
     if not path.is_file() or ending not in TABLE_ENDINGS:
-        what = "is not such a file" if path.is_file() else "does not exist"
+        what = "is not a table" if path.is_file() else "does not exist"
         raise TaskError(
             f"{path} {what}; a table of questions is a {', '.join(TABLE_ENDINGS)} file, or a"
             " folder of"
@@ -273,12 +275,12 @@ def read_texts(path: Path) -> Iterator[Mapping[str, str]]:
     """Return the rows of a CSV or TSV, plain or `.gz`, or of the first sheet of an `.xlsx`, as
     texts. Raises TaskError."""
     if path.suffix == ".xlsx":
-        return _sheet_rows(path)
+        return _read_sheet(path)
     table = TextTable(path, "tsv" if ".tsv" in path.suffixes else "csv")
     return table.rows(table.columns)
 
 
-def _sheet_rows(file: Path) -> Iterator[dict[str, str]]:
+def _read_sheet(file: Path) -> Iterator[dict[str, str]]:
     try:
         from openpyxl import load_workbook
     except ImportError as exc:

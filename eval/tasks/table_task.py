@@ -26,7 +26,7 @@ class TableTask(RowTask):
     and the questions of a row (`_questions`). Settings that it lacks keep the values below: `path`
     is the table; instead, `hub` names a data set of the Hugging Face hub, `revision` its commit and
     `file` the table in it; `images` is the folder of the images; `where` keeps only rows with these
-    values; `split`, `label_version`, `errata` and `note` are what tables state about the set.
+    values; `split`, `label_version`, `errata` and `note` describe the set in tables.
     """
 
     images: Path | None = None
@@ -67,7 +67,7 @@ class TableTask(RowTask):
 
     @property
     def facts(self) -> Facts:
-        """The statements about the set, the sha256 of the table, and what was left out."""
+        """The description of the set, the sha256 of the table, and the rows left out."""
         self._rows  # noqa: B018  determines what is left out
         return Facts(
             self.split,
@@ -166,9 +166,9 @@ class MappedTask(TableTask):
             raise TaskError(f"{self._left_out.source} is empty: it has no columns")
         if unknown := [name for name in self.columns if name not in self._usual]:
             near = suggest_names(unknown[0], self._usual)
-            there = extend_hint(near, f"the table has the columns {', '.join(names)}")
+            hint = extend_hint(near, f"the table has the columns {', '.join(names)}")
             raise TaskError(
-                f"columns: {unknown[0]!r} is not one of our fields {', '.join(self._usual)}{there}"
+                f"columns: {unknown[0]!r} is not one of our fields {', '.join(self._usual)}{hint}"
             )
         mapping = {}
         for name, guesses in self._usual.items():
@@ -201,5 +201,5 @@ def require_known_columns(columns: Iterable[str], available: Iterable[str]) -> N
     for column in columns:
         if column not in names:
             near = suggest_names(column, names)
-            there = extend_hint(near, f"the table has the columns {', '.join(names)}")
-            raise TaskError(f"there is no column {column!r}{there}")
+            hint = extend_hint(near, f"the table has the columns {', '.join(names)}")
+            raise TaskError(f"there is no column {column!r}{hint}")

@@ -11,10 +11,10 @@ const KEYS = {
 for (let number = 1; number <= 9; number += 1) KEYS[number] = () => choose(number - 1);
 const FLIPS = ["", "any", "gained", "lost"];
 const THEMES = ["", "light", "dark"];
-const ASKED = ["who", "flip", "verdict", "disagree", "q", "sample", "sheet"]; // parts of the address with which the page opens at the samples
+const SAMPLE_FILTERS = ["who", "flip", "verdict", "disagree", "q", "sample", "sheet"]; // if the address has one of these, the page opens at the samples
 let drawn = {}; // the state for which the rows of rivals and the charts were drawn
 
-/** Show one contestant's samples first, or those of all if it is chosen already. */
+/** Select a contestant, or deselect it if it is selected already. */
 function choose(who) {
   const label = data.contestants[who];
   if (label !== undefined) changeFilter({ who: state.who === label ? "" : label });
@@ -87,7 +87,7 @@ function watchSizes() {
   }).observe(main);
 }
 
-/** Draw the first screen, and once the whole file is read, the rest, which needs the pictures. */
+/** Draw the first screen; once the whole file is read, draw the rest, which needs the pictures. */
 async function start() {
   readAddress();
   setUpFilters();
@@ -108,13 +108,13 @@ async function start() {
   document.getElementById("blink").addEventListener("click", blink);
   document.getElementById("selected").addEventListener("toggle", drawCharts);
   document.querySelectorAll("#tables table").forEach(makeSortable);
-  fill("lacking", tellLacking());
+  fill("lacking", describeMissing());
   drawCharts();
   drawn.width = document.querySelector("main").clientWidth;
   await show();
   watchSizes();
   document.documentElement.dataset.ready = "1";
-  if (ASKED.some((name) => state[name])) document.getElementById("samples").scrollIntoView();
+  if (SAMPLE_FILTERS.some((name) => state[name])) document.getElementById("samples").scrollIntoView();
 }
 
 start();

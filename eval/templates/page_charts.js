@@ -6,7 +6,7 @@ const percent = (share) => (share === null || share === undefined ? "" : (100 * 
 const signed = (share) => `${share >= 0 ? "+" : "−"}${Math.abs(100 * share).toFixed(1)}`;
 const shortened = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
-/** An element with attributes, texts and children; a text is never read as HTML. */
+/** Create an element with attributes, texts and children; texts are never parsed as HTML. */
 function make(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -22,7 +22,7 @@ function fill(id, ...children) {
 
 // ---- rows of contestants
 
-/** The findings: the first table next to its flips, those of other tasks below. */
+/** Draw the findings: the first table next to its flips, those of other tasks below. */
 function drawFinding() {
   const tables = data.finding.map((part) => changesTable(part.title, part.task, part.baseline, part.chance,
     part.changes.map(({ contestant, difference, ...change }) => ({ ...change, who: contestant, pair: difference })), part.is_one_change ? "change" : "contestant"));
@@ -30,14 +30,14 @@ function drawFinding() {
   fill("found-more", ...tables.slice(1));
 }
 
-/** Every contestant of a task with its interval, if a rival was chosen or the page has no findings. */
+/** Draw every contestant of a task with its interval, if a rival was chosen or the page has no findings. */
 function drawRivals() {
   if (data.finding.length && !state.base) return fill("rivals");
   const rival = rivalOf(0), first = data.tasks.findIndex((_, number) => arms.has(`${rival},${number}`));
   const task = chosen.task !== ALL || data.tasks.length === 1 || !hasAllTasks(rival) ? Math.max(chosen.task, first) : ALL, rows = [];
   for (const [who, label] of data.contestants.entries()) {
     const arm = arms.get(`${who},${task}`), pair = who === rivalOf(who) ? null : pairOf(who, rivalOf(who), task);
-    if (arm && arm.value !== null && (task !== ALL || hasAllTasks(who)) && (pair || who === rivalOf(who))) rows.push({ label, who, accuracy: arm, pair, sure: pair !== null && pair.is_significant });
+    if (arm && arm.value !== null && (task !== ALL || hasAllTasks(who)) && (pair || who === rivalOf(who))) rows.push({ label, who, accuracy: arm, pair, is_significant: pair !== null && pair.is_significant });
   }
   rows.sort((one, two) => two.accuracy.value - one.accuracy.value);
   return fill("rivals", rows.length > 1 ? changesTable(task === ALL ? "all samples" : data.tasks[task], task, chosen.base, null, rows, "contestant") : null);
@@ -57,34 +57,34 @@ function changesTable(title, task, base, chance, rows, kind) {
   return make("figure", { class: "chart" }, caption, table);
 }
 
-function changeRow({ label, who, accuracy, pair, sure, failure, answered, abstained }, task, base, chance, isCompared) {
+function changeRow({ label, who, accuracy, pair, is_significant: isSignificant, failure, answered, abstained }, task, base, chance, isCompared) {
   const rival = base === null ? data.baselines[who] : base;
   const name = make("th", { scope: "row" }, make("a", { href: linkTo({ ...ANYTHING, who: data.contestants[who] }), "data-open": "samples" }, breakable(label)));
-  const row = make("tr", { class: who === rival ? "base" : sure ? (pair.value > 0 ? "better" : "worse") : null }, name);
+  const row = make("tr", { class: who === rival ? "base" : isSignificant ? (pair.value > 0 ? "better" : "worse") : null }, name);
   if (!accuracy) {
     row.append(make("td", { colspan: isCompared ? "4" : "2", class: "soft" }, failure ? `every answer failed: ${failure}` : "no score"));
     return row;
   }
   row.title = `${label}: ${percent(accuracy.value)} % [${percent(accuracy.low)}, ${percent(accuracy.high)}], n = ${accuracy.n}`
-    + (pair ? `\n${tellPair(pair)}` : "");
+    + (pair ? `\n${describePair(pair)}` : "");
   const bar = make("div", { class: "bar", "aria-hidden": "true" }, chance === null ? null : placed(make("i", { class: "chance" }), { left: chance }),
     placed(make("i", { class: "range" }), { left: accuracy.low, width: accuracy.high - accuracy.low }), placed(make("i", { class: "value" }), { left: accuracy.value }));
   row.append(make("td", {}, bar), make("td", { class: "n" }, make("b", {}, percent(accuracy.value)), failedNote(who, task), answeredNote(answered, abstained)));
   if (!isCompared) return row;
   const flips = make("td", { class: "n flips" });
   if (pair) flips.append(...flipLinks(who, rival, task, pair));
-  row.append(make("td", { class: "n points" }, pair ? `${signed(pair.value)}${sure ? "*" : ""}` : who === base ? "baseline" : ""), flips);
+  row.append(make("td", { class: "n points" }, pair ? `${signed(pair.value)}${isSignificant ? "*" : ""}` : who === base ? "baseline" : ""), flips);
   return row;
 }
 
 /** The number of failed answers of a contestant on a task; null if there are none. */
 function failedNote(who, task) {
-  const there = answers[who].flatMap((draws, number) => (task === ALL || samples[number].task === task ? draws : []));
-  const count = there.filter((draw) => draw.verdict === "f").length;
+  const asked = answers[who].flatMap((draws, number) => (task === ALL || samples[number].task === task ? draws : []));
+  const count = asked.filter((draw) => draw.verdict === "f").length;
   return count ? make("small", { class: "soft" }, ` ${count} failed`) : null;
 }
 
-/** The accuracy of a contestant on what it answered, if it abstained on the rest; otherwise null. */
+/** The accuracy of a contestant without its abstentions; null if it never abstained. */
 function answeredNote(answered, abstained) {
   if (!answered) return null;
   const interval = `${percent(answered.value)} % [${percent(answered.low)}, ${percent(answered.high)}] of ${answered.n} answered; abstained on ${percent(abstained)} %`;
@@ -99,7 +99,7 @@ function placed(element, shares) {
 
 // ---- the matrix
 
-/** Contestants by tasks: accuracy, the difference to the chosen rival, and links to the samples that flipped. */
+/** Draw contestants by tasks: accuracy, the difference from the chosen rival, and links to the samples that flipped. */
 function drawMatrix() {
   const whole = data.contestants.filter((_, who) => hasAllTasks(who)).length > 1;
   const tasks = data.tasks.length > 1 && whole ? [ALL, ...data.tasks.keys()] : [...data.tasks.keys()];
@@ -136,7 +136,7 @@ function matrixCell(who, task) {
   if (!pair) return cell;
   cell.style.setProperty("--shade", `${Math.min(60, Math.abs(pair.value) * 200).toFixed(0)}%`);
   cell.classList.add(pair.value >= 0 ? "up" : "down");
-  cell.title += `\n${tellPair(pair)}`;
+  cell.title += `\n${describePair(pair)}`;
   cell.append(make("small", {}, `${signed(pair.value)}${pair.is_significant ? "*" : ""} `, ...flipLinks(who, rival, task, pair)));
   return cell;
 }
@@ -148,14 +148,14 @@ function flipLinks(who, rival, task, pair) {
   return [["gained", "▲", pair.better], ["lost", "▼", pair.worse]].flatMap(([flip, sign, count]) => {
     if (!count) return [make("span", { class: "soft flip" }, `${sign}0`), " "];
     const label = data.contestants[who], where = task === ALL ? "" : data.tasks[task];
-    const told = `${count} samples ${flip} by ${label}${where ? ` on ${where}` : ""}`;
+    const description = `${count} samples ${flip} by ${label}${where ? ` on ${where}` : ""}`;
     const base = rival === data.baselines[who] ? "" : data.contestants[rival];
     const filters = { ...ANYTHING, who: label, base, task: where, flip };
-    return [make("a", { href: linkTo(filters), class: "flip", "aria-label": told, "data-open": "samples" }, `${sign}${count}`), " "];
+    return [make("a", { href: linkTo(filters), class: "flip", "aria-label": description, "data-open": "samples" }, `${sign}${count}`), " "];
   });
 }
 
-function tellPair(pair) {
+function describePair(pair) {
   const p = pair.p === null ? "no test in this file" : `${pair.test} ${pair.p < 0.0001 ? "p < 0.0001" : `p = ${pair.p.toFixed(4)}`}`;
   const holm = typeof pair.p_holm === "number" ? `, ${pair.p_holm.toFixed(4)} after Holm's correction`
     : typeof pair.p_bonferroni === "number" ? `, ${pair.p_bonferroni.toFixed(4)} after Bonferroni's correction` : "";
@@ -174,7 +174,7 @@ function roomFor(most) {
   return Math.max(240, Math.min(most, document.getElementById("charts").clientWidth - 24));
 }
 
-/** A number of an axis, without digits that only its rounding made. */
+/** Format a number of an axis without floating-point noise. */
 const plain = (number) => String(Number(number.toPrecision(4)));
 
 /** The ticks of a logarithmic axis: its powers of ten, and its ends if it has fewer than two. */
@@ -184,13 +184,13 @@ function logTicks(low, high) {
   return powers.length > 1 ? powers : [low, ...powers, high];
 }
 
-/** A chart under its title, with the same numbers as text for screen readers. */
-function figure(title, options, told) {
+/** Draw a chart under its title, with its numbers as `texts` for screen readers. */
+function figure(title, options, texts) {
   const drawn = Plot.plot({ style: { background: "transparent", fontSize: "12px" }, ...options });
   const svg = drawn.tagName === "figure" ? drawn.querySelector(":scope > svg") : drawn;
   drawn.querySelectorAll("g[aria-label]").forEach((part) => part.removeAttribute("aria-label")); // the chart has one
   svg.setAttribute("role", "img");
-  svg.setAttribute("aria-label", `${title}. ${told.slice(0, 40).join("; ")}`);
+  svg.setAttribute("aria-label", `${title}. ${texts.slice(0, 40).join("; ")}`);
   const made = make("figure", { class: "chart" }, make("figcaption", {}, title), drawn);
   made.style.width = `${options.width + 24}px`;
   return made;
@@ -210,13 +210,13 @@ function declutter(id) {
 }
 
 function drawCharts() {
-  const draws = [["lines", lineCharts(data.lines.filter((chart) => !chart.chose))], ["grids", gridCharts()], ["costs", costChart()], ["people", peopleChart()]];
-  if (document.getElementById("selected").open) draws.push(["chosen", lineCharts(data.lines.filter((chart) => chart.chose))]);
+  const draws = [["lines", lineCharts(data.lines.filter((chart) => !chart.is_chosen))], ["grids", gridCharts()], ["costs", costChart()], ["people", peopleChart()]];
+  if (document.getElementById("selected").open) draws.push(["chosen", lineCharts(data.lines.filter((chart) => chart.is_chosen))]);
   for (const [id, charts] of draws) {
     fill(id, ...charts);
     declutter(id);
   }
-  document.getElementById("selected").hidden = !data.lines.some((chart) => chart.chose);
+  document.getElementById("selected").hidden = !data.lines.some((chart) => chart.is_chosen);
   document.getElementById("charts").hidden = !data.lines.length && !data.grids.length && !draws[2][1].length && !draws[3][1].length;
 }
 
@@ -229,14 +229,14 @@ function facets(charts) {
   });
 }
 
-/** Accuracy along a number, for each number and task; lines are three pixels apart. */
+/** Draw accuracy along a number, a chart for each number and task; lines are three pixels apart. */
 function lineCharts(charts) {
   const width = roomFor(760);
   return facets(charts).map(({ factor, task, of, chance, lines, ends, part }) => {
     const rows = lines.flatMap(([label, points]) => points.map(([x, value, low, high]) => ({ label, x, value, low, high })));
     const xs = [...new Set(rows.map((row) => row.x))].sort((a, b) => a - b), wide = ends[0] > 0 && ends[1] / ends[0] >= 30;
-    const told = rows.map((row) => `${row.label} at ${row.x}: ${percent(row.value)}`);
-    const beside = chance === null ? "" : "; dashed: chance";
+    const texts = rows.map((row) => `${row.label} at ${row.x}: ${percent(row.value)}`);
+    const legend = chance === null ? "" : "; dashed: chance";
     const marks = chance === null ? [] : [Plot.ruleY([chance], { strokeDasharray: "4 4", strokeOpacity: 0.7 })];
     lines.forEach(([label], i) => {
       const mine = rows.filter((row) => row.label === label), dx = 3 * (i - (lines.length - 1) / 2);
@@ -250,22 +250,22 @@ function lineCharts(charts) {
       );
     });
     const domain = lines.map(([label]) => label);
-    return figure(`${task}: ${of} % against ${factor}${part}, with 95 % intervals${beside}`, {
+    return figure(`${task}: ${of} % against ${factor}${part}, with 95 % intervals${legend}`, {
       width, height: 320, marginBottom: 44, marginRight: 30,
       x: { label: factor, domain: ends, type: wide ? "log" : "linear", inset: 14, labelAnchor: "center", labelArrow: "none", labelOffset: 40,
         ticks: xs.length <= 12 ? xs : wide ? logTicks(...ends) : undefined, tickFormat: plain },
       y: { label: null, grid: true, transform: (value) => 100 * value, domain: [0, 100] },
       color: { range: COLORS, domain }, symbol: { legend: true, domain }, marks,
-    }, told);
+    }, texts);
   });
 }
 
-/** Accuracy over two swept settings, a map for each contestant and task, in the order of the study. */
+/** Draw accuracy over two swept settings, a map for each contestant and task, in the order of the study. */
 function gridCharts() {
   const width = roomFor(380);
   return data.grids.map(({ x, y, task, contestant, cells: given, over, baseline }) => {
     const cells = given.map(([left, top, value, n]) => ({ x: String(left), y: String(top), value, n }));
-    const told = cells.map((cell) => `${x} ${cell.x}, ${y} ${cell.y}: ${percent(cell.value)}`);
+    const texts = cells.map((cell) => `${x} ${cell.x}, ${y} ${cell.y}: ${percent(cell.value)}`);
     const range = (name) => [...new Set(cells.map((cell) => cell[name]))];
     const marginLeft = Math.min(width * 0.4, 24 + LETTER * Math.max(...range("y").map((label) => label.length)));
     const letters = (room) => (label) => shortened(label, Math.max(2, Math.floor(room / LETTER)));
@@ -281,13 +281,13 @@ function gridCharts() {
         Plot.cell(cells.filter(isBaseline), { x: "x", y: "y", fill: "none", stroke: "var(--k1)", strokeWidth: 3, inset: 1.5 }),
         Plot.text(cells, { x: "x", y: "y", text: (c) => percent(c.value), fill: (c) => (c.value > 0.68 ? "white" : "black") }),
       ],
-    }, told);
+    }, texts);
   });
 }
 
 const PRICES = [["cost", "list price per answer"], ["tokens", "tokens per answer"], ["seconds", "seconds per answer"]];
 
-/** The contestants on each task with a known human accuracy, compared with it. */
+/** Draw the contestants and human accuracy on each task for which the latter is known. */
 function peopleChart() {
   const known = [...data.tasks.keys()].filter((task) => data.people[task] !== null);
   const rows = known.flatMap((task) => data.contestants.flatMap((label, who) => {
@@ -296,7 +296,7 @@ function peopleChart() {
   }));
   if (!rows.length) return [];
   const people = known.map((task) => ({ task: data.tasks[task], value: data.people[task] }));
-  const told = [...people.map((row) => `people on ${row.task}: ${percent(row.value)} %`),
+  const texts = [...people.map((row) => `people on ${row.task}: ${percent(row.value)} %`),
     ...rows.map((row) => `${row.label} on ${row.task}: ${percent(row.value)} %`)];
   return [figure("Accuracy % by task; the line is human accuracy", {
     width: roomFor(760), height: 70 + 34 * known.length, marginLeft: 120,
@@ -306,10 +306,10 @@ function peopleChart() {
       Plot.tickX(people, { x: "value", y: "task", strokeWidth: 3, title: (row) => `people: ${percent(row.value)} %`, tip: tips }),
       Plot.dot(rows, { x: "value", y: "task", r: 4.5, fill: "var(--k0)", fillOpacity: 0.7, title: (row) => `${row.label}: ${percent(row.value)} %`, tip: tips }),
     ],
-  }, told)];
+  }, texts)];
 }
 
-/** Accuracy against the first price by which the contestants of a task differ, with the best contestant for each price. */
+/** Draw accuracy against the first of cost, tokens and seconds in which contestants differ, with the best one at each price. */
 function costChart() {
   const task = chosen.task === ALL && data.finding.length ? data.finding[0].task : chosen.task, width = roomFor(560);
   const rows = data.contestants.flatMap((label, who) => {
@@ -326,7 +326,7 @@ function costChart() {
   if (!price) return [];
   const [name, title] = price, known = rows.filter((row) => row[name] > 0).sort((a, b) => a[name] - b[name] || b.value - a.value);
   const frontier = known.filter((row, i) => known.slice(0, i).every((cheaper) => cheaper.value < row.value));
-  const told = known.map((row) => `${row.label}: ${percent(row.value)} % at ${row[name]}`);
+  const texts = known.map((row) => `${row.label}: ${percent(row.value)} % at ${row[name]}`);
   const ends = [known[0][name], known.at(-1)[name]], isLog = ends[1] / ends[0] >= 30;
   const where = task === ALL ? "all samples" : data.tasks[task], isRight = (row) => 2 * row[name] > ends[0] + ends[1];
   return [figure(`Accuracy % on ${where} against ${title}; line: no cheaper contestant is better`, {
@@ -336,9 +336,9 @@ function costChart() {
     y: { label: null, grid: true, domain: [0, 100], transform: (share) => 100 * share },
     marks: [
       Plot.line(frontier, { x: name, y: "value", curve: "step-after", strokeOpacity: 0.6 }),
-      Plot.dot(known, { x: name, y: "value", r: 4.5, fill: "var(--k0)", title: (row) => told[known.indexOf(row)], tip: tips }),
+      Plot.dot(known, { x: name, y: "value", r: 4.5, fill: "var(--k0)", title: (row) => texts[known.indexOf(row)], tip: tips }),
       Plot.text(frontier, { x: name, y: "value", text: (row) => shortened(row.label, 24), dy: -12, textAnchor: "start", filter: (row) => !isRight(row) }),
       Plot.text(frontier, { x: name, y: "value", text: (row) => shortened(row.label, 24), dy: -12, textAnchor: "end", filter: isRight }),
     ],
-  }, told)];
+  }, texts)];
 }

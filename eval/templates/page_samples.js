@@ -4,7 +4,7 @@
 
 const STEP = 150; // samples of the list that are shown at once
 let shownCount = STEP;
-let openSample = null; // what the panel shows, so that a filter does not draw it again
+let openSample = null; // the sample in the panel, so that a filter does not draw it again
 
 function setUpFilters() {
   const options = (id, first, names) => {
@@ -49,13 +49,13 @@ async function showSamples() {
   return drawSample(found);
 }
 
-/** The sample that the address names, if it matches the filters, or else the first shown that has all its pictures. */
+/** The sample that the address names, if it matches the filters, or else the first in the list with all its pictures. */
 function opened(found) {
   if (found.includes(chosen.sample)) return chosen.sample;
   return found.slice(0, STEP).find((number) => !lacksPictures(number)) ?? found[0];
 }
 
-/** The list: every sample is a link, with the verdicts of all contestants in order. */
+/** Draw the list: every sample is a link, with the verdicts of all contestants in order. */
 function drawList(found) {
   const open = opened(found), place = found.indexOf(open);
   shownCount = Math.max(shownCount, place + 1);
@@ -75,14 +75,14 @@ function drawList(found) {
   showInList(document.querySelector("#list [aria-current]"));
 }
 
-/** The verdicts of all contestants in order, or, if there are very many, the number of right ones. */
+/** The verdicts of all contestants in order, or, if there are very many, the number of right answers. */
 function verdictStrip(number) {
   const verdicts = data.contestants.map((_, who) => verdictOf(who, number));
   if (verdicts.length <= 24) return verdicts.map((verdict) => SIGNS[verdict]).join("");
   return `${verdicts.filter((verdict) => verdict === "r").length} of ${verdicts.filter((verdict) => verdict !== "-").length} right`;
 }
 
-/** The legend: what the signs of a strip mean, and the contestants from left to right; the first nine have a key. */
+/** The legend: the meaning of the signs, and the contestants from left to right; the keys 1 to 9 select the first nine. */
 function legend() {
   const signs = [...Object.entries(VERDICTS), ["-", "not asked"]].map(([verdict, word]) => `${SIGNS[verdict]} ${word}`).join(", ");
   const whose = data.contestants.length > 24 ? [] : data.contestants.map((label) => make("li", {}, label));
@@ -113,7 +113,7 @@ async function stepFlip(by) {
   if (next !== undefined) go({ sample: names[next] }, true);
 }
 
-/** Leave the contact sheet for the open sample, and read on from its title. */
+/** Leave the contact sheet for the open sample, and move the focus to its title. */
 async function openSampleAlone() {
   if (state.sheet) {
     history.pushState(null, "", linkTo({ sheet: "" }));
@@ -124,14 +124,14 @@ async function openSampleAlone() {
   document.getElementById("samples").scrollIntoView();
 }
 
-/** The panel of the open sample. */
+/** Draw the panel of the open sample. */
 async function drawSample(found) {
   const number = opened(found);
   const key = JSON.stringify([number, state.who, state.base]);
   if (openSample === key) return;
   openSample = key;
   if (number === undefined) return fill("sample", make("p", { class: "soft" }, "No sample matches these filters."));
-  const known = await wordsOf(number);
+  const known = await textsOf(number);
   if (openSample !== key) return; // another one was opened in the meantime
   const sample = samples[number], task = data.tasks[sample.task];
   const choices = sample.choices.map((text, i) => {
@@ -148,16 +148,16 @@ async function drawSample(found) {
     strip(known.pictures, known), make("div", { class: "cards" }, ...cardsOf(number, known)));
 }
 
-const fetched = new Map(); // by sample: the promise of its texts
+const fetched = new Map(); // the promise of the texts of each sample
 
 /** The texts and pictures of a sample, from the page or from its server. */
-async function wordsOf(number) {
+async function textsOf(number) {
   if (!data.served) return { words: new Map(words.get(number) || []), pictures: samples[number].pictures, texts: data.texts };
-  if (!fetched.has(number)) fetched.set(number, fetchWords(number));
+  if (!fetched.has(number)) fetched.set(number, fetchTexts(number));
   return fetched.get(number);
 }
 
-async function fetchWords(number) {
+async function fetchTexts(number) {
   const served = await (await fetch(`sample?n=${number}`)).json();
   return { ...served, words: new Map(served.words) };
 }
@@ -168,42 +168,42 @@ function cardsOf(number, known) {
   const order = [...new Set([...first, ...data.contestants.keys()])].filter((who) => answers[who][number]);
   return order.map((who) => {
     const draws = answers[who][number], flip = flipOf(who, rivalOf(who), number);
-    const told = flip ? make("span", { class: "note" }, flip > 0 ? " ▲ gained" : " ▼ lost") : null;
+    const change = flip ? make("span", { class: "note" }, flip > 0 ? " ▲ gained" : " ▼ lost") : null;
     const role = who === rivalOf(who) ? make("span", { class: "note" }, ` (${who === data.baselines[who] ? "baseline" : "compared with"})`) : null;
     const studio = data.served ? make("a", { class: "note studio", href: `studio/?n=${number}&who=${who}`, target: "_blank" }, " open in the studio") : null;
-    const card = make("article", { class: "card" }, make("h4", {}, breakable(data.contestants[who]), told, role, studio));
+    const card = make("article", { class: "card" }, make("h4", {}, breakable(data.contestants[who]), change, role, studio));
     draws.forEach((draw, i) => card.append(...drawAnswer(draw, (known.words.get(who) || [])[i], known, draws.length > 1 ? i + 1 : 0)));
     return card;
   });
 }
 
-/** One draw: its verdict and answer, the pictures that were sent, the reply, and the conversation on request. */
-function drawAnswer(draw, said, known, count) {
+/** Draw one answer: its verdict, the pictures that were sent, the reply, and the conversation, folded. */
+function drawAnswer(draw, texts, known, count) {
   const verdict = VERDICTS[draw.verdict];
   const head = make("p", {}, make("span", { class: `v ${verdict}` }, `${SIGNS[draw.verdict]} ${verdict}`),
     draw.value > 0 && draw.value < 1 ? ` ${draw.value}` : "", draw.answer ? make("b", {}, draw.answer) : "",
     count ? make("span", { class: "note" }, ` draw ${count}`) : "");
-  const reason = draw.reason.replace(/^(.+): (?=\1(:|$))/, ""); // "unread: unread: ..." says it twice
+  const reason = draw.reason.replace(/^(.+): (?=\1(:|$))/, ""); // without the repetition in "unread: unread: ..."
   const made = [head, reason ? make("p", { class: "note pre" }, reason) : null];
-  if (!said) {
+  if (!texts) {
     made.push(data.is_whole ? null : leftOut());
     return made.filter(Boolean);
   }
-  const { reply, turns, places } = said;
+  const { reply, turns, places } = texts;
   const sent = turns.flatMap(({ role, parts }, i) => parts.filter(isPicture)
     .map(({ name, caption }) => ({ name, caption: caption || `${role}, turn ${i + 1}`, marks: [] })));
-  if (places.length) made.push(strip(places, known), tellPlaces(places));
+  if (places.length) made.push(strip(places, known), drawnAnswersLegend(places));
   made.push(filmStrip(turns, draw, known) || strip(sent, known));
   if (known.texts[reply]) made.push(make("pre", { class: "reply", tabindex: "0", "aria-label": "reply" }, known.texts[reply]));
-  const took = [[said.seconds, "s"], [said.tokens_in, "tokens in"], [said.tokens_out, "tokens out"], [said.cost, "list price"]]
+  const resources = [[texts.seconds, "s"], [texts.tokens_in, "tokens in"], [texts.tokens_out, "tokens out"], [texts.cost, "list price"]]
     .filter(([value]) => value !== null).map(([value, unit]) => `${unit === "s" ? Number(value.toPrecision(3)) : value} ${unit}`);
-  const server = known.texts[said.served_by], isTold = server && turns.length; // it is the same for nearly all answers
-  made.push(make("p", { class: "note" }, [...took, isTold ? "" : server].filter(Boolean).join(" · ")));
-  if (turns.length) made.push(make("details", {}, make("summary", {}, "full conversation"), isTold ? make("p", { class: "note" }, server) : null, ...turns.flatMap((turn) => drawTurn(turn, known))));
+  const server = known.texts[texts.served_by], isFolded = server && turns.length; // nearly all answers have the same server
+  made.push(make("p", { class: "note" }, [...resources, isFolded ? "" : server].filter(Boolean).join(" · ")));
+  if (turns.length) made.push(make("details", {}, make("summary", {}, "full conversation"), isFolded ? make("p", { class: "note" }, server) : null, ...turns.flatMap((turn) => drawTurn(turn, known))));
   return made.filter(Boolean);
 }
 
-/** A part of a turn is a picture or the number of a text. */
+/** Return whether a part of a turn is a picture rather than the number of a text. */
 function isPicture(part) {
   return typeof part === "object";
 }

@@ -1,6 +1,6 @@
 "use strict";
-// The data of the page, values derived from it, and the state: which filters are set and which sample is open. The state
-// is the part of the address after "#", so that every view of the page is a link.
+// The data of the page, values derived from it, and the state: the filters and the open sample. The state is the part of
+// the address after "#", so that every view of the page is a link.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const ALL = -1;
@@ -52,8 +52,8 @@ function pairOf(who, rival, task) {
   };
 }
 
-/** A pair without an interval in this file: its flips, and McNemar's exact test if samples are either right or wrong.
- * Its p is corrected by Bonferroni over all pairs that can be chosen, because their p are not in this file. */
+/** Compare a pair that has no interval in this file: its flips, and McNemar's exact test if samples are right or wrong.
+ * Its p is corrected by Bonferroni over all pairs that can be chosen, because their p-values are not in this file. */
 function countPair(who, rival, task) {
   const place = `${who},${rival},${task}`, arm = arms.get(`${who},${task}`);
   if (!arm || !arms.has(`${rival},${task}`)) return null;
@@ -75,7 +75,7 @@ function countPair(who, rival, task) {
   return pair;
 }
 
-/** The two-sided exact p for these numbers of samples gained and lost. */
+/** McNemar's two-sided exact p for these numbers of samples gained and lost. */
 function mcnemar(better, worse) {
   const n = better + worse;
   let term = 0.5 ** n, sum = 0;
@@ -160,22 +160,22 @@ async function filterSamples() {
   const { task, who, base, flip, verdict, disagree, q, order } = state;
   const key = JSON.stringify([task, who, base, flip, verdict, disagree, q, order]);
   if (filtered.key !== key) {
-    const tests = [...tellFilters(), await searchFor(q.trim().toLowerCase())].filter(Boolean);
+    const tests = [...listTests(), await searchFor(q.trim().toLowerCase())].filter(Boolean);
     const found = samples.map((_, number) => number).filter((number) => tests.every((test) => test(number)));
-    if (order) found.sort((one, two) => splitOn(two) - splitOn(one) || one - two);
+    if (order) found.sort((one, two) => countMinority(two) - countMinority(one) || one - two);
     filtered = { key, found };
   }
   return filtered.found;
 }
 
 /** The number of contestants in the minority on a sample: the smaller of those right and those not. */
-function splitOn(number) {
+function countMinority(number) {
   const verdicts = data.contestants.map((_, who) => verdictOf(who, number)).filter((verdict) => verdict !== "-");
   const right = verdicts.filter((verdict) => verdict === "r").length;
   return Math.min(right, verdicts.length - right);
 }
 
-function tellFilters() {
+function listTests() {
   const { task, who } = chosen, everyone = data.contestants.map((_, number) => number);
   const whose = who === null ? everyone : [who];
   const sign = { gained: 1, lost: -1 }[state.flip];
@@ -192,7 +192,7 @@ function tellFilters() {
   ];
 }
 
-/** A test for samples that contain a text in their question, id, answers or conversations; null for no text. */
+/** Return a test for samples with a text in their question, id, answers or conversations; null for no text. */
 async function searchFor(text) {
   if (!text) return null;
   if (data.served) {
@@ -201,7 +201,7 @@ async function searchFor(text) {
   }
   const hits = new Set();
   data.texts.forEach((each, number) => each.toLowerCase().includes(text) && hits.add(number));
-  return (number) => holds(number, text) || answersHold(number, hits) || wordsHold(number, hits);
+  return (number) => holds(number, text) || answersHold(number, hits) || turnsHold(number, hits);
 }
 
 function holds(number, text) {
@@ -213,8 +213,8 @@ function answersHold(number, hits) {
   return answers.some((of) => (of[number] || []).some((draw) => draw.texts.some((each) => hits.has(each))));
 }
 
-function wordsHold(number, hits) {
-  const said = (words.get(number) || []).flatMap(([, draws]) => draws);
-  return said.some(({ reply, turns }) =>
+function turnsHold(number, hits) {
+  const draws = (words.get(number) || []).flatMap(([, each]) => each);
+  return draws.some(({ reply, turns }) =>
     hits.has(reply) || turns.some(({ parts }) => parts.some((part) => hits.has(part))));
 }

@@ -151,7 +151,7 @@ def collect_item_values(run: RunScores) -> Values[str, tuple[str, str]]:
         own = arms.setdefault(scores.contestant, {})
         own |= {(scores.point.task, name): value for name, value in scores.comparable.items()}
     values = Values.of(arms, {})
-    return values.where(values.has())
+    return values.where(values.valid_mask())
 
 
 def predict_arms(values: Values[str, tuple[str, str]], n: int) -> Iterator[ArmPrediction]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from looktwice.eval.analysis.asked import AnalysisRequest, Finding
+from looktwice.eval.analysis.requested import AnalysisOnRequest, AnalysisRequest
 from looktwice.eval.display.printable import format_csv
 from looktwice.eval.display.text_tables import table
 from looktwice.eval.records.records import RunError
@@ -44,4 +44,6 @@ def show_items(asked: AnalysisRequest) -> None:
     )
 
 
-ITEMS = Finding("Item difficulties, and totals predicted from a few items", ("n",), show_items)
+ITEMS = AnalysisOnRequest(
+    "Item difficulties, and totals predicted from a few items", ("n",), show_items
+)

@@ -16,7 +16,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from looktwice.eval.analysis.analyses import Analysis, ReportTable, make_curve_builder
-from looktwice.eval.analysis.asked import AnalysisRequest
+from looktwice.eval.analysis.requested import AnalysisRequest
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     Column,

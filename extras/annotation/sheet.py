@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.eval.display.printable import format_csv, template
-from looktwice.eval.page.render import escape_json, page_file, page_policy
+from looktwice.eval.display.printable import format_csv, load_template
+from looktwice.eval.page.render import escape_json, make_page_policy, read_page_file
 from looktwice.eval.scoring.verdict import Verdict
 from looktwice.eval.tasks.base import TaskError
 from looktwice.extras.logs.log import Log, make_names_unique, normalize_answer
@@ -243,8 +243,9 @@ def _render_page(shown: Sequence[Mapping[str, Any]], key: SheetKey, filled: Sequ
     }
     names = ["sheet.js"] if key.exposure is None else ["sheet_trials.js", "sheet.js"]
     script, title = (
-        "\n".join(page_file(name, TEMPLATES_PACKAGE) for name in names),
+        "\n".join(read_page_file(name, TEMPLATES_PACKAGE) for name in names),
         f"Sheet: {key.ask}",
     )
-    policy, page = page_policy([script], served=False), template("sheet.html.j2", TEMPLATES_PACKAGE)
+    policy = make_page_policy([script], served=False)
+    page = load_template("sheet.html.j2", TEMPLATES_PACKAGE)
     return str(page.render(script=script, policy=policy, data=escape_json(data), title=title))

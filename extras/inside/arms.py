@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from looktwice.eval.analysis.asked import AnalysisRequest, Finding
+from looktwice.eval.analysis.requested import AnalysisOnRequest, AnalysisRequest
 from looktwice.eval.display.text_tables import TextTable, estimate_cell, format_p, percent
 from looktwice.eval.records.records import Record, RunError, SampleRow, StoredMessage
 from looktwice.eval.scoring.verdict import RunScores, Verdict
@@ -428,4 +428,4 @@ def show_probes(asked: AnalysisRequest) -> None:
     asked.say(f"probes: {page}")
 
 
-PROBE = Finding("Where in a model the answer is lost", ("held_out", "limit"), show_probes)
+PROBE = AnalysisOnRequest("Where in a model the answer is lost", ("held_out", "limit"), show_probes)

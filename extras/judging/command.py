@@ -19,8 +19,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 from rich.console import Console
 
-from looktwice.eval.analysis.judges import agreement, describe_judgements
-from looktwice.eval.display.progress import Display, Spent
+from looktwice.eval.analysis.judges import describe_agreement, describe_judgements
+from looktwice.eval.display.progress import Display, Spending
 from looktwice.eval.records.judgements import (
     EVERY_PASS,
     NO_JUDGE,
@@ -28,7 +28,7 @@ from looktwice.eval.records.judgements import (
     STEPS_PASS,
     Judgement,
     append,
-    hash_judged_words,
+    hash_judged_text,
     judgements,
 )
 from looktwice.eval.records.records import Record, RunError, RunFolder
@@ -124,7 +124,7 @@ class RunJudge:
             *(() if jobs else ["nothing is left to judge"]),
             *describe_judgements(judged.lines, self.name),
             *judged.explain_counting,
-            *agreement([*judged.lines, *list_reader_verdicts(folder, scored.points)]),
+            *describe_agreement([*judged.lines, *list_reader_verdicts(folder, scored.points)]),
         ):
             say(sentence)
         return failed
@@ -182,7 +182,7 @@ class RunJudge:
             stop.set()
 
         model = self._wrap(stop, EndpointWatch(give_up))
-        display = Display(self.console, len(jobs), lambda: Spent(spent["in"], spent["out"]))
+        display = Display(self.console, len(jobs), lambda: Spending(spent["in"], spent["out"]))
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="looktwice-judge")
         try:
             with display:
@@ -239,7 +239,7 @@ class RunJudge:
             record.draw,
             self.name,
             self.identity,
-            hash_judged_words(record),
+            hash_judged_text(record),
             job.judging.version,
             **vars(verdict),
             **more,
@@ -273,7 +273,7 @@ def list_reader_verdicts(folder: RunFolder, arms: Sequence[PointScores]) -> Iter
                     record.draw,
                     "the reader",
                     "",
-                    hash_judged_words(record),
+                    hash_judged_text(record),
                     answer=asked.get(entry.answer, entry.answer),
                 )
 

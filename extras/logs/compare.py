@@ -330,7 +330,7 @@ class LogComparison:
             part = np.full(len(tasks), True) if task == ALL else tasks == task
             values = self._clustered_values.where(part)
             if (paired := values.compare_arms(who, against)) is not None:
-                both = values.has(who, against)
+                both = values.valid_mask(who, against)
                 level = float(self._human_accuracies[part][both].mean())
                 mine, theirs = (float(values[name][both].mean()) for name in (who, against))
                 fell_out = int((matched[part]).sum() - both.sum())

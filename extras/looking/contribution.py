@@ -16,7 +16,7 @@ from itertools import chain
 import numpy as np
 
 from looktwice.eval.analysis.analyses import Analysis, ReportTable
-from looktwice.eval.analysis.asked import AnalysisRequest, Finding
+from looktwice.eval.analysis.requested import AnalysisOnRequest, AnalysisRequest
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
     Column,
@@ -73,7 +73,7 @@ class Certificate:
         """The values of every arm, by role, on the samples that every arm answered."""
         arms = {role: scores.comparable for role, scores in self.arms.items()}
         values = Values.of(arms, self.arms["full"].clusters)
-        return values.where(values.has())
+        return values.where(values.valid_mask())
 
     @property
     def excluded(self) -> int:
@@ -296,4 +296,4 @@ def report_certificates(asked: AnalysisRequest) -> None:
     asked.say(f"certificate: {page}")
 
 
-CERTIFY = Finding("What a tool contributes, part by part", ("role",), report_certificates)
+CERTIFY = AnalysisOnRequest("What a tool contributes, part by part", ("role",), report_certificates)

@@ -18,7 +18,7 @@ from looktwice.eval.analysis.analyses import Analysis, make_curve_builder, make_
 from looktwice.eval.analysis.one_change import is_specialist
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
-    COLUMNS_OF_ARM,
+    ARM_NAME_COLUMNS,
     Column,
     Columns,
     TextTable,
@@ -100,7 +100,7 @@ def _format_gap(gap: Estimate) -> str:
 
 
 MEASURED_COLUMNS: Columns[Measured] = (
-    *COLUMNS_OF_ARM,
+    *ARM_NAME_COLUMNS,
     Column("measured", "name", text),
     Column("n", "n"),
     Column("mean", "mean"),
@@ -173,7 +173,9 @@ def make_measurement_curves(run: RunScores, task: str) -> list[PageLines]:
                     points.append((x, share.value, share.low, share.high))
             if len(points) > 1:
                 lines[name][scores.contestant] = sorted(points)
-    return [PageLines(f"measured {name}", task, drawn, chose=True) for name, drawn in lines.items()]
+    return [
+        PageLines(f"measured {name}", task, drawn, is_chosen=True) for name, drawn in lines.items()
+    ]
 
 
 PART_PATTERN = re.compile(r"(.+)_(layer|head)_(\d+)")
@@ -255,7 +257,7 @@ def _make_accuracy_column(place: int, title: str) -> Column[RiskCoverage]:
 
 
 RISK_COLUMNS: Columns[RiskCoverage] = (
-    *COLUMNS_OF_ARM,
+    *ARM_NAME_COLUMNS,
     Column("n", "n"),
     *(
         _make_accuracy_column(n, f"accuracy of most\nconfident {s:.0%}")

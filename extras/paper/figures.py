@@ -12,7 +12,7 @@ import numpy as np
 from looktwice.eval.display.score_tables import drop_means_of_one, drop_repeats, format_contestant
 from looktwice.eval.display.table import Table
 from looktwice.eval.page.data import PageLines
-from looktwice.eval.page.sweeps import curves
+from looktwice.eval.page.sweeps import make_curves
 from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring.row import Row, Rows
 from looktwice.eval.statistics.paired import ALPHA
@@ -67,7 +67,7 @@ def _draw_figures(table: Table) -> dict[str, Any]:
         axes.set_xlabel(f"accuracy %, 95 % interval, n = {asked}")
     if 0 < len(compared) <= MAX_DIFFERENCES:
         figures["differences"] = _draw_differences(compared, several)
-    for curve in curves(table.scores, table.rows):
+    for curve in make_curves(table.scores, table.rows):
         name = re.sub(r"[^\w.-]+", "_", f"curve {curve.factor} {curve.task}").strip("_")
         figures[name] = _draw_curve(curve)
     return figures

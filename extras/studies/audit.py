@@ -3,7 +3,7 @@ set."""
 
 from __future__ import annotations
 
-from looktwice.eval.analysis.asked import AnalysisRequest, Finding
+from looktwice.eval.analysis.requested import AnalysisOnRequest, AnalysisRequest
 from looktwice.extras.studies.blindness import (
     Rule,
     describe_audit,
@@ -33,4 +33,4 @@ def print_audit(asked: AnalysisRequest) -> None:
     asked.say(f"audit: {out / 'audit.md'}, with needs_no_image.csv and clean.yaml next to it")
 
 
-AUDIT = Finding("Answers without the images", ("rule",), print_audit)
+AUDIT = AnalysisOnRequest("Answers without the images", ("rule",), print_audit)

@@ -22,7 +22,7 @@ import numpy as np
 from looktwice.eval.analysis.letters import ChosenLetter, count_letters, measure_bias
 from looktwice.eval.display.printable import format_csv
 from looktwice.eval.display.text_tables import (
-    COLUMNS_OF_ARM,
+    ARM_NAME_COLUMNS,
     Column,
     Columns,
     TextTable,
@@ -134,11 +134,11 @@ class Audit:
         """The values of every arm, on the samples of the `seen` arm."""
         arms = {name: scores.comparable for name, scores in self.arms.items()}
         values = Values.of(arms, self.seen.clusters)
-        return values.where(values.has("seen"))
+        return values.where(values.valid_mask("seen"))
 
     def compute_means(self, arm: str) -> tuple[float, float, float] | None:
         """Return the accuracy of an arm, that of `seen`, and chance, on the samples of both."""
-        both = self.values.where(self.values.has(arm))
+        both = self.values.where(self.values.valid_mask(arm))
         if not both.units:
             return None
         chance = fmean(self.chance[name] for name in both.units)
@@ -289,7 +289,7 @@ class ArmLine:
 
 
 ARM_COLUMNS: Columns[ArmLine] = (
-    *COLUMNS_OF_ARM,
+    *ARM_NAME_COLUMNS,
     Column("input", lambda line: ARMS[line.arm], text),
     Column("n", "accuracy.n"),
     Column("accuracy\n%", "accuracy", share_cell),
@@ -377,7 +377,7 @@ def _format_letter_shares(shares: Mapping[str, float]) -> str:
 
 
 LETTER_COLUMNS: Columns[LetterLine] = (
-    *COLUMNS_OF_ARM,
+    *ARM_NAME_COLUMNS,
     Column("answers", "bias.n"),
     Column("answered, by letter %", "bias.chosen", _format_letter_shares),
     Column("right if it is the key %", "bias.recall", _format_letter_shares),

@@ -336,7 +336,7 @@ def fragility_table(scored: Table, whole: bool = True) -> TextTable:
     spreads = [
         line for run in scored.scores for line in _list_published_spreads(read_published(run))
     ]
-    return own.above(TextTable(PUBLISHED_HEADER, spreads)).without_empty() if own.rows else own
+    return own.append(TextTable(PUBLISHED_HEADER, spreads)).without_empty() if own.rows else own
 
 
 class StyleLine(NamedTuple):

@@ -156,7 +156,7 @@ def _measure_effects(
     """Return the effect of each factor, the interaction and the gap, on the units of these tasks
     that all arms have; empty without such units."""
     values = get_units({name: [by_arm[name] for by_arm in tasks] for name in tasks[0]})
-    values = values.where(values.has())
+    values = values.where(values.valid_mask())
     if not values.units:
         return []
     start, end = values["from"], values["to"]

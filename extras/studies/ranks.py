@@ -179,7 +179,7 @@ class _SwapRate:
         count = min(map(len, sides))
         kept = [values for side in sides for values in side[:count]]
         every = Values.of(dict(enumerate(kept)), clusters)
-        shared = every.where(every.has())
+        shared = every.where(every.valid_mask())
         if count < 2 or not shared.units:
             return None
         first, rival = np.split(shared.value, 2)

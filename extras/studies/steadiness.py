@@ -10,7 +10,7 @@ from statistics import fmean
 from looktwice.eval.analysis.analyses import Analysis, make_table_builder
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
-    COLUMNS_OF_ARM,
+    ARM_NAME_COLUMNS,
     Column,
     Columns,
     TextTable,
@@ -77,7 +77,7 @@ class Draws:
 
 
 DRAWS: Columns[Draws] = (
-    *COLUMNS_OF_ARM,
+    *ARM_NAME_COLUMNS,
     Column("n", "split.n"),
     Column("left\nout", "left_out", nonzero_cell),
     Column("draws", "split.draws"),

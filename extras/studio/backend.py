@@ -26,7 +26,7 @@ from rich.console import Console
 from looktwice.eval.display.printable import printable
 from looktwice.eval.listing import simplify_default
 from looktwice.eval.records.records import RunFolder
-from looktwice.eval.runs.dry_run import DryRun, Request, count_requests, try_arm
+from looktwice.eval.runs.dry_run import DryRun, RequestSize, count_requests, try_arm
 from looktwice.eval.runs.study import Study
 from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.tasks.own_questions import Folder
@@ -347,7 +347,7 @@ def describe_amount(trials: Sequence[DryRun]) -> str:
     return f"{amount}{arms}; tokens {rule}"
 
 
-def count_tokens(call: Call, request: Request) -> Request:
+def count_tokens(call: Call, request: RequestSize) -> RequestSize:
     """Return the request with its exact token counts if its model is Pocket."""
     if isinstance(request.model, Pocket):
         with suppress(ModelError):  # the error is reported when the model is called

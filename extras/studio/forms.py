@@ -14,8 +14,8 @@ from PIL import ImageColor
 
 from looktwice.eval.listing import (
     describe_type_hint,
-    docstring,
     find_classes,
+    get_docstring,
     get_listed_kind,
     simplify_default,
 )
@@ -62,7 +62,7 @@ class Catalog:
     def _add_form(self, path: str, cls: type) -> None:
         if path in self.forms:
             return
-        form = self.forms[path] = {"says": docstring(cls), "settings": []}
+        form = self.forms[path] = {"says": get_docstring(cls), "settings": []}
         form["weights"] = issubclass(cls, Network)
         hints, limits = get_hints(cls), get_ranges(cls)
         for f in dataclasses.fields(cls):

@@ -20,9 +20,9 @@ from typing import Any
 
 from aiohttp import web
 
-from looktwice.eval.display.printable import template
-from looktwice.eval.page.of_runs import RunPage
-from looktwice.eval.page.render import page_file, page_policy
+from looktwice.eval.display.printable import load_template
+from looktwice.eval.page.render import make_page_policy, read_page_file
+from looktwice.eval.page.run_page import RunPage
 from looktwice.eval.page.serving import LocalPage, ShowFunction
 from looktwice.eval.recorded.show import ShownRun
 from looktwice.eval.records.records import RunError, RunFolder
@@ -61,19 +61,21 @@ class StudioServer(LocalPage):
     begin: Callable[[Mapping[str, str]], Draft]
 
     @property
-    def shown(self) -> Mapping[str, ShowFunction]:
-        """The routes of the page, its initial data and its pictures, with their handlers."""
+    def routes(self) -> Mapping[str, ShowFunction]:
+        """The routes of the page, its start data, and pictures."""
         return {"": self.show_page, "start": self.show_start, "picture/{sha}": self.show_picture}
 
     def show_page(self, request: web.Request) -> web.Response:
-        """Return the page, whose content security policy allows only its own scripts, by SHA-256,
-        and connections to this server."""
-        scripts = [page_file(name, TEMPLATES_PACKAGE) for name in (*SCRIPT_FILES, "studio_page.js")]
+        """Return the page, whose policy allows only its own scripts, by sha256, and connections to
+        this server."""
+        scripts = [
+            read_page_file(name, TEMPLATES_PACKAGE) for name in (*SCRIPT_FILES, "studio_page.js")
+        ]
         policy, style = (
-            page_policy(scripts, served=True),
-            page_file("studio.css", TEMPLATES_PACKAGE),
+            make_page_policy(scripts, served=True),
+            read_page_file("studio.css", TEMPLATES_PACKAGE),
         )
-        text = template("studio.html.j2", TEMPLATES_PACKAGE).render(
+        text = load_template("studio.html.j2", TEMPLATES_PACKAGE).render(
             scripts=scripts, policy=policy, style=style
         )
         return web.Response(text=text, content_type="text/html")
@@ -150,7 +152,7 @@ def studio_widget(
     start = backend.start(draft if stages else replace(draft, stages=FIRST_SLOTS))
     traits = {
         "_esm": make_widget_script(),
-        "_css": page_file("studio.css", TEMPLATES_PACKAGE),
+        "_css": read_page_file("studio.css", TEMPLATES_PACKAGE),
         "folder": folder,
     }
     traits["yaml"] = traitlets.Unicode().tag(sync=True)
@@ -162,9 +164,12 @@ def studio_widget(
 
 
 def make_widget_script() -> str:
-    """Return the page as a JavaScript module for anywidget, whose default export has `render`."""
-    scripts = [page_file(name, TEMPLATES_PACKAGE) for name in (*SCRIPT_FILES, "studio_widget.js")]
-    body = json.dumps(page_file("studio_body.html", TEMPLATES_PACKAGE))
+    """Return the page as a JavaScript module whose default export has `render`, as anywidget
+    expects."""
+    scripts = [
+        read_page_file(name, TEMPLATES_PACKAGE) for name in (*SCRIPT_FILES, "studio_widget.js")
+    ]
+    body = json.dumps(read_page_file("studio_body.html", TEMPLATES_PACKAGE))
     return "\n".join([f"const BODY = {body};", *scripts])
 
 
@@ -275,4 +280,4 @@ def make_draft_from_run(
     asked: Node = {"seed": point.seed, "draws": point.draws}
     if node := point.spec.get("model"):
         asked["model"] = backend.allow_model(Binder.for_run(run).build(node, "model"))
-    return Draft.from_item(item, shown.stages(point), backend.save_picture, **asked)
+    return Draft.from_item(item, shown.build_stages(point), backend.save_picture, **asked)

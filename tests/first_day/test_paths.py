@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from looktwice.eval.cli import app
 from looktwice.eval.commands import options
-from looktwice.eval.commands.options import input_errors
+from looktwice.eval.commands.options import handle_input_errors
 from looktwice.eval.records import RunFolder
 from looktwice.pipelines.config import ConfigError, load_plan
 from tests.first_day.studies import get_output
@@ -314,7 +314,7 @@ def test_an_error_elsewhere_is_not_attributed_to_the_output_folder(
     here = str(Path.cwd())
     for arguments in ((111, "Connection refused"), (13, "Denied", "data"), (1, "No", here)):
         error = OSError(*arguments)
-        with pytest.raises(Exit), input_errors(out=Path("runs")):
+        with pytest.raises(Exit), handle_input_errors(out=Path("runs")):
             raise error
         assert capsys.readouterr().err == f"{error}\n"
 

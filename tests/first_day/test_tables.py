@@ -141,9 +141,9 @@ def test_results_distinguish_an_earlier_arm_from_a_wrong_name(made: MadeRun) -> 
         made.answers(point, replies)
     facts(made, arms=[now])
     results = Results.open(made.path)
-    with pytest.raises(RunError, match=r"'unmarked' .*all_arms=True"):
+    with pytest.raises(RunError, match=r"'unmarked'; .*all_arms=True"):
         results.flips("unmarked", "ring")
-    with pytest.raises(RunError, match=r"'unasked' .* ring$"):
+    with pytest.raises(RunError, match=r"'unasked'; .* ring$"):
         results.flips("ring", "unasked")
     with pytest.raises(RunError, match="nobody"):
         Results.open(made.path, judge="nobody")

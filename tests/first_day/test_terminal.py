@@ -12,13 +12,13 @@ from typer.testing import CliRunner, Result
 from looktwice.eval import Photos, evaluate
 from looktwice.eval.cli import app
 from looktwice.eval.display.printable import printable
-from looktwice.eval.display.progress import Display, Spent
+from looktwice.eval.display.progress import Display, Spending
 from looktwice.specialists import Chance
 from tests.chat_server import chat_server
 from tests.optional import needs_extras
 from tests.tables import table
 
-MANY = Spent(12_345_678, 1_234_567, 123.456)
+MANY = Spending(12_345_678, 1_234_567, 123.456)
 
 
 def draw_progress(width: int) -> str:
@@ -59,12 +59,14 @@ def test_less_urgent_parts_are_shortened_first(width: int, said: str) -> None:
     display.started -= 100
     for verdict in ("right", "failed"):
         display.add(verdict)
-    assert display.words(width).startswith(said) and len(display.words(width)) <= width
+    assert (
+        display.format_state(width).startswith(said) and len(display.format_state(width)) <= width
+    )
 
 
 def test_without_prices_no_cost_is_shown_and_without_tokens_no_count() -> None:
-    assert "cost" not in Display(Console(quiet=True), 3, lambda: Spent(10, 2)).words()
-    assert "tok" not in Display(Console(quiet=True), 3, lambda: Spent(0, 0)).words()
+    assert "cost" not in Display(Console(quiet=True), 3, lambda: Spending(10, 2)).format_state()
+    assert "tok" not in Display(Console(quiet=True), 3, lambda: Spending(0, 0)).format_state()
 
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\u202ered [bold]\x9b31m[/nothing]"
@@ -81,8 +83,8 @@ def find_control_characters(text: str) -> str:
     return "".join(sorted({c for c in text if printable(c) != c}))
 
 
-def call(*words: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
+def call(*format_state: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in format_state])
 
 
 @pytest.fixture
@@ -144,6 +146,6 @@ def test_no_option_overwrites_the_records_of_a_run(words: str, tmp_path: Path) -
 
 def test_a_run_without_questions_says_so() -> None:
     console = Console(file=io.StringIO(), width=80)
-    with Display(console, 3, lambda: Spent(0, 0, None)) as display:
+    with Display(console, 3, lambda: Spending(0, 0, None)) as display:
         display.skip(3)
-        assert display.words().startswith("nothing new to ask | took ")
+        assert display.format_state().startswith("nothing new to ask | took ")

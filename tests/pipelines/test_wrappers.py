@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from looktwice.eval.recorded.replay import RecordedReplies, request_digest
+from looktwice.eval.recorded.replay import RecordedReplies, digest_request
 from looktwice.pipelines import Message, Model, Reply
 from looktwice.pipelines.model import (
     CallOptions,
@@ -340,7 +340,7 @@ def test_the_published_recordings(shared_data: Path) -> None:
 def test_recorded_requests_are_answered_once_each_and_others_refused() -> None:
     seeded, plain = CallOptions(seed=3), [make_message_json(message) for message in HELLO]
     replies = {
-        request_digest(plain, draw, seeded.given()): [Reply(text) for text in texts]
+        digest_request(plain, draw, seeded.given()): [Reply(text) for text in texts]
         for draw, texts in enumerate((("one", "two"), ("three",)))
     }
     model = RecordedReplies(replies, "m")

@@ -1,5 +1,5 @@
-"""The nine kinds of questions on drawn scenes: their texts, how to draw a scene that has the dealt
-answer, and their control parameters."""
+"""The nine kinds of questions on drawn scenes: their texts, scenes for a given answer, and their
+control parameters."""
 
 from __future__ import annotations
 
@@ -35,10 +35,9 @@ TILE_SHARE = 0.35  # share of tiles among things that are not asked about
 CANDIDATE_COUNT = 4  # candidates for the thing asked about: as many as there are choices
 # factors by which things other than its peers are smaller or larger than the thing asked about
 MIN_SIZE_RATIO, MAX_SIZE_RATIO = (1.1, 1.5)
-COUNT_PREFIXES = 30  # attempts to place all things of a scene
-CELL_MARGIN_SHARE = (
-    0.03  # share of the image's side kept free on both sides of the lines between cells
-)
+MAX_PLACEMENTS = 30  # attempts to place all things of a scene
+# share of the image's side kept free on both sides of the lines between cells
+CELL_MARGIN_SHARE = 0.03
 MAX_COUNTED = 6
 CELLS = tuple(f"row {row}, column {column}" for row, column in product((1, 2, 3), repeat=2))
 SAME_SIZE, SAME_HEIGHT = "they are equally large", "they are equally high up"
@@ -55,8 +54,8 @@ Word = Callable[[Thing], str]
 
 @dataclass(frozen=True)
 class Question:
-    """A question: `answer` is the correct one in words, which `choices` contains; an open question
-    has no choices."""
+    """A question with its correct `answer`, a text in `choices`; an open question has no
+    choices."""
 
     text: str
     answer: str
@@ -76,8 +75,8 @@ def ask_attribute(rng: Generator, name: str, thing: Thing, among: Things, at: in
     """
     text, pool = ATTRIBUTES[name]
     word = attrgetter(name)
-    there = [word(peer) for peer in among if word(peer) in pool]
-    return _choose(rng, text, word(thing), there, pool, at)
+    present = [word(peer) for peer in among if word(peer) in pool]
+    return _choose(rng, text, word(thing), present, pool, at)
 
 
 def ask_larger(a: Thing, b: Thing) -> Question:
@@ -105,8 +104,8 @@ def ask_count(things: Things, color: str = "", shape: str = "") -> Question:
 def ask_cell(rng: Generator, thing: Thing, among: Things, side: int, at: int) -> Question:
     """Ask in which cell of a three by three grid the only object of its name is."""
     text = f"Divide the image into three rows and three columns. Where is the {thing.name}?"
-    there = [get_cell(peer, side) for peer in among]
-    return _choose(rng, text, get_cell(thing, side), there, CELLS, at)
+    present = [get_cell(peer, side) for peer in among]
+    return _choose(rng, text, get_cell(thing, side), present, CELLS, at)
 
 
 def get_cell(thing: Thing, side: int) -> str:
@@ -131,11 +130,11 @@ def ask_where(thing: Thing, side: int) -> Question:
 
 
 def _choose(
-    rng: Generator, text: str, answer: str, there: Sequence[str], pool: Sequence[str], at: int
+    rng: Generator, text: str, answer: str, present: Sequence[str], pool: Sequence[str], at: int
 ) -> Question:
-    """Return a question whose wrong choices are drawn from the words `there` and, if these are too
-    few, from the `pool`."""
-    near = {*there} - {answer}
+    """Return a question whose wrong choices are drawn from the texts `present` in the scene and, if
+    these are too few, from the `pool`."""
+    near = {*present} - {answer}
     far = {*pool} - near - {answer}
     others = [*rng.permutation(sorted(near)), *rng.permutation(sorted(far))][:3]
     choices = list(map(str, rng.permutation(others)))
@@ -149,13 +148,13 @@ class MarkedSceneParameters(SceneParameters):
 
     style: Style = Style()
 
-    def size(self) -> float:
+    def draw_size(self) -> float:
         """Draw a height in pixels from a log-uniform distribution."""
         return MIN_THING_SIZE * math.exp(
             float(self.rng.random()) * math.log(MAX_THING_SIZE / MIN_THING_SIZE)
         )
 
-    def peers(self, word: Word, lettered: bool = False) -> list[Thing]:
+    def draw_peers(self, word: Word, lettered: bool = False) -> list[Thing]:
         """Return candidates for the object asked about: equally large, each with a different
         `word`, not yet placed.
 
@@ -167,7 +166,7 @@ class MarkedSceneParameters(SceneParameters):
             peers.setdefault(word(thing), thing)
         return list(peers.values())
 
-    def rest(self, count: int, wrong: Callable[[Thing], bool]) -> list[Thing]:
+    def draw_rest(self, count: int, wrong: Callable[[Thing], bool]) -> list[Thing]:
         """Return `count` other objects, for which `wrong` is false, alternately smaller and larger
         than the level of `size`."""
         rest: list[Thing] = []
@@ -186,8 +185,8 @@ class MarkedSceneParameters(SceneParameters):
 class AskedScene:
     """The objects of a scene in drawing order, the marked ones among them, and the question.
 
-    `possible` is the number of answers that are equally likely to someone who sees the objects, but
-    not which one is marked or named.
+    `possible` is the number of answers that are equally likely to someone who sees the objects
+    without marks and question.
     """
 
     things: tuple[Thing, ...]
@@ -215,7 +214,7 @@ def _place_all(
     The largest are placed first; if the last ones find no room, placing starts again.
     """
     order = sorted(range(len(things)), key=lambda number: -things[number].size)
-    for _ in range(COUNT_PREFIXES):
+    for _ in range(MAX_PLACEMENTS):
         with suppress(TaskError):
             placed: dict[int, Thing] = {}
             for number in order:
@@ -234,9 +233,11 @@ def make_one(name: str, params: MarkedSceneParameters) -> AskedScene:
     """
     side, is_marked = params.style.side, name in ATTRIBUTES
     word: Word = attrgetter(name if is_marked else "name")
-    peers = params.peers(word, name == "symbol")
+    peers = params.draw_peers(word, name == "symbol")
     words = {word(peer) for peer in peers}
-    rest = params.rest(params.levels["things"] - len(peers), lambda thing: word(thing) in words)
+    rest = params.draw_rest(
+        params.levels["things"] - len(peers), lambda thing: word(thing) in words
+    )
     own = params.shuffled(CELLS)[: len(peers)] if name == "cell" else []
 
     def fits(number: int, thing: Thing) -> bool:
@@ -293,7 +294,7 @@ def make_larger(params: MarkedSceneParameters) -> AskedScene:
     """
     ratio = float(params.levels["ratio"])
     small = float(params.rng.uniform(20, 64 / ratio))
-    sizes = [small, small, small * ratio, small * ratio, params.size()]
+    sizes = [small, small, small * ratio, small * ratio, params.draw_size()]
     things = [
         draw_random_thing(params.rng, size, params.rng.random() < TILE_SHARE) for size in sizes
     ]
@@ -344,7 +345,7 @@ def make_count(params: MarkedSceneParameters) -> AskedScene:
     things = []
     for (color, shape), number in zip(groups, sizes, strict=True):
         for _ in range(number):
-            thing = draw_random_thing(params.rng, min(40.0, max(22.0, params.size())))
+            thing = draw_random_thing(params.rng, min(40.0, max(22.0, params.draw_size())))
             things.append(replace(thing, color=color or thing.color, shape=shape or thing.shape))
     placed: list[Thing] = []
     for number, thing in enumerate(params.shuffled(things)):
@@ -368,7 +369,7 @@ def make_present(params: MarkedSceneParameters) -> AskedScene:
     # indices of color and shape; the choices combine 0 and 1
     for c, s in [(0, 0), (1, 2), (2, 1)][:total]:
         peers.append(replace(draw_random_thing(params.rng, size), color=colors[c], shape=shapes[s]))
-    rest = params.rest(
+    rest = params.draw_rest(
         total - len(peers), lambda thing: thing.color in tints or thing.shape in forms
     )
     placed = _place_all(params, [*peers, *rest])

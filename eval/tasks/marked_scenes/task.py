@@ -32,8 +32,8 @@ PAIR_PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*%?\s*[,; ]\s*(\d+(?:\.\d+)?)")
 
 @dataclass(frozen=True)
 class SceneScorer(AlongControls):
-    """Scores `MarkedScenes` of one `kind`: a place is right if it lies within the object's box, and
-    accuracy is sliced by `controls`.
+    """Scores `MarkedScenes` of one `kind`: a position is right if it lies within the object's box,
+    and accuracy is sliced by `controls`.
 
     `accuracy_along` is reported for every level of each control, `kruskal_*` for each control.
     """
@@ -42,8 +42,8 @@ class SceneScorer(AlongControls):
     controls: tuple[str, ...] = ()
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
-        """Compare a place: the last pair of numbers must lie in the box that is the correct answer.
-        Other kinds are compared as in any task."""
+        """Score a position: the last pair of numbers must lie in the box of the correct answer.
+        Other kinds are compared as in any task (None)."""
         if self.kind != "where":
             return None
         pairs = PAIR_PATTERN.findall(answer)
@@ -54,8 +54,8 @@ class SceneScorer(AlongControls):
         return Score.of(left <= x <= right and top <= y <= bottom)
 
     def guesser(self, samples: Samples) -> float | None:
-        """Return the mean of one over the number of answers that fit a scene; None if a row does
-        not hold that number."""
+        """Return the mean over samples of 1 / (number of possible answers); None if a row lacks
+        that number."""
         shares = []
         for row in samples.values():
             possible = row.truth.get("possible")
@@ -111,10 +111,10 @@ class MarkedScenes(KindTask):
     every number that is counted. The row `guesser (level)` of every table is the accuracy of the
     best guesser who sees all this but no mark.
 
-    Nothing is drawn on the images: the sample's marks hold what is marked, as `mark` says, and any
-    stage may draw them. Images are 320 x 320 pixels. Question `i` depends only on kind, `controls`,
-    `ground`, `seed` and `i`, not on `mark`. `subset` selects some of the questions. Raises
-    TaskError.
+    Nothing is drawn on the images: the marked objects are in the sample's marks, as points or boxes
+    (`mark`), and any stage may draw them. Images are 320 x 320 pixels. Question `i` depends only on
+    kind, `controls`, `ground`, `seed` and `i`, not on `mark`. `subset` selects some of the
+    questions. Raises TaskError.
     """
 
     kind: str

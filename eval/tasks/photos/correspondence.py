@@ -72,8 +72,8 @@ def choose_points(rng: Generator, places: list[XY], size: Size, rank: int) -> li
     """Return the indices of the true point and three others; `places` are their positions in the
     first view and in second views.
 
-    The points are inside all views and apart in all of them. In every second view, `rank` of the
-    three are nearer than the true point to its position in the first view, the others farther.
+    The points are inside all views and far enough apart in all of them. In every second view,
+    `rank` of the three others are nearer than the true point to its position in the first view.
     """
     inside = np.logical_and.reduce([are_inside(place, size) for place in places])
     numbers = rng.permutation(np.flatnonzero(inside))
@@ -320,8 +320,8 @@ def choose_depth_points(
 
 @cache
 def find_known_surface() -> NDArray[np.bool_]:
-    """Return where on the left view the disparity is known and smooth (1 px in 7x7), and the right
-    view shows the spot: nothing nearer lands within 1 px of it."""
+    """Return a mask of the left view: pixels whose disparity is known and smooth (1 px in 7x7), and
+    which are visible in the right view (nothing nearer lands within 1 px of them)."""
     disparity = load_stereo_pair()[2]
     height, width = disparity.shape
     measured = np.isfinite(disparity)

@@ -83,7 +83,7 @@ class Photos(MadeTask):
     `strength` in 0..1 is the difference in viewpoint and light (for jigsaw the light of the pieces,
     for stereo that of the second view); None is 0 for jigsaw and depth and 0.5 for correspondence.
     `turn` is the rotation of the second view of a correspondence at strength 1, in degrees either
-    way. `quality` is that of the JPEG files that models and specialists are given; None sends them
+    way. `quality` is the JPEG quality of the images for models and specialists; None sends them
     lossless. Question `i` depends only on kind, source, turn, `seed` and `i`, and is about the same
     spots for every strength and quality, so a sweep over these asks the same questions. Answers are
     dealt evenly: every block of as many questions as there are letters has each letter once. Images
@@ -122,8 +122,8 @@ class Photos(MadeTask):
 
     @property
     def facts(self) -> Facts:
-        """The task's facts: correct answers are known by construction, and the note says how many
-        scenes the questions show."""
+        """The task's facts: correct answers are known by construction, and the note gives the
+        number of scenes."""
         label_version = f"by construction, scikit-image {_installed('scikit-image')}"
         return Facts("made", label_version, note=KINDS[self.kind].note)
 
@@ -188,12 +188,10 @@ PIECE_HEIGHTS = (100, 120)  # of a piece; BLINK's are between 83 and 125, mostly
 CROP_WIDTH_SHARES = (0.6, 1.0)  # of the crop, as a share of the widest that the photograph allows
 # rows and columns of the pieces that are not shown
 HIDDEN_PIECES = ((0, 2), (1, 2), (2, 0), (2, 1), (2, 2))
-MIN_PIECE_CONTRAST = (
-    8.0  # standard deviation in grey levels; a flatter piece has nothing to continue
-)
-MIN_PIECE_DIFFERENCE = (
-    12.0  # mean absolute difference in grey levels; below, the pieces look the same
-)
+# standard deviation in grey levels; a flatter piece has nothing to continue
+MIN_PIECE_CONTRAST = 8.0
+# mean absolute difference in grey levels; below, the pieces look the same
+MIN_PIECE_DIFFERENCE = 12.0
 
 
 def draw_jigsaw(rng: Generator, scene: str, letter: str, strength: float) -> QuestionImages:

@@ -46,7 +46,7 @@ def test_a_column_names_its_attribute_and_its_format() -> None:
         ("a", "+50.0\n\u221225.0 to +100.0", "4", "4", "8"),
         ("b", "", "", "", "0"),
     ]
-    both = grid.without("change", "units").above(TextTable(("n", "task"), [("7", "c")], 0))
+    both = grid.without("change", "units").append(TextTable(("n", "task"), [("7", "c")], 0))
     assert both.rows == [("a", "4", "8"), ("b", "", "0"), ("c", "7", "")]
 
 

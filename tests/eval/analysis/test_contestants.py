@@ -12,8 +12,8 @@ from looktwice.eval.statistics.paired import FLIP, MCNEMAR
 from tests.made_run import MadeRun, analyse, lines_of
 
 
-def three(made: MadeRun, **more: Any) -> None:
-    """Keys AAAAAABB; the third contestant failed s0 and was not asked s7."""
+def add_three_contestants(made: MadeRun, **more: Any) -> None:
+    """Add three contestants on the keys AAAAAABB; the third failed s0 and was not asked s7."""
     made.task("t", "AAAAAABB", **more)
     made.answers(made.point("base", "t", baseline=True), "AAAABBBB")
     made.answers(made.point("ring", "t"), "AAAAAABA")
@@ -22,23 +22,23 @@ def three(made: MadeRun, **more: Any) -> None:
     made.answers(zoom, [None, *"AABBBA"])
 
 
-def has(line: dict[str, str], **cells: str) -> bool:
+def has_cells(line: dict[str, str], **cells: str) -> bool:
     return line.items() >= cells.items()
 
 
 def test_two_contestants_by_hand(made: MadeRun) -> None:
     """Right together on s0 to s3 and s6, ring alone on s4 and s5, base alone on s7."""
-    three(made)
+    add_three_contestants(made)
     run = score_run(made.write())
     first, second, third = lines_of(analyse("pairs", run))
-    assert has(first, contestant="base", other="ring", n="8", p="1.000")
+    assert has_cells(first, contestant="base", other="ring", n="8", p="1.000")
     assert first["difference"].startswith("\u221212.5\n")
     counts = {"both\nright": "5", "only\nfirst": "1", "only\nother": "2"}
-    assert has(first, **counts, **{"mistakes\nshared": "0\nof 2 and 1"})
+    assert has_cells(first, **counts, **{"mistakes\nshared": "0\nof 2 and 1"})
     assert first["either %\n(oracle)"].startswith("100.0\n")
-    assert has(second, n="6", **{"left\nout": "2"}) and has(third, n="6")
+    assert has_cells(second, n="6", **{"left\nout": "2"}) and has_cells(third, n="6")
     (oracle,) = lines_of(analyse("oracle", run))
-    assert has(oracle, n="6", **{"left\nout": "2", "all\nright": "2", "none\nright": "0"})
+    assert has_cells(oracle, n="6", **{"left\nout": "2", "all\nright": "2", "none\nright": "0"})
     # on s1 to s6 the zoom and base outvote the ring on s4 and s5
     assert oracle["best %"] == "100.0" and oracle["majority %"].startswith("66.7\n")
 
@@ -48,14 +48,14 @@ def test_two_contestants_by_hand(made: MadeRun) -> None:
     [(None, MCNEMAR, "8"), ([{"group": number // 2} for number in range(8)], FLIP, "4")],
 )
 def test_each_arm_against_its_baseline(made: MadeRun, meta: Any, test: str, clusters: str) -> None:
-    three(made, meta=meta)
+    add_three_contestants(made, meta=meta)
     (shown,) = get_analysis("baseline").tables(score_table(made.write().path))
     in_common = {"metric": "accuracy", "baseline": "base", "unit": "sample", "test": test}
     assert dict(shown.facts) == in_common and not in_common.keys() & {*shown.table.header}
     ring, zoom = lines_of(shown.table)  # a mean over one task adds nothing
-    assert has(ring, task="t", n="8", clusters=clusters)
-    assert has(ring, better="2", worse="1", **{"left\nout": ""})
-    assert has(zoom, n="6", **{"left\nout": "2"})
+    assert has_cells(ring, task="t", n="8", clusters=clusters)
+    assert has_cells(ring, better="2", worse="1", **{"left\nout": ""})
+    assert has_cells(zoom, n="6", **{"left\nout": "2"})
     assert meta or zoom["detectable"] == "96.4"
 
 

@@ -87,7 +87,7 @@ def test_a_main_effect(study: Study) -> None:
         "Of 2 variants, 2 are significantly worse: unmarked \u221275, radius 9 \u221250 points.",
     )
     assert labels(finding) == ["plain", "radius 9", "unmarked"]
-    assert [join_attributes(row, "sure is_baseline") for row in finding.rows] == [
+    assert [join_attributes(row, "is_significant is_baseline") for row in finding.rows] == [
         (False, True),
         (True, False),
         (True, False),
@@ -208,7 +208,7 @@ def test_a_table_of_all_tasks_then_one_for_each_the_widest_spread_first(study: S
         ("shape", ["plain", "other"]),
         ("size", ["alone"]),
     ]
-    assert join_attributes(finding.rows[1], "arm change sure") == ("", -0.25, True)
+    assert join_attributes(finding.rows[1], "arm change is_significant") == ("", -0.25, True)
     assert join_attributes(finding.rows[1].difference, "better worse") == (0, 20)
     assert finding.evidence.startswith("4 of the 20 samples of color that other loses")
     assert finding.sentences[0] == "On all tasks, plain is right on 100 % [95, 100] of 80 samples."
@@ -359,7 +359,7 @@ def test_every_contestant_of_its_own_task_is_shown_at_the_end(
 ) -> None:
     """Regression: only the model had a bar, and abstentions looked like wrong answers."""
     finding = specialists.finding()
-    assert [(task.task, labels(task)) for task in finding.shown] == [
+    assert [(task.task, labels(task)) for task in finding.shown_tasks] == [
         ("shape", ["plain", "outlines"]),
         ("color", ["plain", "exact"]),
         ("count", ["plain", "rs.Guess"]),
@@ -390,11 +390,11 @@ def test_a_mean_hides_no_difference(study: Study, shape: str, color: str, count:
     for task, answers in (("shape", shape), ("color", color)):
         study.arm("plain", HALF, task)
         study.arm("other", answers, task)
-    assert len(study.finding().shown) == count
+    assert len(study.finding().shown_tasks) == count
 
 
 def test_the_table_of_a_task_has_counts_of_answers_and_abstentions(specialists: Study) -> None:
-    shape, color, _ = specialists.finding().shown
+    shape, color, _ = specialists.finding().shown_tasks
     header, *_ = change_table(shape).markdown.splitlines()
     assert "% of<br>answered" in header and "abstained<br>%" in header
     (row,) = [row for row in shape.rows if row.label == "outlines"]

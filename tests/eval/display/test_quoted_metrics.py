@@ -27,7 +27,7 @@ class FirstHalf(Scorer):
 
 
 @dataclass(frozen=True)
-class Unquoted(FirstHalf):
+class WithoutHeadlines(FirstHalf):
     """A scorer whose metrics appear only in report.csv and report.md."""
 
     headlines: ClassVar[tuple[str, ...]] = ()
@@ -45,7 +45,7 @@ PAIRS = {"pair": ("circle",)}
         (lambda: toolkits.BenchmarkScorer(mean_of=("circle",)), "mean_accuracy", ["50.0", "75.0"]),
         (FirstHalf, "first_half", ["50.0", "100.0"]),
         (FirstHalf, "part", []),
-        (Unquoted, "first_half", []),
+        (WithoutHeadlines, "first_half", []),
         (lambda: toolkits.BenchmarkScorer(PAIRS, headlines=()), "pair", []),
         (
             lambda: toolkits.BenchmarkScorer(PAIRS, ("circle",), headlines=("mean_accuracy",)),

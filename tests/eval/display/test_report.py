@@ -14,7 +14,7 @@ import pytest
 
 from looktwice.eval.display.table import score_table
 from looktwice.eval.page.data import PageLines
-from looktwice.eval.page.sweeps import curves, grids
+from looktwice.eval.page.sweeps import make_curves, make_grids
 from looktwice.eval.report import write_report
 from looktwice.pipelines.picture import Picture
 from tests.made_run import MadeRun
@@ -92,7 +92,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Page, str]:
 
 def curve_of(path: Path) -> PageLines:
     table = score_table(path)
-    (curve,) = curves(table.scores, table.rows)
+    (curve,) = make_curves(table.scores, table.rows)
     return curve
 
 
@@ -188,7 +188,7 @@ def test_two_swept_settings_make_a_heat_map_averaged_over_a_third(made: MadeRun)
             changes = {"stages.mark.radius": radius, "stages.mark.color": color, "draws": draws}
             made.answers(made.point("plain", "t", changes=changes, baseline=True), each)
     table = score_table(made.write().path)
-    maps = {(grid.x, grid.y): grid for grid in grids(table.scores, table.rows)}
+    maps = {(grid.x, grid.y): grid for grid in make_grids(table.scores, table.rows)}
     assert list(maps) == list(combinations(("draws", "mark.color", "mark.radius"), 2))
     shown = maps["mark.color", "mark.radius"]
     places = [("red", 10), ("none", 10), ("red", 5), ("none", 5)]  # in the order of the study

@@ -40,7 +40,7 @@ def test_requested_points_are_drawn() -> None:
 
 
 @table
-def test_nothing_is_drawn_without_a_requested_place(
+def test_nothing_is_drawn_without_a_requested_location(
     tool: str, outcome: Any, arguments: Any
 ) -> None:
     assert drawn(Look(1, 0, tool, outcome, arguments)) is None

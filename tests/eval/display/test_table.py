@@ -182,17 +182,17 @@ def test_registering_a_function_adds_a_metric(
 ) -> None:
     """The metric is the share of answered samples with the answer A."""
 
-    def said_a(scores: PointScores) -> dict[str, float]:
+    def answered_a(scores: PointScores) -> dict[str, float]:
         return {entry.sample: float(entry.answer == "A") for entry in scores.all if entry.answer}
 
-    monkeypatch.setitem(METRICS, "said_a", said_a)
+    monkeypatch.setitem(METRICS, "answered_a", answered_a)
     score_arms(made, "t", "AAAA", plain="ABBB")
     table = score_arms(made, "u", "AA", plain="AA")
-    values = {row.task: row.value for row in table.where(metric="said_a")}
+    values = {row.task: row.value for row in table.where(metric="answered_a")}
     assert values == {"t": 0.25, "u": 1.0, "macro": 0.625, "micro": 0.5}
-    assert ",said_a,0.25," in table.csv
+    assert ",answered_a,0.25," in table.csv
     printed = task_table(table.rows, full=True)
-    column = printed.header.index("said\na %")
+    column = printed.header.index("answered\na %")
     shown = [line[column] for line in printed.rows if line[0] == "plain"]
     assert shown == ["25.0", "100.0", "62.5", "50.0"]
     assert not benchmark_metric_table(table.rows).rows

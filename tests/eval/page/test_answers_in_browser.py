@@ -95,7 +95,7 @@ def test_a_page_opens_with_a_sample_that_has_its_pictures(browser: Browser) -> N
     browser.wait("document.querySelector('#sample h3').innerText.endsWith('s1')")
 
 
-def test_a_card_says_nothing_twice(browser: Browser) -> None:
+def test_a_card_repeats_no_text(browser: Browser) -> None:
     assert browser.run(NOTES) == ["unread: it names no letter", "1.23 s"]
     assert "model x" not in browser.text("#sample .cards")
     assert "(baseline)" in browser.text("#sample .card")
@@ -103,7 +103,7 @@ def test_a_card_says_nothing_twice(browser: Browser) -> None:
     assert browser.text("#sample .cards").count("model x") == 2
 
 
-def test_two_pictures_are_beside_each_other_in_a_card(browser: Browser) -> None:
+def test_two_pictures_are_side_by_side_in_a_card(browser: Browser) -> None:
     tops = (
         "[...document.querySelectorAll('#sample .card:first-child > .pics img')].map((it) => it.y)"
     )

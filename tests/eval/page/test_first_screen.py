@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
-from looktwice.eval.page import of_runs
+from looktwice.eval.page import run_page
 from looktwice.eval.report import write_report
 from looktwice.pipelines.model import write_canonical
 from looktwice.pipelines.picture import Picture
@@ -154,7 +154,7 @@ def test_no_word_breaks_on_a_phone(browser: Browser, page: str) -> None:
 
 
 def test_the_finding_fits_on_the_screen_of_a_phone(browser: Browser, made: MadeRun) -> None:
-    """A sentence and a table of twelve rows, above what is said of answers that failed."""
+    """A sentence and a table of twelve rows, above the note on failed answers."""
     right = {f"oracle, steps {number}": "A" * 24 for number in range(4)}
     wrong = {f"zoomed elsewhere {number}": "B" * 22 + "AA" for number in range(7)}
     made.arms("shape", "A" * 24, "glance", glance="B" * 22 + "AA", **right, **wrong)
@@ -185,11 +185,11 @@ def test_axe_finds_nothing(browser: Browser, page: str, width: int, theme: str) 
         assert browser.run(axe_run("'#large'", AXE_RULES))["faults"] == []
 
 
-def test_a_file_has_all_of_the_finding_and_says_once_what_it_leaves_out(
+def test_a_file_holds_the_whole_finding_and_names_omitted_samples_once(
     browser: Browser, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for most in ("MAX_ANSWERS", "MAX_CHARACTERS", "MAX_PICTURE_CHARACTERS"):
-        monkeypatch.setattr(of_runs, most, 0)
+        monkeypatch.setattr(run_page, most, 0)
     browser.open(write_report([run], tmp_path / "report"))
     browser.wait(LOADED % (7, "#evidence"))
     assert browser.run("document.querySelectorAll('#evidence .dot').length") == 0

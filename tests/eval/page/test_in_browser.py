@@ -105,7 +105,7 @@ def open_hash(browser: Browser, link: str) -> None:
 
 
 @pytest.mark.slow
-def test_it_opens_without_requests_or_complaints(browser: Browser, page: str) -> None:
+def test_it_opens_without_requests_or_console_errors(browser: Browser, page: str) -> None:
     browser.open(page)
     fetched = [url for url in browser.requests if not url.startswith("data:image/")]
     assert fetched[0] == page

@@ -12,11 +12,11 @@ from PIL import Image
 
 from looktwice.eval.analysis.finding import find
 from looktwice.eval.display.table import Table, score_table
-from looktwice.eval.page import of_runs, render_page
-from looktwice.eval.page.conversations import sample_images
+from looktwice.eval.page import render_page, run_page
+from looktwice.eval.page.conversations import make_image_loader
 from looktwice.eval.page.data import PageAnswer, PageContestant, PageData, PageSample, PageTask
 from looktwice.eval.page.pairs import ALL, PageNumbers
-from looktwice.eval.page.render import escape_json, page_file, page_pieces
+from looktwice.eval.page.render import escape_json, read_page_file, stream_page
 from looktwice.eval.statistics.paired import FLIP, compare_paired
 from looktwice.eval.tasks import Folder
 from looktwice.pipelines.encodings.image_files import to_png
@@ -46,8 +46,8 @@ def logs(answers: dict[str, str], tasks: int = 1, groups: int = 0) -> PageData:
     return PageData("logs", contestants, [PageTask(f"t{i}") for i in range(tasks)], samples, given)
 
 
-def page_of(table: Table, images: of_runs.Images | None = None) -> PageData:
-    return of_runs.RunPage(table.scores, images).data(table.rows)
+def page_of(table: Table, images: run_page.Images | None = None) -> PageData:
+    return run_page.RunPage(table.scores, images).data(table.rows)
 
 
 def data_of(page: str) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def test_a_browser_without_light_dark_shows_the_light_theme() -> None:
 @pytest.mark.parametrize("count", [0, 1, 1000, 1001])
 def test_the_data_of_a_page_is_written_in_pieces(count: int) -> None:
     """Regression: with 100,000 samples the data and its JSON took 90 MB at once."""
-    pieces = [*page_pieces(logs({"a": "1" * count}))]
+    pieces = [*stream_page(logs({"a": "1" * count}))]
     found = data_of("".join(pieces))
     assert [row["id"] for row in found["samples"]] == [f"s{number}" for number in range(count)]
     assert found["draws"] == [[0, 0, *[1, 0] * (count - 1)] if count else []]
@@ -140,9 +140,9 @@ def test_a_file_holds_first_the_samples_on_which_contestants_differ(
     whole = page_of(table)
     assert whole.detailed is None and whole.answers[0, 4][0].turns[-1].parts == ("Answer: B",)
     for most in ("MAX_ANSWERS", "SHOWN_ANSWERS"):
-        monkeypatch.setattr(of_runs, most, 4)
+        monkeypatch.setattr(run_page, most, 4)
     assert page_of(table).detailed == frozenset({4, 0})
-    monkeypatch.setattr(of_runs, "MAX_CHARACTERS", 1300)
+    monkeypatch.setattr(run_page, "MAX_CHARACTERS", 1300)
     cut = page_of(table)
     assert cut.detailed == frozenset({4})
     assert cut.answers[0, 0][0].verdict == "right" and not cut.answers[0, 0][0].turns
@@ -177,8 +177,8 @@ def test_a_full_file_stops_reading_images(made: MadeRun, monkeypatch: pytest.Mon
         return (pictures[int(sample[1:])],)
 
     # there is room for one in addition to texts
-    monkeypatch.setattr(of_runs, "MAX_PICTURE_CHARACTERS", 4 * 120 + 1)
-    monkeypatch.setattr(of_runs, "PREFETCHED_THUMBNAILS", 1)
+    monkeypatch.setattr(run_page, "MAX_PICTURE_CHARACTERS", 4 * 120 + 1)
+    monkeypatch.setattr(run_page, "PREFETCHED_THUMBNAILS", 1)
     data = page_of(table, images)
     assert (read, list(data.thumbnails)) == (["s0", "s2"], [pictures[0].sha])
     shown = [picture for sample in data.samples for picture in sample.pictures]
@@ -209,7 +209,7 @@ def test_image_bytes_are_not_held_in_memory(tmp_path: Path) -> None:
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
     row = {"id": "a", "question": "Which?", "image": "a.png", "answer": "B"}
     (tmp_path / "samples.jsonl").write_text(json.dumps(row))
-    images = sample_images({"id-t": Folder(tmp_path)})
+    images = make_image_loader({"id-t": Folder(tmp_path)})
     before = images("id-t", "a")[0]
     assert before.size == (8, 8)
     (tmp_path / "a.png").unlink()
@@ -281,7 +281,9 @@ def test_families_of_comparisons_share_the_significance_level(tmp_path: Path) ->
                 made.arms("t1", right, "plain", plain=right, other=right)
             paths.append(path)
         table = score_table(paths)
-        found = {row.sure for task in find(table).tasks for row in task.rows if row.difference}
+        found = {
+            row.is_significant for task in find(table).tasks for row in task.rows if row.difference
+        }
         shown = PageNumbers(page_of(table))
         own = [p for p in shown.pairs if p.rival == shown.baselines[p.contestant]]
         assert {pair.is_significant for pair in own} == found
@@ -294,7 +296,11 @@ COLORED = re.compile(r"([^{}]*)\{[^{}]*var\(--wrong\)[^{}]*\}")
 
 def test_the_colour_of_wrong_answers_has_no_other_meaning() -> None:
     """Blue is better and orange worse; regression: gains had the colour of wrong answers."""
-    rules = [rule.strip().rpartition("}")[2] for rule in COLORED.findall(page_file("page.css"))]
+    rules = [
+        rule.strip().rpartition("}")[2] for rule in COLORED.findall(read_page_file("page.css"))
+    ]
     assert {rule.strip() for rule in rules} == {".rim-wrong", ".wrong"}
-    scripts = "".join(page_file(f"page_{name}.js") for name in ("charts", "pictures", "samples"))
+    scripts = "".join(
+        read_page_file(f"page_{name}.js") for name in ("charts", "pictures", "samples")
+    )
     assert "--wrong" not in scripts

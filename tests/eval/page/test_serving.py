@@ -11,7 +11,7 @@ from aiohttp import web
 from PIL import Image
 
 from looktwice.eval.display.table import score_table
-from looktwice.eval.page.of_runs import RunPage
+from looktwice.eval.page.run_page import RunPage
 from looktwice.eval.page.serving import PageServer
 from looktwice.eval.recorded.show import sample_page
 from looktwice.eval.records import RunError
@@ -46,7 +46,7 @@ def ask(server: PageServer, *paths: str, host: str = "") -> list[tuple[int, str,
     """Return status, type and body of each request."""
 
     async def talk() -> list[tuple[int, str, bytes]]:
-        runner = web.AppRunner(server.application())
+        runner = web.AppRunner(server.make_application())
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         found, url = [], f"http://127.0.0.1:{runner.addresses[0][1]}"

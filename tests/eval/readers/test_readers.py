@@ -1,9 +1,9 @@
-"""Every reader on the replies of `replies.tsv`, how readers are named, and that each takes any
-reply at once.
+"""Every reader on the replies of `replies.tsv`, the names of readers, and replies of endless
+repetition.
 
-A row of the table names the reader, what is asked, the answer and the reply. What is asked is a
-subtask of BLINK, choices parted by `|`, nothing for four points, or `-` for an open question; the
-answer `-` is none. A reader's setting follows its name.
+A row of the table has the reader, the question, the expected answer and the reply. The question is
+a subtask of BLINK, choices separated by `|`, nothing for four points, or `-` for an open question;
+the answer `-` means no answer. A reader's setting follows its name.
 """
 
 import gzip

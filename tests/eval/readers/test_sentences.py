@@ -1,10 +1,10 @@
 """Plain answers in six languages, claim first and reason first: our reader gets them right, and
 never the opposite.
 
-`sentences.tsv` is what the rules were made on. `sentences_held_out.tsv` was written before the
-rules were and first read after them: 135 of its first 148 sentences and 79 of its other 85 were
-right then, and a table of either kind may only be mended by a rule that holds for more than one
-sentence. `-` is a reply that gives no answer.
+The rules were developed on `sentences.tsv`. `sentences_held_out.tsv` was written before the rules
+and first tested after them: 135 of its first 148 sentences and 79 of its other 85 were right then.
+A wrong sentence of either table may only be fixed by a rule that holds for more than one sentence.
+`-` marks a reply without an answer.
 """
 
 from collections import Counter
@@ -40,8 +40,8 @@ COLOURS = {
 }
 
 
-def sample_of(question: str) -> Sample:
-    """Return the question that a table abbreviates; what follows its colon is counted."""
+def make_sample(question: str) -> Sample:
+    """Return the sample of an abbreviated question, for example `count:cups`."""
     kind, _, noun = question.partition(":")
     if kind in SUBTASKS:
         subtask, words = SUBTASKS[kind]
@@ -60,7 +60,7 @@ def test_plain_answers_are_read_correctly_and_never_inverted(table: str) -> None
     asked, right, inverted = Counter[str](), Counter[str](), []
     for language, question, answer, reply in (line.split("\t") for line in lines):
         message = Message("assistant", (reply.replace("\\n", "\n"),))
-        read = Robust()(State(sample_of(question), messages=(message,)), NoModel()).answer or "-"
+        read = Robust()(State(make_sample(question), messages=(message,)), NoModel()).answer or "-"
         asked[language] += 1
         right[language] += read == answer
         if read not in (answer, "-"):

@@ -157,7 +157,7 @@ def test_rows_can_be_renamed_for_a_paper(run: Path) -> None:
     assert renamed.contestants == [*results.contestants[:-1], "Ours"]
     assert "Ours" in renamed.to_latex() and old not in {row.contestant for row in renamed.table}
     assert [row.value for row in renamed.table] == [row.value for row in results.table]
-    with pytest.raises(RunError, match="no contestant 'theirs' here"):
+    with pytest.raises(RunError, match="no contestant 'theirs'; "):
         results.with_names({"theirs": "Ours"})
 
 

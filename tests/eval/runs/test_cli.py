@@ -184,7 +184,7 @@ def test_shipped_configurations_have_no_faults_of_their_own(
 
 def check_config(config: Path, shared_data: Path, tmp_path: Path) -> None:
     given = []
-    for place, name in find_data_places(yaml.safe_load(config.read_text(encoding="utf-8"))):
+    for place, name in find_data_paths(yaml.safe_load(config.read_text(encoding="utf-8"))):
         folder = shared_data / name if (shared_data / name).exists() else tmp_path / name
         folder.mkdir(parents=True, exist_ok=True)
         given.append(f"{place}={folder}")
@@ -204,11 +204,11 @@ def check_config(config: Path, shared_data: Path, tmp_path: Path) -> None:
         assert plan.points or plan.left_out
 
 
-def find_data_places(node: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Return the places of the texts `data` and `data/NAME` in a configuration, with the names."""
+def find_data_paths(node: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Return the settings of a configuration with a value `data` or `data/NAME`, and the names."""
     if isinstance(node, dict):
         for key, value in node.items():
-            yield from find_data_places(value, f"{place}.{key}" if place else str(key))
+            yield from find_data_paths(value, f"{place}.{key}" if place else str(key))
     elif isinstance(node, str) and node.partition("/")[0] == "data":
         yield place, node.partition("/")[2]
 

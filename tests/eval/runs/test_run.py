@@ -161,8 +161,8 @@ def test_shared_leading_stages_run_once(tmp_path: Path) -> None:
 
 
 def test_a_failing_stage_gives_a_failed_record_and_the_run_continues(tmp_path: Path) -> None:
-    bad = {"bad": Counting("z", fails=True), "sly": Sly(), **ASK}
-    stages: list[Any] = [{"fine": Counting(), **ASK}, bad, {"sly": Sly()}]
+    bad = {"bad": Counting("z", fails=True), "sly": HiddenCaller(), **ASK}
+    stages: list[Any] = [{"fine": Counting(), **ASK}, bad, {"sly": HiddenCaller()}]
     points = [
         point(Greys(3, broken=1), each, name=n) for n, each in zip("abc", stages, strict=True)
     ]
@@ -257,7 +257,7 @@ def test_limit_and_shards(tmp_path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Sly:
+class HiddenCaller:
     """Asks a model but declares that it does not."""
 
     asks: ClassVar[bool] = False
@@ -435,7 +435,7 @@ def test_fresh_does_not_move_a_run_in_progress(tmp_path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Doubt:
+class Abstaining:
     """Abstains."""
 
     asks: ClassVar[bool] = False
@@ -449,7 +449,7 @@ def test_later_stages_are_skipped_after_an_abstention(tmp_path: Path) -> None:
     asks = (Ask(), Ask(images="after"))
     run(
         [
-            point(Greys(2), {"doubt": Doubt(), "ask": ask}, model, name)
+            point(Greys(2), {"doubt": Abstaining(), "ask": ask}, model, name)
             for name, ask in zip("ab", asks, strict=True)
         ],
         tmp_path,

@@ -69,7 +69,7 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_its_own_folder(tmp_path: Path, plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("PLANTED", str(plugin))

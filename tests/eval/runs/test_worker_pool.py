@@ -59,7 +59,7 @@ def test_sleeping_workers_are_replaced_by_others() -> None:
     """Three sleep until the last sample starts, which only other workers can start."""
     run = Watched(3, 60, sleepers=3).run()
     assert sorted(run.begun) == [*range(60)] and run.most <= 3
-    assert run.pool.hired == 0 and run.pool.asleep == 0
+    assert run.pool.started_threads == 0 and run.pool.sleeping_threads == 0
 
 
 def test_other_workers_take_parts_of_a_sample_and_its_last_part_takes_the_next() -> None:
@@ -103,4 +103,8 @@ def test_an_interrupt_waits_for_work_in_flight(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(WorkerPool, "_wait", wait)
     with pytest.raises(KeyboardInterrupt):
         run.run()
-    assert waits == ["", "interrupted"] and sorted(run.begun) == [0, 1] and run.pool.hired == 0
+    assert (
+        waits == ["", "interrupted"]
+        and sorted(run.begun) == [0, 1]
+        and run.pool.started_threads == 0
+    )

@@ -15,7 +15,7 @@ from looktwice.eval.display.table import score_table
 from looktwice.eval.readers.reader import Reading, TextReader
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records import Record, RunFolder
-from looktwice.eval.records.judgements import UNREADABLE_PASS, Judgement, append, hash_judged_words
+from looktwice.eval.records.judgements import UNREADABLE_PASS, Judgement, append, hash_judged_text
 from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring import kept, score
 from looktwice.eval.scoring.record_scorer import RecordScorer
@@ -145,7 +145,7 @@ REPLACED: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
 
 def judge(run: Path) -> None:
     """Add a judgement of an unreadable reply."""
-    words = hash_judged_words(Record.from_line(record_of(run, "s7", "I cannot tell.")))
+    words = hash_judged_text(Record.from_line(record_of(run, "s7", "I cannot tell.")))
     append(run, Judgement(UNREADABLE_PASS, "p1", "s7", 0, "judge", "id", words, answer="B"))
 
 

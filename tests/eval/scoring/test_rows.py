@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binomtest
 
 from looktwice.eval.display.table import score_table
-from looktwice.eval.records.judgements import Judgement, append, hash_judged_words
+from looktwice.eval.records.judgements import Judgement, append, hash_judged_text
 from looktwice.eval.scoring import AllRight, Row, Scorer, Verdict
 from looktwice.eval.scoring.metrics import group_metric, right_by_draw
 from looktwice.eval.scoring.row import compare, correct_p_values, empty_row, macro_row, micro_row
@@ -231,7 +231,7 @@ def ask(made: MadeRun, *replies: dict[str, Any]) -> PointScores:
         if told:
             kind, words = (
                 "cot" if "scores" in told else "unreadable",
-                hash_judged_words(made.records[-1]),
+                hash_judged_text(made.records[-1]),
             )
             append(made.path, Judgement(kind, point, sample, 0, "solomon", "id", words, **told))
     return score(made).points[0]

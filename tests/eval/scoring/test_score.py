@@ -70,7 +70,7 @@ FAILED_FIRST = ("failed", "failed", "right")
 
 
 @dataclass(frozen=True)
-class Stumbles:
+class RaisingReader:
     """Raises on one reply and calls a model on another; the other replies must be unaffected."""
 
     def __call__(self, state: State, model: Model) -> State:
@@ -86,13 +86,13 @@ def test_a_reader_that_raises_or_calls_a_model_fails_one_record(made: MadeRun) -
     point = made.point("plain", "t")
     for number, text in enumerate(("bad", "ask", "fine")):
         made.reply(point, f"s{number}", text)
-    bad, asking, fine = score_replies(made, reader=Stumbles()).values()
+    bad, asking, fine = score_replies(made, reader=RaisingReader()).values()
     assert (bad.verdict.value, asking.verdict.value, fine.verdict.value) == FAILED_FIRST
     assert bad.detail.startswith("RuntimeError: stumbled\nTraceback")
     assert "may not call a model" in asking.detail
 
 
-class Picky(Scorer):
+class RefusingScorer(Scorer):
     """Cannot compare with one of the correct answers."""
 
     def compare(self, answer: str, row: SampleRow) -> Score:
@@ -107,14 +107,14 @@ def test_a_correct_answer_that_a_scorer_refuses_fails_only_its_sample(made: Made
     for number in range(2):
         made.reply(point, f"s{number}", "The answer is (B)")
     folder = made.write()
-    score = RecordScorer(folder, Robust(), Picky())
+    score = RecordScorer(folder, Robust(), RefusingScorer())
     first, second = map(score, made.records, made.samples)
     assert (first.verdict, second.verdict) == (Verdict.FAILED, Verdict.RIGHT)
     assert first.detail.startswith("ValueError: sample s0: its answer is no list")
 
 
 @dataclass(frozen=True)
-class Says:
+class FixedReader:
     """Gives this answer after reading the question."""
 
     answer: str
@@ -128,10 +128,10 @@ def test_a_reader_that_returns_no_letter_gives_no_answer(made: MadeRun, answer: 
     """Regression: the text of a choice instead of its letter was wrong on every sample."""
     made.task("t", ["B"])
     made.reply(made.point("plain", "t"), "s0", "The answer is (B)")
-    entry = score_replies(made, reader=Says(answer))["s0"]
+    entry = score_replies(made, reader=FixedReader(answer))["s0"]
     assert (entry.verdict, entry.answer) == (Verdict.UNREADABLE, answer)
     assert entry.detail == f"the reader answered {answer!r}, which is not one of A, B"
-    assert score_replies(made, reader=Says("E"))["s0"].verdict is Verdict.WRONG
+    assert score_replies(made, reader=FixedReader("E"))["s0"].verdict is Verdict.WRONG
 
 
 @table
@@ -159,7 +159,7 @@ def test_a_lost_conversation_fails_for_a_reader_that_needs_it(made: MadeRun) -> 
     call = {"messages": ["00" * 32], "reply": {"text": "(B)"}}
     made.record(made.point("plain", "t"), "s0", calls=(call,))
     assert score_replies(made)["s0"].verdict is Verdict.RIGHT  # the record holds the reply itself
-    got = score_replies(made, reader=Says("B"))["s0"]
+    got = score_replies(made, reader=FixedReader("B"))["s0"]
     assert got.verdict is Verdict.FAILED and "holds nothing under" in got.detail
 
 

@@ -146,7 +146,7 @@ def test_partly_asked_rotations_are_excluded(made: MadeRun) -> None:
 
 
 def test_the_notes_under_a_table(made: MadeRun) -> None:
-    """A reading shares the records of the arm that it reads, and so the missing ones."""
+    """An arm that reads the replies of another shares its records, so its missing samples too."""
     made.task("t", "AAAA")
     made.task("u", "A")
     for number, who in enumerate(("plain", "one", "two", "three", "four")):

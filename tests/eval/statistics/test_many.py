@@ -109,7 +109,7 @@ def test_the_majority() -> None:
 
 
 def test_swaps_by_hand() -> None:
-    """With two leads and one trail, two of the three pairs of settings disagree."""
+    """The first contestant leads in two settings and trails in one: two of three pairs disagree."""
     ones, zeros = [1] * 10, [0] * 10
     swaps = swap_rate_over_settings([ones, ones, zeros], [zeros, zeros, ones])
     assert swaps.value == pytest.approx(2 / 3)

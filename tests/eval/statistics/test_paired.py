@@ -151,8 +151,8 @@ def test_an_empty_comparison_is_refused(
 def test_the_exact_test_has_80_percent_power_at_the_detectable_difference(
     differing: int, n: int
 ) -> None:
-    """It was computed for a normal test, by which 0 of 100 would show 6 points: the exact one does
-    in 56 %."""
+    """Regression: it was computed for a normal test: 6 points for 0 of 100 discordant pairs, which
+    the exact test detects in 56 % of runs."""
     estimate, hits = minimum_detectable(np.repeat([1.0, 0.0], [differing, n - differing])), 0
     share, random = max(differing / n, estimate), np.random.default_rng(0)
     for count in random.binomial(n, share, 2000):
@@ -223,7 +223,7 @@ def test_the_weight_of_added_values(values: list[list[float]], low: float, high:
 def test_differences_over_tasks(
     tasks: list[list[float]], pictures: int, shared: float, size: int
 ) -> None:
-    """Each task gains and loses so much on its pictures, of which others show a share."""
+    """Each task gains on one share of its pictures and loses on another; tasks share pictures."""
     truth, hits = float(np.mean([up - down for up, down in tasks])), 0
     places = np.arange(pictures)
     for seed in range(400):

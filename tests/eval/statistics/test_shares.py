@@ -79,7 +79,7 @@ def test_a_repeated_task_does_not_narrow_the_interval() -> None:
 
 
 def test_strata_without_spread_are_merged_if_they_share_clusters() -> None:
-    """Three variants that are all right have the width of one."""
+    """Three variants with all answers right have the interval of one variant."""
     (low, _), right = wilson(20, 20), np.ones(20)
     shared = mean_of_shares([Stratum(right, np.arange(20), 1 / 3)] * 3)
     assert (shared.low, shared.high) == pytest.approx((low, 1.0))
@@ -89,7 +89,7 @@ def test_strata_without_spread_are_merged_if_they_share_clusters() -> None:
     assert mean_of_shares(linked).low == pytest.approx(low)
 
 
-def abilities(random: np.random.Generator, n: int, share: float, alike: float) -> Floats:
+def draw_abilities(random: np.random.Generator, n: int, share: float, alike: float) -> Floats:
     """Return the probability of a right answer for each picture or question."""
     if not alike:
         return np.full(n, share)
@@ -107,7 +107,7 @@ def measure_coverage(
 @pytest.mark.parametrize(("size", "alike"), [(1, 0.0), (4, 0.3), (10, 0.3), (10, 0.8)])
 def test_clustered_intervals_have_nominal_coverage(size: int, alike: float, graded: bool) -> None:
     def draw(random: np.random.Generator) -> tuple[float, float]:
-        right = np.repeat(abilities(random, 40, 0.6, alike), size)
+        right = np.repeat(draw_abilities(random, 40, 0.6, alike), size)
         estimate = share_interval(
             random.binomial(3, right) / 3 if graded else random.random(len(right)) < right,
             np.repeat(np.arange(40), size),
@@ -122,7 +122,7 @@ def test_a_mean_over_variants_has_nominal_coverage(variants: int) -> None:
     """Regression: coverage was 79 % for three and 52 % for ten variants."""
 
     def draw(random: np.random.Generator) -> tuple[float, float]:
-        right = abilities(random, 60, 0.6, 0.8)
+        right = draw_abilities(random, 60, 0.6, 0.8)
         values = np.concatenate([random.random(60) < right for _ in range(variants)])
         estimate = share_interval(values, np.tile(np.arange(60), variants))
         return estimate.low, estimate.high
@@ -132,7 +132,7 @@ def test_a_mean_over_variants_has_nominal_coverage(variants: int) -> None:
 
 def test_a_mean_over_tasks_with_shared_pictures_has_nominal_coverage() -> None:
     def draw(random: np.random.Generator) -> tuple[float, float]:
-        right = np.repeat(abilities(random, 40, 0.5, 0.4), 3)
+        right = np.repeat(draw_abilities(random, 40, 0.5, 0.4), 3)
         names = np.repeat(np.arange(40), 3)
         estimate = mean_of_shares(
             [Stratum(np.asarray(random.random(120) < right, float), names, 0.25) for _ in range(4)]

@@ -35,15 +35,15 @@ from tests.tables import table
 SIDE = 320
 
 
-def things_of(item: Item) -> list[dict[str, Any]]:
+def get_things(item: Item) -> list[dict[str, Any]]:
     """Return the drawn things from the truth of the item."""
     return list(item.truth["things"])
 
 
-def marked_of(item: Item) -> list[dict[str, Any]]:
+def get_marked_things(item: Item) -> list[dict[str, Any]]:
     """Return the marked things, A first."""
     boxes = [[round(edge, 2) for edge in bounding_box(mark)] for mark in item.sample.marks]
-    return [next(thing for thing in things_of(item) if thing["box"] == box) for box in boxes]
+    return [next(thing for thing in get_things(item) if thing["box"] == box) for box in boxes]
 
 
 def spell_out(item: Item) -> str:
@@ -54,7 +54,7 @@ def spell_out(item: Item) -> str:
 
 def answer_from_truth(item: Item) -> str:
     """Return the answer in words, derived again from the boxes and names of the truth."""
-    kind, things, marked = item.sample.meta["kind"], things_of(item), marked_of(item)
+    kind, things, marked = item.sample.meta["kind"], get_things(item), get_marked_things(item)
     question = item.sample.question
     if kind in ("shape", "color"):
         return str(marked[0]["name"].split()[kind == "shape"])
@@ -107,7 +107,7 @@ def count_like(word: str) -> Look:
     return lambda thing, scene, levels: [*map(of, scene.things)].count(of(thing))
 
 
-def alone(thing: Thing, scene: AskedScene, levels: Mapping[str, Any]) -> float:
+def measure_isolation(thing: Thing, scene: AskedScene, levels: Mapping[str, Any]) -> float:
     gaps = (np.hypot(thing.x - t.x, thing.y - t.y) for t in scene.things if t is not thing)
     return min(gaps, default=0.0)
 
@@ -117,7 +117,7 @@ LOOKS: tuple[Look, ...] = (
     lambda thing, scene, levels: abs(thing.size - np.median([t.size for t in scene.things])),
     lambda thing, scene, levels: abs(thing.size - levels["size"]),
     lambda thing, scene, levels: np.hypot(thing.x - SIDE / 2, thing.y - SIDE / 2),
-    alone,
+    measure_isolation,
     lambda thing, scene, levels: scene.things.index(thing),
     count_like("color"),
     count_like("shape"),
@@ -243,8 +243,8 @@ def test_choices_name_things_in_the_picture(kind: str) -> None:
 
 def test_every_requested_number_is_in_every_picture() -> None:
     for item in MarkedScenes("count", n=24, ground="plain"):
-        words = [Counter(t["name"].split()[part] for t in things_of(item)) for part in (0, 1)]
-        words.append(Counter(t["name"] for t in things_of(item)))
+        words = [Counter(t["name"].split()[part] for t in get_things(item)) for part in (0, 1)]
+        words.append(Counter(t["name"] for t in get_things(item)))
         most = item.truth["possible"] - 1
         assert any({*range(1, most + 1)} <= {*counts.values()} for counts in words)
         assert int(item.answer or "") <= most
@@ -278,7 +278,7 @@ def test_a_thing_is_at_its_mark_and_has_its_color() -> None:
         part = item.sample.images[0].pixels[y - 1 : y + 2, x - 3 : x + 4].reshape(-1, 3)
         seen = np.median(part, axis=0)
         name = min(COLORS, key=lambda color: float(np.abs(seen - np.array(COLORS[color])).sum()))
-        near = [t["name"] for t in things_of(item) if abs(sum(t["box"][::2]) / 2 - x - 0.5) < 1]
+        near = [t["name"] for t in get_things(item) if abs(sum(t["box"][::2]) / 2 - x - 0.5) < 1]
         assert "crescent" in near[0] or name == spell_out(item)  # its middle may be open
 
 
@@ -296,9 +296,9 @@ def test_levels_are_balanced_and_sizes_are_kept() -> None:
     items = list(MarkedScenes("shape", n=24, ground="plain", mark="box", controls=controls))
     assert Counter(item.sample.meta["size"] for item in items) == {16: 12, 50: 12}
     for item in items:
-        box = marked_of(item)[0]["box"]
+        box = get_marked_things(item)[0]["box"]
         assert box[3] - box[1] == pytest.approx(item.sample.meta["size"], abs=0.02)
-        assert len(things_of(item)) == 4
+        assert len(get_things(item)) == 4
 
 
 @pytest.mark.parametrize("overlap", [0.0, 0.3, 0.6])
@@ -307,7 +307,7 @@ def test_things_overlap_in_pairs_by_the_requested_amount(overlap: float) -> None
     pairs, and one is alone."""
     controls = {"things": 9, "overlap": overlap}
     for item in MarkedScenes("count", n=12, ground="plain", controls=controls):
-        boxes = np.array([thing["box"] for thing in things_of(item)])
+        boxes = np.array([thing["box"] for thing in get_things(item)])
         sizes, middles = boxes[:, 2] - boxes[:, 0], boxes[:, :2] + boxes[:, 2:]
         apart = []
         for a, b in combinations(range(len(boxes)), 2):
@@ -319,7 +319,7 @@ def test_things_overlap_in_pairs_by_the_requested_amount(overlap: float) -> None
 
 def test_the_smaller_of_two_things_is_in_front() -> None:
     for item in MarkedScenes("count", n=6, controls={"things": 6, "overlap": 0.6}):
-        sizes = [round(thing["box"][3] - thing["box"][1], 3) for thing in things_of(item)]
+        sizes = [round(thing["box"][3] - thing["box"][1], 3) for thing in get_things(item)]
         assert sizes == sorted(sizes, reverse=True), "they are drawn in this order"
 
 

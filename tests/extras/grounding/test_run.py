@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from looktwice.eval.display.table import score_table
-from looktwice.eval.page.conversations import recorded_tasks, sample_images
-from looktwice.eval.page.of_runs import RunPage
+from looktwice.eval.page.conversations import make_image_loader, rebuild_tasks
+from looktwice.eval.page.run_page import RunPage
 from looktwice.eval.records import RunFolder
 from tests.browser import CHROMIUM, Browser, open_browser
 from tests.first_day.studies import looktwice
@@ -37,8 +37,8 @@ def test_units_of_coordinates_are_read_from_the_same_replies(run: Path) -> None:
 
 def test_answers_hold_the_correct_places_and_their_own(run: Path) -> None:
     scores = score_table(run).scores
-    tasks, _ = recorded_tasks([scored.folder for scored in scores], ())
-    page = RunPage(scores, sample_images(tasks))
+    tasks, _ = rebuild_tasks([scored.folder for scored in scores], ())
+    page = RunPage(scores, make_image_loader(tasks))
     kinds = set[tuple[str, ...]]()
     for _, sample, _, answer in page.iterate_answers(range(N)):
         (picture,) = answer.places

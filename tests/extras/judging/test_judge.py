@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from looktwice.eval.analysis.judges import agreement
+from looktwice.eval.analysis.judges import describe_agreement
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records import RunError, RunFolder
@@ -204,10 +204,10 @@ def test_agreement_statistics() -> None:
     lines = [line("a", f"s{i}", answer=letter) for i, letter in enumerate("AABB")]
     lines += [line("b", f"s{i}", answer=letter) for i, letter in enumerate("AABA")]
     lines += [line("b", "s9", answer="A"), line("b", "s3x", error="down")]
-    (said,) = agreement(lines)
+    (said,) = describe_agreement(lines)
     assert "a and b: 3 of 4 the same (75.0 %), kappa 0.500" in said
     scored = [line(judge, "s", scores={"clues": c}) for judge, c in (("a", 0.5), ("b", 1.0))]
-    (said,) = agreement([replace(judgement, kind="cot") for judgement in scored])
+    (said,) = describe_agreement([replace(judgement, kind="cot") for judgement in scored])
     assert "on cot, a and b: 0 of 1 the same (0.0 %), scores 0.500 apart" in said
 
 

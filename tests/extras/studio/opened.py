@@ -128,6 +128,6 @@ def opened_studio(
     folder.mkdir()
     backend = StudioBackend(folder)
     draft = open_draft(backend, what)
-    with serve(StudioServer(backend, lambda _: draft, token="known").application()) as address:
+    with serve(StudioServer(backend, lambda _: draft, token="known").make_application()) as address:
         browser.open(address)
         yield OpenStudio(browser, address, backend)

@@ -219,7 +219,9 @@ def test_uploads_are_limited_in_size(
     backend: StudioBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("looktwice.eval.page.serving.MAX_BYTES", 1000)
-    with serve(StudioServer(backend, lambda _: Draft(), token="known").application()) as address:
+    with serve(
+        StudioServer(backend, lambda _: Draft(), token="known").make_application()
+    ) as address:
         connection = http.client.HTTPConnection(urlsplit(address).netloc)
         connection.putrequest("POST", "/known/upload")
         for name, value in {"X-Looktwice": "studio", "Content-Length": str(2000)}.items():

@@ -20,8 +20,8 @@ from looktwice.eval.page.conversations import (
     MAX_THUMBNAIL_CHARACTERS,
     THUMBNAIL,
     Conversations,
-    place_answer,
-    place_marks,
+    draw_answer,
+    scale_marks,
 )
 from looktwice.eval.page.data import (
     PageAnswer,
@@ -45,25 +45,25 @@ Images = Callable[[str, str], tuple[Picture, ...]]
 """A function (task id, sample id) -> the sample's own images, empty if they are not available."""
 
 MAX_ANSWERS, MAX_CHARACTERS = 16_000, 7_400_000
-"""The most answers, and the most characters of their texts, of a run whose texts a file holds as a
-whole."""
+"""The largest run whose texts a file holds completely: its number of answers, and the characters of
+their texts."""
 SHOWN_ANSWERS = 2_000
-"""The answers whose texts the file of a larger run holds; samples on which contestants disagree
-come first. `view` shows all of them."""
+"""How many answers of a larger run have their texts in the file; samples on which contestants
+disagree come first. `view` shows all texts."""
 
 IMAGE_STARTS = (b"\x89PNG", b"\xff\xd8\xff")
 """The first bytes of most image formats; other files may be videos, which an extension shows as
 pictures."""
 
-PREFETCHED_THUMBNAILS = 8  # samples whose thumbnails are started before they are needed
+PREFETCHED_THUMBNAILS = 8  # samples whose thumbnails are made before they are needed
 
 TASK_FACTS = ("split", "label_version", "errata", "note", "revision", "left_out")
 
 
 @dataclass
 class RunPage:
-    """Makes the data of a page of runs. `images` returns the samples' own images if the tasks' data
-    is available."""
+    """The data of a page of runs, merged from the arms of all of them. `images` returns the
+    samples' own images if the tasks' data is available."""
 
     runs: Sequence[RunScores]
     images: Images | None = None
@@ -75,27 +75,27 @@ class RunPage:
         self.rows, self.run_of = list[SampleRow](), list[int]()
         self._arms = defaultdict[tuple[int, str], list[tuple[int, PointScores]]](list)
         self._scorers = dict[tuple[int, int], Scorer | None]()
-        self._numbers, self._worded = dict[bytes, int](), set[int]()
-        self._numbered = dict[tuple[int, int], tuple[Samples, Mapping[str, int]]]()
+        self._numbers, self._with_texts = dict[bytes, int](), set[int]()
+        self._sample_numbers = dict[tuple[int, int], tuple[Samples, Mapping[str, int]]]()
         for run, scored in enumerate(self.runs):
             for scores in scored.points:
                 self._add(run, scores)
 
     def data(self, rows: Rows, *, whole: bool = True, first: Sequence[int] = ()) -> PageData:
-        """Return the data with the texts and thumbnails that fit into a file; with `whole=False`
-        without any.
+        """Return the data with the texts and thumbnails that fit into a file, or with none if
+        `whole` is False.
 
-        `rows` are those of the runs' table, from which the curves of a sweep are made. A file holds
-        all texts and pictures of the samples `first`, whatever their size.
+        `rows` are the rows of the runs' table, from which the curves of a sweep are made. A file
+        holds all texts and pictures of the samples `first`, whatever their size.
         """
         thumbnails = self._fill_file(first) if whole else {}
         lines: Any = ()
         drawn: Any = ()
         if any(scores.point.changes for run in self.runs for scores in run.points):
-            from looktwice.eval.page.sweeps import curves, grids
+            from looktwice.eval.page.sweeps import make_curves, make_grids
 
-            lines, drawn = curves(self.runs, rows), grids(self.runs, rows)
-        is_complete = whole and len(self._worded) == len(self.samples)
+            lines, drawn = make_curves(self.runs, rows), make_grids(self.runs, rows)
+        is_complete = whole and len(self._with_texts) == len(self.samples)
         return PageData(
             ", ".join(run.name for run in self.runs),
             list(self.contestants.values()),
@@ -103,10 +103,10 @@ class RunPage:
             self.samples,
             self.answers,
             thumbnails,
-            [(run.name, _provenance(run)) for run in self.runs],
+            [(run.name, _describe_provenance(run)) for run in self.runs],
             lines=list(lines),
             grids=list(drawn),
-            detailed=None if is_complete else frozenset(self._worded),
+            detailed=None if is_complete else frozenset(self._with_texts),
         )
 
     def iterate_answers(
@@ -119,39 +119,39 @@ class RunPage:
         for run, scored in enumerate(self.runs):
             conversations = Conversations(scored.folder)
             for record in scored.records_of(names):
-                for who, sample, place in self._find(run, record):
+                for who, sample, place in self._find_answers(run, record):
                     if sample in wanted:
                         answer = self.answers[who, sample][place]
-                        sources = partial(self.own_pictures, sample)
-                        detailed = conversations.detail(record, answer, sources)
+                        sources = partial(self.get_own_pictures, sample)
+                        detailed = conversations.add_details(record, answer, sources)
                         scorer = self._scorers[who, self.samples[sample].task]
-                        places = place_answer(scorer, answer, self.rows[sample], sources)
+                        places = draw_answer(scorer, answer, self.rows[sample], sources)
                         yield who, sample, place, replace(detailed, places=places)
 
-    def replies(self) -> Iterator[tuple[int, str]]:
+    def iterate_replies(self) -> Iterator[tuple[int, str]]:
         """Yield (sample, reply) for every call of every record, one record at a time."""
         for run, scored in enumerate(self.runs):
             for record in scored.folder.last_records():
-                for _, sample, _ in self._find(run, record):
+                for _, sample, _ in self._find_answers(run, record):
                     yield from ((sample, reply.text) for reply in record.replies)
 
-    def own_pictures(self, number: int) -> list[tuple[PagePicture, Picture]]:
+    def get_own_pictures(self, number: int) -> list[tuple[PagePicture, Picture]]:
         """Return the sample's own pictures with their marks, as stored by the run or from its
         task."""
         row = self.rows[number]
-        named, captions = row.sample["images"], self._captions(number)
-        own = tuple(self.stored(sha) for sha in named)
-        if self.images and not all(map(self._is_kept, named)):  # reading a task may take long
+        named, captions = row.sample["images"], self._make_captions(number)
+        own = tuple(self.open_stored(sha) for sha in named)
+        if self.images and not all(map(self._is_stored, named)):  # reading a task may be slow
             own = self.images(row.task, row.id) or own
         pictures = []
         for place, (sha, picture, caption) in enumerate(zip(named, own, captions, strict=False)):
             with suppress(PictureError):  # never sent unchanged, and the task's data is gone
                 if picture.sha == sha:  # otherwise the data has changed since the run
-                    marks = place_marks(row, place, picture.size)
+                    marks = scale_marks(row, place, picture.size)
                     pictures.append((PagePicture(sha, caption, marks), picture))
         return pictures
 
-    def _captions(self, number: int) -> list[str]:
+    def _make_captions(self, number: int) -> list[str]:
         """Return the captions of a sample's own pictures, with the times of video frames."""
         sample = self.rows[number].sample
         times = sample["meta"].get("seconds")
@@ -160,19 +160,19 @@ class RunPage:
             return names
         return [f"{name} at {time} s" for name, time in zip(names, times, strict=True)]
 
-    def number_of_contestant(self, run: int, label: str) -> int:
+    def get_contestant_number(self, run: int, label: str) -> int:
         """Return the number of a run's contestant by its label in tables."""
-        return list(self.contestants).index((run, self.label_in(run, label)))
+        return list(self.contestants).index((run, self.make_label(run, label)))
 
-    def label_in(self, run: int, label: str) -> str:
+    def make_label(self, run: int, label: str) -> str:
         """Return a label of a run's contestant with the run's name, if there are several runs."""
         return f"{label} ({self.runs[run].name})" if len(self.runs) > 1 else label
 
-    def number_of(self, scores: PointScores, sample: str) -> int:
+    def get_sample_number(self, scores: PointScores, sample: str) -> int:
         """Return the number of a sample of an arm."""
         return self._numbers[_make_key(scores.task, scores.samples[sample])]
 
-    def stored(self, sha: str) -> Picture:
+    def open_stored(self, sha: str) -> Picture:
         """Return a picture that one of the runs stored; reading it raises PictureError if it is
         gone."""
 
@@ -187,7 +187,7 @@ class RunPage:
 
         return Picture.lazy(read, f"picture {sha[:12]}")
 
-    def _is_kept(self, sha: str) -> bool:
+    def _is_stored(self, sha: str) -> bool:
         with suppress(ValueError):  # an unreadable picture has no sha256
             return any(sha in run.folder.blobs for run in self.runs)
         return False
@@ -195,7 +195,7 @@ class RunPage:
     def _add(self, run: int, scores: PointScores) -> None:
         """Add one arm: its contestant, task, samples and answers, merged with those of other
         arms."""
-        folder, name = self.runs[run].name, self.label_in(run, scores.contestant)
+        folder, name = self.runs[run].name, self.make_label(run, scores.contestant)
         present = self.contestants.get((run, name)) or PageContestant(
             name, folder, facts=_describe_contestant(scores)
         )
@@ -206,8 +206,8 @@ class RunPage:
         if scores.task not in self.tasks:
             level = published_people(self.runs[run]).get(scores.point.task)
             people = level and level / 100
-            self.tasks[scores.task] = PageTask(scores.task, _task_facts(scores), people)
-        who = self.number_of_contestant(run, scores.contestant)
+            self.tasks[scores.task] = PageTask(scores.task, _describe_task(scores), people)
+        who = self.get_contestant_number(run, scores.contestant)
         task = list(self.tasks).index(scores.task)
         self._arms[run, scores.point.records_id].append((who, scores))
         self._scorers[who, task] = scores.scorer
@@ -216,9 +216,9 @@ class RunPage:
             self.answers[who, numbers[name]] = answers
 
     def _number_samples(self, run: int, task: int, scores: PointScores) -> Mapping[str, int]:
-        """Return the numbers of an arm's samples, and add new ones."""
-        known = self._numbered.get((task, id(scores.samples)))
-        if known and known[0] is scores.samples:  # of another arm on this task
+        """Return the numbers of an arm's samples; new samples are added."""
+        known = self._sample_numbers.get((task, id(scores.samples)))
+        if known and known[0] is scores.samples:  # numbered for another arm on this task
             return known[1]
         numbers = dict[str, int]()
         for name, row in scores.samples.items():
@@ -231,12 +231,12 @@ class RunPage:
                 self.samples.append(PageSample(task, row.id, *about, group=group))
                 self.rows.append(row)
                 self.run_of.append(run)
-        self._numbered[task, id(scores.samples)] = scores.samples, numbers
+        self._sample_numbers[task, id(scores.samples)] = scores.samples, numbers
         return numbers
 
-    def _find(self, run: int, record: Record) -> Iterator[tuple[int, int, int]]:
-        """Yield the answers to which a record belongs: several if one arm reads the replies of
-        another."""
+    def _find_answers(self, run: int, record: Record) -> Iterator[tuple[int, int, int]]:
+        """Yield (contestant, sample, index of the draw) of each answer made from a record: several
+        if one arm reads the replies of another."""
         for who, scores in self._arms.get((run, record.point), ()):
             draws, row = scores.scored.get(record.sample, {}), scores.samples.get(record.sample)
             if row is not None and record.draw in draws:
@@ -244,8 +244,8 @@ class RunPage:
                 yield who, number, sorted(draws).index(record.draw)
 
     def _fill_file(self, wanted: Sequence[int]) -> dict[str, str]:
-        """Add texts to as many answers as a file holds, and return the thumbnails for which there
-        is still room."""
+        """Add texts to as many answers as a file holds, and return the thumbnails that still
+        fit."""
         first = list(dict.fromkeys([*wanted, *self._sort_by_interest()]))
         counts, chosen = Counter(sample for _, sample in self.answers), list[int]()
         room = MAX_ANSWERS if counts.total() <= MAX_ANSWERS else SHOWN_ANSWERS
@@ -263,15 +263,15 @@ class RunPage:
         for number in chosen:
             if length + sizes[number] <= MAX_CHARACTERS or number in wanted:
                 length += sizes[number]
-                self._worded.add(number)
+                self._with_texts.add(number)
         sent = defaultdict[int, list[str]](list)
         for who, sample, place, answer in worded:
-            if sample in self._worded:
+            if sample in self._with_texts:
                 self.answers[who, sample][place] = answer
                 parts = chain(*(turn.parts for turn in answer.turns))
                 sent[sample] += [part.name for part in parts if isinstance(part, PagePicture)]
-        sent_first = {number: sent[number] for number in first if number in self._worded}
-        return self._thumbnails(sent_first, length, wanted)
+        sent_first = {number: sent[number] for number in first if number in self._with_texts}
+        return self._make_thumbnails(sent_first, length, wanted)
 
     def _sort_by_interest(self) -> list[int]:
         """Return the samples of all tasks in turn: those on which contestants disagree most first,
@@ -291,22 +291,24 @@ class RunPage:
         turns = chain.from_iterable(zip_longest(*by_task.values()))
         return [number for number in turns if number is not None]
 
-    def _thumbnails(
+    def _make_thumbnails(
         self, sent: Mapping[int, Sequence[str]], length: int, wanted: Sequence[int]
     ) -> dict[str, str]:
         """Return thumbnails of the wanted samples, then of others in the order of `sent` while
-        there is room, and add the marks to the samples' own pictures. `sent` are the pictures in
-        each sample's conversations."""
+        there is room, and add marks to the samples' own pictures. `sent` are the pictures in each
+        sample's conversations."""
         made, making = dict[str, str](), dict[str, Future[str]]()
-        begun, rest = deque[tuple[list[PagePicture], list[str]]](), iter(sent)
+        submitted, rest = deque[tuple[list[PagePicture], list[str]]](), iter(sent)
         most = min(MAX_PICTURE_CHARACTERS, length + MAX_THUMBNAIL_CHARACTERS)
         # Pillow releases the interpreter's lock
         with ThreadPoolExecutor(os.cpu_count(), "looktwice-thumbnails") as pool:
 
-            def begin(number: int) -> tuple[list[PagePicture], list[str]]:
-                own = self.own_pictures(number)
+            def submit(number: int) -> tuple[list[PagePicture], list[str]]:
+                own = self.get_own_pictures(number)
                 shown = {picture.name: pixels for picture, pixels in own}
-                shown |= {name: self.stored(name) for name in sent[number] if name not in shown}
+                shown |= {
+                    name: self.open_stored(name) for name in sent[number] if name not in shown
+                }
                 for name in shown.keys() - making.keys():
                     making[name] = pool.submit(make_thumbnail_url, shown[name], *THUMBNAIL)
                 return [picture for picture, _ in own], [*shown]
@@ -314,19 +316,21 @@ class RunPage:
             for number in sent:
                 sources, names = self.rows[number].sample["images"], list[str]()
                 if length < most or number in wanted:
-                    begun.extend(map(begin, islice(rest, PREFETCHED_THUMBNAILS - len(begun))))
-                    shown, names = begun.popleft()
+                    submitted.extend(
+                        map(submit, islice(rest, PREFETCHED_THUMBNAILS - len(submitted)))
+                    )
+                    shown, names = submitted.popleft()
                 elif made.keys().isdisjoint(sources):  # hidden pictures need not be read
-                    shown = list(map(PagePicture, sources, self._captions(number)))
+                    shown = list(map(PagePicture, sources, self._make_captions(number)))
                 else:
-                    shown = [picture for picture, _ in self.own_pictures(number)]
+                    shown = [picture for picture, _ in self.get_own_pictures(number)]
                 self.samples[number] = replace(self.samples[number], pictures=tuple(shown))
                 for name in names:
                     if length >= most and number not in wanted:
                         break
                     with suppress(
                         PictureError
-                    ):  # it is gone or damaged; the page says that it has none
+                    ):  # it is missing or damaged; the page reports it as missing
                         if name not in made:
                             made[name] = making[name].result()
                             length += len(made[name])
@@ -334,16 +338,15 @@ class RunPage:
 
 
 def _make_key(task: str, row: SampleRow) -> bytes:
-    """Return a short unique key of a sample, a fifth of the size of its task, id and hash, because
-    there may be very many."""
+    """Return a unique key of a sample, as 16 bytes to save memory: there may be very many."""
     return hashlib.blake2b(
         "\0".join((task, row.id, row.sha)).encode(errors="surrogatepass"), digest_size=16
     ).digest()
 
 
 def _list_answers(columns: ArmColumns) -> Iterator[tuple[str, list[PageAnswer]]]:
-    """Yield the id of each sample that was asked with the answers in its draws; equal answers are
-    one object, because there may be very many."""
+    """Yield the id of each sample that was asked, with the answers of its draws; equal answers
+    share one object to save memory."""
     names = ("sample", "words", "verdict", "value", "tokens_in", "tokens_out", "cost")
     places, *facts = (columns[name][columns.by_draw].tolist() for name in names)
     facts[-1] = [None if cost != cost else cost for cost in facts[-1]]
@@ -386,24 +389,26 @@ def _make_answer(
 
 
 def _describe_contestant(scores: PointScores) -> Mapping[str, str]:
-    """Return the model, decoding and stages of a contestant, as they were built."""
+    """Return the reader, draws, model and stages of a contestant, as they were built."""
     spec = scores.point.spec
     nodes = {"model": spec.get("model"), **(spec.get("stages") or {})}
     facts = {"reader": scores.reader, "draws": str(scores.point.draws)}
-    return _drop_empty(facts | {name: _shorten(node) for name, node in nodes.items()})
+    return _drop_empty(facts | {name: _format_node(node) for name, node in nodes.items()})
 
 
-def _shorten(value: Any) -> str:
-    """Return a node of a configuration on one line, without unset values."""
+def _format_node(value: Any) -> str:
+    """Format a node of a configuration on one line, without unset values."""
     if not isinstance(value, Mapping):
         return "" if value is None else str(value)
     settings = [
-        f"{k}={_shorten(v)}" for k, v in value.items() if k != "use" and v not in (None, "", [], {})
+        f"{k}={_format_node(v)}"
+        for k, v in value.items()
+        if k != "use" and v not in (None, "", [], {})
     ]
     return f"{str(value.get('use', '')).rpartition('.')[2]}({', '.join(settings)})"
 
 
-def _task_facts(scores: PointScores) -> Mapping[str, str]:
+def _describe_task(scores: PointScores) -> Mapping[str, str]:
     facts = {}
     for name in TASK_FACTS:
         value = scores.point.facts.get(name) or ""
@@ -412,8 +417,8 @@ def _task_facts(scores: PointScores) -> Mapping[str, str]:
     return _drop_empty(facts)
 
 
-def _provenance(run: RunScores) -> Mapping[str, str]:
-    """Return the provenance of a run: versions, the part of the data, plugins, its
+def _describe_provenance(run: RunScores) -> Mapping[str, str]:
+    """Return the provenance of a run: versions, limit and shard of the data, judge, arms,
     configuration."""
     facts = dict(run.folder.facts)
     versions, config = facts.get("versions") or {}, facts.get("config")

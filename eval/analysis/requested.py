@@ -1,5 +1,5 @@
-"""A request for an analysis with settings: `looktwice analyse RUN NAME KEY=VALUE`, which answers in
-sentences or with a page, beyond the tables of the report."""
+"""A request for an analysis with settings, `looktwice analyse RUN NAME KEY=VALUE`, which prints
+sentences or writes a page in addition to the tables of the report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from looktwice.eval.scoring.verdict import RunScores
 
 
 class AnalysisRequest(NamedTuple):
-    """A request: the table of the scored runs, the settings, the path of a page, and the plugins.
+    """A request: the table of the scored runs, the settings, the path for a page, and the plugins.
     `say` prints a sentence, and `show` a table with its title and note."""
 
     scored: Table
@@ -30,8 +30,8 @@ class AnalysisRequest(NamedTuple):
         return self.scored.scores[0]
 
     def page(self, name: str) -> Path:
-        """Return the file `out`, or a file of this name in the folder `out`. Refuses a run's own
-        files."""
+        """Return the path of a page: the file `out`, or `name` in the folder `out`. Raises RunError
+        for a run's own files."""
         page = self.out if self.out.suffix else self.out / name
         refuse_run_file(page)
         return page
@@ -49,9 +49,9 @@ class AnalysisRequest(NamedTuple):
         )
 
 
-class Finding(NamedTuple):
-    """An analysis that needs settings: its title, the names of the settings, and the function that
-    answers a request."""
+class AnalysisOnRequest(NamedTuple):
+    """An analysis that runs only on request: its title, the names of its settings, and the function
+    that answers a request."""
 
     title: str
     settings: tuple[str, ...]
