@@ -40,7 +40,7 @@ from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import ModelError, close_model, get_model_name
 from looktwice.pipelines.models.image_tokens import find_image_rule
 from looktwice.pipelines.models.keys import MissingKeyError
-from looktwice.pipelines.models.offline import Replay
+from looktwice.pipelines.models.replay import Replay
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed, run_stage
 from looktwice.pipelines.sample import Item, describe_key_fault
