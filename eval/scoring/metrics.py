@@ -24,7 +24,7 @@ from looktwice.eval.scoring.verdict import (
     Scorer,
     Verdict,
 )
-from looktwice.eval.statistics.means import find_scale, finite_mean
+from looktwice.eval.statistics.intervals import find_scale, finite_mean
 from looktwice.eval.statistics.paired import kruskal
 from looktwice.pipelines.counted import format_number
 

@@ -1,5 +1,5 @@
-"""Statistics of answers: agreement of contestants or raters, position bias, variance over draws,
-and the stability of the order of two contestants over settings, draws and samples."""
+"""Statistics of answers: agreement of contestants or raters, position bias, and the stability of
+the order of two contestants over samples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import chain, compress
 from math import sqrt
 from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -130,56 +129,6 @@ def position_bias(answers: Sequence[str], keys: Sequence[str]) -> PositionBias:
     return PositionBias(shares, keyed, recall, float(recalls.std()), p, n)
 
 
-@dataclass(frozen=True)
-class DrawVariance:
-    """The variance of a value, split into that between samples and that between draws.
-
-    `samples_error` and `draws_error` are what each adds to the standard error of the mean over n
-    samples with k draws each: more samples reduce both, more draws only the second.
-    """
-
-    mean: float
-    between: float
-    within: float
-    n: int
-    draws: int
-
-    @property
-    def samples_error(self) -> float:
-        """The standard error of the mean that remains with any number of draws."""
-        return sqrt(self.between / self.n)
-
-    @property
-    def draws_error(self) -> float:
-        """The standard error of the mean over repetitions of the run on the same samples."""
-        return sqrt(self.within / (self.n * self.draws))
-
-    @property
-    def draw_share(self) -> float:
-        """The share of an answer's variance that lies within samples; 0 if nothing varies."""
-        total = self.between + self.within
-        return self.within / total if total > 0 else 0.0
-
-
-def split_variance(values: ArrayLike) -> DrawVariance:
-    """Estimate the variance components of values (n samples, k draws) from the mean squares of a
-    one-way analysis of variance.
-
-    The component between samples is at least 0 (Searle, Casella and McCulloch 1992, section 3.6).
-    Raises ValueError for fewer than two samples or draws.
-    """
-    data = np.asarray(values, float)
-    if data.ndim != 2 or min(data.shape) < 2:
-        raise ValueError(
-            "splitting the variance needs two samples with two draws each, found the shape"
-            f" {data.shape}"
-        )
-    n, draws = data.shape
-    within = float(data.var(axis=1, ddof=1).mean())
-    between = max(0.0, float(data.mean(axis=1).var(ddof=1)) - within / draws)
-    return DrawVariance(float(data.mean()), between, within, n, draws)
-
-
 def majority_value(answers: Sequence[str | None], values: Sequence[float]) -> float:
     """Return the value of the most frequent answer, the mean at a tie, or 0 without answers."""
     counts = Counter(answer for answer in answers if answer is not None)
@@ -189,37 +138,6 @@ def majority_value(answers: Sequence[str | None], values: Sequence[float]) -> fl
     worth = dict(zip(answers, values, strict=True))
     leaders = [worth[answer] for answer, count in counts.items() if count == top]
     return sum(leaders) / len(leaders)
-
-
-# ---- the order of two contestants
-
-
-def swap_rate_over_settings(
-    values: ArrayLike, others: ArrayLike, clusters: Clusters | None = None
-) -> Estimate:
-    """Estimate the probability that two contestants swap ranks between two settings drawn at random
-    from the given ones.
-
-    `values` and `others` are (settings, n units): the same units under each marker, prompt or draw.
-    A tie in one of the two settings counts one half. The interval is a cluster bootstrap over the
-    units; with few units, noise adds swaps and biases the estimate upwards. Raises ValueError for
-    fewer than two settings, and without units.
-    """
-    gaps = np.asarray(values, float) - np.asarray(others, float)
-    if gaps.ndim != 2 or len(gaps) < 2:
-        raise ValueError(
-            f"a swap between settings needs two settings, found the shape {gaps.shape}"
-        )
-    count = len(gaps)
-
-    def swaps(
-        means: Floats,
-    ) -> Floats:  # (resamples, settings): the share of pairs with opposite signs
-        signs = np.sign(np.round(means, 12))
-        alike = (signs.sum(axis=1) ** 2 - np.square(signs).sum(axis=1)) / (count * (count - 1))
-        return np.asarray((1 - alike) / 2)
-
-    return bootstrap_statistic(gaps.T, clusters, swaps, 0.0)
 
 
 def swap_rate_over_halves(gaps: ArrayLike, clusters: Clusters | None = None) -> Estimate:
@@ -248,38 +166,3 @@ def swap_rate_over_halves(gaps: ArrayLike, clusters: Clusters | None = None) -> 
         return 2 * wrong * (1 - wrong)
 
     return Estimate(disagree(z), disagree(z + reach), disagree(max(0.0, z - reach)), len(data), m)
-
-
-class RankChanges(NamedTuple):
-    """The changes of contestants' competition ranks from one set of values to another.
-
-    The fields are the pairs that swap, the pairs tied in either set, the contestants whose rank
-    changes, the largest change, and Kendall's tau-b.
-    """
-
-    flipped: int
-    tied: int
-    moved: int
-    furthest: int
-    tau: float
-
-
-def compare_ranks(before: Shares, after: Shares) -> RankChanges:
-    """Compare the ranks of names in `before` and `after`, each a value by name; larger is better.
-    Only names in both count."""
-    from scipy.stats import kendalltau
-
-    names = [name for name in before if name in after]
-    values = [np.array([level[name] for name in names]) for level in (before, after)]
-    upper = np.triu_indices(len(names), 1)
-    first, second = (np.sign(level[:, None] - level)[upper] for level in values)
-    # the number of strictly better ones
-    old, new = ((level[:, None] + 1e-9 < level).sum(axis=1) for level in values)
-    moves = np.abs(old - new)
-    return RankChanges(
-        int((first * second < 0).sum()),
-        int((first * second == 0).sum()),
-        int((moves > 0).sum()),
-        int(moves.max(initial=0)),
-        float(kendalltau(*values).statistic),
-    )

@@ -11,12 +11,12 @@ from pathlib import Path
 from statistics import fmean
 
 from looktwice.eval.display.text_tables import Column, Columns, TextTable, table, text
-from looktwice.eval.statistics.answers import compare_ranks
 from looktwice.eval.tasks.base import TaskError
 from looktwice.extras.logs.compare import find_name
 from looktwice.extras.logs.log import Named
 from looktwice.extras.logs.report import write_csv
 from looktwice.extras.logs.tables import find_columns, open_columns, read_numbers
+from looktwice.extras.studies.order import compare_ranks
 from looktwice.pipelines.disk import write_file
 
 

@@ -27,7 +27,6 @@ from looktwice.eval.display.text_tables import (
     text,
 )
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.answers import RankChanges, compare_ranks, swap_rate_over_settings
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values
 from looktwice.extras.studies.fragility import (
@@ -37,6 +36,7 @@ from looktwice.extras.studies.fragility import (
     read_published,
     resample_means,
 )
+from looktwice.extras.studies.order import RankChanges, compare_ranks, swap_rate_over_settings
 from looktwice.extras.studies.steadiness import find_whole_draws
 from looktwice.pipelines.model import write_canonical
 
