@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from looktwice.eval.display.progress import Spent
 from looktwice.eval.records.records import Key, Record, RunError, SampleRow
-from looktwice.eval.runs.options import Done, RunOptions, RunSummary
+from looktwice.eval.runs.options import Done, RunOptions, RunSummary, Spent
 from looktwice.eval.runs.questions import Questions
 from looktwice.eval.runs.trial import Progress, Trial
 from looktwice.eval.scoring.record_scorer import RecordScorer

@@ -21,7 +21,7 @@ from looktwice.eval.records.judgements import (
 )
 from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import describe_failure
-from looktwice.eval.scoring.unreadable import explain_missing_reply, get_reason, unreadable
+from looktwice.eval.scoring.columns import explain_missing_reply, get_reason, unreadable
 from looktwice.eval.scoring.verdict import (
     UNJUDGED,
     ReadResult,

@@ -20,7 +20,6 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 
 from looktwice.eval.analysis.judges import agreement, describe_judgements
-from looktwice.eval.display.progress import Display, Spent
 from looktwice.eval.records.judgements import (
     EVERY_PASS,
     NO_JUDGE,
@@ -32,8 +31,10 @@ from looktwice.eval.records.judgements import (
     judgements,
 )
 from looktwice.eval.records.records import Record, RunError, RunFolder
+from looktwice.eval.runs.display import Display
+from looktwice.eval.runs.options import Spent
+from looktwice.eval.scoring.columns import explain_missing_reply
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.scoring.unreadable import explain_missing_reply
 from looktwice.eval.scoring.verdict import PointScores
 from looktwice.extras.judging.passes import JudgeCase, JudgePass, JudgeVerdict, Wording, list_passes
 from looktwice.extras.judging.solutions import AnnotatedSolutions
