@@ -1,5 +1,6 @@
 """Reading of untrusted JSON from servers and files, checked against types, with the place of each
-fault; and reading of values that a table cell holds as Python or numpy literals."""
+fault; reading of values that a table cell holds as Python or numpy literals; and writing of JSON.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +33,9 @@ with 20 alternatives each, spelled out in bytes, has six million. This number of
 seconds; the most that a text of 64 MiB can hold takes minutes."""
 __all__: list[str] = []
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+)
 
 
 def read_json(data: bytes | str, most: int | None = MAX_VALUES, **settings: Any) -> Any:
@@ -95,6 +99,11 @@ def write_json(value: Any) -> str:
         return _dumps(value)
     except (TypeError, ValueError):  # also raised for a Mapping that is not a dict
         return _dumps(finite_or_null(value))
+
+
+def write_canonical(value: Any) -> str:
+    """Write JSON with sorted keys and no spaces; rejects NaN and values that are not plain JSON."""
+    return _CANONICAL.encode(value)
 
 
 def finite_or_null(value: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Any, Literal, NotRequired, Protocol
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from looktwice.pipelines.json_input import NO_OTHER_FIELDS, Finite, Number, Whole
+from looktwice.pipelines.json_input import NO_OTHER_FIELDS, Finite, Number, Whole, write_canonical
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.view import View
 
@@ -411,16 +410,6 @@ def make_request_key(identity: str, messages: Messages, draw: int, options: Call
     plain = [make_message_json(message) for message in messages]
     request = {"model": identity, "messages": plain, "draw": draw, "options": options.given()}
     return hashlib.sha256(write_canonical(request).encode()).hexdigest()
-
-
-def write_canonical(value: Any) -> str:
-    """Write JSON with sorted keys and no spaces; rejects NaN and values that are not plain JSON."""
-    return _CANONICAL.encode(value)
-
-
-_CANONICAL = json.JSONEncoder(
-    sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
-)
 
 
 def get_model_name(model: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from looktwice.eval.records.records import PointRow
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.pipelines.model import write_canonical
+from looktwice.pipelines.json_input import write_canonical
 
 ALL_TASKS = "all tasks"
 """The label for results over all tasks."""

@@ -38,7 +38,7 @@ from looktwice.eval.scoring.row import (
 )
 from looktwice.eval.scoring.verdict import Metric, PointScores, RunScores, Scorer
 from looktwice.eval.statistics.intervals import mean_interval
-from looktwice.pipelines.model import write_canonical
+from looktwice.pipelines.json_input import write_canonical
 
 MAJORITY, CHANCE, GUESSER = "majority (key)", "chance (level)", "guesser (level)"
 CHAIN = "prompting.wording.ChainOfThought"

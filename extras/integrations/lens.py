@@ -23,14 +23,8 @@ from looktwice.extras.integrations.protocols.questions import Question
 from looktwice.extras.integrations.recorded import Recorder, Requests
 from looktwice.pipelines.config.plan import Plan, add_id
 from looktwice.pipelines.config.spec import Arm, asks_model, find_settings, identity
-from looktwice.pipelines.model import (
-    CallOptions,
-    ModelError,
-    Reply,
-    close_model,
-    is_deferring,
-    write_canonical,
-)
+from looktwice.pipelines.json_input import write_canonical
+from looktwice.pipelines.model import CallOptions, ModelError, Reply, close_model, is_deferring
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.stops import CacheError, Stoppable
 from looktwice.pipelines.models.wrappers import wrap

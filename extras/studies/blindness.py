@@ -51,7 +51,7 @@ from looktwice.extras.studies.answer_bias import (
     estimate_bias,
 )
 from looktwice.pipelines.disk import dump_yaml
-from looktwice.pipelines.model import write_canonical
+from looktwice.pipelines.json_input import write_canonical
 
 ARMS: Mapping[str, str] = {
     "seen": "question, choices and image",

@@ -38,7 +38,7 @@ from looktwice.extras.studies.fragility import (
 )
 from looktwice.extras.studies.order import RankChanges, compare_ranks, swap_rate_over_settings
 from looktwice.extras.studies.steadiness import find_whole_draws
-from looktwice.pipelines.model import write_canonical
+from looktwice.pipelines.json_input import write_canonical
 
 ORDER_NOTE = (
     "Every two contestants, on the samples that both have in every setting, over the tasks of both."

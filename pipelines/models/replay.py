@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from looktwice.pipelines.disk import read_unpacked_lines
-from looktwice.pipelines.json_input import read_json_lines
-from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, write_canonical
+from looktwice.pipelines.json_input import read_json_lines, write_canonical
+from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply
 
 
 class Recording(NamedTuple):
