@@ -347,6 +347,12 @@ class Stopped(BaseException):
     """The run is being stopped. Not an Exception, so that no stage swallows it."""
 
 
+def stop_if(stopped: bool) -> None:
+    """Raise Stopped if `stopped` is true."""
+    if stopped:
+        raise Stopped("stopped while waiting for the endpoint")
+
+
 STOPPING: ContextVar[threading.Event | None] = ContextVar("STOPPING", default=None)
 """A stop event of the calling thread; once it is set, the thread sends no further requests."""
 

@@ -22,8 +22,8 @@ from looktwice.pipelines.model import (
     Reply,
     Stopped,
     Usage,
+    stop_if,
 )
-from looktwice.pipelines.models.stops import stop_if
 from looktwice.pipelines.ranges import Ranged
 
 Answer = TypeVar("Answer")
