@@ -32,7 +32,7 @@ from looktwice.eval.scoring.record_scorer import estimate_price, price_lines
 from looktwice.eval.tasks.base import MadeTask, check_items, count_items, prefix_task_errors
 from looktwice.eval.tasks.own_questions import Folder
 from looktwice.pipelines.config.classes import ConfigError
-from looktwice.pipelines.config.keys import find_keys
+from looktwice.pipelines.config.load import find_keys
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm, describe_missing_answer, find_settings, spec
 from looktwice.pipelines.counted import format_count, format_number, shorten_text

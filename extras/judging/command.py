@@ -40,7 +40,8 @@ from looktwice.extras.judging.passes import JudgeCase, JudgePass, JudgeVerdict, 
 from looktwice.extras.judging.solutions import AnnotatedSolutions
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError, extend_hint, suggest_names
-from looktwice.pipelines.config.load import parse_override, read_config, resolve
+from looktwice.pipelines.config.load import read_config, resolve
+from looktwice.pipelines.config.overrides import parse_override
 from looktwice.pipelines.config.paths import ask_once
 from looktwice.pipelines.model import Model, ModelError, Stopped, close_model
 from looktwice.pipelines.models.cache import Store

@@ -1,5 +1,5 @@
-"""Errors of calls: a failure of the endpoint, an unusable cache; and the turn that a sleeping thread
-passes to another."""
+"""Errors of calls: a failure of the endpoint, an unusable cache; and the turn that a sleeping
+thread passes to another."""
 
 from __future__ import annotations
 
