@@ -232,7 +232,7 @@ def print_table(scored: Any, kind: str = "short") -> None:
     finding = find(scored)
     keys = set[str]().union(*(run.config for run in scored.scores))  # of all studies
     if kind == "full" or scored.by:
-        from looktwice.eval.display.console_tables import console_table
+        from looktwice.eval.display.table import console_table
 
         Console().print(console_table(scored))
         if {"sweep", "each"} & keys:

@@ -133,7 +133,8 @@ class TextTable:
         from looktwice.eval.display.console_tables import ConsoleTable
 
         blocks = max(0, min(blocks, self.text_columns, len(self.header) - 2))
-        return ConsoleTable(self, title, blocks, caption, bold)
+        shape = self.header, self.rows, self.text_columns
+        return ConsoleTable(*shape, title, blocks, caption, bold)
 
     def above(self, other: TextTable) -> TextTable:
         """Return the table with the lines of another one below, matched by column titles."""

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
+import yaml
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from looktwice.pipelines.config.classes import ConfigError, suggest_names
-from looktwice.pipelines.config.load import YAML_ERRORS, Node
 from looktwice.pipelines.disk import check_yaml
 
 
@@ -99,7 +100,7 @@ def _replace_asked_models(
     yield from ((f"{place}.model", value) for place in places)
 
 
-def read_overrides(overrides: Sequence[str], node: Node) -> list[tuple[str, Any]]:
+def read_overrides(overrides: Sequence[str], node: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return the places that overrides set, with their new values. Raises ConfigError."""
     return [pair for text in overrides for pair in expand_override(node, *parse_override(text))]
 
@@ -133,6 +134,6 @@ def parse_override(text: str) -> tuple[str, Any]:
     try:
         check_yaml(value)
         read = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={value}"]), resolve=False)
-    except YAML_ERRORS as exc:
+    except (yaml.YAMLError, OmegaConfBaseException, ValueError) as exc:
         raise ConfigError([f"{text!r:.200}: the value is not YAML ({exc})"]) from exc
-    return place.strip(), cast(Node, read)["value"]
+    return place.strip(), cast(dict[str, Any], read)["value"]

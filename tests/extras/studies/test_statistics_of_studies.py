@@ -5,7 +5,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from looktwice.extras.studies.order import swap_rate_over_settings
+from looktwice.extras.studies.ranks import swap_rate_over_settings
 from looktwice.extras.studies.steadiness import split_variance
 from looktwice.extras.studies.unpaired import compare_means
 
