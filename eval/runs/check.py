@@ -27,8 +27,8 @@ from looktwice.eval.runs.dry_run import (
 )
 from looktwice.eval.runs.sample_faults import find_sample_faults, open_item
 from looktwice.eval.scoring.labels import find_baseline, labels
-from looktwice.eval.scoring.notes import ArmRequests, describe_unchanged
-from looktwice.eval.scoring.record_scorer import estimate_price, price_lines
+from looktwice.eval.scoring.notes import ArmRequests, describe_unchanged, price_lines
+from looktwice.eval.scoring.record_scorer import estimate_price
 from looktwice.eval.tasks.base import MadeTask, check_items, count_items, prefix_task_errors
 from looktwice.eval.tasks.own_questions import Folder
 from looktwice.pipelines.config.classes import ConfigError
@@ -119,7 +119,11 @@ class PlanCheck:
         self.rows = make_point_rows(plan)[: len(plan.points)]
         self.names = labels(self.rows)
         self.trials = [try_arm(arm, items[arm.task_id]) for arm in plan.points]
-        self.found = {key: find_sample_faults(task, limit) for key, task in self.tasks.items()}
+        self.found = {
+            key: find_sample_faults(task, limit)
+            for key, task in self.tasks.items()
+            if not isinstance(task, MadeTask)  # its samples have none of these faults
+        }
 
     def find_model_faults(self) -> Iterator[str]:
         """Yield the faults for which a run would be refused, except a missing API key, which can
