@@ -146,8 +146,7 @@ class DryRun:
 
     def losses(self) -> Iterator[str]:
         """Describe what each model cannot see of the views that it would be sent."""
-        from looktwice.prompting.views.losses import describe_lost_drawings
-        from looktwice.prompting.views.seen import describe_losses
+        from looktwice.prompting.views.seen import describe_losses, describe_lost_drawings
 
         for call, request in zip(self.calls, self.requests, strict=False):
             sent = [view for message in call.messages for view in message.views]

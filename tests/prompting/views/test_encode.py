@@ -21,7 +21,7 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.prompting.markers import Rectangles
 from looktwice.prompting.turns import Ask
 from looktwice.prompting.views import Encode
-from looktwice.prompting.views.losses import Chroma
+from looktwice.prompting.views.encode import Chroma
 from tests.prompting.scenes import record_state
 
 PHOTO: Pixels = np.ascontiguousarray(astronaut()[60:220, 130:350])  # type: ignore[no-untyped-call]
