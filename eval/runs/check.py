@@ -119,11 +119,9 @@ class PlanCheck:
         self.rows = make_point_rows(plan)[: len(plan.points)]
         self.names = labels(self.rows)
         self.trials = [try_arm(arm, items[arm.task_id]) for arm in plan.points]
-        self.found = {
-            key: find_sample_faults(task, limit)
-            for key, task in self.tasks.items()
-            if not isinstance(task, MadeTask)  # its samples have none of these faults
-        }
+        # samples of a made task have none of these faults
+        read = {key: t for key, t in self.tasks.items() if not isinstance(t, MadeTask)}
+        self.found = {key: find_sample_faults(task, limit) for key, task in read.items()}
 
     def find_model_faults(self) -> Iterator[str]:
         """Yield the faults for which a run would be refused, except a missing API key, which can
@@ -258,8 +256,7 @@ class PlanCheck:
             yield "  estimated from the first sample of each task, with (A) as every reply"
             yield (
                 f"  {CHARACTERS_PER_TOKEN} characters of text count as a token; a request"
-                " that several arms"
-                " share counts once"
+                " that several arms share counts once"
             )
         else:
             yield f"a run sends at most {whole}"
@@ -325,8 +322,7 @@ class PlanCheck:
             if not found.is_whole and not is_folder:
                 yield (
                     f"checked the images of {format_count(found.checked, 'sample')}; --all"
-                    " opens those"
-                    " of every sample"
+                    " opens those of every sample"
                 )
 
     def check_samples(self, faults: dict[str, None]) -> Iterator[str]:
