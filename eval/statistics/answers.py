@@ -1,12 +1,11 @@
-"""Statistics of answers: agreement of contestants or raters, position bias, and the stability of
-the order of two contestants over samples."""
+"""Statistics of answers: agreement of contestants or raters, and the stability of the order of two
+contestants over samples."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, compress
+from collections.abc import Hashable, Sequence
+from itertools import chain
 from math import sqrt
 from statistics import NormalDist
 
@@ -21,7 +20,6 @@ from looktwice.eval.statistics.intervals import (
     cluster_sums,
     square_sum,
 )
-from looktwice.eval.statistics.paired import chi_squared_tail
 
 
 def cohens_kappa(
@@ -82,51 +80,6 @@ def _compute_kappa(observed: Floats, chance: Floats) -> Floats:
     """Compute kappa from observed and chance agreement; 1 if chance agreement is complete."""
     room = 1 - chance
     return np.where(room > 1e-12, (observed - chance) / np.where(room > 1e-12, room, 1.0), 1.0)
-
-
-Shares = Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class PositionBias:
-    """For n answered questions, the shares of each letter among the choices made and among the
-    correct answers, and the recall for each letter.
-
-    Shares lie in 0..1. `spread` is the standard deviation of the recalls, and `p` that of the
-    chi-squared test that they are all equal.
-    """
-
-    chosen: Shares
-    key: Shares
-    recall: Shares
-    spread: float
-    p: float
-    n: int
-
-
-def position_bias(answers: Sequence[str], keys: Sequence[str]) -> PositionBias:
-    """Compute the bias of these answers, letters as the contestant saw them, to questions with
-    these correct letters.
-
-    The spread of the recalls is RStd of Zheng et al. (2024, "Large Language Models Are Not Robust
-    Multiple Choice Selectors", section 2.2), over the letters that are correct for some question.
-    Raises ValueError without answers.
-    """
-    if not answers:
-        raise ValueError("position bias needs at least one answered question")
-    letters = sorted({*answers, *keys})
-    given, true = (np.array([*side])[:, None] == letters for side in (answers, keys))
-    asked, right, n = true.sum(axis=0), (given & true).sum(axis=0), len(answers)
-    some, overall = asked > 0, right.sum() / n
-    recalls, p = right[some] / asked[some], 1.0
-    if some.sum() > 1 and 0 < overall < 1:
-        off = np.square(right[some] - asked[some] * overall)
-        expected = asked[some] * overall * (1 - overall)
-        p = chi_squared_tail(int(some.sum()) - 1, (off / expected).sum())
-    chosen, key = given.mean(axis=0).tolist(), (asked / n).tolist()
-    recall = dict(zip(compress(letters, some), recalls.tolist(), strict=True))
-    shares, keyed = (dict(zip(letters, side, strict=True)) for side in (chosen, key))
-    return PositionBias(shares, keyed, recall, float(recalls.std()), p, n)
 
 
 def majority_value(answers: Sequence[str | None], values: Sequence[float]) -> float:

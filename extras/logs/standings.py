@@ -3,7 +3,7 @@ changes of rank, and their tables."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 
 from looktwice.eval.display.text_tables import Column, Columns, TextTable, table, text
-from looktwice.eval.statistics.answers import Shares
 from looktwice.eval.tasks.base import TaskError
 from looktwice.extras.logs.compare import find_name
 from looktwice.extras.logs.log import Named
@@ -179,7 +178,7 @@ class RankChanges(NamedTuple):
     tau: float
 
 
-def compare_ranks(before: Shares, after: Shares) -> RankChanges:
+def compare_ranks(before: Mapping[str, float], after: Mapping[str, float]) -> RankChanges:
     """Compare the ranks of names in `before` and `after`, each a value by name; larger is better.
     Only names in both count."""
     from scipy.stats import kendalltau

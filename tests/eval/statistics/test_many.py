@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
+from looktwice.eval.analysis.letters import position_bias
 from looktwice.eval.statistics.answers import (
     cohens_kappa,
     fleiss_kappa,
     majority_value,
-    position_bias,
     swap_rate_over_halves,
 )
 from looktwice.eval.statistics.contrasts import Cell, contrast, mean_difference
