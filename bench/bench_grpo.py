@@ -29,7 +29,7 @@ import pytest
 
 from looktwice.eval.records import RunFolder
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.statistics.means import mean_interval
+from looktwice.eval.statistics.intervals import mean_interval
 from looktwice.extras.engines.chat_template import open_processor
 from looktwice.extras.request_diff.trajectories import read_trajectories, write_trajectories
 from looktwice.extras.training import Checkpoint, Rollouts, certify_checkpoint

@@ -21,8 +21,9 @@ from looktwice.eval.scoring.row import Row, fill, macro_row
 from looktwice.eval.scoring.verdict import Metric, PointScores, Score, ScoredRecord, Verdict
 from looktwice.eval.statistics import compare_paired
 from looktwice.eval.statistics.answers import cohens_kappa
+from looktwice.eval.statistics.contrasts import mean_difference
 from looktwice.eval.statistics.intervals import bootstrap_mean, share_interval, wilson
-from looktwice.eval.statistics.paired import benjamini_hochberg, holm, mean_difference
+from looktwice.eval.statistics.paired import benjamini_hochberg, holm
 from looktwice.extras.logs.replies import load_replies, score_replies
 from tests.paths import DATA
 

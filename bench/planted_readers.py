@@ -21,8 +21,9 @@ from looktwice.extras.model_guided import ContrastAnswer
 from looktwice.extras.scenes import LettersAndShapes, NearSighted
 from looktwice.extras.scenes.toy_models import Sighting
 from looktwice.pipelines.geometry import Rect
+from looktwice.pipelines.json_input import write_canonical
 from looktwice.pipelines.marks import bounding_box
-from looktwice.pipelines.model import CallOptions, Message, Messages, Reply, Usage, write_canonical
+from looktwice.pipelines.model import CallOptions, Message, Messages, Reply, Usage
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.view import View

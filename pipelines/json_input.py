@@ -1,5 +1,5 @@
-"""Parses untrusted JSON from servers and files, validates it against types, and parses table cells
-that hold Python or numpy literals."""
+"""Parses untrusted JSON from servers and files, validates it against types, parses table cells that
+hold Python or numpy literals, and writes JSON."""
 
 from __future__ import annotations
 
@@ -32,6 +32,9 @@ with 20 alternatives each, spelled out in bytes, has six million. This number of
 seconds; the most that a text of 64 MiB can hold takes minutes."""
 __all__: list[str] = []
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+)
 
 
 def read_json(data: bytes | str, max_values: int | None = MAX_VALUES, **settings: Any) -> Any:
@@ -95,6 +98,11 @@ def write_json(value: Any) -> str:
         return _dumps(value)
     except (TypeError, ValueError):  # also raised for a Mapping that is not a dict
         return _dumps(replace_non_finite(value))
+
+
+def write_canonical(value: Any) -> str:
+    """Write JSON with sorted keys and no spaces; rejects NaN and values that are not plain JSON."""
+    return _CANONICAL.encode(value)
 
 
 def replace_non_finite(value: Any) -> Any:

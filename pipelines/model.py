@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Any, Literal, NotRequired, Protocol
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from looktwice.pipelines.json_input import FORBID_EXTRA, Finite, Number, Whole
+from looktwice.pipelines.json_input import FORBID_EXTRA, Finite, Number, Whole, write_canonical
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.view import View
 
@@ -348,6 +347,12 @@ class Stopped(BaseException):
     """Raised when the run is being stopped. Not an Exception, so that no stage swallows it."""
 
 
+def raise_if_stopped(stopped: bool) -> None:
+    """Raise Stopped if `stopped` is true."""
+    if stopped:
+        raise Stopped("stopped while waiting for the endpoint")
+
+
 STOPPING: ContextVar[threading.Event | None] = ContextVar("STOPPING", default=None)
 """A stop event of the calling thread; once it is set, the thread sends no further requests."""
 
@@ -411,16 +416,6 @@ def make_request_key(identity: str, messages: Messages, draw: int, options: Call
     plain = [make_message_json(message) for message in messages]
     request = {"model": identity, "messages": plain, "draw": draw, "options": options.given()}
     return hashlib.sha256(write_canonical(request).encode()).hexdigest()
-
-
-def write_canonical(value: Any) -> str:
-    """Write JSON with sorted keys and no spaces; rejects NaN and values that are not plain JSON."""
-    return _CANONICAL.encode(value)
-
-
-_CANONICAL = json.JSONEncoder(
-    sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
-)
 
 
 def get_model_name(model: Any) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, NamedTuple
 
 from looktwice.pipelines.counted import format_count
-from looktwice.pipelines.json_input import is_text, read_as, repair_text
+from looktwice.pipelines.json_input import is_text, read_as, repair_text, write_canonical
 from looktwice.pipelines.model import (
     CallOptions,
     Message,
@@ -20,7 +20,6 @@ from looktwice.pipelines.model import (
     Reply,
     ReplyNode,
     Stopped,
-    write_canonical,
 )
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.sample import Sample

@@ -11,9 +11,8 @@ from string import ascii_uppercase
 from typing import Any
 
 from looktwice.pipelines.counted import format_count
-from looktwice.pipelines.json_input import is_text
+from looktwice.pipelines.json_input import is_text, write_canonical
 from looktwice.pipelines.marks import Box, Mark, Point
-from looktwice.pipelines.model import write_canonical
 from looktwice.pipelines.picture import Picture, PictureError
 
 __all__ = ["Item", "Sample"]

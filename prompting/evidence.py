@@ -12,7 +12,7 @@ from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.geometry import Affine, bounds, contains, warp
 from looktwice.pipelines.state import UNCHANGED_NOTE, State
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.shapes import find_pixel_area
+from looktwice.prompting.drawing.regions import find_pixel_area
 from looktwice.specialists.rules import NoEvidence
 
 __all__: list[str] = []

@@ -21,7 +21,7 @@ from looktwice.pipelines.config.spec import (
     settings,
     spec,
 )
-from looktwice.pipelines.model import write_canonical
+from looktwice.pipelines.json_input import write_canonical
 from looktwice.pipelines.runtime.stores import ResultStore, get_current_store, make_result_key
 from looktwice.pipelines.runtime.weights import hash_weights
 from looktwice.pipelines.state import collect_remarks, remark

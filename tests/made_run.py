@@ -14,7 +14,7 @@ from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.records import Record, RunFolder
 from looktwice.eval.records.records import PointRow, SampleRow
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.pipelines.model import write_canonical
+from looktwice.pipelines.json_input import write_canonical
 from looktwice.pipelines.runtime.stores import Blobs
 
 ROBUST = {"use": "eval.readers.Robust"}

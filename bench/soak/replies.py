@@ -16,7 +16,7 @@ from bench.soak.hostile_server import Answer, Json, completion, hostile_server, 
 from bench.soak.scene import Finding, faults, find_keys, finding, looktwice, write_study
 from looktwice.eval.readers.reader import map_readers
 from looktwice.eval.records import RunFolder
-from looktwice.pipelines.model import write_canonical
+from looktwice.pipelines.json_input import write_canonical
 
 LENGTH = 100_000
 RUNS = (

@@ -123,6 +123,9 @@ def make_table_builder(
 
 
 AGENT, MEASURED = "room:prompting.agent", "measured"
+ARMS, SPECIALISTS = "arms", "specialists"
+OTHER_ROOMS = ("pipelines.", "prompting.", "eval.")
+"""The rooms of classes that are not specialists; a plugin's class may be one."""
 
 
 def make_curve_builder(*draws: Callable[[RunScores, str], Iterable[PageLines]]) -> Any:
@@ -142,7 +145,7 @@ def _make_entry(place: str, title: str, *needs: str) -> Extension:
 
 
 FIRST_ANALYSES = {
-    "baseline": _make_entry("contestants:BASELINE_ANALYSIS", "Against the baseline"),
+    "baseline": _make_entry("contestants:BASELINE_ANALYSIS", "Against the baseline", ARMS),
     "effects": _make_entry(
         "factors:EFFECTS_ANALYSIS", "Effect of each factor", "key:sweep|key:each"
     ),
@@ -151,15 +154,17 @@ FIRST_ANALYSES = {
 """The analyses that the report shows before those of extensions."""
 
 FURTHER_ANALYSES = {
-    "pairs": _make_entry("contestants:PAIRS_ANALYSIS", "Pairs of contestants"),
-    "oracle": _make_entry("contestants:ORACLE_ANALYSIS", "All contestants together"),
+    "pairs": _make_entry("contestants:PAIRS_ANALYSIS", "Pairs of contestants", ARMS),
+    "oracle": _make_entry("contestants:ORACLE_ANALYSIS", "All contestants together", ARMS),
     "letters": _make_entry("letters:LETTERS_ANALYSIS", "Letters chosen"),
     "slices": _make_entry("analyses:SLICES_ANALYSIS", "Slices"),
     "unreadable": _make_entry("analyses:UNREADABLE_ANALYSIS", "Why answers are unreadable"),
     "failures": _make_entry("analyses:FAILURES_ANALYSIS", "What failed"),
-    "guesses": _make_entry("contestants:GUESSED_ANALYSIS", "Guesses"),
+    "guesses": _make_entry("contestants:GUESSED_ANALYSIS", "Guesses", SPECIALISTS),
     "judges": _make_entry("judges:JUDGES_ANALYSIS", "Verdicts of judges", "judges"),
-    "specialists": _make_entry("contestants:AGAINST_SPECIALISTS_ANALYSIS", "Specialists and MLLMs"),
+    "specialists": _make_entry(
+        "contestants:AGAINST_SPECIALISTS_ANALYSIS", "Specialists and MLLMs", ARMS
+    ),
     "cost": _make_entry("analyses:COST_ANALYSIS", "Tokens and cost"),
 }
 
@@ -171,8 +176,8 @@ def list_analyses() -> dict[str, Extension]:
 
 def find_traits(scored: Table) -> set[str]:
     """Return the traits of the runs that analyses may need: "key:K" for each key of the studies,
-    "class:C" and "room:R" for each class of a task or stage and its room, "turns", "measured",
-    "draws", "variants", "judges" and "by"."""
+    "class:C" and "room:R" for each class of a task or stage and its room, "arms" for several,
+    "specialists", "turns", "measured", "draws", "variants", "judges" and "by"."""
     return set[str]({"by"} if scored.by else ()).union(*map(_collect_traits, scored.scores))
 
 
@@ -181,12 +186,14 @@ def _collect_traits(run: RunScores) -> set[str]:
     traits = {f"key:{key}" for key, value in run.config.items() if value is not None}
     traits |= {"judges"} if run.judged.lines else set()
     traits |= {MEASURED} if _is_measured(run) else set()
+    traits |= {ARMS} if len(run.points) > 1 else set()
     for arm in run.points:
         traits |= {"draws"} if arm.point.draws > 1 else set()
         traits |= {"variants"} if " [" in arm.contestant else set()
         traits |= {"turns"} if (arm.columns["calls"] > 1).any() else set()
         for use in _list_classes(arm.point.spec):
             traits |= {f"class:{use}", f"room:{use.rpartition('.')[0]}"}
+            traits |= set() if use.startswith(OTHER_ROOMS) else {SPECIALISTS}
     return traits
 
 

@@ -29,18 +29,11 @@ from looktwice.eval.display.text_tables import (
 )
 from looktwice.eval.scoring.labels import ALL_TASKS
 from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.statistics.contrasts import Cell, contrast, mean_difference
 from looktwice.eval.statistics.intervals import Clusters, Estimate, Floats, Z
-from looktwice.eval.statistics.paired import (
-    ALPHA,
-    Cell,
-    Values,
-    chi_squared_tail,
-    contrast,
-    correct,
-    mean_difference,
-)
+from looktwice.eval.statistics.paired import ALPHA, Values, chi_squared_tail, correct
 from looktwice.pipelines.config.classes import flatten_changes, is_within
-from looktwice.pipelines.model import write_canonical
+from looktwice.pipelines.json_input import write_canonical
 
 UNCHANGED = "unchanged"
 UNCHANGED_LEVEL = "as it is"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import repeat
+from itertools import compress, repeat
 from string import ascii_uppercase
 from typing import NamedTuple
+
+import numpy as np
 
 from looktwice.eval.analysis.analyses import Analysis
 from looktwice.eval.display.table import Table
@@ -21,7 +24,7 @@ from looktwice.eval.display.text_tables import (
 )
 from looktwice.eval.scoring.columns import VERDICTS
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
-from looktwice.eval.statistics.answers import PositionBias, position_bias
+from looktwice.eval.statistics.paired import chi_squared_tail
 
 POSITION_NOTE = (
     "First draws with a readable letter, by the number of choices, with letters as the contestant"
@@ -31,6 +34,50 @@ POSITION_NOTE = (
     " uncorrected."
 )
 BAR_CHARACTERS = "▁▂▃▄▅▆▇█"
+
+Shares = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class PositionBias:
+    """The position bias over n answered questions: the share of each letter among the chosen and
+    among the correct answers, and the recall of each letter.
+
+    Shares lie in 0..1. `spread` is the standard deviation of the recalls, and `p` is from the
+    chi-squared test that they are all equal.
+    """
+
+    chosen: Shares
+    key: Shares
+    recall: Shares
+    spread: float
+    p: float
+    n: int
+
+
+def position_bias(answers: Sequence[str], keys: Sequence[str]) -> PositionBias:
+    """Compute the position bias of answers, given the correct letters `keys`; both are letters as
+    the contestant saw them.
+
+    The spread of the recalls is RStd of Zheng et al. (2024, "Large Language Models Are Not Robust
+    Multiple Choice Selectors", section 2.2), over the letters that are correct for some question.
+    Raises ValueError without answers.
+    """
+    if not answers:
+        raise ValueError("position bias needs at least one answered question")
+    letters = sorted({*answers, *keys})
+    given, true = (np.array([*side])[:, None] == letters for side in (answers, keys))
+    asked, right, n = true.sum(axis=0), (given & true).sum(axis=0), len(answers)
+    some, overall = asked > 0, right.sum() / n
+    recalls, p = right[some] / asked[some], 1.0
+    if some.sum() > 1 and 0 < overall < 1:
+        off = np.square(right[some] - asked[some] * overall)
+        expected = asked[some] * overall * (1 - overall)
+        p = chi_squared_tail(int(some.sum()) - 1, (off / expected).sum())
+    chosen, key = given.mean(axis=0).tolist(), (asked / n).tolist()
+    recall = dict(zip(compress(letters, some), recalls.tolist(), strict=True))
+    shares, keyed = (dict(zip(letters, side, strict=True)) for side in (chosen, key))
+    return PositionBias(shares, keyed, recall, float(recalls.std()), p, n)
 
 
 class ChosenLetter(NamedTuple):

@@ -20,7 +20,7 @@ from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import ALPHA
 from looktwice.pipelines.config.classes import flatten_changes, is_within
 from looktwice.pipelines.config.spec import get_public_path
-from looktwice.pipelines.model import write_canonical
+from looktwice.pipelines.json_input import write_canonical
 from looktwice.specialists.answers import Chance, Guess
 
 

@@ -233,11 +233,12 @@ def print_table(scored: Any, kind: str = "short") -> None:
 
     from looktwice.eval.analysis.analyses import find_analyses
     from looktwice.eval.analysis.finding import find
-    from looktwice.eval.display.table import console_table
 
     finding = find(scored)
     keys = set[str]().union(*(run.config for run in scored.scores))  # of all studies
     if kind == "full" or scored.by:
+        from looktwice.eval.display.table import console_table
+
         Console().print(console_table(scored))
         if {"sweep", "each"} & keys:
             from looktwice.eval.analysis.factors import effect_note, sweep_table

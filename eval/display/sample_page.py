@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from looktwice.eval.display.printable import load_template
 from looktwice.pipelines.config.spec import find_settings
 from looktwice.pipelines.counted import count_common_prefix, format_times
+from looktwice.pipelines.json_input import write_canonical
 from looktwice.pipelines.marks import Box, Mark, Point
-from looktwice.pipelines.model import Message, make_message_json, write_canonical
+from looktwice.pipelines.model import Message, make_message_json
 from looktwice.pipelines.picture import PictureError, make_thumbnail_url
 from looktwice.pipelines.state import Call, State, Step
 from looktwice.pipelines.view import View

@@ -24,10 +24,10 @@ from looktwice.eval.display.text_tables import (
     table,
     text,
 )
+from looktwice.eval.scoring.columns import REASONS
 from looktwice.eval.scoring.metrics import METRICS
 from looktwice.eval.scoring.row import Row, Rows
 from looktwice.eval.scoring.run_rows import is_benchmark_metric
-from looktwice.eval.scoring.unreadable import REASONS
 from looktwice.eval.scoring.verdict import RunScores, Verdict
 
 MAX_FAILURES = 12  # different errors that a table lists

@@ -35,7 +35,6 @@ from looktwice.eval.display.score_tables import (
 from looktwice.eval.display.text_tables import (
     Column,
     Columns,
-    ConsoleTable,
     TextTable,
     escape_markdown,
     format_cost,
@@ -61,6 +60,7 @@ from looktwice.pipelines.state import Stage
 if TYPE_CHECKING:
     import pandas
 
+    from looktwice.eval.display.console_tables import ConsoleTable
     from looktwice.pipelines.config.plan import Plan
 
 MAX_REASON_LENGTH = 160  # characters of a reason

@@ -15,8 +15,7 @@ import numpy as np
 
 from looktwice.eval.display.text_tables import format_signed
 from looktwice.eval.page.data import RESOURCES, PageAnswer, PageData
-from looktwice.eval.statistics.intervals import Estimate
-from looktwice.eval.statistics.means import finite_mean
+from looktwice.eval.statistics.intervals import Estimate, finite_mean
 from looktwice.eval.statistics.paired import ALPHA, Values, correct
 from looktwice.pipelines.counted import format_count
 

@@ -33,14 +33,8 @@ from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.counted import format_count
-from looktwice.pipelines.model import (
-    CallOptions,
-    Messages,
-    ModelError,
-    Reply,
-    make_message_json,
-    write_canonical,
-)
+from looktwice.pipelines.json_input import write_canonical
+from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, make_message_json
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.pipeline import RecordingModel, run_stages
 from looktwice.pipelines.runtime.stores import use_result_store

@@ -19,10 +19,11 @@ from looktwice.pipelines.json_input import (
     Number,
     Whole,
     read_as,
+    write_canonical,
     write_json,
 )
 from looktwice.pipelines.marks import mark_from_dict
-from looktwice.pipelines.model import Reply, ReplyNode, ToolCallNode, write_canonical
+from looktwice.pipelines.model import Reply, ReplyNode, ToolCallNode
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample

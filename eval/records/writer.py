@@ -27,8 +27,14 @@ from looktwice.eval.records.records import (
 from looktwice.pipelines.config.classes import extend_hint, find_plugin_frame, suggest_names
 from looktwice.pipelines.config.spec import Arm, spec
 from looktwice.pipelines.disk import MAX_LINE_BYTES, append_file, dump_yaml, write_file
-from looktwice.pipelines.json_input import map_texts, read_json, repair_text, write_json
-from looktwice.pipelines.model import Reply, make_message_json, write_canonical
+from looktwice.pipelines.json_input import (
+    map_texts,
+    read_json,
+    repair_text,
+    write_canonical,
+    write_json,
+)
+from looktwice.pipelines.model import Reply, make_message_json
 from looktwice.pipelines.models.keys import list_known_keys, mask_keys, reject_keys
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import describe_exception

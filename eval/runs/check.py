@@ -27,12 +27,12 @@ from looktwice.eval.runs.dry_run import (
 )
 from looktwice.eval.runs.sample_faults import find_sample_faults, open_item
 from looktwice.eval.scoring.labels import find_baseline, labels
-from looktwice.eval.scoring.notes import ArmRequests, describe_unchanged
-from looktwice.eval.scoring.record_scorer import estimate_price, price_lines
+from looktwice.eval.scoring.notes import ArmRequests, describe_unchanged, price_lines
+from looktwice.eval.scoring.record_scorer import estimate_price
 from looktwice.eval.tasks.base import MadeTask, check_items, count_items, prefix_task_errors
 from looktwice.eval.tasks.own_questions import Folder
 from looktwice.pipelines.config.classes import ConfigError
-from looktwice.pipelines.config.keys import find_keys
+from looktwice.pipelines.config.load import find_keys
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm, describe_missing_answer, find_settings, spec
 from looktwice.pipelines.counted import format_count, format_number, shorten_text
@@ -40,7 +40,7 @@ from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import ModelError, close_model, get_model_name
 from looktwice.pipelines.models.image_tokens import find_image_rule
 from looktwice.pipelines.models.keys import MissingKeyError
-from looktwice.pipelines.models.offline import Replay
+from looktwice.pipelines.models.replay import Replay
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed, run_stage
 from looktwice.pipelines.sample import Item, describe_key_fault
@@ -119,7 +119,9 @@ class PlanCheck:
         self.rows = make_point_rows(plan)[: len(plan.points)]
         self.names = labels(self.rows)
         self.trials = [try_arm(arm, items[arm.task_id]) for arm in plan.points]
-        self.found = {key: find_sample_faults(task, limit) for key, task in self.tasks.items()}
+        # samples of a made task have none of these faults
+        read = {key: t for key, t in self.tasks.items() if not isinstance(t, MadeTask)}
+        self.found = {key: find_sample_faults(task, limit) for key, task in read.items()}
 
     def find_model_faults(self) -> Iterator[str]:
         """Yield the faults of models that prevent a run, except a missing API key, which can still
@@ -254,8 +256,7 @@ class PlanCheck:
             yield "  estimated from the first sample of each task, with (A) as every reply"
             yield (
                 f"  {CHARACTERS_PER_TOKEN} characters of text count as a token; a request"
-                " that several arms"
-                " share counts once"
+                " that several arms share counts once"
             )
         else:
             yield f"a run sends at most {whole}"
@@ -321,8 +322,7 @@ class PlanCheck:
             if not found.is_whole and not is_folder:
                 yield (
                     f"checked the images of {format_count(found.checked, 'sample')}; --all"
-                    " opens those"
-                    " of every sample"
+                    " opens those of every sample"
                 )
 
     def check_samples(self, faults: dict[str, None]) -> Iterator[str]:

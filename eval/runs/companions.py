@@ -7,21 +7,22 @@ threads, in other processes or on other machines. A subclass overrides the metho
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from looktwice.eval.display.progress import Spending
 from looktwice.eval.records.records import Key, Record, RunError, SampleRow
-from looktwice.eval.runs.options import Done, RunOptions, RunSummary
+from looktwice.eval.runs.options import Done, RunOptions, RunSummary, Spending
 from looktwice.eval.runs.questions import Questions
 from looktwice.eval.runs.trial import Progress, Trial
 from looktwice.eval.scoring.record_scorer import RecordScorer
 from looktwice.eval.scoring.verdict import ScoredRecord
+from looktwice.pipelines.clock import track_time
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm
-from looktwice.pipelines.model import close_model
+from looktwice.pipelines.model import ModelWrapper, Reply, close_model, raise_if_stopped
 from looktwice.pipelines.sample import Item
 
 
@@ -75,6 +76,24 @@ class Models:
         """Close every model."""
         for model in self.models:
             close_model(model)
+
+
+@dataclass(frozen=True)
+class Stoppable(ModelWrapper):
+    """A model in this process that starts no call once `stop` is set."""
+
+    stop: threading.Event = field(repr=False)
+
+    def for_sample(self, sample: str) -> Stoppable:
+        """Return this wrapper around the model of one sample, if the model has one per sample."""
+        select = getattr(self.model, "for_sample", None)
+        return replace(self, model=select(sample)) if select else self
+
+    def wrap_call(self, ask: Callable[[], Reply]) -> Reply:
+        """Ask the model. Raises what the model raises, and Stopped."""
+        raise_if_stopped(self.stop.is_set())
+        with track_time("model"):
+            return ask()
 
 
 class Work(NamedTuple):

@@ -147,8 +147,7 @@ class DryRun:
 
     def find_losses(self) -> Iterator[str]:
         """Yield the details of the sent views that each model cannot see."""
-        from looktwice.prompting.views.losses import describe_lost_drawings
-        from looktwice.prompting.views.seen import describe_losses
+        from looktwice.prompting.views.seen import describe_losses, describe_lost_drawings
 
         for call, request in zip(self.calls, self.requests, strict=False):
             sent = [view for message in call.messages for view in message.views]

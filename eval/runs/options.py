@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.ranges import Ranged
@@ -78,3 +78,11 @@ class RunSummary:
             # the cost so far also counts in the next run: with the same budget it sends no request
             later = "" if "--budget" in self.why else ", and the same command resumes"
             yield f"stopped: {self.why}; answers so far are kept{later}"
+
+
+class Spending(NamedTuple):
+    """The tokens that a run has paid for so far, and their list price if known."""
+
+    tokens_in: int
+    tokens_out: int
+    cost: float | None = None

@@ -9,7 +9,7 @@ from typing import Any
 
 from looktwice.eval.records.records import Record, RunError, RunFolder, StoredMessage
 from looktwice.pipelines.config.spec import asks_model
-from looktwice.pipelines.json_input import read_json
+from looktwice.pipelines.json_input import read_json, write_canonical
 from looktwice.pipelines.model import (
     CallOptions,
     Message,
@@ -17,7 +17,6 @@ from looktwice.pipelines.model import (
     ModelError,
     Tool,
     make_message_json,
-    write_canonical,
 )
 from looktwice.pipelines.pipeline import RecordingModel
 from looktwice.pipelines.runtime.stores import Blobs

@@ -20,7 +20,7 @@ import cv2
 
 from looktwice.eval.records.records import Key, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter, make_point_rows
-from looktwice.eval.runs.companions import Companion, Executor, Models, Work
+from looktwice.eval.runs.companions import Companion, Executor, Models, Stoppable, Work
 from looktwice.eval.runs.options import RunOptions, RunSummary
 from looktwice.eval.runs.provenance import describe_plugin, hash_files, list_versions
 from looktwice.eval.runs.questions import Questions
@@ -34,7 +34,6 @@ from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.model import Stopped
-from looktwice.pipelines.models.stops import Stoppable
 from looktwice.pipelines.sample import Item, Sample, hash_json
 
 

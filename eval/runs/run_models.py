@@ -14,10 +14,9 @@ from functools import partial, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from looktwice.eval.display.progress import Spending
 from looktwice.eval.records.records import Record, RunError, SampleRow
 from looktwice.eval.runs.companions import Companion, Models
-from looktwice.eval.runs.options import RunOptions
+from looktwice.eval.runs.options import RunOptions, Spending
 from looktwice.eval.scoring.record_scorer import estimate_price
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.pipelines.clock import Clock

@@ -26,7 +26,7 @@ from looktwice.eval.runs.trial import Progress
 from looktwice.eval.scoring.notes import COST_FILE
 from looktwice.eval.tasks.base import prefix_task_errors
 from looktwice.pipelines.clock import run_clock
-from looktwice.pipelines.config.keys import find_keys
+from looktwice.pipelines.config.load import find_keys
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.extensions import find_extension
 from looktwice.pipelines.runtime.process import (

@@ -15,7 +15,8 @@ from looktwice.eval.records.writer import RunWriter, describe_failure, make_reco
 from looktwice.eval.runs.worker_pool import WorkerPool
 from looktwice.pipelines.clock import track_time
 from looktwice.pipelines.config.spec import Arm, asks_model, describe_missing_answer, identity
-from looktwice.pipelines.model import Deferred, Stopped, write_canonical
+from looktwice.pipelines.json_input import write_canonical
+from looktwice.pipelines.model import Deferred, Stopped
 from looktwice.pipelines.models.stops import PERMIT, CacheError, EndpointError, FailureStreak
 from looktwice.pipelines.pipeline import (
     NoModel,

@@ -1,4 +1,4 @@
-from .metrics import AllRight as AllRight
+from .groups import AllRight as AllRight
 from .row import Row as Row
 from .verdict import (
     Metric as Metric,

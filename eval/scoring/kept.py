@@ -30,7 +30,7 @@ from looktwice.eval.records.records import PointRow, RecordLines, RunFolder
 from looktwice.eval.scoring.columns import DIGEST_BYTES, NUMBERS, POOLED, RecordColumns, Words
 from looktwice.pipelines.config.spec import settings
 from looktwice.pipelines.disk import open_file, read_file, write_file
-from looktwice.pipelines.model import write_canonical
+from looktwice.pipelines.json_input import write_canonical
 
 FILE, SEAL = "verdicts.parquet", "verdicts.seal"
 METADATA, KEY_BYTES = b"looktwice", 32

@@ -1,14 +1,16 @@
-"""The labels of points in tables, and the baseline that each point is compared with."""
+"""The labels of points in tables, the baseline that each point is compared with, and settings in
+their specs."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from looktwice.eval.records.records import PointRow
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.pipelines.model import write_canonical
+from looktwice.pipelines.config.spec import Arm
+from looktwice.pipelines.json_input import write_canonical
 
 ALL_TASKS = "all tasks"
 """The label for results over all tasks."""
@@ -187,3 +189,19 @@ def setting_at(spec: Any, path: Sequence[str]) -> Any:
     for part in path:
         spec = spec.get(part) if isinstance(spec, Mapping) else None
     return spec
+
+
+def find_priced_nodes(point: PointRow | Arm) -> Iterator[tuple[bool, Mapping[str, Any]]]:
+    """Yield the nodes of the point's own model, if it has prices, and of the models inside its
+    stages."""
+    model = point.spec.get("model")
+    if isinstance(model, Mapping) and model.get("prices"):
+        yield True, model
+    left = [point.spec.get("stages")]
+    while left:
+        node = left.pop(0)
+        if isinstance(node, Mapping):
+            if node.get("prices"):
+                yield False, node
+            node = list(node.values())
+        left = [*(node if isinstance(node, list | tuple) else ()), *left]

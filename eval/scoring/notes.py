@@ -8,13 +8,12 @@ that differ in one slot, or of an arm and its baseline, are compared sample by s
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from looktwice.eval.records.records import PointRow, get_looks
 from looktwice.eval.scoring.columns import Words
-from looktwice.eval.scoring.labels import baselines, contestant_changes
-from looktwice.eval.scoring.record_scorer import price_lines
+from looktwice.eval.scoring.labels import baselines, contestant_changes, find_priced_nodes
 from looktwice.eval.scoring.verdict import (
     UNJUDGED,
     PointScores,
@@ -22,7 +21,9 @@ from looktwice.eval.scoring.verdict import (
     Verdict,
     find_commonest_failure,
 )
+from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.counted import format_count, format_list, shorten_text
+from looktwice.pipelines.model import format_prices
 from looktwice.prompting.markers.base import NO_MARK
 
 WHY_UNREADABLE = {
@@ -61,6 +62,16 @@ def notes(run: RunScores) -> list[str]:
         *_describe_left_out(run),
         *_refused_calls(run),
     ]
+
+
+def price_lines(arms: Iterable[PointRow | Arm]) -> list[str]:
+    """Return a sentence for each model with prices, with their date and source if known."""
+    lines = dict.fromkeys(
+        f"prices of {node.get('model') or node.get('use')}: {format_prices(node['prices'])}"
+        for arm in arms
+        for _, node in find_priced_nodes(arm)
+    )
+    return list(lines)
 
 
 def _refused_calls(run: RunScores) -> Iterator[str]:

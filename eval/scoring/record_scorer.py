@@ -3,7 +3,7 @@ one, and sums the list prices of its calls."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from string import ascii_uppercase
@@ -21,7 +21,8 @@ from looktwice.eval.records.judgements import (
 )
 from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import describe_failure
-from looktwice.eval.scoring.unreadable import explain_missing_reply, get_reason, unreadable
+from looktwice.eval.scoring.columns import explain_missing_reply, get_reason, unreadable
+from looktwice.eval.scoring.labels import find_priced_nodes
 from looktwice.eval.scoring.verdict import (
     UNJUDGED,
     ReadResult,
@@ -35,7 +36,7 @@ from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.json_input import is_text
 from looktwice.pipelines.marks import mark_from_dict
-from looktwice.pipelines.model import Usage, find_price_fault, format_prices, get_amounts
+from looktwice.pipelines.model import Usage, find_price_fault, get_amounts
 from looktwice.pipelines.models.keys import list_known_keys
 from looktwice.pipelines.pipeline import NoModel, RecordingModel, StageFailed, run_stage
 from looktwice.pipelines.sample import Sample, describe_key_fault
@@ -341,37 +342,11 @@ def read_prices(point: PointRow | Arm, binder: Binder) -> Prices:
     Raises RunError for invalid prices in a run folder.
     """
     prices = {}
-    for own, node in _priced_nodes(point):
+    for own, node in find_priced_nodes(point):
         if fault := find_price_fault(node["prices"]):
             raise RunError(f"points.yaml, {point.contestant}: {fault}; fix the line")
         prices["" if own else binder.build(node).identity] = get_amounts(node["prices"])
     return prices
-
-
-def price_lines(arms: Iterable[PointRow | Arm]) -> list[str]:
-    """Return a sentence for each model with prices, with their date and source if known."""
-    lines = dict.fromkeys(
-        f"prices of {node.get('model') or node.get('use')}: {format_prices(node['prices'])}"
-        for arm in arms
-        for _, node in _priced_nodes(arm)
-    )
-    return list(lines)
-
-
-def _priced_nodes(point: PointRow | Arm) -> Iterator[tuple[bool, Mapping[str, Any]]]:
-    """Yield the nodes of the point's own model, if it has prices, and of the models inside its
-    stages."""
-    model = point.spec.get("model")
-    if isinstance(model, Mapping) and model.get("prices"):
-        yield True, model
-    left = [point.spec.get("stages")]
-    while left:
-        node = left.pop(0)
-        if isinstance(node, Mapping):
-            if node.get("prices"):
-                yield False, node
-            node = list(node.values())
-        left = [*(node if isinstance(node, list | tuple) else ()), *left]
 
 
 def sum_costs(record: Record, prices: Prices) -> float | None:

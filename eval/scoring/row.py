@@ -23,10 +23,10 @@ from looktwice.eval.statistics.intervals import (
     Floats,
     Stratum,
     cluster_codes,
+    find_scale,
     mean_of_shares,
     share_interval,
 )
-from looktwice.eval.statistics.means import find_scale
 from looktwice.eval.statistics.paired import Values, correct
 
 Arm = TypeVar("Arm", bound=Hashable)

@@ -37,8 +37,8 @@ from looktwice.eval.scoring.row import (
     micro_row,
 )
 from looktwice.eval.scoring.verdict import Metric, PointScores, RunScores, Scorer
-from looktwice.eval.statistics.means import mean_interval
-from looktwice.pipelines.model import write_canonical
+from looktwice.eval.statistics.intervals import mean_interval
+from looktwice.pipelines.json_input import write_canonical
 
 MAJORITY, CHANCE, GUESSER = "majority (key)", "chance (level)", "guesser (level)"
 CHAIN = "prompting.wording.ChainOfThought"

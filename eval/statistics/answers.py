@@ -1,15 +1,13 @@
-"""Statistics of answers: agreement of contestants or raters, position bias, variance over draws,
-and the stability of the order of two contestants over settings, draws and samples."""
+"""Statistics of answers: agreement of contestants or raters, and the stability of the order of two
+contestants over samples."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, compress
+from collections.abc import Hashable, Sequence
+from itertools import chain
 from math import sqrt
 from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,7 +20,6 @@ from looktwice.eval.statistics.intervals import (
     cluster_sums,
     square_sum,
 )
-from looktwice.eval.statistics.paired import chi_squared_tail
 
 
 def cohens_kappa(
@@ -85,101 +82,6 @@ def _compute_kappa(observed: Floats, chance: Floats) -> Floats:
     return np.where(rest > 1e-12, (observed - chance) / np.where(rest > 1e-12, rest, 1.0), 1.0)
 
 
-Shares = Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class PositionBias:
-    """The position bias over n answered questions: the share of each letter among the chosen and
-    among the correct answers, and the recall of each letter.
-
-    Shares lie in 0..1. `spread` is the standard deviation of the recalls, and `p` is from the
-    chi-squared test that they are all equal.
-    """
-
-    chosen: Shares
-    key: Shares
-    recall: Shares
-    spread: float
-    p: float
-    n: int
-
-
-def position_bias(answers: Sequence[str], keys: Sequence[str]) -> PositionBias:
-    """Compute the position bias of answers, given the correct letters `keys`; both are letters as
-    the contestant saw them.
-
-    The spread of the recalls is RStd of Zheng et al. (2024, "Large Language Models Are Not Robust
-    Multiple Choice Selectors", section 2.2), over the letters that are correct for some question.
-    Raises ValueError without answers.
-    """
-    if not answers:
-        raise ValueError("position bias needs at least one answered question")
-    letters = sorted({*answers, *keys})
-    given, true = (np.array([*side])[:, None] == letters for side in (answers, keys))
-    asked, right, n = true.sum(axis=0), (given & true).sum(axis=0), len(answers)
-    some, overall = asked > 0, right.sum() / n
-    recalls, p = right[some] / asked[some], 1.0
-    if some.sum() > 1 and 0 < overall < 1:
-        off = np.square(right[some] - asked[some] * overall)
-        expected = asked[some] * overall * (1 - overall)
-        p = chi_squared_tail(int(some.sum()) - 1, (off / expected).sum())
-    chosen, key = given.mean(axis=0).tolist(), (asked / n).tolist()
-    recall = dict(zip(compress(letters, some), recalls.tolist(), strict=True))
-    shares, keyed = (dict(zip(letters, side, strict=True)) for side in (chosen, key))
-    return PositionBias(shares, keyed, recall, float(recalls.std()), p, n)
-
-
-@dataclass(frozen=True)
-class DrawVariance:
-    """The variance of a value, split into that between samples and that between draws.
-
-    `samples_error` and `draws_error` are their contributions to the standard error of the mean over
-    n samples with k draws each: more samples reduce both, more draws only the second.
-    """
-
-    mean: float
-    between: float
-    within: float
-    n: int
-    draws: int
-
-    @property
-    def samples_error(self) -> float:
-        """The standard error of the mean that remains with any number of draws."""
-        return sqrt(self.between / self.n)
-
-    @property
-    def draws_error(self) -> float:
-        """The standard error of the mean over repetitions of the run on the same samples."""
-        return sqrt(self.within / (self.n * self.draws))
-
-    @property
-    def draw_share(self) -> float:
-        """The share of an answer's variance that lies within samples; 0 if nothing varies."""
-        total = self.between + self.within
-        return self.within / total if total > 0 else 0.0
-
-
-def split_variance(values: ArrayLike) -> DrawVariance:
-    """Estimate the variance components of values (n samples, k draws) from the mean squares of a
-    one-way analysis of variance.
-
-    The component between samples is at least 0 (Searle, Casella and McCulloch 1992, section 3.6).
-    Raises ValueError for fewer than two samples or draws.
-    """
-    data = np.asarray(values, float)
-    if data.ndim != 2 or min(data.shape) < 2:
-        raise ValueError(
-            "splitting the variance needs two samples with two draws each, found the shape"
-            f" {data.shape}"
-        )
-    n, draws = data.shape
-    within = float(data.var(axis=1, ddof=1).mean())
-    between = max(0.0, float(data.mean(axis=1).var(ddof=1)) - within / draws)
-    return DrawVariance(float(data.mean()), between, within, n, draws)
-
-
 def majority_value(answers: Sequence[str | None], values: Sequence[float]) -> float:
     """Return the value of the most frequent answer, the mean at a tie, or 0 without answers."""
     counts = Counter(answer for answer in answers if answer is not None)
@@ -189,37 +91,6 @@ def majority_value(answers: Sequence[str | None], values: Sequence[float]) -> fl
     by_answer = dict(zip(answers, values, strict=True))
     leaders = [by_answer[answer] for answer, count in counts.items() if count == top]
     return sum(leaders) / len(leaders)
-
-
-# ---- the order of two contestants
-
-
-def swap_rate_over_settings(
-    values: ArrayLike, others: ArrayLike, clusters: Clusters | None = None
-) -> Estimate:
-    """Estimate the probability that two contestants swap ranks between two settings drawn at random
-    from the given ones.
-
-    `values` and `others` are (settings, n units): the same units under each marker, prompt or draw.
-    A tie in one of the two settings counts one half. The interval is a cluster bootstrap over the
-    units; with few units, noise adds swaps and biases the estimate upwards. Raises ValueError for
-    fewer than two settings, and without units.
-    """
-    gaps = np.asarray(values, float) - np.asarray(others, float)
-    if gaps.ndim != 2 or len(gaps) < 2:
-        raise ValueError(
-            f"a swap between settings needs two settings, found the shape {gaps.shape}"
-        )
-    count = len(gaps)
-
-    def swaps(
-        means: Floats,
-    ) -> Floats:  # (resamples, settings): the share of pairs with opposite signs
-        signs = np.sign(np.round(means, 12))
-        alike = (signs.sum(axis=1) ** 2 - np.square(signs).sum(axis=1)) / (count * (count - 1))
-        return np.asarray((1 - alike) / 2)
-
-    return bootstrap_statistic(gaps.T, clusters, swaps, 0.0)
 
 
 def swap_rate_over_halves(gaps: ArrayLike, clusters: Clusters | None = None) -> Estimate:
@@ -248,38 +119,3 @@ def swap_rate_over_halves(gaps: ArrayLike, clusters: Clusters | None = None) -> 
         return 2 * wrong * (1 - wrong)
 
     return Estimate(disagree(z), disagree(z + reach), disagree(max(0.0, z - reach)), len(data), m)
-
-
-class RankChanges(NamedTuple):
-    """The changes of contestants' competition ranks from one set of values to another.
-
-    The fields are the pairs that swap, the pairs tied in either set, the contestants whose rank
-    changes, the largest change, and Kendall's tau-b.
-    """
-
-    flipped: int
-    tied: int
-    moved: int
-    furthest: int
-    tau: float
-
-
-def compare_ranks(before: Shares, after: Shares) -> RankChanges:
-    """Compare the ranks of names in `before` and `after`, each a value by name; larger is better.
-    Only names in both count."""
-    from scipy.stats import kendalltau
-
-    names = [name for name in before if name in after]
-    values = [np.array([level[name] for name in names]) for level in (before, after)]
-    upper = np.triu_indices(len(names), 1)
-    first, second = (np.sign(level[:, None] - level)[upper] for level in values)
-    # the number of strictly better ones
-    old, new = ((level[:, None] + 1e-9 < level).sum(axis=1) for level in values)
-    moves = np.abs(old - new)
-    return RankChanges(
-        int((first * second < 0).sum()),
-        int((first * second == 0).sum()),
-        int((moves > 0).sum()),
-        int(moves.max(initial=0)),
-        float(kendalltau(*values).statistic),
-    )

@@ -1,15 +1,15 @@
 """Confidence intervals over clusters: samples that share a picture, a pair or a group.
 
 Shares have a closed form, Wilson's with an effective number of units (`share_interval`); measured
-numbers use Student's t (`means.py`); everything else uses a bootstrap of whole clusters.
+numbers use Student's t (`mean_interval`); everything else uses a bootstrap of whole clusters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from math import fsum, hypot, nan, sqrt
-from statistics import NormalDist
+from math import fsum, isfinite, nan, sqrt
+from statistics import NormalDist, fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -297,41 +297,6 @@ def wilson(total: float, n: float) -> tuple[float, float]:
     return low, (1.0 if total >= n else min(1.0, centre + half))
 
 
-def clopper_pearson(k: int, n: int) -> tuple[float, float]:
-    """Compute the exact interval of a share of k out of n (Clopper and Pearson 1934)."""
-    from scipy.special import betaincinv
-
-    tail = (1 - LEVEL) / 2
-    low = float(betaincinv(k, n - k + 1, tail)) if k else 0.0
-    return low, float(betaincinv(k + 1, n - k, 1 - tail)) if k < n else 1.0
-
-
-def compare_shares(k: int, n: int, other: int, other_n: int) -> Estimate:
-    """Compare the shares k of n and `other` out of `of` in two independent samples.
-
-    The p-value is Fisher's exact test, two-sided; the interval combines the exact intervals of
-    both, as Newcombe (1998) combines Wilson's. By complete enumeration its coverage is at least 95
-    % from 12 units in each sample on.
-    """
-    from scipy.special import gammaln
-
-    share, rival = k / n, other / other_n
-    (low, high), (floor, top) = clopper_pearson(k, n), clopper_pearson(other, other_n)
-    gap = share - rival
-    below, above = hypot(share - low, top - rival), hypot(high - share, rival - floor)
-    right = np.arange(max(0, k + other - other_n), min(n, k + other) + 1)
-    wrong, left = n - right, k + other - right
-    terms = [right, wrong, left, other_n - left]
-    logs = -np.sum([gammaln(np.asarray(term) + 1.0) for term in terms], axis=0)
-    chances = np.exp(logs - logs.max())
-    as_rare = chances <= chances[k - right[0]] * (1 + 1e-9)
-    p = float(chances[as_rare].sum() / chances.sum())
-    units = n + other_n
-    return Estimate(
-        gap, max(-1.0, gap - below), min(1.0, gap + above), units, units, p, test="Fisher"
-    )
-
-
 def share_interval(
     values: ArrayLike, clusters: Clusters | None = None, centre: ArrayLike | None = None
 ) -> Estimate:
@@ -431,3 +396,44 @@ def _link_clusters(strata: Sequence[Stratum]) -> tuple[list[Codes], Codes]:
         sets[np.isin(sets, sets[met[met >= 0]])] = number
         owners[codes] = number
     return whole, np.asarray(sets[owners])
+
+
+MAX_UNSCALED = 1e100
+"""Larger numbers are scaled down before they are summed or squared, because their squares exceed
+the range of floats."""
+
+
+def finite_mean(values: Iterable[float]) -> float:
+    """Return the mean of finite numbers of any size. Raises ValueError if there are no numbers."""
+    numbers = [*values]
+    scale = find_scale(numbers)
+    return fmean([number / scale for number in numbers]) * scale
+
+
+def mean_interval(values: Sequence[float], clusters: Clusters) -> tuple[float | None, float | None]:
+    """Compute the 95 % t interval of a mean over clusters; (None, None) if the values do not vary,
+    or if a limit exceeds the range of floats.
+
+    It stays within 0..1 if all values do, as shares do.
+    """
+    scale = find_scale(values)
+    numbers = np.array(values, float) / scale
+    mean = fmean(numbers)
+    off, sizes = cluster_sums(numbers - mean, clusters)
+    spread = square_sum(off)
+    if len(sizes) < 2 or spread < 1e-24:
+        return None, None
+    freedom = max(1.0, len(values) ** 2 / square_sum(sizes) - 1)
+    error = sqrt(spread * len(sizes) / (len(sizes) - 1)) / len(values)
+    half = student_quantile(freedom) * error
+    if min(values) >= 0 and max(values) <= 1:
+        return max(0.0, mean - half), min(1.0, mean + half)
+    low, high = (mean - half) * scale, (mean + half) * scale
+    return (low, high) if isfinite(low) and isfinite(high) else (None, None)
+
+
+def find_scale(values: Sequence[float]) -> float:
+    """Return the divisor to apply before values are summed or squared: 1, or the largest value if
+    it is very large."""
+    largest = max(map(abs, values), default=0.0)
+    return float(largest) if largest > MAX_UNSCALED else 1.0

@@ -14,7 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.scoring.metrics import group_by, group_metric
+from looktwice.eval.scoring.groups import group_by, group_metric
 from looktwice.eval.scoring.verdict import Levels, Metric, PointScores, Samples, Scorer
 from looktwice.eval.tasks.answer_cells import HIDDEN_CELLS
 from looktwice.eval.tasks.base import Subset

@@ -13,14 +13,10 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from looktwice.extras.burnt_in.rings import get_window
+from looktwice.extras.toolkits.hershey import get_hershey_strokes
 from looktwice.pipelines.geometry import XY, PixelRect, Size, intersect_boxes, overlaps
 from looktwice.pipelines.marks import mask_bounds
-from looktwice.prompting.drawing.text import (
-    BLINK_LETTERS,
-    BLINK_SIZE,
-    get_hershey_strokes,
-    render_text,
-)
+from looktwice.prompting.drawing.text import BLINK_LETTERS, BLINK_SIZE, render_text
 
 # thresholds between white strokes and black plate: the lower for thin, the upper for blurred ones
 INK_THRESHOLDS = (96, 150)

@@ -12,7 +12,8 @@ from statistics import fmean
 from typing import Any, Literal
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.metrics import AlongControls, group_metric, right_by_draw
+from looktwice.eval.scoring.groups import group_metric
+from looktwice.eval.scoring.metrics import AlongControls, right_by_draw
 from looktwice.eval.scoring.verdict import (
     Levels,
     Metric,

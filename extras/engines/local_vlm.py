@@ -36,6 +36,7 @@ from looktwice.extras.networks.opening import (
 )
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.extensions import find_extension
+from looktwice.pipelines.json_input import write_canonical
 from looktwice.pipelines.model import (
     CallOptions,
     Finish,
@@ -45,7 +46,6 @@ from looktwice.pipelines.model import (
     Tool,
     Usage,
     make_request_key,
-    write_canonical,
 )
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.runtime.weights import WeightsError

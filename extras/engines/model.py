@@ -17,6 +17,7 @@ from looktwice.extras.engines.faults import make_opening_error, make_vision_erro
 from looktwice.extras.networks.hub import check_folder, name_weights
 from looktwice.extras.networks.opening import get_remote_call, open_shared
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
+from looktwice.pipelines.json_input import write_canonical
 from looktwice.pipelines.model import (
     SAMPLING,
     CallOptions,
@@ -25,7 +26,6 @@ from looktwice.pipelines.model import (
     Reply,
     Usage,
     make_request_key,
-    write_canonical,
 )
 from looktwice.pipelines.models.limits import LIMIT_RANGES
 from looktwice.pipelines.models.wire import FINISH_BY_REASON

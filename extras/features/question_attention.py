@@ -26,7 +26,8 @@ from looktwice.extras.features.attention import (
 from looktwice.extras.networks.network import Inputs, Network
 from looktwice.extras.networks.opening import Place, import_torch
 from looktwice.extras.networks.tensors import to_array
-from looktwice.pipelines.model import Message, Model, write_canonical
+from looktwice.pipelines.json_input import write_canonical
+from looktwice.pipelines.model import Message, Model
 from looktwice.pipelines.runtime.weights import WeightsError
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.specialists.rules import NoEvidence

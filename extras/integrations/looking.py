@@ -17,8 +17,9 @@ from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.plan import load_plan
 from looktwice.pipelines.config.shipped import find_config
 from looktwice.pipelines.config.spec import Arm, find_settings
+from looktwice.pipelines.json_input import write_canonical
 from looktwice.pipelines.marks import Box
-from looktwice.pipelines.model import Tool, write_canonical
+from looktwice.pipelines.model import Tool
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.runtime.install import format_install
 from looktwice.pipelines.runtime.weights import WeightsError

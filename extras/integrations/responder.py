@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from looktwice.eval.records.records import RunError
 from looktwice.eval.records.writer import describe_failure
+from looktwice.eval.runs.companions import Stoppable
 from looktwice.eval.runs.requests import Forward, Request
 from looktwice.eval.runs.trial import make_no_model
 from looktwice.eval.scoring.labels import label_with_changes
@@ -23,16 +24,10 @@ from looktwice.extras.integrations.protocols.questions import Question
 from looktwice.extras.integrations.recorded import Recorder, Requests
 from looktwice.pipelines.config.plan import Plan, add_id
 from looktwice.pipelines.config.spec import Arm, asks_model, find_settings, identity
-from looktwice.pipelines.model import (
-    CallOptions,
-    ModelError,
-    Reply,
-    close_model,
-    is_deferring,
-    write_canonical,
-)
+from looktwice.pipelines.json_input import write_canonical
+from looktwice.pipelines.model import CallOptions, ModelError, Reply, close_model, is_deferring
 from looktwice.pipelines.models.cache import Store
-from looktwice.pipelines.models.stops import CacheError, Stoppable
+from looktwice.pipelines.models.stops import CacheError
 from looktwice.pipelines.models.wrappers import wrap
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed, find_cause
 from looktwice.pipelines.state import State

@@ -20,7 +20,6 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 
 from looktwice.eval.analysis.judges import describe_agreement, describe_judgements
-from looktwice.eval.display.progress import Display, Spending
 from looktwice.eval.records.judgements import (
     EVERY_PASS,
     NO_JUDGE,
@@ -32,14 +31,17 @@ from looktwice.eval.records.judgements import (
     judgements,
 )
 from looktwice.eval.records.records import Record, RunError, RunFolder
+from looktwice.eval.runs.display import Display
+from looktwice.eval.runs.options import Spending
+from looktwice.eval.scoring.columns import explain_missing_reply
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.scoring.unreadable import explain_missing_reply
 from looktwice.eval.scoring.verdict import PointScores
 from looktwice.extras.judging.passes import JudgeCase, JudgePass, JudgeVerdict, Wording, list_passes
 from looktwice.extras.judging.solutions import AnnotatedSolutions
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError, extend_hint, suggest_names
-from looktwice.pipelines.config.load import parse_override, read_config, resolve_references
+from looktwice.pipelines.config.load import read_config, resolve_references
+from looktwice.pipelines.config.overrides import parse_override
 from looktwice.pipelines.config.paths import ask_once
 from looktwice.pipelines.model import Model, ModelError, Stopped, close_model
 from looktwice.pipelines.models.cache import Store

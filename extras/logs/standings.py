@@ -3,15 +3,17 @@ changes of ranks, and the tables of both."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
+
+import numpy as np
 
 from looktwice.eval.display.text_tables import Column, Columns, TextTable, table, text
-from looktwice.eval.statistics.answers import compare_ranks
 from looktwice.eval.tasks.base import TaskError
 from looktwice.extras.logs.compare import find_name
 from looktwice.extras.logs.log import Named
@@ -160,3 +162,38 @@ def write_standings(standings: Standings, folder: Path) -> list[Path]:
             paths.append(write_csv(folder / name, [vars(line) for line in lines]))
     write_file(paths[0], "\n\n".join(parts) + "\n")
     return paths
+
+
+class RankChanges(NamedTuple):
+    """The changes of contestants' competition ranks from one set of values to another.
+
+    The fields are the pairs that swap, the pairs tied in either set, the contestants whose rank
+    changes, the largest change, and Kendall's tau-b.
+    """
+
+    flipped: int
+    tied: int
+    moved: int
+    furthest: int
+    tau: float
+
+
+def compare_ranks(before: Mapping[str, float], after: Mapping[str, float]) -> RankChanges:
+    """Compare the ranks of names in `before` and `after`, each a value by name; larger is better.
+    Only names in both count."""
+    from scipy.stats import kendalltau
+
+    names = [name for name in before if name in after]
+    values = [np.array([level[name] for name in names]) for level in (before, after)]
+    upper = np.triu_indices(len(names), 1)
+    first, second = (np.sign(level[:, None] - level)[upper] for level in values)
+    # the number of strictly better ones
+    old, new = ((level[:, None] + 1e-9 < level).sum(axis=1) for level in values)
+    moves = np.abs(old - new)
+    return RankChanges(
+        int((first * second < 0).sum()),
+        int((first * second == 0).sum()),
+        int((moves > 0).sum()),
+        int(moves.max(initial=0)),
+        float(kendalltau(*values).statistic),
+    )

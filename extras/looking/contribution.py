@@ -35,7 +35,7 @@ from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values, compare_paired
 from looktwice.extras.looking.agent_looks import summarize_looks
 from looktwice.pipelines.disk import write_file
-from looktwice.pipelines.model import write_canonical
+from looktwice.pipelines.json_input import write_canonical
 
 ARMS: Mapping[str, str] = {
     "without": "no tool",

@@ -32,9 +32,17 @@ from looktwice.eval.display.text_tables import (
 from looktwice.eval.page.data import PageLines
 from looktwice.eval.scoring.metrics import measured_parts, measurements, select_numbers
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
-from looktwice.eval.statistics.intervals import Estimate, Floats, cluster_codes, share_interval
-from looktwice.eval.statistics.means import compare_means, finite_mean, mean_interval
-from looktwice.eval.statistics.paired import Values, mean_difference
+from looktwice.eval.statistics.contrasts import mean_difference
+from looktwice.eval.statistics.intervals import (
+    Estimate,
+    Floats,
+    cluster_codes,
+    finite_mean,
+    mean_interval,
+    share_interval,
+)
+from looktwice.eval.statistics.paired import Values
+from looktwice.extras.studies.unpaired import compare_means
 from looktwice.pipelines.counted import format_number
 
 

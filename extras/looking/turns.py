@@ -25,8 +25,8 @@ from looktwice.eval.display.text_tables import (
 )
 from looktwice.eval.scoring.turns import LOOKING_REASON, Turns, TurnsOfArm, read_turns
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
+from looktwice.eval.statistics.contrasts import mean_difference
 from looktwice.eval.statistics.intervals import Estimate, share_interval
-from looktwice.eval.statistics.paired import mean_difference
 
 
 @dataclass(frozen=True)

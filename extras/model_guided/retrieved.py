@@ -18,7 +18,7 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.shapes import find_pixel_area
+from looktwice.prompting.drawing.regions import find_pixel_area
 from looktwice.prompting.evidence import Missing, handle_missing
 from looktwice.prompting.where.places import Where
 from looktwice.prompting.wording.instructions import Text, fill_in, read_texts

@@ -33,7 +33,7 @@ from looktwice.extras.networks.opening import (
 )
 from looktwice.pipelines.clock import track_time
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
-from looktwice.pipelines.model import write_canonical
+from looktwice.pipelines.json_input import write_canonical
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.stores import get_current_store, make_result_key
 from looktwice.pipelines.runtime.weights import WeightsError, hash_weights

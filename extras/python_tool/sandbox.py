@@ -26,7 +26,7 @@ from typing_extensions import TypedDict
 
 from looktwice.extras.python_tool.exchange import ExchangeError, RunningSandbox
 from looktwice.pipelines.config.spec import settings
-from looktwice.pipelines.json_input import FORBID_EXTRA
+from looktwice.pipelines.json_input import FORBID_EXTRA, write_canonical
 from looktwice.pipelines.model import (
     CallOptions,
     Message,
@@ -34,7 +34,6 @@ from looktwice.pipelines.model import (
     ModelError,
     Reply,
     make_message_json,
-    write_canonical,
 )
 from looktwice.pipelines.models.stops import yield_permit
 from looktwice.pipelines.ranges import Ranged

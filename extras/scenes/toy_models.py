@@ -25,15 +25,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from looktwice.pipelines.config.spec import settings
 from looktwice.pipelines.encodings.image_files import decode
-from looktwice.pipelines.model import (
-    CallOptions,
-    Finish,
-    Messages,
-    Reply,
-    ToolCall,
-    Usage,
-    write_canonical,
-)
+from looktwice.pipelines.json_input import write_canonical
+from looktwice.pipelines.model import CallOptions, Finish, Messages, Reply, ToolCall, Usage
 from looktwice.pipelines.view import View
 
 Mask = NDArray[np.float32]

@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.metrics import group_by, group_metric
+from looktwice.eval.scoring.groups import group_by, group_metric
 from looktwice.eval.scoring.verdict import Metric, PointScores, Score, Scorer
 from looktwice.eval.tasks.base import Subset, TaskError
 from looktwice.eval.tasks.cells import Row, as_text

@@ -27,7 +27,9 @@ from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.transforms import join_side_by_side
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import choose_golden_hue, convert_hue, parse_rgb
-from looktwice.prompting.drawing.shapes import paint_line, paint_shape, rasterize
+from looktwice.prompting.drawing.lines import paint_line
+from looktwice.prompting.drawing.regions import rasterize
+from looktwice.prompting.drawing.shapes import paint_shape
 from looktwice.prompting.evidence import (
     Missing,
     handle_missing,

@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-from looktwice.eval.analysis.letters import ChosenLetter, count_letters, measure_bias
+from looktwice.eval.analysis.letters import ChosenLetter, PositionBias, count_letters, measure_bias
 from looktwice.eval.display.printable import format_csv
 from looktwice.eval.display.text_tables import (
     ARM_NAME_COLUMNS,
@@ -37,7 +37,6 @@ from looktwice.eval.display.text_tables import (
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.labels import contestant_changes
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
-from looktwice.eval.statistics.answers import PositionBias
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values, benjamini_hochberg
 from looktwice.extras.studies.answer_bias import (
@@ -51,7 +50,7 @@ from looktwice.extras.studies.answer_bias import (
     estimate_bias,
 )
 from looktwice.pipelines.disk import dump_yaml
-from looktwice.pipelines.model import write_canonical
+from looktwice.pipelines.json_input import write_canonical
 
 ARMS: Mapping[str, str] = {
     "seen": "question, choices and image",

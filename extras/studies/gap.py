@@ -31,10 +31,12 @@ from looktwice.eval.scoring.labels import contestant_changes, setting_at
 from looktwice.eval.scoring.row import Row, accuracy_to_compare, get_units
 from looktwice.eval.scoring.run_rows import comes_from_another_split, own_metrics, published_names
 from looktwice.eval.scoring.verdict import Metric, PointScores, RunScores
-from looktwice.eval.statistics.intervals import Estimate, compare_shares, share_interval
-from looktwice.eval.statistics.paired import ALPHA, compare_paired, holm, mean_difference
+from looktwice.eval.statistics.contrasts import mean_difference
+from looktwice.eval.statistics.intervals import Estimate, share_interval
+from looktwice.eval.statistics.paired import ALPHA, compare_paired, holm
 from looktwice.eval.tasks.table_files import read_texts
 from looktwice.extras.annotation.ratings import HUMANS, MAJORITY
+from looktwice.extras.studies.unpaired import compare_shares
 
 MAX_ROUNDING_ERROR = 0.0101
 """The largest difference, in percent, between a printed share and k/n: papers round or truncate."""

@@ -10,6 +10,7 @@ from math import isnan
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from looktwice.eval.analysis.analyses import Analysis, make_table_builder
 from looktwice.eval.analysis.contestants import MAX_CONTESTANTS
@@ -27,9 +28,9 @@ from looktwice.eval.display.text_tables import (
     text,
 )
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.answers import RankChanges, compare_ranks, swap_rate_over_settings
-from looktwice.eval.statistics.intervals import Estimate
+from looktwice.eval.statistics.intervals import Clusters, Estimate, Floats, bootstrap_statistic
 from looktwice.eval.statistics.paired import Values
+from looktwice.extras.logs.standings import RankChanges, compare_ranks
 from looktwice.extras.studies.fragility import (
     Fragility,
     Published,
@@ -38,7 +39,7 @@ from looktwice.extras.studies.fragility import (
     resample_means,
 )
 from looktwice.extras.studies.steadiness import find_complete_draws
-from looktwice.pipelines.model import write_canonical
+from looktwice.pipelines.json_input import write_canonical
 
 ORDER_NOTE = (
     "Every two contestants, on the samples that both have in every setting, over the tasks of both."
@@ -283,3 +284,31 @@ ORDER_ANALYSIS = Analysis(
     ORDER_NOTE,
     wrap=False,
 )
+
+
+def swap_rate_over_settings(
+    values: ArrayLike, others: ArrayLike, clusters: Clusters | None = None
+) -> Estimate:
+    """Estimate the probability that two contestants swap ranks between two settings drawn at random
+    from the given ones.
+
+    `values` and `others` are (settings, n units): the same units under each marker, prompt or draw.
+    A tie in one of the two settings counts one half. The interval is a cluster bootstrap over the
+    units; with few units, noise adds swaps and biases the estimate upwards. Raises ValueError for
+    fewer than two settings, and without units.
+    """
+    gaps = np.asarray(values, float) - np.asarray(others, float)
+    if gaps.ndim != 2 or len(gaps) < 2:
+        raise ValueError(
+            f"a swap between settings needs two settings, found the shape {gaps.shape}"
+        )
+    count = len(gaps)
+
+    def swaps(
+        means: Floats,
+    ) -> Floats:  # (resamples, settings): the share of pairs with opposite signs
+        signs = np.sign(np.round(means, 12))
+        alike = (signs.sum(axis=1) ** 2 - np.square(signs).sum(axis=1)) / (count * (count - 1))
+        return np.asarray((1 - alike) / 2)
+
+    return bootstrap_statistic(gaps.T, clusters, swaps, 0.0)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import sqrt
 from statistics import fmean
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from looktwice.eval.analysis.analyses import Analysis, make_table_builder
 from looktwice.eval.display.table import Table
@@ -22,7 +26,7 @@ from looktwice.eval.display.text_tables import (
 )
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
-from looktwice.eval.statistics.answers import DrawVariance, majority_value, split_variance
+from looktwice.eval.statistics.answers import majority_value
 from looktwice.eval.statistics.intervals import Estimate, bootstrap_mean
 
 DRAW_NOTE = (
@@ -161,3 +165,53 @@ SPREAD_ANALYSIS = Analysis("spread", "Spread over variants", spread_table)
 SEVERAL_DRAWS_ANALYSIS = Analysis(
     "draws", "Draws", make_table_builder(DRAWS, find_draws, empty=False), DRAW_NOTE
 )
+
+
+@dataclass(frozen=True)
+class DrawVariance:
+    """The variance of a value, split into that between samples and that between draws.
+
+    `samples_error` and `draws_error` are their contributions to the standard error of the mean over
+    n samples with k draws each: more samples reduce both, more draws only the second.
+    """
+
+    mean: float
+    between: float
+    within: float
+    n: int
+    draws: int
+
+    @property
+    def samples_error(self) -> float:
+        """The standard error of the mean that remains with any number of draws."""
+        return sqrt(self.between / self.n)
+
+    @property
+    def draws_error(self) -> float:
+        """The standard error of the mean over repetitions of the run on the same samples."""
+        return sqrt(self.within / (self.n * self.draws))
+
+    @property
+    def draw_share(self) -> float:
+        """The share of an answer's variance that lies within samples; 0 if nothing varies."""
+        total = self.between + self.within
+        return self.within / total if total > 0 else 0.0
+
+
+def split_variance(values: ArrayLike) -> DrawVariance:
+    """Estimate the variance components of values (n samples, k draws) from the mean squares of a
+    one-way analysis of variance.
+
+    The component between samples is at least 0 (Searle, Casella and McCulloch 1992, section 3.6).
+    Raises ValueError for fewer than two samples or draws.
+    """
+    data = np.asarray(values, float)
+    if data.ndim != 2 or min(data.shape) < 2:
+        raise ValueError(
+            "splitting the variance needs two samples with two draws each, found the shape"
+            f" {data.shape}"
+        )
+    n, draws = data.shape
+    within = float(data.var(axis=1, ddof=1).mean())
+    between = max(0.0, float(data.mean(axis=1).var(ddof=1)) - within / draws)
+    return DrawVariance(float(data.mean()), between, within, n, draws)

@@ -52,7 +52,7 @@ from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import Call, Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.markers.base import Marking
-from looktwice.prompting.views.losses import Drawing, find_drawings
+from looktwice.prompting.views.seen import Drawing, find_drawings
 
 MAX_SHOWN_PICTURES = 256  # pictures that the page may request
 MAX_STATES = 32  # states in the cache, with the pixels of their views

@@ -31,7 +31,7 @@ from looktwice.extras.studio.backend import REQUEST_ERRORS, StudioBackend
 from looktwice.extras.studio.draft import MODELS, POCKET_NAME, Draft, Node, Slot
 from looktwice.pipelines.config.build import Binder, build
 from looktwice.pipelines.config.classes import ConfigError, extend_hint, suggest_names
-from looktwice.pipelines.config.load import parse_override
+from looktwice.pipelines.config.overrides import parse_override
 from looktwice.pipelines.config.plan import load_plan
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.picture import Picture

@@ -16,7 +16,8 @@ from math import isclose, prod
 from statistics import fmean
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.metrics import accuracy, group_by, group_metric
+from looktwice.eval.scoring.groups import group_by, group_metric
+from looktwice.eval.scoring.metrics import accuracy
 from looktwice.eval.scoring.verdict import Levels, Metric, PointScores, Samples, Score, Scorer
 from looktwice.pipelines.geometry import iou
 

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 import cv2
 import numpy as np
 
+from looktwice.extras.toolkits.hershey import draw_hershey, measure_hershey
 from looktwice.pipelines.marks import Mark, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
@@ -21,7 +22,6 @@ from looktwice.pipelines.sample import check_marks, name_in_errors
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB
-from looktwice.prompting.drawing.text import draw_hershey, measure_hershey
 from looktwice.prompting.markers.base import NO_MARK, Label, Side, find_part_rect
 from looktwice.prompting.markers.points import Circles, Dots
 from looktwice.prompting.markers.regions import Tint

@@ -8,7 +8,8 @@ from statistics import fmean
 from typing import Any
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.metrics import clusters_of, group_by, group_metric, right_by_draw
+from looktwice.eval.scoring.groups import clusters_of, group_by, group_metric
+from looktwice.eval.scoring.metrics import right_by_draw
 from looktwice.eval.scoring.verdict import (
     Levels,
     Metric,

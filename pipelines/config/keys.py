@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from looktwice.pipelines.config.classes import Faults
 from looktwice.pipelines.config.spec import Arm
-from looktwice.pipelines.extensions import find_extension, list_extensions
+from looktwice.pipelines.extensions import list_extensions
 
 Node = dict[str, Any]
 Nodes = dict[str, Node | None]
@@ -255,17 +255,6 @@ class Key:
     def companion(self, value: Any, plan: Any) -> Any:
         """Return a companion of the run, an `eval.runs.Companion`, or None."""
         return None
-
-
-def find_keys(config: Mapping[str, Any]) -> dict[str, Key]:
-    """Return the extension keys that a configuration uses, by name; `null` drops one."""
-    keys = dict[str, Key]()
-    for name, value in config.items():
-        if name in StudyConfig.__annotations__ or value is None:
-            continue
-        if extension := find_extension("keys", name):
-            keys[name] = extension.open()()
-    return keys
 
 
 def list_keys() -> dict[str, Key]:

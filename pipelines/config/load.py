@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
@@ -23,19 +23,12 @@ from looktwice.pipelines.config.classes import (
     is_foreign,
     suggest_names,
 )
-from looktwice.pipelines.config.keys import (
-    FORBID_EXTRA,
-    Contestant,
-    Key,
-    Needs,
-    StudyConfig,
-    find_keys,
-)
+from looktwice.pipelines.config.keys import FORBID_EXTRA, Contestant, Key, Needs, StudyConfig
 from looktwice.pipelines.config.paths import URL_PATTERN, Scope, check_access, read_allowed
 from looktwice.pipelines.config.shipped import find_config, list_configs
 from looktwice.pipelines.config.spec import asks_model
 from looktwice.pipelines.disk import check_yaml, read_file
-from looktwice.pipelines.extensions import list_extensions
+from looktwice.pipelines.extensions import find_extension, list_extensions
 from looktwice.pipelines.json_input import iterate_leaves
 
 Node = dict[str, Any]
@@ -75,49 +68,27 @@ def read_config(
         folder = Path.cwd() if path in list_configs().values() else scope.folder
     given: list[str] = []
     layer = Overlay()
-    settings = _read_overrides(overrides, node) if overrides else []
-    for place, value in settings:
-        node = layer(node, nest_value(place, value))
-        # not "" or ".": every path would start with them and be relative to the working folder
-        given += [
-            text
-            for _, text in iterate_leaves(value)
-            if isinstance(text, str)
-            and text not in ("", ".")
-            and (URL_PATTERN.fullmatch(text) or Path(text).expanduser().exists())
-        ]
-    layer.faults.note(*_find_swept_overrides(settings, node.get("sweep")))
+    if overrides:
+        from looktwice.pipelines.config.overrides import find_swept_overrides, read_overrides
+
+        settings = read_overrides(overrides, node)
+        for place, value in settings:
+            node = layer(node, nest_value(place, value))
+            # not "" or ".": every path would start with them and be relative to the working folder
+            given += [
+                text
+                for _, text in iterate_leaves(value)
+                if isinstance(text, str)
+                and text not in ("", ".")
+                and (URL_PATTERN.fullmatch(text) or Path(text).expanduser().exists())
+            ]
+        layer.faults.note(*find_swept_overrides(settings, node.get("sweep")))
     scope = Scope(folder, tuple(given), tuple(plugins), allowed, source=path)
     if named := node.get("plugins"):
         from looktwice.pipelines.config.plugin_code import load_study_plugins
 
         scope = replace(scope, plugins=load_study_plugins(named, scope))
     return Config(node, scope, layer.faults)
-
-
-def _read_overrides(overrides: Sequence[str], node: Node) -> list[tuple[str, Any]]:
-    """Return the places that overrides set, with their new values. Raises ConfigError."""
-    from looktwice.pipelines.config.override_aliases import expand_override
-
-    return [pair for text in overrides for pair in expand_override(node, *parse_override(text))]
-
-
-def _find_swept_overrides(settings: Sequence[tuple[str, Any]], sweep: Any) -> Iterator[str]:
-    """Yield a fault for each override of a setting that the sweep replaces in every arm."""
-    for place, value in settings:
-        for swept, levels in sweep.items() if isinstance(sweep, Mapping) else ():
-            if not f"{swept}.".startswith(f"{place}."):
-                continue
-            setting, inner = value, [part for part in swept[len(place) :].split(".") if part]
-            while inner and isinstance(setting, Mapping):
-                setting = setting.get(inner.pop(0), ...)
-            if setting is not ...:
-                shown = ", ".join(map(str, levels)) if isinstance(levels, list) else levels
-                text = "null" if setting is None else setting
-                yield (
-                    f"{place}: {swept} is swept ({shown}), so no arm would use {text}; type"
-                    f" 'sweep.{swept}=[{text}]', or sweep=null to drop the whole sweep"
-                )
 
 
 def load(path: Path, scope: Scope | None = None) -> Node:
@@ -294,22 +265,6 @@ def _name_one_task(base: Mapping[str, Any], top: Mapping[str, Any]) -> tuple[Nod
     return below, above
 
 
-def parse_override(text: str) -> tuple[str, Any]:
-    """Parse `place=value` from the command line into (place, value), reading the value as YAML.
-    Raises ConfigError."""
-    place, equals, value = text.partition("=")
-    if not equals or not place.strip():
-        raise ConfigError(
-            [f"{text!r}: an override is written place=value, such as stages.mark.radius=5"]
-        )
-    try:
-        check_yaml(value)
-        read = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={value}"]), resolve=False)
-    except YAML_ERRORS as exc:
-        raise ConfigError([f"{text!r:.200}: the value is not YAML ({exc})"]) from exc
-    return place.strip(), cast(Node, read)["value"]
-
-
 def nest_value(place: str, value: Any) -> Node:
     """Return the node that sets `value` at a dotted place; a place under `sweep` stays one key,
     including its dots."""
@@ -365,6 +320,17 @@ NESTED_SCHEMAS: dict[tuple[str, int], type] = {
     ("contestants", 4): Needs,
 }
 """Schemas of nested entries, by the first part of a dotted place and its number of parts."""
+
+
+def find_keys(config: Mapping[str, Any]) -> dict[str, Key]:
+    """Return the extension keys that a configuration uses, by name; `null` drops one."""
+    keys = dict[str, Key]()
+    for name, value in config.items():
+        if name in StudyConfig.__annotations__ or value is None:
+            continue
+        if extension := find_extension("keys", name):
+            keys[name] = extension.open()()
+    return keys
 
 
 def make_study_schema(keys: Mapping[str, Key]) -> Any:

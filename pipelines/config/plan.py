@@ -12,8 +12,7 @@ from typing import Any
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import AbsentPart, ConfigError, Faults, load_plugin
 from looktwice.pipelines.config.expand import ArmNode, Expansion
-from looktwice.pipelines.config.keys import find_keys
-from looktwice.pipelines.config.load import Node, read_config
+from looktwice.pipelines.config.load import Node, find_keys, read_config
 from looktwice.pipelines.config.paths import Scope, ask_once, save_grant
 from looktwice.pipelines.config.shipped import list_configs
 from looktwice.pipelines.config.spec import (

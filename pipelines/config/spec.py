@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from looktwice.pipelines.config.classes import get_default
 from looktwice.pipelines.extensions import get_public_name
-from looktwice.pipelines.model import write_canonical
+from looktwice.pipelines.json_input import write_canonical
 from looktwice.pipelines.pipeline import list_models
 from looktwice.pipelines.state import Stage
 

@@ -1,3 +1,5 @@
 from .chat_api import ChatAPI as ChatAPI
-from .offline import Person as Person, Replay as Replay, Scripted as Scripted
+from .person import Person as Person
 from .pocket.model import Pocket as Pocket
+from .replay import Replay as Replay
+from .scripted import Scripted as Scripted

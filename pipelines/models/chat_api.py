@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from looktwice.pipelines.clock import track_time
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
+from looktwice.pipelines.json_input import write_canonical
 from looktwice.pipelines.model import (
     SAMPLING,
     CallOptions,
@@ -20,7 +21,6 @@ from looktwice.pipelines.model import (
     Reply,
     find_price_fault,
     strip_scheme,
-    write_canonical,
 )
 from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.http_client import Body, HttpResponse, get_http_loop

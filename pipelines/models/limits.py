@@ -22,8 +22,8 @@ from looktwice.pipelines.model import (
     Reply,
     Stopped,
     Usage,
+    raise_if_stopped,
 )
-from looktwice.pipelines.models.stops import raise_if_stopped
 from looktwice.pipelines.ranges import Ranged
 
 Answer = TypeVar("Answer")

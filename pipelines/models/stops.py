@@ -1,17 +1,15 @@
-"""Reasons why a call ends without a reply: a stop, a failure of the endpoint, an unusable cache;
-and the permit to work that a sleeping thread passes to another."""
+"""Errors of calls: a failure of the endpoint, an unusable cache; and the permit to work that a
+sleeping thread passes to another."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Protocol
 
-from looktwice.pipelines.clock import track_time
-from looktwice.pipelines.model import ModelError, ModelWrapper, Reply, Stopped
+from looktwice.pipelines.model import ModelError
 
 
 class Permit(Protocol):
@@ -39,30 +37,6 @@ def yield_permit() -> Iterator[None]:
     finally:
         if permit is not None:
             permit.acquire()
-
-
-def raise_if_stopped(stopped: bool) -> None:
-    """Raise Stopped if `stopped` is true."""
-    if stopped:
-        raise Stopped("stopped while waiting for the endpoint")
-
-
-@dataclass(frozen=True)
-class Stoppable(ModelWrapper):
-    """A model in this process that starts no call once `stop` is set."""
-
-    stop: threading.Event = field(repr=False)
-
-    def for_sample(self, sample: str) -> Stoppable:
-        """Return this wrapper around the model of one sample, if the model has one per sample."""
-        select = getattr(self.model, "for_sample", None)
-        return replace(self, model=select(sample)) if select else self
-
-    def wrap_call(self, ask: Callable[[], Reply]) -> Reply:
-        """Ask the model. Raises what the model raises, and Stopped."""
-        raise_if_stopped(self.stop.is_set())
-        with track_time("model"):
-            return ask()
 
 
 @dataclass(eq=False)

@@ -9,15 +9,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from looktwice.pipelines.model import (
-    CallOptions,
-    Message,
-    Model,
-    Reply,
-    Tool,
-    ToolCall,
-    write_canonical,
-)
+from looktwice.pipelines.json_input import write_canonical
+from looktwice.pipelines.model import CallOptions, Message, Model, Reply, Tool, ToolCall
 from looktwice.pipelines.pipeline import count_calls
 from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.runtime.weights import WeightsError

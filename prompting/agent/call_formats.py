@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Any, Literal
 
-from looktwice.pipelines.json_input import read_json
-from looktwice.pipelines.model import Message, Reply, Tool, ToolCall, write_canonical
+from looktwice.pipelines.json_input import read_json, write_canonical
+from looktwice.pipelines.model import Message, Reply, Tool, ToolCall
 from looktwice.pipelines.replies.text_calls import read_text_calls, strip_text_calls
 from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.pipelines.view import View

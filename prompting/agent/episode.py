@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from looktwice.pipelines.model import Message, Model, Reply, write_canonical
+from looktwice.pipelines.json_input import write_canonical
+from looktwice.pipelines.model import Message, Model, Reply
 from looktwice.pipelines.pipeline import count_calls
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import State, remark

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Literal, Self
 
-from looktwice.pipelines.json_input import read_json
-from looktwice.pipelines.model import write_canonical
+from looktwice.pipelines.json_input import read_json, write_canonical
 
 Outcome = Literal["shown", "said", "answered", "repeated", "failed", "refused", "bound"]
 """The outcome of a tool call: "shown" (new images), "said" (a text without images), "answered" (the

@@ -1,9 +1,8 @@
 """Private to `prompting`: the drawing functions that stages use.
 
-`colors` names and chooses colours, `text` renders letters and plates, and `placement` finds free
-places for labels, numbers and insets. `shapes` paints in two ways: with smooth edges, for the
-shapes, boxes and masks of markers, and in whole pixels, for regions that must not share a pixel
-(set-of-mark, segments).
+`colors` names and chooses colours, `text` renders letters and plates. `placement` finds free places
+for labels, and `free_areas` for numbers and insets. `shapes` and `lines` paint with smooth edges;
+`regions` are boxes and masks in whole pixels, which must not share one (set-of-mark, segments).
 
 Not here: stages, which users name; they are in other rooms.
 """

@@ -1,12 +1,8 @@
+from .arrows import Arrows as Arrows
 from .base import Halo as Halo, Label as Label
 from .chosen_mark import ChosenMark as ChosenMark
-from .points import (
-    Arrows as Arrows,
-    Circles as Circles,
-    Crosshairs as Crosshairs,
-    Dots as Dots,
-    Polygons as Polygons,
-)
+from .outlines import Crosshairs as Crosshairs, Polygons as Polygons
+from .points import Circles as Circles, Dots as Dots
 from .regions import (
     Contours as Contours,
     Cover as Cover,

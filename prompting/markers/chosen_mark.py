@@ -16,7 +16,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.prompting.drawing.shapes import find_inner_center
+from looktwice.prompting.drawing.regions import find_inner_center
 
 LABEL_PATTERNS = {"numbers": r"\d{1,4}", "letters": r"[A-Z]{1,2}"}
 _MARKUP_PATTERN = re.compile(r"[*_`$#]+|\\boxed|\\text")

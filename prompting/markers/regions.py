@@ -13,14 +13,13 @@ from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.colors import RGB, check_color, choose_region_color, parse_rgb
 from looktwice.prompting.drawing.placement import Anchor
-from looktwice.prompting.drawing.shapes import (
-    compute_coverage,
+from looktwice.prompting.drawing.regions import (
     find_inner_center,
     find_pixel_area,
     find_region_edges,
     measure_rim_distance,
-    paint_coverage,
 )
+from looktwice.prompting.drawing.shapes import compute_coverage, paint_coverage
 from looktwice.prompting.markers.base import UNLABELLED, ColoredMarking, Halo, Label, Marking, Spot
 
 

@@ -24,8 +24,9 @@ from looktwice.prompting.drawing.colors import (
     choose_readable_color,
     parse_rgb,
 )
-from looktwice.prompting.drawing.placement import place_numbers
-from looktwice.prompting.drawing.shapes import Region, paint_line, rasterize
+from looktwice.prompting.drawing.free_areas import place_numbers
+from looktwice.prompting.drawing.lines import paint_line
+from looktwice.prompting.drawing.regions import Region, rasterize
 from looktwice.prompting.drawing.text import MIN_EM, render_plate
 from looktwice.prompting.evidence import Missing, collect_results, handle_missing, replace_views
 from looktwice.prompting.grids.grids import make_column_letters

@@ -1,6 +1,6 @@
 from .crop import Crop as Crop
+from .encode import Encode as Encode
 from .layout import Concatenate as Concatenate, IndexTags as IndexTags, Reorder as Reorder
-from .losses import Encode as Encode
 from .resize import (
     ClaudePatches as ClaudePatches,
     FixedHeight as FixedHeight,

@@ -26,7 +26,7 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import Filter
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB, check_color, choose_region_color
-from looktwice.prompting.drawing.placement import place_inset
+from looktwice.prompting.drawing.free_areas import place_inset
 
 MAX_MEGAPIXELS = 100
 EPSILON = 1e-6

@@ -1,15 +1,20 @@
 """A picture as a model sees it after the resizing, tiles and patches of its processor, and notes on
-what is lost."""
+what is lost: views and marks that it cannot see, and drawings of stages that are smaller than a
+patch or lose their colour in the encoding."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
 from math import inf
 from typing import ClassVar
 
+import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from looktwice.pipelines import transforms
 from looktwice.pipelines.counted import format_count
@@ -19,7 +24,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.models.image_tokens import LARGE_INPUT_CLAUDE, find_image_rule
 from looktwice.pipelines.models.processors.layouts import Layout, Size, Stack, find_processor
 from looktwice.pipelines.sample import name_in_errors
-from looktwice.pipelines.state import State, WithoutModel
+from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.grids.grids import find_source_box
 from looktwice.prompting.views.resize import (
@@ -38,6 +43,9 @@ PROVIDERS: tuple[tuple[str, SizeRule, int], ...] = (
 )
 """For the models of providers: the pattern of the name's beginning, the rule for the size at which
 they see a picture, and the side of a patch (0 if none is published)."""
+MIN_DRAWN_DIFFERENCE = 24  # minimum difference, in levels of a channel, of a drawn pixel
+MIN_CHROMA_SHARE = 0.6
+"""The share below which a drawn colour is lost: a one-pixel line in 4:2:0 keeps half."""
 SCALE_TOLERANCE = 1.01  # factor: tolerance for the rounding of sizes
 
 
@@ -211,3 +219,74 @@ def _is_part(region: Box, whole: Box) -> bool:
 
 def _format_size(size: Size) -> str:
     return f"{size[0]:,} x {size[1]:,}"
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """A view before (`before`) and after (`drawn`) the stage in `slot` drew on it."""
+
+    slot: str
+    before: View
+    drawn: View
+
+    @cached_property
+    def cover(self) -> NDArray[np.bool_]:
+        """The pixels that differ, HxW."""
+        red, green, blue = cv2.split(cv2.absdiff(self.drawn.pixels, self.before.pixels))
+        return cv2.max(cv2.max(red, green), blue) >= MIN_DRAWN_DIFFERENCE
+
+    @property
+    def longer_side(self) -> int:
+        """The longer side of the largest connected part, in pixels of the view."""
+        parts = cv2.connectedComponentsWithStats(self.cover.astype(np.uint8), connectivity=8)[2]
+        return int(parts[1:, 2:4].max(initial=0))
+
+    def shows_same_image(self, sent: View) -> bool:
+        """Return whether the first part of both views shows the same source image."""
+        drawn, part = self.drawn.parts[:1], sent.parts[:1]
+        return bool(drawn and part and drawn[0].source == part[0].source)
+
+    def describe_fading(self, sent: View) -> Iterator[str]:
+        """Yield a note if little of the drawing's colour (its chroma) remains in the view as it is
+        sent."""
+        lossy = sent.picture.payload.media_type in ("image/jpeg", "image/webp")
+        comparable = lossy and self.shows_same_image(sent) and sent.size == self.drawn.size
+        if not comparable or not self.cover.any():
+            return
+        before, drawn, left = (
+            cv2.cvtColor(view.pixels, cv2.COLOR_RGB2YCrCb)[self.cover][:, 1:].astype(float)
+            for view in (self.before, self.drawn, sent)
+        )
+        whole, kept = np.abs(drawn - before).mean(), np.abs(left - before).mean()
+        if kept < MIN_CHROMA_SHARE * whole:
+            yield (
+                f"the drawing of stage {self.slot!r} keeps {kept / whole:.0%} of its colour when"
+                " sent; draw thicker lines, or encode with `chroma: 4:4:4`"
+            )
+
+
+def describe_lost_drawings(
+    state: State, stages: Mapping[str, Stage], sent: Sequence[View], model: str
+) -> Iterator[str]:
+    """Yield notes on drawings that the model cannot see in the views that it is sent; `state` is
+    the state after these `stages`."""
+    for drawing, view in product(find_drawings(state, stages), sent):
+        layout = find_layout(model, view.size)
+        if drawing.shows_same_image(view) and layout and layout.patch and drawing.longer_side:
+            scale = view.parts[0].affine.scale / drawing.drawn.parts[0].affine.scale
+            scale *= layout.size[0] / view.size[0]
+            if (patches := drawing.longer_side * scale / layout.patch) < 1:
+                size = f"{patches:.2g} of a patch of {model}"
+                yield f"the drawing of stage {drawing.slot!r} covers {size}"
+        yield from drawing.describe_fading(view)
+
+
+def find_drawings(state: State, stages: Mapping[str, Stage]) -> Iterator[Drawing]:
+    """Yield each view that a stage changed without changing its size."""
+    views = State.start(state.sample).views
+    for step in state.trace:
+        for before, after in zip(views, step.views, strict=False):
+            drew = before.size == after.size and before.picture is not after.picture
+            if drew and not getattr(stages.get(step.slot), "encodes", False):
+                yield Drawing(step.slot, before, after)
+        views = step.views

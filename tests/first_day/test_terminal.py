@@ -12,7 +12,8 @@ from typer.testing import CliRunner, Result
 from looktwice.eval import Photos, evaluate
 from looktwice.eval.cli import app
 from looktwice.eval.display.printable import printable
-from looktwice.eval.display.progress import Display, Spending
+from looktwice.eval.runs.display import Display
+from looktwice.eval.runs.options import Spending
 from looktwice.specialists import Chance
 from tests.chat_server import chat_server
 from tests.optional import needs_extras

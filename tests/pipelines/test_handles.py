@@ -11,7 +11,7 @@ import pytest
 
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.load import load, read_config, resolve_references
-from looktwice.pipelines.config.override_aliases import expand_override
+from looktwice.pipelines.config.overrides import expand_override
 from tests.paths import CONFIGS
 from tests.tables import check_all, table
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from looktwice.pipelines.json_input import MAX_DEPTH, read_json
-from looktwice.pipelines.model import ModelError, Reply, write_canonical
+from looktwice.pipelines.json_input import MAX_DEPTH, read_json, write_canonical
+from looktwice.pipelines.model import ModelError, Reply
 from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.http_client import HttpResponse
 

@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from looktwice.pipelines.config.spec import settings
+from looktwice.pipelines.json_input import write_canonical
 from looktwice.pipelines.model import (
     CallOptions,
     Finish,
@@ -20,7 +21,6 @@ from looktwice.pipelines.model import (
     Reply,
     Usage,
     make_request_key,
-    write_canonical,
 )
 from looktwice.pipelines.models.pocket.network import (
     ANSWER,

@@ -75,6 +75,26 @@ def test_every_analysis_has_a_name_and_returns_its_tables(made: MadeRun) -> None
         get_analysis("pair")
 
 
+@pytest.mark.parametrize(
+    ("names", "stages", "opened"),
+    [
+        (["one"], {}, set()),
+        (["one"], {"use": "prompting.turns.Ask"}, set()),
+        (["one"], {"use": "specialists.answers.Guess"}, {"guesses"}),
+        (["one"], {"use": "mine.Guesser"}, {"guesses"}),
+        (["one", "two"], {}, {"baseline", "pairs", "oracle", "specialists"}),
+    ],
+)
+def test_a_report_opens_the_analyses_that_may_have_lines(
+    names: list[str], stages: dict[str, str], opened: set[str], made: MadeRun
+) -> None:
+    made.task("t", "AB")
+    for name in names:
+        made.answers(made.point(name, "t", spec={"stages": {"ask": stages}}), "AB")
+    found = {each.name for each in find_analyses(score_table(made.write().path))}
+    assert found & {"baseline", "pairs", "oracle", "guesses", "specialists"} == opened
+
+
 ON_REQUEST: dict[str, tuple[object, str]] = {
     "each": ([{"stages.mark.style": "radius 3"}], "effect of each factor"),
     "thresholds": ({"along": "size"}, "thresholds"),

@@ -10,7 +10,7 @@ import yaml
 
 from looktwice.eval.page import run_page
 from looktwice.eval.report import write_report
-from looktwice.pipelines.model import write_canonical
+from looktwice.pipelines.json_input import write_canonical
 from looktwice.pipelines.picture import Picture
 from tests.browser import CHROMIUM, Browser, axe_run, axe_script, open_browser
 from tests.made_run import MadeRun

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from looktwice.eval.page import pairs
 from looktwice.eval.report import write_report
 from looktwice.eval.statistics.paired import compare_paired
-from looktwice.pipelines.model import write_canonical
+from looktwice.pipelines.json_input import write_canonical
 from looktwice.pipelines.picture import Picture
 from looktwice.prompting.agent.looks import Look
 from tests.browser import CHROMIUM, Browser, axe_run, axe_script, open_browser

@@ -20,7 +20,7 @@ from looktwice.eval.page.render import escape_json, read_page_file, stream_page
 from looktwice.eval.statistics.paired import FLIP, compare_paired
 from looktwice.eval.tasks import Folder
 from looktwice.pipelines.encodings.image_files import to_png
-from looktwice.pipelines.model import write_canonical
+from looktwice.pipelines.json_input import write_canonical
 from looktwice.pipelines.picture import Picture, PictureError
 from tests import tables
 from tests.made_run import MadeRun, join_attributes

@@ -10,7 +10,8 @@ from scipy.stats import binomtest
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records.judgements import Judgement, append, hash_judged_text
 from looktwice.eval.scoring import AllRight, Row, Scorer, Verdict
-from looktwice.eval.scoring.metrics import group_metric, right_by_draw
+from looktwice.eval.scoring.groups import group_metric
+from looktwice.eval.scoring.metrics import right_by_draw
 from looktwice.eval.scoring.row import compare, correct_p_values, empty_row, macro_row, micro_row
 from looktwice.eval.scoring.run_rows import circular_rows, majority_and_chance, metric_rows
 from looktwice.eval.scoring.score import score_run

@@ -1,4 +1,4 @@
-"""Factors, draws, ranks, choices and agreement, computed by hand on small tables."""
+"""Factors, choices, ranks and agreement, computed by hand on small tables."""
 
 from itertools import product
 from math import sqrt
@@ -7,16 +7,14 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
+from looktwice.eval.analysis.letters import position_bias
 from looktwice.eval.statistics.answers import (
     cohens_kappa,
     fleiss_kappa,
     majority_value,
-    position_bias,
-    split_variance,
     swap_rate_over_halves,
-    swap_rate_over_settings,
 )
-from looktwice.eval.statistics.paired import Cell, contrast, mean_difference
+from looktwice.eval.statistics.contrasts import Cell, contrast, mean_difference
 from tests.optional import LazyModule
 
 RANDOM = np.random.default_rng(11)
@@ -79,44 +77,11 @@ def test_identical_differences_have_an_interval_with_a_positive_width(gap: float
     assert estimate.high == (gap or pytest.approx(-estimate.low, abs=0.01))
 
 
-def test_draws_by_hand() -> None:
-    """Rows 1 1, 0 0, 1 0: within (0 + 0 + 1/2) / 3; means of variance 1/4, less within / 2."""
-    found = split_variance([[1, 1], [0, 0], [1, 0]])
-    assert [found.mean, found.within, found.between] == pytest.approx([1 / 2, 1 / 6, 1 / 6])
-    errors = [found.samples_error, found.draws_error]
-    assert errors == pytest.approx([sqrt(1 / 18), sqrt(1 / 36)])
-    assert found.draw_share == pytest.approx(0.5)
-    assert split_variance([[1, 0], [0, 1]]).between == 0.0
-    with pytest.raises(ValueError, match="two"):
-        split_variance([[1], [0]])
-
-
-def test_standard_errors_of_draws_and_samples_match_repeated_runs() -> None:
-    chances, means, repeats = RANDOM.random((4000, 100)), [], []
-    for row in chances[:200]:
-        repeats.append((RANDOM.random((100, 5)) < row[:, None]).mean())
-    for row in chances[:200]:
-        means.append(split_variance(RANDOM.random((100, 5)) < row[:, None]))
-    whole = sqrt(np.mean([one.samples_error**2 + one.draws_error**2 for one in means]))
-    assert whole == pytest.approx(float(np.std(repeats)), rel=0.15)
-
-
 def test_the_majority() -> None:
     assert majority_value(["A", "B", "B"], [1, 0, 0]) == 0
     assert majority_value(["A", "B", None], [1, 0, 0]) == 0.5
     assert majority_value([None, None, "A"], [0, 0, 1]) == 1
     assert majority_value([None], [0]) == 0
-
-
-def test_swaps_by_hand() -> None:
-    """The first contestant leads in two settings and trails in one: two of three pairs disagree."""
-    ones, zeros = [1] * 10, [0] * 10
-    swaps = swap_rate_over_settings([ones, ones, zeros], [zeros, zeros, ones])
-    assert swaps.value == pytest.approx(2 / 3)
-    assert swap_rate_over_settings([ones, ones], [zeros, zeros]).value == 0
-    assert swap_rate_over_settings([ones, ones], [zeros, ones]).value == 0.5  # a tie in one of them
-    with pytest.raises(ValueError, match="two"):
-        swap_rate_over_settings([ones], [zeros])
 
 
 def test_halves_disagree_at_the_expected_rate() -> None:

@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import binomtest, bootstrap, multinomial, norm
 
 from looktwice.eval.statistics import compare_paired
+from looktwice.eval.statistics.contrasts import mean_difference
 from looktwice.eval.statistics.intervals import bootstrap_mean, cluster_codes, wilson
 from looktwice.eval.statistics.paired import (
     FLIP,
@@ -14,7 +15,6 @@ from looktwice.eval.statistics.paired import (
     benjamini_hochberg,
     holm,
     mcnemar_p,
-    mean_difference,
     minimum_detectable,
     sign_flip_p,
 )

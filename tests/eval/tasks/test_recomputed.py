@@ -29,7 +29,7 @@ from looktwice.pipelines.models import Replay
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from tests.optional import extension
+from tests.optional import extension, needs_extras
 from tests.paths import CONFIGS
 from tests.tables import read_yaml, table
 
@@ -193,6 +193,7 @@ def test_a_letter_outside_the_choices_and_a_missing_reply_are_wrong(
 # ---- Do You See Me
 
 
+@needs_extras
 def test_the_baselines_of_do_you_see_me(shared_data: Path, tmp_path: Path) -> None:
     plan = planned("dysm_baselines", "figure_ground", shared_data / "dysm")
     table = make_table([score_recorded(plan, tmp_path)])

@@ -18,7 +18,7 @@ from looktwice.eval.records import Record
 from looktwice.eval.records.records import SampleRow
 from looktwice.pipelines.models import limits
 from looktwice.pipelines.models.limits import Limited, LimitKey, Load, RateLimiter, list_limiters
-from looktwice.pipelines.models.offline import Scripted
+from looktwice.pipelines.models.scripted import Scripted
 from looktwice.pipelines.runtime.stores import get_current_store, use_result_store
 from tests.counted_work import FakeTime
 from tests.optional import extension

@@ -32,7 +32,8 @@ from looktwice.extras.inside.arms import (
 from looktwice.extras.inside.internals import Layer, States, read_states
 from looktwice.extras.inside.linear import fit_probe
 from looktwice.pipelines import Pipeline, Scripted
-from looktwice.pipelines.model import Model, write_canonical
+from looktwice.pipelines.json_input import write_canonical
+from looktwice.pipelines.model import Model
 from looktwice.pipelines.models import Pocket
 from looktwice.prompting import Ask
 from tests.first_day.studies import looktwice

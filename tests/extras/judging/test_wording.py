@@ -24,7 +24,8 @@ from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.extras.judging.command import RunJudge
 from looktwice.extras.judging.passes import PASSES, JudgeCase, Wording
 from looktwice.pipelines.config import load_plan
-from looktwice.pipelines.model import Messages, write_canonical
+from looktwice.pipelines.json_input import write_canonical
+from looktwice.pipelines.model import Messages
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.sample import Sample
 from tests.made_run import MadeRun

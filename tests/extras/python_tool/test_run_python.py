@@ -13,7 +13,7 @@ from looktwice.extras.python_tool.tool import read_result
 from looktwice.pipelines.config import ConfigError, load_plan
 from looktwice.pipelines.config.paths import allow_access
 from looktwice.pipelines.model import Message, Reply
-from looktwice.pipelines.models.offline import Scripted
+from looktwice.pipelines.models.scripted import Scripted
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State

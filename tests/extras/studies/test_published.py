@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy.stats import binom, fisher_exact
 
 from looktwice.eval.display.table import score_table
-from looktwice.eval.statistics.intervals import compare_shares
 from looktwice.extras.studies.gap import find_published_shares, published_gap_table
+from looktwice.extras.studies.unpaired import compare_shares
 from tests.extras.studies.test_people import run
 from tests.paths import CONFIGS, ROOT
 from tests.tables import check_all, read_yaml

@@ -10,13 +10,13 @@ import pytest
 from skimage import data
 
 from looktwice.extras.toolkits import VPBenchPrompt, VPBenchStyle
+from looktwice.extras.toolkits.hershey import draw_hershey, measure_hershey
 from looktwice.extras.toolkits.styles import VPBenchName
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.prompting.drawing.text import draw_hershey, measure_hershey
 from looktwice.prompting.markers import Polygons
 from tests import tables
 from tests.paths import DATA

@@ -13,7 +13,7 @@ from pydantic import Field
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.config.paths import Scope, allow_access, read_grant
-from looktwice.pipelines.models.offline import Scripted
+from looktwice.pipelines.models.scripted import Scripted
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State

@@ -5,7 +5,7 @@ import pytest
 
 from looktwice.pipelines.marks import Box, Point
 from looktwice.pipelines.picture import Pixels
-from looktwice.prompting.drawing.shapes import rasterize
+from looktwice.prompting.drawing.regions import rasterize
 from looktwice.prompting.markers import (
     Arrows,
     Circles,

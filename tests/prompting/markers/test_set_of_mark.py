@@ -19,8 +19,8 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import crop, flip, join_side_by_side, resize, rotate
 from looktwice.prompting.drawing.colors import choose_golden_hue
-from looktwice.prompting.drawing.placement import place_numbers
-from looktwice.prompting.drawing.shapes import Region, rasterize
+from looktwice.prompting.drawing.free_areas import place_numbers
+from looktwice.prompting.drawing.regions import Region, rasterize
 from looktwice.prompting.drawing.text import render_plate
 from looktwice.prompting.markers import ChosenMark, SetOfMark
 from looktwice.prompting.markers.chosen_mark import read_choice

@@ -21,7 +21,8 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.prompting.markers import Rectangles
 from looktwice.prompting.turns import Ask
 from looktwice.prompting.views import Encode
-from looktwice.prompting.views.losses import Chroma
+from looktwice.prompting.views.encode import Chroma
+from looktwice.prompting.views.seen import find_drawings
 from tests.prompting.scenes import record_state
 
 PHOTO: Pixels = np.ascontiguousarray(astronaut()[60:220, 130:350])  # type: ignore[no-untyped-call]
@@ -86,6 +87,14 @@ def test_a_record_notes_a_mark_that_lost_its_colour(encode: Encode, thickness: i
     notes = [note for note in trial.state.notes if "of its colour when sent" in note]
     assert len(notes) == (subsampled and thickness == 1)
     assert all(note.startswith("the drawing of stage 'mark' keeps ") for note in notes)
+
+
+def test_an_encoding_is_no_drawing() -> None:
+    mark = Box("A", 40, 40, 120, 110)
+    sample = Sample("s", "?", (Picture(PHOTO),), marks=(mark,))
+    stages: dict[str, Stage] = {"mark": Rectangles(), "encode": Encode("jpeg", 50)}
+    trial = run_stages(stages, sample, 0, 0, RecordingModel(Scripted(), "s"))
+    assert [drawing.slot for drawing in find_drawings(trial.state, stages)] == ["mark"]
 
 
 def test_webp_lossy_and_lossless() -> None:

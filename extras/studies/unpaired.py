@@ -1,54 +1,57 @@
-"""Means of measured numbers other than shares, and the difference of two such means."""
+"""Comparisons of two independent groups: of their shares, and of their means."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from math import isfinite, sqrt
+from math import hypot, isfinite, sqrt
 from statistics import fmean
 
 import numpy as np
 
 from looktwice.eval.statistics.intervals import (
+    LEVEL,
     Clusters,
     Estimate,
     Floats,
     cluster_sums,
+    find_scale,
     square_sum,
     student_quantile,
 )
 
-MAX_UNSCALED = 1e100
-"""Larger numbers are scaled down before they are summed or squared, because their squares exceed
-the range of floats."""
+
+def clopper_pearson(k: int, n: int) -> tuple[float, float]:
+    """Compute the exact interval of a share of k out of n (Clopper and Pearson 1934)."""
+    from scipy.special import betaincinv
+
+    tail = (1 - LEVEL) / 2
+    low = float(betaincinv(k, n - k + 1, tail)) if k else 0.0
+    return low, float(betaincinv(k + 1, n - k, 1 - tail)) if k < n else 1.0
 
 
-def finite_mean(values: Iterable[float]) -> float:
-    """Return the mean of finite numbers of any size. Raises ValueError if there are no numbers."""
-    numbers = [*values]
-    scale = find_scale(numbers)
-    return fmean([number / scale for number in numbers]) * scale
+def compare_shares(k: int, n: int, other: int, other_n: int) -> Estimate:
+    """Compare the shares k of n and `other` out of `of` in two independent samples.
 
-
-def mean_interval(values: Sequence[float], clusters: Clusters) -> tuple[float | None, float | None]:
-    """Compute the 95 % t interval of a mean over clusters; (None, None) if the values do not vary,
-    or if a limit exceeds the range of floats.
-
-    It stays within 0..1 if all values do, as shares do.
+    The p-value is Fisher's exact test, two-sided; the interval combines the exact intervals of
+    both, as Newcombe (1998) combines Wilson's. By complete enumeration its coverage is at least 95
+    % from 12 units in each sample on.
     """
-    scale = find_scale(values)
-    numbers = np.array(values, float) / scale
-    mean = fmean(numbers)
-    off, sizes = cluster_sums(numbers - mean, clusters)
-    spread = square_sum(off)
-    if len(sizes) < 2 or spread < 1e-24:
-        return None, None
-    freedom = max(1.0, len(values) ** 2 / square_sum(sizes) - 1)
-    error = sqrt(spread * len(sizes) / (len(sizes) - 1)) / len(values)
-    half = student_quantile(freedom) * error
-    if min(values) >= 0 and max(values) <= 1:
-        return max(0.0, mean - half), min(1.0, mean + half)
-    low, high = (mean - half) * scale, (mean + half) * scale
-    return (low, high) if isfinite(low) and isfinite(high) else (None, None)
+    from scipy.special import gammaln
+
+    share, rival = k / n, other / other_n
+    (low, high), (floor, top) = clopper_pearson(k, n), clopper_pearson(other, other_n)
+    gap = share - rival
+    below, above = hypot(share - low, top - rival), hypot(high - share, rival - floor)
+    right = np.arange(max(0, k + other - other_n), min(n, k + other) + 1)
+    wrong, left = n - right, k + other - right
+    terms = [right, wrong, left, other_n - left]
+    logs = -np.sum([gammaln(np.asarray(term) + 1.0) for term in terms], axis=0)
+    chances = np.exp(logs - logs.max())
+    as_rare = chances <= chances[k - right[0]] * (1 + 1e-9)
+    p = float(chances[as_rare].sum() / chances.sum())
+    units = n + other_n
+    return Estimate(
+        gap, max(-1.0, gap - below), min(1.0, gap + above), units, units, p, test="Fisher"
+    )
 
 
 def compare_means(values: Floats, others: Floats, clusters: Clusters) -> Estimate | None:
@@ -85,10 +88,3 @@ def compare_means(values: Floats, others: Floats, clusters: Clusters) -> Estimat
     if not (isfinite(low) and isfinite(high)):
         return None
     return Estimate(value, low, high, n, m, float(p))
-
-
-def find_scale(values: Sequence[float]) -> float:
-    """Return the divisor to apply before values are summed or squared: 1, or the largest value if
-    it is very large."""
-    largest = max(map(abs, values), default=0.0)
-    return float(largest) if largest > MAX_UNSCALED else 1.0

@@ -1,12 +1,17 @@
-"""Overrides that work in every configuration, whatever its tasks and models are called:
-`data=PATH`, `split=NAME` and `model=NAME`."""
+"""Overrides from the command line, `place=value`, and those that work in every configuration,
+whatever its tasks and models are called: `data=PATH`, `split=NAME` and `model=NAME`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from looktwice.pipelines.config.classes import ConfigError, suggest_names
+from looktwice.pipelines.disk import check_yaml
 
 
 def expand_override(node: Mapping[str, Any], place: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -93,3 +98,42 @@ def _replace_asked_models(
             ]
         )
     yield from ((f"{place}.model", value) for place in places)
+
+
+def read_overrides(overrides: Sequence[str], node: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the places that overrides set, with their new values. Raises ConfigError."""
+    return [pair for text in overrides for pair in expand_override(node, *parse_override(text))]
+
+
+def find_swept_overrides(settings: Sequence[tuple[str, Any]], sweep: Any) -> Iterator[str]:
+    """Yield a fault for each override of a setting that the sweep replaces in every arm."""
+    for place, value in settings:
+        for swept, levels in sweep.items() if isinstance(sweep, Mapping) else ():
+            if not f"{swept}.".startswith(f"{place}."):
+                continue
+            setting, inner = value, [part for part in swept[len(place) :].split(".") if part]
+            while inner and isinstance(setting, Mapping):
+                setting = setting.get(inner.pop(0), ...)
+            if setting is not ...:
+                shown = ", ".join(map(str, levels)) if isinstance(levels, list) else levels
+                text = "null" if setting is None else setting
+                yield (
+                    f"{place}: {swept} is swept ({shown}), so no arm would use {text}; type"
+                    f" 'sweep.{swept}=[{text}]', or sweep=null to drop the whole sweep"
+                )
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """Parse `place=value` from the command line into (place, value), reading the value as YAML.
+    Raises ConfigError."""
+    place, equals, value = text.partition("=")
+    if not equals or not place.strip():
+        raise ConfigError(
+            [f"{text!r}: an override is written place=value, such as stages.mark.radius=5"]
+        )
+    try:
+        check_yaml(value)
+        read = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={value}"]), resolve=False)
+    except (yaml.YAMLError, OmegaConfBaseException, ValueError) as exc:
+        raise ConfigError([f"{text!r:.200}: the value is not YAML ({exc})"]) from exc
+    return place.strip(), cast(dict[str, Any], read)["value"]

@@ -1,0 +1,89 @@
+"""Metrics over groups of samples that count as one unit."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from looktwice.eval.scoring.metrics import CIRCULAR, right_by_draw
+from looktwice.eval.scoring.verdict import Levels, Metric, PointScores, Samples, Scorer
+
+Groups = Mapping[str, Sequence[str]]
+
+
+def group_by(samples: Samples, *fields: str) -> dict[str, list[str]]:
+    """Return the samples by the values of these meta fields; a sample that lacks one of them is in
+    no group."""
+    groups = defaultdict[str, list[str]](list)
+    for name, row in samples.items():
+        values = [row.meta.get(field) for field in fields]
+        if None not in values:
+            groups[" ".join(map(str, values))].append(name)
+    return dict(groups)
+
+
+def group_metric(
+    metric: str,
+    unit: str,
+    scores: PointScores,
+    groups: Groups,
+    rule: Callable[[Iterable[bool]], bool] = all,
+) -> Metric:
+    """Return the share of groups whose samples satisfy `rule`, as the mean over draws.
+
+    A group without samples never satisfies it. A group with a failed sample counts, but not in a
+    paired test; a group with a sample that was not asked is left out.
+    """
+    units = dict[str, float]()
+    for name, members in groups.items():
+        draws = right_by_draw(scores.draws(sample) for sample in members)
+        if draws or not members:
+            units[name] = fmean(map(rule, draws)) if draws else 0.0
+    failed = (name for name, members in groups.items() if {*members} - scores.comparable.keys())
+    return Metric(metric, units, unit, frozenset(failed), clusters=clusters_of(scores, groups))
+
+
+def clusters_of(scores: PointScores, groups: Groups) -> dict[str, str]:
+    """Return the cluster of each group; groups that share a cluster of their members, directly or
+    through other groups, are in one."""
+    of_cluster = dict[str, str]()
+
+    def first(cluster: str) -> str:
+        while of_cluster.setdefault(cluster, cluster) != cluster:
+            cluster = of_cluster[cluster]
+        return cluster
+
+    for members in groups.values():
+        joined = sorted({first(scores.clusters[sample]) for sample in members})
+        of_cluster |= dict.fromkeys(joined, joined[0]) if joined else {}
+    return {name: first(scores.clusters[members[0]]) for name, members in groups.items() if members}
+
+
+@dataclass(frozen=True)
+class AllRight(Scorer):
+    """Samples with the same value of a meta field count as one unit, which is right if all of them
+    are right.
+
+    `by` is the field, `metric` the name of the metric. VLMEvalKit's circular files have one row per
+    rotation.
+    """
+
+    by: str = "circle"
+    metric: str = CIRCULAR
+
+    def metrics(self, scores: PointScores) -> Sequence[Metric]:
+        """Return the share of groups that are right as a whole."""
+        groups = group_by(scores.keyed, self.by)
+        return [group_metric(self.metric, self.by, scores, groups)] if groups else []
+
+    def chance(self, samples: Samples) -> Levels:
+        """Return the mean over groups of the product of 1 / (number of choices)."""
+        levels = []
+        for members in group_by(samples, self.by).values():
+            level = 1.0
+            for name in members:
+                level /= samples[name].n_choices or float("inf")
+            levels.append(level)
+        return {self.metric: sum(levels) / len(levels)} if levels and min(levels) > 0 else {}

@@ -1,0 +1,56 @@
+"""A model whose replies come from a text, a list or a function."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from looktwice.pipelines.config.spec import get_function_name
+from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply
+
+KEPT_CALLS = 16  # calls whose messages a scripted model keeps
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """Answers every call with `answer`: a text, a list of texts in turn, or a function of the
+    messages.
+
+    A function may return a text or a whole Reply. An exhausted list raises ModelError. `asked`
+    holds the messages of the last 16 calls: those of a whole run could fill the memory.
+    """
+
+    answer: str | Sequence[str | Reply] | Callable[[Messages], str | Reply] = "(A)"
+    asked: list[Messages] = field(default_factory=list, init=False, repr=False, compare=False)
+    calls: Iterator[int] = field(default_factory=count, init=False, repr=False, compare=False)
+    lock: threading.Lock = field(
+        default_factory=threading.Lock, init=False, repr=False, compare=False
+    )
+
+    @property
+    def identity(self) -> str:
+        """The script itself if it is data, else the function's name and code."""
+        data = isinstance(self.answer, str | list | tuple)
+        return f"scripted: {repr(self.answer) if data else get_function_name(self.answer)}"
+
+    def __call__(
+        self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
+    ) -> Reply:
+        """Return the next answer, and record the call in `asked`."""
+        with self.lock:
+            number = next(self.calls)
+            self.asked.append(messages)
+            del self.asked[:-KEPT_CALLS]
+        if callable(self.answer):
+            reply = self.answer(messages)
+        elif isinstance(self.answer, str):
+            reply = self.answer
+        elif number < len(self.answer):
+            reply = self.answer[number]
+        else:
+            raise ModelError(
+                f"the script has {len(self.answer)} answers and was asked once more; add one"
+            )
+        return reply if isinstance(reply, Reply) else Reply(reply)
