@@ -139,7 +139,7 @@ def test_a_scripted_model_keeps_only_the_last_messages() -> None:
 def test_many_bytes_are_written_before_the_next_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_module, "MAX_WAITING", 1000)
+    monkeypatch.setattr(writer_module, "MAX_QUEUED_BYTES", 1000)
     writer = RunWriter(tmp_path)  # its thread has not started
     for number in range(15):
         writer._enqueue("records.jsonl", b"%099d\n" % number)

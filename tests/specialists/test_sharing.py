@@ -272,7 +272,7 @@ def test_composed_results_are_stored_once_by_their_parts(
         asked.append(pixels.shape)
         return [(9, 2.0, 2.0, 12.0)]
 
-    monkeypatch.setattr(detection.FaceCascade, "_faces", faces)
+    monkeypatch.setattr(detection.FaceCascade, "_detect_faces", faces)
     with use_result_store(tmp_path / "cascade"):
         for words in ((), (None,), (["face"],)):
             assert len(look_once(detection.FaceCascade(), PICTURE, *words)) == 1
