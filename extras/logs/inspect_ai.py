@@ -1,4 +1,4 @@
-"""Reads the logs of inspect_ai (`.eval` and `.json`) and writes any log as `.eval`, without importing
+"""Reads the logs of inspect_ai (`.eval` and `.json`) and writes logs as `.eval`, without importing
 that package."""
 
 from __future__ import annotations

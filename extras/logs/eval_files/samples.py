@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain, repeat
-from math import sqrt
+from math import isfinite, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -174,7 +174,7 @@ class _Encoder:
         is_answered = bool(turns) and turns[-1].role == "assistant"
         asked = turns[:-1] if is_answered else turns
         before = f'{{"id":{write_json(sample.sample)},"epoch":{sample.draw + 1},"input":'
-        choices = write_json(list(sample.choices)) if sample.choices else "null"
+        choices = f"[{','.join(map(write_json, sample.choices))}]" if sample.choices else "null"
         target = f',"choices":{choices},"target":{write_json(sample.key)}'
         message = f'{{"role":"assistant","content":{reply},"source":"generate"}}'
         texts, shown = question, question
@@ -223,17 +223,24 @@ class _Encoder:
         if sample.verdict == "failed":
             error = write_json(sample.reply or "the sample failed")
         if sample.seconds == sample.seconds:
-            total = f',"total_time":{write_json(sample.seconds)}'
+            total = f',"total_time":{_write_number(sample.seconds)}'
         if sample.tokens == sample.tokens:
-            usage: Fields = {"total_tokens": int(sample.tokens)}
-            if sample.cost == sample.cost:
-                usage["total_cost"] = sample.cost
-            used = f',"model_usage":{{{self._model}:{write_json(usage)}}}'
+            cost = sample.cost
+            priced = f',"total_cost":{_write_number(cost)}' if cost == cost else ""
+            used = (
+                f',"model_usage":{{{self._model}:{{"total_tokens":{int(sample.tokens)}{priced}}}}}'
+            )
         return error, total, used
+
+
+def _write_number(number: float) -> str:
+    return repr(number) if isfinite(number) else "null"
 
 
 def _list_pictures(turns: Sequence[Turn]) -> list[Packed]:
     """Return the fields of the pictures of a conversation, each once."""
+    if not any([turn.attachments for turn in turns]):
+        return []
     found = {own.name: own.field for turn in turns for own in turn.attachments}
     return list(chain.from_iterable(zip(repeat(COMMA), found.values())))[1:]
 
