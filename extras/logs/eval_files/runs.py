@@ -3,7 +3,7 @@ taken from the scores of the run, without a table of all rows."""
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -35,8 +35,8 @@ from looktwice.pipelines.model import ToolCall
 from looktwice.pipelines.state import Stage
 
 MAX_PICTURE_BYTES, MAX_TURNS = 64 << 20, 16
-"""Limits of what is kept for later samples: compressed pictures, and turns, such as system messages
-and examples."""
+"""Limits of what is kept for later samples: pictures, and recent turns, such as system messages and
+examples."""
 UNVALUED = Verdict.FAILED, Verdict.HIDDEN
 NEEDED_FIELDS = ConfigDict(extra="ignore", strict=True)
 
@@ -96,9 +96,11 @@ def export_runs(
     """
     contestants = [own for path in paths for own in _score(path, reader, plugins)]
     out.mkdir(parents=True, exist_ok=True)
+    turns = _Turns(contestants[0].folder)
     for name, contestant in zip(find_unique_names(contestants), contestants, strict=True):
+        if turns.folder is not contestant.folder:
+            turns = _Turns(contestant.folder)
         files = make_file_names([f"{name}_{own.task}".strip("_") for own in contestant.points])
-        turns = _Turns(contestant.folder)
         for scores, file in zip(contestant.points, files.values(), strict=True):
             about = _describe(name, contestant.source, scores)
             written = write_evaluation(about, _read_samples(scores, turns), out / f"{file}.eval")
@@ -184,13 +186,13 @@ def _get_last_reply(record: Any) -> str:
 
 
 class _Turns:
-    """Makes the turns of records of a run from its stored messages; recent pictures and turns are
+    """Makes the turns of records of a run from its stored messages; pictures and recent turns are
     kept, because records share them."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
-        self._pictures = OrderedDict[str, Attachment]()
-        self._bytes = 0
+        self._pictures = dict[str, Attachment]()
+        self._room = MAX_PICTURE_BYTES
         self._get_turn = lru_cache(MAX_TURNS)(self._read_turn)
 
     def make(self, record: Any) -> list[Turn]:
@@ -215,13 +217,10 @@ class _Turns:
         return make_turn(node["role"], parts, calls, node.get("call_id", ""))
 
     def _load_picture(self, sha: str) -> Attachment:
-        picture = self._pictures.pop(sha, None)
-        if picture is None:
+        if (picture := self._pictures.get(sha)) is None:
             stored = load_stored_picture(self.folder.blobs, sha)
             picture = Attachment.from_payload(stored.payload)
-            self._bytes += sum(map(len, picture.field))
-        self._pictures[sha] = picture  # the last one, as it was just used
-        while self._bytes > MAX_PICTURE_BYTES:
-            _, oldest = self._pictures.popitem(last=False)
-            self._bytes -= sum(map(len, oldest.field))
+            self._room -= sum(map(len, picture.field))
+            if self._room >= 0:  # arms show the same pictures in turn: the first ones come again
+                self._pictures[sha] = picture
         return picture
