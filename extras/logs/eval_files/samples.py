@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from looktwice.extras.logs.eval_files.zip_writer import Packed, ZipWriter, pack
-from looktwice.extras.logs.log import OURS, Fields
+from looktwice.extras.logs.log import OURS, Cells, Fields
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import open_atomic
 from looktwice.pipelines.json_input import read_json, write_json
@@ -120,7 +120,7 @@ class Evaluation:
     model: str
     source: str
     task: str
-    settings: Fields
+    settings: Cells
     ids: Sequence[str]
     count: int
     epochs: int
