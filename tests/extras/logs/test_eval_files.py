@@ -167,7 +167,7 @@ def test_a_sample_has_the_fields_that_inspect_reads(
     more = {"model_usage": usage, "completed": True, "message_count": 2}
     assert summaries[0] == {**plain, "metadata": metadata, "scores": scores, **more}
     assert failed["error"]["message"] == summaries[2]["error"] == "the sample failed"
-    assert failed["scores"] == {} and len(failed["messages"]) == 2
+    assert failed["scores"] == {} and len(failed["messages"]) == summaries[2]["message_count"] == 2
 
 
 def test_pictures_beyond_the_limit_are_read_again(
