@@ -22,6 +22,7 @@ from looktwice.extras.logs.format import export_logs
 from looktwice.extras.scenes import LettersAndShapes
 from looktwice.pipelines import Pipeline, Reply, Scripted
 from looktwice.pipelines.model import Messages, ToolCall, Usage
+from looktwice.pipelines.state import Stage
 from looktwice.prompting import Ask, Circles, MultipleChoice
 from looktwice.prompting.agent import Agent, Zoom
 from tests.made_run import MadeRun
@@ -58,7 +59,7 @@ def make_marks(path: Path) -> None:
             raise ValueError('broken "quoted"')
         return Reply(("(A)", "", "I cannot say \x1b <b>é</b>\u2028.")[number])
 
-    asked = {"choose": MultipleChoice(), "ask": Ask()}
+    asked: dict[str, Stage] = {"choose": MultipleChoice(), "ask": Ask()}
     arms = {"plain/x": Pipeline(asked), "marked": Pipeline({"mark": Circles(), **asked})}
     tasks = {"first": MarkedScenes("color", n=3), "of two": MarkedScenes("color", n=2, seed=3)}
     evaluate(tasks, arms, Scripted(answer), out=path, workers=1, draws=2)
