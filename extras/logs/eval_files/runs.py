@@ -67,7 +67,7 @@ class _TimingsNode(TypedDict, total=False):
 
 @with_config(NEEDED_FIELDS)
 class _RecordNode(TypedDict, total=False):
-    """The fields of a record that an export uses."""
+    """The fields of a record that an export uses; each may be missing."""
 
     calls: list[_CallNode]
     timings: _TimingsNode
@@ -156,7 +156,7 @@ def _read_samples(scores: PointScores, turns: _Turns) -> Iterator[Sample]:
                 record = read_as(_RecordNode, file.readline(MAX_LINE_BYTES))
             except ValueError as exc:
                 raise RunError(f"{path} changed after it was scored; start again ({exc})") from exc
-            seconds, tokens = record["timings"].get("total"), tokens_in + tokens_out
+            seconds, tokens = record.get("timings", {}).get("total"), tokens_in + tokens_out
             yield Sample(
                 row.id,
                 draw,
@@ -181,7 +181,7 @@ def _describe_question(row: SampleRow) -> tuple[str, str, Sequence[str], str]:
 
 
 def _get_last_reply(record: Any) -> str:
-    replies = (call.get("reply") for call in reversed(record["calls"]))
+    replies = (call.get("reply") for call in reversed(record.get("calls", ())))
     return next((reply["text"] for reply in replies if reply), "")
 
 
@@ -198,13 +198,13 @@ class _Turns:
     def make(self, record: Any) -> list[Turn]:
         """Return the conversation of the last call of a record. Raises RunError for a message that
         is missing, and PictureError for a picture."""
-        if not record["calls"]:
+        if not (calls := record.get("calls")):
             return []
-        call = record["calls"][-1]
+        call = calls[-1]
         turns = [*map(self._get_turn, call["messages"])]
         if reply := call.get("reply"):
-            calls = [ToolCall(**node) for node in reply.get("tool_calls") or ()]
-            turns.append(make_turn("assistant", [reply["text"]], calls))
+            tools = [ToolCall(**node) for node in reply.get("tool_calls", ())]
+            turns.append(make_turn("assistant", [reply["text"]], tools))
         return turns
 
     def _read_turn(self, sha: str) -> Turn:

@@ -76,6 +76,10 @@ def make_texts(path: Path) -> None:
         made.record(point, "s2", answer="A", timings={"total": 3})
         made.reply(point, "s0", "(B)", draw=1)
     made.write()
+    lines = (path / "records.jsonl").read_text().splitlines()
+    short = json.loads(lines[-2])
+    del short["calls"], short["timings"]
+    (path / "records.jsonl").write_text("\n".join([*lines, json.dumps(short)]) + "\n")
 
 
 MAKERS = {"agents": make_agents, "marks": make_marks, "texts": make_texts}
