@@ -1,28 +1,32 @@
-"""Reads the logs of inspect_ai (`.eval` and `.json`) and writes `.eval`, without importing that
-package."""
+"""Reads the logs of inspect_ai (`.eval` and `.json`) and writes logs as `.eval`, without importing
+that package."""
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
-from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
+from zipfile import BadZipFile, ZipFile
 
 from looktwice.eval.display.printable import make_file_names
 from looktwice.eval.tasks.base import TaskError
+from looktwice.extras.logs.eval_files.samples import (
+    Attachment,
+    Evaluation,
+    Sample,
+    Turn,
+    make_turn,
+    write_evaluation,
+)
 from looktwice.extras.logs.inspect_scores import read_grades, scorer_labels
 from looktwice.extras.logs.log import (
     MISSING_VALUE,
-    OURS,
     UNSCORED,
     Cells,
     Fields,
@@ -36,8 +40,7 @@ from looktwice.extras.logs.log import (
     make_rows,
     parse_value,
 )
-from looktwice.pipelines.counted import format_count
-from looktwice.pipelines.disk import MAX_BYTES, open_atomic, open_file, read_file
+from looktwice.pipelines.disk import MAX_BYTES, open_file, read_file
 from looktwice.pipelines.json_input import read_json, write_json
 from looktwice.pipelines.model import Message, Messages, ToolCall
 from looktwice.pipelines.picture import Picture
@@ -47,20 +50,6 @@ if TYPE_CHECKING:
     import pandas
 
 ZSTD_METHOD = 93  # a zip compression method that Python's zipfile supports from 3.14 on
-SCORER = OURS
-SUMMARY_FIELDS = (
-    "id",
-    "epoch",
-    "input",
-    "choices",
-    "target",
-    "metadata",
-    "scores",
-    "model_usage",
-    "error",
-    "total_time",
-)
-VERDICT_LETTERS = {"right": "C", "wrong": "I", "unreadable": "N"}
 
 
 def read_inspect(path: Path, named: Named) -> list[Log]:
@@ -255,140 +244,38 @@ def _iterate_parts(turn: Cells, attachments: Mapping[str, str]) -> Iterator[tupl
 def write_inspect(log: Log, out: Path) -> Iterator[str]:
     """Write each task as one evaluation, a `.eval` file in the folder `out`; yield its path.
 
-    The contestant is written as the model. If the log holds conversations, the last one of each
-    sample is written with its pictures. An unreadable reply becomes inspect_ai's "no answer"; a
-    failed sample has an error and no score. Raises OSError.
+    If the log holds conversations, the last one of each sample is written with its pictures. Raises
+    OSError.
     """
     tasks = list(dict.fromkeys(log.rows["task"]))
     names = make_file_names([f"{log.name}_{task}".strip("_") for task in tasks])
     for task, name in zip(tasks, names.values(), strict=True):
-        rows = log.rows[log.rows["task"] == task].to_dict("records")
-        file = out / f"{name}.eval"
-        with open_atomic(file) as target, ZipFile(target, "w", ZIP_DEFLATED) as archive:
-            header, summaries = _make_header(log, task, rows), []
-            start = {"version": 2, "eval": header["eval"], "plan": header["plan"]}
-            archive.writestr("_journal/start.json", write_json(start))
-            for row in rows:
-                sample = _sample(log, row)
-                place = f"{str(sample['id']).replace('/', '_')}_epoch_{sample['epoch']}"
-                archive.writestr(f"samples/{place}.json", write_json(sample))
-                summaries.append(_make_summary(sample))
-            archive.writestr("summaries.json", write_json(summaries))
-            archive.writestr("header.json", write_json(header))
-        yield f"{file} ({format_count(len(rows), 'sample')})"
+        frame = log.rows[log.rows["task"] == task]
+        rows = frame.to_dict("records")
+        about = Evaluation(
+            log.name,
+            log.source,
+            task,
+            log.settings.get(task, {}),
+            list(dict.fromkeys(row["sample"] for row in rows)),
+            count=len(rows),
+            epochs=1 + max(row["draw"] for row in rows),
+            values=[row["value"] for row in rows if row["value"] == row["value"]],
+            tokens=int(frame["tokens"].sum()),
+        )
+        yield write_evaluation(
+            about, (_make_sample(log, row) for row in rows), out / f"{name}.eval"
+        )
 
 
-def _make_header(log: Log, task: str, rows: Sequence[Cells]) -> Fields:
-    values = [row["value"] for row in rows if row["value"] == row["value"]]
-    n, now = max(1, len(values)), datetime.now(UTC).isoformat(timespec="seconds")
-    mean = sum(values) / n
-    error = sqrt(sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1) / n)
-    figures = (("accuracy", mean), ("stderr", error))
-    metrics = {name: {"name": name, "value": value} for name, value in figures}
-    ids = list(dict.fromkeys(row["sample"] for row in rows))
-    tokens = int(log.rows.loc[log.rows["task"] == task, "tokens"].sum())
-    digest = hashlib.sha256(f"{log.source} {log.name} {task}".encode()).hexdigest()[:22]
-    return {
-        "version": 2,
-        "status": "success",
-        "eval": {
-            **dict.fromkeys(("eval_id", "run_id", "task_id"), digest),
-            "created": now,
-            "task": task or "task",
-            "task_args": dict(log.settings.get(task, {})),
-            "dataset": {"name": task, "samples": len(ids), "sample_ids": ids},
-            "model": log.name,
-            "config": {"epochs": 1 + max(row["draw"] for row in rows)},
-            "metadata": {"log": log.source, "written_by": OURS},
-        },
-        "plan": {"name": "plan", "steps": []},
-        "results": {
-            "total_samples": len(rows),
-            "completed_samples": len(values),
-            "scores": [{"name": SCORER, "scorer": SCORER, "metrics": metrics}],
-        },
-        "stats": {
-            "started_at": now,
-            "completed_at": now,
-            "model_usage": {log.name: {"total_tokens": tokens}},
-        },
-    }
+def _make_sample(log: Log, row: Cells) -> Sample:
+    cells = {name: row[name] for name in Sample._fields if name != "turns"}
+    return Sample(**cells, turns=[_convert_message(message) for message in log.messages(row)])
 
 
-def _sample(log: Log, row: Cells) -> Fields:
-    attachments = dict[str, str]()
-    messages = [_make_message(message, attachments) for message in log.messages(row)]
-    asked = messages[:-1] if messages and messages[-1]["role"] == "assistant" else messages
-    reply = {"role": "assistant", "content": row["reply"], "source": "generate"}
-    score = {
-        "value": VERDICT_LETTERS.get(row["verdict"], row["value"]),
-        "answer": row["answer"],
-        "explanation": row["verdict"],
-    }
-    sample = {
-        "id": row["sample"],
-        "epoch": row["draw"] + 1,
-        "input": asked or row["question"],
-        "choices": list(row["choices"]) or None,
-        "target": row["key"],
-        "messages": messages or [{"role": "user", "content": row["question"]}, reply],
-        "output": {
-            "model": log.name,
-            "choices": [{"message": reply, "stop_reason": "stop"}],
-            "completion": row["reply"],
-        },
-        "scores": {} if row["verdict"] in ("failed", "hidden") else {SCORER: score},
-        "metadata": {name: row[name] for name in ("task", "group", "pictures", "verdict")},
-        "attachments": attachments,
-    }
-    if row["verdict"] == "failed":
-        text = row["reply"] or "the sample failed"
-        sample["error"] = {"message": text, "traceback": "", "traceback_ansi": ""}
-    if row["seconds"] == row["seconds"]:
-        sample["total_time"] = row["seconds"]
-    if row["tokens"] == row["tokens"]:
-        usage = sample["model_usage"] = {log.name: {"total_tokens": int(row["tokens"])}}
-        if row["cost"] == row["cost"]:
-            usage[log.name]["total_cost"] = row["cost"]
-    return sample
-
-
-def _make_summary(sample: Cells) -> Fields:
-    """Return a sample's entry in the list of summaries: without pictures, and with only the message
-    of an error."""
-    summary = {name: sample[name] for name in SUMMARY_FIELDS if name in sample}
-    if "error" in summary:
-        summary["error"] = summary["error"]["message"]
-    if isinstance(summary["input"], list):
-        image, messages = {"type": "text", "text": "(Image)"}, []
-        for message in summary["input"]:
-            content = message["content"]
-            if isinstance(content, list):
-                content = [image if part["type"] == "image" else part for part in content]
-            messages.append({**message, "content": content})
-        summary["input"] = messages
-    return {**summary, "completed": True, "message_count": len(sample["messages"])}
-
-
-def _make_message(message: Message, attachments: dict[str, str]) -> Fields:
-    """Convert a message to inspect_ai's form; its pictures go into the attachments."""
-    parts = list[Fields]()
-    for part in message.parts:
-        if isinstance(part, str):
-            parts.append({"type": "text", "text": part})
-        else:
-            payload = part.picture.payload
-            attachments[payload.sha[:32]] = payload.data_url
-            parts.append({"type": "image", "image": f"attachment://{payload.sha[:32]}"})
-    written: Fields = {"role": message.role, "content": parts}
-    if message.role in ("assistant", "system"):
-        written["content"] = message.text
-    for call in message.tool_calls:
-        arguments: Any = call.arguments
-        with suppress(ValueError):
-            arguments = read_json(arguments)
-        if not isinstance(arguments, dict):
-            arguments = {"arguments": arguments}
-        made = {"id": call.id, "function": call.name, "arguments": arguments}
-        written.setdefault("tool_calls", []).append(made)
-    return written | ({"tool_call_id": message.call_id} if message.call_id else {})
+def _convert_message(message: Message) -> Turn:
+    parts = [
+        part if isinstance(part, str) else Attachment.from_payload(part.picture.payload)
+        for part in message.parts
+    ]
+    return make_turn(message.role, parts, message.tool_calls, message.call_id)

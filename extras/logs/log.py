@@ -303,16 +303,23 @@ def bracket_letter(answer: str) -> str:
     return f"({answer})" if len(answer) == 1 else answer
 
 
-def make_names_unique(logs: Sequence[Log]) -> list[Log]:
-    """Make the names of logs unique by appending the detail, source, path or number that
+def find_unique_names(logs: Sequence[Any]) -> list[str]:
+    """Return the names of logs, made unique by the detail, source, path or number that
     distinguishes them."""
-    named = list(logs)
+    names = [str(log.name) for log in logs]
     for kind in ("detail", "source", "path", "number"):
-        details = [str(getattr(log, kind, number)) for number, log in enumerate(named, 1)]
+        details = [str(getattr(log, kind, number)) for number, log in enumerate(logs, 1)]
         unlike = defaultdict[str, set[str]](set)
-        for log, detail in zip(named, details, strict=True):
-            unlike[log.name].add(detail)
-        for place, (log, detail) in enumerate(zip(named, details, strict=True)):
-            if detail and len(unlike[log.name]) > 1:
-                named[place] = replace(log, name=f"{log.name} ({detail})")
-    return named
+        for name, detail in zip(names, details, strict=True):
+            unlike[name].add(detail)
+        names = [
+            f"{name} ({detail})" if detail and len(unlike[name]) > 1 else name
+            for name, detail in zip(names, details, strict=True)
+        ]
+    return names
+
+
+def make_names_unique(logs: Sequence[Log]) -> list[Log]:
+    """Make the names of logs unique, as `find_unique_names` does."""
+    names = find_unique_names(logs)
+    return [replace(log, name=name) for log, name in zip(logs, names, strict=True)]

@@ -174,6 +174,8 @@ def export(
     `.eval` opens in Inspect View, with the pictures; trajectories are conversations for
     fine-tuning, tools and images included.
     """
+    from looktwice.eval.records.records import is_run
+
     read = build_reader(reader, plugin)
     if to == "trajectories":
         from looktwice.extras.request_diff.trajectories import read_trajectories, write_trajectories
@@ -183,6 +185,10 @@ def export(
         file = out if out.suffix else out / "trajectories.jsonl"
         conversations = read_trajectories(logs[0], only, read, whole, plugin, contestant)
         lines = write_trajectories(file, conversations)
+    elif to == "inspect" and not column and all(map(is_run, logs)):
+        from looktwice.extras.logs.eval_files.runs import export_runs
+
+        lines = export_runs(logs, out, read, plugin)
     else:
         from looktwice.extras.logs.format import export_logs, read_logs
 
