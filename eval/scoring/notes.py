@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from looktwice.eval.records.records import PointRow, get_looks
+from looktwice.eval.scoring.arm_columns import RequestColumn
 from looktwice.eval.scoring.columns import Words
 from looktwice.eval.scoring.labels import baselines, contestant_changes
 from looktwice.eval.scoring.record_scorer import price_lines
@@ -234,8 +235,14 @@ class ArmRequests:
 
     def sends_same_as(self, rival: ArmRequests) -> Iterator[bool]:
         """Yield, for each sample for which both requests are known, whether they are identical."""
-        for name, request in self.requests.items():
-            if request and (against := rival.requests.get(name)):
+        mine, others = self.requests, rival.requests
+        if isinstance(mine, RequestColumn) and isinstance(others, RequestColumn):
+            if mine.ids is others.ids:
+                yield from mine.compare(others)
+                return
+        known = dict(others.items())
+        for name, request in mine.items():
+            if request and (against := known.get(name)):
                 yield request == against
 
     def reason(self, samples: Sequence[str]) -> str:
