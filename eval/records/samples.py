@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import Any
 
 from looktwice.eval.records.schema import SampleRow
 from looktwice.pipelines.json_input import read_as
@@ -26,6 +27,11 @@ class SampleRows(Mapping[str, SampleRow]):
         """Add a row that was parsed from this line."""
         self._rows[row.id] = row if len(self._rows) < MAX_PARSED else line
         self.are_keyed &= row.answer is not None
+
+    @cached_property
+    def metas(self) -> Mapping[str, Mapping[str, Any]]:
+        """The meta fields of each sample."""
+        return {name: row.meta for name, row in self.items()}
 
     def only(self, names: Container[str]) -> SampleRows:
         """Return some of the samples."""

@@ -3,7 +3,7 @@ computed at once, and which become scored records when they are needed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -251,18 +251,22 @@ class ArmColumns:
         """The rows of the first draws, by sample."""
         return np.flatnonzero(self["draw"] == 0)
 
-    def get_requests(self) -> RequestColumn:
-        """Return the digests of the first draws' requests."""
-        rows = self.first_rows
-        return RequestColumn(self.ids, self["sample"][rows], self["request"][rows])
+    def get_requests(self) -> Column:
+        """Return the digest of the first draw's request for each id; `NO_DIGEST` if it is not
+        known."""
+        requests = np.full(len(self.ids), NO_DIGEST, f"V{DIGEST_BYTES}")
+        requests[self["sample"][self.first_rows]] = self["request"][self.first_rows]
+        return requests
 
-    def get_kept_notes(self) -> dict[str, Sequence[str]]:
-        """Return the notes of stages that found nothing to do in the first draw, by sample."""
+    def get_kept_notes(self) -> list[Sequence[str]]:
+        """Return the notes of stages that found nothing to do in the first draw, for each id."""
         rows = self.first_rows[self.has_words(lambda words: bool(words.kept))[self.first_rows]]
-        names = map(self.ids.__getitem__, self["sample"][rows].tolist())
-        return {
-            name: words.kept for name, words in zip(names, self.iterate_words(rows), strict=True)
-        }
+        kept = list[Sequence[str]]([()]) * len(self.ids)
+        for place, words in zip(
+            self["sample"][rows].tolist(), self.iterate_words(rows), strict=True
+        ):
+            kept[place] = words.kept
+        return kept
 
     def count_missing(self, planned: int, draws: int) -> int:
         """Return how many draws of the planned samples have no record, if each should have this
@@ -280,35 +284,6 @@ class ArmColumns:
         known = np.array([name in names for name in self.ids], bool)
         rows = np.flatnonzero(known[self["sample"]]) if len(self) else self["sample"]
         return ArmColumns(self.ids, _select(self.columns, rows), self.pools)
-
-
-class RequestColumn(Mapping[str, bytes]):
-    """The digest of the first draw's request by sample; empty if it is not known."""
-
-    def __init__(self, ids: Sequence[str], places: Column, digests: Column) -> None:
-        self.ids, self._digests = ids, np.full(len(ids), NO_DIGEST, f"V{DIGEST_BYTES}")
-        self._digests[places] = digests
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.ids)
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __getitem__(self, name: str) -> bytes:
-        return dict(self.items())[name]
-
-    def items(self) -> ItemsView[str, bytes]:
-        """Return the samples with their digests."""
-        digests = (b"" if digest == NO_DIGEST else digest for digest in self._digests.tolist())
-        return dict(zip(self.ids, digests, strict=True)).items()
-
-    def compare(self, other: RequestColumn) -> list[bool]:
-        """Return, for each sample for which both digests are known, whether they are equal; the
-        other column must have the same ids."""
-        mine, others = (column._digests.view("2u8") for column in (self, other))
-        are_known = mine.any(axis=1) & others.any(axis=1)
-        return (mine == others).all(axis=1)[are_known].tolist()  # type: ignore[no-any-return]
 
 
 class ScoredColumns(Mapping[str, Mapping[int, ScoredRecord]]):

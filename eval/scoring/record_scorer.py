@@ -66,11 +66,6 @@ class ReadingMemory:
         self._rules = dict[Hashable, int]()
         self._samples = dict[int, tuple[SampleRow, Sample]]()
 
-    def clear(self) -> None:
-        """Remove the results and samples."""
-        self._results.clear()
-        self._samples.clear()
-
     def name_rules(self, *rules: object) -> object:
         """Return a number for these objects, the same for equal ones that can be hashed."""
         try:

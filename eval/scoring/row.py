@@ -299,7 +299,7 @@ def _sum_rows(rows: Rows) -> Row:
 def accuracy_to_compare(scores: PointScores) -> Metric:
     """Return the accuracy for a paired test, which excludes failed or missing samples instead of
     counting them as wrong."""
-    values = scores.get_comparable()
+    values = scores.comparable
     units = {name: values.get(name, 0.0) for name in scores.keyed}
     failed = frozenset(units.keys() - values.keys())
     return Metric("accuracy", units, failed=failed, clusters=scores.clusters)

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from statistics import fmean
 from typing import Any
 
@@ -46,10 +45,6 @@ CHAIN = "prompting.wording.ChainOfThought"
 ROTATE = "prompting.controls.PermuteChoices", "prompting.controls.PermuteLabels"
 Rivals = Mapping[str, PointScores | None]
 """The arm that each point is compared with, by point id."""
-Known = dict[str, Metric]
-"""The accuracies of arms for paired tests, by point id."""
-Fields = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""The meta fields of samples that slices need, by task id and sample id."""
 
 
 def run_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
@@ -58,24 +53,24 @@ def run_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
 
     Circular evaluation, turns, majority and chance follow at the end.
     """
-    rivals, fields = baselines(run), _read_fields(run, by)
+    rivals = baselines(run)
     by_contestant = defaultdict[str, list[PointScores]](list)
     for scores in run.points:
         by_contestant[scores.contestant].append(scores)
     rows, beside = list[Row](), list[Row]()
-    compared = {rival.point.id: accuracy_to_compare(rival) for rival in rivals.values() if rival}
     for arms in by_contestant.values():
-        own, known = list[Row](), {**compared}
+        own = list[Row]()
         for arm in arms:
             rival, plain = rivals[arm.point.id], empty_row(run, arm)
             accuracy, *others = measure(arm, plain)
-            accuracy = _compare(accuracy, [(arm, rival)], known) if rival else accuracy
+            accuracy = _compare(accuracy, [(arm, rival)]) if rival else accuracy
             own += [accuracy, *others, *metric_rows(arm, plain, rival)]
-        own += [*_means(own, arms, rivals, known), *_total_rows(arms, own)]
+        own += [*_means(own, arms, rivals), *_total_rows(arms, own)]
         for arm in arms:
-            for part, sliced in _slices(arm, by, fields):
+            for part, sliced in _slices(arm, by):
                 plain = empty_row(run, arm, part)
                 own += [*measure(sliced, plain), *metric_rows(sliced, plain)]
+            vars(arm).pop("comparable", None)  # a number per sample, which few tables need again
         rows += [replace(row, units=None) for row in own]
     rows = [*correct_p_values(rows), *circular_rows(run)]
     if _may_have_turns(run):
@@ -83,7 +78,7 @@ def run_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
 
         for arm, metric in turn_metrics(run):
             rows.append(fill(empty_row(run, arm), metric))
-    rows += _level_rows(run, by, fields)
+    rows += _level_rows(run, by)
     whole = len({scores.point.task for scores in run.points})
     people = published_people(run)
     for row in rows:
@@ -105,18 +100,14 @@ def _may_have_turns(run: RunScores) -> bool:
     return False
 
 
-def _compare(row: Row, pairs: Sequence[tuple[PointScores, PointScores]], known: Known) -> Row:
-    """Return a row of accuracy with the comparison over all tasks of the pairs; metrics are added
-    to `known`."""
+def _compare(row: Row, pairs: Sequence[tuple[PointScores, PointScores]]) -> Row:
+    """Return a row of accuracy with the comparison over all tasks of the pairs."""
     names = dict.fromkeys(rival.contestant for _, rival in pairs)
-    for arm in chain.from_iterable(pairs):
-        if arm.point.id not in known:
-            known[arm.point.id] = accuracy_to_compare(arm)
-    metrics = [(known[arm.point.id], known[rival.point.id]) for arm, rival in pairs]
+    metrics = [(accuracy_to_compare(arm), accuracy_to_compare(rival)) for arm, rival in pairs]
     return compare(row, ", ".join(names), metrics)
 
 
-def _means(rows: Rows, arms: Sequence[PointScores], rivals: Rivals, known: Known) -> list[Row]:
+def _means(rows: Rows, arms: Sequence[PointScores], rivals: Rivals) -> list[Row]:
     """Return the macro and micro rows of a contestant; micro accuracy has the paired test over all
     its tasks."""
     means = list[Row]()
@@ -129,38 +120,24 @@ def _means(rows: Rows, arms: Sequence[PointScores], rivals: Rivals, known: Known
             own = next(row for row in rows if row.metric == "accuracy")
             means[1] = replace(means[1], **{name: getattr(own, name) for name in COMPARISON})
         else:
-            means[1] = _compare(means[1], pairs, known)
+            means[1] = _compare(means[1], pairs)
         means[0] = replace(means[0], baseline=means[1].baseline)
     return means
 
 
-def _read_fields(run: RunScores, by: Sequence[str]) -> Fields:
-    """Return the meta fields in `by`, read once for all arms of a task."""
-    names, fields = ",".join(by).split(","), dict[str, Mapping[str, Mapping[str, Any]]]()
-    for scores in run.points if by else ():
-        task = scores.point.task_id
-        if task not in fields:
-            metas = ((name, row.meta) for name, row in scores.samples.items())
-            fields[task] = {name: {n: meta[n] for n in names if n in meta} for name, meta in metas}
-    return fields
-
-
-def _slices(
-    scores: PointScores, by: Sequence[str], fields: Fields
-) -> Iterator[tuple[str, PointScores]]:
+def _slices(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, PointScores]]:
     for names in by:
-        measured = {name: measured_parts(scores, name) for name in names.split(",")}
-        values, metas = defaultdict[tuple[str, ...], set[str]](set), fields[scores.point.task_id]
+        fields = {name: measured_parts(scores, name) for name in names.split(",")}
+        values, metas = defaultdict[tuple[str, ...], set[str]](set), scores.metas
         in_meta = set[str]().union(*metas.values())
-        if not any(name in in_meta or parts for name, parts in measured.items()):
+        if not any(name in in_meta or measured for name, measured in fields.items()):
             continue  # other tasks have this field
         for sample, meta in metas.items():
-            values[
-                tuple(
-                    f"{name}={meta.get(name, parts.get(sample, ''))}"
-                    for name, parts in measured.items()
-                )
-            ].add(sample)
+            parts = (
+                f"{name}={meta.get(name, measured.get(sample, ''))}"
+                for name, measured in fields.items()
+            )
+            values[tuple(parts)].add(sample)
         for part, samples in sorted(values.items()):
             yield ", ".join(part), scores.only(samples)
 
@@ -168,7 +145,7 @@ def _slices(
 # ---- reference levels
 
 
-def _level_rows(run: RunScores, by: Sequence[str], fields: Fields) -> list[Row]:
+def _level_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
     """Return the rows of the majority and chance levels: of all tasks, their macro and micro means,
     benchmark totals and slices."""
     tasks = list({scores.point.task_id: scores for scores in run.points}.values())
@@ -184,7 +161,7 @@ def _level_rows(run: RunScores, by: Sequence[str], fields: Fields) -> list[Row]:
         totals += _total_rows(tasks, of_level) if plain else []
     rows += [*own, *totals]
     for scores in tasks:
-        for part, sliced in _slices(scores, by, fields):
+        for part, sliced in _slices(scores, by):
             rows += majority_and_chance(sliced, empty_row(run, scores, part))
     return rows
 

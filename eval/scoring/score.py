@@ -85,7 +85,6 @@ def score_run(
             run_clusters=clusters[point.task],
         )
         arms.append(_with_readers(arm))
-    tools.memory.clear()
     hidden = () if all_arms else tuple(" on ".join(names[point.id]) for point in older)
     return RunScores(folder, tuple(arms), judged, hidden, hidden_draws)
 

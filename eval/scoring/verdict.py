@@ -105,6 +105,12 @@ class PointScores:
             return rows
         return {name: row for name, row in rows.items() if row.answer is not None}
 
+    @property
+    def metas(self) -> Mapping[str, Mapping[str, Any]]:
+        """The meta fields of each sample."""
+        rows = self.samples
+        return rows.metas if isinstance(rows, SampleRows) else {n: r.meta for n, r in rows.items()}
+
     def first(self, sample: str) -> ScoredRecord | None:
         """Return the first draw of a sample, or None if it has no record."""
         return self.scored.get(sample, {}).get(0)
@@ -160,12 +166,8 @@ class PointScores:
 
     @cached_property
     def comparable(self) -> Mapping[str, float]:
-        """The values of `get_comparable`, kept."""
-        return self.get_comparable()
-
-    def get_comparable(self) -> Mapping[str, float]:
-        """Return the values of the samples for a paired test: those with a correct answer and at
-        least one draw that did not fail."""
+        """The values of the samples for a paired test: those with a correct answer and at least one
+        draw that did not fail."""
         columns = self.columns
         wanted = ~columns.is_verdict(Verdict.FAILED) & ~columns.is_unjudged
         values = columns.means(columns["value"], wanted)
