@@ -56,7 +56,7 @@ def score(
     table: TableKind = "short",
     column: Columns = NONE,
     key: Annotated[
-        Path | None, Option(help="For files: a JSON file of correct answers by idx.")
+        Path | None, Option(help='A JSON file of correct answers by sample, such as {"q1": "(A)"}.')
     ] = None,
     disagreements: Annotated[
         Path | None,

@@ -277,7 +277,7 @@ def make_table(runs: Sequence[RunScores], by: Sequence[str] = ()) -> Table:
     fields = set[str]()
     # only for `by`, because going through every sample takes a while
     for scores in chain(*(run.points for run in runs)) if by else ():
-        fields.update(measurements(scores), *(row.meta for row in scores.samples.values()))
+        fields.update(measurements(scores), *scores.metas.values())
     for name in ",".join(by).split(",") if by else ():
         if name not in fields:
             raise RunError(

@@ -8,7 +8,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
 
@@ -16,6 +16,7 @@ import yaml
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
+from looktwice.eval.records.samples import SampleRows
 from looktwice.eval.records.schema import (
     Json,
     Key as Key,
@@ -165,11 +166,12 @@ class RunFolder:
         }
 
     @cached_property
-    def samples_by_task(self) -> dict[str, dict[str, SampleRow]]:
+    def samples_by_task(self) -> dict[str, Mapping[str, SampleRow]]:
         """The samples by task id and sample id; the last line of a sample counts."""
-        samples = defaultdict[str, dict[str, SampleRow]](dict)
-        for _, row in self._parse_lines("samples.jsonl", partial(read_as, SampleRow)):
-            samples[row.task][row.id] = row
+        samples = defaultdict[str, SampleRows](SampleRows)
+        lines = self._parse_lines("samples.jsonl", lambda line: (read_as(SampleRow, line), line))
+        for _, (row, line) in lines:
+            samples[row.task].add(row, line)
         return dict(samples)
 
     @cached_property

@@ -27,7 +27,7 @@ from looktwice.eval.runs.dry_run import (
 )
 from looktwice.eval.runs.sample_faults import find_sample_faults, open_item
 from looktwice.eval.scoring.labels import find_baseline, labels
-from looktwice.eval.scoring.notes import ArmRequests, describe_unchanged, price_lines
+from looktwice.eval.scoring.notes import ArmRequests, describe_unchanged, pack_requests, price_lines
 from looktwice.eval.scoring.record_scorer import estimate_price
 from looktwice.eval.tasks.base import MadeTask, check_items, count_items, prefix_task_errors
 from looktwice.eval.tasks.own_questions import Folder
@@ -372,8 +372,8 @@ class PlanCheck:
             asking = (slots.index(entry.slot) for entry in trial.state.trace if entry.calls)
             # stages from the first model call on depend on scripted replies
             made_up = slots[min(asking, default=0) :]
-            requests = {record.sample: record.request for record in records[row.id]}
-            kept = {record.sample: record.kept for record in records[row.id]}
+            requests = pack_requests(record.request for record in records[row.id])
+            kept = [record.kept for record in records[row.id]]
             asked, against = (*self.names[row.id], requests, kept), rival.id if rival else ""
             sent_by_arm.append(ArmRequests(row, *asked, against, made_up))
         if warnings := describe_unchanged(sent_by_arm):

@@ -251,23 +251,22 @@ class ArmColumns:
         """The rows of the first draws, by sample."""
         return np.flatnonzero(self["draw"] == 0)
 
-    def get_requests(self) -> dict[str, bytes]:
-        """Return the digest of the first draw's request by sample; empty if it is not known."""
-        rows = self.first_rows
-        names = map(self.ids.__getitem__, self["sample"][rows].tolist())
-        digests = self["request"][rows].tolist()
-        return {
-            name: b"" if digest == NO_DIGEST else digest
-            for name, digest in zip(names, digests, strict=True)
-        }
+    def get_requests(self) -> Column:
+        """Return the digest of the first draw's request for each id; `NO_DIGEST` if it is not
+        known."""
+        requests = np.full(len(self.ids), NO_DIGEST, f"V{DIGEST_BYTES}")
+        requests[self["sample"][self.first_rows]] = self["request"][self.first_rows]
+        return requests
 
-    def get_kept_notes(self) -> dict[str, Sequence[str]]:
-        """Return the notes of stages that found nothing to do in the first draw, by sample."""
+    def get_kept_notes(self) -> list[Sequence[str]]:
+        """Return the notes of stages that found nothing to do in the first draw, for each id."""
         rows = self.first_rows[self.has_words(lambda words: bool(words.kept))[self.first_rows]]
-        names = map(self.ids.__getitem__, self["sample"][rows].tolist())
-        return {
-            name: words.kept for name, words in zip(names, self.iterate_words(rows), strict=True)
-        }
+        kept = list[Sequence[str]]([()]) * len(self.ids)
+        for place, words in zip(
+            self["sample"][rows].tolist(), self.iterate_words(rows), strict=True
+        ):
+            kept[place] = words.kept
+        return kept
 
     def count_missing(self, planned: int, draws: int) -> int:
         """Return the number of draws of the planned samples without a record; each should have

@@ -125,7 +125,7 @@ class KeptVerdicts:
         made = RecordColumns()
         for group in range(file.num_row_groups):  # a part at a time, for memory
             self._add(made, file.read_row_group(group, use_threads=False))
-        pyarrow.default_memory_pool().release_unused()
+        _release_unused()
         lines = RecordLines(self.folder.path / "records.jsonl", kept["end"], kept["lines"])
         return made, lines
 
@@ -191,6 +191,7 @@ class KeptVerdicts:
             if seal := _seal(data):
                 write_file(self.folder.path / FILE, data)
                 write_file(self.folder.path / SEAL, seal)
+        _release_unused()
 
     def _write(self, made: RecordColumns, lines: RecordLines) -> bytes:
         import pyarrow
@@ -238,6 +239,12 @@ class KeptVerdicts:
             is_settled = time.time_ns() - now.st_mtime_ns > SETTLED_NS
             changed = now.st_mtime_ns if is_settled else None  # then the content is compared
             yield name, [now.st_size, changed, part, _hash_beginning(path, part)]
+
+
+def _release_unused() -> None:
+    import pyarrow
+
+    pyarrow.default_memory_pool().release_unused()
 
 
 def _join(column: Any) -> Any:

@@ -8,11 +8,14 @@ that differ in one slot, or of an arm and its baseline, are compared sample by s
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import compress
+
+import numpy as np
 
 from looktwice.eval.records.records import PointRow, get_looks
-from looktwice.eval.scoring.columns import Words
+from looktwice.eval.scoring.columns import DIGEST_BYTES, NO_DIGEST, Column, Words
 from looktwice.eval.scoring.labels import baselines, contestant_changes, find_priced_nodes
 from looktwice.eval.scoring.verdict import (
     UNJUDGED,
@@ -42,6 +45,7 @@ COST_FILE = ".spent"  # the file of a run folder that holds its total cost
 DRAWING_TASK = "eval.tasks.MarkQuestions"  # a task that leaves markers nothing to draw
 MAX_NAMED_ARMS = 3  # arms that a sentence names
 SLOT_SEPARATOR = " + "  # separates two slots
+UNKNOWN = np.void(NO_DIGEST)  # the digest of a request that is not known
 LOOK_CALL = '"look {'  # occurs in the line of a record with a tool call
 
 
@@ -216,8 +220,8 @@ def _parts(run: RunScores) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class ArmRequests:
-    """The requests of one arm: by sample the digest `Record.request`, and why stages left views
-    unchanged (`kept`).
+    """The requests of one arm: for each sample of its task, in order, the digest `Record.request`
+    (`UNKNOWN` if there is none), and why stages left views unchanged (`kept`).
 
     `contestant` and `task` are its labels in tables, `rival` is the id of the arm that it is
     compared with. Slots in `made_up` are not judged, because their effect depends on the scripted
@@ -227,8 +231,8 @@ class ArmRequests:
     point: PointRow
     contestant: str
     task: str
-    requests: Mapping[str, bytes]
-    kept: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    requests: Column
+    kept: Sequence[Sequence[str]] = ()
     rival: str = ""
     made_up: Collection[str] = ()
 
@@ -242,18 +246,28 @@ class ArmRequests:
         """The task, model and seed, which two arms must share for their requests to be compared."""
         return repr([self.point.task_id, self.point.spec.get("model"), self.point.seed])
 
-    def sends_same_as(self, rival: ArmRequests) -> Iterator[bool]:
-        """Yield, for each sample for which both requests are known, whether they are identical."""
-        for name, request in self.requests.items():
-            if request and (against := rival.requests.get(name)):
-                yield request == against
+    @property
+    def are_known(self) -> Column:
+        """For each sample, whether its request is known."""
+        return self.requests != UNKNOWN
 
-    def reason(self, samples: Sequence[str]) -> str:
+    def sends_same_as(self, rival: ArmRequests) -> list[bool]:
+        """Return, for each sample for which both requests are known, whether they are identical."""
+        count = min(len(self.requests), len(rival.requests))
+        are_known = self.are_known[:count] & rival.are_known[:count]
+        return (self.requests[:count] == rival.requests[:count])[are_known].tolist()  # type: ignore[no-any-return]
+
+    def reason(self, places: Sequence[int]) -> str:
         """Return the most common reason for which stages left these samples unchanged."""
-        return Counter(why for name in samples for why in self.kept[name]).most_common(1)[0][0]
+        return Counter(why for place in places for why in self.kept[place]).most_common(1)[0][0]
 
 
 Arms = Sequence[ArmRequests]
+
+
+def pack_requests(requests: Iterable[bytes]) -> Column:
+    """Return digests as a column."""
+    return np.array([*requests], f"V{DIGEST_BYTES}")
 
 
 def unchanged(run: RunScores) -> list[str]:
@@ -327,7 +341,7 @@ def _group_by_requests(arms: Arms) -> list[list[ArmRequests]]:
     for arm in arms:
         for alike in classes:
             same = arm.sends_same_as(alike[0])
-            if next(same, False) and all(same):  # most arms differ in the first sample
+            if same and all(same):
                 alike.append(arm)
                 break
         else:
@@ -340,16 +354,16 @@ def _sentences(slots: str, arms: Arms, classes: Sequence[Arms]) -> Iterator[tupl
     largest = max(classes, key=len)
     # a smaller class may be identical on purpose, such as controls
     if len(largest) > len(arms) * MAX_UNCHANGED_SHARE and len(largest) > 1:
-        samples = _samples([*largest[0].sends_same_as(largest[1])])
+        samples = _samples(largest[0].sends_same_as(largest[1]))
         sent = "answer" if arms[0].point.spec.get("model") is None else "request"
         many = f"{slots}: {format_count(len(arms), 'value')}, {format_count(len(classes), sent)}"
         yield f"changed nothing: {many} on {samples}", f": {_join_arms(largest)} sent the same"
     first = next((arm for arm in arms if slots not in arm.stages), arms[0])
     for alike in classes:
-        same = [*alike[0].sends_same_as(first)]
+        same = alike[0].sends_same_as(first)
         if len(same) * MAX_UNCHANGED_SHARE < sum(same) < len(same):
             equal = f"the request of {_join_arms(alike)} equals that of {first.contestant}"
-            kept = [name for name in alike[0].requests if alike[0].kept.get(name)]
+            kept = [place for place, notes in enumerate(alike[0].kept) if notes]
             reason = f"; nothing found on {len(kept)}: {alike[0].reason(kept)}" if kept else ""
             yield f"changed little: {slots}: {equal} on {_samples(same)}", reason
 
@@ -359,13 +373,14 @@ def _describe_empty_stages(arms: Arms) -> Iterator[str]:
     reason."""
     contestants = defaultdict[tuple[str, str, str], list[str]](list)
     for arm in arms:
-        kept = {name: bool(arm.kept.get(name)) for name, request in arm.requests.items() if request}
-        if sum(kept.values()) > len(kept) * MAX_UNCHANGED_SHARE:
-            reason = arm.reason([name for name in kept if kept[name]])
+        places = np.flatnonzero(arm.are_known).tolist() if any(arm.kept) else []
+        kept = [bool(arm.kept[place]) for place in places]
+        if sum(kept) > len(kept) * MAX_UNCHANGED_SHARE:
+            reason = arm.reason([*compress(places, kept)])
             task = arm.point.spec.get("task") or {}
             if task.get("use") == DRAWING_TASK and reason.endswith(NO_MARK):
                 continue
-            contestants[_samples([*kept.values()]), arm.task, reason].append(arm.contestant)
+            contestants[_samples(kept), arm.task, reason].append(arm.contestant)
     tasks = defaultdict[tuple[str, str, str], list[str]](list)
     for (samples, task, reason), names in contestants.items():
         tasks[_join_names(names), samples, reason].append(task)

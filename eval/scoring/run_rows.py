@@ -65,11 +65,13 @@ def run_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
             accuracy, *others = measure(arm, plain)
             accuracy = _compare(accuracy, [(arm, rival)]) if rival else accuracy
             own += [accuracy, *others, *metric_rows(arm, plain, rival)]
-        rows += [*own, *_means(own, arms, rivals), *_total_rows(arms, own)]
+        own += [*_means(own, arms, rivals), *_total_rows(arms, own)]
         for arm in arms:
             for part, sliced in _slices(arm, by):
                 plain = empty_row(run, arm, part)
-                rows += [*measure(sliced, plain), *metric_rows(sliced, plain)]
+                own += [*measure(sliced, plain), *metric_rows(sliced, plain)]
+            vars(arm).pop("comparable", None)  # a number per sample, which few tables need again
+        rows += [replace(row, units=None) for row in own]
     rows = [*correct_p_values(rows), *circular_rows(run)]
     if _may_have_turns(run):
         from looktwice.eval.scoring.turns import turn_metrics
@@ -126,13 +128,13 @@ def _means(rows: Rows, arms: Sequence[PointScores], rivals: Rivals) -> list[Row]
 def _slices(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, PointScores]]:
     for names in by:
         fields = {name: measured_parts(scores, name) for name in names.split(",")}
-        values = defaultdict[tuple[str, ...], set[str]](set)
-        in_meta = {name for row in scores.samples.values() for name in row.meta}
+        values, metas = defaultdict[tuple[str, ...], set[str]](set), scores.metas
+        in_meta = set[str]().union(*metas.values())
         if not any(name in in_meta or measured for name, measured in fields.items()):
             continue  # other tasks have this field
-        for sample, row in scores.samples.items():
+        for sample, meta in metas.items():
             parts = (
-                f"{name}={row.meta.get(name, measured.get(sample, ''))}"
+                f"{name}={meta.get(name, measured.get(sample, ''))}"
                 for name, measured in fields.items()
             )
             values[tuple(parts)].add(sample)

@@ -64,7 +64,8 @@ def score_run(
     # without a plan, all existing draws count
     whole = all_arms or not folder.facts.get("arms")
     scorers = [tools.record_scorer(point) for point in shown]
-    columns = score_records(folder, shown, scorers, whole=whole, keep=reader is None and not judge)
+    keep = reader is None and not judge and type(folder) is RunFolder  # others may replace answers
+    columns = score_records(folder, shown, scorers, whole=whole, keep=keep)
     clusters = _clusters_by_task(folder, shown)
     ids = {task: list(rows) for task, rows in folder.samples_by_task.items()}
     arms, hidden_draws = list[PointScores](), 0

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from looktwice.eval.records.judgements import Judgements
 from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow, read_records_at
+from looktwice.eval.records.samples import SampleRows
 from looktwice.eval.scoring.arm_columns import ArmColumns, ScoredColumns
 from looktwice.eval.scoring.columns import (
     ABSTAINED as ABSTAINED,
@@ -99,9 +100,16 @@ class PointScores:
     @cached_property
     def keyed(self) -> Samples:
         """The samples that have a correct answer; metrics are computed over these."""
-        if all(row.answer is not None for row in self.samples.values()):
-            return self.samples
-        return {name: row for name, row in self.samples.items() if row.answer is not None}
+        rows = self.samples
+        if isinstance(rows, SampleRows) and rows.are_keyed:
+            return rows
+        return {name: row for name, row in rows.items() if row.answer is not None}
+
+    @property
+    def metas(self) -> Mapping[str, Mapping[str, Any]]:
+        """The meta fields of each sample."""
+        rows = self.samples
+        return rows.metas if isinstance(rows, SampleRows) else {n: r.meta for n, r in rows.items()}
 
     def first(self, sample: str) -> ScoredRecord | None:
         """Return the first draw of a sample, or None if it has no record."""
@@ -197,7 +205,12 @@ class PointScores:
 
     def only(self, samples: set[str]) -> PointScores:
         """Return the scores restricted to some of the samples: a slice."""
-        kept = {name: row for name, row in self.samples.items() if name in samples}
+        rows = self.samples
+        kept: Samples = (
+            rows.only(samples)
+            if isinstance(rows, SampleRows)
+            else {name: rows[name] for name in rows if name in samples}
+        )
         scored = (
             self.scored.only(samples)
             if isinstance(self.scored, ScoredColumns)

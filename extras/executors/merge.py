@@ -10,9 +10,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from looktwice.eval.records.judgements import append, judgements
-from looktwice.eval.records.records import Key, PointRow, Record, RunError, RunFolder
+from looktwice.eval.records.judgements import Judgement, append, judgements
+from looktwice.eval.records.records import PointRow, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
+from looktwice.extras.executors.record_index import RecordIndex
 from looktwice.pipelines.config.paths import read_grant, save_grant
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.runtime.stores import SHA256
@@ -49,19 +50,22 @@ def merge(shards: Sequence[Path], out: Path) -> MergeResult:
     earlier = [RunFolder(out)] if (out / "points.yaml").exists() else []
     every = [*earlier, *runs]
     _refuse_other_runs(runs[0], [*earlier, *runs[1:]])
-    _refuse_other_data(every)
-    facts, missing = _combine_facts(every)
-    old, (records, samples, judged, twice) = _select_latest(earlier), _select_latest(every)
+    latest = _refuse_other_data(every)
+    index = RecordIndex(every)
+    facts, missing = _combine_facts(every, index)
+    (old, _), (records, twice) = (index.select_latest(n) for n in (len(earlier), len(every)))
+    old_judged, judged = _select_judgements(earlier), _select_judgements(every)
     with RunWriter(out) as writer:
         points = list[PointRow]()
         for run in runs:
             _copy_blobs(run, writer)
             points += run.points.values()
-        for row in _select_new(old.samples, samples):
-            writer.sample(row)
-        for record in _select_new(old.records, records):
-            writer.record(record)
-        append(out, *_select_new(old.judged, judged))
+        for (task, name), run in latest.items():
+            row = run.samples_by_task[task][name]
+            if not any(one.samples_by_task.get(task, {}).get(name) == row for one in earlier):
+                writer.sample(row)
+        index.write_new(records, old, writer)
+        append(out, *(line for key, line in judged.items() if old_judged.get(key) != line))
         writer.points(points)
         writer.yaml("run.yaml", facts)
     if all(reads := [read_grant(run.path).folders for run in runs]):
@@ -72,7 +76,7 @@ def merge(shards: Sequence[Path], out: Path) -> MergeResult:
     sentences += _describe_doubts(every)
     if twice:
         sentences.append(
-            f"answers differ between shards for {format_count(len(twice), 'record')}; the answer"
+            f"answers differ between shards for {format_count(twice, 'record')}; the answer"
             " of the later shard is kept"
         )
     if missing:
@@ -80,40 +84,9 @@ def merge(shards: Sequence[Path], out: Path) -> MergeResult:
     return MergeResult("; ".join(sentences), missing)
 
 
-class LatestRows(NamedTuple):
-    """The latest records, samples and judgements of several runs by key, and the keys with
-    conflicting answers."""
-
-    records: dict[Key, Record]
-    samples: dict[Any, Any]
-    judged: dict[Any, Any]
-    twice: set[Key]
-
-
-def _select_latest(runs: Sequence[RunFolder]) -> LatestRows:
-    """Collect the latest entries; a later failure does not replace an earlier answer."""
-    last = LatestRows({}, {}, {}, set())
-    for run in runs:
-        last.samples.update(run.samples)
-        last.judged.update((line.key, line) for line in judgements(run.path).lines)
-        for key, record in run.records().items():
-            earlier = last.records.get(key)
-            if earlier is not None and not earlier.error:
-                if record.error:
-                    continue
-                if _get_answer(earlier) != _get_answer(record):
-                    last.twice.add(key)
-            last.records[key] = record
-    return last
-
-
-def _get_answer(record: Record) -> tuple[str | None, list[str]]:
-    return record.answer, [reply.text for reply in record.replies]
-
-
-def _select_new(earlier: Mapping[Any, Any], whole: Mapping[Any, Any]) -> list[Any]:
-    """Return the values of `whole` that are missing or different in `earlier`."""
-    return [value for key, value in whole.items() if earlier.get(key) != value]
+def _select_judgements(runs: Sequence[RunFolder]) -> dict[Any, Judgement]:
+    """Return the latest judgements of several runs by key."""
+    return {line.key: line for run in runs for line in judgements(run.path).lines}
 
 
 def _copy_blobs(run: RunFolder, writer: RunWriter) -> None:
@@ -127,7 +100,9 @@ def _copy_blobs(run: RunFolder, writer: RunWriter) -> None:
                     writer.blobs.put(data, sha)
 
 
-def _combine_facts(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], list[str]]:
+def _combine_facts(
+    runs: Sequence[RunFolder], index: RecordIndex
+) -> tuple[dict[str, Any], list[str]]:
     """Combine the facts of run.yaml of several shards, and list the missing shards, such as "2/3".
 
     `shards` lists the shards, `started` is the earliest start, and versions are joined.
@@ -135,8 +110,8 @@ def _combine_facts(runs: Sequence[RunFolder]) -> tuple[dict[str, Any], list[str]
     facts, by_folder = [run.facts for run in runs], dict[str, Mapping[str, Any]]()
     joined: dict[str, dict[str, Any]] = {"left_out": {}, "samples": {}}
     versions = defaultdict[str, list[str]](list)
-    for run in runs:
-        for shard in run.facts.get("shards") or [_describe_shard(run)]:
+    for number, run in enumerate(runs):
+        for shard in run.facts.get("shards") or [_describe_shard(run, index.count(number))]:
             by_folder[str(Path(shard["folder"]).resolve())] = shard  # once, if merged again
         for name, values in joined.items():
             values |= run.facts.get(name) or {}
@@ -178,20 +153,13 @@ def _list_missing_shards(shards: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"{number}/{most}" for number in islice(absent, 9)]
 
 
-def _describe_shard(run: RunFolder) -> dict[str, Any]:
+def _describe_shard(run: RunFolder, counts: Mapping[str, int]) -> dict[str, Any]:
     """Return a shard's folder, its part of the samples, and its counts of records and tokens."""
     # as run.yaml stores it, so that it can be recognized
     shard: dict[str, Any] = {"folder": str(run.path).encode(errors="backslashreplace").decode()}
     shard |= {name: run.facts.get(name) for name in ("shard", "started", "finished")}
     if "planned" in run.facts:
         shard["planned"] = run.facts["planned"]
-    counts = Counter(dict.fromkeys(COUNT_FIELDS, 0))
-    for record in run.records().values():
-        counts["records"] += 1
-        counts["failed"] += bool(record.error)
-        for reply in record.replies:
-            counts["tokens_in"] += reply.usage.tokens_in
-            counts["tokens_out"] += reply.usage.tokens_out
     return {**shard, **counts}
 
 
@@ -227,10 +195,11 @@ def _describe_doubts(runs: Sequence[RunFolder]) -> Iterator[str]:
         yield "their limits differ, so their data were not compared"
 
 
-def _refuse_other_data(runs: Sequence[RunFolder]) -> None:
-    """Raise RunError if shards differ in questions, correct answers, pictures or task sizes."""
+def _refuse_other_data(runs: Sequence[RunFolder]) -> dict[tuple[str, str], RunFolder]:
+    """Return the last run that has each sample, by task id and sample id. Raises RunError if shards
+    differ in questions, correct answers, pictures or task sizes."""
     sizes: dict[str, int] = {}
-    asked: dict[tuple[str, str], tuple[str, str | None]] = {}
+    latest: dict[tuple[str, str], RunFolder] = {}
     digests: dict[tuple[str, int | None], tuple[RunFolder, Mapping[str, str]]] = {}
     for run in runs:
         names = {point.task_id: point.task for point in run.points.values()}
@@ -249,10 +218,16 @@ def _refuse_other_data(runs: Sequence[RunFolder]) -> None:
                     f"{run.path}: a task has {size} samples, but {sizes[task]} in an earlier"
                     f" shard; {ADVICE}"
                 )
-        for key, row in run.samples.items():
-            sha, answer = asked.setdefault(key, (row.sha, row.answer))
-            if (sha, answer) != (row.sha, row.answer):
-                what = "sample" if sha != row.sha else "the correct answer of sample"
-                raise RunError(
-                    f"{run.path}: {what} {row.id} differs from the earlier shards'; {ADVICE}"
-                )
+        for task, rows in run.samples_by_task.items():
+            for name in rows:
+                before = latest.get((task, name))
+                latest[task, name] = run
+                if before:
+                    _refuse_other_sample(before.samples_by_task[task][name], rows[name], run.path)
+    return latest
+
+
+def _refuse_other_sample(before: SampleRow, row: SampleRow, path: Path) -> None:
+    if (row.sha, row.answer) != (before.sha, before.answer):
+        what = "sample" if row.sha != before.sha else "the correct answer of sample"
+        raise RunError(f"{path}: {what} {row.id} differs from the earlier shards'; {ADVICE}")

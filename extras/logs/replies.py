@@ -232,11 +232,16 @@ class _RunWithKeys(RunFolder):
     keys: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
-    def samples(self) -> dict[tuple[str, str], SampleRow]:
-        return {
-            place: replace(row, answer=self.keys.get(row.id, "").strip("()") or None)
-            for place, row in RunFolder(self.path).samples.items()
-        }
+    def samples_by_task(self) -> dict[str, Mapping[str, SampleRow]]:
+        found, tasks = RunFolder(self.path).samples_by_task, dict[str, Mapping[str, SampleRow]]()
+        ids = list(dict.fromkeys(chain.from_iterable(found.values())))
+        if not self.keys.keys() & ids:
+            example = f"for example {ids[0]!r}; the key has {next(iter(self.keys))!r}"
+            raise TaskError(f"{self.path}: none of its {len(ids)} samples is in the key, {example}")
+        for task, rows in found.items():
+            answers = {name: self.keys.get(name, "").strip("()") or None for name in rows}
+            tasks[task] = {name: replace(rows[name], answer=key) for name, key in answers.items()}
+        return tasks
 
 
 def report_replies(

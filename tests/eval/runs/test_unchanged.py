@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records.records import PointRow, Record
-from looktwice.eval.scoring.notes import ArmRequests, describe_unchanged
+from looktwice.eval.scoring.notes import ArmRequests, describe_unchanged, pack_requests
 from tests.tables import read_yaml
 
 DETECTOR = '''
@@ -106,7 +106,7 @@ def arm(
     name: str, requests: dict[str, bytes], model: Any = "m", rival: str = "", **stages: Any
 ) -> ArmRequests:
     row = PointRow(name, name, "t", "id-t", spec={"stages": stages, "model": model})
-    return ArmRequests(row, name, "t", requests, rival=rival)
+    return ArmRequests(row, name, "t", pack_requests(requests.values()), rival=rival)
 
 
 SAME = {"s0": b"x", "s1": b"y", "s2": b"z"}

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from looktwice.eval.scoring import kept, score
 from looktwice.eval.tasks import TaskError
 from looktwice.extras.logs.format import export_file, read_logs
 from looktwice.extras.logs.log import Log, find_doubts, make_rows
@@ -224,6 +225,34 @@ def test_more_unusable_input_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(TaskError, match=words):
             list(report_replies([path], **options))
+
+
+def test_a_run_is_scored_by_the_keys_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: the keys were ignored. The run's own scores, which it stores, stay as they
+    are."""
+    monkeypatch.setattr(score, "LARGE_BYTES", 1)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    made = MadeRun(tmp_path / "run")
+    made.task("t", "AAB")
+    arm = made.point("one", "t")
+    for number in range(3):
+        made.reply(arm, f"s{number}", "Answer: A")
+    run, key = made.write().path, tmp_path / "key.json"
+
+    def read(**options: Any) -> tuple[str, str]:
+        _, found = figures(next(report_replies([run], **options)))
+        return found["accuracy"], found["scored"]
+
+    assert read() == ("66.67%", "3")
+    assert (run / kept.FILE).exists()
+    key.write_text('{"s0": "(B)", "s1": "(A)"}')
+    assert read(key=key) == ("50.00%", "2")
+    assert read() == ("66.67%", "3")
+    key.write_text('{"val_Jigsaw_9": "(B)"}')
+    with pytest.raises(TaskError, match="none of its 3 samples"):
+        read(key=key)
 
 
 # ---- exported and read back
