@@ -38,7 +38,7 @@ def studio(
     opened: Opened = False,
     plugin: Plugins = NONE,
 ) -> None:
-    """Put marks and stages on your own picture in a browser.
+    """Try marks and stages on your own picture in a browser.
 
     The studio shows the exact pictures and texts that a model receives, asks it, and exports the
     study. It is served on this machine only, and keys come from the environment.

@@ -113,7 +113,7 @@ def test_the_official_rule_agrees_with_every_recorded_label(shared_data: Path) -
         with gzip.open(file, "rt", encoding="utf-8") as lines:
             for row in map(json.loads, lines):
                 subtask = row["idx"].partition("_")[2].rpartition("_")[0]
-                found = toolkits.BlinkOfficial.rule(row["reply"], len(CHOICES[subtask]))
+                found = toolkits.BlinkOfficial.apply_rule(row["reply"], len(CHOICES[subtask]))
                 decided += found is not None
                 assert found is None or f"({found})" == row["official_label"], row["idx"]
     assert decided > 19_000

@@ -105,7 +105,7 @@ def test_run_then_score_report_show_and_analyse(study: Path) -> None:
         ("audit role=x", "rule"),
         ("", "name of one"),
         ("runs/nosuch pairs", "runs/nosuch"),
-        ("certify role.x=plain", "arms are"),
+        ("certify role.x=plain", "roles are"),
         ("audit", "no-image"),
         ("probe held_out=2", "from 0.1 to 0.9"),
     ):

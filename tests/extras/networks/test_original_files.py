@@ -102,7 +102,7 @@ def test_depth_anything_is_identified_by_its_file_name(tmp_path: Path) -> None:
     for name, fact in (
         ("pytorch_model.bin", "set model: to the folder"),
         ("vits.pth", "neither its tensors nor its name"),
-        ("depth_anything_v2_metric_vits.pth", "only its name shows"),
+        ("depth_anything_v2_metric_vits.pth", "only its name determines"),
     ):
         if name.endswith("pth"):
             path = path.rename(tmp_path / name)
