@@ -231,7 +231,7 @@ def test_an_archive_of_many_members_beyond_4_gb_is_read_by_zipfile(tmp_path: Pat
 
 def test_a_row_without_a_score_has_none_in_the_file(tmp_path: Path) -> None:
     """inspect_ai refuses a file in which a score is null."""
-    (table := tmp_path / "table.csv").write_text("id,score\ns0,0.5\ns1,\n")
+    (table := tmp_path / "table.csv").write_text("id,score,reply\ns0,0.5,x\ns1,,y\n")
     list(export_logs(read_logs(table), "inspect", tmp_path))
     (file,) = tmp_path.glob("*.eval")
     with ZipFile(file) as archive:
