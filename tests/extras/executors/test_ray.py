@@ -27,6 +27,7 @@ MORE = (
     "contestants: {plain: {}, thought: {stages: {think: {use: prompting.wording.ChainOfThought,"
     " before: ask}}}}\n"
 )
+READERS = "sweep: {read: [{use: eval.readers.Strict}, {use: eval.readers.Robust}]}\n"
 QUESTION = {"id": "q", "question": "Which?", "image": "a.png", "choices": ["a", "b"], "answer": "A"}
 
 
@@ -101,7 +102,7 @@ def test_records_are_scored_where_they_are_made(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     run = tmp_path / "study"
     with chat_server(None) as server:
-        config = write_study(tmp_path, server.url, n=6, more=MORE)
+        config = write_study(tmp_path, server.url, n=6, more=MORE + READERS)
         words = ("run", config, "--out", tmp_path, "--on", "ray")
         assert "8 new, 0 existing" in get_output(*words, "--limit", "4")
         assert "4 new, 8 existing" in get_output(*words)
@@ -109,10 +110,10 @@ def test_records_are_scored_where_they_are_made(
     assert not scored_here
     before = score_table(run)
     joined = [arm.all for arm in before.scores[0].points]
-    assert not scored_here and sum(map(len, joined)) == 12
+    assert not scored_here and sum(map(len, joined)) == 24
     (run / kept.FILE).unlink()
     after = score_table(run)
-    assert len(scored_here) == 12
+    assert len(scored_here) == 24
     assert after.csv == before.csv and [arm.all for arm in after.scores[0].points] == joined
 
 
