@@ -135,8 +135,10 @@ class RunContext(Protocol):
     def chooser(self) -> Companion | None:
         """The companion that chooses the questions to ask, or None."""
 
-    def note(self, arm: Arm, row: SampleRow, record: Record) -> None:
-        """Count a new record and notify the companions."""
+    def note(
+        self, arm: Arm, row: SampleRow, record: Record, scored: ScoredRecord | None = None
+    ) -> None:
+        """Count a new record and notify the companions, with its verdict if it is known."""
 
     def skip(self, number: int) -> None:
         """Count records that existed already and notify the companions."""

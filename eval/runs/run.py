@@ -28,6 +28,7 @@ from looktwice.eval.runs.trial import Progress, Trial, build_tree
 from looktwice.eval.runs.worker_pool import WorkerPool
 from looktwice.eval.scoring.record_scorer import RecordScorer
 from looktwice.eval.scoring.score import ScoringTools
+from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.eval.tasks.base import count_items
 from looktwice.pipelines.clock import track_time
 from looktwice.pipelines.config.plan import Plan
@@ -218,20 +219,24 @@ class Run:
                 return
             yield item, arms
 
-    def note(self, arm: Arm, row: SampleRow, record: Record) -> None:
+    def note(
+        self, arm: Arm, row: SampleRow, record: Record, scored: ScoredRecord | None = None
+    ) -> None:
         """Count a new record and notify the companions."""
         self.progress.count("failed" if record.error else "answered")
         self.progress.count("written")
         if self.models is not None and self.models.waits:  # to know which samples still wait
             self.progress.recorded.add(record.key)
-        self.notify_companions(arm, row, record)
+        self.notify_companions(arm, row, record, scored)
         self.progress.release(lambda streak: streak.ended)
 
-    def notify_companions(self, arm: Arm, row: SampleRow, record: Record) -> None:
-        """Score a record and pass it to the companions."""
+    def notify_companions(
+        self, arm: Arm, row: SampleRow, record: Record, scored: ScoredRecord | None = None
+    ) -> None:
+        """Pass a record to the companions, scored unless it comes with its verdict."""
         if not self.companions:
             return
-        scored = self.scorers[arm.id](record, row)
+        scored = scored or self.scorers[arm.id](record, row)
         for companion in self.companions:
             companion.record(arm, row, record, scored)
 

@@ -100,7 +100,7 @@ class KeptVerdicts:
             made = [settings(scorer.reader), scorer.scorer and settings(scorer.scorer)]
             draws = None if whole else point.draws
             arms[point.id] = [*made, dict(scorer.prices), draws, point.task_id, point.records_id]
-        facts = {"code": _hash_code(), "arms": json.loads(write_canonical(arms))}
+        facts = {"code": hash_code(), "arms": json.loads(write_canonical(arms))}
         return cls(folder, points, facts | {"judged": _hash_judgements(folder)}, places)
 
     def load(self) -> tuple[RecordColumns, RecordLines] | None:
@@ -316,7 +316,7 @@ def _hash_judgements(folder: RunFolder) -> str:
 
 
 @cache
-def _hash_code() -> str:
+def hash_code() -> str:
     """Return a digest of looktwice's code, all of it, as a scorer may call a parser anywhere."""
     root = Path(looktwice.__path__[0])
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
