@@ -274,7 +274,7 @@ CHANGE_COLUMNS: Columns[FoundRow] = (
     Column("gained", "difference.better"),
     Column("lost", "difference.worse"),
     Column("failed", lambda row: row.failed or None),
-    Column("% of\nanswered", "answered", share_cell),
+    Column("% right of\nanswered", "answered", share_cell),
     Column("abstained\n%", lambda row: row.abstained or None, percent),
     Column("significant", lambda row: "yes" if row.is_significant else None),
 )
