@@ -238,7 +238,7 @@ class ArmRequests:
 
     @property
     def stages(self) -> dict[str, str]:
-        """The settings of every slot, as one text each."""
+        """The settings of every slot, each as one string."""
         return {slot: repr(node) for slot, node in self.point.spec.get("stages", {}).items()}
 
     @property

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.eval.records.records import Key, Record, RunError, SampleRow
-from looktwice.eval.runs.companions import Executor, RunContext, Work
+from looktwice.eval.runs.companions import Executor, RunContext, RunStart
 from looktwice.eval.runs.options import RunOptions
 from looktwice.eval.runs.provenance import describe_plugin, get_shard
 from looktwice.eval.runs.run import Run
@@ -119,7 +119,7 @@ class RayExecutor(Executor):
             raise RunError("--on ray asks all questions; leave out --on, or `choose:` of the study")
         self.connection.enter_context(_connect_ray(parse_address(self.on)))
 
-    def execute(self, run: RunContext, work: Work, trials: Iterator[Trial]) -> Iterator[Trial]:
+    def execute(self, run: RunContext, work: RunStart, trials: Iterator[Trial]) -> Iterator[Trial]:
         """Process the plan in tasks. Raises RunError if the plan cannot be sent."""
         there = run.questions.count_done_by_arm(work.done)
         run.skip(sum(len(there.get(arm.id, ())) for arm in run.plan.points))
@@ -141,7 +141,7 @@ class Dispatch:
     """The tasks of a run: each processes one block, and a block whose task is lost gets a new
     one."""
 
-    def __init__(self, executor: RayExecutor, run: RunContext, work: Work) -> None:
+    def __init__(self, executor: RayExecutor, run: RunContext, work: RunStart) -> None:
         self.run, self.work, self.ray = run, work, _ray_module()
         ray, plan = self.ray, run.plan
         nodes = ray.cluster_resources()
