@@ -51,22 +51,24 @@ class Contestant(TypedDict, total=False):
     ]
     model: Annotated[
         str | Node | None,
-        "The model that it uses: a name under `models`, or a node.",
+        "The contestant's model: a name under `models`, or a node.",
         "model: chat",
     ]
     only: Annotated[
-        list[str], "The tasks that it answers; by default, all of them.", "only: [jigsaw]"
+        list[str], "The tasks that the contestant answers; by default, all.", "only: [jigsaw]"
     ]
     needs: Annotated[
         Needs | None,
-        "Its requirements; if one is not met, the run leaves the contestant out and reports why.",
+        "The contestant's requirements; if one is not met, the run leaves it out and reports why.",
         "needs: {env: OPENAI_API_KEY}",
     ]
-    read: Annotated[Node, "The reader of its replies.", "read: {use: eval.readers.BlinkOfficial}"]
+    read: Annotated[
+        Node, "The reader of the contestant's replies.", "read: {use: eval.readers.BlinkOfficial}"
+    ]
     draws: Annotated[
         int,
         Field(ge=1, le=9_999),
-        "How often it answers each sample, instead of the file's `draws`.",
+        "How often the contestant answers each sample, instead of the file's `draws`.",
         "draws: 5",
     ]
 
