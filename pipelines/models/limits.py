@@ -178,7 +178,7 @@ class Load(NamedTuple):
 
 
 class RateLimiter:
-    """Limits requests to `in_flight` at a time and `per_minute`, evenly spaced."""
+    """Limits requests to `in_flight` at a time, and to `per_minute` in a minute, evenly spaced."""
 
     def __init__(self, in_flight: int, per_minute: float | None) -> None:
         self._in_flight = self._most = in_flight
@@ -315,8 +315,8 @@ class Budget:
 
 @dataclass(frozen=True)
 class Limited(Ranged, ModelWrapper):
-    """Allows `in_flight` calls at a time and `per_minute`; others wait. `budget` limits the whole
-    run.
+    """Allows `in_flight` calls at a time, and `per_minute` in a minute; others wait. `budget`
+    limits the whole run.
 
     A server that often reports too many requests is sent only as many per second as it answers.
     """

@@ -33,12 +33,12 @@ MAX_ASPECT_RATIO = 200  # times its shorter side: the limit of Qwen's rule and i
 class Layout:
     """A picture as an encoder receives it.
 
-    It is resized to `size` (first to `via`, if it is resized twice) and placed with its corner at
-    `offset` on the `ground` of a `grid` of tiles of `tile` pixels, which crop what extends beyond
-    them. With an `overview`, the whole picture follows once more at that size. A token covers
-    `patch` x `patch` pixels of a tile; if tokens have no position of their own, an encoder patch
-    does. `refused` says why the reference implementation rejects a picture of this size; the
-    numbers are then those of a picture that it would accept.
+    It is resized to `size` (first to `via`, if it is resized twice) and placed with its top-left
+    corner at `offset` on the `ground` of a `grid` of tiles of `tile` pixels, which crop what
+    extends beyond them. With an `overview`, the whole picture follows once more at that size. A
+    token covers `patch` x `patch` pixels of a tile; if tokens have no position of their own, an
+    encoder patch does. `refused` says why the reference implementation rejects a picture of this
+    size; the numbers are then those of a picture that it would accept.
     """
 
     size: Size
