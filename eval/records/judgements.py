@@ -41,11 +41,11 @@ answer, else 0. It decides whether the reply is right."""
 NO_JUDGE = "none"
 """The value of `--judge` for using no judge."""
 
-JudgedWords = tuple[str, str, int, str]
-"""(point, sample, draw, digest of the judged words)."""
+JudgedReply = tuple[str, str, int, str]
+"""(point, sample, draw, digest of the judged text)."""
 JudgementKey = tuple[str, str, str, int, str, str, int]
-"""(pass, point, sample, draw, identity of the judge, judged words, version of the question): the
-last line of a key counts."""
+"""(pass, point, sample, draw, identity of the judge, digest of the judged text, version of the
+question): the last line of a key counts."""
 
 
 @dataclass(frozen=True)
@@ -149,9 +149,10 @@ class Judgements:
                 )
         return sentences
 
-    def group_by_record(self) -> dict[JudgedWords, dict[str, Judgement]]:
-        """Return the verdicts that scoring uses, by (point, sample, draw, words) and pass."""
-        records = defaultdict[JudgedWords, dict[str, Judgement]](dict)
+    def group_by_record(self) -> dict[JudgedReply, dict[str, Judgement]]:
+        """Return the verdicts that scoring uses, by (point, sample, draw, digest of the judged
+        text) and pass."""
+        records = defaultdict[JudgedReply, dict[str, Judgement]](dict)
         for line in self.lines:
             if line.judge == self.counting.get(line.kind) and line.given:
                 records[line.point, line.sample, line.draw, line.words][line.kind] = line

@@ -136,7 +136,7 @@ class MessageNode(TypedDict):
 
 @with_config(FORBID_EXTRA)
 class QuestionNode(TypedDict):
-    """A sample with texts and the hashes of its images, as `Sample.to_dict` writes it."""
+    """The text of a sample and the hashes of its images, as `Sample.to_dict` writes them."""
 
     id: str
     question: str
@@ -158,11 +158,10 @@ class Record:
     type, width, height, the times of video frames, and why they are not the source's own bytes.
     `marks` and `choices` are set if a stage changed them, `letters` (a letter as asked -> the
     sample's own letter) if a stage permuted them: `answer` and the replies use the letters as
-    asked, and scoring maps them back.
-    `notes` report where stages deviated from their usual work, for example because there was
-    nothing to zoom on. `measured` are the numbers and categories of the stages, by name: one, or a
-    list with one for each turn. `timings` hold seconds (total, by stage) and, per call, its seconds
-    and whether it was a cache hit.
+    asked, and scoring maps them back. `notes` report where stages deviated from their usual work,
+    for example because there was nothing to zoom on. `measured` holds what the stages measured, by
+    name: a number or category, or a list with one for each turn. `timings` hold seconds (total, by
+    stage) and, per call, its seconds and whether it was a cache hit.
     """
 
     __pydantic_config__ = FORBID_EXTRA
@@ -249,8 +248,8 @@ class Record:
 
 @dataclass(frozen=True)
 class SampleRow:
-    """A line of samples.jsonl: a sample's texts, marks and hashes, and its correct answer and
-    truth, which only scoring reads."""
+    """A line of samples.jsonl: a sample's text, marks and hashes, and its correct answer and truth,
+    which only scoring reads."""
 
     __pydantic_config__ = FORBID_EXTRA
     task: str
