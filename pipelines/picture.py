@@ -122,7 +122,7 @@ class PixelMemory:
 
 
 PIXELS = PixelMemory()
-"""The pixels of this process."""
+"""The limit on the decoded pixels of this process."""
 
 Value = TypeVar("Value")
 
@@ -374,8 +374,8 @@ MAX_FLAT_STEP = 2  # grey levels; smaller steps are codec noise in an even area
 def compute_perceptual_hash(picture: Picture) -> int:
     """Compute a hash that survives re-encoding and resizing (dHash). Raises PictureError.
 
-    The lower 64 bits say which horizontal neighbours of an 8 x 8 grey thumbnail get brighter; above
-    them is the aspect ratio in eighths of a doubling.
+    Each of the lower 64 bits says whether a grey thumbnail gets brighter from one cell to the next
+    on its right; the bits above hold the aspect ratio in eighths of a doubling.
     """
     grey = picture.make_thumbnail(32 * HASH_SIDE).convert("L")
     levels = np.asarray(grey.resize((HASH_SIDE + 1, HASH_SIDE), Image.Resampling.BOX), np.int16)
