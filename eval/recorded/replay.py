@@ -314,5 +314,5 @@ def describe_replay(result: Replay) -> Iterator[str]:
             "not in the cache, so edits would go unnoticed:"
             f" {format_count(alone, 'reply', 'replies')}"
         )
-    verdict = f"the same, {different} different" if different else "the same bit for bit"
+    verdict = f"identical, {different} different" if different else "identical bit for bit"
     yield f"replayed without a model: {format_count(result.same, 'record')} {verdict}"

@@ -123,7 +123,7 @@ class Judgements:
         return list(dict.fromkeys(line.judge for line in self.lines))
 
     def count_verdicts(self, kind: str) -> dict[str, tuple[int, int]]:
-        """Return, by judge of a pass, the number of its verdicts and the number of replies it was
+        """Return, for each judge of a pass, its number of verdicts and the number of replies it was
         asked about."""
         read = dict[str, tuple[int, int]]()
         for line in self.lines:
@@ -134,8 +134,8 @@ class Judgements:
 
     @property
     def explain_counting(self) -> list[str]:
-        """A sentence for each pass with several judges: whose verdicts count and why, and how many
-        replies each judge read."""
+        """A sentence for each pass with several judges: which judge's verdicts count and why, and
+        how many replies each judge read."""
         sentences, why = list[str](), "it was named" if self.named else "no judge read more replies"
         for kind, judge in self.counting.items():
             read = {name: "{} of {}".format(*of) for name, of in self.count_verdicts(kind).items()}

@@ -373,5 +373,5 @@ class PointRow:
 
     @property
     def records_id(self) -> str:
-        """The point id in its records."""
+        """The id of the point whose records hold this point's replies."""
         return self.replies_of or self.id
