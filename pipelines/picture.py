@@ -38,8 +38,8 @@ JPEG_TYPE, MAX_READABLE = "image/jpeg", 100_000
 PART = 3 << 15  # bytes; a multiple of 3, so that the parts of a base64 text join without padding
 
 _readable: set[str] = set()
-"""The sha256 of each image that was checked, so that one used in many questions, arms and draws is
-checked once."""
+"""The sha256 of each image found readable, so that an image of many questions, arms and draws is
+checked only once."""
 
 Pixels = NDArray[np.uint8]
 """Height x width x 3, RGB, uint8."""
@@ -263,8 +263,8 @@ class Picture:
         return self._shrink(lambda image: image.thumbnail(size, reducing_gap=2.0))
 
     def decode_coarsely(self, longest: int) -> Image.Image:
-        """Return the picture; for a JPEG, decoded at the smallest size whose longer side has at
-        least `longest` pixels."""
+        """Return the picture; a JPEG is decoded at the smallest size whose longer side has at least
+        `longest` pixels."""
         scale = longest / max(self.size)
         size = int(self.size[0] * scale), int(self.size[1] * scale)
         return self._shrink(lambda image: image.draft("", size))

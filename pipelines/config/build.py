@@ -270,7 +270,8 @@ def build(
     plugins: Sequence[str] = (),
     given: Sequence[str] = (),
 ) -> Any:
-    """Build the object of one node; messages call it `place`. Raises ConfigError with all faults.
+    """Build the object of one node, which messages call `place`. Raises ConfigError with all
+    faults.
 
     Without a scope, the node may reach the working folder, the paths in `given`, and what the user
     allowed.

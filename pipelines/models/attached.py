@@ -49,7 +49,7 @@ DROPPED_PARTS_PATTERN = re.compile(r"refusal|tool_|function_|.*(image|audio|vide
 def read_turn_fields(message: Mapping[str, Any]) -> Json:
     """Return the provider's own fields of an assistant's message, to be sent back unchanged.
 
-    They include `content` if its parts are more than texts, such as thoughts with a signature.
+    They include `content` if it has other parts than text, such as thoughts with a signature.
     Raises TypeError and AttributeError for anything that is not a message.
     """
     own = _select_fields(message, DROPPED_FIELDS, empty_texts=bool(message.get("tool_calls")))

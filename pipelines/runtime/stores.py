@@ -119,10 +119,10 @@ CLASS_ARRAY_NAME = "of class"  # an array name that no field can have
 
 @dataclass(eq=False)
 class MemoryCache:
-    """An in-memory cache of recent results, up to `max_bytes`: the first thread that asks for a
-    result computes it.
+    """An in-memory cache of recent results, up to `max_bytes`.
 
-    The others wait for it. A failure is not shared: each waiting thread tries again.
+    The first thread that asks for a result computes it, and the others wait for it. A failure is
+    not shared: each waiting thread tries again.
     """
 
     max_bytes: int = 256 << 20

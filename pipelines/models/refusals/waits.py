@@ -105,9 +105,9 @@ def read_retry_after(
 
 
 def read_seconds(text: Any, now: float, scale: float = 1.0) -> float | None:
-    """Parse the seconds that a string states: a number of `scale` seconds, an epoch in seconds to
-    nanoseconds, a duration such as 1m2.5s, or a date. Returns None for any other text and for an
-    implausible number."""
+    """Parse the seconds that a string states: a number in units of `scale` seconds, a Unix time in
+    seconds to nanoseconds, a duration such as 1m2.5s, or a date. Returns None for any other text
+    and for an implausible number."""
     text = str(text).strip().strip('"')
     if NUMBER_PATTERN.fullmatch(text):
         number = float(text)
