@@ -34,7 +34,7 @@ class SampleRows(Mapping[str, SampleRow]):
         return {name: row.meta for name, row in self.items()}
 
     def only(self, names: Container[str]) -> SampleRows:
-        """Return some of the samples."""
+        """Return only the samples with these ids."""
         some = SampleRows()
         some._rows = {name: row for name, row in self._rows.items() if name in names}
         some.are_keyed = self.are_keyed
