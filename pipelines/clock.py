@@ -20,7 +20,8 @@ __all__: list[str] = []
 
 class TimedBlock:
     """A context manager that adds its duration to a clock, under one kind of work. It is a class
-    because each stage enters several, and a generator-based context manager takes a quarter longer.
+    because each stage enters several such blocks, and a generator-based context manager takes a
+    quarter longer.
     """
 
     __slots__ = ("attributes", "clock", "kind", "outer_seconds", "span", "start")

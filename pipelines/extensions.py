@@ -55,7 +55,7 @@ class Extension(NamedTuple):
             ) from exc
 
     def meets_needs(self, is_there: Callable[[str], bool]) -> bool:
-        """Return whether everything that it needs is present."""
+        """Return whether everything in `needs` is present."""
         return all(any(map(is_there, need.split("|"))) for need in self.needs)
 
 

@@ -75,7 +75,7 @@ class Affine:
 
     @property
     def scale(self) -> float:
-        """The factor by which lengths are scaled: the square root of that for areas."""
+        """The factor by which lengths are scaled: the square root of the factor for areas."""
         return math.sqrt(abs(self.a * self.e - self.b * self.d))
 
     @property

@@ -27,9 +27,9 @@ from looktwice.pipelines.disk import read_unpacked_lines
 
 MAX_DEPTH = 100
 MAX_VALUES = 8_000_000
-"""Limit on the values of one text, counted by its commas and brackets. A reply of 32,768 tokens
-with 20 alternatives each, spelled out in bytes, has six million. This number of lists parses in
-seconds; the most that a text of 64 MiB can hold takes minutes."""
+"""Limit on the number of values in one JSON text, counted by its commas and brackets. A reply of
+32,768 tokens with 20 alternatives each, spelled out in bytes, has six million. 8 million lists
+are parsed in seconds; as many as fit into 64 MiB take minutes."""
 __all__: list[str] = []
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _CANONICAL = json.JSONEncoder(
@@ -129,8 +129,8 @@ def iterate_leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def find_non_finite(value: Any) -> tuple[str, float] | None:
-    """Return the first infinite or NaN number, which `write_canonical` rejects, with its dotted
-    place."""
+    """Return the first infinite or NaN number, which `write_canonical` rejects, as (dotted place,
+    number)."""
     for place, leaf in iterate_leaves(value):
         if isinstance(leaf, float) and not math.isfinite(leaf):
             return place, leaf
@@ -141,7 +141,7 @@ def _require_finite(value: dict[str, Any]) -> dict[str, Any]:
     if {*map(type, value.values())} <= {str, int, bool}:  # the usual case
         return value
     if place_and_number := find_non_finite(value):
-        raise ValueError(f"{place_and_number[0]} is {place_and_number[1]}, not a number")
+        raise ValueError(f"{place_and_number[0]} is {place_and_number[1]}, not a finite number")
     return value
 
 
@@ -224,16 +224,16 @@ def _describe_fault(exc: ValidationError) -> str:
     error = exc.errors(include_url=False, include_context=False)[0]
     kind, loc, value = error["type"], error["loc"], error["input"]
     if kind == "missing":
-        return f"{_place(loc[:-1])} lacks the field {loc[-1]!r}"
+        return f"{_format_location(loc[:-1])} lacks the field {loc[-1]!r}"
     if kind == "json_invalid":
         return error["msg"]
     shown = f"of type {type(value).__name__}" if isinstance(value, dict | list) else repr(value)
     wanted = EXPECTED_TYPES.get(kind)
     reason = f", not {wanted}" if wanted else f": {error['msg'].removeprefix('Value error, ')}"
-    return f"{_place(loc)} is {shown[:40]}{reason}"
+    return f"{_format_location(loc)} is {shown[:40]}{reason}"
 
 
-def _place(loc: Sequence[int | str]) -> str:
+def _format_location(loc: Sequence[int | str]) -> str:
     parts = (
         f"[{part}]" if isinstance(part, int) else f".{part}"
         for part in loc
@@ -251,7 +251,7 @@ NAMED_VALUES = {"nan": None, "NaN": None, "null": None, "true": True, "false": F
 
 
 def read_literal(text: str) -> Any:
-    """Parse a text as a JSON, Python or numpy value; return None if it is none of these."""
+    """Parse a string as a JSON, Python or numpy value; return None if it is none of these."""
     text = text.strip()
     inner = re.fullmatch(r"(?:np\.|numpy\.)?array\((\[.*\])(?:,\s*dtype=[^()]*)?\)", text, re.S)
     text = inner[1] if inner else text

@@ -29,9 +29,8 @@ MAX_MASK_PIXELS = 2**28  # pixels of a mask; a larger size is an error in the fi
 NEAR_KERNEL, FAR_KERNEL = np.ones((3, 3), np.uint8), np.ones((7, 7), np.uint8)
 """Kernels that dilate a mask by 1 pixel, and by the 3 pixels by which a thin part may be shortened
 in a view."""
-DOWNSAMPLING_PARTS = (
-    16  # mask pixels per side of a view pixel; a mask with more is downsampled first
-)
+# mask pixels along the side of a view pixel; a mask with more is downsampled first
+MAX_PIXELS_ALONG_SIDE = 16
 MAX_SEARCH_SIDE = 32  # pixels; a larger square takes longer to look for than it saves
 
 
@@ -158,7 +157,7 @@ def _find_lost_parts(
     is_upright = np.count_nonzero(np.abs(linear) > TOLERANCE) <= 2
     if least >= (1 - TOLERANCE if is_upright else math.sqrt(2)):  # no pixel of the mask is skipped
         return np.zeros(seen.shape, bool)
-    step = max(1, int(1 / max(most, TOLERANCE)) // DOWNSAMPLING_PARTS)
+    step = max(1, int(1 / max(most, TOLERANCE)) // MAX_PIXELS_ALONG_SIDE)
     thin = _find_thin_parts(
         _downsample(pixels, step), math.ceil(1 / max(least * step, TOLERANCE)) + 1
     )
@@ -186,7 +185,7 @@ def _downsample(pixels: NDArray[np.bool_], step: int) -> NDArray[np.bool_]:
 
 
 def _find_thin_parts(pixels: NDArray[np.bool_], side: int) -> NDArray[np.bool_]:
-    """Return the pixels of a mask that lie in no full square of this side; all of them if the
+    """Return the pixels of a mask that lie in no full square of this side; all of its pixels if the
     square is too large to look for."""
     import cv2
 

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 SAMPLING = ("temperature, top_p, logprobs >= 0", "top_p <= 1", "max_tokens >= 1")
-"""Ranges of the sampling options of a call, and of the settings of the same names of a model."""
+"""Ranges of a call's sampling options, and of the settings of a model that have the same names."""
 CALLS_AS_TEXT = (
     "let the agent write its calls as text (`protocol: {use: prompting.agent.PlainCalls}` in its"
     " own node)"
@@ -65,7 +65,8 @@ class Tool:
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """One turn of a conversation. `parts` are texts and views in the order in which they are sent.
+    """One turn of a conversation. `parts` are strings and views in the order in which they are
+    sent.
 
     An assistant's turn may hold `tool_calls`; a tool's turn names the call that it answers in
     `call_id`. `attached` holds the provider's own fields of an assistant's turn, such as reasoning
@@ -94,14 +95,15 @@ Messages = Sequence[Message]
 
 @dataclass(frozen=True)
 class CallOptions(Ranged):
-    """Options of one call, on top of the model's own settings; None leaves a setting to the model.
+    """Options of one call, which override the model's own settings; None leaves a setting to the
+    model.
 
-    `temperature`, `top_p`, `max_tokens`, `stop` (texts that end the reply) and `seed` are those of
-    the OpenAI API; `tools` is set by agents. `schema` is a JSON schema that the reply must follow
-    (an empty one: any JSON object), `choices` the only texts allowed, `logprobs` the number of
-    alternatives per token, `effort` the reasoning effort ("low", "medium", "high"). `top_k` limits
-    sampling to the most likely tokens. With `tool_choice` "none" the model calls no tool, with
-    "required" it calls some tool, and any other value names the tool to call.
+    `temperature`, `top_p`, `max_tokens`, `stop` (strings that end the reply) and `seed` are those
+    of the OpenAI API; `tools` is set by agents. `schema` is a JSON schema that the reply must
+    follow (an empty one: any JSON object), `choices` the only replies allowed, `logprobs` the
+    number of alternatives per token, `effort` the reasoning effort ("low", "medium", "high").
+    `top_k` limits sampling to the most likely tokens. With `tool_choice` "none" the model calls no
+    tool, with "required" it calls some tool, and any other value names the tool to call.
     """
 
     temperature: float | None = None
@@ -137,8 +139,8 @@ class CallOptions(Ranged):
 
 @dataclass(frozen=True)
 class Usage:
-    """Token counts of one call as the server reported them; reasoning and cached tokens are
-    included in the other two."""
+    """Token counts of one call as the server reported them; `reasoning_tokens` are included in
+    `tokens_out`, and `cached_tokens` in `tokens_in`."""
 
     tokens_in: int = 0
     tokens_out: int = 0
@@ -159,7 +161,7 @@ def find_price_fault(prices: Any) -> str:
     if all(type(prices.get(name, "")) is str for name in PRICE_FACTS):
         return ""
     return (
-        "currency, date and source of prices must be texts (quote a value that looks like a"
+        "currency, date and source of prices must be strings (quote a value that looks like a"
         f" number); found {prices}"
     )
 
@@ -183,7 +185,7 @@ def format_prices(prices: Mapping[str, Any]) -> str:
 class Reply:
     """A model's reply. `seconds` is the duration of the original call, even if `cached` is true.
 
-    `logprobs` holds one mapping per token of the reply, from candidate texts to natural
+    `logprobs` holds one mapping per token of the reply, from candidate tokens to natural
     log-probabilities. `served_by` is what the server reports about itself: model, fingerprint,
     engine, version. `calls_left_out` counts tool calls that were dropped because the reply had more
     than an agent can run. `attached` holds the provider's own fields of the turn, which are sent

@@ -38,8 +38,8 @@ JPEG_TYPE, MAX_READABLE = "image/jpeg", 100_000
 PART = 3 << 15  # bytes; a multiple of 3, so that the parts of a base64 text join without padding
 
 _readable: set[str] = set()
-"""The sha256 of each image that was checked, so that one used in many questions, arms and draws is
-checked once."""
+"""The sha256 of each image found readable, so that an image of many questions, arms and draws is
+checked only once."""
 
 Pixels = NDArray[np.uint8]
 """Height x width x 3, RGB, uint8."""
@@ -122,7 +122,7 @@ class PixelMemory:
 
 
 PIXELS = PixelMemory()
-"""The pixels of this process."""
+"""The limit on the decoded pixels of this process."""
 
 Value = TypeVar("Value")
 
@@ -263,8 +263,8 @@ class Picture:
         return self._shrink(lambda image: image.thumbnail(size, reducing_gap=2.0))
 
     def decode_coarsely(self, longest: int) -> Image.Image:
-        """Return the picture; for a JPEG, decoded at the smallest size whose longer side has at
-        least `longest` pixels."""
+        """Return the picture; a JPEG is decoded at the smallest size whose longer side has at least
+        `longest` pixels."""
         scale = longest / max(self.size)
         size = int(self.size[0] * scale), int(self.size[1] * scale)
         return self._shrink(lambda image: image.draft("", size))
@@ -374,8 +374,8 @@ MAX_FLAT_STEP = 2  # grey levels; smaller steps are codec noise in an even area
 def compute_perceptual_hash(picture: Picture) -> int:
     """Compute a hash that survives re-encoding and resizing (dHash). Raises PictureError.
 
-    The lower 64 bits say which horizontal neighbours of an 8 x 8 grey thumbnail get brighter; above
-    them is the aspect ratio in eighths of a doubling.
+    Each of the lower 64 bits says whether a grey thumbnail gets brighter from one cell to the next
+    on its right; the bits above hold the aspect ratio in eighths of a doubling.
     """
     grey = picture.make_thumbnail(32 * HASH_SIDE).convert("L")
     levels = np.asarray(grey.resize((HASH_SIDE + 1, HASH_SIDE), Image.Resampling.BOX), np.int16)

@@ -195,7 +195,7 @@ def find_reply_fault(reply: object) -> str:
     try:
         text = write_canonical(reply.to_dict())
         if not is_text(text):
-            return "one of its texts holds a lone surrogate"
+            return "a string in it holds a lone surrogate"
         read_as(ReplyNode, text)
     except (TypeError, ValueError, AttributeError, RecursionError) as exc:
         return str(exc)

@@ -27,7 +27,7 @@ class Sample:
     """A question with everything needed to ask it. The answer is not here, so that no stage can
     leak it.
 
-    `images` are decoded on demand; `choices` are texts or pictures; `marks` are labelled points,
+    `images` are decoded on demand; `choices` are strings or pictures; `marks` are labelled points,
     boxes and masks in pixels of the image whose number they carry. `meta` holds plain JSON values
     that slice, group or document the question (subtask, pair, control parameters, the benchmark's
     own `prompt`).
@@ -101,10 +101,10 @@ def describe_item_fault(item: object) -> str:
     sample = item.sample
     for name, text in (("id", sample.id), ("question", sample.question)):
         if not is_text(text):
-            return f"the {name} of a sample must be a text, found {text!r:.80}"
+            return f"the {name} of a sample must be a string, found {text!r:.80}"
     if item.answer is not None and not is_text(item.answer):
         key = f"{item.answer!r:.80}"
-        return f"sample {sample.id}: its answer must be a text, or None if hidden, found {key}"
+        return f"sample {sample.id}: its answer must be a string, or None if hidden, found {key}"
     for name, plain in (("meta", sample.meta), ("truth", item.truth)):
         try:
             fault = "" if is_text(write_canonical(dict(plain))) else "holds a lone surrogate"
@@ -121,7 +121,7 @@ def describe_key_fault(answer: object, choices: int) -> str:
     letters = ascii_uppercase[:choices]
     if answer is None or (isinstance(answer, str) and (answer in [*letters] or not letters)):
         return ""
-    wanted = f"none of {', '.join(letters)}" if letters else "not a text"
+    wanted = f"none of {', '.join(letters)}" if letters else "not a string"
     return f"the correct answer {answer!r} is {wanted}"
 
 

@@ -164,7 +164,7 @@ class State:
     def find_fault(self) -> str:
         """Describe a field that a stage set to an invalid value; "" if every field can be recorded.
 
-        Texts must be `str` that UTF-8 can hold, `confidence` a number in 0..1, and `sample` a
+        Text must be a `str` that UTF-8 can encode, `confidence` a number in 0..1, and `sample` a
         Sample.
         """
         texts = {f"notes[{i}]": note for i, note in enumerate(self.notes)}
@@ -172,9 +172,8 @@ class State:
         texts |= {} if self.answer is None else {"answer": self.answer}
         for name, text in texts.items():
             if not isinstance(text, str):
-                return (
-                    f"{name} must be a text, found {text!r} ({type(text).__name__}); write str(...)"
-                )
+                found = f"{text!r} ({type(text).__name__})"
+                return f"{name} must be a string, found {found}; write str(...)"
             if not is_text(text):
                 fault = "a lone surrogate, which UTF-8 cannot encode"
                 return f"{name} holds {fault}: {text[:80]!a}"
@@ -195,12 +194,12 @@ class State:
         """Describe a measurement that cannot be recorded; "" if there is none."""
         for name, value in self.measures.items():
             if not (is_text(name) and name):
-                return f"the name of a measurement must be a text, found {name!r:.80}"
+                return f"the name of a measurement must be a string, found {name!r:.80}"
             for part in value if isinstance(value, tuple) else (value,):
                 number: Any = part if type(part) in (float, int) else 0.0
                 plain = part is None or number is part or is_text(part)
                 if not (plain and math.isfinite(number)):
-                    wanted = "must be a finite number or a text"
+                    wanted = "must be a finite number or a string"
                     return f"the measurement {name!r} {wanted}, found {part!r:.80}"
         return ""
 

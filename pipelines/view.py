@@ -50,7 +50,7 @@ class View:
 
     @property
     def seconds(self) -> list[float]:
-        """The times of the video frames that it shows, ascending."""
+        """The times of the video frames that the view shows, ascending."""
         return sorted({part.seconds for part in self.parts if part.seconds is not None})
 
     def with_pixels(self, pixels: Pixels) -> View:

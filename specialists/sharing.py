@@ -16,7 +16,7 @@ import numpy as np
 
 from looktwice.pipelines.config.spec import (
     find_settings,
-    is_object,
+    is_dataclass_object,
     list_inner_settings,
     settings,
     spec,
@@ -132,7 +132,7 @@ def _build_storage_name(specialist: Any) -> str:
 
 def _list_dataclasses(value: Any) -> Iterator[Any]:
     """Yield a dataclass and all dataclasses among its settings."""
-    if is_object(value):
+    if is_dataclass_object(value):
         yield value
     for setting in list_inner_settings(value):
         yield from _list_dataclasses(setting)

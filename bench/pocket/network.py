@@ -21,8 +21,8 @@ from looktwice.pipelines.models.pocket.network import (
     MAX_TEXT_TOKENS,
     MAX_VIEWS,
     PLACES_PER_SIDE,
+    TOKEN_IDS,
     VOCABULARY,
-    WORD_NUMBERS,
 )
 
 WIDTH, SINKS = 96, 4
@@ -198,7 +198,7 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not followed
         nn.init.constant_(self.before_seen.weight, SPREAD)
         self.embed = nn.Embedding(len(VOCABULARY), WIDTH)
         nn.init.normal_(self.embed.weight, std=SPREAD)
-        numbers = [WORD_NUMBERS[str(number)] for number in range(101)]
+        numbers = [TOKEN_IDS[str(number)] for number in range(101)]
         with torch.no_grad():
             self.embed.weight[numbers] = 0.5 * self.embed.weight[numbers] + _waves(
                 torch.arange(101) / 100
@@ -337,4 +337,4 @@ def _class_words() -> list[int]:
         [""] * (SIZES + 1),
         ["", ""],
     ]
-    return [WORD_NUMBERS[name] if name else -1 for part in names for name in part]
+    return [TOKEN_IDS[name] if name else -1 for part in names for name in part]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bench.pocket.network import SINKS
 from looktwice.eval.tasks.marked_scenes.kinds import Question
 from looktwice.eval.tasks.marked_scenes.scene import COLORS, SHAPES
-from looktwice.pipelines.models.pocket.network import WORD_NUMBERS
+from looktwice.pipelines.models.pocket.network import TOKEN_IDS
 
 POINTING, COUNTING = 0, 1
 """Heads trained to attend to the thing asked about, and to the middle of everything counted."""
@@ -22,9 +22,7 @@ ON_SINKS = 2.0
 FORMS = (*SHAPES, "tile")
 NAMED = re.compile(rf"Where is the ({'|'.join(COLORS)}) ({'|'.join(FORMS)})\?")
 COUNTED = re.compile(rf"How many (?:({'|'.join(COLORS)}) )?(\w+) are")
-NAMES = {
-    (WORD_NUMBERS[color], WORD_NUMBERS[form]): (color, form) for color in COLORS for form in FORMS
-}
+NAMES = {(TOKEN_IDS[color], TOKEN_IDS[form]): (color, form) for color in COLORS for form in FORMS}
 Shares = NDArray[np.float32]
 
 
@@ -48,20 +46,20 @@ def list_pointers(
     (views, CELLS, CELLS, parts)."""
     if "two marked things" in question.text:
         for mark, letter in ((2, "A"), (3, "B")):
-            yield Pointer(words.index(WORD_NUMBERS[letter]), POINTING, _at(views[..., 3] == mark))
+            yield Pointer(words.index(TOKEN_IDS[letter]), POINTING, _at(views[..., 3] == mark))
     elif "marked" in question.text:
         word = next(
-            number for number in (WORD_NUMBERS["marked"], WORD_NUMBERS["mark"]) if number in words
+            number for number in (TOKEN_IDS["marked"], TOKEN_IDS["mark"]) if number in words
         )
         yield from _with_reply(words, word, POINTING, _at(views[..., 3] == 1))
     elif found := NAMED.search(question.text):
         yield from _with_reply(
-            words, WORD_NUMBERS[found[2]], POINTING, _at(_named(views, found[1], found[2]))
+            words, TOKEN_IDS[found[2]], POINTING, _at(_named(views, found[1], found[2]))
         )
     elif found := COUNTED.match(question.text):
         form = next((form for form in FORMS if found[2].startswith(form)), "")
         middles = _named(views, found[1] or "", form) & (views[..., 5] == 1)
-        yield from _with_reply(words, WORD_NUMBERS[found[2]], COUNTING, _at(middles, ON_SINKS))
+        yield from _with_reply(words, TOKEN_IDS[found[2]], COUNTING, _at(middles, ON_SINKS))
     else:
         for token, pair in enumerate(pairwise(words), 1):
             if pair in NAMES:

@@ -35,12 +35,12 @@ from looktwice.pipelines.models.pocket.network import (
     MAX_TEXT_TOKENS,
     PAD,
     PLACES_PER_SIDE,
-    WORD_NUMBERS,
+    TOKEN_IDS,
     tokenize_reply,
     tokenize_text,
 )
 
-CHOICE_LETTERS = tuple(WORD_NUMBERS[letter] for letter in LETTERS)
+CHOICE_LETTERS = tuple(TOKEN_IDS[letter] for letter in LETTERS)
 QUESTIONS = 6
 LOOK_SHARE = 0.15  # weight of the loss of classes at places; that of replies is 1
 SLOWER = 0.3  # learning rate of the encoder when trained with the rest, relative to alone

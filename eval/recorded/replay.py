@@ -50,9 +50,9 @@ def digest_request(
     messages: Sequence[Mapping[str, Any]], draw: int, options: Mapping[str, Any], **model: str
 ) -> str:
     """Return the sha256 of a request in the form of `make_message_json` and `CallOptions.given`;
-    with `model`, the request's key in the cache."""
-    whole = {"messages": list(messages), "draw": draw, "options": dict(options), **model}
-    return hashlib.sha256(write_canonical(whole).encode()).hexdigest()
+    with the `model` that was asked, this is the request's key in the cache."""
+    request = {"messages": list(messages), "draw": draw, "options": dict(options), **model}
+    return hashlib.sha256(write_canonical(request).encode()).hexdigest()
 
 
 class RecordedReplies:
@@ -80,8 +80,8 @@ class RecordedReplies:
         if number >= len(recorded):
             text = " ".join(messages[-1].text.split())[:80] if messages else ""
             raise ModelError(
-                f"the record holds {len(recorded)} answers to this request, asked {number + 1}"
-                f" times: {text!r}"
+                f"the record holds {format_count(len(recorded), 'answer')} to this request, which"
+                f" was sent {format_count(number + 1, 'time')}: {text!r}"
             )
         answer = recorded[number]
         if isinstance(answer, str):
@@ -314,5 +314,5 @@ def describe_replay(result: Replay) -> Iterator[str]:
             "not in the cache, so edits would go unnoticed:"
             f" {format_count(alone, 'reply', 'replies')}"
         )
-    verdict = f"the same, {different} different" if different else "the same bit for bit"
+    verdict = f"identical, {different} different" if different else "identical bit for bit"
     yield f"replayed without a model: {format_count(result.same, 'record')} {verdict}"

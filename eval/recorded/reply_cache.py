@@ -22,8 +22,8 @@ SIZE_UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 
 def inspect_cache(folder: Path, runs: Path, prune: str | None) -> Iterator[str]:
-    """Yield a description of a cache, after pruning it to a size if one is given. Raises RunError,
-    CacheError."""
+    """Yield lines that describe a cache, pruned first if `prune` is a size such as "2GB". Raises
+    RunError, CacheError."""
     if not (folder / "replies.sqlite").is_file():
         if any(runs.glob("*/points.yaml")):
             yield (

@@ -41,11 +41,11 @@ answer, else 0. It decides whether the reply is right."""
 NO_JUDGE = "none"
 """The value of `--judge` for using no judge."""
 
-JudgedWords = tuple[str, str, int, str]
-"""(point, sample, draw, digest of the judged words)."""
+JudgedReply = tuple[str, str, int, str]
+"""(point, sample, draw, digest of the judged text)."""
 JudgementKey = tuple[str, str, str, int, str, str, int]
-"""(pass, point, sample, draw, identity of the judge, judged words, version of the question): the
-last line of a key counts."""
+"""(pass, point, sample, draw, identity of the judge, digest of the judged text, version of the
+question): the last line of a key counts."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Judgements:
         return list(dict.fromkeys(line.judge for line in self.lines))
 
     def count_verdicts(self, kind: str) -> dict[str, tuple[int, int]]:
-        """Return, by judge of a pass, the number of its verdicts and the number of replies it was
+        """Return, for each judge of a pass, its number of verdicts and the number of replies it was
         asked about."""
         read = dict[str, tuple[int, int]]()
         for line in self.lines:
@@ -134,8 +134,8 @@ class Judgements:
 
     @property
     def explain_counting(self) -> list[str]:
-        """A sentence for each pass with several judges: whose verdicts count and why, and how many
-        replies each judge read."""
+        """A sentence for each pass with several judges: which judge's verdicts count and why, and
+        how many replies each judge read."""
         sentences, why = list[str](), "it was named" if self.named else "no judge read more replies"
         for kind, judge in self.counting.items():
             read = {name: "{} of {}".format(*of) for name, of in self.count_verdicts(kind).items()}
@@ -149,9 +149,10 @@ class Judgements:
                 )
         return sentences
 
-    def group_by_record(self) -> dict[JudgedWords, dict[str, Judgement]]:
-        """Return the verdicts that scoring uses, by (point, sample, draw, words) and pass."""
-        records = defaultdict[JudgedWords, dict[str, Judgement]](dict)
+    def group_by_record(self) -> dict[JudgedReply, dict[str, Judgement]]:
+        """Return the verdicts that scoring uses, by (point, sample, draw, digest of the judged
+        text) and pass."""
+        records = defaultdict[JudgedReply, dict[str, Judgement]](dict)
         for line in self.lines:
             if line.judge == self.counting.get(line.kind) and line.given:
                 records[line.point, line.sample, line.draw, line.words][line.kind] = line

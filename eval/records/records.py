@@ -16,8 +16,8 @@ import yaml
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from looktwice.eval.records.samples import MAX_PARSED, SampleRows
 from looktwice.eval.records.schema import (
+    MAX_PARSED,
     Json,
     Key as Key,
     KeyNode,
@@ -26,6 +26,7 @@ from looktwice.eval.records.schema import (
     Record as Record,
     RunError as RunError,
     SampleRow as SampleRow,
+    SampleRows,
     load_stored_picture,
 )
 from looktwice.pipelines.disk import LOADER, check_yaml, has_text, open_file, read_file, read_lines
@@ -195,8 +196,8 @@ class RunFolder:
 
     @property
     def current_and_earlier_points(self) -> tuple[list[PointRow], list[PointRow]]:
-        """The points of the plan in run.yaml, in its order, and those of earlier plans (none if
-        run.yaml has no list)."""
+        """The points of the plan in run.yaml, in its order, and those of earlier plans. If run.yaml
+        lists no points, all count as current."""
         listed = dict.fromkeys(self.facts.get("arms") or self.points)
         present = [self.points[name] for name in listed if name in self.points]
         return present, [point for name, point in self.points.items() if name not in listed]
@@ -215,8 +216,9 @@ class RunFolder:
     ) -> Iterator[Record]:
         """Yield the last record of every key, in the order of the lines.
 
-        `samples` limits them to these samples, `holding` to lines whose JSON contains this text;
-        other lines are not parsed. Raises RunError with the line number of a damaged line.
+        If `samples` are given, yields only their records; with `holding`, only lines whose JSON
+        contains this text. Other lines are not parsed. Raises RunError with the line number of a
+        damaged line.
         """
         name, piece = "records.jsonl", holding.encode()
         path = self.path / name
@@ -295,11 +297,12 @@ def parse_key(line: bytes) -> Key:
 @dataclass
 class RecordLines:
     """An iterable over the records of records.jsonl, from the byte `end` on, which is line number
-    `number` + 1. Both advance with each line; `begin` is the byte at which the last line began. A
-    later record replaces an earlier one with the same key.
+    `number` + 1. Both advance with each line; `begin` is the byte at which the line of the last
+    record began. A later record replaces an earlier one with the same key.
 
-    A torn last line, which a killed writer leaves, is skipped. A damaged line raises RunError; if
-    its key can be read, only at the end, and not if a later record replaces it.
+    A torn last line, which a killed writer leaves, is skipped. A damaged line raises RunError. If
+    its key can be read, that happens only after the last line, and not at all if a later record
+    replaces it.
     """
 
     path: Path

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, NotRequired
 
 from pydantic import ConfigDict, Field, with_config
@@ -36,6 +37,8 @@ MAX_DRAWS = 10_000
 """Limit of draws per sample, because scoring allocates memory for every draw."""
 Key = tuple[str, str, int]
 """(point id, sample id, draw): the last record of a key counts."""
+MAX_PARSED = 10_000
+"""The number of samples of a run that stay parsed, which needs four times the memory."""
 Draw = Annotated[int, Field(ge=0, lt=MAX_DRAWS)]
 Nodes = Mapping[str, Any]
 Json = dict[str, Any]
@@ -136,7 +139,7 @@ class MessageNode(TypedDict):
 
 @with_config(FORBID_EXTRA)
 class QuestionNode(TypedDict):
-    """A sample with texts and the hashes of its images, as `Sample.to_dict` writes it."""
+    """The text of a sample and the hashes of its images, as `Sample.to_dict` writes them."""
 
     id: str
     question: str
@@ -158,11 +161,10 @@ class Record:
     type, width, height, the times of video frames, and why they are not the source's own bytes.
     `marks` and `choices` are set if a stage changed them, `letters` (a letter as asked -> the
     sample's own letter) if a stage permuted them: `answer` and the replies use the letters as
-    asked, and scoring maps them back.
-    `notes` report where stages deviated from their usual work, for example because there was
-    nothing to zoom on. `measured` are the numbers and categories of the stages, by name: one, or a
-    list with one for each turn. `timings` hold seconds (total, by stage) and, per call, its seconds
-    and whether it was a cache hit.
+    asked, and scoring maps them back. `notes` report where stages deviated from their usual work,
+    for example because there was nothing to zoom on. `measured` holds what the stages measured, by
+    name: a number or category, or a list with one for each turn. `timings` hold seconds (total, by
+    stage) and, per call, its seconds and whether it was a cache hit.
     """
 
     __pydantic_config__ = FORBID_EXTRA
@@ -249,8 +251,8 @@ class Record:
 
 @dataclass(frozen=True)
 class SampleRow:
-    """A line of samples.jsonl: a sample's texts, marks and hashes, and its correct answer and
-    truth, which only scoring reads."""
+    """A line of samples.jsonl: a sample's text, marks and hashes, and its correct answer and truth,
+    which only scoring reads."""
 
     __pydantic_config__ = FORBID_EXTRA
     task: str
@@ -306,6 +308,53 @@ class SampleRow:
         """Format the row as one line of JSON."""
         plain = {column.name: getattr(self, column.name) for column in fields(self)}
         return write_canonical(plain).encode() + b"\n"
+
+
+class SampleRows(Mapping[str, SampleRow]):
+    """The samples of one task by id; the last line of a sample counts.
+
+    `are_keyed` is true if every line has a correct answer.
+    """
+
+    def __init__(self) -> None:
+        self._rows = dict[str, SampleRow | bytes]()
+        self.are_keyed = True
+
+    def add(self, row: SampleRow, kept: SampleRow | bytes) -> None:
+        """Add a row, which is kept as it is or as its line."""
+        self._rows[row.id] = kept
+        self.are_keyed &= row.answer is not None
+
+    @cached_property
+    def metas(self) -> Mapping[str, Mapping[str, Any]]:
+        """The meta fields of each sample."""
+        return {name: row.meta for name, row in self.items()}
+
+    def only(self, names: Container[str]) -> SampleRows:
+        """Return only the samples with these ids."""
+        some = SampleRows()
+        some._rows = {name: row for name, row in self._rows.items() if name in names}
+        some.are_keyed = self.are_keyed
+        return some
+
+    def __getitem__(self, name: str) -> SampleRow:
+        row = self._rows[name]
+        return _parse_sample(row) if isinstance(row, bytes) else row
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+@lru_cache(maxsize=5_000)
+def _parse_sample(line: bytes) -> SampleRow:
+    row: SampleRow = read_as(SampleRow, line)
+    return row
 
 
 def load_stored_picture(blobs: Blobs, sha: str) -> Picture:
@@ -374,5 +423,5 @@ class PointRow:
 
     @property
     def records_id(self) -> str:
-        """The point id in its records."""
+        """The id of the point whose records hold this point's replies."""
         return self.replies_of or self.id

@@ -210,7 +210,8 @@ class Results:
         results.flips("plain", "circles")  # in a notebook: samples with pictures and replies
         results.to_pandas().groupby("contestant")["score"].mean()
 
-    Contestants have their names in the table; if several runs share a name, it is "name (run)".
+    Contestants have the same names as in the table; a name that several runs share becomes "name
+    (run)".
     """
 
     table: Table

@@ -15,7 +15,7 @@ from looktwice.eval.records.judgements import (
     EVERY_PASS,
     MATCH,
     UNREADABLE_PASS,
-    JudgedWords,
+    JudgedReply,
     Judgement,
     hash_judged_text,
 )
@@ -49,7 +49,7 @@ NO_MODEL = NoModel("a reader may not call a model: scoring only reads what was r
 Prices = Mapping[str, Mapping[str, float]]
 """Money per million tokens (`in`, `out`, `cached`) by model: "" is the point's own model, others
 are named by their identity."""
-JudgementsByRecord = Mapping[JudgedWords, Mapping[str, Judgement]]
+JudgementsByRecord = Mapping[JudgedReply, Mapping[str, Judgement]]
 """The judgements of one judge, first by record and text, then by the judge's pass."""
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from looktwice.eval.records.judgements import Judgements
 from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow, read_records_at
-from looktwice.eval.records.samples import SampleRows
+from looktwice.eval.records.schema import SampleRows
 from looktwice.eval.scoring.arm_columns import ArmColumns, ScoredColumns
 from looktwice.eval.scoring.columns import (
     ABSTAINED as ABSTAINED,

@@ -37,15 +37,14 @@ ARBITRARY_TYPES = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
 
 @dataclass
 class Binder:
-    """Builds objects from nodes and collects every fault, prefixed with the place of its entry;
-    equal nodes share one object.
+    """Builds objects from nodes and collects every fault, prefixed with the place (the dotted path)
+    of its entry; equal nodes share one object.
 
     A fault that several arms share is listed once in `faults`, but counted each time in
     `fault_count`. `files` maps the place of each named file to its path, `reads` holds all files
     and folders that nodes name, `hosts` the hosts of their URLs, and `permissions` what the user
-    allowed their classes to do. `changed_at` maps the place of a
-    changed setting to the place in the study that changes it, such as an entry of `sweep`; faults
-    are reported there.
+    allowed their classes to do. `changed_at` maps the place of a changed setting to the entry of
+    the study that changes it, such as one of `sweep`; faults are reported there.
     """
 
     scope: Scope = field(default_factory=Scope)
@@ -118,8 +117,7 @@ class Binder:
         """Build an object of the dataclass `cls`; on faults in its settings, note them and return
         None.
 
-        Settings that are not given come from `base`, an object of the class, or else from the
-        defaults.
+        Missing settings are taken from `base`, an object of the class, or else from the defaults.
         """
         if not dataclasses.is_dataclass(cls):
             return self.note_fault(
@@ -161,7 +159,7 @@ class Binder:
 
     def build_value(self, value: Any, hint: Any, place: str, default: Any = None) -> Any:
         """Build a setting's value and check it against its type hint. A mapping without `use`
-        changes the object `default`."""
+        changes settings of the object `default`."""
         if isinstance(value, Mapping) and value.keys() == {"ref"}:
             return self._build_reference(value["ref"], place)
         before, made = self.fault_count, self._convert(value, hint, place, default)
@@ -272,7 +270,8 @@ def build(
     plugins: Sequence[str] = (),
     given: Sequence[str] = (),
 ) -> Any:
-    """Build the object of one node; messages call it `place`. Raises ConfigError with all faults.
+    """Build the object of one node, which messages call `place`. Raises ConfigError with all
+    faults.
 
     Without a scope, the node may reach the working folder, the paths in `given`, and what the user
     allowed.

@@ -93,7 +93,8 @@ def find_class(use: str, plugins: Sequence[str] = ()) -> type:
 
 
 def is_foreign(use: str) -> bool:
-    """Return whether a `use` names a class outside looktwice, which only a plugin can provide."""
+    """Return whether the class named by `use` is outside looktwice, so that only a plugin can
+    provide it."""
     return bool(use) and use.removeprefix("looktwice.").partition(".")[0] not in FOLDERS
 
 
@@ -109,7 +110,7 @@ def load_plugin(text: str) -> str:
     if name.split(".")[0] in (*FOLDERS, "configs", "looktwice") or not WORD_PATTERN.fullmatch(name):
         why = f"the name {name!r} is taken or not a valid name; rename the file or package"
         if Path(file := f"{name.split('.')[0]}.py").is_file():
-            why = f"name the file, --plugin {file}"
+            why = f"name the file itself: --plugin {file}"
         raise _plugin_error(text, why)
     if is_file:
         _import_file(path, name, text)
@@ -189,7 +190,7 @@ def _suggest_path(name: str) -> str:
 
 @cache
 def _list_rooms(folder: str) -> dict[str, bool]:
-    """Return the rooms of a folder by name, and whether each is a package."""
+    """Return a folder's rooms: name -> whether the room is a package."""
     places = importlib.import_module(f"looktwice.{folder}").__path__
     return {module.name: module.ispkg for module in pkgutil.iter_modules(places)}
 
@@ -217,8 +218,8 @@ def _is_class(module: Any, name: str) -> bool:
 
 
 def suggest_names(word: str, known: Iterable[object], limit: int = 1) -> str:
-    """Return `; did you mean 'X'?` with at most `limit` known names that other programs call
-    `word` or that resemble it; "" if there are none.
+    """Return `; did you mean 'X'?` with at most `limit` of the `known` names: those for which other
+    programs use `word`, or that resemble it; "" if there are none.
 
     Ignores case, and treats a space or dash as an underscore.
     """
@@ -261,14 +262,14 @@ def list_union_members(hint: Any) -> Iterator[Any]:
 
 
 def is_plain(hint: Any) -> bool:
-    """Return whether a type hint allows only numbers, texts, booleans and paths, no objects."""
+    """Return whether a type hint allows only numbers, strings, booleans and paths, no objects."""
     return all(
         h in PLAIN_TYPES or h is Path or get_origin(h) is Literal for h in list_union_members(hint)
     )
 
 
 def holds_path(hint: Any) -> bool:
-    """Return whether a text with this type hint is the path of a file or folder."""
+    """Return whether a string with this type hint is the path of a file or folder."""
     return Path in list_union_members(hint) and str not in list_union_members(hint)
 
 

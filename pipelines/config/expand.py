@@ -124,16 +124,16 @@ class Expansion:
         counts = [*axes, singles + 1, contestants, tasks]
         if (arms := prod(counts)) > MAX_ARMS:
             self.faults.note(
-                "sweep: its values x changes of `each` x contestants x tasks,"
-                f" {' x '.join(map(str, counts))}, make {arms:,} arms, more than the limit of"
+                "sweep: values x changes of `each` x contestants x tasks make"
+                f" {' x '.join(map(str, counts))} = {arms:,} arms, more than the limit of"
                 f" {MAX_ARMS:,}; sweep fewer values, or split the study into several files"
             )
         return arms > MAX_ARMS
 
     def _combine_changes(self, own: str) -> Iterator[dict[str, tuple[Any, str]]]:
-        """Yield each combination of the sweep's values, first alone, then with each single change:
-        changed place -> (value, entry that sets it). Changes to contestants are limited to places
-        below `own`."""
+        """Yield each combination of the sweep's values, first alone, then with each entry of
+        `each`, as changed place -> (value, entry that sets it). Changes to contestants are limited
+        to places below `own`."""
         sweep, each = self.config.get("sweep") or {}, self.config.get("each") or ()
         axes = [
             [(value, f"sweep.{key}[{number}]") for number, value in enumerate(values)]
@@ -215,7 +215,7 @@ class Expansion:
         return [task for task in tasks if only is None or task in only]
 
     def _select_model(self, model: Any, models: Mapping[str, Any]) -> tuple[Any, str]:
-        """Return the model's node, whether named, written out or the only one defined, and its
+        """Return the node of the model that is named, written out or the only one defined, and its
         place in the file."""
         if model is None and len(models) == 1 and "model" not in self.config:
             model = next(iter(models))

@@ -51,22 +51,24 @@ class Contestant(TypedDict, total=False):
     ]
     model: Annotated[
         str | Node | None,
-        "The model that it uses: a name under `models`, or a node.",
+        "The contestant's model: a name under `models`, or a node.",
         "model: chat",
     ]
     only: Annotated[
-        list[str], "The tasks that it answers; by default, all of them.", "only: [jigsaw]"
+        list[str], "The tasks that the contestant answers; by default, all.", "only: [jigsaw]"
     ]
     needs: Annotated[
         Needs | None,
-        "Its requirements; if one is not met, the run leaves the contestant out and reports why.",
+        "The contestant's requirements; if one is not met, the run leaves it out and reports why.",
         "needs: {env: OPENAI_API_KEY}",
     ]
-    read: Annotated[Node, "The reader of its replies.", "read: {use: eval.readers.BlinkOfficial}"]
+    read: Annotated[
+        Node, "The reader of the contestant's replies.", "read: {use: eval.readers.BlinkOfficial}"
+    ]
     draws: Annotated[
         int,
         Field(ge=1, le=9_999),
-        "How often it answers each sample, instead of the file's `draws`.",
+        "How often the contestant answers each sample, instead of the file's `draws`.",
         "draws: 5",
     ]
 
@@ -85,19 +87,19 @@ class Published(TypedDict):
     ]
     people: Annotated[
         NotRequired[bool],
-        "Whether people answered; every table then compares with them.",
+        "Whether these are answers of people; every table then compares with them.",
         "people: true",
     ]
     split: Annotated[
         NotRequired[str],
-        "The split that the numbers are for; if the run uses another one, the row says so and is"
+        "The split to which the numbers apply; if the run uses another one, the row says so and is"
         " not compared.",
         "split: test",
     ]
     n: Annotated[
         NotRequired[dict[str, int]],
-        "The number of questions behind each number, by the same names; the run is then compared"
-        " with it as with an independent sample.",
+        "The number of questions behind each number, with the same keys as `accuracy`; the run is"
+        " then compared with the number as with an independent sample.",
         "n: {depth: 124}",
     ]
 
@@ -172,7 +174,7 @@ class StudyConfig(TypedDict, total=False):
     ]
     sweep: Annotated[
         dict[str, Annotated[list[Any], Field(min_length=1)]] | None,
-        "Values by place; every combination of them is an arm.",
+        "Lists of values, by dotted path; every combination of the values is an arm.",
         "sweep: {stages.mark.radius: [5, 10], stages.mark.color: [red, white]}",
     ]
     each: Annotated[
@@ -222,7 +224,7 @@ SPECIAL_KEYS: Mapping[str, Entry] = {
     ),
     "null": ("Drops an entry: a slot, a task, a model, a contestant.", "mark: null"),
     "${...}": (
-        "The value at another place of the configuration, including overrides.",
+        "The value at another dotted path of the configuration, after overrides.",
         'path: "${tasks.depth.path}"',
     ),
 }

@@ -162,8 +162,8 @@ class Overlay:
     A node with another `use` is replaced, one with the same `use` (or none) is merged, and `null`
     drops it. A new slot is inserted at the position that `before:` or `after:` gives; without
     these, a stage that prepares the question is inserted before the first that calls the model. In
-    an existing slot, they move it. A contestant's stages are overlays themselves; their slots get
-    a position when they are overlaid on the file's. `hint` is appended to the fault about
+    an existing slot, they move that slot. A contestant's stages are overlays themselves; their
+    slots get a position when they are overlaid on the file's. `hint` is appended to the fault about
     a slot without a position.
     """
 
@@ -298,7 +298,7 @@ def resolve_references(node: Node, faults: Faults) -> Node:
 
 
 def _reference_fault(tree: Any, text: str) -> str:
-    """Describe what is wrong with the references in a text; "" if nothing is."""
+    """Describe what is wrong with the references in a string; "" if nothing is."""
     if "${" in REFERENCE_PATTERN.sub("", text):
         only = "${...} may hold only a place in this configuration, such as ${a.b}"
         return f"{text!r} is refused: {only}"

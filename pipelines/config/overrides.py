@@ -54,14 +54,14 @@ def expand_override(node: Mapping[str, Any], place: str, value: Any) -> Iterator
     elif isinstance(value, str) and suggest_names(value, models):
         yield place, value  # one of the file's models, perhaps mistyped
     else:
-        yield from _replace_asked_models(models, node.get("model"), value)
+        yield from _replace_models_in_use(models, node.get("model"), value)
 
 
-def _replace_asked_models(
+def _replace_models_in_use(
     models: Mapping[str, Any], asked: Any, value: str | Mapping[str, Any]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the places of the models in use, with another server-side name or other settings.
-    Raises ConfigError."""
+    """Yield the place to change for each model in use, with its new value: a server-side name, or
+    the settings of another model. Raises ConfigError."""
     every = {f"models.{key}": model for key, model in models.items()}
     places = {
         place: model

@@ -82,8 +82,8 @@ def confirm(question: str) -> bool:
 
 @contextmanager
 def allow_access(allow: Sequence[str], ask: Confirm | None = None) -> Iterator[None]:
-    """Allow these folders and hosts inside the context, in every thread, as LOOKTWICE_ALLOW does,
-    and ask for more through `ask`. Raises FileNotFoundError."""
+    """Allow these folders and hosts inside the context and in every thread, as LOOKTWICE_ALLOW
+    does; further access is requested through `ask`. Raises FileNotFoundError."""
     global _session
     read_allowed(allow)
     before = _session
@@ -95,8 +95,8 @@ def allow_access(allow: Sequence[str], ask: Confirm | None = None) -> Iterator[N
 
 
 def read_allowed(texts: Sequence[str] = ()) -> AccessRights:
-    """Return the folders and hosts in `texts` (from the command) and in LOOKTWICE_ALLOW. Raises
-    FileNotFoundError."""
+    """Return the folders and hosts in `texts` (values of `--allow`), in the running session and in
+    LOOKTWICE_ALLOW. Raises FileNotFoundError."""
     folders, hosts = list[Path](), set[str]()
     usual = list(filter(None, os.environ.get(ALLOW_VARIABLE, "").split(os.pathsep)))
     for text in (*texts, *_session.allow, *usual):
@@ -106,7 +106,7 @@ def read_allowed(texts: Sequence[str] = ()) -> AccessRights:
         elif URL_PATTERN.fullmatch(text) or HOST_PATTERN.fullmatch(text):
             hosts.add(_get_host(text))
         else:
-            raise FileNotFoundError(f"--allow {text}: there is no such folder")
+            raise FileNotFoundError(f"--allow {text}: no such folder")
     return AccessRights(tuple(folders), frozenset(hosts))
 
 
@@ -194,7 +194,7 @@ class OutsidePath(NamedTuple):
 @dataclass
 class PendingAccess:
     """Access that a source needs: paths that are not allowed, and hosts with the place that names
-    them. `outside` is true if it reads anything outside its own folder."""
+    each. `outside` is true if the source reads anything outside its own folder."""
 
     scope: Scope
     outside_paths: list[OutsidePath] = field(default_factory=list)
@@ -203,12 +203,13 @@ class PendingAccess:
 
     @property
     def roots(self) -> list[Path]:
-        """The folders to allow, without those inside another."""
+        """The folders to allow, without those that lie inside another one."""
         roots = list(dict.fromkeys(outside_path.root for outside_path in self.outside_paths))
         return [r for r in roots if not any(r != o and r.is_relative_to(o) for o in roots)]
 
     def request_access(self) -> None:
-        """Ask the user to allow the access, and store a yes. Raises OutsideError."""
+        """Ask the user to allow the access, and store the permission. Raises OutsideError if it is
+        denied."""
         if not (self.outside_paths or (self.outside and self.hosts)):
             return
         source = self.scope.source
@@ -329,7 +330,7 @@ def require_permission(permission: tuple[str, str], scope: Scope) -> str:
 
 
 def quote_for_shell(text: str) -> str:
-    """Quote a text for the shell."""
+    """Quote a string for the shell."""
     return shlex.quote(text) if os.name == "posix" else f'"{text}"'
 
 
@@ -376,8 +377,8 @@ class Scope:
         exist.
 
         A path given on the command line is relative to the working folder, any other to the file's
-        own folder. Recorded replies next to given data are allowed, too: `data/blink` also gives
-        `data/blink_replies`.
+        own folder. Recorded replies next to data that the user named are allowed, too: `data/blink`
+        also allows `data/blink_replies`.
         """
         base, roots = self.folder, [self.folder]
         if any(text.startswith(given) for given in self.given):

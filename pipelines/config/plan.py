@@ -38,8 +38,8 @@ class Plan:
     `readings` are arms that read the replies of another arm with another reader. `plugins` are the
     modules outside looktwice that its classes may come from, as `load_plugin` names them. `files`
     maps the places of named files to their paths, and `source` is the configuration's own file.
-    `reads` holds all files and folders that it names, `hosts` the hosts of its URLs, and
-    `permissions` what the user allowed its classes to do.
+    `reads` holds all files and folders that the configuration names, `hosts` the hosts of its URLs,
+    and `permissions` what the user allowed its classes to do.
     """
 
     name: str
@@ -253,7 +253,7 @@ def _note_duplicates(arms: Sequence[Arm], faults: Faults) -> None:
             if arm.draws != twin.draws:
                 advice += (
                     f", and set `draws: {max(arm.draws, twin.draws)}` in the other: draws repeat"
-                    " a contestant, they do not make another one"
+                    " a contestant and do not make it another one"
                 )
             twins.setdefault((arm.contestant, twin.contestant), []).append(
                 f"contestants.{arm.contestant}: the same as {twin.contestant!r} on"

@@ -40,7 +40,7 @@ def settings(obj: Any) -> Any:
     """Return the settings that change a model's results, for the model's own `identity`."""
     node = _write(obj, whole=False)
     version = getattr(type(obj), "version", 1)
-    if is_object(obj) and version != 1:
+    if is_dataclass_object(obj) and version != 1:
         node["version"] = version
     return node
 
@@ -104,7 +104,7 @@ class Arm:
 
     @property
     def models(self) -> list[Any]:
-        """Its model, and the models in the settings of its stages."""
+        """The arm's model, and the models in the settings of its stages."""
         return list_models((self.model, *self.stages.values()))
 
     @property
@@ -131,7 +131,7 @@ def list_inner_settings(obj: Any) -> Iterable[Any]:
     """Return the values that a mapping, list or object directly contains; none for plain values."""
     if isinstance(obj, Mapping):
         return obj.values()
-    if is_object(obj):
+    if is_dataclass_object(obj):
         return [getattr(obj, f.name) for f in dataclasses.fields(obj)]
     return obj if isinstance(obj, list | tuple) else ()
 
@@ -160,15 +160,16 @@ def _code_digest(code: Any) -> str:
     return hashlib.sha256(code.co_code + repr((inner, code.co_names)).encode()).hexdigest()[:8]
 
 
-def is_object(obj: Any) -> bool:
+def is_dataclass_object(obj: Any) -> bool:
     """Return whether a value is an instance of a dataclass."""
     return dataclasses.is_dataclass(obj) and not isinstance(obj, type)
 
 
 def _write(obj: Any, whole: bool = True) -> Any:
-    """Write an object as its `spec` if `whole`, else as the part that belongs to its identity."""
+    """Write an object as its `spec` if `whole`, else only the part of it that belongs to its
+    identity."""
     inner = spec if whole else identity
-    if is_object(obj):
+    if is_dataclass_object(obj):
         return _node(obj, whole)
     if isinstance(obj, Mapping):
         pairs = {str(key): inner(value) for key, value in obj.items()}
@@ -188,7 +189,7 @@ def _write(obj: Any, whole: bool = True) -> Any:
         return get_function_name(obj)
     raise TypeError(
         f"a setting holds {type(obj).__name__}, which cannot be written into a configuration; "
-        "settings are numbers, texts, paths, lists, mappings and dataclasses: a class of your own"
+        "settings are numbers, strings, paths, lists, mappings and dataclasses: a class of your own"
         " needs `@dataclass(frozen=True)` above it"
     )
 
@@ -204,7 +205,7 @@ def _node(obj: Any, whole: bool) -> dict[str, Any]:
 
 def _affects_identity(f: Any, value: Any) -> bool:
     """Return whether the value of a field is part of the identity, that is, it differs from the
-    default. A tuple equals a list, and a whole number equals the float."""
+    default. A tuple equals a list of the same values, and 10 equals 10.0."""
     default = get_default(f)
     if isinstance(value, list | tuple) and isinstance(default, list | tuple):
         value, default = list(value), list(default)

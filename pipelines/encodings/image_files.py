@@ -258,7 +258,7 @@ def _decode_deep_rgb(data: bytes) -> NDArray[np.int64]:
     flags = cv2.IMREAD_UNCHANGED | cv2.IMREAD_IGNORE_ORIENTATION
     bgr = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     if bgr is None:
-        raise OSError("OpenCV reads no pixels")
+        raise OSError("OpenCV cannot read its pixels")
     return np.asarray(bgr[..., 2::-1], np.int64)
 
 
@@ -282,7 +282,7 @@ def _remove_alpha(image: Image.Image, data: bytes) -> Image.Image:
 
 
 def _to_eight_bit(image: Image.Image) -> Image.Image:
-    advice = "save it with 8 or 16 bit"
+    advice = "save it with 8 or 16 bits"
     if image.mode == "F":
         raise PictureError(f"floating-point pixels have no fixed range; {advice}")
     if image.mode not in SIXTEEN_BIT:

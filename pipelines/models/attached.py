@@ -49,7 +49,7 @@ DROPPED_PARTS_PATTERN = re.compile(r"refusal|tool_|function_|.*(image|audio|vide
 def read_turn_fields(message: Mapping[str, Any]) -> Json:
     """Return the provider's own fields of an assistant's message, to be sent back unchanged.
 
-    They include `content` if its parts are more than texts, such as thoughts with a signature.
+    They include `content` if it has other parts than text, such as thoughts with a signature.
     Raises TypeError and AttributeError for anything that is not a message.
     """
     own = _select_fields(message, DROPPED_FIELDS, empty_texts=bool(message.get("tool_calls")))
@@ -66,13 +66,13 @@ def read_turn_fields(message: Mapping[str, Any]) -> Json:
 
 
 def read_parts(content: Any) -> list[Json]:
-    """Return the parts of a message's content; a plain text is one part. Raises TypeError for
+    """Return the parts of a message's content; a plain string is one part. Raises TypeError for
     anything else."""
     if not isinstance(content, list):
         content = [] if content is None else [content]
     parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
     if not all(isinstance(part, dict) for part in parts):
-        raise TypeError("the content is neither a text nor a list of parts")
+        raise TypeError("the content is neither a string nor a list of parts")
     return parts
 
 
@@ -88,8 +88,8 @@ def read_call_fields(call: Mapping[str, Any]) -> Json:
 
 def _select_fields(node: Mapping[str, Any], without: Set[str], empty_texts: bool = False) -> Json:
     """Return the non-empty fields that JSON can hold, except those in `without`. In a turn with
-    tool calls, empty texts are returned, too: Kimi and DeepSeek require `reasoning_content` even if
-    it is empty."""
+    tool calls, empty strings are returned, too: Kimi and DeepSeek require `reasoning_content` even
+    if it is empty."""
     return {
         name: value
         for name, value in node.items()

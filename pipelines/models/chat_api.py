@@ -61,20 +61,20 @@ class ChatAPI(Ranged):
     """The model `model` behind `url`/chat/completions; None leaves a setting to the server;
     `CallOptions` overrides it.
 
-    `temperature`, `top_p`, `max_tokens` (sent as `token_field`), `stop` (texts that end the reply),
-    `logprobs` (the number of alternatives per token) and `effort` ("low", "medium", "high") are
-    those of the OpenAI API. `url` defaults to OPENAI_BASE_URL, else OpenAI's. It may list several
-    servers with the same weights: each request goes to the one with the fewest requests in flight,
-    and a server that cannot be reached or fails (5xx) is skipped for half a minute. One model
-    behind two URLs counts as two models with separate replies, unless both have the same `name`;
-    give a group of servers a name, so that servers may join and leave it. Draw number d sends
-    `seed` + d, so that draws differ. `system` is the system message of every conversation, `detail`
-    is sent with every picture, `extra` is merged into the request body. `choices_as` says how this
-    server takes `CallOptions.choices`, `timeout` is in seconds. `in_flight` limits concurrent
-    requests, `per_minute` those started per minute. `prices` (per million tokens: in, out and, if
-    different, cached, for input that the server had in its own cache; currency, date and source are
-    reported with them) give the report's cost. API keys come from the environment and go only to
-    the host that they belong to.
+    `temperature`, `top_p`, `max_tokens` (sent as `token_field`), `stop` (strings that end the
+    reply), `logprobs` (the number of alternatives per token) and `effort` ("low", "medium", "high")
+    are those of the OpenAI API. `url` defaults to OPENAI_BASE_URL, else OpenAI's. It may list
+    several servers with the same weights: each request goes to the one with the fewest requests in
+    flight, and a server that cannot be reached or fails (5xx) is skipped for half a minute. One
+    model behind two URLs counts as two models with separate replies, unless both have the same
+    `name`; give a group of servers a name, so that servers may join and leave it. Draw number d
+    sends `seed` + d, so that draws differ. `system` is the system message of every conversation,
+    `detail` is sent with every picture, `extra` is merged into the request body. `choices_as` says
+    how this server takes `CallOptions.choices`, `timeout` is in seconds. `in_flight` limits
+    concurrent requests, `per_minute` those started per minute. `prices` (per million tokens: in,
+    out and, if different, cached, for input that the server had in its own cache; currency, date
+    and source are reported with them) give the report's cost. API keys come from the environment
+    and go only to the host that they belong to.
 
     `pictures` is where the pictures of tool results are sent: in a user's turn after the results
     ("user", accepted everywhere), in the tool's own turn ("tool", for servers that accept pictures

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # saves a tenth of a second in a run without a server
 
 Result = TypeVar("Result")
 Body = bytes | Sequence[bytes | Payload]
-"""A request, whole or in pieces, in which pictures become base64."""
+"""A request body, whole or in pieces; its pictures are sent as base64."""
 
 CONNECT_SECONDS = 10.0
 CHUNKED_BYTES = 1 << 20  # bytes; a larger request is sent in pieces
@@ -198,8 +198,8 @@ def make_connection_error(url: str, timeout: float, exc: Exception) -> ModelErro
         is_unreached = False
     elif isinstance(exc, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
         text = (
-            f"{place} has a certificate that cannot be trusted ({exc}); set SSL_CERT_FILE to its"
-            " issuer"
+            f"{place} has a certificate that cannot be trusted ({exc}); set SSL_CERT_FILE to"
+            " the certificate of its issuer"
         )
         is_retryable = False
     elif isinstance(exc, aiohttp.InvalidURL):

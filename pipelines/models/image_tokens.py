@@ -40,8 +40,8 @@ def count_openai_tile_tokens(size: Size, base: int, tile: int) -> int:
 def count_openai_patch_tokens(
     size: Size, budget: int = 1536, longest: int | None = None, factor: float = 1.0
 ) -> int:
-    """Count tokens by OpenAI's rule of 32-pixel patches, up to the budget; `longest` limits the
-    sides first."""
+    """Count tokens by OpenAI's rule of 32-pixel patches, up to the budget; before that, the picture
+    is shrunk to sides of at most `longest`."""
     scale = min(1.0, longest / max(size)) if longest else 1.0
     across, down = (side * scale / 32 for side in size)
     if ceil(across) * ceil(down) > budget:
@@ -58,7 +58,7 @@ def count_claude_tokens(size: Size, longest: int = 1568, budget: int = 1568) -> 
 
 
 def compute_claude_size(size: Size, longest: int = 1568, budget: int = 1568) -> Size:
-    """Return the size at which Claude sees a picture, the largest within both limits; its
+    """Return the size at which Claude sees a picture, the largest within both limits; Claude's
     coordinates are pixels of that size."""
     long, short = max(size), min(size)
 

@@ -143,9 +143,10 @@ def _list_spellings(keys: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def mask_keys(text: str, keys: Sequence[str] | None = None) -> str:
-    """Replace every key in a text by ***, since some servers and proxies echo what they were sent.
+    """Replace every key in a string by ***, since some servers and proxies echo what they were
+    sent.
 
-    For many texts, pass the result of `list_known_keys`.
+    For many strings, pass the result of `list_known_keys`.
     """
     for key in list_known_keys() if keys is None and text else keys or ():
         text = text.replace(key, "***")

@@ -91,8 +91,8 @@ class Pace:
 
 @dataclass(eq=False)
 class Servers:
-    """The load of each server, by URL: its requests from this process, its pace, and how long it is
-    paused."""
+    """The load of each server, by URL: its requests from this process, its pace, and the time until
+    which it is paused."""
 
     busy: Counter[str] = field(default_factory=Counter)
     paces: defaultdict[str, Pace] = field(default_factory=lambda: defaultdict(Pace))
@@ -100,10 +100,10 @@ class Servers:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def ask(self, urls: Sequence[str], send: Callable[[str], Answer]) -> Answer:
-        """Send to one of the URLs, or to the next one if it cannot be reached.
+        """Send a request to one of the URLs, or to the next one if that server cannot be reached.
 
-        Raises Stopped, and what `send` raises, but for an unreachable server only if all are
-        unreachable.
+        Raises Stopped, and what `send` raises; its error for an unreachable server is raised only
+        if all are unreachable.
         """
         tried: list[str] = []
         while True:
@@ -136,8 +136,8 @@ class Servers:
             self.paused[url] = time.monotonic() + SKIP_SECONDS
 
     def _choose_server(self, urls: Sequence[str]) -> tuple[str, float]:
-        """Choose a server, and return it with the seconds to wait before choosing again; 0 means
-        take it now.
+        """Choose a server, and return its URL with the seconds to wait before choosing again; at 0,
+        the server is to be used now.
 
         A waiting request holds no slot, so that it can use any server whose pace recovers.
         """
@@ -178,7 +178,7 @@ class Load(NamedTuple):
 
 
 class RateLimiter:
-    """Limits requests to `in_flight` at a time and `per_minute`, evenly spaced."""
+    """Limits requests to `in_flight` at a time, and to `per_minute` in a minute, evenly spaced."""
 
     def __init__(self, in_flight: int, per_minute: float | None) -> None:
         self._in_flight = self._most = in_flight
@@ -315,8 +315,8 @@ class Budget:
 
 @dataclass(frozen=True)
 class Limited(Ranged, ModelWrapper):
-    """Allows `in_flight` calls at a time and `per_minute`; others wait. `budget` limits the whole
-    run.
+    """Allows `in_flight` calls at a time, and `per_minute` in a minute; others wait. `budget`
+    limits the whole run.
 
     A server that often reports too many requests is sent only as many per second as it answers.
     """

@@ -19,7 +19,7 @@ class Person:
     Pictures are written to a temporary folder, and their file names are shown with the text. One
     question is shown at a time, whatever the number of workers. An empty line gives no reply; a
     later command asks that question again. People are distinguished only by `name`, so give each
-    their own. Raises ModelError.
+    person a different one. Raises ModelError.
     """
 
     name: str

@@ -108,6 +108,6 @@ class RecordedReply:
         line, text = replies[self.sample]
         if not isinstance(text, str):
             raise ModelError(
-                f"{path} line {line}: {name!r} of sample {self.sample!r} is {text!r}, not a text"
+                f"{path} line {line}: {name!r} of sample {self.sample!r} is {text!r}, not a string"
             )
         return Reply(text, served_by={"engine": "recorded", "file": Path(path).name})

@@ -1,4 +1,4 @@
-"""A model whose replies come from a text, a list or a function."""
+"""A model whose replies come from a string, a list or a function."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ KEPT_CALLS = 16  # calls whose messages a scripted model keeps
 
 @dataclass(frozen=True)
 class Scripted:
-    """Answers every call with `answer`: a text, a list of texts in turn, or a function of the
-    messages.
+    """Answers every call with `answer`: a string, the next entry of a list, or the result of a
+    function of the messages.
 
-    A function may return a text or a whole Reply. An exhausted list raises ModelError. `asked`
-    holds the messages of the last 16 calls: those of a whole run could fill the memory.
+    Entries and results are strings or Replies. An exhausted list raises ModelError. `asked` holds
+    the messages of only the last 16 calls, because those of a whole run could fill the memory.
     """
 
     answer: str | Sequence[str | Reply] | Callable[[Messages], str | Reply] = "(A)"

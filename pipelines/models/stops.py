@@ -41,7 +41,7 @@ def yield_permit() -> Iterator[None]:
 
 @dataclass(eq=False)
 class FailureStreak:
-    """Consecutive calls that failed for the same reason of the endpoint.
+    """Consecutive calls that failed for the same reason, which lies with the endpoint.
 
     `first` is true if the model had not answered anything before. `ended` is true if a later call
     ended differently; these calls are then ordinary failures. Until then it is unknown whether
@@ -56,7 +56,8 @@ class FailureStreak:
 
 
 class EndpointError(ModelError):
-    """Raised if a call fails because of the endpoint; `streak` describes the calls around it."""
+    """Raised if a call fails because of the endpoint; `streak` is the failure streak to which the
+    call belongs."""
 
     def __init__(self, exc: ModelError, streak: FailureStreak) -> None:
         super().__init__(str(exc), status=exc.status, retryable=exc.retryable)

@@ -68,7 +68,8 @@ MAX_CALLS = 128
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thought_summary", "thinking")
 REASONING_PARTS = ("reasoning_details", "thinking_blocks")
 """Fields of a message that hold reasoning, as text or as parts. The first non-empty one counts:
-text fields, then reasoning among the parts of the content, then these."""
+first the REASONING_FIELDS, then reasoning among the parts of the content, then the
+REASONING_PARTS."""
 TEXT_FIELDS = ("text", "thinking", "reasoning", "reasoning_content", "summary", "content")
 """Fields of a part that hold its text."""
 
@@ -134,7 +135,7 @@ def make_tool_call_json(call: ToolCall) -> Json:
 
 
 def replace_text(parts: list[Json], text: str) -> list[Json]:
-    """Return the parts of a content; if the turn's text was truncated or cleaned since, the new
+    """Return the parts of a message's content; if its text was truncated or cleaned since, the new
     text follows the other parts."""
     if _split_content(parts)[0] == text:
         return parts
@@ -151,7 +152,7 @@ def _make_part(part: str | View, detail: Detail | None) -> Json:
 
 
 def make_request_pieces(body: Json) -> list[bytes | Payload]:
-    """Write a request as JSON in pieces: texts, and between them the pictures, whose base64 is
+    """Write a request as JSON in pieces: bytes, and between them the pictures, whose base64 is
     inserted later. Base64 needs no escaping, and searching it for characters to escape would take
     longer than drawing on the pictures."""
     pictures, marker = list[Payload](), os.urandom(16).hex()
@@ -278,8 +279,8 @@ def parse_reply(data: Any, seconds: float, engine: str = "") -> Reply:
 
 
 def _split_content(content: Any) -> tuple[str, str, str]:
-    """Return (text, reasoning, refusal) of a content, which may be a text, a part, a list of both,
-    or None."""
+    """Return (text, reasoning, refusal) of a message's content, which may be a string, a part, a
+    list of both, or None."""
     pieces: dict[str, list[str]] = {"text": [], "reasoning": [], "refusal": []}
     for part in read_parts(content):
         kind = part.get("type", "text").removeprefix("output_")
@@ -293,7 +294,8 @@ def _split_content(content: Any) -> tuple[str, str, str]:
 
 
 def _read_text(value: Any) -> str:
-    """Return the text in a value that is a text, an object with one, or a list of these."""
+    """Return the text in a value: a string, an object with one of `TEXT_FIELDS`, or a list of
+    these."""
     if isinstance(value, list):
         return "".join(map(_read_text, value))
     if isinstance(value, dict):
@@ -321,7 +323,7 @@ def parse_usage(data: Mapping[str, Any]) -> Usage:
     usage: Json = convert_to_snake_keys(next(filter(None, found), {}))
 
     def count(*names: str) -> int:
-        """Return the first of these fields that is given and not 0."""
+        """Return the first of these fields that is present and not 0."""
         for name in names:
             node: Any = usage
             for step in name.split("."):
@@ -435,7 +437,8 @@ def find_error(data: Any) -> Json | None:
 
 
 def _find_cut_off_error(choices: Any) -> Any:
-    """Return the error next to a partial reply; OpenRouter puts it into choice or message."""
+    """Return the error next to a partial reply; OpenRouter puts it into the choice or the
+    message."""
     choice = choices[0] if isinstance(choices, list) else None
     nodes = (choice, choice.get("message")) if isinstance(choice, dict) else ()
     errors = (node.get("error") for node in nodes if isinstance(node, dict))

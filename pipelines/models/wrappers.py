@@ -39,10 +39,11 @@ class Retried(ModelWrapper):
     """Retries a call that failed with a retryable ModelError, up to `attempts` calls in all.
 
     Exponential backoff: waits `initial_delay` seconds, or as long as the server asks for, then
-    twice as long each time up to `max_delay`, plus up to a quarter of jitter; after the first wait
-    never less than its own delay would be. Other calls go on meanwhile. If a server asks for more
-    than `max_retry_after` seconds, gives up at once. Setting `stop` ends the wait with Stopped.
-    `on_failure` is called with every retryable failure.
+    twice as long each time up to `max_delay`, plus up to a quarter of jitter. From the second wait
+    on, it waits at least `initial_delay` seconds, doubled each time, even if the server asks for
+    less. Other calls go on meanwhile. If a server asks for more than `max_retry_after` seconds,
+    gives up at once. Setting `stop` ends the wait with Stopped. `on_failure` is called with every
+    retryable failure.
     """
 
     attempts: int = 6

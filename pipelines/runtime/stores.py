@@ -119,10 +119,10 @@ CLASS_ARRAY_NAME = "of class"  # an array name that no field can have
 
 @dataclass(eq=False)
 class MemoryCache:
-    """An in-memory cache of recent results, up to `max_bytes`: the first thread that asks for a
-    result computes it.
+    """An in-memory cache of recent results, up to `max_bytes`.
 
-    The others wait for it. A failure is not shared: each waiting thread tries again.
+    The first thread that asks for a result computes it, and the others wait for it. A failure is
+    not shared: each waiting thread tries again.
     """
 
     max_bytes: int = 256 << 20
@@ -175,8 +175,8 @@ class ResultStore:
     memory: MemoryCache = field(default_factory=MemoryCache, repr=False, compare=False)
 
     def get(self, key: str, *kinds: type[Result]) -> Result | None:
-        """Return the result stored under a key, as one of `kinds` (by default the first), or
-        None."""
+        """Return the result stored under a key, as the one of `kinds` that it names (the first if
+        it names none), or None."""
         try:
             # numpy leaves a damaged file open if it opens it itself
             data = io.BytesIO(self._path(key).read_bytes())
@@ -229,7 +229,7 @@ def get_current_store() -> ResultStore | None:
 
 
 def make_result_key(name: str, *inputs: Any) -> str:
-    """Compute the sha256 of a name, which includes settings and weights, and of arrays, texts,
+    """Compute the sha256 of a name, which includes settings and weights, and of arrays, strings,
     dataclasses and lists of these."""
     digest = hashlib.sha256(name.encode())
     for value in inputs:

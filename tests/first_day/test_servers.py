@@ -166,7 +166,7 @@ def test_a_run_is_replayed_with_another_server_in_the_environment(
         run_study(tmp_path, server.url, asks, "model.url=null", "model.prices={in: 1, out: 1}")
         asked, run = server.stats["requests"], tmp_path / "study"
         monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-        assert "4 records the same bit for bit" in get_output("replay", run)
+        assert "4 records identical bit for bit" in get_output("replay", run)
         sample = next(iter(RunFolder(run).samples.values())).id
         assert "FAILED" not in get_output("view", run, "--sample", sample)
         assert "(list price)" in get_output("score", run)

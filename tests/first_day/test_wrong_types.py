@@ -31,15 +31,15 @@ class Unspeakable(Exception):
 
 
 WRONG: dict[str, tuple[Any, str]] = {
-    "number": ({"answer": 5}, "answer must be a text, found 5 (int)"),
-    "bytes": ({"answer": b"A"}, "answer must be a text"),
+    "number": ({"answer": 5}, "answer must be a string, found 5 (int)"),
+    "bytes": ({"answer": b"A"}, "answer must be a string"),
     "half": ({"answer": "A \ud83d"}, "answer holds a lone surrogate"),
     "float32": (
         {"answer": "A", "confidence": np.float32(0.5)},
         "confidence must be a float in 0..1",
     ),
     "nan": ({"answer": "A", "confidence": float("nan")}, "confidence must be a float in 0..1"),
-    "notes": ({"answer": "A", "notes": (3,)}, "notes[0] must be a text"),
+    "notes": ({"answer": "A", "notes": (3,)}, "notes[0] must be a string"),
     "views": ({"answer": "A", "views": None}, "views must be a tuple of View"),
     "messages": ({"answer": "A", "messages": ["hello"]}, "messages must be a tuple of Message"),
     "raises": ({}, "Unspeakable: (its message cannot be formatted: RuntimeError)"),
@@ -127,7 +127,7 @@ class NumberKeys:
 
 
 def test_a_numeric_answer_key_ends_check_and_run_with_the_same_fault(tmp_path: Path) -> None:
-    sentence = "sample s0: its answer must be a text, or None if hidden, found 1"
+    sentence = "sample s0: its answer must be a string, or None if hidden, found 1"
     with pytest.raises(TaskError, match=sentence):
         evaluate(NumberKeys(), CHANCE, out=tmp_path / "run")
     with pytest.raises(TaskError, match=sentence):

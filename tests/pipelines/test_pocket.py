@@ -17,8 +17,8 @@ from looktwice.pipelines.models import Pocket
 from looktwice.pipelines.models.pocket import network
 from looktwice.pipelines.models.pocket.network import (
     INPUT_SIDE,
+    TOKEN_IDS,
     VOCABULARY,
-    WORD_NUMBERS,
     Conversation,
     detokenize,
     fit_pixels,
@@ -50,16 +50,16 @@ def test_text_and_words_convert_both_ways() -> None:
     assert len(set(VOCABULARY)) == len(VOCABULARY)
     assert detokenize([*tokenize_reply("row 2, column 3")]) == "row 2, column 3"
     assert tokenize_reply("37, 52") == [
-        WORD_NUMBERS["37"],
-        WORD_NUMBERS[","],
-        WORD_NUMBERS["52"],
+        TOKEN_IDS["37"],
+        TOKEN_IDS[","],
+        TOKEN_IDS["52"],
         network.END,
     ]
     assert tokenize_reply("a zebra") == []
-    red = WORD_NUMBERS["red"]
+    red = TOKEN_IDS["red"]
     assert tokenize_text("xylophone quartz \n \n red") == [network.UNKNOWN, network.LINE, red]
     long = tokenize_text("red " * 500 + "star")
-    assert len(long) == network.MAX_TEXT_TOKENS and long[-1] == WORD_NUMBERS["star"]
+    assert len(long) == network.MAX_TEXT_TOKENS and long[-1] == TOKEN_IDS["star"]
 
 
 def test_a_picture_is_resized_to_the_input_keeping_its_proportions() -> None:
@@ -83,7 +83,7 @@ def test_numpy_and_torch_compute_the_same(tmp_path: Path) -> None:
     export(trained.eval(), tmp_path / "weights.npz")
     weights = network.Weights((tmp_path / "weights.npz").read_bytes())
     inputs = [fit_pixels(noise(seed))[0] for seed in (1, 2)]
-    text, reply = tokenize_text(PROMPT), [network.ANSWER, WORD_NUMBERS["star"], WORD_NUMBERS["7"]]
+    text, reply = tokenize_text(PROMPT), [network.ANSWER, TOKEN_IDS["star"], TOKEN_IDS["7"]]
     with torch.no_grad():
         shown = torch.from_numpy(np.stack(inputs))[None]
         places, there, _ = trained.places(shown, torch.ones(1, 2, dtype=torch.bool))
@@ -116,7 +116,7 @@ def test_choices_are_scored_as_continuations() -> None:
     assert reply.text == max(scored, key=lambda text: scored[text])
     places = load_bundled_weights().encode_view("noise", fit_pixels(noise(1))[0])
     talk = Conversation(load_bundled_weights(), tokenize_text(PROMPT), [places])
-    tokens = [network.ANSWER, WORD_NUMBERS["red"], WORD_NUMBERS["star"], network.END]
+    tokens = [network.ANSWER, TOKEN_IDS["red"], TOKEN_IDS["star"], network.END]
     total = sum(float(talk.write(before)[token]) for before, token in pairwise(tokens))
     assert scored["red star"] == pytest.approx(total, abs=2e-5)
     told = Pocket()(make_messages(1), options=CallOptions(logprobs=382))

@@ -265,7 +265,7 @@ def test_an_edited_reply_or_answer_key_is_noticed(
 ) -> None:
     edit(run / name, place, "D")
     said = run_command(1, "replay", run)
-    assert fact in said and "2 records the same, 1 different" in said
+    assert fact in said and "2 records identical, 1 different" in said
 
 
 def test_an_edited_picture_is_noticed(run: Path) -> None:
@@ -277,7 +277,7 @@ def test_an_edited_picture_is_noticed(run: Path) -> None:
 def test_the_comparison_is_reported(run: Path) -> None:
     said = run_command(0, "replay", run)
     assert "compared with the cache: 3 replies\n" in said
-    assert "3 records the same bit for bit" in said
+    assert "3 records identical bit for bit" in said
     shutil.rmtree(run.parent / ".cache")
     edit(run / "records.jsonl", "calls.0.reply.text", "(B), which nobody said")
     said = run_command(0, "replay", run)

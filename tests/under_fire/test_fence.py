@@ -126,7 +126,7 @@ def test_outside_data_is_read_once_allowed(lab: Path, monkeypatch: pytest.Monkey
         assert "outside" not in run_command(0, *command, *OWN)
     monkeypatch.setenv("LOOKTWICE_ALLOW", str(lab / "own"))
     assert run_command(0, "replay", "foreign").endswith(
-        "without a model: 1 record the same bit for bit\n"
+        "without a model: 1 record identical bit for bit\n"
     )
 
 

@@ -179,7 +179,7 @@ def read_with(run: Path, reader: Reader) -> list[ScoredRecord]:
 @pytest.mark.parametrize(
     ("reading", "said"),
     [
-        (Reading(0), "answer must be a text, found 0"),  # type: ignore[arg-type]
+        (Reading(0), "answer must be a string, found 0"),  # type: ignore[arg-type]
         (Reading("\ud83d"), "a lone surrogate"),
         (KeyError("own"), "'own'"),
     ],

@@ -199,8 +199,8 @@ def _list_alternatives(likely: Floats, count: int, token: int) -> Mapping[str, f
 
 
 def _choose_text(conversation: Conversation, choices: Sequence[str]) -> Reply:
-    """Return the most likely of the allowed texts, with the log-probability of each, the most
-    likely first, summed over its tokens and its end. Raises ModelError for unknown words."""
+    """Return the most likely of the `choices`, with the log-probability of each, the most likely
+    first, summed over its tokens and its end. Raises ModelError for unknown words."""
     likely: dict[str, float] = {}
     for choice in choices:
         tokens, twin = tokenize_reply(choice), conversation.fork()

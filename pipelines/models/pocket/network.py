@@ -1,8 +1,9 @@
 """Pocket's network in numpy, which `bench/pocket` trains in torch; its vocabulary, and the square
 into which a picture is fitted.
 
-It answers one question at a time. Shapes: a view is INPUT_SIDE x INPUT_SIDE x 3 RGB uint8, its
-places (PLACES_PER_SIDE ** 2, width); words are (length, width).
+It answers one question at a time. Shapes: a view is INPUT_SIDE x INPUT_SIDE x 3 RGB uint8; its
+encoding has one row for each place of a grid (PLACES_PER_SIDE ** 2, width), and that of a text one
+row for each word (length, width).
 """
 
 from __future__ import annotations
@@ -50,40 +51,41 @@ VOCABULARY_TEXT = """
 """
 VOCABULARY_WORDS = tuple(re.findall(r"\S+", VOCABULARY_TEXT))
 VOCABULARY = (*SPECIAL_TOKENS, ",", *LETTERS, *NUMBERS, *sorted(set(VOCABULARY_WORDS)))
-WORD_NUMBERS = {word: number for number, word in enumerate(VOCABULARY)}
+TOKEN_IDS = {word: token for token, word in enumerate(VOCABULARY)}
 MAX_TEXT_TOKENS = 72  # tokens of a text that are read; the last ones of a longer text
 PIECE_PATTERN = re.compile(r"\n+|[A-Za-z]+(?:'s)?|\d+")
 
 
 def tokenize_text(text: str) -> list[int]:
-    """Return the token numbers of the last words of a text. Punctuation is skipped, and a run of
+    """Return the token ids of the last words of a text. Punctuation is skipped, and a run of
     unknown words is one token.
 
     A single capital letter is a letter token, so that choice A is not read as the article.
     """
-    numbers: list[int] = []
+    ids: list[int] = []
     for piece in PIECE_PATTERN.findall(text.strip()):
-        number = WORD_NUMBERS.get(piece, WORD_NUMBERS.get(piece.lower(), UNKNOWN))
-        number = LINE if piece[0] == "\n" else number
-        if numbers[-1:] != [number] or number not in (LINE, UNKNOWN):
-            numbers.append(number)
-    return numbers[-MAX_TEXT_TOKENS:]
+        token = TOKEN_IDS.get(piece, TOKEN_IDS.get(piece.lower(), UNKNOWN))
+        token = LINE if piece[0] == "\n" else token
+        if ids[-1:] != [token] or token not in (LINE, UNKNOWN):
+            ids.append(token)
+    return ids[-MAX_TEXT_TOKENS:]
 
 
 def tokenize_reply(text: str) -> list[int]:
-    """Return the tokens of a reply with its end token; empty if a word is not in the vocabulary."""
-    numbers: list[int] = []
+    """Return the token ids of a reply with its end token; empty if a word is not in the
+    vocabulary."""
+    ids: list[int] = []
     for part in text.replace(",", " , ").split():
         for piece in PIECE_PATTERN.findall(part) or [part]:
-            if piece not in WORD_NUMBERS:
+            if piece not in TOKEN_IDS:
                 return []
-            numbers.append(WORD_NUMBERS[piece])
-    return [*numbers, END] if numbers else []
+            ids.append(TOKEN_IDS[piece])
+    return [*ids, END] if ids else []
 
 
-def detokenize(numbers: Iterable[int]) -> str:
-    """Return the text of tokens, without special tokens."""
-    words = [VOCABULARY[number] for number in numbers if number >= len(SPECIAL_TOKENS)]
+def detokenize(ids: Iterable[int]) -> str:
+    """Return the text of these token ids, without special tokens."""
+    words = [VOCABULARY[token] for token in ids if token >= len(SPECIAL_TOKENS)]
     return " ".join(words).replace(" ,", ",")
 
 
@@ -240,7 +242,7 @@ def _relu(x: Floats) -> Floats:
 
 
 class Conversation:
-    """A text with its views, and the reply generated so far.
+    """The tokens of a text, its views, and the reply generated so far.
 
     `tokens` are those of the text; `views` holds the encoder's output for each view, in order.
     `write` appends a token and returns the natural log-probability of each word that may follow it.
@@ -266,7 +268,7 @@ class Conversation:
         return twin
 
     def write(self, token: int) -> Floats:
-        """Append a token and return the natural log-probabilities of every word to follow it."""
+        """Append a token and return the natural log-probability of each word that may follow it."""
         weights = self._weights
         logits = weights.norm("before_end", self.states(token)[-1])[0] @ weights["embed"].T
         logits = logits - logits.max()
@@ -284,7 +286,8 @@ class Conversation:
         return states
 
     def _project(self, views: Sequence[Floats]) -> list[tuple[Floats, Floats] | None]:
-        """Return keys and values of all places by layer; None without cross-attention."""
+        """Return the keys and values of all places for each layer; None for a layer without
+        cross-attention."""
         weights, parts = self._weights, list[Floats]()
         for number, places in enumerate(views):
             parts.append(places + weights["where"] + weights["view"][number])
@@ -301,7 +304,7 @@ class Conversation:
 
     def _layer(self, layer: int, x: Floats, first: bool) -> Floats:
         weights, name = self._weights, f"layers.{layer}"
-        asked, key, value = np.split(
+        query, key, value = np.split(
             weights.linear(f"{name}.words", weights.norm(f"{name}.before_words", x)), 3, -1
         )
         if first:
@@ -310,24 +313,24 @@ class Conversation:
             keys, values = self._words[layer]
             key, value = np.concatenate([keys, key]), np.concatenate([values, value])
             self._words[layer] = key, value
-        x = x + weights.linear(f"{name}.words_out", attend(asked, key, value))
+        x = x + weights.linear(f"{name}.words_out", attend(query, key, value))
         if places := self._places[layer]:
-            asked = weights.linear(f"{name}.looking.ask", weights.norm(f"{name}.looking.before", x))
-            x = x + weights.linear(f"{name}.looking.out", attend(asked, *places))
+            query = weights.linear(f"{name}.looking.ask", weights.norm(f"{name}.looking.before", x))
+            x = x + weights.linear(f"{name}.looking.out", attend(query, *places))
         mixed = _relu(weights.linear(f"{name}.mix", weights.norm(f"{name}.before_mix", x)))
         return x + weights.linear(f"{name}.mix_out", mixed)
 
 
-def attend(asked: Floats, key: Floats, value: Floats) -> Floats:
+def attend(queries: Floats, key: Floats, value: Floats) -> Floats:
     """Compute multi-head attention of queries (n, width) to keys and values (places, width);
     returns (n, width)."""
     query, key, value = (
         vectors.reshape(len(vectors), HEAD_COUNT, -1).transpose(1, 0, 2)
-        for vectors in (asked, key, value)
+        for vectors in (queries, key, value)
     )
     scores = query @ key.transpose(0, 2, 1) / np.float32(np.sqrt(query.shape[-1]))
     seen = _softmax(scores) @ value
-    return np.asarray(seen.transpose(1, 0, 2).reshape(asked.shape), np.float32)
+    return np.asarray(seen.transpose(1, 0, 2).reshape(queries.shape), np.float32)
 
 
 def _softmax(x: Floats) -> Floats:

@@ -33,12 +33,12 @@ MAX_ASPECT_RATIO = 200  # times its shorter side: the limit of Qwen's rule and i
 class Layout:
     """A picture as an encoder receives it.
 
-    It is resized to `size` (first to `via`, if it is resized twice) and placed with its corner at
-    `offset` on the `ground` of a `grid` of tiles of `tile` pixels, which crop what extends beyond
-    them. With an `overview`, the whole picture follows once more at that size. A token covers
-    `patch` x `patch` pixels of a tile; if tokens have no position of their own, an encoder patch
-    does. `refused` says why the reference implementation rejects a picture of this size; the
-    numbers are then those of a picture that it would accept.
+    It is resized to `size` (first to `via`, if it is resized twice) and placed with its top-left
+    corner at `offset` on the `ground` of a `grid` of tiles of `tile` pixels, which crop what
+    extends beyond them. If `overview` is set, the whole picture follows once more at that size. A
+    token covers `patch` x `patch` pixels of a tile; if tokens have no position of their own,
+    `patch` is the side of an encoder patch. `refused` says why the reference implementation rejects
+    a picture of this size; the numbers are then those of a picture that it would accept.
     """
 
     size: Size
@@ -63,7 +63,7 @@ def stretch_to_square(
 
 
 def crop_center_square(size: Size, side: int, patch: int) -> Layout:
-    """Crop the centre square whose side is the shorter side."""
+    """Scale the shorter side to `side`, and crop the square in the centre."""
     short, long = min(size), max(size)
     width, height = (side if n == short else int(side * long / short) for n in size)
     offset = -((width - side) // 2), -((height - side) // 2)
@@ -73,7 +73,8 @@ def crop_center_square(size: Size, side: int, patch: int) -> Layout:
 def pad_to_square(
     size: Size, side: int, patch: int, least: int, tokens: int, middle: bool
 ) -> Layout:
-    """Fit the whole picture into a square: centred on grey, or in the top left corner on black."""
+    """Fit the whole picture into a square: centred on grey (`middle`), or in the top left corner on
+    black."""
     rounded: Callable[[float], int] = round if middle else int
     scale = side / max(size)
     width, height = (
@@ -218,8 +219,8 @@ def place_on_listed_grid(
 ) -> Layout:
     """Centre the picture in the listed grid that keeps most of it, and add the whole picture.
 
-    Rows of tokens that show no picture are left out; beyond `most` tiles' worth of tokens, they are
-    downsampled.
+    Rows of tokens that show only padding are left out; if the tokens of more than `most` tiles
+    remain, they are downsampled.
     """
     width, height = size
 

@@ -9,25 +9,27 @@ from typing import Any, NamedTuple
 from looktwice.pipelines.json_input import read_json
 
 MAX_DEPTH = 8  # levels of an error that are searched; a gateway wraps its provider's error
-MAX_FACTS = 10_000
+MAX_VALUES = 10_000
 MAX_TEXT_LENGTH = 4_000  # characters of a text that are searched
 
 
-class Fact(NamedTuple):
+class KeyedValue(NamedTuple):
     """A value in a body and the key above it, in lower case and without separators."""
 
     key: str
     value: Any
 
 
-def iterate_facts(value: Any) -> Iterator[Fact]:
-    """Yield at most `MAX_FACTS` values of a body with their keys, including those inside JSON
-    texts."""
-    return islice(_iterate_facts(value, "", 0), MAX_FACTS)
+def iterate_values(value: Any) -> Iterator[KeyedValue]:
+    """Yield at most `MAX_VALUES` values of a body with their keys, including those inside strings
+    that hold JSON."""
+    return islice(_iterate_values(value, "", 0), MAX_VALUES)
 
 
-def _iterate_facts(value: Any, key: str, depth: int) -> Iterator[Fact]:
-    yield Fact(simplify_key(key), value[:MAX_TEXT_LENGTH] if isinstance(value, str) else value)
+def _iterate_values(value: Any, key: str, depth: int) -> Iterator[KeyedValue]:
+    yield KeyedValue(
+        simplify_key(key), value[:MAX_TEXT_LENGTH] if isinstance(value, str) else value
+    )
     if depth == MAX_DEPTH:
         return
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
@@ -37,10 +39,10 @@ def _iterate_facts(value: Any, key: str, depth: int) -> Iterator[Fact]:
             return
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from _iterate_facts(inner, str(name), depth + 1)
+            yield from _iterate_values(inner, str(name), depth + 1)
     elif isinstance(value, list):
         for inner in value:
-            yield from _iterate_facts(inner, key, depth + 1)
+            yield from _iterate_values(inner, key, depth + 1)
 
 
 def simplify_key(name: Any) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from looktwice.pipelines.models.refusals.bodies import find_status, iterate_facts, simplify_key
+from looktwice.pipelines.models.refusals.bodies import find_status, iterate_values, simplify_key
 from looktwice.pipelines.models.wire import FINISH_BY_REASON, find_error
 
 Json = dict[str, Any]
@@ -103,12 +103,12 @@ def is_filter_error(error: Any, status: int) -> bool:
     status = find_status(status, error if isinstance(error, Mapping) else {})
     if status in UNRELATED_STATUSES:
         return False
-    facts = [*iterate_facts(error)]
+    values = [*iterate_values(error)]
     if any(
-        key in MESSAGE_FIELDS and FILTER_FAILURE_PATTERN.search(str(value)) for key, value in facts
+        key in MESSAGE_FIELDS and FILTER_FAILURE_PATTERN.search(str(value)) for key, value in values
     ):
         return False
-    for key, value in facts:
+    for key, value in values:
         if isinstance(value, str):
             parts = map(simplify_key, value.split("."))
             is_named = key in NAME_FIELDS and any(map(NAMES_PATTERN.fullmatch, parts))
@@ -192,7 +192,7 @@ def _verdicts(data: Json, choice: Json) -> Iterator[bool]:
         yield FINISH_BY_REASON.get(simplify_reason(given)) == "filter"
     yield is_prompt_blocked(data) or is_prompt_blocked(choice)
     yield bool(choice.get("error")) and is_filter_error(choice["error"], 200)
-    for key, value in iterate_facts(data):
+    for key, value in iterate_values(data):
         yield key in FILTER_FLAGS and value is True
         yield key == "amazonbedrockguardrailaction" and value == "INTERVENED"
     yield not data.get("choices") and is_filter_error(data, 200)

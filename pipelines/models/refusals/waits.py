@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from looktwice.pipelines.models.refusals.bodies import iterate_facts
+from looktwice.pipelines.models.refusals.bodies import iterate_values
 
 MAX_WAIT_SECONDS = 31 * 86_400.0  # seconds; a larger number has another unit, or is not a wait
 
@@ -79,10 +79,10 @@ def read_retry_after(
     429 without a remaining count, any limit may be the exhausted one.
     """
     now = time.time()
-    facts = [*iterate_facts(error)]
+    values = [*iterate_values(error)]
     wrapped = {
         str(name).lower(): str(value)
-        for key, inner in facts
+        for key, inner in values
         if key == "headers" and isinstance(inner, Mapping)
         for name, value in inner.items()
     }
@@ -90,7 +90,7 @@ def read_retry_after(
         for name, scale in WAIT_HEADERS.items():
             if (wait := read_seconds(given.get(name, ""), now, scale)) is not None:
                 return wait
-    waits = [wait for key, value in facts for wait in _read_field(key, value, now)]
+    waits = [wait for key, value in values for wait in _read_field(key, value, now)]
     if waits:
         return max(waits)
     used_up, unknown = list[float](), list[float]()
@@ -105,35 +105,37 @@ def read_retry_after(
 
 
 def read_seconds(text: Any, now: float, scale: float = 1.0) -> float | None:
-    """Parse the seconds that a text states: a number of `scale` seconds, an epoch in seconds to
-    nanoseconds, a duration such as 1m2.5s, or a date. Returns None for any other text and for an
-    implausible number."""
+    """Parse the seconds that a string states: a number in units of `scale` seconds, a Unix time in
+    seconds to nanoseconds, a duration such as 1m2.5s, or a date. Returns None for any other text
+    and for an implausible number."""
     text = str(text).strip().strip('"')
     if NUMBER_PATTERN.fullmatch(text):
         number = float(text)
         digits = [size for size in (1e9, 1e12, 1e15, 1e18) if number >= size]
         if digits and scale == 1.0:
-            return _bounded(max(0.0, number / digits[-1] * 1e9 - now))
-        return _bounded(number * scale)
+            return _limit_wait(max(0.0, number / digits[-1] * 1e9 - now))
+        return _limit_wait(number * scale)
     if re.fullmatch(DURATION, text, re.I):
-        return _bounded(
+        return _limit_wait(
             sum(float(n) * UNIT_SECONDS[unit.lower()] for n, unit in STEP_PATTERN.findall(text))
         )
-    return _until(text, now)
+    return _read_date(text, now)
 
 
-def _until(text: str, now: float) -> float | None:
+def _read_date(text: str, now: float) -> float | None:
+    """Return the seconds until a date; None for anything else."""
     for read in (datetime.fromisoformat, email.utils.parsedate_to_datetime):
         try:
             date = read(text)
             date = date if date.tzinfo else date.replace(tzinfo=UTC)
-            return _bounded(max(0.0, date.timestamp() - now))
+            return _limit_wait(max(0.0, date.timestamp() - now))
         except (ValueError, OverflowError):
             continue
     return None
 
 
-def _bounded(seconds: float) -> float | None:
+def _limit_wait(seconds: float) -> float | None:
+    """Return the seconds, or None if they exceed `MAX_WAIT_SECONDS`."""
     return seconds if seconds <= MAX_WAIT_SECONDS else None
 
 
@@ -158,7 +160,8 @@ def _read_field(key: str, value: Any, now: float) -> Iterator[float]:
 
 
 def _find_resets(headers: Mapping[str, str], now: float) -> Iterator[tuple[float, float | None]]:
-    """Yield, for each rate limit, the seconds until its reset and what remains, if stated."""
+    """Yield, for each rate limit, the seconds until its reset and the remaining count, if
+    stated."""
     for name, text in headers.items():
         if "ratelimit" not in name.replace("-limit", "limit"):
             continue

@@ -74,7 +74,7 @@ def test_commands_read_a_growing_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
             "export", run, "--to", "trajectories", "--only", "right", "--out", "t"
         )
         assert re.match(r"1\d conversations", conversations)
-        assert "32 records the same" in get_output("replay", run)
+        assert "32 records identical" in get_output("replay", run)
 
 
 def test_questions_without_answer_keys_are_compared_by_their_requests(tmp_path: Path) -> None:

@@ -272,7 +272,7 @@ def test_a_replay_reports_what_differs_from_the_record(run: Path, tmp_path: Path
     notes, answers, failed, cached, last = describe_replay(replayed)
     assert not replayed.done
     assert "notes differ" in notes and "0 answers" in answers and "1 record" in failed
-    assert "not in the cache" in cached and "0 records the same, 2 different" in last
+    assert "not in the cache" in cached and "0 records identical, 2 different" in last
 
 
 def test_the_trajectory_of_a_vote_is_a_draw_with_the_winning_answer(tmp_path: Path) -> None:

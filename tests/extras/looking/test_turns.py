@@ -252,7 +252,7 @@ def test_the_record_holds_the_measurements(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), {"a": 1}, [[1]], object(), "half \ud800"])
 def test_invalid_measurements_are_refused(value: Any) -> None:
-    with pytest.raises(ValueError, match="finite number or a text"):
+    with pytest.raises(ValueError, match="finite number or a string"):
         State(Sample("s", "q")).measured("it", value)
 
 

@@ -165,7 +165,7 @@ def test_an_arm_runs_resumes_and_replays_without_running_code(study: Path) -> No
         assert notes[1].regions == ((0, 100, 100, 400, 300),)
     sys.modules["stand_in"].StandIn.starts.clear()
     replayed = looktwice("replay", RUN)
-    assert "2 records the same bit for bit" in replayed.output and count_starts() == 0
+    assert "2 records identical bit for bit" in replayed.output and count_starts() == 0
     record = (RUN / "records.jsonl").read_text()
     (RUN / "records.jsonl").write_text(record.replace("(300, 200)", "(300, 201)"))
     assert "different" in looktwice("replay", RUN).output, "what code printed is in later requests"

@@ -92,7 +92,7 @@ def test_six_turns_are_asked_stored_and_replayed_bit_for_bit(tmp_path: Path, nam
         assert len(server.bodies) == 6
         assert without_seconds(records(tmp_path)[0]) == without_seconds(record)
         told = get_output("replay", tmp_path / "study")
-        assert "6 replies" in told and "1 record the same bit for bit" in told
+        assert "6 replies" in told and "1 record identical bit for bit" in told
 
 
 @both
