@@ -1,8 +1,8 @@
 """The sizes at which images are sent: fixed sizes, sizes to which a provider would resize them
 anyway, and sizes at which all views of an arm cost a given number of tokens.
 
-A new rule is a frozen dataclass with one method, `size`; `SizeRule` does the rest. The map to the
-source images is kept (`pipelines.transforms.resize`), and a view that already has its size is
+A new rule is a frozen dataclass with one method, `size`; `SizeRule` does the rest. The mapping to
+the source images is kept (`pipelines.transforms.resize`), and a view that already has its size is
 passed on with its original bytes.
 """
 
