@@ -66,7 +66,8 @@ class Plate:
 def place_numbers(
     regions: Sequence[tuple[str, Region]], sizes: Mapping[str, Size], frames: Sequence[PixelRect]
 ) -> list[Plate]:
-    """Return a place for the number of each region; its plate has the (width, height) in `sizes`.
+    """Return a place for the number of each region; the plate of a number has the (width, height)
+    in `sizes`.
 
     Smaller regions come first, and a number avoids regions smaller than its own (Set-of-Mark, Yang
     et al. 2023, algorithm 1): it is placed deepest inside the remaining part of its region. A

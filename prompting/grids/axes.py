@@ -32,11 +32,11 @@ class Axes(GridStage):
     `frame` "pixels" counts pixels of the source image, even if the view is cropped, resized or
     mirrored; "0-1000" counts thousandths of the width and height of the visible part of the image,
     as several MLLMs are trained to read. `place` "margin" adds a margin of the colour `ground` for
-    the axes, and accepts views of one image each; "inside" draws them on the image. `step` is the
-    distance between ticks in the unit of `frame`; null uses the smallest 1, 2 or 5 times a power of
-    ten at which the numbers fit. `tick` is the length of a tick, and `lines` the opacity, 0..1, of
-    lines that continue the ticks across the image. `color` is "contrast", a CSS name or "#rrggbb";
-    `font_size`, `halo` and `layout` are those of prompting.grids.RuledGrid.
+    the axes, and accepts only views of a single image; "inside" draws them on the image. `step` is
+    the distance between ticks in the unit of `frame`; null uses the smallest 1, 2 or 5 times a
+    power of ten at which the numbers fit. `tick` is the length of a tick, and `lines` the opacity,
+    0..1, of lines that continue the ticks across the image. `color` is "contrast", a CSS name or
+    "#rrggbb"; `font_size`, `halo` and `layout` are those of prompting.grids.RuledGrid.
 
     Raises ValueError that names the sample for an image that is rotated in its view (use `frame:
     0-1000`), and for an image that is too small for its numbers. A view that shows no image of the
@@ -91,7 +91,7 @@ class Axes(GridStage):
         return grown.with_pixels(pixels)
 
     def gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
-        """Return the views with axes among this stage's views, in order."""
+        """Return those of `views`, which this stage returned, that have axes, in order."""
         return tuple(view for view in super().gridded_views(views) if view.parts)
 
     def describe(self, count: int) -> str:

@@ -112,7 +112,7 @@ class GridStage(Ranged, WithoutModel):
         raise NotImplementedError
 
     def gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
-        """Return the views with the grid among this stage's views, in order."""
+        """Return those of `views`, which this stage returned, that have the grid, in order."""
         return tuple(views if self.layout == "overlay" else views[1::2])
 
     def describe(self, count: int) -> str:

@@ -212,9 +212,10 @@ class ClaudePatches(SizeRule):
 
     Anthropic, "Vision" and "Coordinates and bounding boxes": an image costs one token for each
     patch of 28 x 28 pixels that it touches, and one that is too large is scaled to the largest size
-    that keeps its proportions (1:1 gives 1092 x 1092, 1:2 gives 784 x 1568). 1568 and 1568 fit
-    every size in that page's table; newer models accept more (up to 2576 pixels on the longer
-    side), so set both for them. Padding to whole patches is left to the server.
+    that keeps its proportions (1:1 gives 1092 x 1092, 1:2 gives 784 x 1568). The defaults, 1568
+    each, fit every size in that page's table; newer models accept more (up to 2576 pixels on the
+    longer side), so set both `edge` and `budget` for them. Padding to whole patches is left to the
+    server.
     """
 
     edge: int = 1568

@@ -335,7 +335,7 @@ class JsonAnswer(Wording):
     it.
 
     To let the server enforce the schema, name this stage as the `output` of the stage that asks,
-    ideally by reference: `output: ${stages.SLOT}`. Samples with choices are answered by a letter.
+    ideally by reference: `output: ${stages.SLOT}`. Samples with choices are answered with a letter.
     `{form}` in `words` becomes a description of the object.
     """
 
