@@ -223,7 +223,7 @@ def run_stage_on_image(stage: Stage, state: State, view: View, *marks: Mark) -> 
 
 
 def _run(stage: Stage, before: State) -> tuple[State, str]:
-    """Run a stage. Return the state after it, and a text that consists of its notes, its reason for
+    """Run a stage. Return the state after it, and a text: the stage's notes, its reason for
     abstaining, and the lines that it added to the prompt."""
     after = stage(before, NO_MODEL)
     lines = [note for note in after.notes if note not in before.notes]

@@ -172,9 +172,9 @@ class Vote(Ranged):
     """Runs a stage `n` times with separate draws, reads each reply, and answers with the majority.
 
     Self-consistency (Wang et al. 2023; BLINK, Appendix C.3: five draws at temperature 1, which
-    `stage: {options: {temperature: 1}}` requests). `stage` may be any stage that asks, also one
-    with several turns, or a whole pipeline in which `prompting.controls.PermuteChoices` gives each
-    draw another order of the choices: votes count for the task's own letters. `read` reads the
+    `stage: {options: {temperature: 1}}` requests). `stage` may be any stage that asks, including
+    one with several turns, or a whole pipeline in which `prompting.controls.PermuteChoices` gives
+    each draw another order of the choices: votes count for the task's own letters. `read` reads the
     answers, ideally by reference, `read: ${read}`. Draw k of the run uses the draws k * n, k * n +
     1 ..., so no two draws share a call; the first n draws of an arm without votes make the same
     calls as draw 0 of the vote. With `styles` the draws differ: draw k first runs the k-th of these
@@ -285,8 +285,8 @@ class Vote(Ranged):
 
 
 def _count_votes(ballots: Sequence[Ballot]) -> list[tuple[str, int]]:
-    """Return the answers with their votes, the most frequent first; on a tie the one that was given
-    first."""
+    """Return the answers with their votes, the most frequent first, and on a tie in the order in
+    which they were given."""
     return Counter(ballot.key for ballot in ballots if ballot.answer is not None).most_common()
 
 

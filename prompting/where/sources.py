@@ -292,12 +292,12 @@ class Given(Where):
     hint: str = "region"
 
     def places(self, state: State, model: Model) -> Places:
-        """Return the one region. Raises ValueError if it is not given."""
+        """Return the one region. Raises ValueError if the sample does not give it."""
         region = self.region(state)
         return Places(f"region {region.label!r}", {region.image: [region]}, [region.image])
 
     def region(self, state: State) -> Mark:
-        """Return the region. Raises ValueError if it is not given."""
+        """Return the region. Raises ValueError if the sample does not give it."""
         sample, wanted = state.sample, self.label or state.sample.meta.get(self.hint)
         if isinstance(wanted, str) and wanted:
             named = [mark for mark in sample.marks if mark.label == wanted]
