@@ -107,7 +107,7 @@ class ShownImage:
         return bounds(full)
 
     def describe_cut(self, numbers: Sequence[float], frame: Frame, name: str) -> str:
-        """Return a sentence if `locate` clips this box to the image, otherwise an empty text."""
+        """Return a sentence if `locate` clips this box to the image, otherwise an empty string."""
         width, height = self.sent.size
         left, top, right, bottom = (*self._convert_to_pixels(numbers, frame), 0.0, 0.0)[:4]
         if len(numbers) == 2 or (
@@ -135,7 +135,7 @@ class ShownImage:
 
 def _guess_frame(numbers: Sequence[float], frame: Frame) -> str:
     """Return the unit that the numbers probably have if it is not that of `frame`, otherwise an
-    empty text.
+    empty string.
 
     Numbers from 0 to 1 are taken for shares: in another unit, such a box would be at most one unit
     wide. A point must also have a fractional part.
@@ -155,8 +155,8 @@ def _compute_area(box: Sequence[float]) -> float:
 
 
 def make_view_state(state: State, view: View, *marks: Mark) -> State:
-    """Return a state whose sample has this view as its only image, and these marks in the view's
-    pixels."""
+    """Return a state whose sample has `view` as its only image, and `marks`, which are in the
+    view's pixels."""
     sample = replace(state.sample, images=(view.picture,), choices=(), marks=marks)
     return State.start(sample, state.seed, state.draw)
 

@@ -19,7 +19,7 @@ __all__: list[str] = []
 
 Missing = Literal["keep", "fail", "abstain"]
 """The action if a specialist finds nothing: keep the view as it is, fail the sample, or abstain
-from an answer."""
+from answering."""
 
 Finding = TypeVar("Finding")
 
@@ -72,17 +72,17 @@ def handle_missing(state: State, missing: Missing, reasons: Iterable[str]) -> St
 
 
 def replace_views(
-    state: State, views: Sequence[View], words: str = "", lacking: Iterable[str] = ()
+    state: State, views: Sequence[View], line: str = "", lacking: Iterable[str] = ()
 ) -> State:
     """Return the state with these views, and a note for each reason in `lacking` why an image was
     kept unchanged.
 
-    If any view is new, `words` become the last line of the prompt.
+    If any view is new, `line` becomes the last line of the prompt.
     """
     state = handle_missing(state, "keep", lacking)
     if [*map(id, views)] == [*map(id, state.views)]:
         return state
-    prompt = "\n".join(line for line in (state.prompt, words) if line)
+    prompt = "\n".join(text for text in (state.prompt, line) if text)
     return state.replace(views=tuple(views), prompt=prompt)
 
 
@@ -92,7 +92,7 @@ def show_evidence(
     missing: Missing,
     look: Callable[[int], Finding],
     show: Callable[[View, dict[int, Finding]], Iterable[View]],
-    words: str,
+    line: str,
 ) -> State:
     """Return the state with the views that `show` makes from each view and from the results of
     `look` (see `collect_results`). `missing` decides about images without a result."""
@@ -100,14 +100,14 @@ def show_evidence(
     if lacking and missing != "keep":
         return handle_missing(state, missing, lacking.values())
     views = [new for view in state.views for new in show(view, results)]
-    return replace_views(state, views, words, lacking.values())
+    return replace_views(state, views, line, lacking.values())
 
 
 def project_maps(view: View, maps: Mapping[int, NDArray[np.float64]]) -> NDArray[np.float64]:
     """Project maps of source images, each (height, width) of its image, into one map of the view
     (height, width).
 
-    It is NaN where the topmost part has no map or its map has no value. Known pixels are
+    The result is NaN where the topmost part has no map or its map has no value. Known pixels are
     interpolated linearly.
     """
     width, height = view.size

@@ -41,8 +41,8 @@ def read_lines(path: Path, parse: Callable[[Any, Path, int], Parsed]) -> tuple[P
 
 
 def check_sha(stage: Any, content: Sequence[Any]) -> None:
-    """Set the `sha` of a stage to the hash of `content`, the lines in its `path` as plain values.
-    Raises ValueError if the stage already has a different one."""
+    """Set the `sha` of a stage to the hash of `content`, the plain values of the lines in the file
+    at its `path`. Raises ValueError if the stage already has a different one."""
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
     if stage.sha and stage.sha != digest:
         raise ValueError(

@@ -1,5 +1,5 @@
 """Validation of the images passed to a specialist, the size to which they are resized, and the
-mapping back to their own pixels."""
+mapping of results back to the images' own pixels."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ def is_one_color(pixels: Pixels) -> bool:
 
 @dataclass(frozen=True)
 class InputSize:
-    """A resize for a network, from `width` x `height` to `columns` x `rows` pixels."""
+    """The size, `columns` x `rows` pixels, to which an image of `width` x `height` is resized for a
+    network."""
 
     width: int
     height: int
@@ -92,7 +93,7 @@ class InputSize:
         enlarge: bool = False,
     ) -> InputSize:
         """Return the input size of an image: its own size, with both sides rounded down to a
-        multiple of `multiple`, and at least that.
+        multiple of `multiple`, but at least `multiple` pixels long.
 
         A longer side than `longest` is first reduced to that length; with `enlarge` a shorter one
         is increased to it. Raises NoEvidence if a side of the image is shorter than `least` pixels.
@@ -108,7 +109,7 @@ class InputSize:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Columns and rows."""
+        """The size as (columns, rows)."""
         return self.columns, self.rows
 
     def resized(self, pixels: Pixels) -> Pixels:

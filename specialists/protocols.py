@@ -138,7 +138,7 @@ class IdentityEmbedder(Protocol):
     """Computes identity vectors (n, d) of the persons or objects in an image; vectors of the same
     person or object are close.
 
-    `words` names the object, and is "" if the question does not. Raises NoEvidence if none is
+    `words` names the object; it is "" if the question names none. Raises NoEvidence if none is
     found.
     """
 

@@ -18,7 +18,7 @@ Texts = NDArray[np.str_]
 RowIndex = slice | int | NDArray[Any] | list[int] | list[bool]
 
 
-ROWS: dict[str, tuple[Any, ...]] = {
+ROW_FORMATS: dict[str, tuple[Any, ...]] = {
     "xyxy": (np.float64, 4),
     **dict.fromkeys(("xy0", "xy1"), (np.float64, 2)),
     **dict.fromkeys(("scores", "confidence"), (np.float64,)),
@@ -32,7 +32,7 @@ size."""
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Arrays of equal length; row i of each array describes detection i."""
+    """Arrays of equal length; row i of each array describes result i."""
 
     def __len__(self) -> int:
         return len(getattr(self, fields(self)[0].name))
@@ -46,7 +46,7 @@ class _Rows:
         """Check the shape of each array and make it read-only."""
         count = None
         for own in fields(self):
-            name, (dtype, *shape) = f"{type(self).__name__}.{own.name}", ROWS[own.name]
+            name, (dtype, *shape) = f"{type(self).__name__}.{own.name}", ROW_FORMATS[own.name]
             array: NDArray[Any] = np.array(getattr(self, own.name), dtype)
             if array.size == 0 and array.ndim != len(shape) + 1:
                 array = array.reshape(0, *(size or 0 for size in shape))

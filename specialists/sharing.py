@@ -37,7 +37,7 @@ Result = TypeVar("Result")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StoredValue:
-    """A wrapper that stores a result that is an array or a number."""
+    """A wrapper in which a result that is an array or a number is stored."""
 
     values: Any
 
@@ -51,13 +51,13 @@ def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
 
     Stages call specialists through this function. Within a run, the first caller runs the
     specialist, and every other call with the same pixels, words and settings gets the same result.
-    Results that take more than 20 ms, and longer than writing them, are stored in the run's cache
-    folder for later commands. The key covers the pixels, the settings, the specialist's code and
-    the files that it reads: the paths among its settings, or those that its method `files()`
-    returns. If helpers of a class change, raise its `version`. Networks store their results
-    themselves, and specialists built on other specialists are not stored. Nothing is shared outside
-    of `use_result_store`, or if the result is neither an array, a number nor a class of `results`.
-    Raises whatever the specialist raises.
+    Results that take more than 20 ms to compute, and longer than they take to write, are stored in
+    the run's cache folder for later commands. The key covers the pixels, the settings, the
+    specialist's code and the files that it reads: the paths among its settings, or those that its
+    method `files()` returns. If helpers of a class change, raise its `version`. Networks store
+    their results themselves, and specialists built on other specialists are not stored. Nothing is
+    shared outside of `use_result_store`, or if the result is neither an array, a number nor a class
+    of `results`. Raises whatever the specialist raises.
     """
     store = get_current_store()
     if store is None or not all(isinstance(given, INPUT_TYPES) for given in inputs):

@@ -27,7 +27,7 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.where.places import InImages
 from looktwice.prompting.where.windows import compute_window_sums
-from looktwice.prompting.wording.instructions import Text, Worded, get_text
+from looktwice.prompting.wording.instructions import Text, WithTextFiles, get_text
 from looktwice.specialists.results import Floats
 
 WINDOW_RATIOS = (1, 1.2, 1.4, 1.6, 1.8, 2)
@@ -144,7 +144,7 @@ class UsesLocalModel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViCrop(Worded, UsesLocalModel, InImages):
+class ViCrop(WithTextFiles, UsesLocalModel, InImages):
     """ViCrop's window (arXiv 2502.17422): the region to which a network in this process attends as
     it begins to answer the question.
 

@@ -57,12 +57,12 @@ class Agent:
     `tools` maps the names by which the model calls them to tools of `prompting.agent` or classes of
     your own (docs/howto/own.md shows one). `protocol` is the format of tool calls: `NativeCalls`,
     `TaggedCalls`, `PlainCalls` or `CodeCalls`. `system` is the system message; `{unit}` in it
-    becomes the unit of coordinates. The model gives coordinates in the frame `coordinates` of the
-    image that it was sent. `label` is written before each image: `{n}` becomes the image's number,
-    and `{k}` its number among the images that tools returned; an empty label writes nothing. `fit`
-    is a stage that resizes every image before it is sent. Tools work on the image before that
-    resize, so a zoom shows detail that the resized image has lost. `history` sets which parts of
-    earlier turns are sent again.
+    becomes the unit of coordinates. `coordinates` is the unit in which the model gives coordinates,
+    measured in the image as it was sent. `label` is written before each image: `{n}` becomes the
+    image's number, and `{k}` its number among the images that tools returned; an empty label writes
+    nothing. `fit` is a stage that resizes every image before it is sent. Tools work on the image
+    before that resize, so a zoom shows detail that the resized image has lost. `history` sets which
+    parts of earlier turns are sent again.
 
     A reply without a tool call is the final answer, which is read when the run is scored. An answer
     given through the tool `prompting.agent.Answer` is read by `reader`. When one of the `bounds` is
@@ -79,13 +79,14 @@ class Agent:
 
     `results`, such as `BlackImages`, is a control that changes every tool result before the model
     gets it. With `afresh`, the final answer is asked for in a new conversation that shows all
-    images at once, without the tools and the tool calls: it measures the results alone.
+    images at once, without the tools and the tool calls: this measures what the images alone
+    contribute.
 
     Every tool call is written into the record as a `Look` (`prompting.agent.looks`), and every
     image becomes a view. `options` are passed to the model. Measures `looks` (the number of tool
     calls that were run), `crop_share` (the mean share of an image that they showed) and `turn_call`
-    (the call that ended each turn). Raises ModelError, and WeightsError if the network of a tool
-    cannot be loaded.
+    (the index of the model call that ended each turn). Raises ModelError, and WeightsError if the
+    network of a tool cannot be loaded.
     """
 
     tools: Mapping[str, AgentTool]
@@ -252,9 +253,9 @@ class Agent:
             return (f"error: {exc}",)
         look = episode.start_look(call.name, given)
         key = write_canonical([call.name, arguments.model_dump(mode="json")])
-        repeated = key in episode.done and not getattr(tool, "keeps_state", False)
-        if repeated and episode.withdrawn.isdisjoint(episode.done[key]):
-            images = ", ".join(f"image {number}" for number in episode.done[key])
+        repeated = key in episode.returned and not getattr(tool, "keeps_state", False)
+        if repeated and episode.withdrawn.isdisjoint(episode.returned[key]):
+            images = ", ".join(f"image {number}" for number in episode.returned[key])
             brought = f"; it brought {images}" if images else ", with the same result"
             words = f"you called this before{brought}"
             episode.add_look(look, outcome="repeated", reason=words)
@@ -292,7 +293,7 @@ class Agent:
         first = len(episode.shown)
         for image in shown:
             if full := episode.find_blocking_bound(image.sent, self.bounds):
-                episode.full = full
+                episode.blocked_by = full
                 break
             episode.shown.append(image)
             parts += episode.make_image_parts(
@@ -307,7 +308,7 @@ class Agent:
             look = replace(look, reason="; ".join(filter(None, (look.reason, full))))
         outcome = "shown" if images else "bound" if omitted else "said"
         episode.add_look(look, outcome=outcome, images=images, regions=regions)
-        episode.done[key] = images
+        episode.returned[key] = images
         return tuple(parts) or ("done",)
 
     def _ask_for_answer(self, episode: Episode, bound: str) -> State:

@@ -20,7 +20,7 @@ from looktwice.pipelines.replies.text_calls import read_text_calls, strip_text_c
 from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.pipelines.view import View
 from looktwice.prompting.coordinates import ToolError
-from looktwice.prompting.wording.instructions import Parts, Text, Worded, get_text
+from looktwice.prompting.wording.instructions import Parts, Text, WithTextFiles, get_text
 
 _CALL_PATTERN = re.compile(r"^[ \t]*CALL[ \t]+(\S+)[ \t]*(.*)$", re.M)
 _ANSWER_PATTERN = re.compile(r"^[ \t]*ANSWER[ \t]*:[ \t]*\S", re.M)
@@ -46,13 +46,13 @@ class CallFormat:
         return None
 
     def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
-        """Return the first `most` calls of a reply, outside its <think> parts, and how many calls
-        it has. A malformed call has arguments but no name."""
+        """Return the first `most` calls of a reply, outside its <think> parts, and the number of
+        all its calls. A malformed call has arguments but no name."""
         matches = list(self.pattern.finditer(strip_thoughts(reply.text)))
         return [self.parse(f"call_{n}", m) for n, m in enumerate(matches[:most])], len(matches)
 
     def parse(self, name: str, match: re.Match[str]) -> ToolCall:
-        """Parse the call at a match of the pattern; `name` becomes its id."""
+        """Parse the call at a match of the pattern; `name` becomes the id of the call."""
         raise NotImplementedError
 
     def make_assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
@@ -136,7 +136,7 @@ class NativeCalls(CallFormat):
 
 
 @dataclass(frozen=True)
-class TaggedCalls(Worded, CallFormat):
+class TaggedCalls(WithTextFiles, CallFormat):
     """Calls in the text of the reply, as `<tool_call>{"name": ..., "arguments":
     {...}}</tool_call>`.
 
@@ -145,9 +145,9 @@ class TaggedCalls(Worded, CallFormat):
     <tool_response> tags.
 
     Some models were trained with other names: `tag` and `results` are the names of the tags,
-    without angle brackets (an empty `results` writes no tags). With `tool`, the tags hold the
-    arguments of that tool alone. `how` replaces the default description of tools and format, and
-    `then` is written after each result.
+    without angle brackets (an empty `results` writes no tags). If `tool` names a tool, the tags
+    hold only the arguments of a call of it. `how` replaces the default description of the tools and
+    the format, and `then` is written after each result.
     """
 
     tag: str = "tool_call"
@@ -177,8 +177,8 @@ class TaggedCalls(Worded, CallFormat):
         )
 
     def parse(self, name: str, match: re.Match[str]) -> ToolCall:
-        """Parse the call between two tags; it gets no name unless it is an object with name and
-        arguments."""
+        """Parse the call between two tags; the call gets no tool name unless the text is a JSON
+        object with a `name`."""
         text = match[1].strip()
         if self.tool:
             return ToolCall(name, self.tool, text)

@@ -26,7 +26,7 @@ IMAGE_WITHDRAWN = "[this image was taken back]"
 
 def measure_looks(state: State, looks: Sequence[Look], last: int) -> State:
     """Return the state with its measures: the number of looks that were run, the mean share of an
-    image that they showed, and the call that ended each turn.
+    image that they showed, and the index of the model call that ended each turn.
 
     `last` is the index of the call that gave the final answer.
     """
@@ -73,10 +73,10 @@ class Episode:
     `turns` is the conversation. `shown` holds all images in the order of their numbers, and the
     first `first` are the sample's own; `withdrawn` holds the numbers of images that were taken
     back. `calls` counts the model calls in the record so far, and `probe` is the number of the last
-    call that only asked for a preliminary answer. `done` holds the images that each tool call
-    returned. `malformed` counts consecutive replies without a valid call. `answer` is the final
-    answer if it was given through a tool, and `full` is the bound that kept an image from being
-    shown.
+    call that only asked for a preliminary answer. `returned` maps each tool call to the numbers of
+    the images that it returned. `malformed` counts consecutive replies without a valid call.
+    `answer` is the final answer if it was given through a tool, and `blocked_by` is the bound that
+    kept an image from being shown.
     """
 
     state: State
@@ -88,17 +88,17 @@ class Episode:
     withdrawn: set[int] = field(default_factory=set)
     looks: list[Look] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    done: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    returned: dict[str, tuple[int, ...]] = field(default_factory=dict)
     steps: int = 0
     tokens: int = 0
     seconds: float = 0.0
     malformed: int = 0
     probe: int | None = None
     answer: str | None = None
-    full: str = ""
+    blocked_by: str = ""
 
     def summarize(self, by: str) -> EpisodeEnd:
-        """Return the usage so far, with `by` as the reason for the end, for the record."""
+        """Return the usage so far, for the record; `by` is the reason why the run ended."""
         added = [image.sent for image in self.shown[self.first :]]
         return EpisodeEnd(
             by,
@@ -115,10 +115,10 @@ class Episode:
         for name in ("steps", "images", "megapixels", "tokens", "seconds"):
             if getattr(used, name) >= getattr(bounds, name):
                 return name
-        return self.full
+        return self.blocked_by
 
     def find_blocking_bound(self, sent: View, bounds: Bounds) -> str:
-        """Return the name of the bound that one more image would exceed; empty if it may be
+        """Return the name of the bound that one more image would exceed; empty if the image may be
         shown."""
         added = [image.sent for image in self.shown[self.first :]]
         if len(added) >= bounds.images:
@@ -176,7 +176,7 @@ class Episode:
             self.turns = (*self.turns, Message("user", (text,)))
 
     def add_turns(self, *turns: Message) -> None:
-        """Add turns, and replace every image that was taken back with a text."""
+        """Add turns, and replace every image that was taken back with a placeholder text."""
         hidden = {id(self.shown[number - 1].sent) for number in self.withdrawn}
         whole = [*self.turns, *turns]
         for number, turn in enumerate(whole):

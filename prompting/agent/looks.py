@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 from looktwice.pipelines.json_input import read_json, write_canonical
 
 Outcome = Literal["shown", "said", "answered", "repeated", "failed", "refused", "bound"]
-"""The outcome of a tool call: "shown" (new images), "said" (a text without images), "answered" (the
+"""The outcome of a tool call: "shown" (new images), "said" (text without images), "answered" (the
 final answer), "repeated" (the same call was made before), "failed" (an error in the tool),
 "refused" (malformed, not run) or "bound" (a bound was reached before the call was run or its images
 were shown)."""
@@ -59,8 +59,8 @@ class Look(_Note):
     `images` are the numbers of the images that the call added. `regions` gives, for each of them,
     the part of a source image that it shows: (number of the source, left, top, right, bottom) in
     the source's pixels, edge coordinates; it is empty for an image that shows the same region as an
-    earlier one, such as a rotated copy. `reason` says why there is no image, or that the box was
-    cut to its image.
+    earlier one, such as a rotated copy. `reason` says why there is no image, or notes that the box
+    was clipped to its image.
     """
 
     number: int
@@ -90,7 +90,7 @@ class Look(_Note):
 class EpisodeEnd(_Note):
     """The reason why an agent stopped, and its usage until then.
 
-    `by` is "reply" (an answer in words), "answer" (the tool of that name), "malformed" (too many
+    `by` is "reply" (an answer in a reply), "answer" (the tool of that name), "malformed" (too many
     malformed calls), or the bound that was reached: "steps", "images", "megapixels", "tokens" or
     "seconds".
     """

@@ -53,7 +53,7 @@ from looktwice.prompting.coordinates import (
     make_view_state,
     map_to_sources,
 )
-from looktwice.prompting.wording.instructions import Text, Worded, get_text
+from looktwice.prompting.wording.instructions import Text, WithTextFiles, get_text
 
 COORDINATES, IMAGE = "coordinates", "image"
 
@@ -63,11 +63,11 @@ ImageNumber = Annotated[
     IMAGE,
 ]
 PointCoordinates = Annotated[tuple[float, float], COORDINATES]
-"""A point (x, y) in the model's coordinate frame; the tool receives it in pixel centres of the
-view."""
+"""A point (x, y) in the model's coordinate frame; the tool receives it in pixels of the view, where
+(0, 0) is the centre of the first pixel."""
 BoxCoordinates = Annotated[tuple[float, float, float, float], COORDINATES]
-"""A box (left, top, right, bottom) in the model's coordinate frame; the tool receives it as pixel
-edges of the view."""
+"""A box (left, top, right, bottom) in the model's coordinate frame; the tool receives it in pixels
+of the view, where (0, 0) is the corner of the first pixel."""
 
 
 class Arguments(BaseModel):
@@ -195,8 +195,8 @@ def parse_arguments(
 
 
 def run_stage(stage: Stage, state: State, *views: View) -> ToolResult:
-    """Run a stage on these views. The result holds the new views, notes and lines of the prompt.
-    Raises ToolError if nothing is new.
+    """Run a stage on `views`. The result holds the new views, notes and lines of the prompt. Raises
+    ToolError if nothing is new.
 
     Specialists in the stage see the sample's own images, and their results are mapped into the
     views.
@@ -209,7 +209,7 @@ def run_stage(stage: Stage, state: State, *views: View) -> ToolResult:
 
 
 def run_stage_on_image(stage: Stage, state: State, view: View, *marks: Mark) -> ToolResult:
-    """Run a stage on one view as if it were the sample's only image, with these marks.
+    """Run a stage on one view as if it were the sample's only image, with `marks` on it.
 
     Raises ToolError if nothing is new.
     """
@@ -223,8 +223,8 @@ def run_stage_on_image(stage: Stage, state: State, view: View, *marks: Mark) -> 
 
 
 def _run(stage: Stage, before: State) -> tuple[State, str]:
-    """Run a stage. Return the state after it, and its text: its notes, its reason for abstaining,
-    and the lines that it added to the prompt."""
+    """Run a stage. Return the state after it, and a text: the stage's notes, its reason for
+    abstaining, and the lines that it added to the prompt."""
     after = stage(before, NO_MODEL)
     lines = [note for note in after.notes if note not in before.notes]
     lines += [after.reason] if after.ended else []
@@ -285,7 +285,7 @@ class NoResult:
 
 
 @dataclass(frozen=True)
-class DescribedImages(Worded):
+class DescribedImages(WithTextFiles):
     """Replaces every image of a result with a description by the model `describer`, such as `{ref:
     chat}`.
 

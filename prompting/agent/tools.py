@@ -93,8 +93,8 @@ class AnswerArguments(Arguments):
 
 @dataclass(frozen=True)
 class Zoom:
-    """Zooms on the box that the model names, with `prompting.views.ZoomOnMarks`; `crop` sets how it
-    is cropped.
+    """Zooms in on the box that the model names, with `prompting.views.ZoomOnMarks`; `crop` sets how
+    it is cropped.
 
     With `elsewhere` the tool becomes a placebo, like `prompting.controls.OracleCrop` with
     `elsewhere` on that box: a crop of the same size, at whichever of `tries` random places overlaps
@@ -239,8 +239,8 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Measure:
-    """Gives the distance between two points of an image and the direction from one to the other, in
-    words.
+    """Gives, as text, the distance between two points of an image and the direction from one to the
+    other.
 
     Distances are in pixels of the image at full size and in percent of its width, so that they can
     be compared between images.
@@ -254,7 +254,7 @@ class Measure:
     arguments = MeasureArguments
 
     def __call__(self, state: State, arguments: MeasureArguments) -> ToolResult:
-        """Return distance and direction in words."""
+        """Return the distance and the direction as text."""
         (x0, y0), (x1, y1) = arguments.start, arguments.end
         length, angle = math.hypot(x1 - x0, y1 - y0), math.degrees(math.atan2(y0 - y1, x1 - x0))
         width = state.views[arguments.image - 1].size[0]

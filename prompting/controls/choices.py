@@ -24,8 +24,8 @@ Order = Literal["shuffled", "rotated", "reversed"]
 
 @dataclass(frozen=True)
 class _Permutation(WithoutModel):
-    """Settings of a permutation: its `order`, which is the same for every run with one seed, sample
-    and draw; `by` sets the distance of a rotation, or selects another shuffle."""
+    """Settings of a permutation: its `order`, which is the same in every run with the same seed,
+    sample and draw; `by` sets the distance of a rotation, or selects another shuffle."""
 
     order: Order = "shuffled"
     by: int = 1
@@ -46,11 +46,11 @@ class PermuteChoices(_Permutation):
     """Puts the choices in another `order`, under the same letters; the answer is mapped back.
 
     `rotated` moves each choice `by` letters down (A to B), so that a sweep over `by: [0, 1, 2, 3]`
-    is a circular evaluation. `shuffled` is random, but the same for every run with one seed, sample
-    and draw; `by` selects another shuffle (with two choices it leaves half the samples unchanged).
-    `reversed` swaps the ends. Put it before the stage that writes the choices into the prompt. The
-    sample's own `prompt`, which lists the choices in their old order, is removed from its fields,
-    so that `prompting.wording.Verbatim` fails instead of asking it.
+    is a circular evaluation. `shuffled` is random, but the same in every run with the same seed,
+    sample and draw; `by` selects another shuffle (with two choices it leaves half the samples
+    unchanged). `reversed` swaps the ends. Put it before the stage that writes the choices into the
+    prompt. The sample's own `prompt`, which lists the choices in their old order, is removed from
+    its fields, so that `prompting.wording.Verbatim` fails instead of asking it.
 
     Choices that name letters themselves ("Point A", "Point B") raise ValueError: under another
     letter, "C" in a reply could mean either. Use `PermuteLabels` for them. "None of the above" is
@@ -143,7 +143,7 @@ class PermuteLabels(_Permutation):
 
 
 def _check_position(state: State) -> None:
-    """Raise ValueError if there is nothing to permute, or if there already is an answer or a
+    """Raise ValueError if there is nothing to permute, or if the sample already has an answer or a
     turn."""
     if len(state.sample.choices) < 2:
         raise ValueError(

@@ -46,9 +46,9 @@ class BlankImage(WithoutModel):
     """Replaces every view with a single-coloured one of its size: the same form of prompt without
     the image's content.
 
-    `color` is a CSS name, "#rrggbb", or "mean" for each view's own mean. The map to the sources
-    stays, so that marks drawn afterwards appear at their places on the blank background; put it
-    after the markers to blank them too.
+    `color` is a CSS name, "#rrggbb", or "mean" for each view's own mean. The mapping to the source
+    images is kept, so that marks drawn afterwards appear at their places on the blank background;
+    put it after the markers to blank them too.
     """
 
     color: str = "gray"
@@ -72,12 +72,12 @@ class OtherImage(WithoutModel):
     """Replaces the images with those of another sample; question, choices and marks stay.
 
     `task` provides the samples to choose from, usually the task itself (`task: ${task}`). The
-    choice is the same for every run with one seed, sample and draw; another `seed` makes another
-    choice. The other sample shares no image with this one and, if possible, has at least as many
-    images. `fit` "cover" scales the other image and crops it around its middle to the size of the
-    view that it replaces, so that marks drawn afterwards fall inside and the size reveals nothing.
-    "stretch" only scales it. "none" sends it unchanged, in its own bytes, and a mark beyond it is
-    not drawn. Put it first.
+    choice is the same in every run with the same seed, sample and draw; another `seed` makes
+    another choice. The other sample shares no image with this one and, if possible, has at least as
+    many images. `fit` "cover" scales the other image and crops it around its middle to the size of
+    the view that it replaces, so that marks drawn afterwards fall inside and the size reveals
+    nothing. "stretch" only scales it. "none" sends it unchanged, in its own bytes, and marks beyond
+    its edges are not drawn. Put it first.
     """
 
     task: Iterable[Item]
@@ -112,7 +112,7 @@ class OtherImage(WithoutModel):
         return state.replace(views=tuple(views)).with_notes(note)
 
     def _choose_other(self, state: State) -> tuple[str, list[Picture]]:
-        """Return id and images of the first other sample, in seeded order, that shares no image
+        """Return the id and the images of the first sample, in seeded order, that shares no image
         with this one."""
         sample, own = state.sample, {image.sha for image in state.sample.images}
         with self.lock:
@@ -137,9 +137,9 @@ class ShufflePatches(WithoutModel):
     """Cuts every view into `rows` x `columns` equal patches and puts them in a random order: it
     keeps the colours but not the layout.
 
-    The order is the same for every run with one seed, sample and draw; another `seed` gives another
-    order. Pixels left over at the right and lower edges stay. Put it after the markers to shuffle
-    them too.
+    The order is the same in every run with the same seed, sample and draw; another `seed` gives
+    another order. Pixels left over at the right and lower edges stay. Put it after the markers to
+    shuffle them too.
     """
 
     rows: int = 4
@@ -188,7 +188,7 @@ class Noise(Ranged, WithoutModel):
     diffusion step `step`, 0 to 999.
 
     VCD adds the noise to the network's normalised input. Here it is added to pixels on CLIP's
-    scale, clipped at black and white and rounded. It is the same for every run with one seed,
+    scale, clipped at black and white and rounded. It is the same in every run with the same seed,
     sample and draw; another `seed` gives other noise.
     """
 
@@ -213,12 +213,13 @@ class Noise(Ranged, WithoutModel):
 class RandomMarks(Ranged, WithoutModel):
     """Moves the marks to random places of their images, to test whether their positions matter.
 
-    Places are the same for every run with one seed, sample and draw; another `seed` gives others.
-    No mark comes closer than `apart` to a true place or to another new one (between centres), and
-    no point closer than `margin` to the edge, both as a share of the image's shorter side. Boxes
-    and masks keep their shape and stay whole. Marks with a label in `keep` stay where they are. The
-    new marks replace the sample's, so later stages draw them and the record holds them. Put it
-    before every stage that draws or names marks; it cannot move marks that are part of the pixels.
+    Places are the same in every run with the same seed, sample and draw; another `seed` gives
+    others. No mark comes closer than `apart` to a true place or to another new one (between
+    centres), and no point closer than `margin` to the edge, both as shares of the image's shorter
+    side. Boxes and masks keep their shape and stay whole. Marks with a label in `keep` stay where
+    they are. The new marks replace the sample's, so later stages draw them and the record holds
+    them. Put it before every stage that draws or names marks; it cannot move marks that are part of
+    the pixels.
     """
 
     apart: float = 0.1
@@ -323,7 +324,7 @@ class OracleCrop(Ranged, Given):
         return min(fitting, key=lambda box: overlap(own.xyxy, bounding_box(box)), default=own)
 
     def project_region(self, state: State) -> dict[int, Mark]:
-        """Return the region in the coordinates of each view that shows it, by the view's index."""
+        """Map the index of each view that shows the region to the region in that view."""
         region = self.region(state)
         seen = {number: view.to_view(region) for number, view in enumerate(state.views)}
         if not any(seen.values()):

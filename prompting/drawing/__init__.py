@@ -2,7 +2,8 @@
 
 `colors` names and chooses colours, `text` renders letters and plates. `placement` finds free places
 for labels, and `free_areas` for numbers and insets. `shapes` and `lines` paint with smooth edges;
-`regions` are boxes and masks in whole pixels, which must not share one (set-of-mark, segments).
+`regions` are boxes and masks in whole pixels, for stages in which no two may share a pixel
+(set-of-mark, segments).
 
 Not here: stages, which users name; they are in other rooms.
 """

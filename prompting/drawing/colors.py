@@ -72,8 +72,8 @@ def check_color(color: str, *words: str, name: str = "") -> None:
 def choose_contrasting_color(
     pixels: Pixels, x: float, y: float, reach: float, palette: tuple[RGB, ...] = VIVID_COLORS
 ) -> RGB:
-    """Return the colour of `palette` that stands out best from the pixels within `reach` of (x, y),
-    in pixel centres.
+    """Return the colour of `palette` that stands out best from the pixels within `reach` of the
+    point (x, y).
 
     The best colour has the largest CIELAB distance (CIE 1976) that nine tenths of these pixels
     exceed; the first wins a tie. Pixels outside the picture are ignored; a point whose surroundings
@@ -138,7 +138,8 @@ def resolve_color(
 def choose_region_color(
     color: str, pixels: Pixels, region: Rect, number: int = 0, rim: float = 0
 ) -> RGB:
-    """Resolve a colour setting for a region (xyxy), from the pixels up to `rim` around it."""
+    """Resolve a colour setting for a region (xyxy), from its pixels and those within `rim` pixels
+    around it."""
     left, top, right, bottom = region
     reach = max(right - left, bottom - top) / 2 + rim
     middle = (left + right - 1) / 2, (top + bottom - 1) / 2

@@ -32,11 +32,12 @@ NUMBER_POSITIONS = (
 """The positions around a region that are tried in turn for its number."""
 
 INSET_POSITIONS = ((2, 2), (2, 0), (0, 2), (0, 0), (2, 1), (0, 1), (1, 2), (1, 0))
-"""Possible positions of an inset, in halves of the free room across and down."""
+"""Possible positions of an inset, (x, y): 0 is the left or upper edge, 1 the middle, 2 the right or
+lower edge."""
 
 
 def count_overlaps(area: PixelRect, others: Iterable[Rect]) -> int:
-    """Count how many of the others an area overlaps."""
+    """Count the areas in `others` that `area` overlaps."""
     return sum(overlaps(area, rect) for rect in others)
 
 
@@ -65,7 +66,8 @@ class Plate:
 def place_numbers(
     regions: Sequence[tuple[str, Region]], sizes: Mapping[str, Size], frames: Sequence[PixelRect]
 ) -> list[Plate]:
-    """Return a place for the number of each region; its plate has the (width, height) in `sizes`.
+    """Return a place for the number of each region; the plate of a number has the (width, height)
+    in `sizes`.
 
     Smaller regions come first, and a number avoids regions smaller than its own (Set-of-Mark, Yang
     et al. 2023, algorithm 1): it is placed deepest inside the remaining part of its region. A

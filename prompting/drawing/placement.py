@@ -23,15 +23,15 @@ SIDES: dict[str, tuple[str, ...]] = {
     "beside": ("right", "left", "above", "below"),
     "inside": ("inside", "above", "below", "right", "left"),
 }
-"""The sides of a mark in the order in which they are tried. The default is above, below, right,
-left. Corners are tried last."""
+"""The sides of a mark in the order in which they are tried, by placement. The default is above,
+below, right, left. Corners are tried last."""
 
 
 def compute_area_beside(
     side: str, size: Size, before: Size, middle: Size, after: Size
 ) -> PixelRect:
-    """Return the area of this size on one side of a mark; (left, top) is taken from `before`,
-    `middle` or `after`, depending on the side."""
+    """Return the area of this size on one side of a mark. `before`, `middle` and `after` are the
+    (left, top) of areas above and left of the mark, centred on it, and below and right of it."""
     left = before[0] if "left" in side else after[0] if "right" in side else middle[0]
     top = before[1] if "above" in side else after[1] if "below" in side else middle[1]
     return left, top, left + size[0], top + size[1]
@@ -41,10 +41,10 @@ def compute_area_beside(
 class Anchor:
     """The drawing that a label belongs to, in pixels of the view.
 
-    (`x`, `y`) is its middle in pixel centres; `box` is what the drawing covers: left, top, right
+    (`x`, `y`) is its middle, in pixel centres; `box` is what the drawing covers: left, top, right
     and bottom edge. `frame` is the area that the label must not leave: the part of the view that
-    shows the mark. `color` is the drawing's colour. If the anchor is `open`, the pixel in its
-    middle must stay visible, so no label may cover it.
+    shows the mark. `color` is the drawing's colour. With `keeps_point_visible`, no label may cover
+    the pixel at (`x`, `y`).
     """
 
     text: str
@@ -53,7 +53,7 @@ class Anchor:
     box: Rect
     frame: PixelRect
     color: RGB = (255, 0, 0)
-    open: bool = True
+    keeps_point_visible: bool = True
 
 
 def place_labels(
@@ -64,16 +64,17 @@ def place_labels(
 
     Anchors beyond the last size get no label, but no label may hide them.
 
-    No area covers the middle of an open anchor or another area, and none leaves its frame.
-    `placement` is the side that is tried first; `gap` pixels stay free between drawing and label.
-    The first side that hides no drawing is used, or else the one that hides the fewest. If every
-    side would hide a point or a label, the nearest free place in the frame is used.
+    No area covers another one, or the middle of an anchor with `keeps_point_visible`, and none
+    leaves its frame. `placement` is the side that is tried first; `gap` pixels stay free between
+    drawing and label. The first side that hides no drawing is used, or else the one that hides the
+    fewest. If every side would hide a point or a label, the nearest free place in the frame is
+    used.
     """
     count = len(anchors)
-    rects: Rects = np.full((4, 2 * count + len(sizes)), np.nan)  # drawings, open points, labels
+    rects: Rects = np.full((4, 2 * count + len(sizes)), np.nan)  # drawings, visible points, labels
     for number, anchor in enumerate(anchors):
         rects[:, number] = anchor.box
-        if anchor.open:
+        if anchor.keeps_point_visible:
             rects[:, count + number] = anchor.x, anchor.y, anchor.x + 1, anchor.y + 1
     areas: list[PixelRect | None] = []
     for own, size in enumerate(sizes):

@@ -113,8 +113,7 @@ class Region:
         return self.left + int(x) - anchor[0], self.top + int(y) - anchor[1]
 
     def subtract(self, cover: Region) -> Region | None:
-        """Return the part of the region that the other one does not cover, or None if nothing is
-        left."""
+        """Return the part of the region that `cover` does not cover, or None if nothing is left."""
         both = intersect_boxes(self.box, cover.box)
         if both is None:
             return self

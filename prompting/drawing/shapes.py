@@ -64,8 +64,8 @@ def paint_shape(
 def _blend_patch(
     shape: Shape, x: float, y: float, color: RGB, alpha: float, grow: float
 ) -> tuple[int, int, NDArray[np.uint16], NDArray[np.uint16]]:
-    """Return the patch's left and top, and the factor and the summand for its pixels, in 1/256;
-    both HxWx3."""
+    """Return the patch's left and top, and the factor and the summand for its pixels, both HxWx3
+    and in units of 1/256."""
     x0, y0, x1, y1 = shape.box
     left, top = math.floor(x + x0 - grow - 0.5), math.floor(y + y0 - grow - 0.5)
     right, bottom = math.ceil(x + x1 + grow + 0.5) + 1, math.ceil(y + y1 + grow + 0.5) + 1

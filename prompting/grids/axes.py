@@ -32,11 +32,11 @@ class Axes(GridStage):
     `frame` "pixels" counts pixels of the source image, even if the view is cropped, resized or
     mirrored; "0-1000" counts thousandths of the width and height of the visible part of the image,
     as several MLLMs are trained to read. `place` "margin" adds a margin of the colour `ground` for
-    the axes, and accepts views of one image each; "inside" draws them on the image. `step` is the
-    distance of ticks in units of the frame; null uses the smallest 1, 2 or 5 times a power of ten
-    at which the numbers fit. `tick` is the length of a tick, and `lines` the opacity, 0..1, of
-    lines that continue the ticks across the image. `color` is "contrast", a CSS name or "#rrggbb";
-    `font_size`, `halo` and `layout` are those of prompting.grids.RuledGrid.
+    the axes, and accepts only views of a single image; "inside" draws them on the image. `step` is
+    the distance between ticks in the unit of `frame`; null uses the smallest 1, 2 or 5 times a
+    power of ten at which the numbers fit. `tick` is the length of a tick, and `lines` the opacity,
+    0..1, of lines that continue the ticks across the image. `color` is "contrast", a CSS name or
+    "#rrggbb"; `font_size`, `halo` and `layout` are those of prompting.grids.RuledGrid.
 
     Raises ValueError that names the sample for an image that is rotated in its view (use `frame:
     0-1000`), and for an image that is too small for its numbers. A view that shows no image of the
@@ -91,7 +91,7 @@ class Axes(GridStage):
         return grown.with_pixels(pixels)
 
     def gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
-        """Return the views with axes among this stage's views, in order."""
+        """Return those of `views`, which this stage returned, that have axes, in order."""
         return tuple(view for view in super().gridded_views(views) if view.parts)
 
     def describe(self, count: int) -> str:
@@ -109,8 +109,8 @@ class Axes(GridStage):
         )
 
     def _compute_scales(self, part: Part) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Return (factor, offset) from a number on each axis to a pixel centre of the view. Raises
-        ValueError."""
+        """Return (factor, offset) of each axis: its numbers lie at number * factor + offset in the
+        view, in pixel centres. Raises ValueError."""
         if self.frame == "0-1000":
             x0, y0, x1, y1 = bounds(part.clip)
             return ((x1 - x0) / 1000, x0 - 0.5), ((y1 - y0) / 1000, y0 - 0.5)
@@ -123,7 +123,7 @@ class Axes(GridStage):
         return (affine.a, affine.c), (affine.e, affine.f)
 
     def _place_ticks(self, part: Part, size: float) -> tuple[list[Tick], list[Tick]]:
-        """Return the ticks of both axes, with one step, in pixel centres of the view."""
+        """Return the ticks of the upper axis and of the left one; both axes have the same step."""
         x0, y0, x1, y1 = bounds(part.clip)
         across, down = self._compute_scales(part)
         largest = max(abs((edge - 0.5 - across[1]) / across[0]) for edge in (x0, x1))
@@ -178,7 +178,7 @@ class Axes(GridStage):
 
 
 def _list_ticks(scale: tuple[float, float], low: float, high: float, step: float) -> list[Tick]:
-    """Return the multiples of a step between two edges of the view, with their pixel centres."""
+    """Return a tick for each multiple of `step` between two edges of the view."""
     first, last = sorted((edge - 0.5 - scale[1]) / scale[0] for edge in (low, high))
     numbers = range(math.ceil(first / step), math.floor(last / step) + 1)
     return [(f"{n * step:g}", scale[0] * n * step + scale[1]) for n in numbers]
@@ -249,7 +249,7 @@ class GridWords(Wording):
     steps of VLM2-Bench's VP-grid (understand, perceive, connect, conclude), "guidelines" the four
     rules of Scaffold (Lei et al. 2024), in our words. `header` is a line before these. `final` is
     the last line, which tells the model how to give its answer; null uses the guide's own (a line
-    "MY_ANSWER: ..." or "[[...]]"), and "" adds none. `text` replaces all of them with your own
+    "MY_ANSWER: ..." or "[[...]]"), and "" adds none. `text` replaces all these lines with your own
     text, or with the text of a file (`{file: NAME}`); `{rows}`, `{columns}` and `{images}` in it
     become the grid's numbers and the number of images.
     """

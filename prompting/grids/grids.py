@@ -33,8 +33,8 @@ _COORDINATES_PATTERN = re.compile(r"[(\[]\s*(\d{1,4}(?:\s*,\s*\d{1,4}){1,2})\s*[
 
 
 def read_coordinates(reply: str) -> tuple[tuple[int, ...], ...]:
-    """Return every "(2,3)" or "(1, 2, 3)" in a text, in round or square brackets, in order, each
-    once."""
+    """Return every "(2,3)" or "(1, 2, 3)" in a text, in round or square brackets, in order and
+    without repetitions."""
     named = (tuple(map(int, numbers.split(","))) for numbers in _COORDINATES_PATTERN.findall(reply))
     return tuple(dict.fromkeys(named))
 
@@ -54,8 +54,8 @@ def make_column_letters(number: int) -> str:
 
 
 def find_source_box(view: View, box: Box) -> Box | None:
-    """Return the part of a source image that a box of a view shows, as a box there; None if it
-    shows none.
+    """Return the part of a source image that a box of a view shows, as a box in that image; None if
+    it shows no image.
 
     If it shows several images, the one that fills most of the box is used (the topmost on a tie),
     and the box is cut at its edge. The label is kept.
@@ -112,7 +112,7 @@ class GridStage(Ranged, WithoutModel):
         raise NotImplementedError
 
     def gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
-        """Return the views with the grid among this stage's views, in order."""
+        """Return those of `views`, which this stage returned, that have the grid, in order."""
         return tuple(views if self.layout == "overlay" else views[1::2])
 
     def describe(self, count: int) -> str:
@@ -165,10 +165,10 @@ class DotGrid(GridStage):
     around the letters, in pixels.
 
     `coordinates`: "row-column" writes (row,column); "image-row-column" adds the number of the image
-    among those with dots; "auto" adds it only if there are several. All count from 1, rows down and
-    columns to the right. `layout` "original_plus_overlay" shows each view twice, unchanged and then
-    with the dots. Labels that would touch the next dot or leave the view raise ValueError, unless
-    `crowded` is "draw"; with `labels` False there are none.
+    among those with dots; "auto" adds it only if there are several. All numbers count from 1, rows
+    down and columns to the right. `layout` "original_plus_overlay" shows each view twice, unchanged
+    and then with the dots. Labels that would touch the next dot or leave the view raise ValueError,
+    unless `crowded` is "draw"; with `labels` False there are none.
     """
 
     rows: int = 6
@@ -410,5 +410,6 @@ class RuledGrid(GridStage):
 
 
 def _compute_edge(length: int, edge: int, pieces: int) -> int:
-    """Return edge number `edge` of `pieces` equal parts of a length, in whole pixels."""
+    """Return the position, in whole pixels, of edge number `edge` if a length is divided into
+    `pieces` equal parts."""
     return (2 * length * edge + pieces) // (2 * pieces)

@@ -17,7 +17,7 @@ from looktwice.prompting.markers.points import PointMarking
 
 @dataclass(frozen=True)
 class Arrow:
-    """An arrow whose tip stops `gap` pixels before the middle. It comes from the direction `angle`
+    """An arrow whose tip stops `gap` pixels before the point. It comes from the direction `angle`
     in degrees: 0 is right, 90 is above.
 
     `length` is measured from tip to tail; `head` is the head's length and width.
@@ -112,12 +112,15 @@ class Arrows(PointMarking):
         return turned[0]
 
     def make_anchors(self, spot: Spot, shape: Shape, color: RGB, grow: float) -> list[Anchor]:
-        """Return anchors that place the label at the arrow's tail. The label may not hide the point
-        and, if possible, not the arrow."""
+        """Return anchors that place the label at the arrow's tail. The label never hides the point,
+        and it hides the arrow only if nothing else is possible."""
         whole = super().make_anchors(spot, shape, color, grow)[0]
         if not isinstance(shape, Arrow):
             return [whole]
         (dx, dy), reach = shape.tail, shape.thickness / 2 + grow
         x, y = whole.x + dx, whole.y + dy
         box = x + 0.5 - reach, y + 0.5 - reach, x + 0.5 + reach, y + 0.5 + reach
-        return [replace(whole, x=x, y=y, box=box, open=False), replace(whole, text="")]
+        return [
+            replace(whole, x=x, y=y, box=box, keeps_point_visible=False),
+            replace(whole, text=""),
+        ]

@@ -51,7 +51,7 @@ class PointMarking(ColoredMarking):
                 f" pixels, minus a halo of {self.halo.width:g}; give a larger radius or gap, or a"
                 " thinner stroke"
             )
-        if self.lettering.placement == "inside" and self.open:
+        if self.lettering.placement == "inside" and self.keeps_point_visible:
             raise ValueError(
                 "label.placement: inside would hide the point; use Dots, or place the label"
                 " next to it"
@@ -59,13 +59,13 @@ class PointMarking(ColoredMarking):
 
     @property
     def clearance(self) -> float:
-        """The distance that the drawing keeps from the point; infinite if it is meant to hide the
-        point."""
+        """The distance between the point and the drawing; infinite for a drawing that hides the
+        point on purpose, so that it passes the check of this distance."""
         return math.inf
 
     @property
-    def open(self) -> bool:
-        """Return whether the pixel under the point stays visible, so that no label may cover it."""
+    def keeps_point_visible(self) -> bool:
+        """Whether the pixel under the point must stay visible, so that no label may cover it."""
         return True
 
     def accepts(self, mark: Mark) -> bool:
@@ -97,7 +97,7 @@ class PointMarking(ColoredMarking):
         return anchors
 
     def make_anchors(self, spot: Spot, shape: Shape, color: RGB, grow: float) -> list[Anchor]:
-        """Return the outline next to which a spot's label is placed: its shape, enlarged by `grow`
+        """Return the anchor of a spot's label: the box around the spot's shape, enlarged by `grow`
         pixels."""
         x, y = spot.place.center
         left, top, right, bottom = shape.box
@@ -107,7 +107,11 @@ class PointMarking(ColoredMarking):
             x + 0.5 + right + grow,
             y + 0.5 + bottom + grow,
         )
-        return [Anchor(self.format_label(spot), x, y, box, spot.part_rect, color, self.open)]
+        return [
+            Anchor(
+                self.format_label(spot), x, y, box, spot.part_rect, color, self.keeps_point_visible
+            )
+        ]
 
     def paint_below(self, pixels: Pixels, spot: Spot, scale: float, color: RGB) -> None:
         """Draw below the shape; only markers with a fill implement it."""
@@ -146,7 +150,7 @@ class Circles(PointMarking):
     placed below or to the side.
 
     Calling raises ValueError for a mark outside its own image, and if the view is too small for a
-    label that hides no point and no other label.
+    label that hides neither a point nor another label.
     """
 
     radius: float = 10
@@ -215,8 +219,8 @@ class Dots(PointMarking):
     ranges = ("radius > 0", "radius < 10000")
 
     @property
-    def open(self) -> bool:
-        """Return False if the label is placed inside the dot, otherwise True."""
+    def keeps_point_visible(self) -> bool:
+        """Whether the label is placed outside the dot."""
         return self.lettering.placement != "inside"
 
     def shape(self, scale: float, spot: Spot) -> Disc:

@@ -135,8 +135,8 @@ def resolve_overlaps(candidates: Sequence[Candidate], overlap: Overlap) -> list[
 
 
 def sort_candidates(candidates: Sequence[Candidate], order: Order, height: int) -> list[Candidate]:
-    """Return the candidates in the order of their numbers; rows are a tenth of the picture's
-    `height`."""
+    """Return the candidates in the order of their numbers; for "reading", a row is a tenth of the
+    picture's `height`."""
     if order == "area":
         return sorted(candidates, key=ORDERS["larger"])
     if order == "score":
@@ -161,12 +161,12 @@ class SetOfMark(WithoutModel):
     largest. `overlap` decides which mask keeps pixels that several share: the smaller, the larger,
     the one with the higher score, or all of them ("keep"); boxes stay whole.
 
-    `order` numbers by area (largest first, as in the paper), by place ("reading": rows of a tenth
-    of the height from the top, then from the left) or by score, across all images; `text` "letters"
-    uses A, B ... instead of 1, 2 ... The numbered regions are added to the sample's marks under
-    these labels: `ChosenMark` finds the region that a reply names, other stages can zoom on it, and
-    the record stores all of them. `keep` "boxes" stores only the boxes around them (in a record,
-    forty masks take about 60 kB, boxes 4).
+    `order` numbers by area (largest first, as in the paper), by position ("reading": rows of a
+    tenth of the height from the top, then from the left) or by score, across all images; `text`
+    "letters" uses A, B ... instead of 1, 2 ... The numbered regions are added to the sample's marks
+    under these labels: `ChosenMark` finds the region that a reply names, other stages can zoom in
+    on it, and the record stores all of them. `keep` "boxes" stores only the boxes around them
+    (forty masks take about 60 kB in a record, their boxes 4 kB).
 
     Each region gets a tint with the opacity `alpha`, a contour of `contour` pixels inwards, and its
     number on a plate. The number is placed at the region's largest inscribed circle if it fits

@@ -30,10 +30,10 @@ class History(Ranged):
     keep the turns unchanged.
 
     `images` "all" sends every image again, "latest" those of the newest turn that has any
-    (including the new one), "none" only those of the new turn; a short text replaces the others,
-    also in few-shot examples. `thoughts` are the parts of a reply in <think> and similar tags:
-    "drop" removes them, as reasoning models expect. `attached` is what the provider attached to a
-    reply beyond its text and calls, such as `reasoning_content` and thought signatures: "keep"
+    (including the new one), "none" only those of the new turn; a short text replaces the other
+    images, also in few-shot examples. `thoughts` are the parts of a reply in <think> and similar
+    tags: "drop" removes them, as reasoning models expect. `attached` is what the provider attached
+    to a reply beyond its text and calls, such as `reasoning_content` and thought signatures: "keep"
     sends it back unchanged, as reasoning models with tools require; "drop" removes it, for a server
     that rejects fields of its own replies. Replies are cut after `longest` characters, in case one
     repeats itself endlessly.
@@ -96,10 +96,10 @@ class Ask:
     `images` places the views before or after the text, nowhere, or `inline`: each where the prompt
     has `<image 1>`, `<image 2>` and so on, and those without a placeholder before the text. Other
     placeholders are recognised, too: `<image1>`, `<|image_1|>`, and, in the order of the images,
-    `<image>`, `<|image_pad|>` and the like. With `placed`, placeholders refer to the sample's
-    original images: a changed view takes the place of its source, and new views follow it. Texts
-    that record the positions of their images (`meta["placed"]`, as `looktwice serve` makes them)
-    are sent without placeholders in every other mode.
+    `<image>`, `<|image_pad|>` and the like. With `images: placed`, placeholders refer to the
+    sample's original images: a changed view takes the place of its source, and new views follow it.
+    Texts that record the positions of their images (`meta["placed"]`, as `looktwice serve` makes
+    them) are sent without placeholders in every other mode.
 
     `attach` selects all views, only those that are "new" to the conversation, or none. `tags` is a
     text before each image, such as "Image {n}:"; `{n}` is the number of the view, `{source}` the
@@ -109,7 +109,7 @@ class Ask:
     `history` sets which parts of earlier turns are sent again, and `output` names the stage whose
     JSON schema the reply must follow. `confidence: choices` also requests the likelihoods of tokens
     (`logprobs`, from models that provide them), from which the sample gets its confidence: the
-    likelihood of the likeliest choice as a share of that of all choices.
+    likelihood of the likeliest choice, as a share of the sum over all choices.
 
     A note in the record warns if the server counted fewer tokens than the text and images must
     have. Raises ModelError, and ValueError if there is nothing to send or `<image 3>` names no
@@ -193,8 +193,8 @@ class Ask:
 
 
 def add_confidence(state: State, reply: Reply) -> State:
-    """Return the state with a confidence: the likelihood of the most likely choice as a share of
-    that of all choices, whose sum is measured as `choice_mass`.
+    """Return the state with a confidence: the likelihood of the likeliest choice, as a share of the
+    sum over all choices, which is measured as `choice_mass`.
 
     The likelihoods are those of the first token of the reply that is a choice's letter, or of the
     full choices if the reply had to be one of them. A note says if no likelihood was returned.
@@ -215,7 +215,7 @@ def add_confidence(state: State, reply: Reply) -> State:
 
 
 def _strip_marks(text: Any) -> str:
-    """Return a token or choice without brackets, spaces and markers of tokenizers."""
+    """Return a token or choice without brackets, spaces and the markers that tokenizers add."""
     return re.sub(r"[\W_]", "", str(text))
 
 
@@ -257,8 +257,8 @@ def read_answer(state: State, read: Stage) -> tuple[str | None, str]:
 
 
 def measure_turns(state: State, calls: Sequence[int], answers: Sequence[str | None]) -> State:
-    """Return the state with measures of its turns: the call that ended each turn and, if answers
-    were read, the answers and how often they changed.
+    """Return the state with measures of its turns: the index of the call that ended each turn and,
+    if answers were read, the answers and how often they changed.
 
     A note says the same in words: "answers: A, B, ?; 1 change".
     """

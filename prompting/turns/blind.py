@@ -183,11 +183,11 @@ class CaptionThenAnswer:
 
     BLINK, section 4.3: if a blind model answers as well as one that sees, captioning is enough for
     the benchmark. `caption` asks for a dense description and does not contain the question; with
-    `each: false` it asks for one description of all views together. `options` limits its length,
-    and only its first `longest` characters are used. `frame` is the prompt of the answering turn,
-    in which `{descriptions}` and `{prompt}` are filled in; it is sent as `ask` specifies, without
-    images. `captioner` and `answerer` name other models, as `{ref: NAME}`; null uses the arm's own
-    model.
+    `each: false` it asks for one description of all views together. `options` limits the length of
+    a description, and only its first `longest` characters are used. `frame` is the prompt of the
+    answering turn, in which `{descriptions}` and `{prompt}` are filled in; it is sent as `ask`
+    specifies, without images. `captioner` and `answerer` name other models, as `{ref: NAME}`; null
+    uses the arm's own model.
 
     The answer is asked for in a new conversation, which keeps only the system message. If a
     description is empty, `missing` decides: "abstain", "fail" the sample, or "keep" it and ask
@@ -254,9 +254,9 @@ def answer_without_images(
     lacking: Sequence[str],
     **texts: str,
 ) -> State:
-    """Ask in a new conversation without images, with the stage's `frame` filled in by `texts`;
-    prompt and views of the state stay unchanged. If anything is `lacking`, `missing` may end the
-    sample first.
+    """Ask in a new conversation without images, with the stage's `frame` filled in with `texts`;
+    the prompt and the views of the state stay unchanged. If anything is `lacking`, `missing` may
+    end the sample first.
     """
     if lacking:
         state = handle_missing(state, stage.missing, lacking)
@@ -286,15 +286,16 @@ class RedrawThenAnswer:
     """Asks for each view as SVG code, then for the answer from the code alone: Do You See Me, App.
     M.
 
-    `redraw` asks for the code and does not contain the question; `options` limits its length, and
-    only its first `longest` characters are used. `frame` is the prompt of the answering turn, in
-    which `{code}` and `{prompt}` are filled in; it is sent as `ask` specifies, without images.
-    `drawer` and `answerer` name other models, as `{ref: NAME}`; null uses the arm's own model. The
-    answer is asked for in a new conversation, which keeps only the system message.
+    `redraw` asks for the code and does not contain the question; `options` limits the length of the
+    code, and only its first `longest` characters are used. `frame` is the prompt of the answering
+    turn, in which `{code}` and `{prompt}` are filled in; it is sent as `ask` specifies, without
+    images. `drawer` and `answerer` name other models, as `{ref: NAME}`; null uses the arm's own
+    model. The answer is asked for in a new conversation, which keeps only the system message.
 
     With `compare` each SVG is rendered (see `prompting.turns.blind`), and the record measures its
     structural similarity to the view (`ssim`) and that of a blank page (`ssim_blank`), which is
-    also high for drawings. The renderings are in the trace, which `looktwice view --sample` shows.
+    high too if the view is a drawing. The renderings are in the trace, which `looktwice view
+    --sample` shows.
 
     If an SVG cannot be rendered (broken, with a script or external references, or without
     resvg-py), a note gives the reason, and its code is used anyway. If a reply contains no complete
@@ -350,8 +351,8 @@ class RedrawThenAnswer:
 def compare_drawing(
     code: str, pixels: Pixels
 ) -> tuple[Pixels | None, tuple[float, float] | None, str]:
-    """Render the SVG at the size of an image. Return the rendering or None, its structural
-    similarity and that of a blank page if they can be compared, and a note on both."""
+    """Render the SVG at the size of an image. Return the rendering or None, the structural
+    similarities of the rendering and of a blank page to the image or None, and a note on them."""
     try:
         drawn = render_svg(code, pixels.shape[1], pixels.shape[0])
     except SvgError as exc:

@@ -32,7 +32,7 @@ IMAGE_PLACE_PATTERN = re.compile(
     rf"|{_OPENED}image{_CLOSED}|\[img\]",
     re.I,
 )
-"""The placeholder of one image. Some have a number; every other stands for the next image."""
+"""The placeholder of one image. It may have a number; without one it stands for the next image."""
 NUMBERED_PATTERN = re.compile(r"<image \d+>")
 """This project's spelling, which must name an existing image."""
 
@@ -65,14 +65,14 @@ def split_at_images(prompt: str, images: int) -> list[str]:
     return [*pieces, prompt[end:]]
 
 
-def _interleave(words: str, numbers: list[int]) -> Iterator[str]:
+def _interleave(text: str, numbers: list[int]) -> Iterator[str]:
     for number in numbers:
-        yield words
+        yield text
         yield str(number)
-        words = ""
+        text = ""
 
 
-def find_placeholder(words: str) -> str:
-    """Return the first placeholder in a text, or an empty text."""
-    found = IMAGE_PLACE_PATTERN.search(words)
+def find_placeholder(text: str) -> str:
+    """Return the first placeholder in a text, or an empty string."""
+    found = IMAGE_PLACE_PATTERN.search(text)
     return found[0] if found else ""

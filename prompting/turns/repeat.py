@@ -1,5 +1,5 @@
 """Several turns on one question: re-perception, in which the model is asked to doubt what it saw;
-verification, in which it is shown zooms on its evidence; self-consistency, a majority vote over
+verification, in which it is shown crops of its evidence; self-consistency, a majority vote over
 answers; and stages that run only if the confidence is low."""
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ answer.
 
 @dataclass(frozen=True)
 class ZoomOnClaim(Zooming, Claimed):
-    """Zooms on the boxes in the model's last reply: `prompting.views.Look` at
+    """Zooms in on the boxes in the model's last reply: `prompting.views.Look` at
     `prompting.where.Claimed`.
 
     `crop` sets how they are cropped; if no box is left, `missing` decides.
@@ -107,8 +107,8 @@ class ZoomOnClaim(Zooming, Claimed):
 
 @dataclass(frozen=True)
 class Verify:
-    """Asks for an answer and its evidence, then shows zooms on that evidence and asks again,
-    `rounds` times.
+    """Asks for an answer and its evidence, then zooms in on that evidence and asks again, `rounds`
+    times.
 
     The first turn sends `where` ({prompt} and {unit} are filled in), the later ones `check`. `zoom`
     may be any stage that changes views: `ZoomOnClaim`, `prompting.views.ZoomOnCells` with the grid
@@ -172,21 +172,22 @@ class Vote(Ranged):
     """Runs a stage `n` times with separate draws, reads each reply, and answers with the majority.
 
     Self-consistency (Wang et al. 2023; BLINK, Appendix C.3: five draws at temperature 1, which
-    `stage: {options: {temperature: 1}}` requests). `stage` may be any stage that asks, also one
-    with several turns, or a whole pipeline in which `prompting.controls.PermuteChoices` gives each
-    draw another order of the choices: votes count for the task's own letters. `read` reads the
+    `stage: {options: {temperature: 1}}` requests). `stage` may be any stage that asks, including
+    one with several turns, or a whole pipeline in which `prompting.controls.PermuteChoices` gives
+    each draw another order of the choices: votes count for the task's own letters. `read` reads the
     answers, ideally by reference, `read: ${read}`. Draw k of the run uses the draws k * n, k * n +
-    1 ..., so no two draws share a call; the first n draws of an arm without votes are the same
-    calls as draw 0. With `styles` the draws differ: draw k first runs the k-th of these stages,
-    starting over after the last, such as markers of another style, other views, or another wording.
+    1 ..., so no two draws share a call; the first n draws of an arm without votes make the same
+    calls as draw 0 of the vote. With `styles` the draws differ: draw k first runs the k-th of these
+    stages, starting over after the last, such as markers of another style, other views, or another
+    wording.
 
     On a tie, `tie` "first" takes the answer that was given first, "random" a random one, and
     "abstain" none. The confidence is the winner's share of all draws, including unreadable ones. If
-    no reply can be read there is no answer, with the most frequent reason. `stop_early` ends the
-    draws once no other answer can win. With `tokens` they end once all calls, including those of
-    other models, have used this many input and output tokens, and `n` is the maximum. The result is
-    the state of the first draw with the winning answer. Measures the `vote_share` of the winner and
-    the `votes`; the turns are the majorities after each draw.
+    no reply can be read there is no answer, and the most frequent reason is given. `stop_early`
+    ends the draws once no other answer can win. With `tokens` they end once all calls, including
+    those of other models, have used this many input and output tokens, and `n` is the maximum. The
+    result is the state of the first draw with the winning answer. Measures the `vote_share` of the
+    winner and the `votes`; the answers by turn are the majorities after each draw.
     """
 
     read: Stage
@@ -253,8 +254,8 @@ class Vote(Ranged):
         return ""
 
     def _decide(self, state: State, ballots: Sequence[Ballot], ended: str) -> State:
-        """Return the state of the first draw with the winning answer, or, without one, of the first
-        draw."""
+        """Return the state of the first draw with the winning answer, or, if no answer wins, that
+        of the first draw."""
         ranked = _count_votes(ballots)
         blank = sum(ballot.answer is None for ballot in ballots)
         tallies = [f"{key[:40]} {votes}" for key, votes in ranked]
@@ -284,8 +285,8 @@ class Vote(Ranged):
 
 
 def _count_votes(ballots: Sequence[Ballot]) -> list[tuple[str, int]]:
-    """Return the answers with their votes, the most frequent first; on a tie the one that was given
-    first."""
+    """Return the answers with their votes, the most frequent first, and on a tie in the order in
+    which they were given."""
     return Counter(ballot.key for ballot in ballots if ballot.answer is not None).most_common()
 
 

@@ -36,12 +36,12 @@ EPSILON = 1e-6
 class Crop:
     """The style of a zoom, a setting of every stage that zooms; it is not a stage itself.
 
-    Area: a region grows on each side by `padding`, in the `unit`: a share of its own longer side
-    ("box"), of the view's longer side ("image"), or pixels of the view ("px"). Its width and height
-    are then at least `min_px` pixels and at least `min_share` times the view's shorter side, and it
-    grows to `aspect` (width / height) if given. It stays within the part of the view that shows the
-    region: it is shifted into that part, and cut only if it is larger, so a crop may miss its
-    aspect but never a part of its region.
+    Area: a region grows on each side by `padding`, measured in `unit`: a share of its own longer
+    side ("box"), of the view's longer side ("image"), or pixels of the view ("px"). Its width and
+    height are then at least `min_px` pixels and at least `min_share` times the view's shorter side,
+    and it grows to `aspect` (width / height) if given. It stays within the part of the view that
+    shows the region: it is shifted into that part, and cut only if it is larger, so a crop may miss
+    its aspect but never a part of its region.
 
     Number: `merge` "each" crops one area per region, "union" one around all regions in the same
     part of a view. In each view only the first `most` regions are used; equal areas are cropped
@@ -90,8 +90,8 @@ class Crop:
     def __call__(
         self, view: View, places: Sequence[Mark], marks: Sequence[Mark] = ()
     ) -> tuple[list[View], list[str]]:
-        """Return the views that replace `view`, and notes; `places` are one or more regions in its
-        coordinates.
+        """Return the views that replace `view`, and notes; `places` are one or more regions in the
+        coordinates of `view`.
 
         An inset must not hide the `marks`, which are in the view's coordinates too.
         """

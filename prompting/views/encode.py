@@ -33,14 +33,14 @@ class Encode(Ranged, WithoutModel):
     decoded pixels.
 
     `keep` changes nothing: the source's own bytes are sent if no stage changed them, and a lossless
-    PNG otherwise. `png` is lossless at the fast level; a view that would be sent as a PNG anyway is
-    passed on. `jpeg` has `quality` 1 to 100 and a `chroma` subsampling; 4:4:4 is the default
-    because 4:2:0 smears thin coloured markers over 2 x 2 pixels. `webp` has `quality`, which
-    `lossless` ignores; lossy WebP is always 4:2:0, by its format.
+    PNG otherwise. `png` is lossless, at a fast compression level; a view that would be sent as a
+    PNG anyway is passed on. `jpeg` has `quality` 1 to 100 and a `chroma` subsampling; 4:4:4 is the
+    default because 4:2:0 smears thin coloured markers over 2 x 2 pixels. `webp` has `quality`,
+    which has no effect with `lossless`; lossy WebP is always 4:2:0, by its format.
 
-    A JPEG source is encoded again, even at the same quality. The map to the sources is kept. Put it
-    last before the stage that asks. A note names stages whose drawings keep less than 60 % of their
-    colour.
+    A JPEG source is encoded again, even at the same quality. The mapping to the source images is
+    kept. Put it last before the stage that asks. A note names stages whose drawings keep less than
+    60 % of their colour.
     """
 
     codec: Literal["keep", "png", "jpeg", "webp"] = "keep"

@@ -100,9 +100,9 @@ class Reorder(WithoutModel):
     """Changes the order of the views: shuffled, reversed, rotated by one, or as listed in `order`,
     counted from 1.
 
-    A shuffle is the same for every run with one seed, sample and draw; another `seed` gives another
-    one within a run, so that `stages.SLOT.seed: [0, 1, 2]` sweeps over orders. Marks follow their
-    images.
+    A shuffle is the same in every run with the same seed, sample and draw; another `seed` gives
+    another order within a run, so that `stages.SLOT.seed: [0, 1, 2]` sweeps over orders. Marks
+    follow their images.
 
     The words of the prompt are not changed. If the prompt or a choice names an image by its
     position ("the second image", "Image 2"), another order would make the correct answer wrong, so

@@ -1,8 +1,8 @@
 """The sizes at which images are sent: fixed sizes, sizes to which a provider would resize them
 anyway, and sizes at which all views of an arm cost a given number of tokens.
 
-A new rule is a frozen dataclass with one method, `size`; `SizeRule` does the rest. The map to the
-source images is kept (`pipelines.transforms.resize`), and a view that already has its size is
+A new rule is a frozen dataclass with one method, `size`; `SizeRule` does the rest. The mapping to
+the source images is kept (`pipelines.transforms.resize`), and a view that already has its size is
 passed on with its original bytes.
 """
 
@@ -212,9 +212,10 @@ class ClaudePatches(SizeRule):
 
     Anthropic, "Vision" and "Coordinates and bounding boxes": an image costs one token for each
     patch of 28 x 28 pixels that it touches, and one that is too large is scaled to the largest size
-    that keeps its proportions (1:1 gives 1092 x 1092, 1:2 gives 784 x 1568). 1568 and 1568 fit
-    every size in that page's table; newer models accept more (up to 2576 pixels on the longer
-    side), so set both for them. Padding to whole patches is left to the server.
+    that keeps its proportions (1:1 gives 1092 x 1092, 1:2 gives 784 x 1568). The defaults, 1568
+    each, fit every size in that page's table; newer models accept more (up to 2576 pixels on the
+    longer side), so set both `edge` and `budget` for them. Padding to whole patches is left to the
+    server.
     """
 
     edge: int = 1568

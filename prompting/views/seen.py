@@ -41,11 +41,12 @@ PROVIDERS: tuple[tuple[str, SizeRule, int], ...] = (
     (r"gpt-(4\.1|5)-(mini|nano)|o4-mini|gpt-5\.2|gpt-5[\d.]*-codex", OpenAIPatches(), 32),
     (r"(gpt-|chatgpt-)(4o|4\.1|4\.5)|o[13](?!-mini)|gpt-5(?![\d.])", OpenAITiles(), 0),
 )
-"""For the models of providers: the pattern of the name's beginning, the rule for the size at which
-they see a picture, and the side of a patch (0 if none is published)."""
+"""The models of providers: a pattern for the beginning of a model's name, the rule for the size at
+which it sees a picture, and the side of its patches (0 if none is published)."""
 MIN_DRAWN_DIFFERENCE = 24  # minimum difference, in levels of a channel, of a drawn pixel
 MIN_CHROMA_SHARE = 0.6
-"""The share below which a drawn colour is lost: a one-pixel line in 4:2:0 keeps half."""
+"""The share of a drawing's chroma below which it counts as lost: a one-pixel line in 4:2:0 keeps
+half."""
 SCALE_TOLERANCE = 1.01  # factor: tolerance for the rounding of sizes
 
 
@@ -120,8 +121,8 @@ class AsSeen(WithoutModel):
 
 
 def find_layout(model: str, size: Size, stack: Stack = "transformers") -> Layout | None:
-    """Return the layout in which a model sees a picture of this size in a stack; None if it is
-    unknown."""
+    """Return the layout in which a model sees a picture of this size that `stack` prepares; None if
+    it is unknown."""
     if rule := find_processor(model, stack):
         return rule(size)
     if stack != "transformers":
@@ -135,8 +136,8 @@ def find_layout(model: str, size: Size, stack: Stack = "transformers") -> Layout
 
 
 def cut_tiles(view: View, layout: Layout) -> list[View]:
-    """Return the tiles, row by row, and the overview, with the map to the sources. Raises
-    ValueError for a picture that would be resized to over 100 megapixels."""
+    """Return the tiles, row by row, and the overview, with their mapping to the source images.
+    Raises ValueError for a picture that would be resized to over 100 megapixels."""
     resized = view
     for size in filter(None, (layout.via, layout.size)):
         resized = resize_view(resized, size, layout.filter)
@@ -231,7 +232,7 @@ class Drawing:
 
     @cached_property
     def cover(self) -> NDArray[np.bool_]:
-        """The pixels that differ, HxW."""
+        """A mask of the pixels that differ, HxW."""
         red, green, blue = cv2.split(cv2.absdiff(self.drawn.pixels, self.before.pixels))
         return cv2.max(cv2.max(red, green), blue) >= MIN_DRAWN_DIFFERENCE
 

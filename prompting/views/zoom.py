@@ -19,7 +19,7 @@ from looktwice.prompting.where.sources import Detected, InCells, OnMarks
 
 
 def zoom_views(state: State, places: Places, crop: Crop, missing: Missing) -> State:
-    """Zoom each view of a searched image on the regions that it shows; `missing` decides about
+    """Zoom in on the regions that each view of a searched image shows; `missing` decides about
     views without a region.
 
     Measures `crop_share`, the mean share of a view that a crop shows.
@@ -66,8 +66,8 @@ class Zooming(Where):
 
 @dataclass(frozen=True)
 class ZoomOnMarks(Zooming, OnMarks):
-    """Zooms on the sample's marks, or on those in `labels`, instead of the whole view (`crop.show`
-    can keep it): `Look` at `prompting.where.OnMarks`.
+    """Zooms in on the sample's marks, or on those in `labels`, instead of the whole view
+    (`crop.show` can keep it): `Look` at `prompting.where.OnMarks`.
 
     It applies to every view of one of `images`. `missing` applies if no image has such a mark or a
     view does not show it.
@@ -78,13 +78,14 @@ class ZoomOnMarks(Zooming, OnMarks):
 
 @dataclass(frozen=True)
 class ZoomOnDetections(Zooming, Detected):
-    """Zooms on the detections of a detector in the source images: `Look` at
+    """Zooms in on the detections of a detector in the source images: `Look` at
     `prompting.where.Detected`."""
 
 
 @dataclass(frozen=True)
 class ZoomOnCells(Zooming, InCells):
-    """Zooms on cells of a grid, by default without padding: `Look` at `prompting.where.InCells`."""
+    """Zooms in on cells of a grid, by default without padding: `Look` at
+    `prompting.where.InCells`."""
 
     crop: Crop = field(default_factory=lambda: Crop(padding=0, min_px=0))
 
@@ -92,13 +93,13 @@ class ZoomOnCells(Zooming, InCells):
 @dataclass(frozen=True)
 class Look(UsesSource):
     """Crops the regions that any source of `prompting.where` finds, instead of the whole view;
-    `crop` sets how, and its `show` can keep the view too.
+    `crop` sets how they are cropped, and its `show` can keep the view too.
 
     With `prompting.where.Sized` around each source, and one `crop.upscale`, different sources give
     pictures of one size, which cost the same tokens. `prompting.where.Elsewhere` is the placebo of
-    each source, `prompting.where.Given` the oracle of all. `where` is the source. For a view that
-    shows no region, `missing` decides whether to "keep" it with a note in the record, "fail" the
-    sample, or "abstain".
+    each source, `prompting.where.Given` is the oracle for all of them. `where` is the source. For a
+    view that shows no region, `missing` decides whether to "keep" it with a note in the record,
+    "fail" the sample, or "abstain".
     """
 
     where: Where

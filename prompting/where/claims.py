@@ -228,7 +228,8 @@ def _read_places(kind: str, text: str, points: bool) -> Iterator[_Place]:
 
 
 def _convert_bins(kind: str, text: str) -> tuple[list[float], Frame | None]:
-    """Return the numbers in a token, left before top, and their frame if the token shows it."""
+    """Return the numbers in a token, left before top, and their frame if the token determines
+    it."""
     numbers, frame = _parse_numbers(text)
     if kind == "percents":
         return [number / PERCENT for number in numbers], "0-1"

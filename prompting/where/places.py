@@ -17,8 +17,8 @@ class Places:
     """The regions to look at: `regions` maps each source image to its regions, in pixels of that
     image, the most important first.
 
-    `sought` describes what they are, `images` lists the images that were searched, `reasons` says
-    why an image has none; `notes` are for the record.
+    `sought` describes the regions in words, `images` lists the images that were searched, and
+    `reasons` says why an image has no regions; `notes` are for the record.
     """
 
     sought: str
@@ -41,7 +41,7 @@ class Places:
         return cls(sought, regions, list_shown_sources(state, images), reasons)
 
     def map_regions(self, change: Callable[[int, Sequence[Mark]], Sequence[Mark]]) -> Places:
-        """Return a copy with other regions in each image."""
+        """Return a copy in which `change` has replaced the regions of each image."""
         return replace(self, regions={n: change(n, marks) for n, marks in self.regions.items()})
 
 

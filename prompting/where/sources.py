@@ -55,13 +55,13 @@ class OnMarks(Where):
 
 
 def check_words(source: Any) -> None:
-    """Raise ValueError if words come from several settings, contain an empty text, or use an
+    """Raise ValueError if words come from several settings, contain an empty string, or use an
     invalid pattern."""
     given = [name for name in ("words", "words_field", "words_pattern") if getattr(source, name)]
     if len(given) > 1:
         raise ValueError(f"words must come from one setting, got {' and '.join(given)}")
     if any(not word.strip() for word in source.words):
-        raise ValueError(f"words contains an empty text: {list(source.words)}")
+        raise ValueError(f"words contains an empty string: {list(source.words)}")
     try:
         re.compile(source.words_pattern)
     except re.error as exc:
@@ -94,8 +94,8 @@ def find_words(source: Any, sample: Sample) -> tuple[str, ...]:
 class Detected(Where):
     r"""The detections of a detector in the source images, the highest score first.
 
-    The words to look for come from one setting: `words`; the sample's field `words_field`, a text
-    or a list of texts; or the question, in which every match of the regular expression
+    The words to look for come from one setting: `words`; the sample's field `words_field`, a string
+    or a list of strings; or the question, in which every match of the regular expression
     `words_pattern` gives its groups, or the whole match if it has none (`'the (\w+) in'`; `'.+'` is
     the whole question). Without any of them the detector gets no words, which is right for
     detectors of one kind of object, such as faces.
@@ -292,12 +292,12 @@ class Given(Where):
     hint: str = "region"
 
     def places(self, state: State, model: Model) -> Places:
-        """Return the one region. Raises ValueError if it is not given."""
+        """Return the one region. Raises ValueError if the sample does not give it."""
         region = self.region(state)
         return Places(f"region {region.label!r}", {region.image: [region]}, [region.image])
 
     def region(self, state: State) -> Mark:
-        """Return the region. Raises ValueError if it is not given."""
+        """Return the region. Raises ValueError if the sample does not give it."""
         sample, wanted = state.sample, self.label or state.sample.meta.get(self.hint)
         if isinstance(wanted, str) and wanted:
             named = [mark for mark in sample.marks if mark.label == wanted]

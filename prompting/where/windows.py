@@ -24,9 +24,9 @@ from looktwice.specialists.sharing import look_once
 
 
 def compute_window_sums(values: Floats, high: int, wide: int) -> Floats:
-    """Return the sum of each window of the given height and width, by its first row and column, in
-    units of the largest value. Sums are rounded, so that those that differ only in their last
-    digits are equal."""
+    """Return the sum of each window of the given height and width, in units of the largest value,
+    indexed by the first row and column of the window. Sums are rounded, so that those that differ
+    only in their last digits are equal."""
     sums = cv2.integral(values / (np.abs(values).max() or 1.0))
     rows = sums[high:] - sums[: len(sums) - high]
     columns = rows.shape[1] - wide

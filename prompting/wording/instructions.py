@@ -22,14 +22,14 @@ MAX_TEXT_BYTES = 1_000_000  # bytes
 
 @dataclass(frozen=True)
 class TextFile:
-    """The text of the UTF-8 `file`; a configuration writes `{file: NAME}` where a text is
+    """The text of the UTF-8 `file`; a configuration writes `{file: NAME}` where text is
     expected."""
 
     file: Path
 
 
 Text = str | TextFile
-"""A setting that is a text, or names a file that contains it."""
+"""A setting that holds text, or names a file that contains it."""
 Parts = tuple[str | View, ...]
 """The content of a message: texts and views."""
 
@@ -48,14 +48,14 @@ def read_texts(stage: Any) -> None:
             object.__setattr__(stage, setting.name, _read_file(setting.name, value.file))
 
 
-class Worded:
+class WithTextFiles:
     """A class whose settings may be read from text files."""
 
     def __post_init__(self) -> None:
         read_texts(self)
 
 
-class Wording(Worded, WithoutModel):
+class Wording(WithTextFiles, WithoutModel):
     """A stage whose settings may be read from text files."""
 
 
@@ -65,8 +65,8 @@ def get_text(text: Text) -> str:
 
 
 def fill_in(text: Text, **parts: str) -> str:
-    """Replace each `{name}` in a text with the part of that name; other braces are kept, as in
-    JSON."""
+    """Replace each `{name}` in a text with the part that has this name; other braces are kept, as
+    in JSON."""
     names = "|".join(map(re.escape, parts))
     return re.sub(rf"{{({names})}}", lambda match: parts[match[1]], get_text(text))
 
@@ -310,7 +310,7 @@ class AnswerLine(WithoutModel):
     """Asks for a last line with a `mark` such as "MY_ANSWER:" or "Final Answer:", followed only by
     the answer.
 
-    `{mark}` in `words` becomes that text. `eval.readers.Marked` reads what follows it.
+    In `words`, `{mark}` becomes the value of `mark`. `eval.readers.Marked` reads what follows it.
     """
 
     mark: str = "MY_ANSWER:"
@@ -335,7 +335,7 @@ class JsonAnswer(Wording):
     it.
 
     To let the server enforce the schema, name this stage as the `output` of the stage that asks,
-    ideally by reference: `output: ${stages.SLOT}`. Samples with choices are answered by a letter.
+    ideally by reference: `output: ${stages.SLOT}`. Samples with choices are answered with a letter.
     `{form}` in `words` becomes a description of the object.
     """
 

@@ -26,7 +26,7 @@ calls, and the characters or items that an operator or filter receives."""
 
 
 @dataclass(eq=False)
-class Work:
+class WorkBudget:
     """The budget of a rendering: the steps that are left, and the number of `nodes` of the
     template, which a macro or a recursive loop may run."""
 
@@ -43,24 +43,24 @@ class Work:
             )
 
 
-_work: ContextVar[Work | None] = ContextVar("_work", default=None)
+_budget: ContextVar[WorkBudget | None] = ContextVar("_budget", default=None)
 
 
 @contextmanager
-def limit_work(size: int = 1) -> Iterator[Work]:
-    """Give all templates rendered inside this context one common amount of work; `size` is the
-    number of nodes of one of them."""
-    work = Work(MAX_STEPS, size)
-    token = _work.set(work)
+def limit_work(size: int = 1) -> Iterator[WorkBudget]:
+    """Give all templates rendered inside this context one common budget; `size` is the number of
+    nodes of one of them."""
+    work = WorkBudget(MAX_STEPS, size)
+    token = _budget.set(work)
     try:
         yield work
     finally:
-        _work.reset(token)
+        _budget.reset(token)
 
 
 def count_steps(steps: int) -> None:
     """Count steps of the rendering in this thread."""
-    work = _work.get()
+    work = _budget.get()
     if work is not None:
         work.spend(steps)
 
@@ -123,7 +123,7 @@ def count_items(items: Any, steps: int = 1) -> Counted:
 
 
 def check_length(characters: int) -> None:
-    """Raise SecurityError for a text that is longer than any prompt."""
+    """Raise SecurityError for a text that is longer than any prompt may be."""
     if characters > MAX_CHARACTERS:
         raise SecurityError(f"it writes more than {MAX_CHARACTERS:,} characters")
 
@@ -178,7 +178,7 @@ def _check_wrapped(text: Any, given: Sequence[Any]) -> None:
 
 def _check_indented(value: Any, given: Sequence[Any]) -> None:
     check_length(max(_list_numbers(given), default=0))
-    before = MAX_STEPS if (work := _work.get()) is None else work.left
+    before = MAX_STEPS if (work := _budget.get()) is None else work.left
     count_all_items(value)
     after = MAX_STEPS if work is None else work.left
     count_steps((before - after) * max(_list_numbers(given), default=0))
@@ -209,7 +209,8 @@ def _check_translated(text: Any, given: Sequence[Any]) -> None:
 
 
 Check = Callable[[Any, Sequence[Any]], None]
-"""Counts or refuses what a filter or method produces from a value and its other arguments."""
+"""A function that counts or refuses what a filter or method produces from a value and its other
+arguments."""
 
 CHECKS: Mapping[str, Check] = {
     **dict.fromkeys(
@@ -338,7 +339,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         """Call a function from a template, and count the work by its arguments."""
-        work = _work.get() or Work(MAX_STEPS, 1)
+        work = _budget.get() or WorkBudget(MAX_STEPS, 1)
         name = getattr(__obj, "__name__", "")
         method = getattr(__obj, "__wrapped__", __obj)  # jinja2 wraps str.format
         owner = getattr(method, "__self__", None)

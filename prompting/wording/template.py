@@ -39,9 +39,9 @@ class Template(WithoutModel):
 
     The template is `text`. Its variables are `prompt` (as worded so far), `question`, `choices`
     (each with `letter` and `text`), `letters`, `images` (how many are shown), `marks` (each with
-    `label`, `kind` and `image`, counted from 1), `meta`, `id`, and `reply` (the model's last one).
-    `into` "prompt" replaces the prompt, "system" the system message. Raises ValueError that names
-    the sample for unknown variables and other errors of the template.
+    `label`, `kind` and `image`, counted from 1), `meta`, `id`, and `reply` (the model's last
+    reply). `into` "prompt" replaces the prompt, "system" the system message. Raises ValueError that
+    names the sample for unknown variables and other errors of the template.
     """
 
     text: Text

@@ -46,7 +46,7 @@ class FittingBox(AnswerRule):
     of a fixed class. With `only_surest` only the detection with the highest score counts; otherwise
     each box is compared with the detection that fits it best. Confidence is the difference of the
     overlaps. Abstains if a box or the object's name is missing, if nothing is detected, if the
-    detections overlap none of the boxes, and at a tie.
+    detections overlap none of the boxes, and on a tie.
     """
 
     detector: Detector
@@ -172,7 +172,8 @@ class SpatialRelation(AnswerRule):
     size (the square root of the area), and are near each other up to 0.5. "In front of" and
     "behind" compare the median `depth` in the boxes. Confidence is the distance from the point at
     which the answer changes. Abstains if boxes cannot decide the relation (facing, part of ...), if
-    an object is not found, if depth is needed but not set, and exactly on the limit.
+    an object is not found, if depth is needed but not set, and if the boxes lie exactly on the
+    limit.
     """
 
     detector: Detector
@@ -228,8 +229,8 @@ def measure_relation(kind: str, subject: Corners, object_: Corners) -> float:
 
 
 def _pick_boxes(detected: Boxes, subject: str, object_: str) -> tuple[Corners, Corners]:
-    """Return the highest-scoring box of each object, or the two highest if both have the same name.
-    Raises NoEvidence."""
+    """Return the highest-scoring box of each object, or the two highest-scoring boxes if both
+    objects have the same name. Raises NoEvidence."""
     surest = detected[argsort_descending(detected.scores)]
     first, second = (surest.xyxy[surest.labels == word] for word in (subject, object_))
     missing = [word for word, boxes in ((subject, first), (object_, second)) if not len(boxes)]

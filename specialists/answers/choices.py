@@ -61,8 +61,8 @@ def map_letters_to_labels(sample: Sample) -> dict[str, str]:
 def map_letters_to_marks(
     sample: Sample, kind: type[MarkType], image: int = 0
 ) -> dict[str, MarkType]:
-    """Map each choice to the point or box of one image that it refers to. Raises NoEvidence if one
-    is missing."""
+    """Map each choice to the point or box of one image that it refers to. Raises NoEvidence if a
+    point or box is missing."""
     if len(sample.images) <= image or len(sample.letters) < 2:
         raise NoEvidence(
             f"there are {len(sample.images)} images and {len(sample.letters)} choices; {image + 1}"
@@ -107,8 +107,8 @@ def get_only_pixels(sample: Sample, what: str) -> Pixels:
 
 
 def find_choice(sample: Sample, pattern: str) -> str | None:
-    """Return the letter of the only choice whose text matches a pattern (ignoring case); None if
-    none or several do."""
+    """Return the letter of the only choice whose text matches a pattern (ignoring case); None
+    unless exactly one matches."""
     texts = list_choice_texts(sample).items()
     letters = [letter for letter, text in texts if re.search(pattern, text, re.IGNORECASE)]
     return letters[0] if len(letters) == 1 else None
@@ -133,7 +133,7 @@ def choose_true_or_false(sample: Sample, holds: bool) -> str:
 
 
 def find_best_choice(scores: dict[str, float], what: str) -> Decision:
-    """Return the highest-scoring letter and its lead over the next. Raises NoEvidence at a tie."""
+    """Return the highest-scoring letter and its lead over the next. Raises NoEvidence on a tie."""
     first, second = sorted(scores, key=lambda letter: -scores[letter])[:2]
     if scores[first] == scores[second]:
         raise NoEvidence(f"{what} {first} and {second} are equal ({scores[first]:.3g})")
@@ -151,7 +151,7 @@ def find_nearest_choice(distances: dict[str, float], what: str, rounding: float 
 
 
 def list_choice_texts(sample: Sample) -> dict[str, str]:
-    """Return the text choices by letter."""
+    """Return the choices that are texts, by letter."""
     choices = sample.lettered.items()
     return {letter: choice for letter, choice in choices if isinstance(choice, str)}
 

@@ -45,11 +45,12 @@ class MatchedPoint(AnswerRule):
     labelled with the sample's letters. `transfer` is the method: "homography" fits one homography
     to all matches (RANSAC); "affine" fits an affine map to the `neighbors` matches nearest to the
     reference (RANSAC), which copes with scenes that have depth; "nearest" applies the shift of the
-    nearest match. `tolerance` is RANSAC's, in pixels of image 1. Confidence is 1 - d1 / d2, where
-    d1 and d2 are the distances to the nearest and second nearest candidate.
+    nearest match. `tolerance` is the largest error of RANSAC's inliers, in pixels of image 1.
+    Confidence is 1 - d1 / d2, where d1 and d2 are the distances to the nearest and second nearest
+    candidate.
 
     Abstains if there are fewer than `min_matches` matches or inliers of the fit, if the reference
-    or a candidate is missing, and at a tie.
+    or a candidate is missing, and on a tie.
     """
 
     matcher: Matcher
@@ -140,7 +141,7 @@ class NearestFeature(AnswerRule):
     distances, of the nearest and second nearest candidate. BLINK's paper does not state which
     search its DIFT rows use.
 
-    Abstains if the reference or a candidate is missing, for single-coloured images, and at a tie.
+    Abstains if the reference or a candidate is missing, for single-coloured images, and on a tie.
     """
 
     features: FeatureExtractor
@@ -229,7 +230,7 @@ class MostReal(AnswerRule):
     detection.
 
     Confidence is the difference of the two lowest probabilities. Abstains if images and choices do
-    not pair up, if `detector` cannot process one of them, and at a tie.
+    not pair up, if `detector` cannot process one of them, and on a tie.
     """
 
     detector: GeneratedImageDetector
@@ -248,7 +249,7 @@ class MostSimilar(AnswerRule):
     `similarity` is the measure: `specialists.features.GlobalSimilarity` compares content,
     `GramSimilarity` style. Confidence is the lead over the next image, at most 1. Abstains if
     images and choices do not pair up, if one has a single colour, if `similarity` cannot process
-    one, and at a tie.
+    one, and on a tie.
     """
 
     similarity: ImageSimilarity

@@ -96,7 +96,8 @@ class ObjectIdentity:
 
 @dataclass(frozen=True)
 class IdentityRule(AnswerRule):
-    """A rule over identities: vectors nearer than `threshold` are of the same person or object."""
+    """A rule over identities: vectors closer together than `threshold` belong to the same person or
+    object."""
 
     identity: IdentityEmbedder
     threshold: float = 0.6
@@ -129,8 +130,9 @@ class SameIdentity(IdentityRule):
 
     They are the same if no two images are further apart than `threshold` (Euclidean; 0.6 is dlib's
     for its faces). The claim and the object's name are read from the question ("The bags in these
-    images are not the same bag."). Confidence is the distance from the threshold as a share of it.
-    Abstains with the reason of `identity`, and if the question makes no such claim.
+    images are not the same bag."). Confidence is the difference between the largest distance and
+    the threshold, as a share of the threshold. Abstains with the reason of `identity`, and if the
+    question makes no such claim.
     """
 
     def decide(self, sample: Sample) -> Decision:
@@ -151,8 +153,8 @@ class CountIdentities(IdentityRule):
 
     Agglomerative clustering by `linkage` stops at `threshold` (Euclidean). The object's name is
     read from the question ("how many different bags") unless `words` gives it. Confidence is the
-    distance of the nearest merge from the threshold, as a share of it. Abstains with the reason of
-    `identity`, and if no choice has the number.
+    difference between the threshold and the distance of the merge nearest to it, as a share of the
+    threshold. Abstains with the reason of `identity`, and if no choice has the number.
     """
 
     linkage: Literal["single", "average", "complete"] = "average"
@@ -183,7 +185,7 @@ class GroupIdentities(IdentityRule):
     "None" it is the smallest distance between any two images minus `threshold`. The largest margin
     wins; its lead over the next, as a share of the threshold, is the confidence. The object's name
     is read from the question ("the same bag") unless `words` gives it. Abstains with the reason of
-    `identity`, if a choice names no images, and at a tie.
+    `identity`, if a choice names no images, and on a tie.
     """
 
     words: str | None = None

@@ -37,7 +37,7 @@ class ColorAtMark(AnswerRule):
     The colour is the median of the `window` x `window` pixels around the centre. The choices, such
     as "red" or "light blue", are parsed as CSS colour names. The nearest by CIEDE2000 is the
     answer; its lead over the next, as a share of the larger distance, is the confidence. Abstains
-    if there is not exactly one mark, if a choice names no colour, and at a tie.
+    if there is not exactly one mark, if a choice names no colour, and on a tie.
     """
 
     window: int = 5
@@ -83,7 +83,8 @@ def measure_points(
     what: str,
     weights: Floats | None = None,
 ) -> dict[str, float]:
-    """Return the median of the known values around each point; `weights` sum the channels first.
+    """Return the median of the known values around each point; with `weights`, the channels are
+    first summed with these weights.
 
     Raises NoEvidence if no value is known around a point, and ValueError for a map that does not
     have the size of image 0.
@@ -117,7 +118,7 @@ class DarkerPoint(AnswerRule):
     smaller: 0.10 is the margin of the WHDR (Bell et al., SIGGRAPH 2014, section 6). Without a
     choice for "the same", the point with the smaller value is the answer. Confidence is the
     distance of the ratio from that margin, 0 at the margin. Abstains if a point is missing, if no
-    `reflectance` is known around it, if both are black, and at a tie that no choice covers.
+    `reflectance` is known around it, if both are black, and on a tie that no choice covers.
     """
 
     reflectance: ReflectanceEstimator
@@ -179,7 +180,7 @@ class NearerPoint(AnswerRule):
     the `window` x `window` pixels around it. `depth` is given all images: a stereo method takes the
     second as the right view. Confidence is the lead over the next point as a share of the map's
     range (5th to 95th percentile). Abstains if the question asks for neither or both of nearer and
-    farther, if a point is missing, if no depth is known around it, and at a tie.
+    farther, if a point is missing, if no depth is known around it, and on a tie.
     """
 
     depth: DepthEstimator
@@ -223,7 +224,7 @@ class SeamMatcher(AnswerRule):
     mean is at most 2 grey levels. Candidates are the choices if these are pictures, else the images
     after the first. Confidence is the difference between the lowest and the second lowest cost, as
     a share of the latter. Abstains unless exactly one quadrant is missing, if candidates and
-    choices do not pair up, and at a tie.
+    choices do not pair up, and on a tie.
     """
 
     color: float = 1.0

@@ -21,8 +21,8 @@ class Felzenszwalb(Checked):
     Huttenlocher, IJCV 2004).
 
     A larger `scale` gives larger regions; `sigma` is the preceding blur in pixels, and `min_size`
-    the pixels of the smallest region, all at the size after resizing: a picture whose longer side
-    has more than `longest` pixels is downsized first. At most `most` regions are returned, the
+    the number of pixels of the smallest region, all measured after resizing: a picture whose longer
+    side has more than `longest` pixels is downsized first. At most `most` regions are returned, the
     largest first. They are disjoint; every score is 1.
     """
 
@@ -47,10 +47,9 @@ class Felzenszwalb(Checked):
 class Slic(Checked):
     """About `segments` compact regions of similar colour (Achanta et al., PAMI 2012).
 
-    A higher `compactness` gives squarer regions; `sigma` is the preceding blur in pixels, at the
-    size after resizing: a picture whose longer side has more than `longest` pixels is downsized
-    first. At most `most` regions are returned, the largest first. They are disjoint; every score is
-    1.
+    A higher `compactness` gives squarer regions; `sigma` is the preceding blur in pixels, measured
+    after resizing: a picture whose longer side has more than `longest` pixels is downsized first.
+    At most `most` regions are returned, the largest first. They are disjoint; every score is 1.
     """
 
     segments: int = 24
