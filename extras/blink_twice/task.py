@@ -147,13 +147,13 @@ class BlinkTwice(MappedTask):
 
     `columns` maps our field names to the file's columns: question, answer and image are required,
     id, image_id, group, slot (which of an image's questions), category and kind are optional.
-    Fields that it omits are looked up under likely names; the error for a missing one lists all
-    columns. A row may list several questions and answers. Answers "A) Yes", "yes", "B" ... become A
-    (Yes) and B (No). Images are embedded, base64, or paths below `images`. Questions belong to the
-    same image if `image_id` is the same, otherwise the image's path or, for embedded images, a hash
-    of their pixels. The facts warn about metrics that the file does not allow. Columns with
-    solutions (clues, true reality) reach no stage, since they would reveal the answer. Raises
-    TaskError.
+    Fields that `columns` omits are looked up under likely names; the error for a missing one lists
+    all columns. A row may list several questions and answers. Answers "A) Yes", "yes", "B" ...
+    become A (Yes) and B (No). Images are embedded, base64, or paths below `images`. Questions
+    belong to the same image if `image_id` is the same, otherwise the image's path or, for embedded
+    images, a hash of their pixels. The facts warn about metrics that the file does not allow.
+    Columns with solutions (clues, true reality) reach no stage, since they would reveal the answer.
+    Raises TaskError.
     """
 
     path: Path | None = None
