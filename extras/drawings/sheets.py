@@ -52,9 +52,9 @@ class ShapeGridReader(AnswerRule):
     """Counts the objects on one side of a cell in its row or column (the visual spatial task of Do
     You See Me).
 
-    Rows, columns and grids count from 1, grids from left to right. Each grid is a frame with black
-    or white squares, circles and triangles in rows and columns. Abstains from other questions, and
-    if the cell does not contain the shape that the question names.
+    Rows, columns and grids are counted from 1, grids from left to right. Each grid is a frame with
+    black or white squares, circles and triangles in rows and columns. Abstains from other
+    questions, and if the cell does not contain the shape that the question names.
     """
 
     def decide(self, sample: Sample) -> Decision:
@@ -267,7 +267,7 @@ LETTER_FORMS = """\
 11111 00001 00010 00100 01000 10000 11111
 """
 # letters that some displays show differently
-OTHER_FORMS = {
+ALTERNATIVE_FORMS = {
     "I": "11111 00100 00100 00100 00100 00100 11111",
     "S": "01110 10001 10000 01110 00001 10001 01110",
 }
@@ -276,7 +276,7 @@ OTHER_FORMS = {
 LETTERS = []
 for letter, rows in (
     *zip(ascii_uppercase, LETTER_FORMS.splitlines(), strict=True),
-    *OTHER_FORMS.items(),
+    *ALTERNATIVE_FORMS.items(),
 ):
     dots = np.array([list(row) for row in rows.split()], float)  # 1 marks a dot
     LETTERS.append((letter, dots[:, dots.any(0)]))
