@@ -80,8 +80,8 @@ class LimitCoordinator:
 
 
 def divide_slots(wanted: Mapping[str, int], most: int) -> dict[str, int]:
-    """Divide `most` slots so that every task gets what it asks for or, if there are too few, an
-    equal share at least."""
+    """Divide `most` slots so that every task gets what it asks for or, if there are too few, at
+    least an equal share."""
     shares, left = dict[str, int](), most
     for number, name in enumerate(sorted(wanted, key=lambda name: (wanted[name], name))):
         shares[name] = min(wanted[name], left // (len(wanted) - number))
@@ -132,7 +132,7 @@ def _unpickle(owner: bytes) -> Any:
 
 
 class HostPool:
-    """A client, within a task, of the hosts, which are Ray actors."""
+    """A task's client of the network hosts, which are Ray actors."""
 
     def __init__(self, ray: Any, actors: Sequence[Any]) -> None:
         self.ray, self.actors = ray, actors
