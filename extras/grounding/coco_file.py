@@ -34,7 +34,7 @@ class CocoFile(FileTask):
     occur in it, or of the listed `categories`, whether they occur or not. "box" or "point" makes
     one question for each text in an annotation's `expression`, `caption`, `sentence` or `sentences`
     (or in its image's `caption`); annotations of an image with the same text are alternatives.
-    Without such texts, it asks for each category of which an image has one object.
+    Without such texts, it asks for each category of which an image has exactly one object.
 
     `path` is the JSON file; images lie in `images` (default: the file's folder). `unit` is the unit
     that the question asks for. `n` keeps that many images, chosen by `seed`. With "boxes",
@@ -137,7 +137,8 @@ class CocoFile(FileTask):
     def _list_questions(
         self, row: Mapping[str, Any], objects: Sequence[Annotation]
     ) -> Iterator[tuple[str, Sequence[str], Sequence[Annotation]]]:
-        """Yield the text of each question, the categories that it asks for, and its objects."""
+        """Yield the text of each question, the categories that it asks for, and the objects to
+        find."""
         named = defaultdict[str, list[Annotation]](list)
         for entry in objects:
             named[self._category_names.get(entry.get("category_id"), "object")].append(entry)

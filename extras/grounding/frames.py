@@ -56,7 +56,8 @@ def place_numbers(
     source image, whose (width, height) are `size`.
 
     Points of pixel frames are pixel centres, of other frames shares of the size; results are pixel
-    centres. A view without its parts is taken to show the whole source image. Nothing is clipped.
+    centres. A view whose parts are unknown is taken to show the whole source image. Nothing is
+    clipped.
     """
     is_point = len(numbers) == 2
     if frame.name == "original":
