@@ -127,7 +127,7 @@ class ArmThreshold:
         return check_fit(self.threshold) if self.threshold else None
 
     @property
-    def passes(self) -> str:
+    def text(self) -> str:
         """The threshold as text, the side of the levels on which it lies, or the reason if it is
         missing."""
         threshold = self.threshold
@@ -201,7 +201,7 @@ def _format_ends(interval: Threshold | FitCheck) -> str:
 
 COLUMNS: Columns[ArmThreshold] = (
     *attribute_columns("contestant", "task"),
-    Column("threshold", "passes"),
+    Column("threshold", "text"),
     Column("95 % interval", "threshold", _format_ends),
     Column("rising\nalone", "fit", _format_ends),
     Column("fit p", "fit.p", format_p),

@@ -114,7 +114,7 @@ def _filter_by_size(size: int, groups: Mapping[str, list[str]]) -> dict[str, lis
     return {name: members for name, members in groups.items() if len(members) == size}
 
 
-GUESSES: Mapping[str, str] = {
+COLUMN_GUESSES: Mapping[str, str] = {
     "question": "question questions query text",
     "answer": "answer answers gt gt_answer ground_truth label",
     "image": "image img image_path image_file file_name filename",
@@ -168,7 +168,7 @@ class BlinkTwice(MappedTask):
 
     errata = ERRATA
     scorer = TwiceScorer()
-    _usual = GUESSES
+    _usual = COLUMN_GUESSES
     _needed = ("question", "answer", "image")
     _patterns = ("**",)
 

@@ -31,7 +31,7 @@ from looktwice.specialists.sharing import look_once
 
 DETECTOR_CLASS, RECOGNIZER_CLASS = "AutoModelForObjectDetection", "AutoModelForTextRecognition"
 SIDE_MULTIPLE = 32  # pixels; the sides of the detector's input are multiples of it
-SETTINGS: dict[str, dict[str, Any]] = {  # transformers' defaults for missing settings
+DEFAULT_SETTINGS: dict[str, dict[str, Any]] = {  # transformers' defaults for missing settings
     DETECTOR_CLASS: {
         "limit_side_len": 960,
         "limit_type": "max",
@@ -129,7 +129,7 @@ def _open_part(kind: str, folder: Path) -> OpenedPart:
             )
         file = folder / "preprocessor_config.json"
         values = json.loads(file.read_text("utf-8")) if file.is_file() else {}
-        return OpenedPart(network, place, SETTINGS[kind] | values)
+        return OpenedPart(network, place, DEFAULT_SETTINGS[kind] | values)
 
     return open_shared((kind, str(folder.resolve())), open_)
 

@@ -144,11 +144,11 @@ MAX_DISTANCE = 4.0  # pixels; larger distances count as this one
 ALIGNMENT_ROUNDS = 20  # iterations that align one pattern with the other
 
 
-ROW: Sheet = (
+ROW_LAYOUT: Sheet = (
     (0.03, 0.12, 0.28, 0.5),
     *((0.04 + 0.23 * n, 0.6, 0.27 + 0.23 * n, 1) for n in range(4)),
 )
-SQUARE: Sheet = tuple(
+SQUARE_LAYOUT: Sheet = tuple(
     (x / 600, y / 1000, (x + 245) / 600, (y + 230) / 1000)
     for x, y in ((190, 86), (90, 386), (340, 386), (90, 636), (340, 636))
 )
@@ -178,7 +178,7 @@ class PatternMatcher(AnswerRule):
         """Return the mean distance of each option in pixels. Raises NoEvidence."""
         ink, panels = (
             measure_color_distance(pixels) > 0.5,
-            ROW if self.kind == "closure" else SQUARE,
+            ROW_LAYOUT if self.kind == "closure" else SQUARE_LAYOUT,
         )
         target, *options = (_find_points(ink, panel) for panel in panels)
         far = []

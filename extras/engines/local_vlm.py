@@ -161,7 +161,7 @@ class Look(NamedTuple):
     inputs: Any
     sizes: Sequence[tuple[int, int]]
 
-    def letters(self, choices: Sequence[str]) -> list[int]:
+    def first_tokens(self, choices: Sequence[str]) -> list[int]:
         """Return the first token of each choice."""
         encoded = (self.network.tokenizer(text, add_special_tokens=False) for text in choices)
         return [tokens["input_ids"][0] for tokens in encoded]

@@ -137,13 +137,13 @@ class Diffusion:
     vae: Any
     scheduler: Any
     tokenizer: Any
-    text: Any
+    text_encoder: Any
     lock: Any = field(default_factory=threading.Lock)
 
     @property
     def config(self) -> Any:
         """The text encoder's configuration, which contains the commit."""
-        return self.text.config
+        return self.text_encoder.config
 
     def embed_prompts(self, prompts: Sequence[str]) -> Any:
         """Compute the text embeddings for the U-Net, (n, tokens, d)."""
@@ -154,7 +154,7 @@ class Diffusion:
             truncation=True,
             return_tensors="pt",
         )
-        return self.text(tokens.input_ids.to(self.text.device))[0]
+        return self.text_encoder(tokens.input_ids.to(self.text_encoder.device))[0]
 
     def compute_block_output(
         self, images: Any, embeddings: Any, seeds: Sequence[int], settings: DIFT

@@ -64,7 +64,7 @@ class Views:
         return moved
 
     @property
-    def path(self) -> Floats:
+    def camera_path(self) -> Floats:
         """The position of camera 1 in the space of camera 0, (3,)."""
         (rotation0, rotation1), (shift0, shift1) = (
             self.extrinsics[:, :, :3],

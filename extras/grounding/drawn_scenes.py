@@ -35,7 +35,7 @@ UNITS: dict[Unit, str] = {
     "0-100": "in percent of the image's width and height",
     "0-1000": "in thousandths of the image's width and height, from 0 to 1000",
 }
-WANTED: dict[Ask, str] = {
+ANSWER_INSTRUCTIONS: dict[Ask, str] = {
     "box": "Give its box as [left, top, right, bottom], {unit}.",
     "point": "Give the place of its middle as (x, y), {unit}.",
     "boxes": 'Reply with a JSON list of {{"bbox_2d": [left, top, right, bottom], "label": name}},'
@@ -101,7 +101,7 @@ class DrawnScenes(MadeTask):
             replace(_locate(thing, style.side), label=thing.shape if names else "")
             for thing in asked
         ]
-        wanted = WANTED[self.ask].format(unit=UNITS[self.unit])
+        wanted = ANSWER_INSTRUCTIONS[self.ask].format(unit=UNITS[self.unit])
         meta: dict[str, object] = {"sizes": [[style.side, style.side]]}
         meta |= {"categories": list(names)} if names else {}
         sample = Sample(self._id(number), f"{words} {wanted}", (picture,), (), (), meta)

@@ -18,7 +18,7 @@ from looktwice.pipelines.marks import Mark, Mask, Point, mark_from_dict, mask_bo
 
 Form = Literal["xyxy", "xywh"]
 """The four numbers of a box: left, top, right, bottom; or left, top, width, height."""
-DIGITS = 3  # of a pixel in answers
+PIXEL_DECIMALS = 3  # of a pixel in answers
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +96,7 @@ Places = tuple[Place, ...]
 
 
 def _round_number(number: float) -> float:
-    rounded = round(number, DIGITS)
+    rounded = round(number, PIXEL_DECIMALS)
     return int(rounded) if rounded == int(rounded) else rounded
 
 
