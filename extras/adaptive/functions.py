@@ -223,8 +223,8 @@ class Psychometric:
         return low, middle, high
 
     def _find_crossing(self, deficit: Floats, inside: int, step: int) -> float:
-        """Interpolate where `deficit` crosses 0 between the last threshold inside and the next one;
-        return the end of the grid if there is no next one."""
+        """Interpolate the threshold at which `deficit` crosses 0, between the last one `inside` and
+        the next; return the end of the grid if there is no next one."""
         end, outside = self.thresholds[inside], inside + step
         if not 0 <= outside < len(deficit):
             return float(end)

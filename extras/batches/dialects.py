@@ -137,7 +137,7 @@ class BatchServer:
         return json.dumps(row, separators=(",", ":")).encode() + b"\n"
 
     def create(self, lines: Sequence[bytes], label: str) -> Batch:
-        """Submit the lines as a batch."""
+        """Submit the lines as a batch, and return its state."""
         with self._check_shape():
             return self.parse_batch(self.submit(lines, label))
 

@@ -94,7 +94,7 @@ class Fit(ABC):
 
 @dataclass(frozen=True)
 class RingFit(Fit):
-    """A circle of `radius` to the middle of a line `stroke` wide."""
+    """A circle drawn with a line `stroke` wide; `radius` reaches to the middle of the line."""
 
     x: float
     y: float

@@ -26,7 +26,7 @@ from looktwice.specialists.results import Floats
 from looktwice.specialists.rules import NoEvidence
 
 Grid = Mapping[tuple[int, int], tuple[str, str]]
-"""(row, column), from 1 -> (fill, shape)."""
+"""A map from (row, column), counted from 1, to (fill, shape)."""
 Ink = NDArray[np.bool_]
 # grey level of ink: half-covered pixels are lighter, so that a frame ends with its last whole line
 MAX_DARK_LEVEL = 64
