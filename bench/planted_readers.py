@@ -222,7 +222,7 @@ class Likelihoods(NamedTuple):
 
     likely: NDArray[np.float64]
 
-    def letters(self, choices: Sequence[str]) -> list[int]:
+    def first_tokens(self, choices: Sequence[str]) -> list[int]:
         """Return the indices of these capital letters."""
         return [ascii_uppercase.index(choice) for choice in choices]
 

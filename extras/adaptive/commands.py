@@ -25,7 +25,10 @@ def discover(
     overrides: Overrides = NONE,
     budget: Annotated[
         int | None,
-        Option(min=1, help="Maximum answers of all arms together (default: 30 % of the grid)."),
+        Option(
+            min=1,
+            help="Maximum number of answers of all arms together (default: 30 % of the grid).",
+        ),
     ] = None,
     cost: Annotated[
         float | None,

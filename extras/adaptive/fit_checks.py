@@ -11,7 +11,7 @@ import numpy as np
 from looktwice.eval.statistics.intervals import Codes, Floats
 from looktwice.extras.adaptive.functions import Threshold
 
-PER_BIN = 10  # minimum answers of a level that is not merged
+MIN_LEVEL_ANSWERS = 10  # neighbouring levels with fewer answers are merged
 SIMULATION_COUNT = 400  # data sets that give the distribution of the deviance
 # fewer than 5 % of these data sets reach this likelihood-ratio statistic, for any levels
 POOR_FIT_RATIO = 15.0
@@ -22,7 +22,7 @@ class FitCheck(NamedTuple):
     level differ in difficulty.
 
     `p` is the share of data sets simulated from the fitted function that deviate at least as much
-    from their own best fit. It is None if fewer than three levels have PER_BIN answers each.
+    from their own best fit. It is None if fewer than three levels have MIN_LEVEL_ANSWERS or more.
     """
 
     p: float | None
@@ -69,50 +69,46 @@ def _find_monotone_cuts(
 
     For each gap, the likelihood-ratio statistic compares the best rising accuracy with the best one
     that is at most the target before the gap and at least the target after it. Its p-value comes
-    from SIMULATION_COUNT data sets simulated from the latter; gaps with p above 5 % are returned.
-    The gap with the smallest statistic is always among them.
+    from SIMULATION_COUNT data sets simulated from this second one; gaps with p above 5 % are
+    returned. The gap with the smallest statistic is always among them.
     """
-    sizes, places = np.round(asked).astype(int), range(len(asked) + 1)
+    sizes, gaps = np.round(asked).astype(int), range(len(asked) + 1)
     ratios = (
-        np.array(
-            [_compute_likelihood_ratios(asked, right[None], target, place)[0] for place in places]
-        )
+        np.array([_compute_likelihood_ratios(asked, right[None], target, gap)[0] for gap in gaps])
         / dispersion
     )
     kept = ratios == ratios.min()
-    for place in np.flatnonzero(~kept & (ratios < POOR_FIT_RATIO)):
-        fit = _fit_rising(asked, right[None], target, int(place))[0]
+    for gap in np.flatnonzero(~kept & (ratios < POOR_FIT_RATIO)):
+        fit = _fit_rising(asked, right[None], target, int(gap))[0]
         drawn = random.binomial(sizes, np.clip(fit, 0, 1), (SIMULATION_COUNT, len(asked))).astype(
             float
         )
-        reached = (
-            _compute_likelihood_ratios(asked, drawn, target, int(place)) >= ratios[place] - 1e-9
-        )
-        kept[place] = (1 + reached.sum()) / (1 + SIMULATION_COUNT) > 0.05
+        reached = _compute_likelihood_ratios(asked, drawn, target, int(gap)) >= ratios[gap] - 1e-9
+        kept[gap] = (1 + reached.sum()) / (1 + SIMULATION_COUNT) > 0.05
     return np.flatnonzero(kept)
 
 
-def _compute_likelihood_ratios(asked: Floats, right: Floats, target: float, place: int) -> Floats:
+def _compute_likelihood_ratios(asked: Floats, right: Floats, target: float, gap: int) -> Floats:
     """Return the likelihood-ratio statistic of `_find_monotone_cuts` for one gap, for each of the
     data sets `right` (sets, levels)."""
     from scipy.special import xlogy
 
-    free, bound = _fit_rising(asked, right, target, None), _fit_rising(asked, right, target, place)
+    free, bound = _fit_rising(asked, right, target, None), _fit_rising(asked, right, target, gap)
     wrong = asked - right
     logs = [(xlogy(right, fit) + xlogy(wrong, 1 - fit)).sum(axis=1) for fit in (free, bound)]
     return np.asarray(2 * (logs[0] - logs[1]))
 
 
-def _fit_rising(asked: Floats, right: Floats, target: float, place: int | None) -> Floats:
-    """Return the most likely rising accuracies of each data set, (sets, levels); with a `place`,
-    the most likely ones that pass the target in that gap.
+def _fit_rising(asked: Floats, right: Floats, target: float, gap: int | None) -> Floats:
+    """Return the most likely rising accuracies of each data set, (sets, levels); with a `gap`, the
+    most likely ones that pass the target in that gap.
 
     This is isotonic regression: the maximum over all first levels of the minimum over all last
     levels of the mean between them.
     """
-    if place is not None:
-        before = _fit_rising(asked[:place], right[:, :place], target, None)
-        after = _fit_rising(asked[place:], right[:, place:], target, None)
+    if gap is not None:
+        before = _fit_rising(asked[:gap], right[:, :gap], target, None)
+        after = _fit_rising(asked[gap:], right[:, gap:], target, None)
         return np.hstack([np.minimum(before, target), np.maximum(after, target)])
     count = len(asked)
     if count == 0:
@@ -129,10 +125,10 @@ def _fit_rising(asked: Floats, right: Floats, target: float, place: int | None) 
 
 
 def _merge_levels(scale: Floats, asked: Floats, right: Floats) -> tuple[Floats, Floats, Floats]:
-    """Merge neighbouring levels until each has PER_BIN answers; return mean levels, answers and
+    """Merge neighbouring levels until each has MIN_LEVEL_ANSWERS; return mean levels, answers and
     correct answers."""
     before = np.cumsum(asked) - asked
-    least = max(PER_BIN, asked.sum() / 40)
+    least = max(MIN_LEVEL_ANSWERS, asked.sum() / 40)
     groups, start = np.zeros(len(asked), np.int64), 0.0
     for place in range(1, len(asked)):
         full = before[place] - start >= least and asked[place:].sum() >= least

@@ -30,9 +30,9 @@ class Threshold:
     `outside` is "below" or "above" if the median lies outside all levels that were asked, else "".
     `slope` is the slope of the logistic, per unit of the level or, on a logarithmic scale, of its
     natural logarithm. `lapse` is the share of errors at the easy end. `curve` is the mean function
-    at the levels; `asked` and `right` are the answers and the correct ones per level of the
-    `model`. `dispersion` is the factor by which the answers carry less information than independent
-    ones, because questions share a picture or a group.
+    at the levels; `asked` and `right` are the numbers of answers and of correct answers at each
+    level of the `model`. `dispersion` is the factor by which the answers carry less information
+    than independent ones, because questions share a picture or a group.
     """
 
     value: float
@@ -87,14 +87,14 @@ class Psychometric:
 
     @cached_property
     def thresholds(self) -> Floats:
-        """The candidate thresholds, on the scale of the levels or of their logarithms."""
+        """The candidate thresholds: levels or, with `log`, their natural logarithms."""
         first, last = self._interval_ends
         beyond = RANGE_MARGIN * (last - first)
         return np.linspace(first - beyond, last + beyond, GRID_STEPS // self.coarse)
 
     @cached_property
     def slopes(self) -> Floats:
-        """The candidate slopes, per unit of that scale."""
+        """The candidate slopes of the logistic, per unit of `thresholds`."""
         first, last = self._interval_ends
         return np.asarray(SLOPE_GRID[:: self.coarse] / (last - first))
 
@@ -223,8 +223,8 @@ class Psychometric:
         return low, middle, high
 
     def _find_crossing(self, deficit: Floats, inside: int, step: int) -> float:
-        """Interpolate where `deficit` crosses 0 between the last threshold inside and the next one;
-        return the end of the grid if there is no next one."""
+        """Interpolate the threshold at which `deficit` crosses 0, between the last one `inside` and
+        the next; return the end of the grid if there is no next one."""
         end, outside = self.thresholds[inside], inside + step
         if not 0 <= outside < len(deficit):
             return float(end)
@@ -279,8 +279,8 @@ def _estimate_dispersion(
     than for independent answers.
 
     `number` is the index of each value's level. The score is the derivative of an answer's
-    log-likelihood with respect to the threshold; the factor is its variance by clusters over that
-    of the likelihood (Huber's sandwich estimator).
+    log-likelihood with respect to the threshold; the factor is its variance between clusters,
+    divided by the variance that the likelihood implies (Huber's sandwich estimator).
     """
     model, curve = fitted.model, np.asarray(fitted.curve)
     # the derivative of a logistic, up to a factor

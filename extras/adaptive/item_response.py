@@ -25,14 +25,14 @@ MIN_ARMS = 3  # fewer arms cannot separate difficulty from ability
 ITEMS_NOTE = (
     "Difficulties come from Rasch's model, fitted on the other arms. The items asked are evenly"
     " spaced by difficulty within every task. `predicted` is the accuracy on `all` items, predicted"
-    " from the answers to those, with its 95 % interval. `ability` is in logits; 0 is an arm that"
-    " is right on half of the items of average difficulty."
+    " from the answers to the items asked, with its 95 % interval. `ability` is in logits; 0 is an"
+    " arm that is right on half of the items of average difficulty."
 )
 
 
 @dataclass(frozen=True, eq=False)
-class Items:
-    """Fitted items: `posterior` (items, DIFFICULTY_GRID) is the posterior over each item's
+class FittedItems:
+    """The result of a fit: `posterior` (items, DIFFICULTY_GRID) is the posterior over each item's
     difficulty, `spread` the standard deviation of difficulties, which are centred on 0, and
     `abilities` the abilities of the arms."""
 
@@ -47,7 +47,7 @@ class Items:
 
     @property
     def error(self) -> Floats:
-        """The standard deviation of each item's difficulty."""
+        """The posterior standard deviation of each item's difficulty, in logits."""
         squares = self.posterior @ np.square(DIFFICULTY_GRID)
         return np.sqrt(squares - np.square(self.difficulty))
 
@@ -61,7 +61,7 @@ class Prediction:
     total: Estimate
 
 
-def fit_items(values: Floats) -> Items:
+def fit_items(values: Floats) -> FittedItems:
     """Fit item difficulties and arm abilities to values (arms, items) in 0..1, NaN where an arm has
     no value.
 
@@ -86,10 +86,10 @@ def fit_items(values: Floats) -> Items:
     start = np.append(4 * np.nanmean(values, axis=1) - 2, 0.0)
     best = minimize(loss, start, method="L-BFGS-B", bounds=[(-6, 6)] * len(values) + [(-2, 1)]).x
     likely = np.exp(log_softmax(log_likelihoods(best), axis=1))
-    return Items(best[:-1], float(np.exp(best[-1])), likely)
+    return FittedItems(best[:-1], float(np.exp(best[-1])), likely)
 
 
-def predict_total(items: Items, answers: Floats) -> Prediction:
+def predict_total(items: FittedItems, answers: Floats) -> Prediction:
     """Predict the total of an arm that was not used to fit `items`, from its answers (items,); NaN
     marks items that it was not asked.
 
@@ -114,9 +114,9 @@ def predict_total(items: Items, answers: Floats) -> Prediction:
     )
 
 
-def pick_items(items: Items, groups: Sequence[Hashable], n: int) -> Codes:
-    """Return the sorted indices of n items, evenly spaced in the order by group and difficulty;
-    ties are shuffled with a fixed seed."""
+def pick_items(items: FittedItems, groups: Sequence[Hashable], n: int) -> Codes:
+    """Return the sorted indices of n items, evenly spaced in a list sorted by group and then by
+    difficulty; ties are shuffled with a fixed seed."""
     codes = {group: code for code, group in enumerate(dict.fromkeys(groups))}
     mixed = np.random.default_rng(0).random(len(groups))
     order = np.lexsort(np.array([mixed, items.difficulty, [codes[group] for group in groups]]))

@@ -71,7 +71,8 @@ class ChooseEntry(TypedDict, total=False):
     width: Annotated[
         float,
         Field(ge=0),
-        "staircase: stop when the interval is this wide; on a log scale, the ratio of its ends.",
+        "staircase: stop when the interval is at most this wide (on a log scale, when the ratio"
+        " of its ends is at most this).",
         "width: 1.5",
     ]
 
@@ -105,8 +106,8 @@ def make_steering(config: Mapping[str, Any]) -> Steering | None:
 
 
 def warn_about_levels(plan: Plan, first: int) -> Iterator[str]:
-    """Yield a warning if none of the `first` samples of each task has numbers in the field of
-    `thresholds`."""
+    """Yield a warning if none of the `first` samples of each task has numbers in the field that
+    `thresholds` names."""
     if (along := ThresholdSettings.from_config(plan.config)) is None:
         return
     metas = list[Mapping[str, Any]]()

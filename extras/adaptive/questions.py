@@ -20,7 +20,9 @@ def show_items(asked: AnalysisRequest) -> None:
     most = len(values.units)
     n = asked.settings.get("n", -(-most // 10))
     if not isinstance(n, int) or not 1 <= n <= most:
-        raise RunError(f"n must be from 1 to {most}, the items that all arms answered, got {n!r}")
+        raise RunError(
+            f"n must be from 1 to {most}, the number of items that all arms answered, got {n!r}"
+        )
     try:
         items, lines = response.fit_items(values.value), [*response.predict_arms(values, n)]
     except ValueError as exc:

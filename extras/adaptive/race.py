@@ -273,7 +273,7 @@ def read_races(run: RunScores) -> list[RaceNode]:
         return read_as(list[RaceNode], read_file(path)) if path.exists() else []
     except (OSError, ValueError) as exc:
         raise RunError(
-            f"{path} cannot be read ({exc}); a run with `choose.by=race` writes it again"
+            f"{path} cannot be read ({exc}); to write it again, run the study with `choose.by=race`"
         ) from exc
 
 

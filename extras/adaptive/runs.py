@@ -73,7 +73,7 @@ class Staircase:
         return self.model.levels[usable[int(expected.argmin())]]
 
     def add(self, level: float, value: float) -> None:
-        """Add an answer at a level: 1 correct, 0 wrong, or between."""
+        """Add an answer at a level: 1 if correct, 0 if wrong, or a value between."""
         number = self.model.levels.index(level)
         self.asked[number] += 1
         self.right[number] += value
@@ -99,8 +99,8 @@ def _compute_entropy(parts: Floats) -> Floats:
 
 @dataclass(eq=False)
 class Staircases(Steering):
-    """A staircase for every arm: at most `questions` each, ended early once its interval is at most
-    `width` wide.
+    """A staircase for every arm: at most `questions` questions each, ended early once its interval
+    is at most `width` wide.
 
     `width` is in units of the level; on a logarithmic scale it is the ratio of the interval's ends;
     0 asks all questions. Levels are those of the task's questions, and each question is asked once.
@@ -152,9 +152,9 @@ class Staircases(Steering):
         if len(levels) < 2:
             fields = sorted({name for row in pool.rows.values() for name in row.meta})
             raise RunError(
-                f"{arm.task_name}: a staircase needs two or more numbers in {self.along.field!r},"
-                f" and its questions have {len(levels)}; their fields are"
-                f" {', '.join(fields) or 'none'}"
+                f"{arm.task_name}: a staircase needs two or more different numbers in"
+                f" {self.along.field!r}, but the questions have {len(levels)}; the fields of the"
+                f" questions are {', '.join(fields) or 'none'}"
             )
         return dict(sorted(levels.items()))
 
@@ -186,7 +186,7 @@ class Split:
 
     @classmethod
     def from_pool(cls, pool: Pool, seed: int, held_out: float) -> Split:
-        """Split the pool, holding out this share of the samples; no unit is divided."""
+        """Split the pool, holding out the share `held_out` of its samples; no unit is divided."""
         clusters = dict[str, str]()
         for name, row in pool.rows.items():
             if row.answer is not None:
@@ -253,8 +253,8 @@ class Races(Steering):
     def confirm(
         self, race: Race, arms: NamedArms, split: Split, against: str = ""
     ) -> Iterator[Round]:
-        """Ask the held-out samples of the winner and the arm to compare it with (default: its
-        rival), then record the result."""
+        """Ask the winner and the arm `against` (default: its rival) the held-out samples, then
+        record the result."""
         confirmation, lead = None, race.winner
         against = against or (race.rival if lead else "")
         if lead and lead != against and split.held_out:

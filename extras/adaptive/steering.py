@@ -46,7 +46,7 @@ class Pool:
         return cls(task, rows, kept)
 
     def item(self, sample: str) -> Item:
-        """Return the question with this id."""
+        """Return the question with the id `sample`."""
         item = self.items.get(sample) or find_item(self.task, sample)
         if item is None:
             raise RunError(f"{type(self.task).__name__}: the question {sample!r} has disappeared")

@@ -63,7 +63,7 @@ class ThresholdsEntry(TypedDict, total=False):
 
     __pydantic_config__ = FORBID_EXTRA  # type: ignore[misc]
     along: Annotated[
-        str, "A field of the samples' meta with numbers, such as a size.", "along: size"
+        str, "A meta field of the samples that holds numbers, such as a size.", "along: size"
     ]
     target: Annotated[
         float, Field(gt=0, lt=1), "The accuracy at the threshold (default: 0.75).", "target: 0.8"
@@ -127,7 +127,7 @@ class ArmThreshold:
         return check_fit(self.threshold) if self.threshold else None
 
     @property
-    def passes(self) -> str:
+    def text(self) -> str:
         """The threshold as text, the side of the levels on which it lies, or the reason if it is
         missing."""
         threshold = self.threshold
@@ -171,10 +171,10 @@ def describe_missing_levels(rows: Iterable[Mapping[str, Any]], field: Any) -> st
 
 
 def find_thresholds(run: RunScores, along: ThresholdSettings | None = None) -> list[ArmThreshold]:
-    """Fit a threshold for every arm whose samples have the field; `along` is by default that of the
-    run's configuration. Answers of a staircase are fitted in its own direction unless `along` names
-    one. If an arm's answers do not decide the direction, that of the task's other arms is used if
-    they agree."""
+    """Fit a threshold for every arm whose samples have the field; `along` is by default the entry
+    `thresholds` of the run's configuration. Answers of a staircase are fitted in its own direction
+    unless `along` names one. If an arm's answers do not decide the direction, that of the task's
+    other arms is used if they agree."""
     study = ThresholdSettings.from_config(run.config)
     wanted = along or study
     chosen: Mapping[str, Any] = run.config.get("choose") or {}
@@ -201,7 +201,7 @@ def _format_ends(interval: Threshold | FitCheck) -> str:
 
 COLUMNS: Columns[ArmThreshold] = (
     *attribute_columns("contestant", "task"),
-    Column("threshold", "passes"),
+    Column("threshold", "text"),
     Column("95 % interval", "threshold", _format_ends),
     Column("rising\nalone", "fit", _format_ends),
     Column("fit p", "fit.p", format_p),
@@ -356,8 +356,8 @@ def _print_thresholds(scored: Table) -> Iterator[ReportTable | str]:
 
 
 def show_thresholds(asked: AnalysisRequest) -> None:
-    """Print the thresholds along a field; the given settings of the entry `thresholds` override
-    those of the run."""
+    """Print the thresholds along a field; settings in the request override the run's entry
+    `thresholds`."""
     along = asked.settings.get("along")
     try:
         TypeAdapter(ThresholdsEntry).validate_python({**asked.settings})

@@ -29,7 +29,9 @@ def annotate(
         ),
     ] = "errors",
     n: Annotated[int, Option("--n", "-n", min=1, help="Number of items.")] = 60,
-    verdict: Annotated[str, Option(help="errors: draw rows of this verdict, or any.")] = "wrong",
+    verdict: Annotated[
+        str, Option(help="errors: the verdict of the rows to draw, or any.")
+    ] = "wrong",
     by: Annotated[
         list[str], Option(help="A column that defines strata: contestant, task, answer ...")
     ] = NONE,

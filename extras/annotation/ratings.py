@@ -252,7 +252,7 @@ def parse_letter(answer: str, item: SheetItem) -> str:
 
 
 def agreement_lines(ratings: Ratings) -> Iterator[str]:
-    """Describe Cohen's kappa of every two raters on the items that both filled in, and Fleiss'
+    """Describe Cohen's kappa of each pair of raters on the items that both filled in, and Fleiss'
     kappa of all raters on the items that all filled in."""
     import pandas
 

@@ -1,5 +1,5 @@
-"""Draws a stratified sample of logs and writes it as an annotation sheet: a CSV file, pictures, and
-a page with forms."""
+"""Draws a stratified sample of the rows of logs and writes it as an annotation sheet: a CSV file,
+pictures, and a page with forms."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHOWN_COLUMNS: Mapping[str, tuple[str, ...]] = {
     ASK_ANSWERS: ("item", "task", "sample", "question", "choices", "pictures"),
     ASK_REPLIES: ("item", "task", "sample", "contestant", "question", "choices", "reply"),
 }
-FILLED: Mapping[str, tuple[str, ...]] = {
+FILLED_COLUMNS: Mapping[str, tuple[str, ...]] = {
     ASK_ERRORS: ("category", "note"),
     ASK_ANSWERS: ("human_answer", "difficulty", "note"),
     ASK_REPLIES: ("human_answer", "note"),
@@ -184,7 +184,7 @@ def write_sheet(
             f"{out} already holds a sheet, which may be filled in; name another folder with --out"
         )
     by_name = {log.name: log for log in make_names_unique(logs)}
-    filled = FILLED[ask] + (() if exposure is None else TIMING_COLUMNS)
+    filled = FILLED_COLUMNS[ask] + (() if exposure is None else TIMING_COLUMNS)
     shown, table = [], [(*SHOWN_COLUMNS[ask], *filled)]
     for item in items:
         sees = "pictures" in SHOWN_COLUMNS[ask]

@@ -137,7 +137,7 @@ class BatchServer:
         return json.dumps(row, separators=(",", ":")).encode() + b"\n"
 
     def create(self, lines: Sequence[bytes], label: str) -> Batch:
-        """Submit the lines as a batch."""
+        """Submit the lines as a batch, and return its state."""
         with self._check_shape():
             return self.parse_batch(self.submit(lines, label))
 
@@ -235,7 +235,8 @@ class AnthropicBatches(BatchServer):
         return Batch(str(data["id"]), data.get("processing_status") == "ended", done, total)
 
     def is_match(self, data: Json, label: str, size: int, since: float) -> bool:
-        """Match a batch of this size that was created since then, to within a second."""
+        """Match a batch of `size` requests that was created at the time `since`, up to a second
+        before it, or later."""
         made = datetime.fromisoformat(data["created_at"]).timestamp()
         return self.parse_batch(data).total == size and made + 1 >= since
 

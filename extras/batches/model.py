@@ -104,7 +104,8 @@ class Batched(Ranged):
     ) -> Reply:
         """Raise ModelError: only `run` can collect requests into a batch."""
         raise ModelError(
-            "only `looktwice run` can send batches; use the model of `chat` itself here"
+            "only `looktwice run` can send batches; for this command, use the model under `chat`"
+            " without Batched"
         )
 
     def open_queue(
@@ -153,8 +154,8 @@ class _BatchFile:
 
 @dataclass(eq=False)
 class BatchQueue:
-    """The requests of a run to a `Batched` model, in files of `store`'s folder, and the submitted
-    batches.
+    """The requests of a run to a `Batched` model, in files below the folder of `store`, and the
+    submitted batches.
 
     `say` receives their progress, and `give_up` the reason why further waiting is useless; setting
     `stop` ends the wait.
@@ -203,7 +204,7 @@ class BatchQueue:
         with self.lock:
             # if the run is stopped while one thread waits for earlier batches, no thread waits on
             if self.stop.is_set():
-                raise Stopped("stopped before it was put into a batch")
+                raise Stopped("stopped before the request was put into a batch")
             if not self.resumed:
                 self._resume()
         if key in self.failed:

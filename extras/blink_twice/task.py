@@ -114,7 +114,7 @@ def _filter_by_size(size: int, groups: Mapping[str, list[str]]) -> dict[str, lis
     return {name: members for name, members in groups.items() if len(members) == size}
 
 
-GUESSES: Mapping[str, str] = {
+COLUMN_GUESSES: Mapping[str, str] = {
     "question": "question questions query text",
     "answer": "answer answers gt gt_answer ground_truth label",
     "image": "image img image_path image_file file_name filename",
@@ -147,13 +147,13 @@ class BlinkTwice(MappedTask):
 
     `columns` maps our field names to the file's columns: question, answer and image are required,
     id, image_id, group, slot (which of an image's questions), category and kind are optional.
-    Fields that it omits are looked up under likely names; the error for a missing one lists all
-    columns. A row may list several questions and answers. Answers "A) Yes", "yes", "B" ... become A
-    (Yes) and B (No). Images are embedded, base64, or paths below `images`. Questions belong to the
-    same image if `image_id` is the same, otherwise the image's path or, for embedded images, a hash
-    of their pixels. The facts warn about metrics that the file does not allow. Columns with
-    solutions (clues, true reality) reach no stage, since they would reveal the answer. Raises
-    TaskError.
+    Fields that `columns` omits are looked up under likely names; the error for a missing one lists
+    all columns. A row may list several questions and answers. Answers "A) Yes", "yes", "B" ...
+    become A (Yes) and B (No). Images are embedded, base64, or paths below `images`. Questions
+    belong to the same image if `image_id` is the same, otherwise the image's path or, for embedded
+    images, a hash of their pixels. The facts warn about metrics that the file does not allow.
+    Columns with solutions (clues, true reality) reach no stage, since they would reveal the answer.
+    Raises TaskError.
     """
 
     path: Path | None = None
@@ -168,7 +168,7 @@ class BlinkTwice(MappedTask):
 
     errata = ERRATA
     scorer = TwiceScorer()
-    _usual = GUESSES
+    _usual = COLUMN_GUESSES
     _needed = ("question", "answer", "image")
     _patterns = ("**",)
 

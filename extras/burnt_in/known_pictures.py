@@ -63,8 +63,8 @@ class MarksFrom(WithoutModel):
     `path` is a file of JSON lines such as `eval.tasks.Folder` reads: `image` or `images` (paths
     relative to the file) and `marks` in their pixels, which are scaled to the sample's images. Two
     pictures match if their perceptual hashes are close, and if their thumbnails of 32 x 32 pixels
-    differ by at most `most` on average, of 255. The nearest one is used. If another picture is
-    almost as near and has other marks, only lines whose `question` occurs in the prompt are
+    differ by at most `most` of 255 levels on average. The nearest one is used. If another picture
+    is almost as near and has other marks, only lines whose `question` occurs in the prompt are
     considered; an image that is still ambiguous gets no marks. Images that have marks keep them.
 
     A note in the record names the line and its distance. `missing` decides about images that match
@@ -83,7 +83,7 @@ class MarksFrom(WithoutModel):
 
     @cached_property
     def lines(self) -> tuple[Sample, ...]:
-        """The content of each line. Raises ValueError that names the line."""
+        """The content of each line. Raises ValueError, which names the invalid line."""
         return read_lines(self.path, _parse_line)
 
     @cached_property
@@ -124,7 +124,7 @@ class MarksFrom(WithoutModel):
         return handle_missing(state, self.missing, lacking) if lacking else state
 
     def _find_nearest(self, image: Picture, prompt: str) -> list[Match]:
-        """Return the one picture that matches, none if all are too far, or several if it is
+        """Return the one picture that matches, none if all are too far, or several if the match is
         ambiguous."""
         own_hash, small, matches = (
             compute_perceptual_hash(image),

@@ -169,8 +169,8 @@ def _normalize(patch: Gray) -> NDArray[np.float32]:
 
 @lru_cache(maxsize=32)
 def _render_templates(letters: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return canvases (n, CANVAS_SIDE²) of all letters in all fonts and sizes, and the number of
-    the letter on each canvas."""
+    """Return canvases (n, CANVAS_SIDE²) of all letters in all fonts and sizes, and the index of the
+    letter on each canvas."""
     canvases, owner = [], []
     for number, letter in enumerate(letters):
         for large, size, phase in itertools.product(

@@ -144,7 +144,7 @@ def blank_out(scene: MarkerScene, glyphs: Sequence[PixelRect]) -> MarkerScene:
 
 
 def _propose_pairs(scene: MarkerScene, label: ReadLabel) -> Iterator[Pair]:
-    """Yield pairs of a label with the rings around it."""
+    """Yield a pair for each ring that is near the label."""
     reach = int(2 * scene.radii[1] + PLATE_GAPS[1] + 4)
     left, top = max(0, label.plate[0] - reach), max(0, label.plate[1] - reach)
     for color, near in scene.near.items():

@@ -32,7 +32,7 @@ from looktwice.prompting.evidence import Missing
 
 MIN_LINE_CLOSENESS = 0.25  # minimum closeness to the colour of a pixel in a line
 # margin by which a line is closer to the colour than its background, which may be similar
-MIN_DISTANCE_LEAD = 0.15
+MIN_CLOSENESS_LEAD = 0.15
 MIN_RECTANGLE_SIDE = 16  # minimum side in pixels
 MAX_LINE_THICKNESS = 8  # maximum thickness of a line in pixels
 MIN_SIDE_SHARE = (
@@ -72,11 +72,11 @@ class Line:
 
 
 def find_rectangles(near: Map, color: str) -> list[FoundRectangle]:
-    """Return the most complete rectangle in a map of closeness HxW, if there is any."""
+    """Return the most complete rectangle in a map of closeness HxW; empty if there is none."""
     ground = cv2.morphologyEx(
         near, cv2.MORPH_OPEN, np.ones((MAX_LINE_THICKNESS + 1, MAX_LINE_THICKNESS + 1), np.uint8)
     )
-    thin = ((near >= MIN_LINE_CLOSENESS) & (near - ground >= MIN_DISTANCE_LEAD)).astype(np.uint8)
+    thin = ((near >= MIN_LINE_CLOSENESS) & (near - ground >= MIN_CLOSENESS_LEAD)).astype(np.uint8)
     level, upright = _find_lines(thin), _find_lines(np.ascontiguousarray(thin.T))
     pairs = itertools.product(itertools.combinations(level, 2), itertools.combinations(upright, 2))
     outlines = [outline for pair in pairs if (outline := _build_rectangle(*pair, color))]
@@ -154,16 +154,16 @@ class RecoverMarks(WithoutModel):
     `unlabelled` names the kinds that are searched for without a label and at any size: "rings" and
     "dots" become points at their centres, "arrows" points at their tips, "boxes" boxes. Such a
     shape must be drawn in exactly one of `plain_colors` (white and black for rings and boxes only)
-    and measure 1 to 70 percent of the diagonal. It gets the label that is read beside it. The only
-    shape gets the only label that is missing; any other shape is named after its colour ("red",
-    "red 2"). `unlabelled: []` requires labels.
+    and measure 1 to 70 percent of the diagonal. It gets the label that is read beside it. A single
+    shape without a label gets the only label that is missing; any other shape is named after its
+    colour ("red", "red 2"). `unlabelled: []` requires labels.
 
     `letters` are the expected labels, each once in all images; null takes the labels that the
-    choices name, and REF if the prompt does. The rings of one image share a style, which also helps
-    to find a ring that hardly stands out, and a ring whose label is cut off at the edge. Marks that
-    the sample already has are dropped; `given: keep` keeps those whose label is not found in the
-    pixels, such as those of a client that sends no rings. Views stay unchanged, and the appearance
-    of each marker is stored in `meta["burnt_in"]` for EraseMarks.
+    choices name, and REF if the prompt names it. The rings of one image share a style, which also
+    helps to find a ring that hardly stands out, and a ring whose label is cut off at the edge.
+    Marks that the sample already has are dropped; `given: keep` keeps those whose label is not
+    found in the pixels, such as those of a client that sends no rings. Views stay unchanged, and
+    the appearance of each marker is stored in `meta["burnt_in"]` for EraseMarks.
 
     If labels are missing, `on_missing` decides: "keep" what was found with a note in the record,
     "fail" (ValueError), or "abstain" with the reason. Raises ValueError for invalid settings when
@@ -185,12 +185,12 @@ class RecoverMarks(WithoutModel):
     def __post_init__(self) -> None:
         for name in ("kinds", "colors", "box_colors", "plain_colors"):
             if not getattr(self, name):
-                raise ValueError(f"{name} is empty; give at least one")
+                raise ValueError(f"{name} is empty; give at least one value")
         for color in (*self.colors, *self.box_colors, *self.plain_colors):
             parse_rgb(color)
         if not 2 <= self.radii[0] < self.radii[1]:
             raise ValueError(
-                "radii must be the smallest (2 or more) and the largest in pixels, got"
+                "radii must be the smallest radius (2 or more) and the largest in pixels, got"
                 f" {list(self.radii)}"
             )
         if self.letters is not None:
@@ -374,8 +374,8 @@ def _match_labels(
 
 
 def _measure_label_distance(outline: FoundRectangle, label: ReadLabel) -> tuple[float, float]:
-    """Return the distance from a label's plate to the outline, in steps of 8 pixels, and from its
-    middle to the nearest corner, in pixels."""
+    """Return the distance from a label's plate to the outline, in steps of 8 pixels, and the
+    distance from the plate's middle to the nearest corner, in pixels."""
     (x, y), (left, top, right, bottom) = label.center, label.plate
     across = max(outline.x0 - x, x - outline.x1)
     down = max(outline.y0 - y, y - outline.y1)

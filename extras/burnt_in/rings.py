@@ -167,7 +167,7 @@ def score_ring(near: Map, ring: Ring) -> float:
 def _compute_ring_weights(
     distance: Map, radius: float, stroke: float
 ) -> tuple[Map, NDArray[np.bool_]]:
-    """Return the share of each pixel, at this distance from the centre, that the stroke covers, and
+    """Return, for pixels at each `distance` from the centre, the share that the stroke covers, and
     whether the pixel belongs to the template."""
     away = np.abs(distance - radius)
     covered = np.clip(stroke / 2 + 0.5 - away, 0, 1).astype(np.float32)

@@ -43,8 +43,8 @@ def select_boxes(xyxy: Any, scores: Any, labels: Sequence[str], image: Pixels, m
 
 
 def find_lines(lines: Boxes, words: Sequence[str]) -> Boxes:
-    """Return the lines of text that contain one of the words, labelled with it, ignoring case; a
-    single string is one word."""
+    """Return the lines of text that contain one of the words, labelled with that word, ignoring
+    case; a single string is one word."""
     rows, labels = list[int](), list[str]()
     for word in (words,) if isinstance(words, str) else words:
         holding = [k for k, text in enumerate(lines.labels) if word.lower() in text.lower()]
@@ -93,10 +93,10 @@ class Florence2(WordDetector):
 
     `task` "things" looks for each word separately, and without words for everything that it sees;
     "phrases" looks for all words together, as in one caption; "text" reads lines, whose labels are
-    their text; with words, it returns the lines that contain one, labelled with it. The network
-    usually returns a box even for an object that is absent. The network gives no confidences, so
-    every score is 1. Beam search uses `beams` beams and generates up to `longest` tokens; at most
-    `most` boxes are returned.
+    their text; with words, it returns the lines that contain one of them, labelled with that word.
+    The network usually returns a box even for an object that is absent. The network gives no
+    confidences, so every score is 1. Beam search uses `beams` beams and generates up to `longest`
+    tokens; at most `most` boxes are returned.
     """
 
     model: str = "florence-community/Florence-2-base"
@@ -119,7 +119,8 @@ class Florence2(WordDetector):
         )
 
     def finish(self, given: Inputs, result: Boxes) -> Boxes:
-        """Return the boxes; for text with words, only the lines that contain one of them."""
+        """Return the boxes; if the task is "text" and there are words, only the lines that contain
+        one."""
         words = (*given, None)[1]
         return result if self.task != "text" or words is None else find_lines(result, words)
 
@@ -244,7 +245,7 @@ class RFDETR(WordDetector):
         return boxes
 
     def _select_labels(self, words: Words) -> dict[int, str]:
-        """Map the numbers of the requested labels to their words; without words, return all labels.
+        """Map the index of each requested label to its word; without words, return all labels.
         Raises NoEvidence."""
         labels = open_shared(("labels", self.model, self.revision), self._read_labels)
         if not words:
@@ -293,7 +294,7 @@ class _Processor:
         self.post_process_object_detection = settings.post_process_object_detection
 
     def __call__(self, images: Sequence[Pixels], return_tensors: str) -> Any:
-        """Preprocess images: 0..1, bilinear without antialiasing, then normalized."""
+        """Scale images to 0..1, resize them bilinearly without antialiasing, and normalize them."""
         settings, here = self.settings, Place("cpu", "float32")
         size = settings.size.height, settings.size.width
         batch = []
@@ -309,8 +310,7 @@ class MaskBoxes:
     """Uses a segmenter as a detector by taking the boxes of its masks, for example to zoom on the
     salient objects of `U2Net`.
 
-    Requested words replace the words of the `segmenter` if it has any, as `SAM3` and `GroundedSAM`
-    do.
+    Requested words replace those of a `segmenter` that has words, as `SAM3` and `GroundedSAM` do.
     """
 
     segmenter: Segmenter

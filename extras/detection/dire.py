@@ -19,7 +19,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.weights import WeightsError
 
 BLOCK_COUNTS = ((3, 4, 6, 3), (3, 4, 23, 3), (3, 8, 36, 3))
-"""The number of blocks in the four layers of ResNet-50, 101 and 152."""
+"""The number of blocks in each of the four layers of ResNet-50, 101 and 152."""
 
 
 @dataclass(frozen=True)

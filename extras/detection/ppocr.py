@@ -31,7 +31,7 @@ from looktwice.specialists.sharing import look_once
 
 DETECTOR_CLASS, RECOGNIZER_CLASS = "AutoModelForObjectDetection", "AutoModelForTextRecognition"
 SIDE_MULTIPLE = 32  # pixels; the sides of the detector's input are multiples of it
-SETTINGS: dict[str, dict[str, Any]] = {  # transformers' defaults for missing settings
+DEFAULT_SETTINGS: dict[str, dict[str, Any]] = {  # transformers' defaults for missing settings
     DETECTOR_CLASS: {
         "limit_side_len": 960,
         "limit_type": "max",
@@ -57,10 +57,11 @@ class OpenedPart(NamedTuple):
     settings: dict[str, Any]
 
     def run(self, pixels: Pixels, rows: int, columns: int, least: int = 0) -> Floats:
-        """Run the network on an image of this size, padded to a width of at least `least`.
+        """Run the network on an image resized to `rows` x `columns`, padded to a width of at least
+        `least`.
 
         Recognizers of version 5 take RGB, all other networks BGR. Recognizers of other versions get
-        images that were resized by plain bilinear interpolation in whole numbers, all other
+        images that were resized by plain bilinear interpolation with integer values, all other
         networks antialiased floats.
         """
         torch, kind = import_torch(), str(self.network.config.model_type)
@@ -128,7 +129,7 @@ def _open_part(kind: str, folder: Path) -> OpenedPart:
             )
         file = folder / "preprocessor_config.json"
         values = json.loads(file.read_text("utf-8")) if file.is_file() else {}
-        return OpenedPart(network, place, SETTINGS[kind] | values)
+        return OpenedPart(network, place, DEFAULT_SETTINGS[kind] | values)
 
     return open_shared((kind, str(folder.resolve())), open_)
 
@@ -213,7 +214,7 @@ class PPOCR(Checked):
         ]
 
     def _find(self, pixels: Pixels, file: Path) -> list[Quad]:
-        """Return the lines in pixels of the image, unsorted."""
+        """Return the corners of each line in pixels of the image, unsorted."""
         shown, margin = pixels, 0
         if file.is_dir():
             text_map = compute_text_map(file, pixels)
@@ -268,7 +269,8 @@ def _resize(pixels: Pixels, scale: float, stride: int = 1) -> Pixels:
 
 
 def add_margin(pixels: Pixels) -> tuple[Pixels, int]:
-    """Add black above and below a low or slim image, such as a line; return it with the margin."""
+    """Add black above and below a low or slim image, such as a line; return the image and the
+    margin."""
     height, width = pixels.shape[:2]
     if height > LOW_HEIGHT and width <= SLIM_RATIO * height:
         return pixels, 0
@@ -351,8 +353,8 @@ def recognize_line(line: Pixels, file: Path) -> tuple[str, float]:
 
 @lru_cache(maxsize=4)
 def _read_letters(file: Path) -> tuple[str, ...]:
-    """Read the network's alphabet, with 0 for no letter, from the ONNX file's metadata, which
-    OpenCV does not expose."""
+    """Read the network's alphabet, where index 0 stands for no letter, from the ONNX file's
+    metadata, which OpenCV does not expose."""
     # a protobuf pair: the field (1, 2) and type (2) of each text, its length, and its bytes
     content = file.read_bytes()
     match = re.search(rb"\n\tcharacter\x12([\x80-\xff]*[\x00-\x7f])", content)

@@ -36,8 +36,8 @@ MIRRORED_NOTE = (
 
 @dataclass(frozen=True)
 class Subtask:
-    """A subtask: `folders` are its folder names, the official tree's first; `controls` name the
-    entries of `sweep` in order.
+    """A subtask: `folders` are its folder names, the one in the official tree first; `controls`
+    name the entries of `sweep` in order.
 
     `question` is used if the CSV has no questions; it is modelled on the README's samples.
     """
@@ -141,7 +141,7 @@ _3D = (
         ("3D_shape_discrimination",),
         ("num_shapes", "max_instances", "min_visibility"),
         "integer",
-        errata=("the same 120 renders as joint_shape_color, all of one scene and light",),
+        errata=("the same 120 renders as joint_shape_color, all with the same scene and lighting",),
     ),
     Subtask(
         "joint_shape_color",
@@ -274,7 +274,7 @@ class SweepScorer(AlongControls):
         return f"{self.kind} {self.name}"
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
-        """Compare the standard forms exactly; an answer without that form is unreadable."""
+        """Compare the standard forms exactly; an answer that has no standard form is unreadable."""
         given, wanted = (
             standardize_answer(answer, self.form),
             standardize_answer(row.answer or "", self.form),
@@ -305,7 +305,7 @@ class JointScorer(Scorer):
     5.2.1).
 
     `perception_wrong_when_reasoning_right` covers the images with a right reasoning answer; `both`
-    needs both right.
+    is the share of images with both answers right.
     """
 
     headlines = ("both",)

@@ -29,7 +29,8 @@ CORNER_SHAPES |= dict.fromkeys((7, 8, 9), "octagon")
 NOTCH_SHAPES = {4: "cross", 5: "star", 6: "star"}
 SHAPES = {name: name for name in (*CORNER_SHAPES.values(), *NOTCH_SHAPES.values(), "circle")}
 SHAPES["square"] = "rectangle"
-"""Names of shapes -> the classes that `classify_shape` returns; squares count as rectangles."""
+"""A map from names of shapes to the classes that `classify_shape` returns; squares count as
+rectangles."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ from looktwice.specialists.results import Floats
 from looktwice.specialists.rules import NoEvidence
 
 Grid = Mapping[tuple[int, int], tuple[str, str]]
-"""(row, column), from 1 -> (fill, shape)."""
+"""A map from (row, column), counted from 1, to (fill, shape)."""
 Ink = NDArray[np.bool_]
 # grey level of ink: half-covered pixels are lighter, so that a frame ends with its last whole line
 MAX_DARK_LEVEL = 64
@@ -52,9 +52,9 @@ class ShapeGridReader(AnswerRule):
     """Counts the objects on one side of a cell in its row or column (the visual spatial task of Do
     You See Me).
 
-    Rows, columns and grids count from 1, grids from left to right. Each grid is a frame with black
-    or white squares, circles and triangles in rows and columns. Abstains from other questions, and
-    if the cell does not contain the shape that the question names.
+    Rows, columns and grids are counted from 1, grids from left to right. Each grid is a frame with
+    black or white squares, circles and triangles in rows and columns. Abstains from other
+    questions, and if the cell does not contain the shape that the question names.
     """
 
     def decide(self, sample: Sample) -> Decision:
@@ -144,11 +144,11 @@ MAX_DISTANCE = 4.0  # pixels; larger distances count as this one
 ALIGNMENT_ROUNDS = 20  # iterations that align one pattern with the other
 
 
-ROW: Sheet = (
+ROW_LAYOUT: Sheet = (
     (0.03, 0.12, 0.28, 0.5),
     *((0.04 + 0.23 * n, 0.6, 0.27 + 0.23 * n, 1) for n in range(4)),
 )
-SQUARE: Sheet = tuple(
+SQUARE_LAYOUT: Sheet = tuple(
     (x / 600, y / 1000, (x + 245) / 600, (y + 230) / 1000)
     for x, y in ((190, 86), (90, 386), (340, 386), (90, 636), (340, 636))
 )
@@ -178,7 +178,7 @@ class PatternMatcher(AnswerRule):
         """Return the mean distance of each option in pixels. Raises NoEvidence."""
         ink, panels = (
             measure_color_distance(pixels) > 0.5,
-            ROW if self.kind == "closure" else SQUARE,
+            ROW_LAYOUT if self.kind == "closure" else SQUARE_LAYOUT,
         )
         target, *options = (_find_points(ink, panel) for panel in panels)
         far = []
@@ -267,7 +267,7 @@ LETTER_FORMS = """\
 11111 00001 00010 00100 01000 10000 11111
 """
 # letters that some displays show differently
-OTHER_FORMS = {
+ALTERNATIVE_FORMS = {
     "I": "11111 00100 00100 00100 00100 00100 11111",
     "S": "01110 10001 10000 01110 00001 10001 01110",
 }
@@ -276,7 +276,7 @@ OTHER_FORMS = {
 LETTERS = []
 for letter, rows in (
     *zip(ascii_uppercase, LETTER_FORMS.splitlines(), strict=True),
-    *OTHER_FORMS.items(),
+    *ALTERNATIVE_FORMS.items(),
 ):
     dots = np.array([list(row) for row in rows.split()], float)  # 1 marks a dot
     LETTERS.append((letter, dots[:, dots.any(0)]))

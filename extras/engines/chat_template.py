@@ -84,7 +84,7 @@ def render_template(processor: Any, chat: Chat) -> str:
         raise ModelError(f"the model's chat template refused the conversation: {exc}") from exc
 
 
-def reply_text(reply: str, offered: bool = True) -> tuple[str, str, tuple[ToolCall, ...]]:
+def split_reply(reply: str, offered: bool = True) -> tuple[str, str, tuple[ToolCall, ...]]:
     """Split a reply into (answer, reasoning, tool calls) by its leading `<think>` and its
     `<tool_call>` blocks.
 

@@ -52,7 +52,7 @@ def make_vision_error(engine: str, model: str) -> ModelError:
     """Return the error for pictures that are shown to a model without vision."""
     return ModelError(
         f"{model!r} accepts no pictures ({engine} opened it as a text model); set `model` to one"
-        " with vision, or show it none"
+        " with vision, or show no pictures"
     )
 
 
@@ -65,7 +65,9 @@ def make_request_error(engine: str, exc: BaseException) -> ModelError:
         found = (text for words, text in REQUEST_ADVICE if re.search(words, message, re.I))
         more = next(found, "")
         advice = (
-            f"{more} `max_tokens` lower".strip() if more else "change the setting that it names"
+            f"{more} `max_tokens` lower".strip()
+            if more
+            else "change the setting that the engine names"
         )
     return ModelError(f"{engine} refused the request: {message}; {advice}")
 

@@ -20,7 +20,7 @@ from looktwice.extras.engines.chat_template import (
     build_chat,
     open_processor,
     render_template,
-    reply_text,
+    split_reply,
 )
 from looktwice.extras.networks.hub import check_folder, find_place, load_from_hub, name_weights
 from looktwice.extras.networks.opening import (
@@ -114,7 +114,7 @@ class _Network:
         """Decode tokens into a reply."""
         whole = self.tokenizer.decode(tokens, skip_special_tokens=True)
         stops = [whole.index(stop) for stop in options.stop or () if stop in whole]
-        text, reasoning, calls = reply_text(whole[: min(stops, default=None)], bool(options.tools))
+        text, reasoning, calls = split_reply(whole[: min(stops, default=None)], bool(options.tools))
         is_over = bool(stops) or not self.ends.isdisjoint(tokens[-1:])
         finish: Finish = "tool" if calls else "stop" if is_over else "length"
         usage = Usage(tokens_in, len(tokens))
@@ -124,14 +124,15 @@ class _Network:
 
     def choose(self, inputs: Any, choices: Sequence[str]) -> Reply:
         """Return the allowed text that is the most likely continuation of the prompt, by the summed
-        log-probability of its tokens. Raises ModelError for an empty text."""
+        log-probability of its tokens. Raises ModelError for a choice without tokens."""
         torch, likely = import_torch(), dict[str, float]()
         for choice in choices:
             encoded = self.tokenizer(choice, add_special_tokens=False, return_tensors="pt")
             tokens = encoded["input_ids"].to(self.model.device)
             if not tokens.numel():
                 raise ModelError(
-                    f"the choice {choice!r} has no tokens in this model; give it a text"
+                    f"the choice {choice!r} has no tokens in this model; use a text"
+                    " that has some, or leave it out"
                 )
             longer = dict(inputs) | {"input_ids": torch.cat((inputs["input_ids"], tokens), 1)}
             for name, fill in (("attention_mask", 1), ("mm_token_type_ids", 0)):
@@ -160,7 +161,7 @@ class Look(NamedTuple):
     inputs: Any
     sizes: Sequence[tuple[int, int]]
 
-    def letters(self, choices: Sequence[str]) -> list[int]:
+    def first_tokens(self, choices: Sequence[str]) -> list[int]:
         """Return the first token of each choice."""
         encoded = (self.network.tokenizer(text, add_special_tokens=False) for text in choices)
         return [tokens["input_ids"][0] for tokens in encoded]
@@ -181,16 +182,16 @@ class LocalVLM(Ranged):
     process; a turn may hold several images.
 
     `model` is a hub id or a local folder, `revision` pins a commit. A reply has at most
-    `max_tokens`, and ends at a text of `stop`; `top_p` limits sampling; `system` is the system
-    message of every conversation. Greedy requests (`temperature` 0) of several threads are batched,
-    up to `batch` at once. Sampled requests run one at a time, each with a seed derived from `seed`,
-    the draw and the request, so that a reply never depends on other requests. A picture of more
-    than `max_pixels` is shrunk to that area; to make the views reflect this, use a resizing stage.
-    `dtype` "auto" is bfloat16 on CUDA, float32 elsewhere; `device` "auto" takes CUDA, else MPS,
-    else the CPU. `CallOptions.choices` are scored by their log-probability as the continuation
-    (summed over their tokens): the most likely one is the reply, and `Reply.logprobs` holds all of
-    them. Tools are passed to the chat template if it supports them, and `<tool_call>` blocks in the
-    reply become tool calls.
+    `max_tokens` tokens, and ends before any string in `stop`; `top_p` limits sampling; `system` is
+    the system message of every conversation. Greedy requests (`temperature` 0) of several threads
+    are batched, up to `batch` at once. Sampled requests run one at a time, each with a seed derived
+    from `seed`, the draw and the request, so that a reply never depends on other requests. A
+    picture of more than `max_pixels` pixels is shrunk to that area; to make the views reflect this,
+    use a resizing stage. `dtype` "auto" is bfloat16 on CUDA, float32 elsewhere; `device` "auto"
+    takes CUDA, else MPS, else the CPU. `CallOptions.choices` are scored by their log-probability as
+    the continuation (summed over their tokens): the most likely one is the reply, and
+    `Reply.logprobs` holds all of them. Tools are passed to the chat template if it supports them,
+    and `<tool_call>` blocks in the reply become tool calls.
     """
 
     model: str
@@ -296,8 +297,8 @@ class LocalVLM(Ranged):
         """Return the loaded network, shared by all equal models of this process. Raises
         WeightsError.
 
-        `chosen` are transformers settings, such as `attn_implementation`, that load a separate
-        network.
+        `chosen` are transformers settings, such as `attn_implementation`, for which a separate
+        network is loaded.
         """
         place = self._place()
         key = ("vlm", self.model, self.revision, self.weights, place, write_canonical(chosen))

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, cast
 
-from looktwice.extras.engines.chat_template import Chat, build_chat, reply_text
+from looktwice.extras.engines.chat_template import Chat, build_chat, split_reply
 from looktwice.extras.engines.faults import make_opening_error, make_vision_error, require_package
 from looktwice.extras.networks.hub import check_folder, name_weights
 from looktwice.extras.networks.opening import get_remote_call, open_shared
@@ -60,7 +60,7 @@ class Request:
 
 @dataclass(frozen=True, eq=False)
 class Completion:
-    """An engine's completion of a request: the text without the stop text, the engine's finish
+    """An engine's completion of a request: the text without the stop string, the engine's finish
     reason, the token ids, and the candidates for each token."""
 
     text: str
@@ -237,7 +237,7 @@ class EngineModel(Ranged):
         whole = made.text
         if THOUGHT_END in whole and "<think>" not in whole:
             whole = f"<think>{whole}"  # the template put "<think>" at the prompt's end
-        text, reasoning, calls = reply_text(whole, bool(options.tools))
+        text, reasoning, calls = split_reply(whole, bool(options.tools))
         thought = count_through(made.tokens, engine.thought_end) if reasoning else 0
         facts = {
             "model": self.model,

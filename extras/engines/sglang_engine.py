@@ -55,21 +55,21 @@ class SGLang(EngineModel):
     images.
 
     `model` is a hub id or a local folder, `revision` pins a commit. A reply has at most
-    `max_tokens`, and ends at a text of `stop`; with a `temperature` of 0 the most likely tokens are
-    taken, and `top_p` and `top_k` limit sampling; `logprobs` is the number of alternatives per
-    token. `dtype` is the type of the weights, `system` the system message of every conversation. A
-    picture of more than `max_pixels` is shrunk to that area. `template` holds variables of the chat
-    template, such as `enable_thinking: false`, and `engine` further arguments of `sglang.Engine`,
-    such as `context_length`. `memory` is the share of each GPU's memory for weights and cache
-    (SGLang's default if None); `gpus` is the number of GPUs.
+    `max_tokens` tokens, and ends before any string in `stop`; with a `temperature` of 0 the most
+    likely tokens are taken, and `top_p` and `top_k` limit sampling; `logprobs` is the number of
+    alternatives per token. `dtype` is the type of the weights, `system` the system message of every
+    conversation. A picture of more than `max_pixels` pixels is shrunk to that area. `template`
+    holds variables of the chat template, such as `enable_thinking: false`, and `engine` further
+    arguments of `sglang.Engine`, such as `context_length`. `memory` is the share of each GPU's
+    memory for weights and cache (SGLang's default if None); `gpus` is the number of GPUs.
 
     Requests of up to `in_flight` threads are batched continuously. Pictures are passed as pixels,
-    because SGLang decodes a JPEG on the GPU to slightly different ones. SGLang obeys seeds only in
-    deterministic inference, which is slower: a `seed` turns it on, and each sampled request then
-    has a seed derived from it, the draw and the request. Without it, draws differ at random, and a
-    reply may depend on other requests. `CallOptions.choices` and `schema` constrain decoding; tools
-    and thoughts are read from the reply as in `LocalVLM`. Closing an engine ends all child
-    processes of this one, as SGLang does.
+    because SGLang decodes a JPEG on the GPU to slightly different pixels. SGLang obeys seeds only
+    in deterministic inference, which is slower: a `seed` turns it on, and each sampled request then
+    has a seed derived from it, the draw and the request. Without a `seed`, draws differ at random,
+    and a reply may depend on other requests. `CallOptions.choices` and `schema` constrain decoding;
+    tools and thoughts are read from the reply as in `LocalVLM`. Closing an engine ends all child
+    processes of this process, as SGLang does.
     """
 
     package: ClassVar[str] = "sglang"
@@ -140,7 +140,7 @@ class SGLangEngine:
     def __post_init__(self) -> None:
         self.is_open = Future[None]()
         self.thread = threading.Thread(target=self._run, name="looktwice-sglang", daemon=True)
-        OPEN.add(self)
+        OPEN_ENGINES.add(self)
         self.thread.start()
         self.is_open.result()
 
@@ -227,8 +227,8 @@ class SGLangEngine:
         return arguments | {"input_ids": list(tokens)}
 
     def read_output(self, found: Mapping[str, Any]) -> Completion:
-        """Return the completion in the result of `async_generate`. Its candidates are token ids
-        without texts, the chosen one apart from the most likely ones."""
+        """Return the completion in the result of `async_generate`. `async_generate` gives
+        candidates as token ids without texts, the chosen one in a list of its own."""
         facts = found["meta_info"]
         chosen = facts.get("output_token_logprobs") or ()
         others = facts.get("output_top_logprobs") or [None] * len(chosen)
@@ -257,7 +257,7 @@ class SGLangEngine:
     def close(self) -> None:
         """Shut the engine down and free the GPU; unanswered requests fail."""
         self.end(make_death_error(NAME))
-        OPEN.discard(self)
+        OPEN_ENGINES.discard(self)
         if not self.thread.is_alive():
             return
         with suppress(Exception):  # an engine whose processes have ended cannot be shut down
@@ -266,8 +266,8 @@ class SGLangEngine:
         self.thread.join()
 
 
-OPEN: WeakSet[SGLangEngine] = WeakSet()
-"""The engines of this process."""
+OPEN_ENGINES: WeakSet[SGLangEngine] = WeakSet()
+"""The engines of this process that have not been closed."""
 
 
 def catch_crashes() -> None:
@@ -282,7 +282,7 @@ def catch_crashes() -> None:
 
 def fail_open_engines() -> None:
     """Fail all requests of the open engines."""
-    for engine in list(OPEN):
+    for engine in list(OPEN_ENGINES):
         engine.end(make_death_error(NAME))
 
 

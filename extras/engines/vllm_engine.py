@@ -45,13 +45,14 @@ class VLLM(EngineModel):
     """Answers with a vLLM engine in this process (`vllm.LLM`); a turn may hold several images.
 
     `model` is a hub id or a local folder, `revision` pins a commit. A reply has at most
-    `max_tokens`, and ends at a text of `stop`; with a `temperature` of 0 the most likely tokens are
-    taken, and `top_p` and `top_k` limit sampling; `logprobs` is the number of alternatives per
-    token. `dtype` is the type of the weights, `system` the system message of every conversation. A
-    picture of more than `max_pixels` is shrunk to that area. `template` holds variables of the chat
-    template, such as `enable_thinking: false`, and `engine` further arguments of `vllm.LLM`, such
-    as `max_model_len`. `memory` is the share of each GPU's memory that the engine reserves (vLLM's
-    default if None), so two models on one GPU need 0.45 each; `gpus` is the number of GPUs.
+    `max_tokens` tokens, and ends before any string in `stop`; with a `temperature` of 0 the most
+    likely tokens are taken, and `top_p` and `top_k` limit sampling; `logprobs` is the number of
+    alternatives per token. `dtype` is the type of the weights, `system` the system message of every
+    conversation. A picture of more than `max_pixels` pixels is shrunk to that area. `template`
+    holds variables of the chat template, such as `enable_thinking: false`, and `engine` further
+    arguments of `vllm.LLM`, such as `max_model_len`. `memory` is the share of each GPU's memory
+    that the engine reserves (vLLM's default if None), so two models on one GPU need 0.45 each;
+    `gpus` is the number of GPUs.
 
     Requests of up to `in_flight` threads are batched continuously. Pictures are passed as pixels,
     at their positions between the texts. Sampled requests have a seed derived from `seed`, the draw

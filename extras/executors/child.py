@@ -100,8 +100,7 @@ class BlobWriter:
 
 @dataclass(eq=False)
 class SharedModels(RunModels):
-    """The models of one of several processes (`sharers`), which share the rate limits of an
-    endpoint."""
+    """The models of one of `sharers` processes, which share the rate limits of an endpoint."""
 
     sharers: int = 1
 

@@ -32,12 +32,12 @@ MAX_SILENCE = (
 @dataclass(eq=False)
 class LimitCoordinator:
     """The coordinator of a run's tasks, of which at most `tasks` run at a time. Once a second each
-    task asks it how many requests it may have in flight, and whether to stop.
+    task asks how many requests it may have in flight, and whether to stop.
 
-    Together they never use more slots of an endpoint than it has. A task that has to return slots
-    still counts with those it had when it asked, since it may start requests until the answer
-    arrives, and with those in use until it reports fewer. `given` holds the number that each task
-    may use, and the maximum that it may be using.
+    Together, the tasks never use more slots of an endpoint than the endpoint has. A task that has
+    to return slots still counts with those it had when it asked, since it may start requests until
+    the answer arrives, and with those in use until it reports fewer. `given` holds the number of
+    slots that each task may use, and the largest number that it may still be using.
     """
 
     tasks: int
@@ -80,8 +80,8 @@ class LimitCoordinator:
 
 
 def divide_slots(wanted: Mapping[str, int], most: int) -> dict[str, int]:
-    """Divide `most` slots so that every task gets what it asks for or, if there are too few, an
-    equal share at least."""
+    """Divide `most` slots so that every task gets what it asks for or, if there are too few, at
+    least an equal share."""
     shares, left = dict[str, int](), most
     for number, name in enumerate(sorted(wanted, key=lambda name: (wanted[name], name))):
         shares[name] = min(wanted[name], left // (len(wanted) - number))
@@ -107,8 +107,8 @@ MAX_HOST_CALLS = 64  # simultaneous calls of a host, which can be joined into a 
 
 
 class NetworkHost:
-    """Holds networks for other processes, and joins calls of several tasks into batches, as those
-    of threads are joined.
+    """Holds networks for other processes, and joins calls of several tasks into batches, as calls
+    of several threads are joined.
 
     `cache` is the folder in which results are stored.
     """
@@ -132,7 +132,7 @@ def _unpickle(owner: bytes) -> Any:
 
 
 class HostPool:
-    """A client, within a task, of the hosts, which are Ray actors."""
+    """A task's client of the network hosts, which are Ray actors."""
 
     def __init__(self, ray: Any, actors: Sequence[Any]) -> None:
         self.ray, self.actors = ray, actors

@@ -15,7 +15,7 @@ def merge(
         list[Path],
         Argument(
             metavar="SHARD...",
-            help="The run folders of `run --shard`.",
+            help="The run folders that `run --shard` wrote.",
             autocompletion=complete_run,
         ),
     ],

@@ -154,7 +154,8 @@ def _list_missing_shards(shards: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _describe_shard(run: RunFolder, counts: Mapping[str, int]) -> dict[str, Any]:
-    """Return a shard's folder, its part of the samples, and its counts of records and tokens."""
+    """Return a shard's folder, its number such as "2/3", its times, and its counts of records and
+    tokens."""
     # as run.yaml stores it, so that it can be recognized
     shard: dict[str, Any] = {"folder": str(run.path).encode(errors="backslashreplace").decode()}
     shard |= {name: run.facts.get(name) for name in ("shard", "started", "finished")}

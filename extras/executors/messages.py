@@ -55,7 +55,7 @@ class SampleRequest(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """A record of the sample with this number."""
+    """A record of the sample that was requested under `number`."""
 
     number: int
     row: SampleRow
@@ -63,7 +63,7 @@ class Recorded(NamedTuple):
 
 
 class SampleEnded(NamedTuple):
-    """The end of the records of the sample with this number."""
+    """A message that the sample requested under `number` has no more records."""
 
     number: int
 

@@ -1,5 +1,5 @@
-"""The main process of a run that uses several worker processes, each with its own threads: the
-threads of one Python interpreter run one at a time.
+"""The main process of a run that uses several worker processes, each with its own threads, because
+the threads of one Python interpreter run one at a time.
 
 The processes share the cache, the endpoint limits and the pictures' folder. The run makes the
 questions, writes and scores all records, and takes over the samples of a process that has died.

@@ -104,8 +104,8 @@ class RecordIndex:
         return chosen[np.concatenate([*order, np.zeros(0, np.int64)])], int(differing.sum())
 
     def write_new(self, rows: Rows, earlier: Rows, writer: RunWriter) -> None:
-        """Write the records of `rows`, except those that equal the one of their key in `earlier`,
-        which are rows of the first run."""
+        """Write the records of `rows`, except those that equal the record with the same key among
+        `earlier`, which are rows of the first run."""
         before, columns = np.full(int(self.keys.max(initial=-1)) + 1, -1), self.columns
         before[self.keys[earlier]] = earlier
         changes = np.flatnonzero(np.diff(columns["run"][rows])) + 1

@@ -244,8 +244,8 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
 
 
 def compute_window_order(rows: int, columns: int, merge: int, window: int) -> Places:
-    """Return (rows, columns) the row-major number of each patch, in the order in which Qwen2-VL and
-    Qwen2.5-VL process patches.
+    """Return the row-major index of each patch, as (rows, columns), in the order in which Qwen2-VL
+    and Qwen2.5-VL process patches.
 
     Patches that are merged into one token, `merge` x `merge`, are adjacent; so are the tokens of a
     window of `window` x `window` tokens, cut off at the border (Qwen2.5-VL; 0 means one window).

@@ -153,7 +153,7 @@ def to_patches(images: Any, patch: int) -> dict[str, Any]:
 
 
 def to_grids(maps: Any, items: Sequence[Inputs]) -> list[FeatureGrid]:
-    """Convert features (n, d, rows, columns) to grids; each item begins with its image."""
+    """Convert features (n, d, rows, columns) to grids; each item starts with its image."""
     values = to_array(maps.permute(0, 2, 3, 1))
     return [
         FeatureGrid(grid, item[0].shape[1], item[0].shape[0])

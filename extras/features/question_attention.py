@@ -39,7 +39,7 @@ class TokenAttention:
     `parts` (parts, tokens), one part for each layer, or for each head of one layer.
 
     All tokens of the prompt together receive 1. `pictures` (tokens,) holds the number of each
-    token's picture, `token_boxes` (tokens, 4) its place as in `locate_tokens`.
+    token's picture, `token_boxes` (tokens, 4) the token's place as in `locate_tokens`.
     """
 
     parts: Floats
@@ -67,17 +67,17 @@ class QuestionAttention(WithoutModel, Network[Inputs, TokenAttention]):
     whose language model is examined: LLaVA, LLaVA-NeXT, Qwen2-VL or Qwen2.5-VL. It is opened a
     second time, with attention that can be recorded, and given the conversation up to the user's
     last turn, in the same tokens as when it answers; before any question was asked, it gets the
-    views and the prompt. The weights from the tokens of that turn's words to each image token are
-    averaged over words, heads and layers, or taken from one `layer` (0 is the first, -1 the last).
-    Conversations are run one by one.
+    views and the prompt. The weights from the tokens of that turn's text to each image token are
+    averaged over these tokens, heads and layers, or taken from one `layer` (0 is the first, -1 the
+    last). Conversations are run one by one.
 
     It records `question_attention`, the share of the pictures' attention that lies on the marks;
     `marked_area`, the marks' share of the area; and `image_attention`, the share of all attention
     that image tokens receive. `labels` and `radius` are as in AttentionShare; marks are located in
     the views. `apart` also records `question_attention_layer_0` and so on, or `_head_0` and so on
-    for one `layer`. Samples get a note if no view shows such a mark, or if all words precede the
-    pictures. Follows Do You See Me, appendix N, which measures the vision encoder instead. Raises
-    WeightsError for other families.
+    for one `layer`. Samples get a note if no view shows such a mark, or if all of the text precedes
+    the pictures. Follows Do You See Me, appendix N, which measures the vision encoder instead.
+    Raises WeightsError for other families.
     """
 
     layer: int | None = None
@@ -158,7 +158,7 @@ class QuestionAttention(WithoutModel, Network[Inputs, TokenAttention]):
         )
         places = locate_tokens(network, inputs, [image.shape[:2] for image in images])
         tokens = inputs["input_ids"][0]
-        rows = find_word_tokens(tokens.tolist(), wordless["input_ids"][0].tolist())
+        rows = find_text_tokens(tokens.tolist(), wordless["input_ids"][0].tolist())
         (seen,) = torch.where(tokens == network.config.image_token_id)
         if not rows or not len(seen) or rows[-1] < int(seen[0]):
             raise NoEvidence("no word of the question follows a picture")
@@ -183,9 +183,9 @@ class QuestionAttention(WithoutModel, Network[Inputs, TokenAttention]):
         )
 
 
-def find_word_tokens(prompt: list[int], without: list[int]) -> list[int]:
+def find_text_tokens(prompt: list[int], without: list[int]) -> list[int]:
     """Return the positions of the prompt's tokens that are missing from `without`, the same prompt
-    without the question's words."""
+    without the question's text."""
     start = _count_common_start(prompt, without)
     same = _count_common_start(prompt[::-1], without[start:][::-1])
     return list(range(start, len(prompt) - same))

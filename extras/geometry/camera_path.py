@@ -36,7 +36,7 @@ class CameraPath(AnswerRule):
         if len(sample.images) < 2:
             raise NoEvidence(f"camera motion needs two images, found {len(sample.images)}")
         first, second = sample.images[:2]
-        path = look_once(self.views, first.pixels, second.pixels).path
+        path = look_once(self.views, first.pixels, second.pixels).camera_path
         length = float(np.linalg.norm(path))
         if not length > MIN_PATH_LENGTH or path[0] == 0:
             raise NoEvidence("the cameras do not stand side by side")

@@ -32,7 +32,7 @@ class DepthAnythingViews(Network[Pair, Views]):
     Releases for a single view (DA3MONO-LARGE, DA3METRIC-LARGE) are refused. Maps are resized to the
     images bilinearly. If the package gives the two images different sizes, it crops both to the
     smaller one around their middles; the depth outside is unknown. Its confidences, 1 or more,
-    become 1 minus their inverse. It chooses the precision itself.
+    become 1 minus their inverse. The package chooses the precision itself.
     """
 
     model: str = "depth-anything/DA3-BASE"
@@ -108,8 +108,8 @@ def _find_margins(cropped: Sequence[int], inner: Sequence[int]) -> tuple[int, in
 
 
 def _restore_size(values: Floats, inner: Sequence[int], size: Sequence[int]) -> Floats:
-    """Resize a map, (rows, columns) of a crop of the prepared image of the size `inner`, to the
-    image's (height, width); pixels outside the crop are NaN."""
+    """Resize the map of a crop of the prepared image, whose size is `inner`, to the original
+    image's `size` (height, width); pixels outside the crop are NaN."""
     (rows, columns), (top, left) = values.shape, _find_margins(values.shape, inner)
     whole = np.full((inner[0], inner[1]), np.nan)
     whole[top : top + rows, left : left + columns] = values

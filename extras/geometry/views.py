@@ -64,7 +64,7 @@ class Views:
         return moved
 
     @property
-    def path(self) -> Floats:
+    def camera_path(self) -> Floats:
         """The position of camera 1 in the space of camera 0, (3,)."""
         (rotation0, rotation1), (shift0, shift1) = (
             self.extrinsics[:, :, :3],
@@ -88,9 +88,9 @@ class GeometricMatcher(Checked):
 
     `views` is the network, such as `DepthAnythingViews`. Every `step`-th pixel of image 0 in both
     directions is a candidate. It is a match if it falls into image 1 in front of its camera, and
-    its distance differs there from the depth of image 1 by at most the share `agreement`; otherwise
-    it counts as occluded. The confidence is the smaller one of the two pixels. The scene is assumed
-    to be static.
+    its distance from that camera differs from the depth there by at most the share `agreement`;
+    otherwise it counts as occluded. The confidence of a match is the smaller of the confidences of
+    its two pixels. The scene is assumed to be static.
     """
 
     views: ViewEstimator

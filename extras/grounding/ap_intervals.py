@@ -25,9 +25,9 @@ def estimate_precision(
 
     `clusters` names the cluster of each scene: images of one sample, or samples of one picture.
     Whole clusters are drawn with replacement, as many as there are, and the package computes each
-    figure of every draw from boxes that it matched once. Like the interval of a share, it is
-    Wilson's with an effective n, here from the variance of the draws (the number of clusters if all
-    draws agree), with Student's quantile for few clusters. A figure of few images is biased
+    figure of every draw from boxes that it matched once. Like the interval of a share, each is a
+    Wilson interval with an effective n, here from the variance of the draws (the number of clusters
+    if all draws agree), with Student's quantile for few clusters. A figure of few images is biased
     upwards, and more so in a draw, which has fewer different images: the interval is shifted by
     this bias. Draws without a true box that enters a figure are left out of its interval. With a
     single cluster, the interval is 0 to 1.

@@ -11,7 +11,7 @@ from typing import Any
 
 from looktwice.eval.tasks.base import TaskError, make_random_order, require_positive
 from looktwice.eval.tasks.files import resolve_inside
-from looktwice.extras.grounding.drawn_scenes import UNITS, WANTED, Ask, Unit
+from looktwice.extras.grounding.drawn_scenes import ANSWER_INSTRUCTIONS, UNITS, Ask, Unit
 from looktwice.extras.grounding.places import format_places, read_places
 from looktwice.extras.grounding.scorer import PlacesScorer
 from looktwice.extras.make.files import FileTask, Source
@@ -20,8 +20,8 @@ from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item, Sample
 
-LISTS = ("images", "annotations", "categories")
-EXPRESSIONS = ("expression", "caption", "sentence", "sentences", "referring_expression")
+REQUIRED_LISTS = ("images", "annotations", "categories")
+EXPRESSION_FIELDS = ("expression", "caption", "sentence", "sentences", "referring_expression")
 Annotation = Mapping[str, Any]
 
 
@@ -34,7 +34,7 @@ class CocoFile(FileTask):
     occur in it, or of the listed `categories`, whether they occur or not. "box" or "point" makes
     one question for each text in an annotation's `expression`, `caption`, `sentence` or `sentences`
     (or in its image's `caption`); annotations of an image with the same text are alternatives.
-    Without such texts, it asks for each category of which an image has one object.
+    Without such texts, it asks for each category of which an image has exactly one object.
 
     `path` is the JSON file; images lie in `images` (default: the file's folder). `unit` is the unit
     that the question asks for. `n` keeps that many images, chosen by `seed`. With "boxes",
@@ -74,15 +74,15 @@ class CocoFile(FileTask):
             raise TaskError(f"{self.path} cannot be read as COCO's JSON ({exc})") from exc
         lists: dict[str, Any] = {}
         if isinstance(data, dict):
-            lists = {name: data.get(name) for name in LISTS}
+            lists = {name: data.get(name) for name in REQUIRED_LISTS}
         rows = [*lists.values()]
         if not rows or not all(
             isinstance(r, list) and all(isinstance(e, dict) for e in r) for r in rows
         ):
             found = ", ".join(data) if isinstance(data, dict) else type(data).__name__
             raise TaskError(
-                f"{self.path}: COCO's JSON needs the lists {', '.join(LISTS)} of objects; found"
-                f" {found}"
+                f"{self.path}: COCO's JSON needs the lists {', '.join(REQUIRED_LISTS)} of objects;"
+                f" found {found}"
             )
         return lists
 
@@ -124,7 +124,10 @@ class CocoFile(FileTask):
         folder = Path(self.path).parent if self.images is None else Path(self.images)
         picture = Picture.open(resolve_inside(folder, str(row.get("file_name", ""))))
         width, height = picture.size
-        identifier, wanted = str(row.get("id")), WANTED[self.ask].format(unit=UNITS[self.unit])
+        identifier, wanted = (
+            str(row.get("id")),
+            ANSWER_INSTRUCTIONS[self.ask].format(unit=UNITS[self.unit]),
+        )
         for number, (words, names, asked) in enumerate(self._list_questions(row, objects)):
             truth = [self._make_place(entry, (width, height), bool(names)) for entry in asked]
             meta: dict[str, Any] = {"sizes": [[width, height]], "source": row.get("file_name")}
@@ -137,7 +140,8 @@ class CocoFile(FileTask):
     def _list_questions(
         self, row: Mapping[str, Any], objects: Sequence[Annotation]
     ) -> Iterator[tuple[str, Sequence[str], Sequence[Annotation]]]:
-        """Yield the text of each question, the categories that it asks for, and its objects."""
+        """Yield the text of each question, the categories that it asks for, and the objects to
+        find."""
         named = defaultdict[str, list[Annotation]](list)
         for entry in objects:
             named[self._category_names.get(entry.get("category_id"), "object")].append(entry)
@@ -174,7 +178,7 @@ class CocoFile(FileTask):
 def _list_expressions(row: Mapping[str, Any]) -> list[str]:
     """Return the referring expressions of an annotation or image."""
     texts = list[str]()
-    for key in EXPRESSIONS:
+    for key in EXPRESSION_FIELDS:
         value = row.get(key)
         for inner in value if isinstance(value, list) else [value]:
             if isinstance(inner, Mapping):

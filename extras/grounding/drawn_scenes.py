@@ -35,7 +35,7 @@ UNITS: dict[Unit, str] = {
     "0-100": "in percent of the image's width and height",
     "0-1000": "in thousandths of the image's width and height, from 0 to 1000",
 }
-WANTED: dict[Ask, str] = {
+ANSWER_INSTRUCTIONS: dict[Ask, str] = {
     "box": "Give its box as [left, top, right, bottom], {unit}.",
     "point": "Give the place of its middle as (x, y), {unit}.",
     "boxes": 'Reply with a JSON list of {{"bbox_2d": [left, top, right, bottom], "label": name}},'
@@ -50,11 +50,11 @@ SIZES = (24.0, 64.0)  # minimum and maximum height of the shapes, in pixels
 class DrawnScenes(MadeTask):
     """`n` questions about where objects are in drawn scenes of 320 x 320 pixels.
 
-    `ask` is "box" or "point", of one object named by its colour and shape, or "boxes" or "points",
-    of all objects with one of three shapes, of which some may be absent. `unit` is the unit that
-    the question asks for. Scenes hold `things` coloured shapes that do not overlap. Truth holds the
-    boxes and masks. With "boxes", `mean_ap` reports average precision (the extra `map`). Question
-    `i` depends only on `ask`, `things`, `ground`, `seed` and `i`. Raises TaskError.
+    `ask` is "box" or "point" for one object, named by its colour and shape, or "boxes" or "points"
+    for all objects with one of three shapes, of which some may be absent. `unit` is the unit that
+    the question asks for. Scenes hold `things` coloured shapes that do not overlap. An item's truth
+    holds the boxes and masks. With "boxes", `mean_ap` reports average precision (the extra `map`).
+    Question `i` depends only on `ask`, `things`, `ground`, `seed` and `i`. Raises TaskError.
     """
 
     ask: Ask = "box"
@@ -73,7 +73,8 @@ class DrawnScenes(MadeTask):
 
     @property
     def facts(self) -> Facts:
-        """The task's facts: correct answers are known by construction, and how they are scored."""
+        """The task's facts: that correct answers are known by construction, and how answers are
+        scored."""
         return Facts("made", "by construction", note="generated images", scorer=self._scorer)
 
     @property
@@ -86,7 +87,7 @@ class DrawnScenes(MadeTask):
     def _item(self, number: int) -> Item:
         rng = make_rng("drawn scenes", self.ask, self.things, self.ground, self.seed, number)
         style = Style(ground=self.ground, photos=TEST_PHOTOS)
-        things = self._draw_lots(rng, style)
+        things = self._place_things(rng, style)
         picture = Picture(draw_things(rng, things, style), self._id(number))
         names = tuple[str, ...]()
         if self.ask in ("box", "point"):
@@ -100,15 +101,15 @@ class DrawnScenes(MadeTask):
             replace(_locate(thing, style.side), label=thing.shape if names else "")
             for thing in asked
         ]
-        wanted = WANTED[self.ask].format(unit=UNITS[self.unit])
+        wanted = ANSWER_INSTRUCTIONS[self.ask].format(unit=UNITS[self.unit])
         meta: dict[str, object] = {"sizes": [[style.side, style.side]]}
         meta |= {"categories": list(names)} if names else {}
         sample = Sample(self._id(number), f"{words} {wanted}", (picture,), (), (), meta)
         truth = {"places": [found.to_truth() for found in places]}
         return Item(sample, format_places(places), truth)
 
-    def _draw_lots(self, rng: Generator, style: Style) -> Sequence[Thing]:
-        """Return placed objects with different names."""
+    def _place_things(self, rng: Generator, style: Style) -> Sequence[Thing]:
+        """Return objects with different names at random positions."""
         kinds = [(color, shape) for color in COLORS for shape in SHAPES]
         things = list[Thing]()
         for kind in rng.permutation(len(kinds))[: self.things]:

@@ -29,7 +29,7 @@ class Frame:
     square: bool = False
 
 
-NATIVE: tuple[tuple[str, Frame], ...] = (
+NATIVE_FRAMES: tuple[tuple[str, Frame], ...] = (
     (r"qwen-?2\.5-?vl|ui-tars-1\.5|claude", Frame("seen")),
     (r"qwen|ui-tars|internvl|cogvlm|cogagent|ferret|glm-?4|minicpm", Frame("0-1000")),
     (r"florence|locateanything|molmo-?2|seed-?1", Frame("0-1000")),
@@ -43,10 +43,10 @@ NATIVE: tuple[tuple[str, Frame], ...] = (
 none."""
 
 
-def find_native(model: str) -> Frame | None:
+def find_native_frame(model: str) -> Frame | None:
     """Return the frame of a model's family, or None if it is unknown."""
     name = model.rpartition("/")[2].lower()
-    return next((frame for pattern, frame in NATIVE if re.search(pattern, name)), None)
+    return next((frame for pattern, frame in NATIVE_FRAMES if re.search(pattern, name)), None)
 
 
 def place_numbers(
@@ -56,7 +56,8 @@ def place_numbers(
     source image, whose (width, height) are `size`.
 
     Points of pixel frames are pixel centres, of other frames shares of the size; results are pixel
-    centres. A view without its parts is taken to show the whole source image. Nothing is clipped.
+    centres. A view whose parts are unknown is taken to show the whole source image. Nothing is
+    clipped.
     """
     is_point = len(numbers) == 2
     if frame.name == "original":

@@ -8,25 +8,29 @@ from functools import lru_cache
 
 from looktwice.prompting.where.claims import LABEL_KEYS, Claim
 
-REFERENCE = re.compile(
+REFERENCE_PATTERN = re.compile(
     r"<(?:\|?object_ref_start|\|ref|ref|p|phrase|obj)\|?>\s*([^<]+?)\s*"
     r"<(?:\|?object_ref_end|\|/ref|/ref|/p|/phrase|/obj)\|?>",
     re.I,
 )
-TAG = re.compile(r"<[^<>]{0,80}>")
-BULLET = re.compile(r"^[\s,;.&)\]}|]*(?:and\b)?[\s>#]*(?:[-*•+]|\(?\d{1,3}[.):](?!\d))?\s*", re.I)
-QUOTED = re.compile(rf"[\"'](?:{'|'.join(LABEL_KEYS)})[\"']\s*:\s*[\"']([^\"']{{1,200}})[\"']")
+TAG_PATTERN = re.compile(r"<[^<>]{0,80}>")
+BULLET_PATTERN = re.compile(
+    r"^[\s,;.&)\]}|]*(?:and\b)?[\s>#]*(?:[-*•+]|\(?\d{1,3}[.):](?!\d))?\s*", re.I
+)
+QUOTED_PATTERN = re.compile(
+    rf"[\"'](?:{'|'.join(LABEL_KEYS)})[\"']\s*:\s*[\"']([^\"']{{1,200}})[\"']"
+)
 """The label in an object that is not quite JSON."""
-ENDING = re.compile(
+ENDING_PATTERN = re.compile(
     r"(?:[\s:=\-–—|,*`\"'(\[]|\b(?:is|are|at|located|coordinates?|position|bbox|box|boxes|bounding|"
     r"point|in|of|the)\b)+$",
     re.I,
 )
-NOTHING = re.compile(
+NOTHING_PATTERN = re.compile(
     r"^\W*(?:(?:json|none|null|n/?a|empty|objects?|points?|boxes|bboxes|detections?|results?)\b\W*)*$",
     re.I,
 )
-NOTHING_WORDS = re.compile(
+NOTHING_WORDS_PATTERN = re.compile(
     r"\b(?:no|not any|zero)\b[^.!?\n]{0,60}\b(?:in (?:the|this) (?:image|picture|photo)|visible|"
     r"present|found|detected|shown|appears?|there)\b|"
     r"\bthere (?:is|are)(?:n't| no| not any| none)\b|"
@@ -36,15 +40,19 @@ NOTHING_WORDS = re.compile(
     r"(?:没有|不存在|未发现)",
     re.I,
 )
-EMPTY_LIST = re.compile(r"^[\s`]*(?:json\s*)?[\[{][^\d]*(?:\[\s*\]|null|none)[^\d]*$", re.I)
-ARTICLE = re.compile(r"^(?:an?|the|one|this|that)\s+")
+EMPTY_LIST_PATTERN = re.compile(r"^[\s`]*(?:json\s*)?[\[{][^\d]*(?:\[\s*\]|null|none)[^\d]*$", re.I)
+ARTICLE_PATTERN = re.compile(r"^(?:an?|the|one|this|that)\s+")
 
 
 def reports_nothing(text: str) -> bool:
     """Return whether a reply without places says that there is nothing to find: an empty list, the
     word none, a sentence such as "there are no cups", or a tag without content."""
-    bare = TAG.sub(" ", REFERENCE.sub(" ", text.replace("```", " ")))
-    found = NOTHING.match(bare) or NOTHING_WORDS.search(bare) or EMPTY_LIST.match(text)
+    bare = TAG_PATTERN.sub(" ", REFERENCE_PATTERN.sub(" ", text.replace("```", " ")))
+    found = (
+        NOTHING_PATTERN.match(bare)
+        or NOTHING_WORDS_PATTERN.search(bare)
+        or EMPTY_LIST_PATTERN.match(text)
+    )
     return bool(found) and bool(text.strip())
 
 
@@ -65,7 +73,7 @@ def find_labels(reply: str, claims: Sequence[Claim]) -> Iterator[str]:
         elif claim.notation == "loc" and "_" not in reply[start:stop]:
             label = _get_label_after(reply[stop:])
         elif reply[start : start + 1] == "{" and claim.notation != "percents":
-            named = QUOTED.search(reply, start, stop)
+            named = QUOTED_PATTERN.search(reply, start, stop)
             label = named[1] if named else ""
         else:
             label = _get_label_before(reply[end:start], previous)
@@ -86,26 +94,26 @@ def _get_tag_label(reply: str, start: int, stop: int) -> str:
 def _get_label_after(text: str) -> str:
     """Return the text after PaliGemma's tokens, up to the next object."""
     words = re.split(r"[;\n]|<loc", re.sub(r"<seg\d{3}>", "", text), maxsplit=1)[0]
-    return TAG.sub("", words).strip()
+    return TAG_PATTERN.sub("", words).strip()
 
 
 def _get_label_before(text: str, previous: str) -> str:
     """Return the last reference tag in the text between two places, or else its last line without
     bullets and connecting words; the previous label if no text is left."""
-    if named := REFERENCE.findall(text):
+    if named := REFERENCE_PATTERN.findall(text):
         return str(named[-1]).strip()
-    plain = TAG.sub(" ", text)
+    plain = TAG_PATTERN.sub(" ", text)
     if not re.search(r"\w", re.sub(r"\b(?:and|box|bbox|json)\b", "", plain)):
         return previous if "\n" not in text.strip("\n") else ""
     line = next((line for line in reversed(plain.split("\n")) if re.search(r"\w", line)), "")
-    return ENDING.sub("", BULLET.sub("", line)).strip(" *`\"'_")
+    return ENDING_PATTERN.sub("", BULLET_PATTERN.sub("", line)).strip(" *`\"'_")
 
 
 @lru_cache(maxsize=10_000)
 def normalize_label(label: str) -> str:
     """Return a label in lower case, without articles, punctuation and the s of a plural."""
     words = re.sub(r"[\W_]+", " ", label.casefold()).strip()
-    words = ARTICLE.sub("", words)
+    words = ARTICLE_PATTERN.sub("", words)
     return re.sub(r"(?<=[^s\s])s$", "", words)
 
 

@@ -88,7 +88,7 @@ class MatchCounts:
 def label_places(
     found: Places, names: Sequence[str], synonyms: Mapping[str, str], more: Sequence[str] = ()
 ) -> Places:
-    """Return found places, each with the category that its label means: one of `names`, which were
+    """Return found places, each with the category that its label names: one of `names`, which were
     asked for, or else one of `more`."""
     labelled = list[Place]()
     for place in found:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from looktwice.extras.grounding.library import import_library
 from looktwice.extras.grounding.places import Place, Places
 
-FIGURES = {
+FIGURE_NAMES = {
     "ap": "AP_all",
     "ap_50": "AP_50",
     "ap_75": "AP_75",
@@ -89,7 +89,9 @@ class MatchedScenes:
         self.evaluation.summarize()
         figures: Mapping[str, float] = self.evaluation.stats_as_dict
         return {
-            name: float(figures[theirs]) for name, theirs in FIGURES.items() if figures[theirs] >= 0
+            name: float(figures[theirs])
+            for name, theirs in FIGURE_NAMES.items()
+            if figures[theirs] >= 0
         }
 
 

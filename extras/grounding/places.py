@@ -18,7 +18,7 @@ from looktwice.pipelines.marks import Mark, Mask, Point, mark_from_dict, mask_bo
 
 Form = Literal["xyxy", "xywh"]
 """The four numbers of a box: left, top, right, bottom; or left, top, width, height."""
-DIGITS = 3  # of a pixel in answers
+PIXEL_DECIMALS = 3  # of a pixel in answers
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class Place:
 
     @property
     def area(self) -> float:
-        """The area of its mask or else its box, in square pixels; 0 for a point."""
+        """The area of the mask, or else of the box, in square pixels; 0 for a point."""
         if self.region is not None:
             return float(self.region.sum())
         if not self.has_area:
@@ -96,7 +96,7 @@ Places = tuple[Place, ...]
 
 
 def _round_number(number: float) -> float:
-    rounded = round(number, DIGITS)
+    rounded = round(number, PIXEL_DECIMALS)
     return int(rounded) if rounded == int(rounded) else rounded
 
 
@@ -120,8 +120,8 @@ def read_places(value: Any, form: Form = "xyxy") -> Places:
 
     A place is an object with `box` or `bbox`, `point`, `mask` ({size, counts} by rows) or COCO's
     `segmentation` (polygons, or {size, counts} by columns), and `label`, `image`, `score`, `crowd`
-    (or `iscrowd`) and `ignore`; or it is a plain list of four or two numbers. `form` is that of the
-    boxes. Raises ValueError for anything else.
+    (or `iscrowd`) and `ignore`; or it is a plain list of four or two numbers. `form` states what
+    the four numbers of a box mean. Raises ValueError for anything else.
     """
     if isinstance(value, str):
         value = read_json(value)

@@ -10,7 +10,7 @@ from looktwice.extras.grounding.frames import (
     Frame,
     FrameName,
     Order,
-    find_native,
+    find_native_frame,
     find_source_size,
     place_numbers,
     require_layout,
@@ -51,7 +51,7 @@ class PlacesInReply(Reader):
     model: str = ""
 
     def __post_init__(self) -> None:
-        if self.frame == "native" and find_native(self.model) is None:
+        if self.frame == "native" and find_native_frame(self.model) is None:
             raise ValueError(
                 "`frame: native` needs a `model` whose family documents its frame, such as"
                 f" 'Qwen3-VL-8B-Instruct', got {self.model!r}; or give a frame such as '0-1000'"
@@ -61,7 +61,7 @@ class PlacesInReply(Reader):
 
     @property
     def _frame(self) -> Frame:
-        if self.frame == "native" and (native := find_native(self.model)):
+        if self.frame == "native" and (native := find_native_frame(self.model)):
             return native
         return Frame(self.frame, self.order, self.square)
 

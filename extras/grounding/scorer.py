@@ -48,17 +48,17 @@ class PlacesScorer(Scorer):
     "boxes" and "points" precision and recall per sample. With `mean_ap`, "boxes" also reports
     COCO's average precision and recall over all images of the task (the extra `map`), without the
     figures that no true box enters. Their intervals resample whole samples, with all of their
-    images; in simulations, 86 to 98 % contain the figure of very many images, fewer with rare
-    categories or missing confidences and at most 100 images. Few models state confidences. Boxes
-    without one count as equally certain, so that AP depends on the order of the images;
-    `ap_reversed` is AP with the images in reverse order, and `confidence_given` the share of boxes
-    with a confidence. Where the two differ, cite F1.
+    images; in simulations, 86 to 98 % contain the figure that very many images would give, fewer
+    with rare categories or missing confidences and at most 100 images. Few models state
+    confidences. Boxes without one count as equally certain, so that AP depends on the order of the
+    images; `ap_reversed` is AP with the images in reverse order, and `confidence_given` the share
+    of boxes with a confidence. Where the two differ, cite F1.
 
     A label means a category if both are equal apart from case, articles, punctuation and a plural
     s, if `synonyms` ({sofa: couch}) map it to the category, or if it contains the name of only one
     category. A box without a label has the category that was asked for, if there was only one; the
-    meta field `categories` lists them. A box whose label is not a category is wrong in F1 and does
-    not enter AP.
+    meta field `categories` lists those asked for. A box whose label is not a category is wrong in
+    F1 and does not enter AP.
 
     The true places are the field `places` of an item's truth, or else its answer, as objects or
     JSON; `form` is that of their boxes. Places marked `crowd` or `ignore` need not be found, and a

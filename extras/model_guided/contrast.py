@@ -52,7 +52,7 @@ class ContrastAnswer(Ranged, UsesLocalModel):
         looks = []
         for shown in (state, self.change(state, model)):
             looks.append(self.local_model.look([Message("user", (*shown.views, state.prompt))]))
-        tokens, likely = looks[0].letters(letters), looks[0].likely
+        tokens, likely = looks[0].first_tokens(letters), looks[0].likely
         scores = contrast_logits(likely, looks[1].likely, self.alpha, self.beta)[tokens]
         if not np.isfinite(scores).any():
             return state.abstain("no choice is likely enough")

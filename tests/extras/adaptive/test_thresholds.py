@@ -132,7 +132,7 @@ def test_a_run_reports_the_thresholds_of_its_arms(tmp_path: Path) -> None:
     seen, blind = find_thresholds(score_run(folder), ThresholdSettings("size"))
     assert seen.threshold is not None and 20 < seen.threshold.value < 30
     assert seen.threshold.model.guess == 0.25
-    assert blind.passes == "above all levels" and blind.remarks == "as others"
+    assert blind.text == "above all levels" and blind.remarks == "as others"
     _, rising = find_thresholds(score_run(folder), ThresholdSettings("size", direction="rising"))
     assert rising.threshold == blind.threshold and not rising.remarks
     table = threshold_table(score_table([folder.path]).scores, ThresholdSettings("size"))
@@ -168,7 +168,7 @@ def test_falling_accuracy_is_reported_wherever_its_threshold_is(tmp_path: Path) 
     made.answers(made.point("one", "t"), ["A" if size <= 20 else "B" for size in sizes])
     run = write_config(made, {"thresholds": {"along": "size"}})
     (arm,) = find_thresholds(run)
-    assert arm.passes.endswith(", falling") and arm.passes[:2].isdigit()
+    assert arm.text.endswith(", falling") and arm.text[:2].isdigit()
     (chart,) = threshold_lines(run, "t")
     assert [*chart.lines] == ["one", "one, fitted, falling"]
 

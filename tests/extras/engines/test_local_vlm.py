@@ -17,7 +17,7 @@ import pytest
 
 from looktwice.eval.records import RunFolder
 from looktwice.extras.engines import LocalVLM
-from looktwice.extras.engines.chat_template import build_chat, reply_text
+from looktwice.extras.engines.chat_template import build_chat, split_reply
 from looktwice.extras.engines.local_vlm import _VLMRequest
 from looktwice.pipelines import ChatAPI, Picture, View
 from looktwice.pipelines.model import CallOptions, Message, ModelError, Tool
@@ -201,7 +201,7 @@ def test_a_reply_is_split_into_its_parts() -> None:
         ("<tool_call>zoom please</tool_call>", "<tool_call>zoom please</tool_call>", "", []),
         ("<tool_call>[1, 2]</tool_call>", "<tool_call>[1, 2]</tool_call>", "", []),
     ):
-        text, reasoning, calls = reply_text(said)[:3]
+        text, reasoning, calls = split_reply(said)[:3]
         assert [text, reasoning, [(call.name, call.arguments) for call in calls]] == expected
 
 

@@ -12,7 +12,7 @@ import pytest
 from looktwice.extras.engines import LocalVLM
 from looktwice.extras.features import QuestionAttention
 from looktwice.extras.features.question_attention import (
-    find_word_tokens,
+    find_text_tokens,
     locate_tokens,
     spread_over_pixels,
 )
@@ -173,7 +173,7 @@ def test_spreading_keeps_the_attention_of_tokens_and_drops_that_of_padding() -> 
 def test_question_tokens_are_found_by_comparing_prompts(
     prompt: str, without: str, words: list[int]
 ) -> None:
-    assert find_word_tokens(list(map(ord, prompt)), list(map(ord, without))) == words
+    assert find_text_tokens(list(map(ord, prompt)), list(map(ord, without))) == words
 
 
 @pytest.mark.slow

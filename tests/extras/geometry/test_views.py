@@ -222,7 +222,7 @@ def test_depth_anything_3_resizes_the_results_of_its_package_to_the_images(da3: 
         scales = np.diag([150 / columns, 100 / rows, 1])
         np.testing.assert_allclose(views.intrinsics[number], scales @ direct.intrinsics[number])
     np.testing.assert_array_equal(views.extrinsics, direct.extrinsics)
-    np.testing.assert_array_equal(views.path, [1, 0, 0])
+    np.testing.assert_array_equal(views.camera_path, [1, 0, 0])
 
 
 def test_depth_of_images_of_two_sizes_is_known_inside_the_crop_of_the_package(da3: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from looktwice.extras.grounding import PlacesScorer
-from looktwice.extras.grounding.mean_ap import FIGURES, MatchedScenes
+from looktwice.extras.grounding.mean_ap import FIGURE_NAMES, MatchedScenes
 from tests.extras.grounding.scenes import (
     NAMES,
     SIZE,
@@ -80,8 +80,8 @@ def test_replies_about_200_scenes_give_the_figures_of_the_package(scored: bool) 
     assert None not in answers
     figures = find_figures(PlacesScorer("boxes", mean_ap=True), answers, rows)
     direct = compute_directly(scenes)
-    assert {name: figures[name] for name in FIGURES} == {
-        name: direct[theirs] for name, theirs in FIGURES.items()
+    assert {name: figures[name] for name in FIGURE_NAMES} == {
+        name: direct[theirs] for name, theirs in FIGURE_NAMES.items()
     }
     assert 0.1 < figures["ap"] < figures["ap_50"] < 0.9
     assert ("ap_reversed" in figures) == (not scored)
@@ -97,7 +97,7 @@ def test_draws_of_200_scenes_give_the_figures_of_the_package_on_them(scored: boo
         drawn = np.sort(rng.integers(0, SCENES, SCENES))
         direct = compute_directly([scenes[number] for number in drawn])
         assert matched.summarize(drawn) == {
-            name: direct[theirs] for name, theirs in FIGURES.items()
+            name: direct[theirs] for name, theirs in FIGURE_NAMES.items()
         }
 
 

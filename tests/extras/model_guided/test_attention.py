@@ -194,7 +194,7 @@ def test_attention_matches_transformers(llava: str) -> None:
     assert np.exp(look.likely).sum() == pytest.approx(1, abs=1e-5)
     choices = ("A", "B", "C")
     (told,) = model(messages, options=CallOptions(choices=choices)).logprobs
-    mine = [look.likely[token] for token in look.letters(choices)]
+    mine = [look.likely[token] for token in look.first_tokens(choices)]
     assert mine == pytest.approx([told[choice] for choice in choices], abs=1e-4)
 
 
@@ -258,7 +258,7 @@ def test_contrast_answers_by_the_change_from_the_evidence(llava: str) -> None:
         eyes.look([Message("user", (*s.views, s.prompt))])
         for s in (state, change(state, NoModel()))
     ]
-    tokens = looks[0].letters("ABC")
+    tokens = looks[0].first_tokens("ABC")
     difference = 3 * looks[0].likely[tokens] - 2 * looks[1].likely[tokens]
     after = ContrastAnswer(model=llava, change=change, alpha=2)(state, NoModel())
     assert after.answer == "ABC"[int(difference.argmax())]
