@@ -77,7 +77,7 @@ def false_differences(times: int) -> Iterator[str]:
             ps = [shift.delta.p for shift in fragility.shifts]
             plain += min(ps) < 0.05
             corrected += any(shift.significant for shift in fragility.shifts)
-            far += fragility.chance.p < 0.05
+            far += fragility.null_spread.p < 0.05
             assert [shift.p_holm for shift in fragility.shifts] == holm(ps)
         yield (
             f"16 identical styles, {n} samples in clusters of {size}, {draws} draws: some style"

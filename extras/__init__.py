@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from looktwice.pipelines.extensions import Extension
 
 GATED_OPTIONS = ("--allow",)
-FRAGILITY_TRAITS = ("key:fragility",)
+FRAGILITY_NEEDS = ("key:fragility",)
 AGENT_NEEDS = ("room:prompting.agent",)
 
 
-def _make_entry(place: str, help: str = "", needs: tuple[str, ...] = ()) -> Extension:
-    return Extension(f"looktwice.extras.{place}", help, needs)
+def _make_entry(target: str, help: str = "", needs: tuple[str, ...] = ()) -> Extension:
+    return Extension(f"looktwice.extras.{target}", help, needs)
 
 
 def _list_classes(*rows: tuple[str, str, str]) -> dict[str, Extension]:
-    """Return an entry for each class of these rows: its room in studies and records, the module
-    that defines it, and the names."""
+    """Return an entry for each class. A row has the classes' room in studies and records, the
+    module that defines them, and their names."""
     return {
         f"{room}.{name}": _make_entry(f"{module}:{name}")
         for room, module, names in rows
@@ -77,16 +77,16 @@ KEYS = {
 ANALYSES = {
     "gap": _make_entry("studies.gap:FACTORS_ANALYSIS", "Why the numbers differ", ("key:gap",)),
     "fragility": _make_entry(
-        "studies.fragility:FRAGILITY_ANALYSIS", "Fragility under marker styles", FRAGILITY_TRAITS
+        "studies.fragility:FRAGILITY_ANALYSIS", "Fragility under marker styles", FRAGILITY_NEEDS
     ),
     "flips": _make_entry(
-        "studies.ranks:FLIPS_ANALYSIS", "Changes of the lead under other styles", FRAGILITY_TRAITS
+        "studies.ranks:FLIPS_ANALYSIS", "Changes of the lead under other styles", FRAGILITY_NEEDS
     ),
     "ranks": _make_entry(
-        "studies.ranks:RANK_MOVES_ANALYSIS", "Ranks under other styles", FRAGILITY_TRAITS
+        "studies.ranks:RANK_MOVES_ANALYSIS", "Ranks under other styles", FRAGILITY_NEEDS
     ),
     "styles": _make_entry(
-        "studies.fragility:EVERY_STYLE_ANALYSIS", "Every style and codec", FRAGILITY_TRAITS
+        "studies.fragility:EVERY_STYLE_ANALYSIS", "Every style and codec", FRAGILITY_NEEDS
     ),
     "order": _make_entry(
         "studies.ranks:ORDER_ANALYSIS", "Stability of the order", ("key:sweep|key:each|draws",)

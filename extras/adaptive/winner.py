@@ -109,11 +109,11 @@ def _try_styles(steering: Any, study: Any, winner: Any, path: Path, paid: list[P
         more = ", with a larger --cost" * ("--budget" in outcome.why)
         return f"not all styles were tried; repeat the command to continue{more}"
     for fragility in measure_fragilities(score_table([tried.folder], plan=plan).scores[0]):
-        worst, low, high = fragility.ends[0], fragility.means.min(), fragility.means.max()
+        worst, low, high = fragility.worst_and_best[0], fragility.means.min(), fragility.means.max()
         return (
             f"under {len(fragility.means)} marker styles, {fragility.n} samples each,"
             f" {100 * low:.1f} to {100 * high:.1f} % right, worst {worst!r} (equality of styles: p"
-            f" {format_p(fragility.chance.p)})"
+            f" {format_p(fragility.null_spread.p)})"
         )
     return ""
 

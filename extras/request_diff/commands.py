@@ -28,7 +28,7 @@ AnyLogs = Annotated[
         metavar="LOG...",
         help=(
             "Run folders, inspect_ai's .eval, VLMEvalKit's .xlsx or .tsv, lmms-eval's samples,"
-            " Every Eval Ever, .csv; one published table of accuracies."
+            " Every Eval Ever, .csv; or one published table of accuracies."
         ),
     ),
 ]
@@ -45,12 +45,13 @@ Format = Annotated[
         "--to",
         "--as",
         help=(
-            "inspect (.eval), every-eval-ever, eval-results, evalai, lmms-eval or vlmevalkit; for a"
-            " run also trajectories; for the shards of a run: run."
+            "Format: inspect (.eval), every-eval-ever, eval-results, evalai, lmms-eval or"
+            " vlmevalkit. A run can also become `trajectories`; shards of a run are joined with"
+            " `run`."
         ),
     ),
 ]
-Conversing = Annotated[
+TrajectoryContestants = Annotated[
     list[str],
     Option(help="trajectories: only this contestant (default: all but placebos and failed ones)."),
 ]
@@ -161,7 +162,7 @@ def export(
     only: Annotated[
         list[str], Option(help="trajectories: keep only these verdicts, such as right.")
     ] = NONE,
-    contestant: Conversing = NONE,
+    contestant: TrajectoryContestants = NONE,
     whole: Annotated[
         bool, Option("--whole", help="trajectories: leave out any with refused tool calls.")
     ] = False,

@@ -229,8 +229,9 @@ def measure_effects(
 
 @ask_once()
 def build_model_to_ask(node: str, plugins: Sequence[str]) -> Model:
-    """Build the model of a node such as `{use: pipelines.models.ChatAPI, model: NAME}`, of a class
-    name, or the first of `models:` in a YAML file. Raises ConfigError."""
+    """Build the model that is given as a node such as `{use: pipelines.models.ChatAPI, model:
+    NAME}`, as the name of a class, or as a YAML file, of which the first of `models:` is taken.
+    Raises ConfigError."""
     source: Any = Path(node) if node.endswith((".yaml", ".yml")) else {}
     text = node if node.startswith("{") else f"{{use: {node}}}"
     overrides = [] if source else [f"models.asked={text}"]

@@ -80,8 +80,8 @@ class RequestComparison:
 
     @property
     def unpaired_samples(self) -> Iterator[tuple[Requests, Requests, list[tuple[str, str]]]]:
-        """For each side: the side, the other side, and the side's unpaired samples with the reason
-        why each has no partner."""
+        """Triples (side, other side, samples of the side without a partner); each sample comes with
+        the reason."""
         base, rival, (_, own, others) = self.base, self.rival, self.pairing
         for side, other, indices in ((base, rival, own), (rival, base, others)):
             yield side, other, [(side.requests[index].sample, why) for index, why in indices]
@@ -108,8 +108,8 @@ class RequestComparison:
 
     @cached_property
     def changed_words(self) -> list[tuple[Values, int]]:
-        """The replaced, added and removed words, each as its text on both sides and the number of
-        pairs that it occurs in, most frequent first.
+        """The replaced, added and removed words: for each change the words on both sides and the
+        number of pairs in which it occurs, most frequent first.
 
         Changes in nearly all pairs belong to the template.
         """
@@ -195,7 +195,7 @@ class Prompt:
         return [*before.split(), CHOICES_PLACEHOLDER, *after.split()]
 
     def restyle(self, style: str) -> tuple[str, str]:
-        """Return the text before and after the list of choices, with references to choices
+        """Return the texts before and after the list of choices, with references to choices
         rewritten in another `style`, such as "A."."""
         if self.listed is None:
             return self.text, ""
@@ -212,7 +212,7 @@ class Prompt:
 
     @cached_property
     def units(self) -> Values:
-        """The text before the first and before the second choice, such as "(A) " and "\\n(B) "."""
+        """The texts that precede the first and the second choice, such as "(A) " and "\\n(B) "."""
         if self.listed is None:
             return "", ""
         block = self.text[self.listed.start : self.listed.end]
@@ -232,7 +232,8 @@ class Prompt:
 
 
 def find_changed_words(mine: Sequence[str], theirs: Sequence[str]) -> list[Values]:
-    """Return the runs of words in which two texts differ, as pairs of their words in each text."""
+    """Return the differences between two texts, each as the words in the first text and the words
+    in the second."""
     matcher = SequenceMatcher(None, mine, theirs, autojunk=False)
     return [
         (" ".join(mine[start:end]), " ".join(theirs[first:last]))

@@ -113,7 +113,7 @@ def read_requests(path: Path, columns: Mapping[str, str] | None = None) -> list[
     else:
         sides = list(map(_read_log, make_names_unique(read_logs(path, columns))))
     if not any(side.requests for side in sides):
-        raise TaskError(f"{path} holds no requests with messages; give a run folder or a .eval")
+        raise TaskError(f"{path} holds no requests with messages; give a run folder or a .eval log")
     return [replace(side, path=path, contestant=side.name) for side in sides if side.requests]
 
 
@@ -211,7 +211,8 @@ class Pairing(NamedTuple):
 def pair_requests(
     mine: Sequence[Request], theirs: Sequence[Request], is_one_run: bool = False
 ) -> Pairing:
-    """Pair requests of two sides, each of which is the most similar one to the other.
+    """Pair each request of one side with the request of the other side if each is the most similar
+    one to the other.
 
     Similarity compares the pictures (perceptual hash and thumbnails) and the words that distinguish
     a side's questions; if one request has no pictures, the words alone. Requests of one run are
@@ -261,7 +262,7 @@ def _explain_unpaired(
         elif np.isfinite(distances[row]).any():
             yield row, "its most likely partner is nearer to another request"
         else:
-            yield row, "no request of the other side shows and asks the same"
+            yield row, "no request of the other side has the same pictures and question"
 
 
 def _measure_distances(mine: Sequence[Request], theirs: Sequence[Request]) -> Matrix:
@@ -311,11 +312,11 @@ def _measure_picture_distances(
 ) -> Matrix:
     """Compute the distances between the pictures of all requests of two sides.
 
-    The distance of two requests is the mean distance from each picture of the request that has
-    fewer to the nearest picture of the other, so that additional pictures do not count.
+    The distance of two requests is the mean distance from each picture of the request with fewer
+    pictures to the nearest picture of the other request, so that additional pictures do not count.
     """
     looks = [[*map(get_look, chain(*side))] for side in (mine, theirs)]
-    first, second = (np.stack([look.small for look in side]) for side in looks)
+    first, second = (np.stack([look.thumbnail for look in side]) for side in looks)
     squares = (first**2).mean(axis=1)[:, np.newaxis] + (second**2).mean(axis=1)
     gaps = np.sqrt(np.maximum(squares - 2 * (first @ second.T / first.shape[1]), 0))
     hashes = [hash_distance(a.hash, b.hash) for a, b in product(*looks)]

@@ -90,8 +90,8 @@ def read_trajectories(
             yield line
     if is_empty:
         raise RunError(
-            f"{run} has no such conversation; leave out --only, name a --contestant, or run stages"
-            " that call a model"
+            f"{run} has no conversation that matches these options; leave out --only, name another"
+            " --contestant, or run stages that call a model"
         )
 
 

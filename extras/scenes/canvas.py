@@ -30,12 +30,12 @@ SCAN_LINES_PER_PIXEL = 4  # scan lines per pixel; along each of them coverage is
 
 
 def make_blank(width: int, height: int) -> Pixels:
-    """Make a white picture of this size."""
+    """Make a white picture of the given width and height."""
     return np.full((height, width, 3), 255, np.uint8)
 
 
 def fill_outline(pixels: Pixels, points: XY, color: RGB) -> None:
-    """Fill the polygon with these corners with a colour."""
+    """Fill a polygon, given by its corners, with a colour."""
     _paint_contours(pixels, [points], color)
 
 
@@ -82,7 +82,7 @@ def write_text(pixels: Pixels, text: str, center: float, baseline: float, size: 
 
 @lru_cache(maxsize=64)
 def _render_text(text: str, size: float) -> tuple[int, int, NDArray[np.float64]]:
-    """Render a text: return the offset of its box from the middle of its baseline, and the coverage
+    """Render text: return the offset of its box from the middle of its baseline, and the coverage
     of its pixels."""
     font = ImageFont.load_default(size)
     if not isinstance(font, ImageFont.FreeTypeFont):
@@ -96,16 +96,14 @@ def _render_text(text: str, size: float) -> tuple[int, int, NDArray[np.float64]]
 
 
 def get_extent(
-    points: XY, pixels: tuple[int, int] | None = None, rim: float = 0.0
+    points: XY, size: tuple[int, int] | None = None, rim: float = 0.0
 ) -> tuple[float, float, float, float]:
     """Return the axis-aligned box around points, grown by `rim`, and clipped to a picture of
-    `pixels` (width, height) if given."""
+    `size` (width, height) if given."""
     xs, ys = points.T.tolist()  # Python's own min and max are faster for a few corners
     edges = min(xs) - rim, min(ys) - rim, max(xs) + rim, max(ys) + rim
-    if pixels is not None:
-        edges = tuple(
-            min(max(edge, 0), limit) for edge, limit in zip(edges, pixels * 2, strict=True)
-        )
+    if size is not None:
+        edges = tuple(min(max(edge, 0), limit) for edge, limit in zip(edges, size * 2, strict=True))
     x0, y0, x1, y1 = (round(float(edge), 2) for edge in edges)
     return x0, y0, x1, y1
 

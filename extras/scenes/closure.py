@@ -111,8 +111,8 @@ def _bend_options(params: SceneParameters, points: XY, gaps: Gaps) -> list[XY]:
     """Return the four options; empty if too few corners are visible.
 
     In the official version these are the shape and three versions with bent corners. Otherwise they
-    are the shape with none, either one, and both of two sets of bent corners, all of which are at a
-    drawn edge.
+    are the four combinations of two sets of bent corners: none, either set, or both. Every bent
+    corner is at a drawn edge.
     """
     number, count = int(params.levels["edges_distorted"]), len(points)
     cut, short = set(gaps[0]), set(gaps[1])

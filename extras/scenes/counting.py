@@ -196,8 +196,8 @@ def draw_shapes(params: SceneParameters) -> Tries:
 
 
 def _place_outlines(params: SceneParameters) -> list[Figure]:
-    """Place outlines where there is room, one of each kind first, so that every kind gets a
-    place."""
+    """Place outlines where there is room, beginning with one of each kind, so that every kind can
+    be shown."""
     rng, levels = params.rng, params.levels
     kinds = params.shuffled(OUTLINES)[: levels["num_shapes"]]
     times = rng.integers(1, levels["max_instances"], len(kinds), endpoint=True)
@@ -282,8 +282,8 @@ def draw_colors(params: SceneParameters) -> Tries:
 def _place_filled(
     params: SceneParameters, order: Sequence[str], colors: Sequence[str], sharing: int, size: float
 ) -> list[Figure]:
-    """Place figures where there is room, at their drawn size or a smaller one; `sharing` is the
-    number of figures that share the picture's area."""
+    """Place figures where there is room, at a random size around the mean for `size`, or slightly
+    smaller; `sharing` is the number of figures that share the picture's area."""
     mean = size * math.sqrt(PICTURE_SIDE * PICTURE_SIDE / (FIGURE_MARGIN * sharing)) / 100
     apart = 0 if params.official else MIN_FIGURE_DISTANCE
     placed: list[Figure] = []

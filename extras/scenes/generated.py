@@ -43,11 +43,11 @@ class GeneratedDoYouSeeMe(SweptTask):
     letter_disambiguation, form_constancy, visual_closure; shape_discrimination_3d,
     joint_shape_color_3d, letter_disambiguation_3d, form_constancy_3d, visual_spatial_3d, with
     solids from looktwice's own renderer on plain ground; and patch_rotation, patch_counting (App.
-    O). Canvases, control parameters and questions are the authors' (a grid of solids has half their
-    canvas). `controls` sets the levels of parameters, one level or a list for each; other
-    parameters have the paper's levels. In each block of as many questions as there are
-    combinations of levels, each combination occurs once; a level that is listed twice occurs twice
-    as often. Levels are in `meta`, under the same names as for `DoYouSeeMe`.
+    O). Canvases, control parameters and questions are the authors' (but pictures of a grid of
+    solids have half the width and height). `controls` sets the levels of parameters, one level or a
+    list for each; other parameters have the paper's levels. In each block of as many questions as
+    there are combinations of levels, each combination occurs once; a level that is listed twice
+    occurs twice as often. Levels are in `meta`, under the same names as for `DoYouSeeMe`.
 
     `official` also reproduces the flaws of the authors' images: see `facts`. Question `i` depends
     only on the settings, `seed` and `i`, not on `n`. The content of the drawing is in each item's

@@ -40,23 +40,23 @@ OUTLINES: Mapping[str, XY] = {
     "triangle": CELL_SIDE * TRIANGLE,
 }
 
-Place = tuple[int, int]
-Grid = Mapping[Place, tuple[str, str]]
+Cell = tuple[int, int]
+Grid = Mapping[Cell, tuple[str, str]]
 """The (shape, fill) at each (row, column), counted from 0."""
 
 
 class GridQuestion(NamedTuple):
-    """A question about a grid: the grid's index, the place of the reference shape, the direction,
-    and the shape and fill of the targets (None for any)."""
+    """A question about a grid: the grid's index, the cell of the reference shape (`place`), the
+    direction, and the shape and fill of the targets (None for any)."""
 
     grid: int
-    place: Place
+    place: Cell
     direction: str
     shape: str | None
     fill: str | None
 
     def count_targets(self, grids: Sequence[Grid]) -> int:
-        """Count the targets in this direction."""
+        """Count the targets in the question's direction from the reference shape."""
         grid, (row, column), (down, right) = (
             grids[self.grid],
             self.place,
@@ -82,8 +82,7 @@ class GridQuestion(NamedTuple):
 
 
 def draw_grids(params: SceneParameters) -> Tries:
-    """Yield scenes. In the official version the question is random, and the answer to two in five
-    is 0.
+    """Yield scenes. In the official version the question is random, and two in five answers are 0.
 
     Otherwise the answer is drawn first, from those possible in these grids, and then a question
     with this answer.
@@ -146,8 +145,8 @@ def _draw_balanced_question(params: SceneParameters, grids: Sequence[Grid]) -> G
     return params.pick(by_count[params.pick(sorted(by_count))])
 
 
-def _list_starts(grid: Grid, direction: str) -> list[Place]:
-    """Return the places of a grid that have a neighbour in this direction."""
+def _list_starts(grid: Grid, direction: str) -> list[Cell]:
+    """Return the cells of a grid that have a neighbour in this direction."""
     down, right = DIRECTION_STEPS[direction]
     return [(row, column) for row, column in grid if (row + down, column + right) in grid]
 
@@ -212,8 +211,8 @@ GROUNDS: tuple[RGB, ...] = (
 # hue in degrees, saturation, value
 COLOR_SHIFTS = {1: (180, 1.2, 0.85), 2: (60, 1.2, 0.9), 3: (10, 1.05, 0.95)}
 CONTRAST_RATIOS = {1: 1.7, 2: 1.3, 3: 1.1}
-"""The contrast ratios (WCAG 2) of the levels easy, medium and hard, which are about the medians of
-the authors' colours on their grounds."""
+"""The contrast ratios (WCAG 2) of the levels easy, medium and hard, which approximate the median
+contrasts of the authors' colours on their grounds."""
 
 RATIO_PATTERN = re.compile(r"(\d+(?:\.\d+)?):1")
 

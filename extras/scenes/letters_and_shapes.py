@@ -129,8 +129,8 @@ def _draw_letter(rng: Generator) -> list[str]:
 
 
 def _draw_shapes(rng: Generator, turn: int | None = None) -> list[str]:
-    """Return six shapes with one to five triangles: a random number, or the number for this
-    turn."""
+    """Return six shapes, of which one to five are triangles: a random number, or the number that
+    balances the question with the number `turn`."""
     if turn is None:
         triangles = int(rng.integers(1, 6))
     else:
@@ -163,7 +163,7 @@ def _paste(
 
 
 def _render_letter(letter: str, high: int) -> Image.Image:
-    """Render a capital of this height as the coverage of each pixel, cropped to the letter."""
+    """Render a capital `high` pixels high as the coverage of each pixel, cropped to the letter."""
     size = high / CAPITAL_HEIGHT
     for _ in range(8):
         font = ImageFont.load_default(size)
@@ -177,7 +177,8 @@ def _render_letter(letter: str, high: int) -> Image.Image:
 
 
 def _render_shapes(shapes: Sequence[str], high: int) -> Image.Image:
-    """Render shapes in rows as the coverage of each pixel, by supersampling."""
+    """Render shapes `high` pixels high, in rows, as the coverage of each pixel, by
+    supersampling."""
     times, step = 4, round(high * (1 + SHAPE_GAP))
     size = (COLUMNS - 1) * step + high, (ROWS - 1) * step + high
     image = Image.new("L", (size[0] * times, size[1] * times))

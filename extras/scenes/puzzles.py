@@ -119,18 +119,18 @@ def draw_puzzle(params: SceneParameters, right: int) -> Puzzle | None:
 @dataclass(frozen=True)
 class Puzzles(SweptTask):
     """`n` puzzles (matrices of three by three pictures) with two questions each: `<id>/perception`
-    asks how many lines a picture has, `<id>/reasoning` which of four options is missing.
+    asks how many lines a picture has, `<id>/reasoning` which of four options completes the matrix.
 
     Pictures are spokes in eight directions. Rules apply along rows: rotation by some eighths,
     progression (each line gains or loses neighbours), overlay (either, both, not both, first
     alone). `controls`: the `rule`; `size`, a panel's side in pixels (small panels are hard to see);
-    `moved`, the number of lines that are elsewhere in two of the wrong options than in the right
-    one (the third has twice as many). Every combination occurs equally often, and the positions of
-    right choices are balanced. Each puzzle has exactly one solution under all rules. The scores are
-    those of the
-    joint form (Do You See Me, 5.2.1): both accuracies, both together, and how often perception is
-    wrong if reasoning is right. The `subset` may choose by `image`, `role` and levels. Question `i`
-    depends only on `controls`, `seed` and `i`. Raises TaskError.
+    `moved`, the number of lines that two of the wrong options have in other places than the right
+    one (the third wrong option has twice as many such lines). Every combination occurs equally
+    often, and the positions of right choices are balanced. Each puzzle has exactly one solution
+    under all rules. The scores are those of the joint form (Do You See Me, 5.2.1): both accuracies,
+    both together, and how often perception is wrong if reasoning is right. The `subset` may choose
+    by `image`, `role` and levels. Question `i` depends only on `controls`, `seed` and `i`. Raises
+    TaskError.
     """
 
     n: int = 54

@@ -320,7 +320,7 @@ class RenderedScenes(KindTask):
 
     Pictures are 480 x 360 pixels. Nothing is drawn on them: points are in the sample's marks, and
     any stage may draw them. `views(number)` returns a question's views with their cameras, whose
-    `hits` give the identity, distance, normal, reflectance and light of every pixel; solids,
+    `hits` give the identity, distance, normal, reflectance and light at every pixel; solids,
     cameras and lamp are also in each item's `truth`. Cues in the picture that might predict the
     answer are balanced: height and eccentricity of the closer point, brightness of the darker one,
     and distance of the right point from REF's position. Question `i` depends only on `kind`,

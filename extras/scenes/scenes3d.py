@@ -103,7 +103,7 @@ class Solid:
 
     def is_separated(self, solids: Sequence[Solid], sizes: float, least: float = 0.0) -> bool:
         """Return whether the distance from each of the solids, along the ground, is at least
-        `sizes` times the sum of both sizes, and at least `least`."""
+        `sizes` times the sum of the two solids' sizes, and at least `least`."""
         rooms = ((s.center[:2], max(least, sizes * (self.size + s.size))) for s in solids)
         return all(math.dist(self.center[:2], middle) >= room for middle, room in rooms)
 
@@ -224,7 +224,7 @@ class Camera:
         return np.asarray(own[:, :2] / own[:, 2:] * self.focal * self.size[0] + middle, np.float64)
 
     @property
-    def pixels(self) -> Floats:
+    def pixel_centers(self) -> Floats:
         """The pixel centres (n, 2), row by row."""
         width, height = self.size
         places = np.meshgrid(np.arange(width, dtype=np.float64), np.arange(height))
@@ -233,11 +233,11 @@ class Camera:
     @cached_property
     def pixel_rays(self) -> Floats:
         """The unit vectors (n, 3) through the pixel centres, row by row."""
-        return self.compute_rays(self.pixels)
+        return self.compute_rays(self.pixel_centers)
 
     def measure_distances(self, solid: Solid) -> Floats:
-        """Return the distance at each pixel (height, width) to a solid without occluders; infinity
-        elsewhere."""
+        """Return the distance to a solid at each pixel (height, width), ignoring occluders;
+        infinity where the pixel's ray misses it."""
         return solid.cast(np.array(self.eye), self.pixel_rays).reshape(self.size[::-1])
 
     def to_dict(self) -> dict[str, Any]:
@@ -304,7 +304,7 @@ class World:
         return Hits(identity, far, normal, albedo, albedo * light[:, None])
 
     def _sample_grain(self, places: Floats) -> Floats:
-        """Sample the texture bilinearly at positions (n, 2), in cells."""
+        """Sample the texture bilinearly at positions (n, 2) in units of texture cells."""
         from scipy.ndimage import map_coordinates
 
         return map_coordinates(self.grain, places.T, order=1, mode="grid-wrap")
@@ -321,7 +321,7 @@ class View:
     def hits(self) -> Hits:
         """The hit at the centre of every pixel."""
         shape = self.camera.size[::-1]
-        hits = self.world.trace(self.camera, self.camera.pixels)
+        hits = self.world.trace(self.camera, self.camera.pixel_centers)
         return Hits._make(values.reshape(*shape, *values.shape[1:]) for values in hits)
 
     @property

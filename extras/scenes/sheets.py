@@ -117,8 +117,8 @@ def make_sheet(
     noise: Sequence[Sequence[Speck]] = (),
     **meta: Any,
 ) -> Scene:
-    """Make the sheet on which option `place` is the target; `noise` holds the noise beneath each
-    pattern, beginning with the target."""
+    """Make the sheet on which the option with the index `place` is the target; `noise` holds the
+    noise beneath each pattern, beginning with the target."""
     target = choices[place]
     drawn = [[element.to_dict() for element in choice] for choice in choices]
     truth: dict[str, Any] = {"target": drawn[place], "options": drawn}
@@ -171,7 +171,8 @@ NEUTRAL_LEVELS = {"rotation": 0, "aspect_ratio": 1, "size": 1, "shape_change": 0
 """The levels of the controls that change nothing."""
 ROTATION_JITTER = 2  # degrees by which the rotations of a pattern's elements may vary
 Change = Callable[[int, Element, int], Element]
-"""A function that applies a change several times to an element, given its number in the pattern."""
+"""A function that applies a change several times to an element, given the element's number in its
+pattern."""
 
 
 def draw_constancy(params: SceneParameters) -> Tries:

@@ -18,8 +18,8 @@ from looktwice.extras.do_you_see_me.subtasks import SUBTASKS, Form
 from looktwice.extras.scenes.grids import (
     DIRECTION_STEPS,
     DOTS,
+    Cell,
     GridQuestion,
-    Place,
     compute_contrast,
 )
 from looktwice.extras.scenes.scene import Scene, SceneType, Tries, number_labels
@@ -265,7 +265,7 @@ def draw_grids(params: SceneParameters) -> Tries:
     rows, columns = params.levels["max_row"] + 1, params.levels["max_column"] + 1
     side, colors = -1 if params.official else 1, [name for name in COLORS if name != "white"]
     while True:
-        stage, solids, shapes = Stage.draw(params, WIDE_CAMERA), list[Solid](), dict[Place, str]()
+        stage, solids, shapes = Stage.draw(params, WIDE_CAMERA), list[Solid](), dict[Cell, str]()
         for row, column in product(range(rows), range(columns)):
             shapes[row, column] = params.pick(SHAPES)
             x = side * (column - (columns - 1) / 2) * GRID_PITCH
@@ -281,7 +281,7 @@ def draw_grids(params: SceneParameters) -> Tries:
 
 
 def _make_grid_scene(
-    params: SceneParameters, stage: Stage, solids: Sequence[Solid], shapes: Mapping[Place, str]
+    params: SceneParameters, stage: Stage, solids: Sequence[Solid], shapes: Mapping[Cell, str]
 ) -> Scene:
     by_count, grid = (
         defaultdict[int, list[GridQuestion]](list),

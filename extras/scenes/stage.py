@@ -56,7 +56,7 @@ class Stage:
 
     @classmethod
     def draw(cls, params: SceneParameters, camera: Camera, fixed: bool = False) -> Stage:
-        """Draw a random stage, or return always the same one if `fixed`."""
+        """Draw a random stage; if `fixed`, always return the same one."""
         ground, light = params.pick(tuple(GROUNDS)), params.pick(tuple(LIGHT_POSITIONS))
         grain = params.integer(1, 8)
         return cls("hall", "middle", 0, camera) if fixed else cls(ground, light, grain, camera)
@@ -84,7 +84,7 @@ class Stage:
         **rest: Any,
     ) -> Scene:
         """Build a scene. Its marks are boxes around single solids, or around solids that share one
-        of the `labels`; the boxes are up to a coarse pixel too large."""
+        of the `labels`; the boxes may be too large by up to one coarse pixel."""
         names = labels or list(number_labels(solid.name for solid in solids))
         masks = dict[str, Any]()
         for name, solid in zip(names, solids, strict=True):
@@ -105,19 +105,19 @@ class Stage:
         )
 
     def measure_distances(self, solid: Solid) -> Floats:
-        """Return the distance at each coarse pixel to a solid without occluders."""
+        """Return the distance to a solid at each coarse pixel, ignoring occluders."""
         return measure_coarse_distances(self.camera, solid)
 
 
 @lru_cache(4)
 def make_coarse_camera(camera: Camera) -> Camera:
-    """Return a camera with coarse pixels."""
+    """Return the camera with coarse pixels, for fast measurements."""
     width, height = camera.size
     return replace(camera, size=(width // COARSE_FACTOR, height // COARSE_FACTOR))
 
 
 @lru_cache(64)  # the distances of placed solids are used repeatedly
 def measure_coarse_distances(camera: Camera, solid: Solid) -> Floats:
-    """Return the distance at each coarse pixel of a camera's picture to a solid without
+    """Return the distance to a solid at each coarse pixel of a camera's picture, ignoring
     occluders."""
     return make_coarse_camera(camera).measure_distances(solid)

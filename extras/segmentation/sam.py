@@ -46,15 +46,15 @@ MODEL_CLASSES = {
     "sam3_video": "Sam3TrackerModel",
 }
 
-Inside = NDArray[np.bool_]
+BoolMask = NDArray[np.bool_]
 Size = tuple[int, int]
 """Height and width in pixels."""
 
 
 @dataclass(frozen=True, eq=False)
 class SamNetwork:
-    """A network and its device; `pads` is True if images are padded to a square, as in version 1,
-    rather than stretched to it."""
+    """A network and its device (`place`); `pads` is True if images are padded to a square, as in
+    version 1, and False if they are stretched to it."""
 
     model: Any
     place: Place
@@ -98,8 +98,8 @@ class SamNetwork:
         """Decode the masks of n prompts as small logits (n, k, h, w), and their predicted IoU (n,
         k).
 
-        Prompts are points (n, 2) in pixel centres or boxes (n, 4) in edges; k is 3 with `several`,
-        else 1.
+        Prompts are points (n, 2) in pixel-centre coordinates or boxes (n, 4) of pixel edges; k is 3
+        with `several`, else 1.
         """
         torch = import_torch()
         rows, columns = self.compute_inner_size(size)
@@ -116,16 +116,17 @@ class SamNetwork:
         return output.pred_masks[0].float(), output.iou_scores[0].float()
 
     def upscale(self, logits: Any, size: Size) -> Any:
-        """Resize small logits (h, w) to the image (height, width); positive is inside."""
+        """Resize small logits (h, w) to the image's (height, width); logits are positive inside the
+        mask."""
         logits = logits[None, None]
         if self.pads:
             rows, columns = self.compute_inner_size(size)
             logits = resize(logits, (self.side, self.side))[..., :rows, :columns]
         return resize(logits, size)[0, 0]
 
-    def mask(self, logits: Any, size: Size) -> Inside:
+    def mask(self, logits: Any, size: Size) -> BoolMask:
         """Return one mask at the size of the image."""
-        inside: Inside = (self.upscale(logits, size) > 0).cpu().numpy()
+        inside: BoolMask = (self.upscale(logits, size) > 0).cpu().numpy()
         return inside
 
     def _prepare_square(self, image: Pixels) -> Any:
@@ -163,7 +164,8 @@ def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
 
 Opened = SamNetwork | SamPackage
 Item = tuple[Pixels, Floats, MaskFilter | None]
-"""An image, its prompts (n, 2) or (n, 4), and a filter; with None each prompt gets one mask."""
+"""An image, its prompts (n, 2) or (n, 4), and a filter; without a filter each prompt gets one
+mask."""
 
 
 @dataclass(frozen=True)
@@ -206,8 +208,8 @@ class SAM(Network[Item, Masks]):
         return self.finish((pixels, boxes), self.predict((pixels, boxes)))
 
     def at(self, pixels: Pixels, points: ArrayLike) -> Masks:
-        """Return one mask for each point (n, 2) in pixel centres, in order. Raises NoEvidence,
-        ValueError for a point outside the image, WeightsError."""
+        """Return one mask for each point (n, 2) in pixel-centre coordinates, in order. Raises
+        NoEvidence, ValueError for a point outside the image, WeightsError."""
         return self.predict((pixels, points))
 
     def generate_masks(self, pixels: Pixels, points: ArrayLike, filter: MaskFilter) -> Masks:
@@ -269,7 +271,7 @@ class SAM(Network[Item, Masks]):
     def _decode_best_masks(
         self, network: Opened, seen: Any, pixels: Pixels, prompts: Floats
     ) -> Masks:
-        masks, scores = list[Inside](), list[float]()
+        masks, scores = list[BoolMask](), list[float]()
         for logits, iou in self._decode_chunks(network, seen, pixels, prompts):
             for small, best in zip(logits, iou.argmax(1).tolist(), strict=True):
                 masks.append(network.mask(small[best], _get_size(pixels)))
@@ -324,8 +326,8 @@ class SegmentEverything(Checked):
 
 
 def require_inside(prompts: Floats, size: Size) -> None:
-    """Raise ValueError for points (n, 2) in pixel centres outside an image of this height and
-    width, and for boxes (n, 4) in edges that do not overlap it."""
+    """Raise ValueError for points (n, 2) in pixel-centre coordinates outside an image of this
+    height and width, and for boxes (n, 4) of pixel edges that do not overlap it."""
     edges = (size[1], size[0])
     if prompts.shape[1] == 2:
         inside = (prompts >= -0.5) & (prompts <= np.array(edges) - 0.5)

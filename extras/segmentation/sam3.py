@@ -51,7 +51,8 @@ class SAM3(HubNetwork[Item, Masks]):
         return self.predict((pixels,))
 
     def prepare(self, given: Inputs) -> Item:
-        """Return the image and the words to segment. Raises NoEvidence if there are none."""
+        """Return the image and the words that name the objects. Raises NoEvidence if there are no
+        words."""
         asked = tuple(word.strip().lower() for word in self.words if word.strip())
         if not asked:
             raise NoEvidence("SAM3 needs words to look for, but got none")
@@ -109,8 +110,8 @@ class SAM3(HubNetwork[Item, Masks]):
 
 
 def resize_to_square(image: Pixels, side: int) -> Any:
-    """Preprocess an image for SAM 3 to (1, 3, side, side): stretched in whole brightness levels,
-    then scaled to -1..1."""
+    """Preprocess an image for SAM 3 to (1, 3, side, side): stretched, with brightness rounded to
+    whole levels, then scaled to -1..1."""
     pixels = to_batch([image], Place("cpu", "float32"))
     return resize(pixels, (side, side), antialias=True).float() / 127.5 - 1
 

@@ -132,8 +132,8 @@ def _read_settings(tensors: Tensors) -> dict[str, Any]:
 
 
 def read_decoder_settings(tensors: Tensors, width: int, decoder: str, mlp: str) -> dict[str, Any]:
-    """Derive the configuration of a mask decoder: `decoder` is its name in the file, `mlp` that of
-    a layer's first weights."""
+    """Derive the configuration of a mask decoder: `decoder` is the prefix of its tensors in the
+    file, `mlp` the name of the first weights of each layer's perceptron."""
     first = f"{decoder}.transformer.layers.0."
     within = tensors[f"{first}cross_attn_token_to_image.q_proj.weight"].shape[0]
     return {
@@ -227,10 +227,10 @@ class MaskFilter(Checked):
     """Decides which masks to keep, with the defaults of Kirillov et al. (ICCV 2023, appendix B).
 
     A mask is kept if its predicted IoU is above `iou` and its stability above `stability`: the IoU
-    of the mask with itself when the logits are cut one higher and one lower. Of masks whose boxes
-    overlap by more than `overlap` IoU, the one with the highest score is kept. `smallest` is the
-    minimum share of the image that a mask covers. At most `most` masks are kept, those with the
-    highest scores. SAM 2 predicts lower IoU: its authors use an `iou` of 0.8.
+    of the two masks that result if the threshold of the logits is raised and lowered by one. Of
+    masks whose boxes overlap by more than `overlap` IoU, the one with the highest score is kept.
+    `smallest` is the minimum share of the image that a mask covers. At most `most` masks are kept,
+    those with the highest scores. SAM 2 predicts lower IoU: its authors use an `iou` of 0.8.
     """
 
     iou: float = 0.88

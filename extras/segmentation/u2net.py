@@ -62,7 +62,7 @@ class U2Net(Checked):
         return Masks(masks, scores, np.full(len(masks), "salient"))
 
     def files(self) -> list[Path]:
-        """Return the file of its network. Raises WeightsError."""
+        """Return the network's file. Raises WeightsError."""
         return [WEIGHTS_FILE.path(self.model)]
 
 

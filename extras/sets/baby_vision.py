@@ -15,8 +15,17 @@ from looktwice.eval.tasks.row_task import Questions, RowQuestion
 from looktwice.eval.tasks.table_task import TableTask
 from looktwice.extras.sets.set_task import get_letter, get_options, get_text
 
-WORDS = ("taskId", "type", "subtype", "ansType", "question", "options", "choiceAns", "blankAns")
-EMPTY = ("", "null", "none", "nan")
+TEXT_COLUMNS = (
+    "taskId",
+    "type",
+    "subtype",
+    "ansType",
+    "question",
+    "options",
+    "choiceAns",
+    "blankAns",
+)
+EMPTY_VALUES = ("", "null", "none", "nan")
 
 
 @dataclass(frozen=True)
@@ -24,7 +33,7 @@ class BabyVision(TableTask):
     """BabyVision (arXiv 2601.06521): `path` is the authors' `meta_data.jsonl` (beside its images),
     or the hub's parquet file or folder (`hub: UnipatAI/BabyVision` downloads it).
 
-    `ansType` is choice (`choiceAns` counts from 0) or blank (`blankAns` is a text). `meta` has
+    `ansType` is choice (`choiceAns` counts from 0) or blank (`blankAns` is a string). `meta` has
     `type` (four), `subtype` (22) and `ansType`. `file`, `revision`, `where` and `images` are those
     of `eval.tasks.Columns`. Unusable rows are left out and counted in the facts. Raises TaskError.
     """
@@ -44,7 +53,7 @@ class BabyVision(TableTask):
 
     @property
     def _word_columns(self) -> Sequence[str]:
-        return WORDS
+        return TEXT_COLUMNS
 
     @property
     def _image_columns(self) -> Sequence[str]:
@@ -59,7 +68,7 @@ class BabyVision(TableTask):
         if kind == "choice":
             choices = get_options(cells)
             answer = get_letter(as_text(cells["choiceAns"]), len(choices))
-        elif str(answer).casefold() in EMPTY:
+        elif str(answer).casefold() in EMPTY_VALUES:
             raise ValueError("a blank question has no `blankAns`")
         meta: dict[str, Any] = {name: as_text(cells[name]) for name in ("type", "subtype")}
         meta |= {"ansType": kind, "row": number}

@@ -69,7 +69,7 @@ class Erqa(SetTask):
         features = parse_example(cells)
         text, key = (_get_text(features.get(name)) for name in ("question", "answer"))
         if not text or not key:
-            raise ValueError(f"it has no question or no answer; it has {', '.join(features)}")
+            raise ValueError(f"question or answer is missing; found only {', '.join(features)}")
         count = len(features.get(IMAGES, ()))
         _, choices = split_lettered(FORM.split(text)[0])
         choices = choices if len(choices) > 1 else LETTERS

@@ -52,4 +52,4 @@ def parse_key_verdict(text: str, case: JudgeCase) -> JudgeVerdict:
 KEY_PASS = JudgePass(
     "key", "", lambda case: bool(case.key), build_key_prompt, parse_key_verdict, named=True
 )
-"""`looktwice judge RUN --pass key`."""
+"""The pass that `looktwice judge RUN --pass key` runs."""

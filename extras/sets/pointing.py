@@ -29,7 +29,7 @@ from looktwice.pipelines.sample import Item
 KEY = "a point in the mask"
 """The key of every question; the mask itself is in the truth."""
 REF_SPATIAL, POINT_BENCH = PointScorer(), PointScorer(form="point_objects", count="all")
-WORDS = ("id", "object", "prompt", "suffix", "step")
+TEXT_COLUMNS = ("id", "object", "prompt", "suffix", "step")
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class RefSpatial(ListedTask):
 
     @cached_property
     def _table(self) -> TableFile | None:
-        """The parquet file of the task; None if there is none, so that the JSON file is read."""
+        """The parquet file of the task; None if the task has only a JSON file."""
         path = self._root
         found = (
             [path] if path.suffix == ".parquet" else sorted(path.rglob(f"{self.name}-*.parquet"))
@@ -77,8 +77,8 @@ class RefSpatial(ListedTask):
         if self._table is None:
             yield from super()._cells()
             return
-        require_columns(self._root, [*WORDS, "image", "mask"], self._table.columns)
-        yield from enumerate(self._table.rows(WORDS))
+        require_columns(self._root, [*TEXT_COLUMNS, "image", "mask"], self._table.columns)
+        yield from enumerate(self._table.rows(TEXT_COLUMNS))
 
     def _questions(self, number: int, cells: Any) -> Questions:
         question = get_text(cells, "prompt")
@@ -127,7 +127,7 @@ class PointBench(ListedTask):
     reasoning, steerable. With `pixmo_metadata.csv` beside `data.json`, the existing points of
     steerable questions become marks, which a marker may draw and `prompting.wording.MarksAsText`
     may write. The truth is the mask (any channel above 127) and, for counting, `count`. Objects
-    without a mask are not asked, as in the authors' code. Raises TaskError.
+    without a mask are left out, as in the authors' code. Raises TaskError.
     """
 
     path: Path | None = None
@@ -175,7 +175,7 @@ class PointBench(ListedTask):
     @cached_property
     def _folders(self) -> Mapping[str, tuple[Files, Mapping[str, str]]]:
         """The files of images and masks, and their paths by name. Raises TaskError."""
-        root, folders = self._root / self._place.parent, {}
+        root, folders = self._root / self._file_path.parent, {}
         for kind in ("images", "masks"):
             path = root / f"selected_{kind}.zip"
             path = path if path.is_file() else root / kind
@@ -190,7 +190,7 @@ class PointBench(ListedTask):
     @cached_property
     def _points_by_image(self) -> Mapping[str, Any]:
         """The existing points of steerable questions, in hundredths, by image."""
-        path = self._root / self._place.parent / "pixmo_metadata.csv"
+        path = self._root / self._file_path.parent / "pixmo_metadata.csv"
         if not path.is_file():
             return {}
         rows = csv.DictReader(StringIO(path.read_text("utf-8")))

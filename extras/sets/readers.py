@@ -17,7 +17,7 @@ def read_boxed(reply: str) -> str | None:
     r"""Return the content of the last \boxed{...}, with the braces in it, or else of the last
     <|begin_of_box|>; None if there is neither.
 
-    A box whose braces do not close is none; boxes in boxes are part of the outer one.
+    Boxes whose braces do not close are ignored; nested boxes belong to the outer one.
     """
     found, place, ends = None, 0, match_braces(reply)
     for box in BOX.finditer(reply):
@@ -46,9 +46,8 @@ class Boxed(TextReader):
     r"""Reads the last \boxed{...} or, without one, the last <|begin_of_box|>...<|end_of_box|>, as
     BabyVision's code does (7f92fd4).
 
-    With choices the answer is the letter in the box, alone or in brackets; other texts in a box are
-    not an answer there. Without a box there is none: most models that are not told to think do not
-    write one.
+    If the question has choices, only a letter in the box, alone or in brackets, is an answer. A
+    reply without a box has no answer: most models that are not told to think write no box.
     """
 
     def read_text(self, reply: str, sample: Sample) -> Reading:

@@ -78,7 +78,7 @@ class SetTask(RowTask):
         return open_files(self._root)
 
     @cached_property
-    def _place(self) -> PurePosixPath:
+    def _file_path(self) -> PurePosixPath:
         """The path of the questions' file. Raises TaskError."""
         found = next(self._files.find_by_suffix(self._file), None)
         if found is None:
@@ -90,7 +90,7 @@ class SetTask(RowTask):
     @cached_property
     def _data(self) -> bytes:
         """The content of the questions' file."""
-        return self._files.read(str(self._place))
+        return self._files.read(str(self._file_path))
 
     @cached_property
     def _sha(self) -> str:
@@ -98,17 +98,17 @@ class SetTask(RowTask):
 
     def _open(self, name: str) -> Picture:
         """Open an image whose path is relative to the folder of the questions' file."""
-        return open_picture(self._files, str(self._place.parent / name))
+        return open_picture(self._files, str(self._file_path.parent / name))
 
     def _read_json(self, kind: type) -> Any:
         """Parse the JSON file. Raises TaskError if its value is not of the type `kind`."""
         try:
             value = read_json(self._data, None)
         except ValueError as exc:
-            raise TaskError(f"{self._place} is not JSON: {exc}") from exc
+            raise TaskError(f"{self._file_path} is not JSON: {exc}") from exc
         if not isinstance(value, kind):
             wanted = "a list" if kind is list else "an object"
-            raise TaskError(f"{self._place} must be {wanted}, found {type(value).__name__}")
+            raise TaskError(f"{self._file_path} must be {wanted}, found {type(value).__name__}")
         return value
 
 
@@ -123,7 +123,7 @@ def get_text(cells: Any, name: str) -> str:
     """Return a required text field of an object. Raises ValueError if it is missing or empty."""
     value = cells.get(name) if isinstance(cells, Mapping) else None
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"`{name}` must be a text that is not empty, found {value!r:.80}")
+        raise ValueError(f"`{name}` must be a non-empty string, found {value!r:.80}")
     return value
 
 
@@ -137,7 +137,8 @@ def get_options(cells: Mapping[str, Any], name: str = "options") -> tuple[str, .
 
 
 def get_letter(number: Any, count: int) -> str:
-    """Return the letter of an option, given its number from 0. Raises ValueError for others."""
+    """Return the letter of an option, given its number from 0. Raises ValueError for any other
+    number."""
     place = int(number) if str(number).removesuffix(".0").isdecimal() else -1
     if not 0 <= place < count:
         raise ValueError(f"the answer must be a number from 0 to {count - 1}, found {number!r:.80}")

@@ -30,8 +30,8 @@ class OmniSpatial(ListedTask):
     OmniSpatial-test.zip, or its folder; `hub: qizekun/OmniSpatial` downloads it.
 
     Objects have `id` ("15_1", of the image 15.png in the folder of the task type), `question`,
-    `options`, `answer` (a number from 0), `task_type` and `sub_task_type`, which `meta` has. Ids
-    repeat between task types, so a sample's id is `task_type/id`. Raises TaskError.
+    `options`, `answer` (a number from 0), `task_type` and `sub_task_type`; the last two are in
+    `meta`. Ids repeat between task types, so a sample's id is `task_type/id`. Raises TaskError.
     """
 
     path: Path | None = None
@@ -116,7 +116,7 @@ class SpatialDise(SetTask):
         names = filter(None, (cells.get(column, "") for column in columns))
         members = dict.fromkeys(name.removeprefix("images/").lstrip("/\\") for name in names)
         if not members:
-            raise ValueError(f"it names no image in {', '.join(columns)}")
+            raise ValueError(f"no image is named in {', '.join(columns)}")
         meta = {name: cells.get(name, "") for name in FIELDS}
         name = f"{self.part}_{number}"
         return [RowQuestion(number, name, question, choices, answer, meta, tuple(members))]

@@ -25,7 +25,7 @@ TRUE_OR_FALSE = frozenset(
 )
 SPELLINGS = {"t": "T", "y": "T", "1": "T", "true": "T", "yes": "T"}
 SPELLINGS |= {"f": "F", "n": "F", "0": "F", "false": "F", "no": "F"}
-WORDS, NUMBERS = ("CS1", "CS2", "CS3"), ("I3", "MA1", "SS3")
+WORD_TESTS, NUMBER_TESTS = ("CS1", "CS2", "CS3"), ("I3", "MA1", "SS3")
 ANSWER = re.compile(r'\{\s*"answer"\s*:\s*(.+?)\s*\}')
 COLUMNS = ("index", "question", "answer", "category_id", "eval_index", "additional")
 STEPS = "Output: Reason step by step. At the end, respond"
@@ -49,7 +49,7 @@ def read_prediction(reply: str, test: str, additional: str) -> str:
     value = read_last_answer(reply)
     if test in TRUE_OR_FALSE or (test == "VZ3" and not additional.isdigit()):
         return SPELLINGS.get(value.lower(), "")
-    if test in WORDS:
+    if test in WORD_TESTS:
         return value
     value = value or reply
     if test == "VZ3":
@@ -57,7 +57,7 @@ def read_prediction(reply: str, test: str, additional: str) -> str:
     numbers = re.findall(r"\d+", value)
     if test == "CF3":
         return "({}, {})".format(*numbers[-2:]) if len(numbers) > 1 else ""
-    return numbers[-1] if test in NUMBERS and numbers else ""
+    return numbers[-1] if test in NUMBER_TESTS and numbers else ""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class VisFactorScorer(Scorer):
         case."""
         test, key = str(row.meta.get("category_id")), row.answer or ""
         found = read_prediction(answer, test, str(row.meta.get("additional", "")))
-        if test in WORDS:
+        if test in WORD_TESTS:
             return Score.of(found.lower() in key.lower().split(","))
         return Score.of(found == key)
 

@@ -59,7 +59,7 @@ class _MapOverlay(WithoutModel):
     apart; "extra" adds it as a separate view after the view; "only" replaces the view. Unknown
     pixels keep the view's pixels in a blend, and otherwise have the colour `unknown`. `images` are
     the numbers of the source pictures to map, from 0; null means all that are shown. `missing`
-    decides about a picture without a map. `words` is a sentence for the prompt.
+    decides what happens to a picture without a map. `words` is a sentence for the prompt.
     """
 
     layout: Layout = "beside"
@@ -243,8 +243,8 @@ class MatchOverlay(WithoutModel):
     """Matching points of two pictures, joined by coloured lines in one view.
 
     `images` are the numbers of the two source pictures. The lines are drawn on a view that shows
-    both. If there is none, the first view of each picture is placed side by side with the other,
-    `margin` pixels apart, in place of the first of them. If there are more than `most` matches, a
+    both. If there is none, the first views of both pictures are joined side by side, `margin`
+    pixels apart, at the position of the earlier one. If there are more than `most` matches, a
     subset that spreads over the first picture is chosen, with the most certain match among
     neighbours; matches below `min_confidence` are dropped. Lines run between the dots, both in
     `color`: "position" gives each height in the first picture a hue, "confidence" runs from red (0)

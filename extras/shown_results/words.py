@@ -31,11 +31,11 @@ class RegionWords(Ranged, UsesSource):
     """Lists the regions that any source of `prompting.where` finds, one per line: its label, its
     position in percent of the view's width and height, and its share of the image.
 
-    For a detector that reads text the label is the text, for one that finds objects their name.
-    `lead` is the line before them. The first `most` regions of an image are listed. Numbers are
-    rounded to whole percent, so that the same scene always gives the same text. If no view shows a
-    region, or no region has a description, `missing` decides. After Perception Programs (arXiv
-    2604.12896), which use the order what, where, how.
+    The label is the recognized text if the detector reads text, and the object's name if it finds
+    objects. `lead` is the line before them. The first `most` regions of an image are listed.
+    Numbers are rounded to whole percent, so that the same scene always gives the same text. If no
+    view shows a region, or no region has a description, `missing` decides what happens. After
+    Perception Programs (arXiv 2604.12896), which use the order what, where, how.
     """
 
     where: Where = field(default_factory=OnMarks)
@@ -92,8 +92,8 @@ class DepthWords(RegionWords):
     """Lists how near the regions are to the camera, the nearest first: the rank, and the nearness
     from 0 (the farthest 2 % of the image) to 100 (the nearest 2 %).
 
-    For a point it is the median over `window` x `window` pixels. `invert` reverses the values: a
-    control that must lose as much accuracy as the true values gain.
+    The nearness of a point is the median over `window` x `window` pixels. `invert` reverses the
+    values, as a control that must lose as much accuracy as the true values gain.
     """
 
     depth: DepthEstimator
@@ -135,8 +135,8 @@ class DepthWords(RegionWords):
 
 @dataclass(frozen=True, kw_only=True)
 class MatchWords(RegionWords):
-    """Lists the position of each mark of one picture in another picture, and the mark of that
-    picture nearest to it.
+    """Lists the position of each mark of one picture in another picture, and the other picture's
+    mark that is nearest to this position.
 
     `images` are the numbers of the two pictures, from 0. A mark is shifted by the median shift of
     the `nearest` matched points around it.

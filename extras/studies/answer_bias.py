@@ -61,20 +61,20 @@ class BlindQuestion:
 
 
 class Offer(NamedTuple):
-    """An answer that a question offers, the number of draws that give it, and its letter in the
-    sample's order, or ""."""
+    """An answer that a question offers, its letter in the sample's order ("" for an open question),
+    and the number of the question's draws that give it (`draws`)."""
 
     question: int
     word: str
     letter: str
-    given: int
+    draws: int
 
 
 class Grouping(NamedTuple):
     """A rule that groups the offers that share a bias: the same word or letter (`by`, a field of
-    Offer) in questions with the same `wording`; `words` describes the rule."""
+    Offer) in questions with the same `wording`; `description` is for tables."""
 
-    words: str
+    description: str
     wording: Callable[[str], str]
     by: str
 
@@ -107,7 +107,7 @@ class AnswerBias:
     """A model's answer bias, estimated from the wrong choices of the questions that it does not
     consistently answer right.
 
-    The number of draws of a question that give a choice is beta-binomial: the choices of a group
+    The number of a question's draws that give a choice is beta-binomial: the choices of a group
     share its mean, and its firmness varies between questions. Neither is a point estimate: all
     groups together give the weights over a grid of means and firmness (empirical Bayes by
     expectation-maximization), and a group's answers give its weights over the means. So a word that
@@ -133,7 +133,7 @@ class AnswerBias:
             return FittedBias(means, firmness, np.zeros((0, len(MEAN_GRID))), 0.0)
         counts, group = list[tuple[int, int]](), list[int]()
         for offer in self.wrong:
-            counts.append((offer.given, self.questions[offer.question].draws))
+            counts.append((offer.draws, self.questions[offer.question].draws))
             group.append(self.groups[self._find_group(offer)])
         kinds, kind = np.unique(np.array(counts, np.int64), axis=0, return_inverse=True)
         table = np.zeros((len(self.groups), len(kinds)), np.int64)
@@ -192,7 +192,7 @@ class AnswerBias:
         firm = {
             o.question
             for o in self.wrong
-            if o.given >= MIN_RIGHT_SHARE * self.questions[o.question].draws
+            if o.draws >= MIN_RIGHT_SHARE * self.questions[o.question].draws
         }
         return len(firm) / max(1, len({offer.question for offer in self.wrong}))
 
@@ -237,7 +237,7 @@ def estimate_bias(questions: Sequence[BlindQuestion]) -> AnswerBias:
 
     Groupings with fewer than three wrong choices per group on average are skipped. Questions that
     are right in MIN_RIGHT_SHARE or more of their draws are left out, because knowledge is not bias,
-    and no question may influence its own p.
+    and because no question may influence its own p-value.
     """
     wrong = []
     for offer in _list_offers(questions):

@@ -22,7 +22,10 @@ def print_audit(asked: AnalysisRequest) -> None:
     run, out = asked.run, asked.out
     found = find_audits(run)
     if not found:
-        asked.refuse("seen and no-image or blank", "run blindness, or rename your arms")
+        asked.refuse(
+            "seen and no-image or blank",
+            "type looktwice run blindness, or give your arms these names",
+        )
     rule: Rule = "any" if asked.settings.get("rule") == "any" else "chance"
     blind = find_imageless_items(found, rule)
     write_file(out / "audit.md", make_audit_page(run, found, rule))

@@ -3,7 +3,8 @@ need no image, and letter preferences.
 
 The arms have the names of the contestants in `configs/blindness.yaml`. The method is Mirage's
 (arXiv 2603.21687): its score is the accuracy without the image, when the model is asked as if the
-image were there, divided by that with it; its cleaned set drops items solved without the image.
+image were there, divided by the accuracy with it; its cleaned set drops items solved without the
+image.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ ARMS: Mapping[str, str] = {
     "no-image": "no image, asked as if it were there",
     "blank": "a grey image",
     "other": "the image of another question",
-    "shuffled": "its patches in a random order",
+    "shuffled": "the image's patches in a random order",
     "caption": "a description of the image",
     "choices-only": "the choices alone",
     "question-only": "the question alone",
@@ -113,7 +114,8 @@ class Audit:
 
     @cached_property
     def items(self) -> list[BlindItem]:
-        """The samples asked without their image, with their p under the model's answer bias."""
+        """The samples asked without their image, with their p-values under the model's answer
+        bias."""
         task = self.seen.point.task
         pairs = zip(self.bias.questions, self.bias.p_values.tolist(), strict=True)
         return [BlindItem(task, row.sample, row.right, row.draws, p) for row, p in pairs]
@@ -136,7 +138,8 @@ class Audit:
         return values.where(values.valid_mask("seen"))
 
     def compute_means(self, arm: str) -> tuple[float, float, float] | None:
-        """Return the accuracy of an arm, that of `seen`, and chance, on the samples of both."""
+        """Return the accuracy of an arm, that of `seen`, and chance, on the samples of both
+        arms."""
         both = self.values.where(self.values.valid_mask(arm))
         if not both.units:
             return None
@@ -145,12 +148,13 @@ class Audit:
 
     def compute_mirage(self, arm: str) -> float | None:
         """Compute the mirage score: an arm's accuracy divided by that of `seen`, on the samples of
-        both; None if nothing is right in `seen`."""
+        both arms; None if nothing is right in `seen`."""
         means = self.compute_means(arm)
         return means[0] / means[1] if means and means[1] > 0 else None
 
     def compute_excess(self, arm: str) -> float | None:
-        """Compute the mirage score of accuracies above chance; None if `seen` is not above it."""
+        """Compute the mirage score of accuracies above chance; None if `seen` is not above
+        chance."""
         mine, seen, chance = self.compute_means(arm) or (0.0, 0.0, 1.0)
         return (mine - chance) / (seen - chance) if seen > chance else None
 
@@ -240,9 +244,9 @@ def make_clean_subset(run: RunScores, audits: Sequence[Audit], blind: Sequence[B
     plain = {"task": next(iter(nodes.values()))} if short else {"tasks": nodes}
     count = len({(item.task, item.sample) for item in blind})
     head = (
-        f"# The samples of {run.name} that need their image, without {count} that do not.\n"
-        "# Run it with a file that contains `include: [STUDY.yaml, clean.yaml]`; `score RUN"
-        " --only clean.yaml` shows it.\n"
+        f"# The samples of {run.name} that need their image; {count} that do not are left out.\n"
+        "# To run the study on them, write a file with `include: [STUDY.yaml, clean.yaml]`.\n"
+        "# To score a finished run on them: `looktwice score RUN --only clean.yaml`.\n"
     )
     return head + dump_yaml(plain)
 
@@ -327,9 +331,8 @@ def describe_power(audit: Audit) -> str:
     if power == 0:
         return (
             f"{draws} draws per question cannot show that a question needs no image: in"
-            f" {bias.firm_share:.0%} of the others the model repeats one wrong choice, so"
-            " it may repeat"
-            f" a right one by chance too; {more}"
+            f" {bias.firm_share:.0%} of the other questions the model repeats one wrong choice, so"
+            f" it may repeat a right one by chance too; {more}"
         )
     return (
         f"{draws} draws per question would list {power:.0%} of the questions that the model knows"
@@ -339,11 +342,11 @@ def describe_power(audit: Audit) -> str:
 
 BIAS_COLUMNS: Columns[Audit] = (
     *attribute_columns("contestant", "task", of="seen"),
-    Column("bias estimated for", "bias.grouping.words", text),
+    Column("bias estimated for", "bias.grouping.description", text),
     Column("questions", lambda audit: len(audit.items)),
     Column("draws", "draws"),
     Column("right\nby bias %", "bias.expected", percent),
-    Column("repeats a\nwrong one %", "bias.firm_share", percent),
+    Column("repeats a\nwrong choice %", "bias.firm_share", percent),
     Column("power\n%", lambda audit: audit.bias.compute_power(audit.draws), percent),
     Column("detectable", lambda audit: describe_power(audit)),
 )
@@ -379,7 +382,7 @@ LETTER_COLUMNS: Columns[LetterLine] = (
     *ARM_NAME_COLUMNS,
     Column("answers", "bias.n"),
     Column("answered, by letter %", "bias.chosen", _format_letter_shares),
-    Column("right if it is the key %", "bias.recall", _format_letter_shares),
+    Column("right, by correct letter %", "bias.recall", _format_letter_shares),
     Column("spread of\nrecall", "bias.spread", "{:.3f}"),
     Column("p", "bias.p", format_p),
     Column("right in\nevery draw %", "always_right", percent),

@@ -145,7 +145,7 @@ class Fragility:
         return [*map(StyleShift, names, self.means[1:].tolist(), deltas, corrected)]
 
     @cached_property
-    def chance(self) -> NullSpread:
+    def null_spread(self) -> NullSpread:
         """The spread expected of identical styles."""
         return simulate_spreads(self.values.value, self.values.clusters)
 
@@ -156,7 +156,7 @@ class Fragility:
         return self._make_estimate(float(np.ptp(self.means)), drawn)
 
     @property
-    def ends(self) -> tuple[str, str]:
+    def worst_and_best(self) -> tuple[str, str]:
         """The worst and the best variant."""
         worst, best = self.means.argmin(), self.means.argmax()
         return self.values.arms[worst], self.values.arms[best]
@@ -186,7 +186,7 @@ class Fragility:
 
     @cached_property
     def _ratio_inputs(self) -> Floats:
-        """The inputs of R, (4 + 2 variants, samples), of which `_compute_ratios` needs only the
+        """The inputs of R, (4 + 2 * variants, samples), of which `_compute_ratios` needs only the
         mean of each row over samples.
 
         The rows are: the values; the expected square of a draw of the default, and of its
@@ -314,9 +314,12 @@ FRAGILITIES: Columns[Fragility] = (
     Column(FLOOR_HEADER, "floor", "{:.2f}"),
     Column(ABOVE_HEADER, "above_floor", number_cell),
     Column("best minus\nworst", "spread", estimate_cell),
-    Column(ALIKE_HEADER, lambda line: f"{percent(line.chance.mean)}\np {format_p(line.chance.p)}"),
-    Column("worst", lambda line: line.ends[0]),
-    Column("best", lambda line: line.ends[1]),
+    Column(
+        ALIKE_HEADER,
+        lambda line: f"{percent(line.null_spread.mean)}\np {format_p(line.null_spread.p)}",
+    ),
+    Column("worst", lambda line: line.worst_and_best[0]),
+    Column("best", lambda line: line.worst_and_best[1]),
 )
 
 
@@ -327,7 +330,7 @@ def fragility_table(scored: Table, whole: bool = True) -> TextTable:
     """Build a table with a row per contestant and task: the default, significant effects, R, and
     best minus worst; then published rows.
 
-    Without `whole`, as on a terminal, the table has only the run's own rows and no columns about
+    If not `whole`, as on a terminal, the table has only the run's own rows and no columns about
     chance.
     """
     own = table(FRAGILITIES, [line for run in scored.scores for line in measure_fragilities(run)])
@@ -342,12 +345,12 @@ def fragility_table(scored: Table, whole: bool = True) -> TextTable:
 class StyleLine(NamedTuple):
     """The effect of a style and codec on a contestant and task, as a table row."""
 
-    of: Fragility
+    fragility: Fragility
     shift: StyleShift
 
 
 STYLES: Columns[StyleLine] = (
-    *attribute_columns("contestant", "task", of="of"),
+    *attribute_columns("contestant", "task", of="fragility"),
     Column("style", "shift.name", text),
     Column("accuracy %", "shift.accuracy", percent),
     Column("difference", "shift.delta", estimate_cell),

@@ -85,8 +85,8 @@ def expand_fragility(config: Node, faults: Faults) -> Node:
         for name, node in stages.items()
         if isinstance(node, Mapping) and str(node.get("use")).startswith(ASKING_ROOMS)
     ]
-    place = {"before": asking[0]} if asking else {"after": slot}
-    coded = [_make_encoder(name, {} if CODEC_SLOT in stages else place) for name in codecs]
+    position = {"before": asking[0]} if asking else {"after": slot}
+    coded = [_make_encoder(name, {} if CODEC_SLOT in stages else position) for name in codecs]
     # the styles of VPBench's paper; the "no marker" styles are only in its code
     every = get_args(get_hints(find_class(STYLE_STAGE))["style"])
     styles = wanted.get("styles") or [name for name in every if not name.startswith("no marker")]
@@ -94,14 +94,14 @@ def expand_fragility(config: Node, faults: Faults) -> Node:
     return {**config, "sweep": {f"stages.{slot}": drawn, f"stages.{CODEC_SLOT}": coded}}
 
 
-def _make_encoder(name: str, place: Node) -> Node:
+def _make_encoder(name: str, position: Node) -> Node:
     codec = name.rstrip("0123456789")
     node: Node = {"use": CODEC_STAGE, "codec": codec}
     if quality := name.removeprefix(codec):
         node["quality"] = int(quality)
     if codec == "jpeg":
         node["chroma"] = "4:2:0"  # the default of Pillow, which VPBench uses
-    return {**node, **place}
+    return {**node, **position}
 
 
 class Fragility(Key):

@@ -49,9 +49,9 @@ class FactorEffect:
     the units that all arms have.
 
     The factors are followed by `interaction` (the gap minus the sum of their effects) and the whole
-    gap. The effect lies in -1..1, except for `interaction`; its p is NaN if it is not tested.
-    `of_gap` is its share of the gap, given only if the gap is significant (for a mean over tasks,
-    by its interval).
+    gap. The effect lies in -1..1, except for `interaction`; the effect's p is NaN if the effect was
+    not tested. `of_gap` is its share of the gap, given only if the gap is significant (for a mean
+    over tasks, by its interval).
     """
 
     task: str
@@ -70,7 +70,7 @@ class FactorEffect:
 
 def find_factor_effects(run: RunScores) -> list[FactorEffect]:
     """Return the effects of the factors in a run whose configuration has `gap: {from: ..., to:
-    ...}`; empty without it.
+    ...}`; empty without `gap`.
 
     Effects are given for every task and each of its metrics that is a mean over units, then over
     all tasks: `macro` is the mean of the tasks' effects, `micro` pools their units; both cover only
@@ -128,17 +128,17 @@ def _select_arms(points: Sequence[PointScores], gap: Mapping[str, str]) -> dict[
     for arm in points:
         changes = [*contestant_changes(arm.point).items()]
         if arm.point.contestant == gap["from"] and len(changes) == 1:
-            place, value = changes[0]
-            start, end = (_get_setting(arms[side], place) for side in ("from", "to"))
-            if _get_setting(arm, place) == end != start:
-                name = f"{place.removeprefix('stages.')}: {'none' if value is None else value}"
+            path, value = changes[0]
+            start, end = (_get_setting(arms[side], path) for side in ("from", "to"))
+            if _get_setting(arm, path) == end != start:
+                name = f"{path.removeprefix('stages.')}: {'none' if value is None else value}"
                 arms[name] = arm
     return arms
 
 
-def _get_setting(scores: PointScores, place: str) -> object:
-    """Return the value at a dotted path of a point's specification, or None."""
-    return scores.point.read if place == "read" else setting_at(scores.point.spec, place.split("."))
+def _get_setting(scores: PointScores, path: str) -> object:
+    """Return the value at a dotted path in a point's specification, or None."""
+    return scores.point.read if path == "read" else setting_at(scores.point.spec, path.split("."))
 
 
 def _find_shared_metrics(arms: Mapping[str, PointScores]) -> dict[str, dict[str, Metric]]:
@@ -209,10 +209,10 @@ def published_table(scored: Table) -> TextTable:
     percent, with its source.
 
     A published row is `name: {source: its source, accuracy: {task: percent}}`. The columns are the
-    tasks of the runs that some row has, then further entries: totals such as `macro` or
-    `blink_macro`, or `task.metric`. The header flags a task with errata, and a row's name flags a
-    split that is not the run's. The last lines are the runs' contestants, and their differences
-    from people in points, if a row has `people: true`.
+    tasks of the runs for which any row has an accuracy, then further entries: totals such as
+    `macro` or `blink_macro`, or `task.metric`. The header flags a task with errata, and a row's
+    name flags a split that is not the run's. The last lines are the runs' contestants, and their
+    differences from people in points, if a row has `people: true`.
     """
     published: dict[tuple[str, str], Mapping[str, Any]] = {}
     for run in scored.scores:

@@ -45,7 +45,7 @@ def make_gap_arms(arms: Sequence[Arm], gap: Mapping[str, str] | None, faults: Fa
         if not side:
             faults.note(f"gap: no contestant {name!r} without changes; use one of {names}")
     if len(sides) < 2:
-        faults.note(f"gap: from and to are both {gap['from']!r}; name two contestants")
+        faults.note(f"gap: from and to are both {gap['from']!r}; name two different contestants")
         return []
     start, end = sides.values()
     pairs = [(arm, end[task]) for task, arm in start.items() if task in end]
@@ -60,12 +60,12 @@ def _list_single_changes(a: Arm, b: Arm, faults: Faults) -> Iterator[Arm]:
             " different orders"
         )
         return
-    for place in _list_factors(a, b):
+    for path in _list_factors(a, b):
         try:
-            yield _swap_setting(a, b, place)
+            yield _swap_setting(a, b, path)
         except (ValueError, TypeError) as exc:
             faults.note(
-                f"gap: {a.contestant!r} with {place} of {b.contestant!r} cannot be built ({exc})"
+                f"gap: {a.contestant!r} with {path} of {b.contestant!r} cannot be built ({exc})"
             )
 
 
@@ -84,29 +84,29 @@ def _list_factors(a: Arm, b: Arm) -> Iterator[str]:
                     yield f"stages.{slot}.{f.name}"
         elif spec(mine) != spec(theirs):
             yield f"stages.{slot}"
-    yield from (place for place in ("model", "read") if are_different(place, a, b))
+    yield from (path for path in ("model", "read") if are_different(path, a, b))
 
 
 def _merge_slots(a: Arm, b: Arm) -> list[str]:
-    """Return the slots of both arms: those of `a`, with each slot that only `b` has after its
-    predecessor in `b`."""
+    """Return the slots of both arms: those of `a`, into which each slot that only `b` has is
+    inserted after its predecessor in `b`."""
     order = list(a.stages)
-    place = 0
+    position = 0
     for slot in b.stages:
         if slot not in order:
-            order.insert(place, slot)
-        place = order.index(slot) + 1
+            order.insert(position, slot)
+        position = order.index(slot) + 1
     return order
 
 
-def _swap_setting(a: Arm, b: Arm, place: str) -> Arm:
+def _swap_setting(a: Arm, b: Arm, path: str) -> Arm:
     """Return the arm `a` with one setting of `b`. Raises ValueError if the settings are
     incompatible."""
     value: Any
-    if place in ("model", "read"):
-        value = getattr(b, place)
-        return replace(a, **{place: value}, changes={place: simplify_node(settings(value))})
-    slot, _, name = place.removeprefix("stages.").partition(".")
+    if path in ("model", "read"):
+        value = getattr(b, path)
+        return replace(a, **{path: value}, changes={path: simplify_node(settings(value))})
+    slot, _, name = path.removeprefix("stages.").partition(".")
     stage: Any = b.stages.get(slot)
     value = stage
     if name:
@@ -117,7 +117,7 @@ def _swap_setting(a: Arm, b: Arm, place: str) -> Arm:
     stages = {name: stage for name, stage in ordered.items() if stage is not None}
     lacks = a.model is None and any(map(asks_model, stages.values()))
     model = b.model if lacks else a.model
-    return replace(a, stages=stages, model=model, changes={place: simplify_node(settings(value))})
+    return replace(a, stages=stages, model=model, changes={path: simplify_node(settings(value))})
 
 
 def simplify_node(node: Any) -> Any:

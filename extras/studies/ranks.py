@@ -42,10 +42,10 @@ from looktwice.extras.studies.steadiness import find_complete_draws
 from looktwice.pipelines.json_input import write_canonical
 
 ORDER_NOTE = (
-    "Every two contestants, on the samples that both have in every setting, over the tasks of both."
-    " `swap` is the probability that the two change places between two settings (markers, prompts,"
-    " whatever was swept), or between two draws; a tie counts one half. Intervals are 95 %,"
-    " bootstrapped over clusters; in small samples swaps are overestimated."
+    "Each pair of contestants is compared on the samples that both have in every setting, over the"
+    " tasks of both. `swap` is the probability that the two change places between two settings"
+    " (markers, prompts, whatever was swept), or between two draws; a tie counts one half."
+    " Intervals are 95 %, bootstrapped over clusters; in small samples swaps are overestimated."
 )
 
 
@@ -54,8 +54,8 @@ class Flip:
     """A pair of contestants, of which `first` leads by `lead` under the default, and how often
     their order flips.
 
-    `styles` counts the variants, out of `of`, that reverse the order on all samples. `chance` is
-    the share of resamples that reverse it under the default alone, `flipped` the share over all
+    Of `variants` styles and codecs, `reversals` reverse the order on all samples. `chance` is the
+    share of resamples that reverse the order under the default alone, `flipped` the share over all
     variants and resamples; a tie is not a flip.
     """
 
@@ -63,8 +63,8 @@ class Flip:
     first: str
     second: str
     lead: float
-    styles: int
-    of: int
+    reversals: int
+    variants: int
     chance: float
     flipped: float
 
@@ -74,7 +74,7 @@ FLIPS: Columns[Flip] = (
     Column("leads", "first", text),
     Column("over", "second", text),
     Column("by, points", "lead", percent),
-    Column("styles that\nflip them", lambda flip: f"{flip.styles} of {flip.of}"),
+    Column("styles that\nflip them", lambda flip: f"{flip.reversals} of {flip.variants}"),
     Column("by samples\nalone %", "chance", percent),
     Column("in all %", "flipped", percent),
 )
@@ -93,7 +93,7 @@ def flip_table(scored: Table) -> TextTable:
 
 def find_rank_flips(contestants: Sequence[Fragility]) -> Iterator[Flip]:
     """Yield, for each pair of contestants on one task that are not tied under the default, the
-    leader and how often the order flips, on the samples and variants of both."""
+    leader and how often the order flips, on the samples and variants that both have."""
     for leader, rival in combinations(contestants, 2):
         mine, theirs = leader.values, rival.values
         names = [name for name in mine.arms if name in theirs.arms]
@@ -114,8 +114,8 @@ def find_rank_flips(contestants: Sequence[Fragility]) -> Iterator[Flip]:
             first=first.contestant,
             second=second.contestant,
             lead=abs(lead),
-            styles=int((gaps.mean(axis=1) * np.sign(lead) < -1e-9).sum()),
-            of=len(names),
+            reversals=int((gaps.mean(axis=1) * np.sign(lead) < -1e-9).sum()),
+            variants=len(names),
             chance=float(turned[:, 0].mean()),
             flipped=float(turned.mean()),
         )
@@ -145,7 +145,7 @@ RANKS: Columns[RankMoves] = (
 def find_rank_moves(run: RunScores) -> Iterator[RankMoves]:
     """Yield, by task and style, the changes of models' ranks from the default.
 
-    They cover the run's models, if it has three or more, and the published ones.
+    The ranks are those of the run's models, if it has three or more, and of published models.
     """
     own: Published = defaultdict(lambda: defaultdict(dict))
     for fragility in measure_fragilities(run):
@@ -189,30 +189,31 @@ class _SwapRate:
 
 
 class OrderLine(NamedTuple):
-    """A pair of contestants, with the probabilities of a swap between settings and between
-    draws."""
+    """A pair of contestants, with the swap rates between settings and between draws."""
 
     contestant: str
     other: str
-    settings: _SwapRate | None
-    draws: _SwapRate | None
+    over_settings: _SwapRate | None
+    over_draws: _SwapRate | None
 
     @property
     def n(self) -> int:
-        """The number of samples that the probabilities are computed from."""
-        swaps = self.settings or self.draws
-        return swaps.swap.n if swaps else 0
+        """The number of samples from which the swap rates are computed."""
+        rate = self.over_settings or self.over_draws
+        return rate.swap.n if rate else 0
+
+
+def _format_leads(rate: _SwapRate | None) -> str:
+    return f"{rate.leads} of {rate.count}" if rate else ""
 
 
 ORDERS: Columns[OrderLine] = (
     *attribute_columns("contestant", "other"),
-    Column("settings", "settings.count"),
-    Column(
-        "leads in", lambda line: line.settings and f"{line.settings.leads} of {line.settings.count}"
-    ),
-    Column("swap between\nsettings %", "settings.swap", estimate_cell),
-    Column("draws", "draws.count"),
-    Column("swap between\ndraws %", "draws.swap", estimate_cell),
+    Column("settings", "over_settings.count"),
+    Column("leads in", lambda line: _format_leads(line.over_settings)),
+    Column("swap between\nsettings %", "over_settings.swap", estimate_cell),
+    Column("draws", "over_draws.count"),
+    Column("swap between\ndraws %", "over_draws.swap", estimate_cell),
     Column("n", "n", nonzero_cell),
 )
 
@@ -243,7 +244,7 @@ def find_orders(run: RunScores) -> Iterator[OrderLine]:
         settings = [[_collect_values(side[setting]) for setting in shared] for side in pair]
         drawn = [_collect_values_by_draw(arms) if is_drawn else [] for arms in start]
         line = OrderLine(first, rival, *(_SwapRate.build(v, clusters) for v in (settings, drawn)))
-        if line.settings or line.draws:
+        if line.over_settings or line.over_draws:
             yield line
 
 
@@ -300,7 +301,7 @@ def swap_rate_over_settings(
     gaps = np.asarray(values, float) - np.asarray(others, float)
     if gaps.ndim != 2 or len(gaps) < 2:
         raise ValueError(
-            f"a swap between settings needs two settings, found the shape {gaps.shape}"
+            f"a swap rate needs values under two or more settings, found the shape {gaps.shape}"
         )
     count = len(gaps)
 

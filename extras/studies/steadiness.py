@@ -30,11 +30,12 @@ from looktwice.eval.statistics.answers import majority_value
 from looktwice.eval.statistics.intervals import Estimate, bootstrap_mean
 
 DRAW_NOTE = (
-    "Samples with a correct answer whose draws were all asked and did not fail; the others are"
-    " left out. The standard error of accuracy is split, by the mean squares of a one-way analysis"
-    " of variance, into the error from sampling the questions and the error from the draws. pass@k:"
-    " at least one of k draws is right (Chen et al. 2021). Majority: the most frequent answer of a"
-    " sample (the mean of equally frequent ones). Intervals: 95 %, bootstrap over clusters."
+    "The table covers samples with a correct answer whose draws were all asked and did not fail;"
+    " others are left out. The standard error of accuracy is split, by the mean squares of a"
+    " one-way analysis of variance, into the error from sampling the questions and the error from"
+    " the draws. pass@k: at least one of k draws is right (Chen et al. 2021). Majority: the most"
+    " frequent answer of a sample (the mean of equally frequent ones). Intervals: 95 %, bootstrap"
+    " over clusters."
 )
 
 

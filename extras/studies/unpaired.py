@@ -29,11 +29,11 @@ def clopper_pearson(k: int, n: int) -> tuple[float, float]:
 
 
 def compare_shares(k: int, n: int, other: int, other_n: int) -> Estimate:
-    """Compare the shares k of n and `other` out of `of` in two independent samples.
+    """Compare the shares `k` of `n` and `other` of `other_n` in two independent samples.
 
     The p-value is Fisher's exact test, two-sided; the interval combines the exact intervals of
-    both, as Newcombe (1998) combines Wilson's. By complete enumeration its coverage is at least 95
-    % from 12 units in each sample on.
+    both, as Newcombe (1998) combines Wilson's. With 12 or more units in each sample its coverage is
+    at least 95 %, by complete enumeration.
     """
     from scipy.special import gammaln
 
@@ -57,8 +57,8 @@ def compare_shares(k: int, n: int, other: int, other_n: int) -> Estimate:
 def compare_means(values: Floats, others: Floats, clusters: Clusters) -> Estimate | None:
     """Compute the difference of the means of two groups with its 95 % t interval and p.
 
-    Returns None for fewer than two values in a group, without any spread, and if a limit exceeds
-    the range of floats. `clusters` holds the clusters of the first group, then of the second. For
+    Return None if a group has fewer than two values, if no value varies, or if a limit exceeds the
+    range of floats. `clusters` holds the clusters of the first group, then of the second. For
     independent units this is Welch's test (1947); otherwise the variance is that between clusters,
     which may contain units of both groups.
     """

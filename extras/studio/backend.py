@@ -84,7 +84,7 @@ class StudioBackend:
     shown: MemoryCache = field(default_factory=partial(MemoryCache, MAX_SHOWN_PICTURES))
     states: MemoryCache = field(default_factory=partial(MemoryCache, MAX_STATES))
     lock: Lock = field(default_factory=Lock)
-    asking: Lock = field(default_factory=Lock)
+    ask_lock: Lock = field(default_factory=Lock)
 
     @property
     def binder(self) -> Binder:
@@ -173,7 +173,9 @@ class StudioBackend:
         if not draft.images:
             raise ValueError("there is no picture yet; drop one on the page")
         if lost := [name for name in draft.files if name not in self.images]:
-            raise ValueError(f"the picture {lost[0]} is not here; drop it on the page")
+            raise ValueError(
+                f"the picture {lost[0]} is missing from the studio; drop it on the page again"
+            )
         images = tuple(self.images[name] for name in draft.images)  # decode each picture only once
         row = json.dumps(draft.make_row([picture.size for picture in images]))
         file = f"{digest(row)}.jsonl"
@@ -269,7 +271,7 @@ class StudioBackend:
         """
         task, item = self.build_item(draft)
         plan = replace(self.build_plan(draft, task), name=f"asked-{Path(task.file).stem}")
-        with self.asking:  # a concurrent run would find the folder locked
+        with self.ask_lock:  # a concurrent run would find the folder locked
             summary = Study(plan, self.folder / "runs", console=Console(file=io.StringIO()))()
         if summary.why:
             raise ValueError(summary.why)
@@ -319,7 +321,7 @@ def _make_failure(trial: DryRun) -> ConfigError:
 
 # ---- notes shown with the pictures
 
-DRAWS = {
+DRAWING_HINTS = {
     Point: "point {}; add Circles",
     Box: "box {}; add Rectangles",
     Mask: "region {}; add Contours",
@@ -336,7 +338,7 @@ def list_texts(state: State) -> list[Node]:
 
 
 def describe_amount(trials: Sequence[DryRun]) -> str:
-    """Describe the amount that a run of these arms would send, and how its tokens are counted."""
+    """Describe how much a run of these arms would send, and how the tokens are counted."""
     tried = [replace(t, requests=[*map(count_tokens, t.calls, t.requests)]) for t in trials]
     amount = count_requests(tried, {trial.arm.task_id: 1 for trial in tried})
     if not amount.requests:
@@ -369,7 +371,7 @@ def describe_undrawn(trial: DryRun, dry_run: Callable[[Arm, Item], DryRun]) -> I
         rest = tuple(kept for kept in sample.marks if kept is not mark)
         item = replace(trial.item, sample=replace(sample, marks=rest))
         if get_outcome(dry_run(trial.arm, item)) == get_outcome(trial):
-            yield f"no stage draws the {DRAWS[type(mark)].format(mark.label)}"
+            yield f"no stage draws the {DRAWING_HINTS[type(mark)].format(mark.label)}"
 
 
 def get_outcome(trial: DryRun) -> tuple[object, ...]:

@@ -32,7 +32,7 @@ def studio(
     ] = NO_PATHS,
     model: Annotated[
         list[str],
-        Option(help="Another model that it may ask: {use: pipelines.models.ChatAPI, ...}."),
+        Option(help="Another model that the studio may ask: {use: pipelines.models.ChatAPI, ...}."),
     ] = NONE,
     port: Port = 0,
     opened: Opened = False,

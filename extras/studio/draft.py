@@ -59,8 +59,9 @@ class Draft:
     """The page's question and stages.
 
     `images` are names of files in the studio's folder. Marks have the form of samples.jsonl, except
-    that a region drawn with the lasso has its corners in `lasso`, in pixel centres. `model` is the
-    name of a model that the studio may call; `each` and `sweep` are those of the study.
+    that a region drawn with the lasso has its corners in `lasso`, in pixel-centre coordinates.
+    `model` is the name of a model that the studio may call; `each` and `sweep` are those of the
+    study.
     """
 
     __pydantic_config__ = FORBID_EXTRA

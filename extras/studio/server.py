@@ -95,7 +95,7 @@ class StudioServer(LocalPage):
         payload, *_ = shown
         return web.Response(body=payload.data, content_type=payload.media_type)
 
-    async def work(self, request: web.Request) -> web.Response:
+    async def handle_request(self, request: web.Request) -> web.Response:
         """Answer a request of the page with JSON or a file, or with its errors under
         `refused`."""
         if request.headers.get(STUDIO_HEADER) != "studio":
@@ -114,7 +114,8 @@ class StudioServer(LocalPage):
     def add_routes(self, app: web.Application, below: str = "") -> None:
         """Add the routes for the page's requests to those of the base class."""
         super().add_routes(app, below)
-        app.router.add_post(f"/{{token}}/{below}{{what:render|ask|read|pack|upload}}", self.work)
+        path = f"/{{token}}/{below}{{what:render|ask|read|pack|upload}}"
+        app.router.add_post(path, self.handle_request)
 
 
 def make_page_studio(folder: Path, page: RunPage, plugins: Sequence[str] = ()) -> StudioServer:

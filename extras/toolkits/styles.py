@@ -140,7 +140,7 @@ class _Drawing:
     radius: int = 5
     scale: float = 0.5
     offset: tuple[int, int] = (0, -25)
-    far: int = 0  # horizontal offset of REF, if it differs
+    ref_offset: int = 0  # horizontal offset of the label REF; 0: as for other labels
     numbers: bool = False
 
 
@@ -160,8 +160,8 @@ DRAWINGS: dict[VPBenchName, _Drawing] = {
     "radius 15": _Drawing(radius=15),
     "text label": _Drawing(numbers=True),
     "text offset below": _Drawing(offset=(0, 12)),
-    "text offset left": _Drawing(offset=(-18, -7), far=-27),
-    "text offset right": _Drawing(offset=(18, -7), far=27),
+    "text offset left": _Drawing(offset=(-18, -7), ref_offset=-27),
+    "text offset right": _Drawing(offset=(18, -7), ref_offset=27),
     "no marker": _Drawing("", offset=(0, 0)),
     "no marker text size 0.2": _Drawing("", scale=0.2, offset=(0, 0)),
     "no marker text size 1.0": _Drawing("", scale=1.0, offset=(0, 0)),
@@ -275,7 +275,9 @@ class VPBenchStyle(WithoutModel):
             if old
             else cv2.getTextSize(text, face, drawing.scale, 1)[0]
         )
-        aside = drawing.far if drawing.far and text == REFERENCE_LABEL else drawing.offset[0]
+        aside = drawing.offset[0]
+        if drawing.ref_offset and text == REFERENCE_LABEL:
+            aside = drawing.ref_offset
         left, top = x - width // 2 + aside, y + drawing.offset[1]
         top = top if top >= 0 else y + drawing.radius + LABEL_GAP
         corner = left + width, top + height + PLATE_MARGIN

@@ -166,7 +166,7 @@ def test_unmatched_requests_have_a_reason() -> None:
     alien = Requests("alien", tuple(Request(str(n), (m,)) for n, m in enumerate(scenes)))
     compared = compare(alien)
     assert not compared.pairing.pairs
-    reason = "no request of the other side shows and asks the same"
+    reason = "no request of the other side has the same pictures and question"
     assert {why for _, why in compared.pairing.unpaired} == {reason}
 
     half = compare(replace(FIRST, height=200).requests("half", 40, 10))

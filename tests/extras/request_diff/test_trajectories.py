@@ -100,7 +100,7 @@ def test_parquet_holds_the_same_rows_with_their_images(run: Path, tmp_path: Path
 
 def test_an_empty_export_leaves_no_file(run: Path, tmp_path: Path) -> None:
     for name, verdict, words in (
-        ("none.jsonl", "hidden", "no such conversation"),
+        ("none.jsonl", "hidden", "no conversation that matches"),
         ("all.csv", "right", ".jsonl or .parquet"),
     ):
         args = ["export", str(run), "--as", "trajectories", "--out", str(tmp_path / name)]

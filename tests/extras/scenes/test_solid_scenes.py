@@ -87,7 +87,7 @@ def test_every_pixel_lies_on_the_surface_of_its_solid(shape: str, axis: Any) -> 
 def test_distances_match_the_sphere_and_the_ground_plane() -> None:
     view = small_view(Solid("sphere", "blue", (0.0, 2.0, 1.0)), size=(97, 73))
     eye, middle = np.array(view.camera.eye), (36, 48)
-    rays = view.camera.compute_rays(view.camera.pixels).reshape(73, 97, 3)
+    rays = view.camera.compute_rays(view.camera.pixel_centers).reshape(73, 97, 3)
     gap = np.array((0.0, 2.0, 1.0)) - eye
     along = rays @ gap
     inside = along**2 - gap @ gap + 1
@@ -118,7 +118,7 @@ def test_a_shadow_falls_away_from_the_lamp_and_darkens_evenly() -> None:
 def test_another_view_shows_the_same_points_unless_occluded() -> None:
     first = small_view(Solid("cube", "red", (0.0, 0.0, 1.0)), Solid("sphere", "blue", (2.0, 3, 1)))
     second = View(first.world, Camera((5.0, -9.0, 4.0), (0.0, 0.0, 1.0), (96, 72)))
-    pixels = first.camera.pixels.astype(int)
+    pixels = first.camera.pixel_centers.astype(int)
     landed, seen = first.locate_in(second, pixels)
     columns, rows = landed[seen].round().astype(int).T
     here = first.points[pixels[seen][:, 1], pixels[seen][:, 0]]
@@ -282,7 +282,7 @@ class Truth:
 
     def matches(self, first: Any, second: Any) -> Matches:
         here = self.of(first)
-        pixels = here.camera.pixels.astype(int)[:: self.step]
+        pixels = here.camera.pixel_centers.astype(int)[:: self.step]
         landed, seen = here.locate_in(self.of(second), pixels)
         return Matches(pixels[seen], landed[seen], np.ones(seen.sum()))
 

@@ -83,7 +83,7 @@ def test_r_of_the_score_vectors() -> None:
 
 def test_differences_and_spread_by_hand() -> None:
     fragility = variants("a", "1" * 30 + "0" * 10, "1" * 20 + "0" * 20, "1" * 36 + "0" * 4)
-    assert (fragility.means[0], *fragility.ends) == (0.75, "style 1", "style 2")
+    assert (fragility.means[0], *fragility.worst_and_best) == (0.75, "style 1", "style 2")
     assert fragility.spread and fragility.spread.value == pytest.approx(0.4)
     worse, better = fragility.shifts
     assert join_attributes(worse.delta, "better worse") == (0, 10)
@@ -124,7 +124,7 @@ def test_a_planted_flip_is_found_and_sampling_noise_alone_is_not() -> None:
     leader = variants("leader", "1" * 60 + "0" * 40, "1" * 30 + "0" * 70)
     other = variants("other", "1" * 40 + "0" * 60, "1" * 50 + "0" * 50)
     (flip,) = find_rank_flips([other, leader])
-    assert (flip.first, flip.second, flip.styles, flip.of) == ("leader", "other", 1, 2)
+    assert (flip.first, flip.second, flip.reversals, flip.variants) == ("leader", "other", 1, 2)
     assert (flip.lead, flip.chance, flip.flipped) == pytest.approx((0.2, 0, 0.5))
     assert not list(find_rank_flips([leader, leader]))  # tied: no winner
 
@@ -168,14 +168,14 @@ def test_sixteen_identical_styles_do_not_differ() -> None:
         ps = [mcnemar_p(int((row > base).sum()), int((row < base).sum())) for row in styles]
         plain, wrong = plain + (min(ps) < 0.05), wrong + (min(holm(ps)) < 0.05)
         if seed < 30:
-            reached.append(fragility.chance.p < 0.05)
+            reached.append(fragility.null_spread.p < 0.05)
     assert plain > 30 and wrong <= 16 and sum(reached) <= 5
     study = draw_study(np.random.default_rng(0), 0.0, 1, styles=17, n=60)
     assert [shift.p_holm for shift in study.shifts] == holm(
         [shift.delta.p for shift in study.shifts]
     )
     moved = draw_study(np.random.default_rng(0), 0.4, 1, styles=17, n=200, one_way=True)
-    assert all(shift.significant for shift in moved.shifts) and moved.chance.p < 0.01
+    assert all(shift.significant for shift in moved.shifts) and moved.null_spread.p < 0.01
 
 
 def test_the_spread_of_identical_styles_by_hand() -> None:
