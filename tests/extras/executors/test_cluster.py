@@ -147,7 +147,7 @@ def test_requests_that_reuse_a_picture_follow_the_one_that_loads_it() -> None:
     sink, row = ray_executor.Sink(SimpleNamespace(get=get), found), SampleRow("t", "sha", "A", {})
     for draw in range(2):
         record = Record("p", "s", "sha", draw, pictures=("one",))
-        threading.Thread(target=sink.send, args=(row, record)).start()
+        threading.Thread(target=sink.send, args=(row, record, "", {})).start()
         assert reading.wait(10)
     assert [dict(found.get(timeout=10).blobs) for _ in range(2)] == [{"one": b"pixels"}, {}]
 
