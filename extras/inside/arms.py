@@ -141,7 +141,7 @@ class LayerProbe:
     shuffled: float
 
 
-class Loss(NamedTuple):
+class AnswerLoss(NamedTuple):
     """The two places between which the answer is lost: the `last` place at which a probe still
     finds it, and the `first` place at which a probe finds it significantly less often."""
 
@@ -199,7 +199,7 @@ class ArmProbe:
         return test.p <= SIGNIFICANCE_LEVEL and test.value > 0
 
     @cached_property
-    def loss(self) -> Loss | None:
+    def loss(self) -> AnswerLoss | None:
         """The place at which the answer is lost; None if the model answers as well as the best
         probe, or no probe finds the answer.
 
@@ -214,9 +214,9 @@ class ArmProbe:
         before = self.peak
         for probe, test, p in zip(later, tests, holm([test.p for test in tests]), strict=True):
             if p <= SIGNIFICANCE_LEVEL and test.value < 0:
-                return Loss(str(before.layer), str(probe.layer))
+                return AnswerLoss(str(before.layer), str(probe.layer))
             before = probe
-        return Loss(str(before.layer), ANSWER_PLACE)
+        return AnswerLoss(str(before.layer), ANSWER_PLACE)
 
 
 class ProbedRun(NamedTuple):

@@ -30,7 +30,7 @@ from looktwice.pipelines.models.pocket.network import (
 from looktwice.pipelines.runtime.weights import WeightsError
 
 Pooling = Literal["image", "last"]
-PLACES: Mapping[Pooling, str] = {"image": "image tokens", "last": "last token"}
+POOLING_NAMES: Mapping[Pooling, str] = {"image": "image tokens", "last": "last token"}
 
 
 class Layer(NamedTuple):
@@ -44,7 +44,7 @@ class Layer(NamedTuple):
     @property
     def place(self) -> str:
         """The name shared by all layers of this part and pooling."""
-        return f"decoder, {PLACES[self.pooling]}" if self.part == "decoder" else self.part
+        return f"decoder, {POOLING_NAMES[self.pooling]}" if self.part == "decoder" else self.part
 
     def __str__(self) -> str:
         if self.part == "projector":

@@ -277,7 +277,8 @@ class LogComparison:
         """A row per sample of the baseline: task, sample, question, key, and the value and answer
         in each log.
 
-        `flipped` names the logs in which the value differs from the baseline's."""
+        `flipped` names the logs in which the value differs from the baseline's.
+        """
         frame = self.logs[0].units[["task", "sample", "question", "key"]].copy()
         flips = np.full(len(frame), "", object)
         for number, log in enumerate(self.logs):

@@ -57,7 +57,8 @@ def write_evalai(log: Log, file: Path) -> int:
     """Write a submission to EvalAI: an object that maps idx to "(X)", or to "(Z)" if there is no
     answer; return the number of samples.
 
-    If there are items of the test split, only these are written. Raises OSError."""
+    If there are items of the test split, only these are written. Raises OSError.
+    """
     answers = dict(zip(log.rows["sample"], log.rows["answer"], strict=True))
     tested = {idx: answer for idx, answer in answers.items() if idx.startswith("test_")}
     submission = {idx: bracket_letter(answer or "Z") for idx, answer in (tested or answers).items()}

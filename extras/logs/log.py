@@ -60,7 +60,7 @@ LMMS_EVAL, OURS = "lmms-eval", "looktwice"
 """The names of two harnesses."""
 UNSCORED = "unscored"
 """The verdict of a reply that has not been scored yet."""
-WORDS: Mapping[str, float] = {
+SCORE_WORDS: Mapping[str, float] = {
     **dict.fromkeys(("c", "true", "yes", "right", "correct"), 1.0),
     **dict.fromkeys(("i", "n", "false", "no", "wrong", "incorrect", "unreadable"), 0.0),
     "p": 0.5,
@@ -236,11 +236,11 @@ def get_named_fields(line: Cells, named: Named) -> Fields:
 
 
 def parse_value(cell: object) -> float:
-    """Convert a recorded score (a number, a boolean or one of WORDS) to a number; NaN for anything
+    """Convert a recorded score (a number, a boolean or one of SCORE_WORDS) to a number; NaN for anything
     else."""
     text = str(cell).strip().casefold()
-    if text in WORDS:
-        return WORDS[text]
+    if text in SCORE_WORDS:
+        return SCORE_WORDS[text]
     try:
         return float(text)
     except ValueError:

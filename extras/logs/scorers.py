@@ -93,7 +93,8 @@ def count_same_replies(
     """Count the pairs of samples with the same reply and the same answer in both logs; if their
     values differ, only the scoring differs.
 
-    `mine` and `theirs` give the two sides of each pair by task and sample."""
+    `mine` and `theirs` give the two sides of each pair by task and sample.
+    """
     rows = [_index_rows(side) for side in (base, log)]
     ours, same = OURS in (base.harness, log.harness), 0
     for first, second in zip(

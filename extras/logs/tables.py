@@ -16,8 +16,8 @@ from looktwice.eval.tasks.cells import as_text
 from looktwice.eval.tasks.table_files import read_objects, read_texts
 from looktwice.extras.logs.log import (
     COLUMNS,
+    SCORE_WORDS,
     UNSCORED,
-    WORDS,
     Log,
     Named,
     hash_base64,
@@ -199,7 +199,7 @@ def _parse_values(cells: pandas.Series, column: str, path: Path) -> pandas.Serie
     if len(strange := cells[values.isna() & ~empty]):
         raise TaskError(
             f"{path}: {column} is {strange.iloc[0]!r} in row {strange.index[0]} (the first is row"
-            f" 0); expected 0 to 1, or {', '.join(sorted(WORDS))}"
+            f" 0); expected 0 to 1, or {', '.join(sorted(SCORE_WORDS))}"
         )
     return values
 

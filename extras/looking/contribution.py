@@ -37,7 +37,7 @@ from looktwice.extras.looking.agent_looks import summarize_looks
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.json_input import write_canonical
 
-ARMS: Mapping[str, str] = {
+ROLES: Mapping[str, str] = {
     "without": "no tool",
     "full": "tools and their results",
     "black": "black images of the same size",
@@ -112,14 +112,14 @@ class Certificate:
                 shown = (
                     "" if part.p < SIGNIFICANCE_LEVEL and part.value > 0 else " (not significant)"
                 )
-                pair = f"{ARMS['full']} against {ARMS[role]}"
+                pair = f"{ROLES['full']} against {ROLES[role]}"
                 sentences.append(f"{of}, {_format_points(part)} {needs}{shown}: {pair}.")
         if "result" in self.arms:
             rest = _format_points(self.difference("full", "result"))
-            sentences.append(f"Tool turns add {rest} points over {ARMS['result']}.")
+            sentences.append(f"Tool turns add {rest} points over {ROLES['result']}.")
         if "oracle" in self.arms:
             more = _format_points(self.difference("oracle", "full"))
-            sentences.append(f"{ARMS['oracle'].capitalize()} would add {more} points.")
+            sentences.append(f"{ROLES['oracle'].capitalize()} would add {more} points.")
         return sentences
 
     @property
@@ -175,7 +175,7 @@ def find_certificates(run: RunScores, roles: Mapping[str, str] | None = None) ->
 
     `roles` maps roles to contestants with other names, such as {"black": "placebo"}.
     """
-    names = dict(zip(ARMS, ARMS, strict=True)) | dict(roles or {})
+    names = dict(zip(ROLES, ROLES, strict=True)) | dict(roles or {})
     certificates = []
     points = [scores.point for scores in run.points]
     for full in points:
@@ -217,7 +217,7 @@ def make_contribution_table(certificate: Certificate, run: RunScores) -> TextTab
 
     columns: Columns[str] = (
         Column("arm", lambda role: role, text),
-        Column("what it gets", ARMS.get, text),
+        Column("what it gets", ROLES.get, text),
         Column("n", lambda role: len(samples)),
         Column("accuracy\n%", certificate.values.mean, share_cell),
         Column("over\nwithout", lambda role: compare_roles(role, "without"), _format_points),
@@ -280,11 +280,11 @@ def report_certificates(asked: AnalysisRequest) -> None:
     """Print and write the contribution of a tool, from the arms of `tool_contribution` or from the
     contestants that the settings `role.ROLE` name."""
     roles = asked.settings.get("role", {})
-    if unknown := set(roles) - set(ARMS):
-        raise RunError(f"role.{min(unknown)} does not exist; the roles are {', '.join(ARMS)}")
+    if unknown := set(roles) - set(ROLES):
+        raise RunError(f"role.{min(unknown)} does not exist; the roles are {', '.join(ROLES)}")
     certified = find_certificates(asked.run, roles)
     if not certified:
-        controls = ", ".join(name for name in ARMS if name not in ("without", "full"))
+        controls = ", ".join(name for name in ROLES if name not in ("without", "full"))
         asked.refuse(
             f"without, full and one of {controls}",
             "run tool_contribution, or name the contestants: role.without=NAME",

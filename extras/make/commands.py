@@ -21,7 +21,8 @@ def make(
 ) -> None:
     """Make questions from your own files.
 
-    Each task is saved as a folder of questions, with a parquet file in BLINK's format."""
+    Each task is saved as a folder of questions, with a parquet file in BLINK's format.
+    """
     from looktwice.extras.make.saving import make_questions
 
     for line in make_questions(config, overrides, plugin, out, split):

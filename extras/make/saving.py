@@ -1,6 +1,7 @@
 """The command `make`: saves every task of a configuration as a question set.
 
-Each set is a folder for a `Folder` task, and in it a parquet file with BLINK's columns."""
+Each set is a folder for a `Folder` task, and in it a parquet file with BLINK's columns.
+"""
 
 from __future__ import annotations
 

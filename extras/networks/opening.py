@@ -50,7 +50,8 @@ class Place:
         else float32. `extra` is the looktwice extra that installs torch and the other required
         packages.
 
-        Raises WeightsError if this machine lacks the device."""
+        Raises WeightsError if this machine lacks the device.
+        """
         torch = import_torch(extra)
         there = {
             "cpu": True,

@@ -96,7 +96,8 @@ def find_package_file(distribution: str, package: str, *parts: str, install: str
 def download_network(what: str, build: Callable[[], Network]) -> Network:
     """Build a network with a library that downloads its weights. Raises WeightsError if it fails.
 
-    `what` names the network in the error, together with the setting for a local file."""
+    `what` names the network in the error, together with the setting for a local file.
+    """
     try:
         with warnings.catch_warnings():
             # it warns for each address that it tries; the error below is enough

@@ -29,7 +29,11 @@ from looktwice.pipelines.model import CallOptions, Message, Role, Tool, ToolCall
 from looktwice.pipelines.models.attached import read_call_fields, read_turn_fields
 from looktwice.pipelines.view import View
 
-FIELDS = {"schema": "response_format", "effort": "reasoning_effort", "choices": "guided_choice"}
+RENAMED_FIELDS = {
+    "schema": "response_format",
+    "effort": "reasoning_effort",
+    "choices": "guided_choice",
+}
 """Names of request fields that differ from the field names of `CallOptions`."""
 IGNORED_FIELDS = {
     "user",
@@ -244,7 +248,7 @@ def read_question(raw: bytes) -> Question:
         count=request.n or 1,
         stream=bool(request.stream),
         usage=bool(request.stream_options and request.stream_options.include_usage),
-        fields=FIELDS,
+        fields=RENAMED_FIELDS,
     )
 
 

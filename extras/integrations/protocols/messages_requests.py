@@ -25,7 +25,7 @@ from looktwice.pipelines.json_input import ALLOW_EXTRA, write_json
 from looktwice.pipelines.model import CallOptions, Message, Tool, ToolCall
 from looktwice.pipelines.view import View
 
-FIELDS = {"schema": "output_config.format", "effort": "output_config.effort"}
+RENAMED_FIELDS = {"schema": "output_config.format", "effort": "output_config.effort"}
 """Names of request fields that differ from the field names of `CallOptions`."""
 IGNORED_FIELDS = {
     "cache_control",
@@ -47,7 +47,11 @@ ALLOWED_BLOCKS = {
     "system": {"text"},
     "tool_result": {"text", "image"},
 }
-NEEDED = {"image": ("source",), "tool_use": ("id", "name"), "tool_result": ("tool_use_id",)}
+REQUIRED_FIELDS = {
+    "image": ("source",),
+    "tool_use": ("id", "name"),
+    "tool_result": ("tool_use_id",),
+}
 
 
 class ImageSource(BaseModel, **ALLOW_EXTRA):
@@ -93,7 +97,9 @@ class MessageBlock(BaseModel, **ALLOW_EXTRA):
         if self.type not in ALLOWED_BLOCKS[kind]:
             allowed = ", ".join(sorted(ALLOWED_BLOCKS[kind]))
             raise ValueError(f"{place}.type is {self.type!r}; here it can be: {allowed}")
-        if missing := [name for name in NEEDED.get(self.type, ()) if not getattr(self, name)]:
+        if missing := [
+            name for name in REQUIRED_FIELDS.get(self.type, ()) if not getattr(self, name)
+        ]:
             raise ValueError(f"{place}: a block of type {self.type} needs {' and '.join(missing)}")
         for number, inner in enumerate(self.content if self.type == "tool_result" else ()):
             inner.refuse_misplaced(self.type, f"{place}.content[{number}]")
@@ -272,7 +278,7 @@ class MessagesRequest(BaseModel, **ALLOW_EXTRA):
             self.looktwice,
             stream=bool(self.stream),
             sent=self.list_sent(),
-            fields=FIELDS,
+            fields=RENAMED_FIELDS,
         )
 
     def list_sent(self) -> dict[str, str]:

@@ -25,7 +25,7 @@ from looktwice.pipelines.json_input import ALLOW_EXTRA
 from looktwice.pipelines.model import CallOptions, Message, Role, Tool, ToolCall
 from looktwice.pipelines.view import View
 
-FIELDS = {"schema": "text.format", "effort": "reasoning.effort", "logprobs": "top_logprobs"}
+RENAMED_FIELDS = {"schema": "text.format", "effort": "reasoning.effort", "logprobs": "top_logprobs"}
 """Names of request fields that differ from the field names of `CallOptions`."""
 IGNORED_FIELDS = {
     "access_programs",
@@ -280,5 +280,5 @@ class ResponsesRequest(BaseModel, **ALLOW_EXTRA):
             self.options(),
             self.looktwice,
             stream=bool(self.stream),
-            fields=FIELDS,
+            fields=RENAMED_FIELDS,
         )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 VERDICT_LETTERS = {"right": "C", "wrong": "I", "unreadable": "N"}
 COMMA = pack(b",")
-IMAGE = write_json({"type": "text", "text": "(Image)"})
+IMAGE_PLACEHOLDER = write_json({"type": "text", "text": "(Image)"})
 """The JSON that replaces an image in the list of summaries."""
 
 
@@ -72,7 +72,7 @@ def make_turn(
     text = summary = f"{begin}{','.join(whole)}{end}"
     if attachments:
         pairs = zip(whole, parts, strict=True)
-        shown = [piece if isinstance(part, str) else IMAGE for piece, part in pairs]
+        shown = [piece if isinstance(part, str) else IMAGE_PLACEHOLDER for piece, part in pairs]
         summary = f"{begin}{','.join(shown)}{end}"
     return Turn(role, text, summary, attachments)
 
