@@ -236,8 +236,8 @@ def get_named_fields(line: Cells, named: Named) -> Fields:
 
 
 def parse_value(cell: object) -> float:
-    """Convert a recorded score (a number, a boolean or one of SCORE_WORDS) to a number; NaN for anything
-    else."""
+    """Convert a recorded score (a number, a boolean or one of SCORE_WORDS) to a number; return NaN
+    for anything else."""
     text = str(cell).strip().casefold()
     if text in SCORE_WORDS:
         return SCORE_WORDS[text]
