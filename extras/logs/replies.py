@@ -161,7 +161,7 @@ def score_replies(
 
     `keys` maps idx to "(X)"; if it is None, the rows' own keys are used. Without a reader, recorded
     labels count and replies without a key are left out. For rows without a label, the values
-    recorded in the file count, unless `keys` are given, and `Robust` parses the remaining replies.
+    recorded in the file count, unless `keys` is given, and `Robust` parses the remaining replies.
     Raises TaskError if no row has a key, or if a row cannot be scored.
     """
     rows, own_keys = log.rows.to_dict("records"), keys is None

@@ -1,5 +1,5 @@
-"""Functions for the weight files of torch, which read them as named tensors, recognize the network
-that they belong to, rename the tensors and load them."""
+"""Weight files of torch: functions that read them as named tensors, recognize the network that they
+belong to, rename the tensors and load them."""
 
 from __future__ import annotations
 
@@ -109,7 +109,8 @@ def describe_tensors(path: str | Path, tensors: Tensors) -> str:
 
 
 def describe_first_bytes(file: Path) -> str:
-    """Say, by its first bytes, what a file is that torch cannot read; empty if they are unknown."""
+    """Describe, by its first bytes, a file that torch cannot read; empty if the bytes are
+    unknown."""
     with file.open("rb") as opened:
         start = opened.read(64).lstrip(b" \n\r\t")
     if not start:
