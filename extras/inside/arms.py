@@ -1,5 +1,6 @@
-"""Probes of a run's arms, layer by layer, compared with the model's own answers to the same
-held-out questions: the messages sent, the correct answer, and whether the model was right."""
+"""Probes of the layers behind each arm of a run, compared with the model's own answers to the same
+held-out questions. A question holds the messages that were sent, the correct answer, and whether
+the model was right."""
 
 from __future__ import annotations
 
@@ -44,12 +45,12 @@ PROBE_NOTE = (
 
 
 class Question(NamedTuple):
-    """A question that a run asked: `label` is the text of the correct answer, `text` that of the
-    question.
+    """A question that a run asked: `label` is the text of the correct answer, `text` the text of
+    the question.
 
     `offered` are the texts of the choices, empty for an open question. Questions of one `cluster`
-    share a picture or a group. `sent` are the sha256 of the messages, because loaded messages would
-    hold all pixels.
+    share a picture or a group. `sent` holds the sha256 of each message, because loaded messages
+    would hold all pixels.
     """
 
     sample: str
@@ -87,8 +88,8 @@ def collect_questions(run: RunScores) -> Mapping[str, Sequence[Question]]:
 
 
 def list_choice_texts(row: SampleRow) -> tuple[str, ...]:
-    """Return the choices of a question as texts; empty if there are no choices, or some are
-    pictures."""
+    """Return the normalized texts of a question's choices; empty if there are no choices, or if
+    some are pictures."""
     choices = row.sample["choices"]
     return (
         tuple(map(_normalize_text, choices))
@@ -98,8 +99,8 @@ def list_choice_texts(row: SampleRow) -> tuple[str, ...]:
 
 
 def get_true_answer(row: SampleRow) -> str:
-    """Return the text of the correct choice, so that its position does not matter; without texts,
-    the letter or text of the correct answer."""
+    """Return the text of the correct choice, so that its position does not matter; if the choices
+    have no texts, return the correct answer as the sample has it."""
     key, texts = (row.answer or "").strip(), list_choice_texts(row)
     number = ord(key) - ord("A") if len(key) == 1 else -1
     return texts[number] if 0 <= number < len(texts) else _normalize_text(key)
@@ -130,8 +131,8 @@ class LayerProbe:
     """The result of probing one layer: whether each held-out question is right, and the accuracy
     with shuffled labels.
 
-    `inner` is the accuracy by cross-validation within the training part, by which layers are
-    chosen.
+    `inner` is the accuracy by cross-validation within the training questions; layers are chosen by
+    it.
     """
 
     layer: Layer
@@ -140,9 +141,9 @@ class LayerProbe:
     shuffled: float
 
 
-class Loss(NamedTuple):
-    """The places between which the answer is lost: the last one from which it can be read, and the
-    first one from which it can be read significantly less often."""
+class AnswerLoss(NamedTuple):
+    """The two places between which the answer is lost: the `last` place at which a probe still
+    finds it, and the `first` place at which a probe finds it significantly less often."""
 
     last: str
     first: str
@@ -150,11 +151,11 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ArmProbe:
-    """The probes of one arm; all values belong to the same held-out questions, in one order.
+    """The probes of one arm; all arrays cover the same held-out questions, in the same order.
 
-    `model_right` is 1 if the model was right, `majority_right` if the most common answer of the
-    training part is; `trained` is the number of training questions, `wordings` the number of
-    different question texts.
+    `model_right` is 1 where the model was right, `majority_right` where the most common answer
+    among the training questions is right; `trained` is the number of training questions, `wordings`
+    the number of different question texts.
     """
 
     contestant: str
@@ -167,13 +168,14 @@ class ArmProbe:
     wordings: int
 
     def compare(self, right: Floats, baseline: Floats) -> Estimate:
-        """Return the paired difference on the same questions, tested by clusters."""
+        """Return the mean difference of `right` from `baseline` on the same questions, tested by
+        clusters."""
         return compare_paired(right, baseline, self.clusters)
 
     @cached_property
     def best(self) -> Mapping[str, LayerProbe]:
-        """The best layer of each place by accuracy in the training part, in the order in which the
-        model computes the places."""
+        """The best layer of each place by accuracy within the training questions, in the order in
+        which the model computes the places."""
         best: dict[str, LayerProbe] = {}
         for probe in sorted(self.layers, key=lambda probe: PLACE_ORDER.index(probe.layer.place)):
             rival = best.setdefault(probe.layer.place, probe)
@@ -182,12 +184,12 @@ class ArmProbe:
 
     @cached_property
     def peak(self) -> LayerProbe:
-        """The layer with the highest accuracy in the training part."""
+        """The layer with the highest accuracy within the training questions."""
         return max(self.best.values(), key=lambda probe: probe.inner)
 
     @cached_property
     def gap(self) -> Estimate:
-        """The difference between the model's accuracy and the probe's at the peak."""
+        """The difference between the accuracy of the model and that of the probe at the peak."""
         return self.compare(self.model_right, self.peak.right)
 
     @cached_property
@@ -197,12 +199,12 @@ class ArmProbe:
         return test.p <= SIGNIFICANCE_LEVEL and test.value > 0
 
     @cached_property
-    def loss(self) -> Loss | None:
+    def loss(self) -> AnswerLoss | None:
         """The place at which the answer is lost; None if the model answers as well as the best
         probe, or no probe finds the answer.
 
-        The answer is lost at the first place after the peak that is significantly worse (Holm over
-        these places), otherwise between the last place and the model's reply.
+        The answer is lost at the first place after the peak whose probe is significantly worse
+        (Holm over these places), otherwise between the last place and the model's reply.
         """
         if not self.is_found or self.gap.p > SIGNIFICANCE_LEVEL or self.gap.value >= 0:
             return None
@@ -212,9 +214,9 @@ class ArmProbe:
         before = self.peak
         for probe, test, p in zip(later, tests, holm([test.p for test in tests]), strict=True):
             if p <= SIGNIFICANCE_LEVEL and test.value < 0:
-                return Loss(str(before.layer), str(probe.layer))
+                return AnswerLoss(str(before.layer), str(probe.layer))
             before = probe
-        return Loss(str(before.layer), ANSWER_PLACE)
+        return AnswerLoss(str(before.layer), ANSWER_PLACE)
 
 
 class ProbedRun(NamedTuple):
@@ -252,7 +254,7 @@ def probe_run(
         if model is None or why:
             left_out[name] = why
             continue
-        tell(f"{name}: reading the layers over {len(questions)} questions")
+        tell(f"{name}: reading the layers on {len(questions)} questions")
         states = list[States]()
         try:
             for question in questions:
@@ -277,8 +279,8 @@ def probe_arm(
     states: Sequence[States],
     held_out: float,
 ) -> ArmProbe:
-    """Probe one arm, given the states of its questions; layers that are missing for some question
-    are left out."""
+    """Probe one arm, given the layers' states for each of its questions; a layer that is missing
+    for some question is left out."""
     out = np.array([is_held_out(question.cluster, held_out) for question in questions])
     learnt, tried = (list(compress(questions, side)) for side in (~out, out))
     code = {label: n for n, label in enumerate(dict.fromkeys(q.label for q in learnt))}
@@ -311,8 +313,8 @@ def probe_arm(
 
 
 def _explain_too_few(questions: Sequence[Question], held_out: float) -> str:
-    """Return the reason if there are too few questions or different answers to probe; empty if
-    there are enough."""
+    """Return the reason why there are too few questions, or too few of each answer, to train a
+    probe; empty if there are enough."""
     kept = Counter(question.cluster for question in questions)
     out = [kept.pop(cluster) for cluster in [*kept] if is_held_out(cluster, held_out)]
     labels, learnt = set(map(attrgetter("label"), questions)), kept.total()
@@ -334,8 +336,8 @@ def _explain_too_few(questions: Sequence[Question], held_out: float) -> str:
 
 
 def probe_table(probed: ProbedRun, whole: bool = True) -> TextTable:
-    """Return a table with a line per layer, or per best layer of each place, and lines for the
-    model's own and the most common answer."""
+    """Return a table with a line for every layer or, unless `whole`, for the best layer of each
+    place, and with lines for the model's own answer and the most common answer."""
     header = ("contestant", "task", "read in", "right %", "shuffled %", "against the model", "p")
     rows: list[tuple[str, ...]] = []
     for arm in probed.arms:
@@ -355,7 +357,8 @@ def probe_table(probed: ProbedRun, whole: bool = True) -> TextTable:
 
 
 def describe_probe(arm: ArmProbe) -> list[str]:
-    """Describe the result for an arm, with intervals, and where the answer is lost."""
+    """Describe in sentences how accurate an arm's probes and its model are, and where the answer is
+    lost."""
     read = ", ".join(
         f"{percent(fmean(probe.right))} % in {probe.layer}" for probe in arm.best.values()
     )
@@ -386,8 +389,8 @@ def describe_probe(arm: ArmProbe) -> list[str]:
         sentences.append(f"No loss is found: {beside}.")
     if arm.wordings > 1 and "tower" in arm.best:
         sentences.append(
-            f"Tower and projector do not get the question, and there are {arm.wordings} different"
-            " questions: probes may fail there only because the question is missing."
+            f"Tower and projector do not receive the question, and there are {arm.wordings}"
+            " different questions: probes may fail there only because the question is missing."
         )
     return sentences
 
@@ -404,8 +407,8 @@ def probe_page(run: RunScores, probed: ProbedRun) -> str:
 
 
 def show_probes(asked: AnalysisRequest) -> None:
-    """Show where in a model the answer is lost, by linear probes of every layer, on at most `limit`
-    questions of each arm; the share `held_out` of pictures is used to test the probes."""
+    """Show where in a model the answer is lost, with linear probes of every layer on at most
+    `limit` questions of each arm; the share `held_out` of the pictures tests the probes."""
     page, share = asked.page("probes.md"), asked.settings.get("held_out", 0.4)
     if not isinstance(share, float) or not 0.1 <= share <= 0.9:
         raise RunError(f"held_out must be a share from 0.1 to 0.9, got {share}")

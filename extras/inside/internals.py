@@ -30,12 +30,12 @@ from looktwice.pipelines.models.pocket.network import (
 from looktwice.pipelines.runtime.weights import WeightsError
 
 Pooling = Literal["image", "last"]
-PLACES: Mapping[Pooling, str] = {"image": "image tokens", "last": "last token"}
+POOLING_NAMES: Mapping[Pooling, str] = {"image": "image tokens", "last": "last token"}
 
 
 class Layer(NamedTuple):
-    """A layer by its number in its part, from 1; its state is the mean over the image's tokens, or
-    the state of the last token."""
+    """A layer by its `part` of the network and its `number` in this part, from 1; its state is the
+    mean over the image's tokens, or the state of the last token."""
 
     part: Literal["tower", "projector", "decoder"]
     number: int
@@ -43,8 +43,8 @@ class Layer(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The name shared by all layers of its kind."""
-        return f"decoder, {PLACES[self.pooling]}" if self.part == "decoder" else self.part
+        """The name shared by all layers of this part and pooling."""
+        return f"decoder, {POOLING_NAMES[self.pooling]}" if self.part == "decoder" else self.part
 
     def __str__(self) -> str:
         if self.part == "projector":
@@ -53,13 +53,13 @@ class Layer(NamedTuple):
 
 
 States = Mapping[Layer, NDArray[np.float32]]
-"""The vectors of one question, in the order in which they are computed; only decoders have both
-kinds."""
+"""The state of each layer for one question, in the order in which the network computes them; only
+decoder layers occur with both poolings."""
 
 
 class Parts(NamedTuple):
-    """The modules of a network that are hooked; the tower's first `skipped` tokens do not belong to
-    a place in the image."""
+    """The modules of a network to hook; the tower's first `skipped` tokens do not belong to a
+    position in the image."""
 
     tower: Sequence[Any]
     projector: Any
@@ -69,7 +69,7 @@ class Parts(NamedTuple):
 
 def _find_llava_parts(network: Any) -> Parts:
     """Return the parts of a LLaVA network; the tower ends at the layer whose output the projector
-    gets."""
+    receives."""
     inner, config = network.model, network.config
     modules = inner.vision_tower.named_modules()
     layers = next(module for name, module in modules if name.endswith("encoder.layers"))
@@ -114,7 +114,7 @@ def read_states(model: Model, messages: Messages) -> States:
 def read_network_states(model: LocalVLM, messages: Messages) -> States:
     """Return the states of a network's layers over one conversation.
 
-    Raises ModelError, also for an unknown family and if the network cannot be opened, and
+    Raises ModelError, for example if the family is unknown or the network cannot be opened, and
     PictureError.
     """
     chat = model.chat(messages)

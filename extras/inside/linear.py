@@ -24,10 +24,11 @@ SEED = 0
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """A probe's predictions for held-out questions, as codes of the labels.
+    """A probe's predictions for held-out questions, as label codes.
 
-    `inner` is its accuracy within the training part, by cross-validation; `shuffled` is (shuffles,
-    questions), the predictions of probes trained on the same states with shuffled labels.
+    `inner` is its accuracy within the training questions, by cross-validation; `shuffled`, of shape
+    (shuffles, questions), holds the predictions of probes trained on the same states with shuffled
+    labels.
     """
 
     predictions: Codes
@@ -43,11 +44,11 @@ def fit_probe(
     allowed: Mask,
     allowed_out: Mask,
 ) -> ProbeResult:
-    """Train a probe on (questions, width) states with labels 0, 1, ...; questions of one cluster
-    are always in the same fold.
+    """Train a probe on states of shape (questions, width) with labels 0, 1, ...; questions of one
+    cluster are always in the same fold.
 
-    `allowed` marks the labels that each question offers, (questions, labels), and only these are
-    predicted. There must be at least two clusters and two labels.
+    `allowed`, of shape (questions, labels), marks the labels that each question offers; only these
+    are predicted. There must be at least two clusters and two labels.
     """
     random = np.random.default_rng(SEED)
     sets = np.stack([labels, *(random.permutation(labels) for _ in range(SHUFFLE_COUNT))])
@@ -66,8 +67,8 @@ def fit_probe(
 
 
 def _to_principal_axes(train: Floats, held_out: Floats) -> tuple[Floats, Floats]:
-    """Standardise both parts by the training part's mean and spread, and rotate them onto its
-    principal axes, at most as many as it has questions."""
+    """Standardise both sets of states by the mean and spread of `train`, and rotate them onto its
+    principal axes; there are at most as many axes as training questions."""
     mean, spread = train.mean(0), train.std(0)
     kept = spread > 1e-6 * np.abs(train).max()
     first, second = ((part[:, kept] - mean[kept]) / spread[kept] for part in (train, held_out))
@@ -78,7 +79,8 @@ def _to_principal_axes(train: Floats, held_out: Floats) -> tuple[Floats, Floats]
 
 
 def _predict_labels(train: Floats, targets: Floats, asked: Floats, allowed: Mask) -> Codes:
-    """Return the most likely allowed label for every penalty, set of labels and question."""
+    """Return, for every penalty, set of labels and question, the allowed label with the largest
+    value."""
     mean, base = train.mean(0), targets.mean(0)
     centred = train - mean
     squares, axes = np.linalg.eigh(centred.T @ centred)

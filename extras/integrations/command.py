@@ -43,8 +43,8 @@ Done = TypeVar("Done")
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """Options of a server: its address, access control and responses. `out` is the folder of all
-    runs, `name` the name of the recorded run."""
+    """Options of `looktwice serve`: the address, the access control and the responses. `out` is the
+    folder of all runs, `name` the name of the recorded run."""
 
     port: int
     host: str
@@ -66,8 +66,8 @@ class ServeOptions:
         if self.host and self.host not in LOOPBACK and not token:
             raise ConfigError(
                 [
-                    f"--host {self.host} lets other machines send requests; put a token into an"
-                    " environment variable, and name it with --token-env"
+                    f"--host {self.host} lets other machines send requests; store a token in an"
+                    " environment variable, and name the variable with --token-env"
                 ]
             )
         return token
@@ -103,8 +103,8 @@ def serve_study(plan: Plan, options: ServeOptions, say: Say) -> None:
 
 
 def serve_tap(url: str, options: ServeOptions, say: Say) -> None:
-    """Forward requests to another server and record them until interrupted. Raises ConfigError,
-    RunError."""
+    """Forward requests to the server at `url`, and record them, until interrupted. Raises
+    ConfigError, RunError."""
     name, token = options.name or "tap", options.token
     with Recorder(find_free_folder(options.out / "serve" / name), (), name) as recorder:
         tap = RecordingProxy(TAP_THREADS, token, recorder=recorder, url=url, say=say)
@@ -162,7 +162,7 @@ class StudyGate(HttpGate):
         return web.json_response(exchange.make_body(answered), headers=answered.headers)
 
     async def close(self) -> None:
-        """Prevent new calls."""
+        """Prevent new model calls."""
         self.responder.stop.set()
 
 
@@ -180,7 +180,7 @@ def describe_model(name: str) -> dict[str, str | int]:
 
 
 async def unwrap_answer(work: asyncio.Future[Done]) -> Done:
-    """Wait for the result of some work. Raises any error as a Refusal."""
+    """Wait for the result of `work`. Raises any error as a Refusal."""
     try:
         return await work
     except (Refusal, asyncio.CancelledError):
@@ -196,8 +196,8 @@ async def unwrap_answer(work: asyncio.Future[Done]) -> Done:
 async def stream_answer(
     request: web.Request, work: asyncio.Future[Answered], exchange: Exchange, protocol: WireProtocol
 ) -> web.StreamResponse:
-    """Send the answer as events. Comments keep the connection alive until the answer is there; an
-    error after them is sent as an event. Raises Refusal for an error before them."""
+    """Send the answer as events. Comments keep the connection alive until the answer is ready; an
+    error after the first comment is sent as an event. Raises Refusal for an earlier error."""
     await asyncio.wait([work], timeout=HEARTBEAT_SECONDS)
     headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
     if work.done():

@@ -22,7 +22,12 @@ from looktwice.eval.commands.options import (
 )
 from looktwice.eval.commands.studies import load_study
 
-Host = Annotated[str, Option(help="Another address to listen on; needs --token-env.")]
+Host = Annotated[
+    str,
+    Option(
+        help="The address to listen on, if other machines may send requests; needs --token-env."
+    ),
+]
 TokenVariable = Annotated[
     str,
     Option(metavar="NAME", help="The environment variable that holds the token clients must send."),
@@ -37,7 +42,7 @@ AgentStudy = Annotated[
 ]
 PortOfHTTP = Annotated[
     int | None,
-    Option(min=0, max=65535, help="Serve streamable HTTP on this port; 0 takes a free one."),
+    Option(min=0, max=65535, help="Serve streamable HTTP on this port; 0 picks a free one."),
 ]
 ImageFolders = Annotated[
     list[str],
@@ -50,7 +55,7 @@ def serve(
         str,
         Argument(
             metavar="[STUDY]",
-            help="A study; or pocket, the small model bundled with looktwice.",
+            help="A study, or `pocket`: the small model bundled with looktwice.",
             autocompletion=complete_config,
         ),
     ] = "pocket",
@@ -71,11 +76,12 @@ def serve(
     ] = "",
     cache: OutCache = None,
     show_looks: Annotated[
-        bool, Option("--show-looks", help="Also send the model's texts before the answer.")
+        bool,
+        Option("--show-looks", help="Also send the texts that the model writes before its answer."),
     ] = False,
     abstain: Annotated[
         Literal["error", "text"],
-        Option(help="The response if the stages abstain: error 422, or a text."),
+        Option(help="The response when the stages abstain: `error` (422), or `text`."),
     ] = "error",
     workers: Workers = 64,
     plugin: Plugins = NONE,
@@ -97,7 +103,10 @@ def serve(
     options = ServeOptions(port, host, token_env, out, name, cache, show_looks, abstain, workers)
     is_there = study == "pocket" or find_config(study).is_file()
     if tap and (study != "pocket" or overrides):
-        refuse(f"serve {study} --tap: --tap forwards to a server and takes no study; leave one out")
+        refuse(
+            f"serve {study} --tap: --tap forwards to a server and takes no study; leave out the"
+            " study or --tap"
+        )
     if not is_there:
         refuse(f"serve {study}: no such study; give `pocket`, or the file of a study")
     with until_interrupted():
@@ -152,7 +161,7 @@ def mcp(
         refuse(f"mcp: {exc.name} is not installed; type: {format_install('mcp')}")
     folders = tuple(Path(folder).expanduser().resolve() for folder in allow or ["."])
     if not allow and folders[0] == Path(folders[0].anchor):
-        refuse(f"mcp: the working folder is {folders[0]}; name folders with --allow")
+        refuse(f"mcp: the working folder is {folders[0]}; name the folders to read with --allow")
     place = (out or folders[0] / "looks").expanduser().resolve()
     agent = find_agent(study, contestant, overrides, plugin)
     looks = LookTools(agent, Images(place, folders), make_controls(agent, placebo, black, random))

@@ -27,14 +27,14 @@ SWITCH_SECONDS = 0.0005  # short, so that busy threads do not keep the event loo
 MAX_HELD_BYTES = 512 << 20  # bytes of all requests being read or answered
 READ_SECONDS = 120.0  # maximum time to receive the body of a request
 Say = Callable[[str], None]
-"""A function that receives a line of text, or an address."""
+"""A function that receives a line to show, or the server's address."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CHAT, MESSAGES = ChatProtocol(), MessagesProtocol()
 
 
 def free_tracebacks(exc: BaseException) -> None:
-    """Free the frames in the tracebacks of an error and its causes: they hold the body of a request
-    in reference cycles, which would stay in memory for long."""
+    """Free the frames in the tracebacks of an error and its causes: their reference cycles would
+    keep the body of a request in memory for a long time."""
     waiting: list[BaseException | None] = [exc]
     while waiting:
         if (error := waiting.pop()) is not None:
@@ -47,9 +47,9 @@ def free_tracebacks(exc: BaseException) -> None:
 class HttpGate(ABC):
     """Accepts requests; subclasses answer them.
 
-    Without a `token`, only programs on this machine may send requests, to a loopback name, so that
-    no web page can. With a token, any client that sends it may. Requests are answered in each of
-    the `protocols`.
+    Without a `token`, only programs on this machine may send requests, and only to a loopback name,
+    so that no web page can. With a token, any client that sends the token may. Requests in any of
+    the `protocols` are answered.
     """
 
     protocols: ClassVar[tuple[WireProtocol, ...]] = (CHAT,)
@@ -99,7 +99,7 @@ class HttpGate(ABC):
     def explain(
         self, request: web.Request, protocol: WireProtocol, exc: web.HTTPException
     ) -> Refusal:
-        """Describe the refusal of a request that no route answers."""
+        """Return the Refusal for a request that no route answers."""
         if exc.status not in (404, 405):
             return Refusal(exc.status, exc.reason)
         rest = request.path.removeprefix("/v1").removeprefix(protocol.path)
@@ -123,7 +123,7 @@ class HttpGate(ABC):
         """Prevent new work."""
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
-        """Answer a request. Raises Refusal."""
+        """Answer a POST request. Raises Refusal."""
         if request.content_type != "application/json":  # a page in a browser
             raise Refusal(403, "send application/json to 127.0.0.1")
         raw = await self.read_body(request)

@@ -1,8 +1,8 @@
 """The images that external programs use with looktwice's tools: opened from files in allowed
-folders, or from data URLs. Results of tools are files, too.
+folders, or from data URLs. Results of tools are written to files, too.
 
 A `.json` file next to every result records which part of which picture it shows, so that a server
-may be started anew for each call. A number is only a short name of a file.
+may be started anew for each call. An image's number is only a short name for its file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ ADDRESS_PATTERN = re.compile(r"\w[\w+.-]+:")  # file:, http:, but not C:
 
 @dataclass(frozen=True)
 class Origin:
-    """The note next to a result: the files that it shows, and which parts of them (`parts`).
+    """The note next to a result: the files that the result shows (`sources`), and which `parts` of
+    them.
 
     `apart` marks the result of a control: its pixels are not the ones that `parts` describe, so
     specialists look at the file itself instead of its sources.
@@ -53,8 +54,8 @@ class OpenedImage:
 
 @dataclass(eq=False)
 class Images:
-    """Images by number: files in the `allowed` folders, and those written to `out`, which can be
-    read, too. Paths are relative to `folder`."""
+    """The images of a server by their numbers: files in the `allowed` folders, and the files
+    written to `out`, which can be read, too. Paths are relative to `folder`."""
 
     out: Path
     allowed: tuple[Path, ...]
@@ -71,8 +72,8 @@ class Images:
             return 1 + self.files.index(file)
 
     def open(self, name: Any) -> OpenedImage:
-        """Open the image with a number (0 is the last one), a path or a data URL. Raises
-        ToolError."""
+        """Open the image that `name` gives by its number (0 is the last one), its path or a data
+        URL. Raises ToolError."""
         if isinstance(name, str) and name.strip().isdecimal():
             name = int(name)
         if isinstance(name, int) and not isinstance(name, bool):
@@ -97,8 +98,8 @@ class Images:
         return replace(whole, view=shown, sources=sources, apart=origin.apart)
 
     def find(self, text: str) -> Path:
-        """Return the file of a path, with links resolved. Raises ToolError for a path outside the
-        folders, whether the file exists or not."""
+        """Return the file at the path `text`, with links resolved. Raises ToolError for a path
+        outside the folders, whether the file exists or not."""
         if ADDRESS_PATTERN.match(text):
             raise ToolError(
                 f"{text[:60]!r} is not a path; nothing is fetched: give the path of a file, or"
@@ -119,7 +120,7 @@ class Images:
         return real
 
     def _suggest_path(self, text: str) -> str:
-        """Suggest a path within an allowed folder, in case the path is relative to the wrong
+        """Suggest a path within an allowed folder, in case `text` is relative to the wrong
         folder."""
         places = ((root / text).resolve() for root in self.allowed)
         inside = [path for path in places if any(map(path.is_relative_to, self.allowed))]

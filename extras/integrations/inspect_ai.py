@@ -1,7 +1,8 @@
 """The integration with inspect_ai: a contestant as a solver, image tools, readers as scorers, and
-tasks. It needs the extra `inspect`, and its entries are registered as `looktwice/...`.
+tasks. It needs the extra `inspect`; its functions are registered with inspect as `looktwice/...`.
 
-Every call goes through inspect's own active model, so that its logs, limits and caches count it.
+Every call goes through inspect's own active model, so that inspect's logs, limits and caches count
+it.
 """
 
 from __future__ import annotations
@@ -81,13 +82,13 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 
 METADATA_KEY = "looktwice"
-"""The key in a sample's metadata for the inputs of the stages and for their notes."""
+"""The key in a sample's metadata that holds the inputs and the notes of the stages."""
 VIDEO_FORMATS: Mapping[str, Any] = {
     "video/mp4": "mp4",
     "video/mpeg": "mpeg",
     "video/quicktime": "mov",
 }
-"""Media types of videos -> inspect's names; it knows no others."""
+"""Media types of videos -> inspect's names for them; inspect knows no others."""
 FINISHED: Mapping[str, Finish] = {
     "max_tokens": "length",
     "model_length": "length",
@@ -107,7 +108,7 @@ class InspectModel:
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
         """Return the reply. Raises ModelError for options that inspect lacks, and inspect's own
-        errors, such as a reached limit."""
+        errors, for example when a limit is reached."""
         if options.choices:
             raise ModelError("inspect_ai has no fixed choices; leave `choices` out of options")
         tools = [
@@ -150,8 +151,8 @@ def _describe_tool(tool: Any) -> ToolParams:
 
 
 def _convert_part(part: str | View) -> ContentText | ContentImage | ContentVideo:
-    """Convert a part to inspect's format. Raises ValueError for a video in another container than
-    inspect's."""
+    """Convert a part to inspect's format. Raises ValueError for a video in a container that inspect
+    does not know."""
     if isinstance(part, str):
         return ContentText(text=part)
     payload = part.picture.payload
@@ -199,7 +200,7 @@ def _parse_message(turn: ChatMessage) -> Message:
 
 
 def _read_attached(turn: ChatMessage) -> dict[str, Any]:
-    """Return the content of an assistant's turn if it holds more than texts, such as signed
+    """Return the content of an assistant's turn if it holds more than plain text, such as signed
     reasoning."""
     parts = [] if isinstance(turn.content, str) else turn.content
     dumped = [part.model_dump(mode="json", exclude_none=True) for part in parts]
@@ -213,12 +214,12 @@ def _read_calls(turn: ChatMessage) -> tuple[ToolCall, ...]:
 
 @solver
 def looktwice(study: str, contestant: str) -> Solver:
-    """Run the stages of a study's contestant, named as in `looktwice serve`, with inspect's model
-    instead of the study's.
+    """Return a solver that runs the stages of a study's contestant, named as in `looktwice serve`,
+    with inspect's model instead of the study's.
 
-    It replaces `multiple_choice()`: the stages format the choices. The conversation and the reply
-    are stored in the state; `metadata["looktwice"]` gets the number of views and the stages' notes.
-    Raises Refusal for an arm that permutes the choices.
+    The solver replaces `multiple_choice()`: the stages format the choices. The conversation and the
+    reply are stored in the state; `metadata["looktwice"]` gets the number of views and the stages'
+    notes. Raises Refusal for an arm that permutes the choices.
     """
     arm = find_arms(study, contestant)[contestant]
     refuse_permuted(arm)
@@ -285,8 +286,8 @@ def look_tools(study: str = DEFAULT_STUDY, contestant: str = "") -> list[Tool]:
 
 @scorer(metrics=[accuracy(), stderr()])
 def answer_reader(reader: str = "robust") -> Scorer:
-    """Compare what a looktwice reader finds in the reply with the target; a reply without an answer
-    is unscored, with the reason."""
+    """Return a scorer that compares the answer that a looktwice reader finds in the reply with the
+    target; a reply without an answer is unscored, with the reason."""
     read = make_row_reader(build_reader(reader))
 
     async def score(state: TaskState, target: Target) -> Score:
@@ -334,8 +335,9 @@ def questions(
     reader: str = "robust",
     **settings: Any,
 ) -> Task:
-    """Return the questions of a looktwice task: `use` names its class, such as Blink, Tsv, Columns
-    or Folder, and `settings` are its own. With a `study`, its `contestant` answers."""
+    """Return the questions of a looktwice task as a task of inspect: `use` names the class, such as
+    Blink, Tsv, Columns or Folder, and `settings` are the settings of this class. With a `study`,
+    its `contestant` answers."""
     node = {"use": use if "." in use else f"eval.tasks.{use}", **settings}
     given = tuple(value for value in settings.values() if isinstance(value, str))
     items = build(node, place="task", given=given)

@@ -51,9 +51,9 @@ ANY_IMAGE = {
     "description": "the image: its number, the path of its file, or a data URL",
 }
 REPORTED_ERRORS = (ValueError, LookupError, OSError, NoEvidence, WeightsError)
-"""Errors of a tool that depend on its arguments; they are reported to the client's model."""
+"""The errors that a tool's arguments can cause; they are reported to the client's model."""
 Control = Callable[[ToolResult, State, Any], ToolResult]
-"""A function that replaces a tool's result by one with the same number of images, or with none."""
+"""A function that replaces a tool's result with another one that has as many images, or none."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class OpenImage:
 class LookTools:
     """The tools of an agent, and the images that they look at.
 
-    `controls` replace results of tools, by name; sizes and regions are described as in the tool's
-    own result.
+    `controls`, by the names of tools, replace the results of these tools; sizes and regions are
+    still described as in the tool's own result.
     """
 
     agent: Agent
@@ -100,7 +100,8 @@ class LookTools:
 
     @cached_property
     def descriptions(self) -> list[Tool]:
-        """The tools as described to clients: every image is a number, a path or a data URL."""
+        """The descriptions of the tools for clients, in which every image is a number, a path or a
+        data URL."""
         described = []
         for name, tool in self.tools.items():
             plain = describe_tool(name, tool, self.agent.coordinates)
@@ -137,8 +138,8 @@ class LookTools:
         return tuple(parts) or ("done",)
 
     def _show(self, scene: _Scene, view: View, tool: str, controlled: bool) -> Parts:
-        """Return the description of an image from a tool, and the image as it is sent; write it to
-        a file unless it is one already."""
+        """Return the description of an image that a tool returned, and the image as it is sent;
+        write the image to a file unless it is one already."""
         view = scene.mapped(view)
         files, first = [file for file, _ in scene.sources], scene.images[0]
         file = first.file
@@ -162,7 +163,8 @@ class LookTools:
 
 @dataclass(frozen=True, eq=False)
 class _Scene:
-    """The images of one call as the views of a state, whose sample has their sources.
+    """The images of one call as the views of a state, whose sample has the pictures that they show
+    as its images.
 
     Each view has the image's number as its position, so that tools report it correctly; positions
     in between repeat the first image.
@@ -213,7 +215,7 @@ class _Scene:
 
 
 def _image_fields(tool: AgentTool) -> dict[str, int]:
-    """Return the arguments of a tool that are images, with their default numbers."""
+    """Return the names of a tool's arguments that are images, with the default number of each."""
     declared = tool.arguments.model_fields
     return {name: info.default for name, info in declared.items() if IMAGE in info.metadata}
 
@@ -233,8 +235,9 @@ def _find_missing(tool: AgentTool) -> str:
 
 
 def find_arms(study: Path | str, contestant: str, *how: Sequence[str]) -> dict[str, Arm]:
-    """Return a study's arm by its contestant's name, as in `serve`, or all arms without a name;
-    `how` are overrides, plugins and allowed folders, as for `load_plan`. Raises ConfigError."""
+    """Return a study's arm by the name of its contestant, as in `serve`, or all arms if
+    `contestant` is empty; `how` is passed to `load_plan`: overrides, plugins and allowed folders.
+    Raises ConfigError."""
     arms = name_contestants(load_plan(find_config(study), *how))
     if contestant not in ("", *arms):
         wrong = f"no contestant {contestant!r}; there are {', '.join(arms)}"
@@ -244,7 +247,7 @@ def find_arms(study: Path | str, contestant: str, *how: Sequence[str]) -> dict[s
 
 def find_agent(study: Path | str, contestant: str = "", *how: Sequence[str]) -> Agent:
     """Return the agent of a contestant, or the one agent that a study's contestants share. Raises
-    ConfigError if their agents differ; `how` as for `find_arms`."""
+    ConfigError if their agents differ; `how` is as in `find_arms`."""
     agents = {
         name: agent
         for name, arm in find_arms(study, contestant, *how).items()
@@ -262,9 +265,9 @@ def find_agent(study: Path | str, contestant: str = "", *how: Sequence[str]) -> 
 def make_controls(
     agent: Agent, placebo: Sequence[str] = (), black: Sequence[str] = (), random: Sequence[str] = ()
 ) -> dict[str, Control]:
-    """Make the control experiments of a certificate, by names of tools: a crop of the same size
-    that avoids the requested place (`placebo`), one that may be anywhere (`random`), or a black
-    image; and the agent's own changes to results. Raises ConfigError."""
+    """Return the controls for the named tools, as in the arms of a certificate: a crop of the same
+    size that avoids the requested region (`placebo`), a crop that may show any region (`random`),
+    or a black image (`black`); add the agent's own changes to results. Raises ConfigError."""
     controls, faults = dict[str, Control](), list[str]()
     if own := agent.results:
         controls = {name: lambda true, state, _: own(true, state) for name in agent.tools}

@@ -32,7 +32,7 @@ INSTRUCTIONS = (
 
 
 def make_server(looks: LookTools) -> Server[Any]:
-    """Make a server of these tools, for either transport."""
+    """Make a server that offers the tools of `looks`, for either transport."""
     lines = [INSTRUCTIONS.format(unit=UNITS[looks.agent.coordinates])]
     lines += [f"Not offered: {name}, as {why}." for name, why in looks.left_out.items()]
 
@@ -95,8 +95,8 @@ async def serve_http(
     server: Server[Any], host: str, port: int, token: str, started: Callable[[str], None]
 ) -> None:
     """Serve any number of clients over streamable HTTP at /mcp until interrupted; `started`
-    receives the URL. With a `token`, only clients that send it may send requests, to any name of
-    this machine. Raises ConfigError if the port is taken."""
+    receives the URL. With a `token`, only clients that send it may send requests, but they may
+    address this machine by any name. Raises ConfigError if the port is taken."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family)

@@ -1,4 +1,5 @@
-"""A run folder that grows while clients ask: the recorded questions as a task, and the recorder."""
+"""A run folder that grows while clients send requests: the recorded questions as a task, and the
+recorder that writes them."""
 
 from __future__ import annotations
 
@@ -26,8 +27,9 @@ from looktwice.pipelines.state import State
 
 @dataclass(frozen=True)
 class Requests:
-    """The questions that clients of `looktwice serve` asked, with the answers that they sent along,
-    from the run `folder` in which they were recorded (default: the run that names this task).
+    """The questions that clients of `looktwice serve` asked, with the correct answers that they
+    sent along, from the run `folder` in which the questions were recorded (default: the run that
+    names this task).
 
     Raises TaskError, RunError.
     """
@@ -36,7 +38,8 @@ class Requests:
 
     @property
     def facts(self) -> Facts:
-        """The split, label version and other facts about the questions that tables list."""
+        """The facts about the questions that tables list, such as the split and the version of the
+        labels."""
         return Facts(note="asked by clients of looktwice serve, who sent the correct answers")
 
     def __len__(self) -> int:
@@ -52,7 +55,7 @@ class Requests:
 class Recorder:
     """A context manager that writes questions and answers of clients into the run folder at `path`.
 
-    A question keeps its id; a different question with the same id gets another one. Each further
+    A question keeps its id; a different question with the same id gets a new id. Each further
     answer of a contestant to a question is a new draw.
     """
 
@@ -73,7 +76,7 @@ class Recorder:
             run = RunFolder(self.path)
             facts = run.facts
             if facts.get("arms"):
-                raise RunError(f"{self.path} is the run of a study; name another --out")
+                raise RunError(f"{self.path} is the run of a study; name another folder with --out")
             self.add(self.arms)
             self.shas |= {row.id: row.sha for row in run.samples.values()}
             for record in run.last_records():
@@ -104,8 +107,8 @@ class Recorder:
     def record_question(
         self, sample: Sample, task: str, answer: str | None = None
     ) -> tuple[Sample, SampleRow]:
-        """Return a question with its final id, and its line in the samples. A new question is
-        written with its pictures and, if the client sent it, the correct answer. Raises
+        """Return a question with its final id, and its line in the file of samples. A new question
+        is written with its pictures and, if the client sent it, the correct answer. Raises
         PictureError."""
         for picture in sample.images:
             self.writer.blobs.put(picture.source, picture.sha)
@@ -142,7 +145,8 @@ class Recorder:
     ) -> State:
         """Run the stages of a contestant, and write the record to disk.
 
-        `watch` receives the states before and after every stage. Raises StageFailed.
+        `watch` receives the slot of every stage, and the states before and after it. Raises
+        StageFailed.
         """
         state, failed = request.begin(State.start(sample, arm.seed, request.draw)), None
         try:

@@ -1,5 +1,5 @@
-"""The contestants of a study as models for any client: how a request becomes a question, and an
-answer a response."""
+"""The contestants of a study as models for any client: how a question is answered by the stages,
+and how the answer becomes a response."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ from looktwice.prompting.agent.agent import Agent
 from looktwice.prompting.controls.choices import PermuteChoices, PermuteLabels
 
 FIRST_IDLE_REQUESTS, LATER_IDLE_REQUESTS = 10, 20
-"""Number of consecutive requests without a change by a stage after which it is reported: for a
-stage that has never changed anything, and for any other stage."""
+"""The numbers of consecutive requests in which a stage changes nothing until this is reported: for
+a stage that has never changed anything, and for any other stage."""
 
 
 def name_contestants(plan: Plan) -> dict[str, Arm]:
-    """Return the arms of a study by the names that clients use, with the task of recorded requests
-    as their task.
+    """Return the arms of a study by the names that clients use, each with the recorded requests as
+    its task.
 
-    A contestant that is the same on every task keeps its name, others become `contestant@task`; the
-    name of an arm of a sweep ends with its changes. Raises RunError for a model that answers in
-    batches.
+    A contestant that is the same on every task keeps its name, other names become
+    `contestant@task`; the name of an arm of a sweep ends with its changes. Raises RunError for a
+    model that answers in batches.
     """
     by_name = defaultdict[str, dict[str, Arm]](dict)
     for arm in plan.points:
@@ -76,8 +76,8 @@ class StudyResponder:
     answer.
 
     `cache` is the folder of the reply cache. `say` receives messages for the user. With `looks`,
-    texts before the last reply are sent as its reasoning. `abstain` says whether an abstention
-    becomes an error or a text.
+    the texts before the last reply are sent as part of its reasoning. `abstain` selects whether an
+    abstention is sent as an error or as text.
     """
 
     arms: Mapping[str, Arm]
@@ -108,7 +108,7 @@ class StudyResponder:
         return wrap(model, store, self.stop, attempts=1)
 
     def close(self) -> None:
-        """Prevent new calls, and close every model."""
+        """Prevent new model calls, and close every model."""
         self.stop.set()
         for model in self.models.values():
             close_model(model)
@@ -144,8 +144,8 @@ class StudyResponder:
         return self._respond(arm, sample.id, draws[0], states)
 
     def _warn_about_idle_stages(self, arm: Arm, slot: str, before: State, after: State) -> None:
-        """Report once if a stage changed nothing in the first ten requests, or later in twenty
-        consecutive ones."""
+        """Report once that a stage changed nothing in the first ten requests, or later in twenty
+        consecutive requests."""
         idle = _collect_content(before) == _collect_content(after)
         with self.lock:
             key = arm.contestant, slot
@@ -210,8 +210,8 @@ def is_random(arm: Arm, options: CallOptions) -> bool:
 
 
 def refuse_options(arm: Arm, options: CallOptions, fields: Mapping[str, str]) -> None:
-    """Raise Refusal for options that an arm does not support; `fields` are their names in the
-    client's protocol, where these differ."""
+    """Raise Refusal for options that an arm does not support; `fields` maps names of options to
+    those in the client's protocol where they differ."""
     given = _list_fields(fields, options, "tools", "schema", "choices", "logprobs")
     if options.tools and any(find_settings(arm.stages, Agent)):
         raise Refusal(
@@ -231,15 +231,15 @@ def refuse_options(arm: Arm, options: CallOptions, fields: Mapping[str, str]) ->
 
 
 def _list_fields(fields: Mapping[str, str], options: CallOptions, *names: str) -> str:
-    """List the options that are set, by their names in a request."""
+    """List the options that are set, by their names in the client's protocol."""
     return " and ".join(
         fields.get(name, name) for name in names if getattr(options, name) is not None
     )
 
 
 def refuse_permuted(arm: Arm) -> None:
-    """Raise Refusal for an arm that reorders letters: the client would take the answer's letter for
-    one of its own."""
+    """Raise Refusal for an arm that reorders the choices: the client would take the letter in the
+    answer for one of its own letters."""
     for kind in (PermuteChoices, PermuteLabels):
         if any(find_settings(arm.stages, kind)):
             raise Refusal(

@@ -57,8 +57,9 @@ class RecordedRequest(NamedTuple):
 
 @dataclass(eq=False)
 class RecordingProxy(HttpGate):
-    """Forwards every request unchanged to the server at `url`, with the key for its host instead of
-    the client's, and returns the answer; the requested model is the contestant."""
+    """Forwards every request unchanged to the server at `url`, with the key for that server instead
+    of the client's key, and returns the answer; the requested model is recorded as the
+    contestant."""
 
     recorder: Recorder = field(kw_only=True)
     url: str = field(kw_only=True)
@@ -76,13 +77,13 @@ class RecordingProxy(HttpGate):
             raise RunError(str(exc)) from exc
 
     async def list_models(self, request: web.Request) -> web.StreamResponse:
-        """Return the models of the other server, or the one that the path names."""
+        """Return the other server's list of models, or the model that the path names."""
         name = request.match_info.get("name")
         path = "models" if name is None else f"models/{quote(name)}"
         return (await self._forward(request, "GET", path, None))[0]
 
     async def respond(self, request: web.Request, raw: bytes) -> web.StreamResponse:
-        """Stream the other server's answer to the client; its record is on disk before the response
+        """Stream the other server's answer to the client; the record is on disk before the response
         ends."""
         start, loop = time.perf_counter(), asyncio.get_running_loop()
         reading = loop.run_in_executor(self.pool, self.read, raw)  # while the other server works
@@ -211,8 +212,8 @@ class FixedReply:
 
 
 def split_choices(response: HttpResponse) -> list[HttpResponse]:
-    """Split an answer into one for each of its choices, after joining the chunks of a stream. All
-    tokens are counted for the first."""
+    """Split a response into one for each of its choices, after joining the chunks if it is a
+    stream. The first one counts all tokens."""
     is_whole = response.body.lstrip().startswith(b"{")
     try:
         whole = read_json(response.body) if is_whole else join_chunks(response.body)

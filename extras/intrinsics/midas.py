@@ -1,5 +1,5 @@
-"""The two networks of Ordinal Shading, which are MiDaS with other inputs and outputs, evaluated
-from named tensors."""
+"""The two networks of Ordinal Shading, which are MiDaS networks with other inputs and outputs,
+evaluated from named tensors."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ STAGES = (
     ("layer3.0", "layer3.1"),
     ("layer4.0", "layer4.1"),
 )
-"""The stages of EfficientNet-lite in each layer of the encoder."""
+"""The numbers of the stages of EfficientNet-lite that form each layer of the encoder."""
 EXPANDING, SEPARABLE = ("conv_pw", "conv_dw", "conv_pwl"), ("conv_dw", "conv_pw")
-"""The convolutions in the two kinds of blocks of EfficientNet-lite."""
+"""The names of the convolutions in the two kinds of blocks of EfficientNet-lite."""
 
 
 def run_large(tensors: Tensors, images: Any) -> Any:
@@ -48,7 +48,7 @@ def run_small(tensors: Tensors, images: Any) -> Any:
 
 
 def run_resnext_layer(tensors: Tensors, layer: int, x: Any) -> Any:
-    """Run the stem and the blocks of the first layer, or those of another one."""
+    """Run the blocks of a layer of the encoder, in layer 1 after the stem."""
     functional = import_torch().nn.functional
     name, stride = f"pretrained.layer{layer}", 1 if layer == 1 else 2
     if layer == 1:
@@ -61,7 +61,7 @@ def run_resnext_layer(tensors: Tensors, layer: int, x: Any) -> Any:
 
 
 def _run_bottleneck(tensors: Tensors, name: str, x: Any, stride: int) -> Any:
-    """Run a bottleneck whose 3 x 3 convolution has groups (Xie et al., CVPR 2017)."""
+    """Run a bottleneck block with a grouped 3 x 3 convolution (Xie et al., CVPR 2017)."""
     convolve, inner = import_torch().nn.functional.conv2d, x
     for number, (step, rim) in enumerate(((1, 0), (stride, 1), (1, 0)), 1):
         weight = tensors[f"{name}.conv{number}.weight"]
@@ -92,7 +92,8 @@ def _run_stage(tensors: Tensors, stage: str, x: Any) -> Any:
 
 
 def _decode(tensors: Tensors, maps: list[Any]) -> Any:
-    """Fuse the maps of the encoder from the coarsest to the finest, and return the output."""
+    """Fuse the maps of the encoder from the coarsest to the finest, and return the network's
+    output."""
     functional, path = import_torch().nn.functional, None
     for layer in reversed(LAYERS):
         x = functional.conv2d(
@@ -106,7 +107,8 @@ def _decode(tensors: Tensors, maps: list[Any]) -> Any:
 
 
 def _fuse(tensors: Tensors, name: str, path: Any, x: Any) -> Any:
-    """Add a map to the features of coarser maps, refine the sum, and double its size."""
+    """Add the map `x` to the features of the coarser maps (`path`), refine the sum, and double its
+    size."""
     if path is not None:
         x = path + _refine(tensors, f"{name}.resConfUnit1", x)
     x = _refine(tensors, f"{name}.resConfUnit2", x)
@@ -116,10 +118,10 @@ def _fuse(tensors: Tensors, name: str, path: Any, x: Any) -> Any:
 
 
 def _refine(tensors: Tensors, name: str, x: Any) -> Any:
-    """Add two convolutions to a map.
+    """Add the result of two convolutions to a map.
 
     In the large network, which has no `out_conv`, the authors' first activation overwrites its
-    input, so that the sum is with the activated map.
+    input, so that the result is added to the activated map.
     """
     active = x.relu()
     inner = _convolve(tensors, f"{name}.conv2", _convolve(tensors, f"{name}.conv1", active).relu())

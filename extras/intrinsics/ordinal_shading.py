@@ -23,7 +23,8 @@ LUMINANCE = np.array([0.3, 0.59, 0.11])
 MIN_VALUE = 1e-5
 INVERSE_RANGE = 1e-3, 1 - 1e-6  # range of 1 / (1 + shading)
 PARTS = {"ord_state_dict": (run_large, 3), "iid_state_dict": (run_small, 5)}
-"""The networks in the file, each with its function and the channels of its input."""
+"""The networks by their keys in the file, each with the function that runs it and the number of its
+input channels."""
 Item = tuple[Pixels]
 
 
@@ -33,12 +34,13 @@ class OrdinalShading(Network[Item, FeatureGrid]):
     relative reflectance.
 
     `model` is the authors' file with both networks, `final_weights.pt` of the release v1.0 of
-    compphoto/Intrinsic on GitHub, for academic use. One network estimates the order of shadings, at
-    384 pixels and at full size; the other turns both orders into shading, by which the image is
-    divided. As in the authors' code, the image is resized so that every pixel has an edge within
-    384 pixels, to at most 1,500 pixels on the longer side, and gamma is 2.2; `longest` sets the
-    longer side instead. Memory grows with its square. The two orders are scaled to each other on a
-    random half of the pixels, which is the same in every run. The result is resized to the image.
+    compphoto/Intrinsic on GitHub, licensed for academic use. One network estimates how the shadings
+    of pixels are ordered, once at 384 pixels and once at full size; the other turns both orders
+    into a shading map, by which the image is divided. As in the authors' code, the image is resized
+    so that every pixel has an edge within 384 pixels, to at most 1,500 pixels on the longer side,
+    and gamma is 2.2; `longest` sets the longer side instead. Memory grows with the square of the
+    longer side. The two orders are scaled to each other on a random half of the pixels, which is
+    the same in every run. The result is resized to the image.
     """
 
     longest: int | None = None
@@ -73,7 +75,7 @@ class OrdinalShading(Network[Item, FeatureGrid]):
                     run(file[part], torch.zeros(1, channels, 32, 32))
             except (KeyError, RuntimeError) as exc:
                 raise WeightsError(
-                    f"{self.model}: its {part} is not the network of Ordinal Shading"
+                    f"{self.model}: its {part} does not hold the network of Ordinal Shading"
                     f" ({' '.join(str(exc).split())[:200]}); download it again"
                 ) from exc
         return {
@@ -91,7 +93,7 @@ class OrdinalShading(Network[Item, FeatureGrid]):
     def forward(
         self, network: dict[str, Tensors], place: Place, items: Sequence[Item]
     ) -> list[FeatureGrid]:
-        """Return the reflectance of each image, at its size."""
+        """Return the reflectance of each image, at the image's size."""
 
         def run(part: str, channels: Floats) -> Floats:
             image = import_torch().from_numpy(channels.astype(np.float32)).permute(2, 0, 1)[None]
@@ -106,7 +108,8 @@ class OrdinalShading(Network[Item, FeatureGrid]):
         return grids
 
     def _estimate(self, image: Floats, run: Callable[[str, Floats], Floats]) -> Floats:
-        """Return the reflectance of an image, 0..1, at the size at which it is processed."""
+        """Return the reflectance of an image, both with values 0..1, at the size at which it is
+        processed."""
         size = find_size(image)
         if self.longest is not None:
             size = _compute_size(image, self.longest)
@@ -127,8 +130,8 @@ def _compute_size(image: Floats, longest: int) -> tuple[int, int]:
 
 
 def _match_scale(light: Floats, coarse: Floats, fine: Floats) -> Floats:
-    """Scale the reflectance that the fine order implies to that of the coarse one, by least
-    squares, and return it as an order again.
+    """Scale the reflectance that the fine order implies to the one that the coarse order implies,
+    by least squares, and return it as an order again.
 
     An order is 1 / (1 + shading).
     """

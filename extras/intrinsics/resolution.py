@@ -1,5 +1,5 @@
-"""Finds the highest resolution at which every part of an image has an edge within the network's
-receptive field (Miangoleh et al., CVPR 2021)."""
+"""The search for the highest resolution at which every part of an image has an edge within the
+network's receptive field (Miangoleh et al., CVPR 2021)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def round_up(side: float) -> int:
 
 def find_size(image: Floats) -> tuple[int, int]:
     """Return the height and width at which no part of an image (height, width, 3) is farther from
-    an edge than the network's receptive field reaches, R_0 in the paper."""
+    an edge than the network's receptive field reaches (called R_0 in the paper)."""
     longest = max(image.shape[:2])
     scale = min(max(_find_largest_side(image), longest), MAX_SIDE) / longest
     height, width = (round_up(side * scale) for side in image.shape[:2])
@@ -62,8 +62,8 @@ def _find_edges(image: Floats) -> Floats:
 
 
 def _pool_maxima(values: Floats, side: int) -> Floats:
-    """Return the maxima of blocks of side x side pixels; those at the right and lower edge may be
-    smaller."""
+    """Return the maxima of blocks of side x side pixels; the blocks at the right and lower edges
+    may be smaller."""
     from skimage.measure import block_reduce
 
     pooled: Floats = cast("Any", block_reduce)(values, (side, side), np.max)

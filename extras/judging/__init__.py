@@ -1,7 +1,7 @@
 """A model as a judge of replies that no rule can read: its prompts, its calls, and the command.
 
-Not here: rules that read replies (`eval.readers`), stored judgements (`eval.records`), and how well
-judges agree (`eval.analysis`).
+Not here: rules that read replies (`eval.readers`), stored judgements (`eval.records`), and the
+agreement of judges (`eval.analysis`).
 """
 
 import lazy_loader

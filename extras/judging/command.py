@@ -66,15 +66,15 @@ class _Job:
 
 @dataclass(frozen=True)
 class RunJudge:
-    """Judges the replies of a run folder with a model that every table shows as `name`.
+    """Judges the replies of a run folder with a model, which every table shows under `name`.
 
-    `passes` are names of passes; if empty, every pass runs for which the run has replies, except
-    those that run only when named. `wording` replaces the prompt by a user's own. `reader` decides
-    which replies are unreadable, by default the run's own. `columns` names the columns of
-    BLINK-Twice's file that hold the clues and the truth. `cache` is the folder of the reply cache
-    (None: next to the run, as for runs), and `plugins` are the modules whose classes the run may
-    name. Replies that were judged before with the same prompt are not judged again; failed calls
-    are repeated. Raises RunError.
+    `passes` names the passes to run; if empty, every pass runs for which the run has replies,
+    except the passes that run only when named. `wording` replaces the prompt of the pass with the
+    user's own. `reader` decides which replies are unreadable, by default the run's own. `columns`
+    names the columns of BLINK-Twice's file that hold the clues and the truth. `cache` is the folder
+    of the reply cache (None: next to the run folder, where `looktwice run` keeps it), and `plugins`
+    are the modules whose classes the run may name. Replies that were judged before with the same
+    prompt are not judged again; failed calls are repeated. Raises RunError.
     """
 
     run: Path
@@ -91,8 +91,8 @@ class RunJudge:
     console: Console = field(default_factory=lambda: Console(stderr=True))
 
     def __call__(self, say: Callable[[str], None]) -> int:
-        """Run the judge, then report the number judged, the tokens and the agreement; return how
-        many calls failed.
+        """Run the judge, then report the number of judged replies, the tokens and the agreement;
+        return the number of failed calls.
 
         Raises RunError, CacheError.
         """
@@ -101,7 +101,9 @@ class RunJudge:
         folder.points  # noqa: B018
         known = list_passes()
         if unknown := [name for name in self.passes if name not in known]:
-            raise RunError(f"--pass {unknown[0]} does not exist; the passes are {', '.join(known)}")
+            raise RunError(
+                f"--pass {unknown[0]}: there is no such pass; the passes are {', '.join(known)}"
+            )
         if self.wording and len(self.passes) != 1:
             raise RunError(
                 "--prompt replaces the prompt of one pass; add --pass with one of"
@@ -142,8 +144,8 @@ class RunJudge:
         if {line.identity for line in named} - {self.identity}:
             raise RunError(
                 f"{self.run} was judged under the name {self.name!r} by another model, server,"
-                " settings or prompt; give this judge, or its file, another name, so that tables"
-                " can distinguish the two"
+                " settings or prompt; give this judge, or its prompt file, another name, so that"
+                " tables can distinguish the two"
             )
 
     def _jobs(
@@ -176,7 +178,7 @@ class RunJudge:
                         yield job
 
     def _run_jobs(self, jobs: Sequence[_Job]) -> int:
-        """Run the jobs in threads and write each verdict; return how many calls failed."""
+        """Run the jobs in threads and write each verdict; return the number of failed calls."""
         failed, stop, spent, dead = 0, threading.Event(), Counter[str](), list[str]()
 
         def give_up(why: str) -> None:
@@ -248,7 +250,7 @@ class RunJudge:
         )
 
     def _wrap(self, stop: threading.Event, watch: EndpointWatch) -> Model:
-        """Wrap the model with cache, retries and limits if it is called over a network."""
+        """If the model is called over a network, wrap it with the cache, retries and limits."""
         if not getattr(self.model, "remote", False):
             return self.model
         try:
@@ -261,7 +263,8 @@ class RunJudge:
 
 
 def list_reader_verdicts(folder: RunFolder, arms: Sequence[PointScores]) -> Iterator[Judgement]:
-    """Yield the reader's answers in all replies, as verdicts of a judge called "the reader"."""
+    """Yield the answers that the reader found in all replies, as verdicts of a judge called "the
+    reader"."""
     records = folder.records()
     for scores in arms:
         for entry in scores.all if not scores.point.replies_of else ():
@@ -287,9 +290,9 @@ def build_judge_model(
     """Build the model `name` under `models:` of the run's stored configuration, or of `config`,
     after the overrides.
 
-    The override `models.judge={use: ..., model: ...}` adds one. Paths in its settings are relative
-    to the folder of `config`, else to the working folder. Raises RunError, and ConfigError with
-    every fault.
+    The override `models.judge={use: ..., model: ...}` adds one. Paths in the model's settings are
+    relative to the folder of `config`, or without it to the working folder. Raises RunError, and
+    ConfigError with every fault.
     """
     folder = RunFolder(run)
     folder.points  # noqa: B018  a folder that is no run is the first thing to say

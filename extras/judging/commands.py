@@ -26,22 +26,25 @@ from looktwice.pipelines.runtime.process import get_interrupt_code
 def judge(
     run: RunPath,
     overrides: JudgeOverrides = NONE,
-    model: Annotated[str, Option("--model", help="The judge: a name under `models:`.")] = "",
+    model: Annotated[
+        str, Option("--model", help="The judge: the name of a model under `models:`.")
+    ] = "",
     config: Annotated[
         Path | None, Option(help="The configuration with `models:` (default: the run's).")
     ] = None,
     only: Annotated[
         list[str],
         Option(
-            "--pass", help="Passes: vid, cot, unreadable (default: all three), every, steps, key."
+            "--pass",
+            help="A pass to run: vid, cot, unreadable (default: all three), every, steps, key.",
         ),
     ] = NONE,
     prompt: Annotated[
         Path | None,
-        Option(help="The prompt of the pass: a file with {question}, {choices}, {reply} ..."),
+        Option(help="A file with your own prompt: a text with {question}, {choices}, {reply} ..."),
     ] = None,
     column: Annotated[
-        list[str], Option(help="For cot, steps: clues=, truth= or steps=COLUMN of the data.")
+        list[str], Option(help="A column that cot or steps read: clues=, truth= or steps=COLUMN.")
     ] = NONE,
     reader: Reader = None,
     workers: Workers = 16,

@@ -2,10 +2,10 @@
 
 `cot`: BLINK-Twice's CoT score with its two criteria (supplement). `steps`: which of BLINK-Twice's
 annotated steps a chain of thought covers, and which it contradicts. `unreadable`: the choice, if
-any, that a reply settles on if no rule could read it; no answer is ever drawn at random. `every`:
-the same for every reply, as Do You See Me extracts answers. The judge is instructed not to follow
-instructions inside a reply, and its verdict is read from its last lines alone. A user's own prompt
-(`Wording`), such as one printed in a paper, can replace the built-in one.
+any, that a reply settles on which no rule could read; no answer is ever drawn at random. `every`:
+the same for every reply, which is how Do You See Me extracts answers. The judge is instructed not
+to follow instructions inside a reply, and its verdict is read from its last lines alone. A user's
+own prompt (`Wording`), such as one printed in a paper, can replace the built-in one.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ ANSWER_LINE_PATTERN = re.compile(
 
 @dataclass(frozen=True)
 class JudgeCase:
-    """A reply to be judged: the sample as it was asked, the correct answer, the reply's text, and
-    its score so far.
+    """A reply to be judged: the sample as it was asked, the correct answer, the text of the reply,
+    and its score so far.
 
     `solution` is the annotated solution that the data set has for the sample (BLINK-Twice: `clues`,
     `truth`, and `steps`, one per line).
@@ -64,8 +64,8 @@ class JudgeCase:
 
 @dataclass(frozen=True)
 class JudgeVerdict:
-    """A judge's verdict: an answer, scores or `none` (the reply chooses nothing); `reason` explains
-    a missing verdict."""
+    """A judge's verdict: the `answer`, the `scores`, or `none` if the reply chooses nothing;
+    `reason` explains why there is no verdict."""
 
     answer: str | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
@@ -132,8 +132,8 @@ def parse_steps(text: str, case: JudgeCase) -> JudgeVerdict:
     """Parse the last lines named Seen and Wrong.
 
     Scores each step 0 or 1, and computes the share of steps seen and the share before the first
-    wrong one. `steps_order` is the share of pairs of seen steps in the annotated order, if at least
-    two are seen.
+    wrong one. `steps_order` is, if at least two steps are seen, the share of pairs of seen steps
+    that come in the annotated order.
     """
     count, named = len(case.solution["steps"].split("\n")), dict[str, list[int]]()
     for name in ("Seen", "Wrong"):
@@ -210,10 +210,11 @@ def parse_unreadable(text: str, case: JudgeCase) -> JudgeVerdict:
 @dataclass(frozen=True)
 class JudgePass:
     """One kind of prompt to a judge, for the tasks with this `scorer` (the path of a class; "": all
-    tasks except descriptions) and the cases that it `covers`; `parse` reads the judge's answer.
+    tasks except descriptions) and the cases for which `covers` is true. `ask` builds the prompt,
+    and `parse` reads the judge's answer.
 
-    Raise `version` when the wording changes, so that the replies are judged again. A pass with
-    `named` runs only if the user names it.
+    Increase `version` when the wording changes, so that the replies are judged again. A pass that
+    is `named` runs only if the user names it.
     """
 
     name: str
@@ -225,7 +226,7 @@ class JudgePass:
     named: bool = False
 
     def covers_point(self, point: PointRow) -> bool:
-        """Return whether the arm's task belongs to this pass."""
+        """Return whether this pass judges replies to the arm's task."""
         use = (point.facts.get("scorer") or {}).get("use")
         return bool(use == self.scorer if self.scorer else use != DESCRIPTION_SCORER)
 
@@ -260,8 +261,9 @@ PASSES: Mapping[str, JudgePass] = {
 }
 """The passes by their names, as given to `--pass`.
 
-They cover BLINK-Twice's reasoning and, for all tasks but graded descriptions, the non-empty replies
-in which the reader found no answer; if named, all non-empty replies, or BLINK-Twice's steps.
+By default, the passes cover the reasoning of BLINK-Twice and, for all tasks except graded
+descriptions, the non-empty replies in which the reader found no answer. Two more run only if
+`--pass` names them: `every` for all non-empty replies, and `steps` for BLINK-Twice's steps.
 """
 
 
@@ -280,7 +282,7 @@ def format_choices(sample: Sample) -> list[str]:
 
 
 def make_prompt(lines: Sequence[str], case: JudgeCase, end: str) -> str:
-    """Return the text of a prompt: these lines, the question, the fenced reply, and `end`."""
+    """Return the text of a prompt: `lines`, the question, the fenced reply, and `end`."""
     reply = re.sub(r"</(?=\s*reply)", "</ ", case.reply, flags=re.I)
     question = f"The question was: {case.sample.question}"
     return "\n".join((*lines, question, FENCE, f"<reply>\n{reply}\n</reply>", end))
@@ -321,13 +323,13 @@ class Wording:
         if not {"reply", "answer"} & {*named}:
             raise RunError(
                 f"--prompt {path}: the text must contain {{reply}} where the reply is to be"
-                " inserted, or {{answer}} for what the reader found in it"
+                " inserted, or {answer} for what the reader found in it"
             )
         return cls(path.stem, text)
 
     def build_pass(self, judging: JudgePass) -> JudgePass:
-        """Return the pass with this template instead of its own prompt; it sends the same
-        pictures."""
+        """Return the pass with this template instead of its own prompt; the pictures that it sends
+        stay the same."""
 
         def ask(case: JudgeCase) -> Message:
             sample = case.sample

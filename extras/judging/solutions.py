@@ -30,16 +30,17 @@ COLUMN_NAMES: Mapping[str, str] = {
 """The column names that are tried for each annotation, because published files differ."""
 
 TaskSolutions = tuple[Mapping[int, Mapping[str, str]], Mapping[str, Any]]
-"""The solutions by row, and the images by sample."""
+"""The annotated solutions by row of the file, and the images by sample."""
 
 
 @dataclass
 class AnnotatedSolutions:
-    """Adds clues, truth, steps and the image to cases of BLINK-Twice in the run folder `run`.
+    """Adds the clues, truth, steps and image to cases of BLINK-Twice in the run folder `run`.
 
-    `columns` names columns that are not in COLUMN_NAMES; `steps` may name several, such as a,b. If
-    a file has no steps, the parts of clues and truth are used. If the file of a task or a column is
-    missing, its cases stay unchanged, and `notes` reports it.
+    `columns` names the columns of annotations whose name is not in COLUMN_NAMES; for `steps` it may
+    name several, such as a,b. If a file has no steps, the parts of its clues and truth are used as
+    steps. If the file of a task or a column is missing, the cases stay unchanged, and `notes` says
+    why.
     """
 
     run: Path

@@ -1,6 +1,6 @@
-"""Logs of evaluations as columns: reading and writing (`format`, and a module for each program),
-matching and comparing (`compare`), published tables (`standings`), and recorded replies
-(`replies`).
+"""Logs of evaluations as tables with fixed columns: reading and writing them (`format`, and a
+module for each program), matching and comparing them (`compare`), published tables (`standings`),
+and recorded replies (`replies`).
 
 Not here: the questions and labels of recorded replies (`eval.replies`), the tables of one run
 (`eval.report`).

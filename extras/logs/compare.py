@@ -47,9 +47,9 @@ class Matching:
     """The matched samples of two logs: `places` maps positions in the first log to positions in the
     second.
 
-    `counts` gives the number of matches for each way of matching. `left` and `right` are the
-    positions without a partner in the first and in the second log, `refused` the positions in the
-    first whose partner by id has a different correct answer.
+    `counts` gives the number of matches for each way of matching. `left` are the positions in the
+    first log without a partner, `right` those in the second log, and `refused` the positions in the
+    first log that match a sample with a different correct answer.
     """
 
     places: Mapping[int, int]
@@ -66,8 +66,8 @@ def match_samples(base: Log, log: Log) -> Matching:
     both logs hold the questions, the question texts must agree as well. The remaining samples are
     matched by the hashes of their pictures and the text of the question and its choices, or by the
     text alone if one log holds no pictures; duplicates are left out. Pairs whose correct answers
-    differ are refused, because their labels or the order of their choices must differ. Raises
-    TaskError if nothing matches.
+    differ are refused, because the logs must then differ in the labels or in the order of the
+    choices. Raises TaskError if nothing matches.
     """
     by = dict.fromkeys(_match_ids(base, log).items(), BY_ID)
     if len(by) < min(len(base.units), len(log.units)):
@@ -122,7 +122,7 @@ def _explain_no_match(base: Log, log: Log, apart: Sequence[tuple[int, int]]) -> 
 
 
 def _match_ids(base: Log, log: Log) -> dict[int, int]:
-    """Match samples by id; bare numbers do not match if the question texts differ."""
+    """Match samples by id; ids that are bare numbers do not match if the question texts differ."""
     ids = base.units["sample"], log.units["sample"]
     if not (ids[0].is_unique and ids[1].is_unique):
         ids = base.units["task"] + "\0" + ids[0], log.units["task"] + "\0" + ids[1]
@@ -139,7 +139,8 @@ def _match_ids(base: Log, log: Log) -> dict[int, int]:
 
 
 def _pair_unique_texts(mine: pandas.Series, theirs: pandas.Series) -> dict[int, int]:
-    """Map the positions of texts that occur exactly once in each log; ignore empty texts."""
+    """Map positions in one log to positions in the other by the texts that occur exactly once in
+    each; ignore empty texts."""
     mine, theirs = (
         texts[(texts != "") & ~texts.duplicated(keep=False)] for texts in (mine, theirs)
     )
@@ -167,8 +168,8 @@ def _join_content(units: pandas.DataFrame, with_pictures: bool) -> pandas.Series
 def explain_unmatched(
     mine: pandas.DataFrame, theirs: pandas.DataFrame, places: Sequence[int]
 ) -> list[str]:
-    """Explain why each of these samples has no partner in the other log; both logs must hold their
-    questions."""
+    """Explain for each sample at `places` why it has no partner in the other log; both logs must
+    hold their questions."""
     ids, there = mine["sample"], set(theirs["sample"])
     twice, reasons = ids.duplicated(keep=False), []
     with_pictures = bool((mine["pictures"] != "").any() and (theirs["pictures"] != "").any())
@@ -194,11 +195,11 @@ def explain_unmatched(
 class Contrast:
     """A comparison of two contestants on the shared samples of one task, or of ALL tasks.
 
-    `value` and `other` are the means over the shared samples. `fell_out` counts the matched samples
-    that failed on either side or have no value. `p_holm` and `p_bh` are corrected over the
-    contrasts of single tasks, or over those of ALL. `people` is the accuracy of people on these
-    tasks, weighted by their samples, if it is published for each. `scorer` names the scorer of both
-    logs, or the contestant's and then the baseline's if they differ.
+    `value` is the contestant's mean over the shared samples, `other` the baseline's. `fell_out`
+    counts the matched samples that failed, or have no value, in either log. `p_holm` and `p_bh` are
+    corrected over the contrasts of single tasks, or over those of ALL. `people` is the accuracy of
+    people on these tasks, weighted by their samples, if it is published for each. `scorer` names
+    the scorer of both logs, or the contestant's and then the baseline's if they differ.
     """
 
     task: str
@@ -216,8 +217,9 @@ class Contrast:
 
 @dataclass(frozen=True)
 class LogComparison:
-    """A comparison of logs with the first one, the baseline, on its samples; `matchings` has an
-    entry for each other log. With `pairs`, the others are also compared with each other."""
+    """A comparison of logs with the first one, the baseline, on the baseline's samples; `matchings`
+    has an entry for each of the other logs. With `pairs`, the other logs are also compared with
+    each other."""
 
     logs: tuple[Log, ...]
     matchings: tuple[Matching, ...]
@@ -229,8 +231,8 @@ class LogComparison:
 
     @cached_property
     def units(self) -> list[pandas.DataFrame]:
-        """The samples of each log in the order of the baseline's; the row of a sample without a
-        partner is empty."""
+        """The samples of each log in the order of the baseline; where a log has no partner for a
+        sample, the row is empty."""
         base, units = self.logs[0].units, [self.logs[0].units]
         for log, matching in zip(self.logs[1:], self.matchings, strict=True):
             places = [matching.places.get(place, -1) for place in base.index]
@@ -241,7 +243,7 @@ class LogComparison:
     def values(self) -> NDArray[np.float64]:
         """The value of each of the baseline's n samples in each log, (n, logs).
 
-        It is NaN for a sample that has no partner, failed, has no correct answer, or was graded by
+        A value is NaN if the sample has no partner, failed, has no correct answer, or was graded by
         another scorer than in the baseline.
         """
         values = np.column_stack([units["value"] for units in self.units]).astype(float)
@@ -249,8 +251,8 @@ class LogComparison:
 
     @cached_property
     def scored_differently(self) -> NDArray[np.bool_]:
-        """A mask (n, logs) of the samples that another scorer of the same harness graded than in
-        the baseline, so that their values cannot be compared."""
+        """A mask (n, logs) of the samples whose values cannot be compared, because another scorer
+        of the same harness graded them than in the baseline."""
         columns = [get_scorers(units) for units in self.units]
         apart = []
         for log, scorers in zip(self.logs, columns, strict=True):
@@ -273,9 +275,9 @@ class LogComparison:
     @cached_property
     def items(self) -> pandas.DataFrame:
         """A row per sample of the baseline: task, sample, question, key, and the value and answer
-        of each log.
+        in each log.
 
-        `flipped` names the logs whose value differs from the baseline's.
+        `flipped` names the logs in which the value differs from the baseline's.
         """
         frame = self.logs[0].units[["task", "sample", "question", "key"]].copy()
         flips = np.full(len(frame), "", object)
@@ -290,7 +292,8 @@ class LogComparison:
 
     @cached_property
     def unmatched(self) -> pandas.DataFrame:
-        """Every sample without a partner: `log`, `against`, task, sample, and the reason."""
+        """A row per sample without a partner: the `log` that holds it, the log that it was matched
+        `against`, task, sample, and the reason."""
         import pandas
 
         base, parts = self.logs[0], []
@@ -340,7 +343,8 @@ class LogComparison:
                 yield Contrast(task, who, against, *about, people=people, scorer=by)
 
     def _name_scorers(self, number: int, base: int, part: NDArray[np.bool_]) -> str:
-        """Name the scorers of these samples in two logs; name them once if they are the same."""
+        """Name the scorers of the samples in `part` in two logs; name them only once if they are
+        the same."""
         sides = []
         for place in (number, base):
             names = self.units[place]["scorer"][part].fillna("")
@@ -349,8 +353,8 @@ class LogComparison:
 
     @cached_property
     def _clustered_values(self) -> Values[str, int]:
-        """The values with their clusters, which are samples of the same group, or else with the
-        same pictures."""
+        """The values with their clusters; samples in one cluster belong to the same group, or else
+        have the same pictures."""
         names = tuple(log.name for log in self.logs)
         codes = self.logs[0].clusters.factorize()[0]
         tasks = self.logs[0].units["task"].factorize()[0]
@@ -358,7 +362,7 @@ class LogComparison:
 
     @cached_property
     def _human_accuracies(self) -> NDArray[np.float64]:
-        """The accuracy of people on the task of each sample, (n,); NaN if nothing is published."""
+        """The accuracy of people on the task of each sample, (n,); NaN if none is published."""
         levels = {task: level for log in reversed(self.logs) for task, level in log.people.items()}
         return np.array([levels.get(task, np.nan) for task in self.logs[0].units["task"]])
 
@@ -366,10 +370,10 @@ class LogComparison:
 def compare_logs(
     logs: Sequence[Log], baseline: str = "", only: Sequence[str] = (), pairs: bool = False
 ) -> LogComparison:
-    """Compare logs with the first one or with `baseline`; `only` limits the others to these names,
-    and `pairs` also compares the others with each other.
+    """Compare logs with the first one or with `baseline`; `only` limits the other logs to these
+    names, and with `pairs` they are also compared with each other.
 
-    A log that shares no sample with the baseline has no contrast, which the summary states. Logs of
+    A log that shares no sample with the baseline has no contrast, and the summary says so. Logs of
     one harness are compared by a scorer that they share. Raises TaskError for fewer than two logs,
     for an unknown name, and if no log shares a sample or a scorer with the baseline.
     """
@@ -415,7 +419,7 @@ def find_places(names: Sequence[str], baseline: str, only: Collection[str]) -> l
 def find_name(name: str, names: Sequence[str], kind: str) -> int:
     """Return the position of a name among logs or variants.
 
-    A name without its variant is accepted if only one entry begins with it. Raises TaskError for an
+    A name without the variant is accepted if only one entry begins with it. Raises TaskError for an
     unknown name; its message suggests the closest one.
     """
     if name not in names:

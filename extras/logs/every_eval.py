@@ -1,5 +1,5 @@
-"""Formats for sharing results: reads and writes Every Eval Ever, and writes Hugging Face's
-`.eval_results`."""
+"""Formats for sharing results: Every Eval Ever, which is read and written, and Hugging Face's
+`.eval_results`, which is only written."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ SCHEMA_VERSION = "0.3.0"
 
 
 def read_every_eval_ever(path: Path, named: Named) -> list[Log]:
-    """Read a log of Every Eval Ever, from its `.json` with the instances next to it, or from the
-    `.jsonl` of instances.
+    """Read a log of Every Eval Ever from its `.json`, next to which the instances lie, or from the
+    `.jsonl` of the instances.
 
     Unreadable and failed instances are recognized by the `verdict` in their metadata, which
     looktwice writes, or by their `error`. Raises TaskError.
@@ -92,10 +92,10 @@ def write_every_eval_ever(log: Log, out: Path) -> Iterator[str]:
     """Write the log as `data/COLLECTION/DEVELOPER/MODEL/UUID.json` with its instances next to it;
     yield the path.
 
-    The collection is the log's source. The contestant's name gives developer and model; if it names
-    no developer, "looktwice" is written. Each instance holds the hashes of its pictures. A failed
-    or unreadable instance has the score 0, since the format requires one, and its verdict in the
-    metadata. Raises OSError.
+    The collection is the log's source. The contestant's name gives the developer and the model; if
+    it names no developer, "looktwice" is written. Each instance holds the hashes of its pictures. A
+    failed or unreadable instance has the score 0, since the format requires one, and its verdict in
+    the metadata. Raises OSError.
     """
     developer, _, model = log.name.rpartition("/")
     names = log.source or "log", developer or "looktwice", model
@@ -225,7 +225,7 @@ def write_eval_results(log: Log, out: Path, dataset: str) -> Iterator[str]:
     """Write `.eval_results/looktwice_NAME.yaml` for a model's repository; yield its path.
 
     `dataset` is the benchmark's repository, and each task a `task_id`; values are in percent.
-    Raises TaskError if `dataset` is not a repository, and OSError.
+    Raises TaskError if `dataset` is not the name of a repository, and OSError.
     """
     if "/" not in dataset:
         raise TaskError(

@@ -1,8 +1,8 @@
 """Texts that other harnesses write instead of a reply, when a request failed or a filter of the
 provider withheld the reply.
 
-Taken from the code of VLMEvalKit (e8e78f05), lmms-eval (75571cfe), OpenCompass (a5acc4bb) and
-FastChat's judge. They score such a text as a wrong answer.
+The texts are taken from the code of VLMEvalKit (e8e78f05), lmms-eval (75571cfe), OpenCompass
+(a5acc4bb) and FastChat's judge. Those harnesses score such a text as a wrong answer.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ FAILED_PATTERNS = (
     r"error:too long$",  # OpenCompass
     r"\$ERROR\$$",  # FastChat
 )
-"""Patterns of the start of a reply that stands for a failed request."""
+"""Patterns for the start of a text that replaces the reply to a failed request."""
 FILTERED_PATTERNS = (r"\[SAFETY_BLOCKED\b[^\]]*\]?", r"error:unsafe$")
-"""Patterns of the start of a text that replaces a filtered reply: the model was called, but its
+"""Patterns for the start of a text that replaces a filtered reply: the model was called, but its
 answer was withheld."""
 _REPLACED_PATTERN = re.compile(
     f"(?P<failed>{'|'.join(FAILED_PATTERNS)})|(?P<filtered>{'|'.join(FILTERED_PATTERNS)})", re.I
@@ -33,14 +33,14 @@ _REPLACED_PATTERN = re.compile(
 
 
 def classify_replacement(reply: str) -> str:
-    """Return "failed" or "filtered" for a text that stands for a missing reply, else ""."""
+    """Return "failed" or "filtered" for a text that replaces a missing reply, else ""."""
     found = _REPLACED_PATTERN.match(reply.strip())
     return str(found.lastgroup) if found else ""
 
 
 def mark_failures(log: Log) -> Log:
-    """Mark samples whose reply is such a text as failed or unreadable, whatever score the harness
-    gave them."""
+    """Mark samples whose reply was replaced by such a text as failed or unreadable, whatever score
+    the harness gave them."""
     kinds = log.rows["reply"].map(classify_replacement)
     if not (kinds != "").any():
         return log

@@ -1,4 +1,4 @@
-"""The log formats of all programs, for reading and writing; each is in a separate module.
+"""The log formats of all programs, for reading and writing; each program has its own module.
 
 To add one, write a module like `lmms_eval.py` and add a line to `FORMATS`.
 """
@@ -38,10 +38,11 @@ __all__ = ["FORMATS", "Format", "export_file", "export_logs", "load_log", "read_
 class Format(NamedTuple):
     """A format in which a program writes its logs.
 
-    `matches` returns whether a path has this format, given the fields of its first object if it is
-    JSON. `read` returns a log for each contestant, using the column names that the user gave.
-    `write` writes a log into a folder, given the name of a data set, and yields the path of each
-    file; `write_file` writes a file with one of the `suffixes` and returns the number of samples.
+    `matches` returns whether a file or folder has this format, given its path and, if it is JSON,
+    the fields of its first object. `read` returns a log for each contestant, using the column names
+    that the user gave. `write` writes a log into a folder, given the name of a data set, and yields
+    the path of each file; `write_file` writes a file with one of the `suffixes` and returns the
+    number of samples.
     """
 
     name: str
@@ -53,10 +54,10 @@ class Format(NamedTuple):
 
 
 def write_evalai(log: Log, file: Path) -> int:
-    """Write a submission to EvalAI: an object that maps idx to "(X)", or to "(Z)" without an
+    """Write a submission to EvalAI: an object that maps idx to "(X)", or to "(Z)" if there is no
     answer; return the number of samples.
 
-    If there are items of the split test, only these are written. Raises OSError.
+    If there are items of the test split, only these are written. Raises OSError.
     """
     answers = dict(zip(log.rows["sample"], log.rows["answer"], strict=True))
     tested = {idx: answer for idx, answer in answers.items() if idx.startswith("test_")}
@@ -96,7 +97,8 @@ FORMATS = (
         suffixes=(".tsv", ".xlsx"),
     ),
 )
-"""The formats of logs; the first that matches a path is used. VLMEvalKit's accepts any table."""
+"""The formats of logs; the first one that matches is used. VLMEvalKit's format matches any
+table."""
 
 
 def list_formats() -> tuple[Format, ...]:
@@ -106,7 +108,7 @@ def list_formats() -> tuple[Format, ...]:
 
 
 RUN_FORMATS = ("trajectories",)
-"""Further formats of `export`, in which only runs can be written (`request_diff.trajectories`)."""
+"""Further formats of `looktwice export`, for runs only (`request_diff.trajectories`)."""
 
 
 def get_ending(path: Path) -> str:
@@ -122,14 +124,14 @@ def read_logs(
 ) -> list[Log]:
     """Read the logs in a file or folder, one for each contestant.
 
-    Accepted are a run folder; inspect_ai's `.eval` or `.json`, or a folder of `.eval`; VLMEvalKit's
-    `.xlsx` or `.tsv`, of predictions or of results; lmms-eval's samples, a `.jsonl` or a folder of
-    them; Every Eval Ever's `.json` or `.jsonl`; recorded replies of looktwice; and any table.
-    `columns` maps the names of `COLUMNS` to columns of tables, to fields of the objects in other
-    logs, and to fields of `meta` in runs; its `value` names the scorer of inspect_ai or the metric
-    of lmms-eval. With a `reader`, all replies are parsed again. Without one, only rows that were
-    never scored are parsed, by their recorded labels or the robust reader. Raises TaskError
-    and RunError.
+    Accepted are a run folder; inspect_ai's `.eval` or `.json` files, or a folder of `.eval` files;
+    VLMEvalKit's `.xlsx` or `.tsv` tables of predictions or results; lmms-eval's samples, as a
+    `.jsonl` file or a folder of them; Every Eval Ever's `.json` or `.jsonl`; recorded replies of
+    looktwice; and any table. `columns` maps the names of `COLUMNS` to columns of tables, to fields
+    of the objects in other logs, and to fields of `meta` in runs; the entry for `value` names the
+    scorer of inspect_ai or the metric of lmms-eval. With a `reader`, all replies are parsed again.
+    Without one, only rows that were never scored are parsed, by their recorded labels or the robust
+    reader. Raises TaskError and RunError.
     """
     path = Path(path)
     if is_run(path):
@@ -164,7 +166,7 @@ def load_log(path: Path, columns: Named) -> list[Log]:
 
 
 def _read_first_fields(path: Path) -> Container[str]:
-    """Return the field names of the first object of a JSON file, empty for other files. Raises
+    """Return the field names of the first object in a JSON file; empty for other files. Raises
     TaskError if there is no such file."""
     if not path.exists():
         raise TaskError(f"there is no file {path}")
@@ -183,9 +185,9 @@ def _read_first_fields(path: Path) -> Container[str]:
 def export_logs(logs: Sequence[Log], form: str, out: Path, dataset: str = "") -> Iterator[str]:
     """Write each contestant into the folder `out`, and yield a line per file.
 
-    `form` names a writable format: a `.eval` of inspect_ai for each task, Every Eval Ever's pair of
-    files, or an entry for Hugging Face's `.eval_results`, which names the repository `dataset`.
-    Raises TaskError and OSError.
+    `form` names a writable format: one `.eval` file of inspect_ai for each task, Every Eval Ever's
+    pair of files, or a file for Hugging Face's `.eval_results`, which refers to the repository
+    `dataset`. Raises TaskError and OSError.
     """
     formats = {entry.name: entry for entry in list_formats() if entry.write or entry.write_file}
     if form not in formats:

@@ -55,9 +55,9 @@ ZSTD_METHOD = 93  # a zip compression method that Python's zipfile supports from
 def read_inspect(path: Path, named: Named) -> list[Log]:
     """Read the log of one evaluation: one model on one task.
 
-    The summaries of the samples are read if there are any. The samples themselves, which hold
-    pictures and replies, are read on first use. The name for `value` selects one of several
-    scorers; the default is the first. Raises TaskError.
+    The summaries of the samples are read if the log has any; the samples themselves, which hold
+    pictures and replies, are then read on first use. The name that `named` gives for `value`
+    selects one of several scorers; the default is the first one. Raises TaskError.
     """
     with _convert_errors(path):
         data, rows = _read(path, named, whole=False)
@@ -93,8 +93,8 @@ def read_inspect(path: Path, named: Named) -> list[Log]:
 
 
 def _read(path: Path, named: Named, whole: bool) -> tuple[Cells, pandas.DataFrame]:
-    """Return the log's header and a row for each sample, from the `whole` samples or their
-    summaries. A log without a final header has the status "started"."""
+    """Return the log's header and a row for each sample, read from the entire samples (`whole`) or
+    from their summaries. A log without a final header has the status "started"."""
     if path.suffix != ".eval":
         data = read_json(read_file(path), max_values=None)
         samples = data["samples"]
@@ -119,8 +119,7 @@ def _read(path: Path, named: Named, whole: bool) -> tuple[Cells, pandas.DataFram
 
 
 def _describe_stop(data: Cells, count: int) -> str:
-    """Describe in a sentence that an evaluation stopped before its last sample; "" if it did
-    not."""
+    """Say in a sentence that an evaluation stopped before its last sample; "" if it did not."""
     if (status := data.get("status") or "success") == "success":
         return ""
     planned = get_at_path(data, "eval", "dataset", "samples") or 0
@@ -147,8 +146,7 @@ def _convert_errors(path: Path) -> Iterator[None]:
 
 
 def _read_member(archive: ZipFile, name: str) -> Any:
-    """Parse the JSON of a zip member, which may be large, since one member can describe all
-    samples."""
+    """Parse the JSON of a zip member. Members may be large, since one can describe all samples."""
     entry = archive.getinfo(name)
     if entry.file_size > MAX_BYTES:
         raise ValueError(
@@ -232,7 +230,7 @@ def _read_input(asked: Any, attachments: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _iterate_parts(turn: Cells, attachments: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield, for each part of a message, its type and its text, or the attachment that it refers
+    """Yield, for each part of a message, its type, and its text or the attachment that it refers
     to."""
     content = get_at_path(turn, "content")
     for part in [{"type": "text", "text": content}] if isinstance(content, str) else content:
@@ -244,8 +242,8 @@ def _iterate_parts(turn: Cells, attachments: Mapping[str, str]) -> Iterator[tupl
 def write_inspect(log: Log, out: Path) -> Iterator[str]:
     """Write each task as one evaluation, a `.eval` file in the folder `out`; yield its path.
 
-    If the log holds conversations, the last one of each sample is written with its pictures. Raises
-    OSError.
+    If the log holds conversations, the last conversation of each sample is written, with its
+    pictures. Raises OSError.
     """
     tasks = list(dict.fromkeys(log.rows["task"]))
     names = make_file_names([f"{log.name}_{task}".strip("_") for task in tasks])

@@ -1,4 +1,4 @@
-"""The scorers in a log of inspect_ai: their names with settings, and their grades."""
+"""The scorers in a log of inspect_ai: labels with their names and settings, and their grades."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["read_grades", "scorer_labels"]
 
 NOT_GRADED = ("grader_failed", "scoring_failed")
 UNANSWERED_REASONS = ("no_response", "invalid_response_format", "refusal")
-"""Reasons that inspect_ai records with scores: NOT_GRADED are the scorer's faults,
-UNANSWERED_REASONS the model's."""
+"""Reasons that inspect_ai records with scores: NOT_GRADED if the scorer failed, UNANSWERED_REASONS
+if the model gave no answer."""
 DEFAULTS: Cells = {"location": "end", "ignore_case": True, "numeric": False, "match_all": False}
 """The default settings of inspect_ai's own scorers, which a log may state or omit."""
 SETTINGS_PATTERN = re.compile(r"\(.*\)(?=/|$)")
@@ -23,8 +23,8 @@ MAX_SETTING_LENGTH = 40  # longest setting, in characters, that is written into 
 
 
 def scorer_labels(data: Cells) -> dict[str, str]:
-    """Make labels for the scorers with settings, so that `match(location=any)` and `match` are
-    different scorers."""
+    """Make labels for the scorers that have settings, so that `match(location=any)` and `match`
+    count as different scorers."""
     labels = dict[str, str]()
     for entry in (*get_at_path(data, "eval", "scorers"), *get_at_path(data, "results", "scores")):
         settings = list[str]()
@@ -41,8 +41,8 @@ def scorer_labels(data: Cells) -> dict[str, str]:
 def read_grades(
     scores: Mapping[str, Cells], scorer: str, labels: Mapping[str, str]
 ) -> dict[str, Grade]:
-    """Return the grade of each scorer that matches the user's name, or of all scorers, in the order
-    of the log.
+    """Return the grade of each scorer that matches the name `scorer`, or of all scorers if it is
+    empty, in the order of the log.
 
     A scorer with several values counts as several scorers named `scorer/name`. Raises TaskError for
     an unknown name.

@@ -57,10 +57,10 @@ ANSWER_FIELD_PAIRS = (
     ("pred", "gt"),
     ("prediction", "answer"),
 )
-"""Fields of a metric's record that hold the answer and the correct answer, if it has none of
-CORRECT_FIELDS."""
+"""Fields of a metric's record that hold the answer and the correct answer; they are used if the
+record has none of CORRECT_FIELDS."""
 SAMPLE_FILES = "*samples_*.jsonl"
-"""A pattern for lmms-eval's DATE_samples_TASK.jsonl and lm-eval's samples_TASK_DATE.jsonl."""
+"""A glob pattern for lmms-eval's DATE_samples_TASK.jsonl and lm-eval's samples_TASK_DATE.jsonl."""
 TASK_PATTERN = re.compile(
     r"(?:.*_|)samples_(.+?)(?:_\d{4}-\d\d-\d\dT[\d.:-]+)?(?:\.jsonl)?(?:\.gz)?"
 )
@@ -70,9 +70,9 @@ def read_lmms_eval(path: Path, named: Named) -> list[Log]:
     """Read the log from a file of samples, or from a folder with a file for each task.
 
     The folder's name is the model's name. lm-eval writes a line for each filter of a sample, and
-    each `metric,filter` is a separate scorer; the empty filter "none" is left out of its name.
-    `value` names the metric or scorer that counts; the default is the first that tells right from
-    wrong. Raises TaskError.
+    each `metric,filter` is a separate scorer; the filter "none" is left out of the scorer's name.
+    The entry for `value` in `named` names the metric or scorer that counts; the default is the
+    first one that tells right from wrong. Raises TaskError.
     """
     files, rows, task = (
         sorted(path.glob(SAMPLE_FILES)) if path.is_dir() else [path],
@@ -105,8 +105,8 @@ def read_lmms_eval(path: Path, named: Named) -> list[Log]:
 
 @dataclass
 class _Sample:
-    """One reply to one document, with its line, the filters that parsed it, and its grades by
-    scorer."""
+    """One reply to one document: its row, the replies and tokens of its line, the filters that
+    parsed it, and its grades by scorer."""
 
     row: Fields
     replies: str
@@ -124,8 +124,8 @@ def _get_id(line: Cells) -> str:
 
 
 def _add_line(draws: list[_Sample], line: Cells, task: str, named: Named) -> None:
-    """Add a line to the replies to one document: as another filter of an earlier reply, or as
-    another reply."""
+    """Add a line to the replies to one document: as another filter's grade of an earlier reply, or
+    as a new reply."""
     replies, name = write_json(line.get("resps")), str(line.get("filter") or "")
     sample = next((s for s in draws if s.replies == replies and name not in s.filters), None)
     if not name and sample is None:
@@ -143,7 +143,7 @@ def _add_line(draws: list[_Sample], line: Cells, task: str, named: Named) -> Non
 
 
 def _count_tokens(line: Cells) -> int | None:
-    """Return the number of tokens of the reply, or None if it is not recorded."""
+    """Return the number of tokens of the reply, or None if the line does not record it."""
     counts = line.get("token_counts") or [None]
     written = counts[0] if isinstance(counts, list) else counts
     return written.get("output_tokens") if isinstance(written, dict) else None
@@ -152,7 +152,8 @@ def _count_tokens(line: Cells) -> int | None:
 def _grade_sample(sample: _Sample, counts_tokens: bool) -> Fields:
     """Return the columns that the sample's first scorer determines.
 
-    An empty reply with no token count is a failed request if other replies have token counts.
+    An empty reply without a token count counts as a failed request if other replies have token
+    counts.
     """
     if not sample.row["reply"] and counts_tokens and not sample.tokens:
         return {"value": MISSING_VALUE, "verdict": "failed"}
@@ -188,7 +189,8 @@ def _make_row(line: Cells, task: str, judged: Cells) -> Fields:
 
 
 def _list_grades(line: Cells, filter_name: str, metric: str) -> tuple[dict[str, Grade], Cells]:
-    """Return the grade of each metric, in the order of the line, and the record of the first."""
+    """Return the grade of each metric, in the order of the line, and the record of the first
+    metric."""
     names = [name for name in line if name not in NO_METRIC]
     scorers = {name: f"{name},{filter_name}".rstrip(",") for name in names}
     wanted = [name for name in names if metric in ("", name, scorers[name])]

@@ -1,4 +1,5 @@
-"""A log in columns: a row per sample and draw, in the same form for every program."""
+"""A log as a table with fixed columns: a row per sample and draw, in the same form for every
+program."""
 
 from __future__ import annotations
 
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
 
 MISSING_VALUE = float("nan")
 Cells = Mapping[str, Any]
-"""A row of a log, or a JSON object in it: values by name."""
+"""A row of a log, or a JSON object in the log: values by name."""
 Fields = dict[str, Any]
 """A row that is still being filled."""
 Named = Mapping[str, str]
-"""The column names that the user gave, by the name in COLUMNS or ALIASES that each replaces."""
+"""The column names that the user gave, each by the name in COLUMNS or ALIASES that it stands
+for."""
 COLUMNS: Cells = {
     "task": "",
     "sample": "",
@@ -45,7 +47,7 @@ COLUMNS: Cells = {
     "scorer": "",  # the scorer, metric or column whose value counts
     "scores": {},  # a Grade by the name of each scorer that the harness recorded
 }
-"""The columns of a log and their defaults, used where a program records nothing.
+"""The columns of a log with their default values, which are used where a program records nothing.
 
 `value` lies in 0..1 and is NaN where the sample failed or has no key; an unreadable reply has the
 value 0. `verdict` is one of `eval.scoring.Verdict`, empty for a graded value, or UNSCORED.
@@ -53,18 +55,18 @@ value 0. `verdict` is one of `eval.scoring.Verdict`, empty for a graded value, o
 NAMEABLE_COLUMNS = ("task", "sample", "question", "choices", "key", "answer", "group", "reply")
 """The columns that a user may name in logs that are not tables."""
 MIN_DOUBTED_ANSWERS = 5
-"""The number of answers from which a log without any right answer causes a warning."""
+"""The smallest number of answers for which a log without any right answer causes a warning."""
 LMMS_EVAL, OURS = "lmms-eval", "looktwice"
-"""Names of harnesses."""
+"""The names of two harnesses."""
 UNSCORED = "unscored"
 """The verdict of a reply that has not been scored yet."""
-WORDS: Mapping[str, float] = {
+SCORE_WORDS: Mapping[str, float] = {
     **dict.fromkeys(("c", "true", "yes", "right", "correct"), 1.0),
     **dict.fromkeys(("i", "n", "false", "no", "wrong", "incorrect", "unreadable"), 0.0),
     "p": 0.5,
 }
-"""Values of scores that are written as words: inspect_ai's Correct, Incorrect, Partial and No
-answer, and plain ones."""
+"""The values of scores that are written as words: inspect_ai's letters for Correct, Incorrect,
+Partial and No answer, and plain words."""
 
 
 class Grade(NamedTuple):
@@ -76,10 +78,10 @@ class Grade(NamedTuple):
 
     @classmethod
     def from_value(cls, value: float, answer: str | None) -> Grade:
-        """Return the grade of a value.
+        """Return the grade for a value.
 
-        A value of 0 with an empty answer is unreadable: the scorer found no answer. An answer of
-        None means that the scorer records no answers.
+        A value of 0 with an empty answer is unreadable: the scorer found no answer. If the answer
+        is None, the scorer records no answers.
         """
         unread = answer is not None and not answer.strip() and value == 0
         return cls(value, "unreadable" if unread else "", answer or "")
@@ -87,7 +89,7 @@ class Grade(NamedTuple):
 
 @dataclass(frozen=True)
 class Log:
-    """The log of one contestant, whose `rows` are a frame with COLUMNS.
+    """The log of one contestant; its `rows` are a data frame with COLUMNS.
 
     `detail` (task or variant), `source` (file name) and `path` distinguish it from other logs of
     the same name. `read_whole` returns the rows with questions, pictures and replies if `rows` were
@@ -117,8 +119,8 @@ class Log:
 
     @cached_property
     def units(self) -> pandas.DataFrame:
-        """A row per task and sample, in which value, tokens and cost are means over the draws that
-        did not fail."""
+        """A row per task and sample; value, tokens and cost are means over the draws that did not
+        fail."""
         first = self.rows.drop_duplicates(["task", "sample"]).reset_index(drop=True)
         if len(first) == len(self.rows):
             return first
@@ -129,8 +131,8 @@ class Log:
 
     @cached_property
     def clusters(self) -> pandas.Series:
-        """The cluster of each of `units`: its group within the task, else its pictures (across
-        tasks), else itself."""
+        """The cluster of each row of `units`: the sample's group within its task, else its pictures
+        (across tasks), else the sample itself."""
         units = self.units
         group = units["task"] + ": group " + units["group"]
         alone = units["task"] + ": " + units["sample"]
@@ -140,15 +142,15 @@ class Log:
 
     @cached_property
     def whole(self) -> Log:
-        """The log with the questions, pictures and replies of its rows."""
+        """The log with the questions, pictures and replies of its rows, which are read now if they
+        were not yet."""
         if self.read_whole is None:
             return self
         return replace(self, rows=self.read_whole(), read_whole=None)
 
     @cached_property
     def scorers(self) -> Mapping[str, tuple[str, ...]]:
-        """The scorers that graded all samples of a task, by task; the first one is the one that
-        counts."""
+        """The scorers that graded all samples of a task, by task; the first one counts."""
         by_task = dict[str, tuple[str, ...]]()
         for row in self.units[["task", "scorer", "scores"]].to_dict("records"):
             if grades := row["scores"]:
@@ -158,7 +160,7 @@ class Log:
         return by_task
 
     def rescore_by(self, scorers: Mapping[str, str]) -> Log:
-        """Return the log with the grades of these scorers (by task), where it holds them."""
+        """Return the log with the grades of `scorers`, given by task, where the log holds them."""
         wanted = self.rows["task"].map(dict(scorers))
         if ((wanted == self.rows["scorer"]) | wanted.isna()).all():
             return self
@@ -183,8 +185,8 @@ class Log:
 
 
 def make_rows(rows: Sequence[Cells]) -> pandas.DataFrame:
-    """Build a frame with COLUMNS from mappings that hold some of them. Raises TaskError for a value
-    outside 0..1."""
+    """Build a data frame with COLUMNS from mappings that hold some of these columns. Raises
+    TaskError for a value outside 0..1."""
     import pandas
 
     frame = pandas.DataFrame(rows, columns=list(COLUMNS))
@@ -205,7 +207,7 @@ def make_rows(rows: Sequence[Cells]) -> pandas.DataFrame:
 
 
 def get_at_path(node: Any, *path: str) -> Any:
-    """Return the value at a path within a JSON value, or "" if there is none."""
+    """Return the value at a path of names within a JSON value, or "" if there is none."""
     for name in path:
         node = (node or {}).get(name)
     return node or ""
@@ -234,10 +236,11 @@ def get_named_fields(line: Cells, named: Named) -> Fields:
 
 
 def parse_value(cell: object) -> float:
-    """Convert a score (a number, a boolean or one of WORDS) to a number; NaN for anything else."""
+    """Convert a recorded score (a number, a boolean or one of SCORE_WORDS) to a number; return NaN
+    for anything else."""
     text = str(cell).strip().casefold()
-    if text in WORDS:
-        return WORDS[text]
+    if text in SCORE_WORDS:
+        return SCORE_WORDS[text]
     try:
         return float(text)
     except ValueError:
@@ -245,7 +248,7 @@ def parse_value(cell: object) -> float:
 
 
 def join_hashes(hashes: Iterable[str]) -> str:
-    """Join the hashes of a sample's pictures; "" if one is unknown."""
+    """Join the hashes of a sample's pictures; return "" if one is unknown."""
     shas = list(hashes)
     return "+".join(shas) if all(shas) else ""
 
@@ -259,8 +262,8 @@ def hash_base64(text: str) -> str:
 
 
 def find_doubts(log: Log) -> Iterator[str]:
-    """Yield warnings if no key can be used, most replies are unreadable, or none of many answers is
-    right."""
+    """Yield warnings about a log: if it has a `doubt`, if most replies are unreadable, if replies
+    are empty, or if none of many answers is right."""
     if log.doubt:
         yield f"warning: {log.name}: {log.doubt}"
     unreadable = log.rows[log.rows["verdict"] == "unreadable"]
@@ -299,7 +302,7 @@ def normalize_answer(key: object) -> str:
 
 
 def bracket_letter(answer: str) -> str:
-    """Write an answer in BLINK's form: a letter in brackets, other text unchanged."""
+    """Format an answer as in BLINK: a letter in brackets, any other text unchanged."""
     return f"({answer})" if len(answer) == 1 else answer
 
 

@@ -1,5 +1,5 @@
-"""Logs of looktwice itself (run folders and recorded replies), and the scoring of any log's replies
-by one of looktwice's readers."""
+"""The logs of looktwice itself (run folders and recorded replies), and the scoring of any log's
+replies by one of looktwice's readers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ CHOICE_PATTERN = re.compile(r"(?:^|(?<=\s))\(?([A-Z])[).:]\s+")
 def read_run(
     path: Path, reader: Stage | None, plugins: Sequence[str], named: Named | None
 ) -> list[Log]:
-    """Read a log for each contestant of a run, with all its tasks; `named` names fields of `meta`.
+    """Read a log for each contestant of a run, with all its tasks; `named` may give fields of
+    `meta` for columns.
 
     Raises RunError, and TaskError for an empty run.
     """
@@ -96,8 +97,8 @@ def read_run(
 
 
 class LastReply(NamedTuple):
-    """The last reply of a record, the record's duration in seconds, and the offset of its line in
-    records.jsonl."""
+    """The last reply of a record, the record's duration in seconds, and the offset of the record's
+    line in records.jsonl."""
 
     text: str = ""
     seconds: float = MISSING_VALUE
@@ -148,8 +149,8 @@ def question_columns(sample: SampleRow) -> Fields:
 
 
 def score_columns(scored: ScoredRecord) -> Fields:
-    """Make the columns that describe the scored reply; `reason` and `detail` are no columns of a
-    log."""
+    """Make the columns that describe the scored reply, with `reason` and `detail`, which are not
+    columns of a log."""
     return {
         "answer": scored.answer or "",
         "value": MISSING_VALUE if scored.verdict in ("failed", "hidden") else scored.score.value,
@@ -171,7 +172,7 @@ def read_replies(path: Path, named: Named) -> list[Log]:
 
 def add_choices(path: Path, rows: Sequence[Cells]) -> Iterator[Fields]:
     """Yield the rows of recorded replies; add BLINK's choices to rows that have none, and BLINK's
-    idx where a toolkit numbers the questions of a subtask.
+    idx if a toolkit only numbers the questions of a subtask.
 
     Raises TaskError for an idx that occurs twice in one draw, and for a reply that cannot be scored
     because it has no key, no value and no choices.
@@ -210,9 +211,9 @@ def _describe_unscorable(idx: str, subtask: str) -> str:
 def add_known_choices(rows: Iterable[Cells]) -> Iterator[Fields]:
     """Yield the rows, adding choices to rows that have a letter as key but no choices.
 
-    The choices are BLINK's own, or those listed in the question, or else as many empty ones as the
-    keys of the task need. A key that is the text of a choice, or its letter in lower case, becomes
-    the letter.
+    The choices are BLINK's own, or those listed in the question, or else as many empty choices as
+    the keys of the task need. A key that is the text of a choice, or the choice's letter in lower
+    case, is replaced by the letter.
     """
     copies, last = list(map(dict, rows)), dict[str, str]()
     for row in copies:
@@ -239,9 +240,9 @@ def _find_known_choices(row: Cells) -> Sequence[str]:
 
 
 def check_keys(rows: Sequence[Cells]) -> str:
-    """Describe the fault if replies that are not scored yet have no key, or one that is not a
-    choice; empty without a fault. BLINK's items are skipped: their keys are in a file, or hidden.
-    """
+    """Describe the fault if replies that are not scored yet have no key, or a key that is not a
+    choice; empty if there is no fault. BLINK's items are skipped: their keys are in a file, or
+    hidden."""
     keyless = [
         row
         for row in rows
@@ -286,10 +287,11 @@ def parse_listed_choices(question: str) -> tuple[str, ...]:
 
 
 def rescore_with(log: Log, reader: Stage | None) -> Log:
-    """Score a log's replies with the reader, by the log's own keys and choices; return the new log.
+    """Score a log's replies with the reader, against the log's own keys and choices; return the new
+    log.
 
-    Without a reader, only unscored replies are scored, by their recorded labels or else by
-    `Robust`. Raises TaskError if the log holds no reply.
+    Without a reader, only replies that were never scored are scored, by their recorded labels or
+    else by `Robust`. Raises TaskError if the log holds no reply.
     """
     whole = log.whole
     frame = whole.rows
@@ -316,8 +318,8 @@ def rescore_with(log: Log, reader: Stage | None) -> Log:
 
 
 def make_row_reader(reader: Stage | None) -> Callable[[Cells], Fields]:
-    """Return a function that parses and scores the reply of a row, or, without a reader, its
-    recorded label."""
+    """Return a function that scores a row: its reply as parsed by the reader or, without a reader,
+    its recorded label."""
     # a log has no run folder, only rows: this folder is empty
     scorer = RecordScorer(RunFolder(Path(os.devnull)), reader or OfficialLabel())
 

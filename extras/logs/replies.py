@@ -1,5 +1,5 @@
-"""`looktwice score FILE`: scores recorded replies by their labels or a reader, lists differences,
-and exports."""
+"""Implements `looktwice score FILE`: scores recorded replies by their labels or a reader, lists the
+replies for which the two differ, and exports answers."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.state import Stage
 
 ABSENT, NOT_ASKED = "absent", "not asked"
-"""The verdicts of samples without a reply: ABSENT from a file that should answer the whole key,
-which counts as wrong, and NOT_ASKED in a run."""
+"""The verdicts of samples without a reply: ABSENT in a file that should answer every item of the
+key, which counts as wrong, and NOT_ASKED in a run."""
 VALUED_VERDICTS = (Verdict.RIGHT, Verdict.WRONG, "")
-"""The verdicts that have a recorded value even without a key; a graded reply has an empty
-verdict."""
+"""The verdicts of replies whose recorded value counts even without a key; a graded reply has an
+empty verdict."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,8 @@ class ScoredReplies:
 
     @property
     def missing(self) -> int:
-        """The number of items of the key without a reply in the file, or not asked in the run."""
+        """The number of items in the key that have no reply in the file, or were not asked in the
+        run."""
         return sum(row["verdict"] in (ABSENT, NOT_ASKED) for row in self.rows)
 
     @property
@@ -89,8 +90,8 @@ class ScoredReplies:
 
     @cached_property
     def right(self) -> Mapping[str, list[float]]:
-        """The values of the samples with a key, by subtask: for each sample the mean over the draws
-        that did not fail.
+        """The values of the samples with a key, by subtask; the value of a sample is the mean over
+        its draws that did not fail.
 
         A sample whose draws all failed counts as 0; a subtask in which all samples failed is left
         out.
@@ -131,8 +132,8 @@ class ScoredReplies:
 
 
 def get_label(row: Cells) -> str:
-    """Return the letter that the recorded label consists of or begins with; "" if it names no
-    choice."""
+    """Return the letter that the recorded label consists of, or begins with; "" if the label names
+    no choice."""
     match = re.match(r"\(([A-Y])\)|([A-Y])\Z", row["label"])
     return match[1] or match[2] if match else ""
 
@@ -158,10 +159,10 @@ def score_replies(
 ) -> ScoredReplies:
     """Score the replies of one file against the keys, by their recorded labels or by a reader.
 
-    `keys` maps idx to "(X)"; None means the rows' own keys. Without a reader, recorded labels count
-    and replies without a key are left out. For rows without a label, the file's recorded values
-    count, unless `keys` are given, and `Robust` parses the remaining replies. Raises TaskError if
-    no row has a key, or if one cannot be scored.
+    `keys` maps idx to "(X)"; if it is None, the rows' own keys are used. Without a reader, recorded
+    labels count and replies without a key are left out. For rows without a label, the values
+    recorded in the file count, unless `keys` is given, and `Robust` parses the remaining replies.
+    Raises TaskError if no row has a key, or if a row cannot be scored.
     """
     rows, own_keys = log.rows.to_dict("records"), keys is None
     if keys is None:
@@ -199,9 +200,10 @@ def score_replies(
 def score_run_replies(
     path: Path, keys: Mapping[str, str] | None, reader: Stage | None, plugins: Sequence[str]
 ) -> list[ScoredReplies]:
-    """Score the replies of each contestant of a run; its name is made fit for a file name.
+    """Score the replies of each contestant of a run; the names of contestants are made fit for file
+    names.
 
-    `keys` replace the keys of the run. Raises RunError, and TaskError if a contestant was asked a
+    `keys` replaces the keys of the run. Raises RunError, and TaskError if a contestant was asked a
     question in several variants.
     """
     folder = RunFolder(path) if keys is None else _RunWithKeys(path, keys)
@@ -253,17 +255,17 @@ def report_replies(
     plugins: Sequence[str] = (),
     columns: Named | None = None,
 ) -> Iterator[str]:
-    """Yield a line of figures per file and one for all files; write the list of disagreements if
-    requested.
+    """Yield a line of figures per file, and one for all files together; write the list of
+    disagreements if requested.
 
     Without a reader, the recorded labels are the answers, or the recorded values count; `Robust`
-    parses the replies if there are none, or if disagreements with them are requested. `columns`
-    names columns of tables, as for `read_logs`. The file `key` maps idx to "(X)"; without it, the
-    keys in the files count, unless they are hidden. A run folder counts as one file for each of its
-    contestants, parsed by the reader or else by the reader of its configuration. `exports` are
-    files to write the answers to, in the format of their suffixes (see `format.FORMATS`); with
-    several files of replies, their names contain `{name}`. Raises TaskError, RunError and
-    ConfigError.
+    parses the replies if neither is recorded, or if disagreements with the labels are requested.
+    `columns` names columns of tables, as in `read_logs`. The file `key` maps idx to "(X)"; without
+    it, the keys in the files count, unless they are hidden. A run folder counts as one file for
+    each of its contestants, whose replies are parsed by the given reader or else by the reader in
+    the run's configuration. `exports` are files to write the answers to, in the formats of their
+    suffixes (see `format.FORMATS`); if there are several files of replies, the names of `exports`
+    contain `{name}`. Raises TaskError, RunError and ConfigError.
     """
     stage = build_reader(reader, plugins) if reader else Robust() if disagreements else None
     keys = load_key(key) if key is not None else None
@@ -320,10 +322,10 @@ def _report_file(scored: ScoredReplies, exports: Sequence[Path]) -> Iterator[str
 
 def _format_figures(files: Sequence[ScoredReplies], by_reader: bool) -> list[str]:
     """Format the figures of one or several files, in percent: the accuracy over all items, and
-    macro, the mean of the files' macros.
+    `macro`, the mean of the files' own macro accuracies.
 
-    Macro is the mean over subtasks, as in BLINK's total; the accuracy over all items is called
-    micro if labels are scored.
+    A file's macro accuracy is the mean over subtasks, as in BLINK's total; the accuracy over all
+    items is called `micro` if labels are scored.
     """
     readable, values = list[float](), list[float]()
     agreed, macros = list[bool](), list[float]()
@@ -382,9 +384,9 @@ def disprove_label(row: Cells, label: str, answer: str) -> str:
     """Explain why the label (a letter, or "" for none) cannot be the answer of a row's reply; ""
     if this is not proved.
 
-    Only clear cases count: a letter beyond the choices; a reply that claims one other choice and
-    mentions no further one; a reply that names no choice; a reply that is a bare letter but has no
-    label; a reply that plainly claims one other choice and never supports the label's choice.
+    Only clear cases count: a label that is not among the letters of the choices; no label for a
+    reply that is a bare letter; a reply that names no choice, or only one other choice; and a reply
+    that plainly claims one other choice and never supports the label's choice.
     """
     choices = row["choices"]
     letters = ascii_uppercase[: len(choices)]

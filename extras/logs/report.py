@@ -1,5 +1,5 @@
-"""The output of a comparison of logs: tables for the terminal and compare.md, the page, and the CSV
-files next to it."""
+"""The output of a comparison of logs: tables for the terminal and for compare.md, the HTML page,
+and the CSV files next to it."""
 
 from __future__ import annotations
 
@@ -48,9 +48,11 @@ if TYPE_CHECKING:
     import pandas
 
 MAX_PAGE_SAMPLES = 20_000
-"""The maximum number of samples for which a page is written; other files are always written."""
+"""The maximum number of samples for which an HTML page is written; the other files are always
+written."""
 MAX_REPLIES, MAX_THUMBNAILS, MAX_TURNS = 2_000, 300, 20
-"""Limits of a page: samples with replies (flipped ones first), thumbnails, and turns per sample."""
+"""The limits of a page: the samples with replies (flipped ones first), the thumbnails, and the
+turns per sample."""
 METHOD_NOTE = (
     "Differences are paired over the samples that both logs hold; their 95 % confidence intervals"
     " are bootstrapped over clusters (a sample's group, else its pictures, else the sample itself)."
@@ -80,7 +82,7 @@ CSV_COLUMNS = (
     "people",
     "scorer",
 )
-"""The columns of compare.csv; shares and differences lie in -1..1."""
+"""The columns of compare.csv; shares lie in 0..1 and differences in -1..1."""
 
 
 def _format_interval(difference: Estimate) -> str:
@@ -138,9 +140,9 @@ def console_table(contrasts: Sequence[Contrast]) -> TextTable:
 
 
 def summarize_comparison(comparison: LogComparison) -> Iterator[str]:
-    """Yield sentences about each log: its result compared with the baseline, how its samples
-    matched, and which did not; and a last one with the number of comparisons that p is corrected
-    for."""
+    """Yield sentences about each log: its result compared with the baseline, how its samples were
+    matched, and which were not; and a last sentence with the number of comparisons that p is
+    corrected for."""
     base = comparison.logs[0]
     for log in comparison.logs:
         if by := log.read_by or name_scorers(log):
@@ -174,15 +176,15 @@ def summarize_comparison(comparison: LogComparison) -> Iterator[str]:
 
 
 def _describe_correction(contrasts: Sequence[Contrast]) -> Iterator[str]:
-    """Yield a line with the number of comparisons that Holm's correction covers, which are those in
-    the table."""
+    """Yield a line with the number of comparisons that Holm's correction covers: those in the
+    table."""
     tested = [contrast for contrast in contrasts if contrast.paired.p is not None]
     over_all = sum(contrast.task == ALL for contrast in tested)
     counts = {"over all samples": over_all, "on single tasks": len(tested) - over_all}
     if len(tested) > 1:
         kinds = [f"{format_count(n, 'comparison')} {kind}" for kind, n in counts.items() if n]
         listed = ", and separately over the ".join(kinds)
-        yield f"p (Holm) is corrected over the {listed}; fewer with --only NAME"
+        yield f"p (Holm) is corrected over the {listed}; to compare fewer logs, add --only NAME"
 
 
 def _describe_no_contrast(comparison: LogComparison, number: int) -> str:
@@ -195,7 +197,8 @@ def _describe_no_contrast(comparison: LogComparison, number: int) -> str:
 
 
 def _describe_missing_values(comparison: LogComparison, number: int) -> Iterator[str]:
-    """Yield lines with the number of matched samples that have no value, for each of two logs."""
+    """Yield lines with the numbers of matched samples that have no value in the baseline or in a
+    log."""
     base, log = comparison.logs[0], comparison.logs[number]
     matched = comparison.units[number]["sample"].notna().to_numpy()
     apart = comparison.scored_differently[:, number]
@@ -216,8 +219,8 @@ def _describe_missing_values(comparison: LogComparison, number: int) -> Iterator
 def _describe_contrast(contrast: Contrast, same: int) -> str:
     """Describe the result of a contrast in a sentence.
 
-    It makes no claim about the contestants if most flips, namely `same` of them, are on identical
-    replies.
+    The sentence makes no claim about the contestants if most flips (`same` of them) are on
+    identical replies.
     """
     paired = contrast.paired
     result = "as good as"
@@ -247,7 +250,8 @@ def list_some_names(names: Iterable[str]) -> str:
 def write_comparison(comparison: LogComparison, folder: Path) -> list[Path]:
     """Write compare.html, compare.md, compare.csv, items.csv and unmatched.csv; return their paths.
 
-    The page is left out above MAX_PAGE_SAMPLES, which a browser would not handle. Raises OSError.
+    The page is left out if there are more than MAX_PAGE_SAMPLES samples, which no browser would
+    handle. Raises OSError.
     """
     lines = [line.strip() for line in summarize_comparison(comparison)]
     shown, bullets = contrast_table(comparison.contrasts), "\n".join(f"- {line}" for line in lines)
@@ -277,8 +281,8 @@ def write_csv(
     rows: Sequence[Mapping[str, object]] | pandas.DataFrame,
     columns: Sequence[str] | None = None,
 ) -> Path:
-    """Write rows as CSV, with formulas escaped so that no spreadsheet evaluates them; return the
-    path. Raises OSError."""
+    """Write rows as CSV, in which formulas are escaped so that no spreadsheet evaluates them;
+    return the path. Raises OSError."""
     import pandas
 
     frame = pandas.DataFrame(rows, columns=columns)
@@ -295,7 +299,7 @@ def make_compare_page(comparison: LogComparison) -> PageData:
     samples.
 
     Replies are included for up to MAX_REPLIES samples, flipped ones first; flipped samples also
-    have the messages and pictures that a run holds.
+    include the messages and pictures that a run holds.
     """
     base, values = comparison.logs[0], comparison.values
     tasks = list(dict.fromkeys(base.units["task"]))

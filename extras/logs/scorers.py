@@ -1,4 +1,4 @@
-"""The choice of a scorer that logs of one harness share, so that their values are comparable."""
+"""The selection of a scorer that logs of one harness share, so that their values are comparable."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ class HasPlaces(Protocol):
 
     @property
     def places(self) -> Mapping[int, int]:
-        """The positions of samples in the other log, by their position in the first."""
+        """The positions of matched samples in the second log, by their positions in the first."""
 
 
 def get_scorers(units: pandas.DataFrame) -> NDArray[np.str_]:
-    """Return the scorer of the harness that graded each sample; "" if looktwice parsed the reply or
-    no scorer is recorded."""
+    """Return, for each sample, the name of the harness's scorer that graded it; "" if looktwice
+    parsed the reply or no scorer is recorded."""
     names = units["scorer"].where(units["scores"].map(bool).fillna(False).astype(bool), "")
     return np.array(names.fillna("").tolist(), dtype=np.str_)
 
 
 def agree_on_scorers(logs: Sequence[Log], matchings: Sequence[HasPlaces]) -> tuple[Log, ...]:
-    """Select one scorer for each task, and return the logs with its grades, for all logs of the
-    baseline's harness.
+    """Select one scorer for each task, and return the logs, of which those of the baseline's
+    harness now have this scorer's grades.
 
-    For each task this is the scorer of the baseline that most logs hold; on a tie, the one that
-    counts in the baseline. A log without it stays unchanged.
+    For each task, the scorer of the baseline is selected that most logs hold; on a tie, it is the
+    one that counts in the baseline. A log that does not hold this scorer stays unchanged.
     """
     base, *others = logs
     theirs = [
@@ -64,13 +64,14 @@ def agree_on_scorers(logs: Sequence[Log], matchings: Sequence[HasPlaces]) -> tup
 
 
 def _pair_tasks(base: Log, log: Log, matching: HasPlaces) -> dict[str, str]:
-    """Map each task of the baseline to the other log's task, by the matched samples."""
+    """Map each task of the baseline to the task of the matched samples in the other log."""
     mine, theirs = base.units["task"], log.units["task"]
     return {mine[place]: theirs[other] for place, other in matching.places.items()}
 
 
 def name_scorers(log: Log) -> str:
-    """Name the scorers that count in a log and the others that it holds; "" if none is recorded."""
+    """Name the scorers that count in a log, and the others that it holds; return "" if none is
+    recorded."""
     names = [name for name in dict.fromkeys(log.units["scorer"]) if name]
     also = [name for known in log.scorers.values() for name in known if name not in names]
     more = f" (the log also holds {', '.join(dict.fromkeys(also))})" if also else ""
@@ -92,7 +93,7 @@ def count_same_replies(
     """Count the pairs of samples with the same reply and the same answer in both logs; if their
     values differ, only the scoring differs.
 
-    `mine` and `theirs` name the two sides of each pair by task and sample.
+    `mine` and `theirs` give the two sides of each pair by task and sample.
     """
     rows = [_index_rows(side) for side in (base, log)]
     ours, same = OURS in (base.harness, log.harness), 0

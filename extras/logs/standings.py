@@ -24,14 +24,14 @@ from looktwice.pipelines.disk import write_file
 
 @dataclass(frozen=True)
 class RankChange:
-    """The change of ranks from the baseline variant to another on one task, over `models`
+    """The change of ranks from the baseline variant to another variant on one task, over `models`
     contestants.
 
     `flipped` counts the pairs of contestants in strictly opposite order, `tied` the pairs that are
-    equal in either variant, `moved` the contestants whose competition rank (1 + the number of
-    strictly better ones) changed. `furthest` is the largest change of rank. `tau` is Kendall's
-    tau-b. `mean_change` is the mean absolute difference of the accuracies, None if only ranks are
-    known.
+    equal in either variant, and `moved` the contestants whose competition rank (1 + the number of
+    strictly better contestants) changed. `furthest` is the largest change of rank. `tau` is
+    Kendall's tau-b. `mean_change` is the mean absolute difference of the accuracies, None if only
+    ranks are known.
     """
 
     task: str
@@ -47,7 +47,8 @@ class RankChange:
 
 @dataclass(frozen=True)
 class Spread:
-    """The best minus the worst variant of one contestant on one task, in the table's units."""
+    """The difference between the best and the worst variant of one contestant on one task, in the
+    table's units."""
 
     task: str
     contestant: str
@@ -58,7 +59,8 @@ class Spread:
 
 @dataclass(frozen=True)
 class Standings:
-    """The spreads and rank changes of a published table; a table of ranks has no spreads."""
+    """The spreads and rank changes in a published table; a table that only holds ranks has no
+    spreads."""
 
     baseline: str
     spreads: tuple[Spread, ...]
@@ -66,7 +68,8 @@ class Standings:
 
 
 def is_published(paths: Sequence[Path], named: Named) -> bool:
-    """Return whether the columns named by the user are those of a table without items."""
+    """Return whether the columns that the user named show that the input is a published table
+    without items."""
     return len(paths) == 1 and "sample" not in named and bool({"accuracy", "rank"} & named.keys())
 
 
@@ -116,8 +119,7 @@ def read_standings(path: Path, named: Named, baseline: str) -> Standings:
 
 
 def spread_table(standings: Standings) -> TextTable:
-    """Build a table of the best minus the worst variant, by task and contestant, with the mean of
-    each task."""
+    """Build a table of the spreads by task and contestant, with the mean of each task."""
     lines = []
     for task, spreads in groupby(standings.spreads, attrgetter("task")):
         part = list(spreads)
@@ -167,8 +169,8 @@ def write_standings(standings: Standings, folder: Path) -> list[Path]:
 class RankChanges(NamedTuple):
     """The changes of contestants' competition ranks from one set of values to another.
 
-    The fields are the pairs that swap, the pairs tied in either set, the contestants whose rank
-    changes, the largest change, and Kendall's tau-b.
+    The fields are the numbers of pairs that swap, of pairs tied in either set and of contestants
+    whose rank changes, the largest change, and Kendall's tau-b.
     """
 
     flipped: int
@@ -179,8 +181,8 @@ class RankChanges(NamedTuple):
 
 
 def compare_ranks(before: Mapping[str, float], after: Mapping[str, float]) -> RankChanges:
-    """Compare the ranks of names in `before` and `after`, each a value by name; larger is better.
-    Only names in both count."""
+    """Compare the ranks of names by their values in `before` and in `after`; larger values are
+    better. Only names in both count."""
     from scipy.stats import kendalltau
 
     names = [name for name in before if name in after]

@@ -16,8 +16,8 @@ from looktwice.eval.tasks.cells import as_text
 from looktwice.eval.tasks.table_files import read_objects, read_texts
 from looktwice.extras.logs.log import (
     COLUMNS,
+    SCORE_WORDS,
     UNSCORED,
-    WORDS,
     Log,
     Named,
     hash_base64,
@@ -50,17 +50,17 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
         for name in ("pictures", "answer", "verdict", "group", "tokens", "cost", "rank")
     },
 }
-"""The names by which a column is recognized; `--column NAME=COLUMN` sets another."""
+"""The names by which each column is recognized; `--column NAME=COLUMN` sets another one."""
 _VLMEVALKIT = {"answer": ("read",), "key": ("answer", "key", "target"), "split": ("split",)}
 _UNREAD_LOGS = "randomly generate one|Failed in Prefetch, no GPT-based"
-"""VLMEvalKit's entries in its column `log` if no answer was found, so that it chose one at random
-or counted the reply as wrong."""
+"""A pattern for VLMEvalKit's entries in the column `log` if no answer was found, so that VLMEvalKit
+chose one at random or counted the reply as wrong."""
 _MAX_CELL_CHARACTERS = 32_767  # the most characters in an Excel cell
 
 
 def open_columns(path: Path) -> pandas.DataFrame:
-    """Read a table as texts, with empty cells as empty strings. Raises TaskError, also for a table
-    without rows."""
+    """Read a table with all cells as strings, empty cells as empty strings. Raises TaskError, also
+    for a table without rows."""
     import pandas
 
     if ".jsonl" in path.suffixes:
@@ -122,7 +122,8 @@ def find_columns(
 
 
 def read_table(path: Path, named: Named) -> list[Log]:
-    """Read the logs of a table: one, or one for each contestant and variant if it has such columns.
+    """Read the logs in a table: a single log, or one for each contestant and variant if the table
+    has such columns.
 
     In VLMEvalKit's tables, `answer` is the key, and A, B ... are the choices. Raises TaskError.
     """
@@ -178,8 +179,8 @@ def read_table(path: Path, named: Named) -> list[Log]:
 def _mark_unread(rows: pandas.DataFrame, no_answer: pandas.Series | None) -> pandas.DataFrame:
     """Mark wrong rows without an answer as unreadable if other rows have answers.
 
-    Rows in `no_answer` are also unreadable, with the value 0 even if VLMEvalKit's random answer was
-    right.
+    Scored rows in `no_answer` are also unreadable; their value is 0 even if VLMEvalKit's random
+    answer was right.
     """
     scored = rows["verdict"].isin(("right", "wrong"))
     unread = (rows["answer"].str.strip() == "") & (rows["verdict"] == "wrong")
@@ -191,14 +192,14 @@ def _mark_unread(rows: pandas.DataFrame, no_answer: pandas.Series | None) -> pan
 
 
 def _parse_values(cells: pandas.Series, column: str, path: Path) -> pandas.Series:
-    """Parse a column of values by `parse_value`; an empty cell is a failure. Raises TaskError for
-    other words."""
+    """Parse a column of values with `parse_value`; an empty cell counts as a failure. Raises
+    TaskError for any other text."""
     values = cells.map(parse_value).astype(float)
     empty = cells.str.strip().str.casefold().isin(("", "nan", "none", "failed"))
     if len(strange := cells[values.isna() & ~empty]):
         raise TaskError(
             f"{path}: {column} is {strange.iloc[0]!r} in row {strange.index[0]} (the first is row"
-            f" 0); expected 0 to 1, or {', '.join(sorted(WORDS))}"
+            f" 0); expected 0 to 1, or {', '.join(sorted(SCORE_WORDS))}"
         )
     return values
 
@@ -245,8 +246,8 @@ def _write_xlsx(table: Sequence[Sequence[str]], file: Path) -> None:
         ) from exc
     if long := [row[0] for row in table if any(len(cell) > _MAX_CELL_CHARACTERS for cell in row)]:
         raise TaskError(
-            f"{file}: {len(long)} rows, first {long[0]}, exceed the length of an Excel cell; use"
-            " .tsv"
+            f"{file}: {len(long)} rows (the first is {long[0]}) exceed the length of an Excel"
+            " cell; use .tsv"
         )
     book = Workbook(write_only=True)
     sheet = book.create_sheet("Sheet1")

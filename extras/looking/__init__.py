@@ -1,7 +1,7 @@
 """Analyses of the effect of pictures, marks and looks on the answers: an agent's looks and turns,
 the certificate of a tool, measurements and routing.
 
-Not here: what a model sees inside (`inside`), and the tables of every run (`eval.analysis`).
+Not here: probes of a model's layers (`inside`), and the tables of every run (`eval.analysis`).
 """
 
 import lazy_loader

@@ -1,5 +1,5 @@
-"""Analyses the tool calls ("looks") of agents: which tools, which regions, their effect on the
-answer, their cost.
+"""An analysis of the tool calls ("looks") of agents: the tools, the regions, the effect on the
+answer, and the cost.
 
 Everything is computed from the records. The answer before a look is the one that the point's reader
 finds in the reply that requested the look, or in the reply to the agent's probe; the answer after
@@ -34,20 +34,21 @@ from looktwice.pipelines.model import Reply
 from looktwice.prompting.agent.looks import EpisodeEnd, Look, read_end, read_looks
 
 Overlap = tuple[float, float]
-"""Intersection over union of a zoom and a region, and the share of the region that the zoom shows.
-"""
+"""Intersection over union of a zoom and a region, and the share of the region that the zoom
+shows."""
 Changes = Counter[tuple[Verdict | None, Verdict | None]]
-"""Counts of looks by the verdict before and after."""
+"""Counts of looks by the verdict before and the verdict after the look."""
 
 
 @dataclass(frozen=True)
 class AgentRecord:
-    """One record of an agent: its looks, the reason for their end, and the verdicts before each
-    turn with looks and at the end.
+    """One record of an agent: its looks, the `end` of the episode, and the verdicts on its answer
+    before each turn with looks and at the end.
 
-    A verdict is None if the reply contained no answer. `overlaps` are, for each zoom, the
-    intersection over union with the marked region and the share of that region that it shows.
-    `first_tokens` are the tokens up to the first answer.
+    A verdict is None if the reply contained no answer. `overlaps` holds, for each region that a
+    look showed for the first time, the intersection over union with the marked region and the share
+    of the marked region that is shown. `first_tokens` is the number of tokens up to the first
+    answer.
     """
 
     looks: tuple[Look, ...]
@@ -70,7 +71,8 @@ class AgentRecord:
 
 @dataclass(frozen=True)
 class TurnCount:
-    """The records of one episode length: `turns` is the number of replies with tool calls."""
+    """The records of all episodes of one length: `turns` is the number of replies with tool
+    calls."""
 
     turns: int
     n: int
@@ -80,13 +82,14 @@ class TurnCount:
 
 @dataclass(frozen=True)
 class LookSummary:
-    """The looks of one arm. Rates and means are over its records; shares lie in 0..1, and are None
-    without data.
+    """The looks of one arm. Rates and means are over the arm's records; shares lie in 0..1, and are
+    None if there is no data.
 
-    `iou` and `covered` are means over all zooms with a marked region. `answered_right`, `to_right`
-    and `to_wrong` count looks that changed no answer to right, wrong to right, and right to wrong.
-    `tokens_per_gain` are the additional tokens per sample for each percentage point gained over the
-    baseline, or over the first answer if there is no baseline.
+    `iou` and `covered` are means over the overlaps of all records. `answered_right`, `to_right` and
+    `to_wrong` count the looks after which no answer became a right one, a wrong answer a right one,
+    and a right answer a wrong one. `tokens_per_gain` is the number of additional tokens per sample
+    for each percentage point gained over the baseline, or over the first answer if there is no
+    baseline.
     """
 
     contestant: str
@@ -177,8 +180,8 @@ LOOK_COLUMNS: Columns[LookSummary] = (
 
 
 class TurnLine(NamedTuple):
-    """A line of the table of accuracy by episode length: an arm, and a number of turns with
-    looks."""
+    """A line of the table of accuracy by episode length: an arm, and its records with one number of
+    turns."""
 
     arm: LookSummary
     turn: TurnCount
@@ -242,7 +245,7 @@ def _summarize(
 
 
 def _compare_cost_and_accuracy(scores: PointScores, baseline: PointScores) -> tuple[float, float]:
-    """Return the additional tokens per sample and the additional accuracy over the baseline, on the
+    """Return by how much an arm exceeds its baseline in tokens per sample and in accuracy, on the
     samples that both answered."""
     both = [n for n in scores.samples if scores.scored.get(n) and baseline.scored.get(n)]
     means = []
@@ -274,8 +277,8 @@ def _find_targets(record: Record, row: SampleRow) -> list[Mark]:
 
 
 def _measure_overlaps(looks: Sequence[Look], targets: Sequence[Mark]) -> Iterator[Overlap]:
-    """Yield, for each region that a look showed for the first time, its best intersection over
-    union with a target in its image, and the share of that target that it covers."""
+    """Yield, for each region that a look showed for the first time, the best intersection over
+    union with a target in the same image, and the share of this target that the region covers."""
     boxes = [(mark.image, bounding_box(mark)) for mark in targets if isinstance(mark, Box | Mask)]
     for image, *edges in (region for look in looks for region in look.regions if region):
         x0, y0, x1, y1 = edges

@@ -37,7 +37,7 @@ from looktwice.extras.looking.agent_looks import summarize_looks
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.json_input import write_canonical
 
-ARMS: Mapping[str, str] = {
+ROLES: Mapping[str, str] = {
     "without": "no tool",
     "full": "tools and their results",
     "black": "black images of the same size",
@@ -55,7 +55,7 @@ NEED_PHRASES = {
     "words": "need more than words",
     "format": "need a result",
 }
-"""For each control, the phrase for its difference from `full`, which names what the control
+"""The phrase for the difference between `full` and each control; it names what the control
 lacks."""
 SIGNIFICANCE_LEVEL = 0.05
 BLIND_ROLES = ("without", "black", "format")
@@ -64,7 +64,8 @@ BLIND_ROLES = ("without", "black", "format")
 
 @dataclass(frozen=True)
 class Certificate:
-    """The arms of one agent on one task by role, on the samples that every arm answered."""
+    """The arms of one agent on one task, by role; they are compared on the samples that every arm
+    answered."""
 
     arms: Mapping[str, PointScores]
 
@@ -82,7 +83,8 @@ class Certificate:
         return len(self.arms["full"].keyed) - len(self.values.units)
 
     def difference(self, role: str, other: str) -> Estimate:
-        """Return one arm minus another; samples that share a picture or a group are one cluster."""
+        """Return the accuracy of one arm minus that of another; samples that share a picture or a
+        group form one cluster."""
         return compare_paired(self.values[role], self.values[other], self.values.clusters)
 
     @property
@@ -94,8 +96,8 @@ class Certificate:
     def verdict(self) -> list[str]:
         """The sentences of the certificate, the first one about the gain.
 
-        The exact test decides what is significant; with very few samples the interval may still
-        exclude zero.
+        The exact test decides what is significant; with very few samples, the interval may exclude
+        zero although the test is not significant.
         """
         gain = self.gain
         gained = gain.p < SIGNIFICANCE_LEVEL and gain.value > 0
@@ -110,20 +112,20 @@ class Certificate:
                 shown = (
                     "" if part.p < SIGNIFICANCE_LEVEL and part.value > 0 else " (not significant)"
                 )
-                pair = f"{ARMS['full']} against {ARMS[role]}"
+                pair = f"{ROLES['full']} against {ROLES[role]}"
                 sentences.append(f"{of}, {_format_points(part)} {needs}{shown}: {pair}.")
         if "result" in self.arms:
             rest = _format_points(self.difference("full", "result"))
-            sentences.append(f"Tool turns add {rest} points over {ARMS['result']}.")
+            sentences.append(f"Tool turns add {rest} points over {ROLES['result']}.")
         if "oracle" in self.arms:
             more = _format_points(self.difference("oracle", "full"))
-            sentences.append(f"{ARMS['oracle'].capitalize()} would add {more} points.")
+            sentences.append(f"{ROLES['oracle'].capitalize()} would add {more} points.")
         return sentences
 
     @property
     def solved_without(self) -> Mapping[str, float]:
-        """The share of the samples solved by `full` that each arm also solves, by role; "blind" is
-        the share solved by any arm without pictures."""
+        """For each role, the share of the samples solved by `full` that this arm also solves;
+        "blind" is the share that is solved by any of `BLIND_ROLES`."""
         hits = {role: self.values[role] > 0.5 for role in self.arms}
         solved = hits.pop("full")
         if not solved.any():
@@ -133,8 +135,8 @@ class Certificate:
 
     @property
     def by_call(self) -> Mapping[str, float]:
-        """Gains and harms on samples on which the agent called a tool, and on the others, where
-        only the tool descriptions differ (Med, 2602.01334).
+        """The gains and harms of tool use on the samples on which the agent called a tool, and on
+        the other samples, on which only the tool descriptions differ (Med, 2602.01334).
 
         If answers are right or wrong, call gain + schema gain - call harm - schema harm is the
         total gain.
@@ -149,8 +151,8 @@ class Certificate:
 
     @property
     def setting_differences(self) -> list[str]:
-        """The differences between arms in settings that should be the same: seed, draws, model, and
-        those in `SHARED_SETTINGS`."""
+        """Sentences about arms that differ from `full` in settings that should be the same: seed,
+        draws, model, and the settings in `SHARED_SETTINGS`."""
         conditions, sentences = dict[str, dict[str, str]](), list[str]()
         for role, scores in self.arms.items():
             point = scores.point
@@ -173,7 +175,7 @@ def find_certificates(run: RunScores, roles: Mapping[str, str] | None = None) ->
 
     `roles` maps roles to contestants with other names, such as {"black": "placebo"}.
     """
-    names = dict(zip(ARMS, ARMS, strict=True)) | dict(roles or {})
+    names = dict(zip(ROLES, ROLES, strict=True)) | dict(roles or {})
     certificates = []
     points = [scores.point for scores in run.points]
     for full in points:
@@ -215,13 +217,13 @@ def make_contribution_table(certificate: Certificate, run: RunScores) -> TextTab
 
     columns: Columns[str] = (
         Column("arm", lambda role: role, text),
-        Column("what it gets", ARMS.get, text),
+        Column("what it gets", ROLES.get, text),
         Column("n", lambda role: len(samples)),
         Column("accuracy\n%", certificate.values.mean, share_cell),
         Column("over\nwithout", lambda role: compare_roles(role, "without"), _format_points),
         Column("full over\nthis arm", partial(compare_roles, "full"), _format_points),
         Column("p", get_p, format_p),
-        Column("of what full\nsolves %", solved.get, percent),
+        Column("also solves,\n% of full's", solved.get, percent),
         Column("IoU of look\nwith evidence", get_iou, "{:.2f}"),
         Column("tokens\nper sample", count_tokens, "{:,.0f}"),
     )
@@ -275,14 +277,14 @@ TOOL_ANALYSIS = Analysis("tool", "What the tool contributes", _describe_contribu
 
 
 def report_certificates(asked: AnalysisRequest) -> None:
-    """Print and write the contribution of a tool, from the arms of tool_contribution or those that
-    `role` names."""
+    """Print and write the contribution of a tool, from the arms of `tool_contribution` or from the
+    contestants that the settings `role.ROLE` name."""
     roles = asked.settings.get("role", {})
-    if unknown := set(roles) - set(ARMS):
-        raise RunError(f"role.{min(unknown)} does not exist; the roles are {', '.join(ARMS)}")
+    if unknown := set(roles) - set(ROLES):
+        raise RunError(f"role.{min(unknown)} does not exist; the roles are {', '.join(ROLES)}")
     certified = find_certificates(asked.run, roles)
     if not certified:
-        controls = ", ".join(name for name in ARMS if name not in ("without", "full"))
+        controls = ", ".join(name for name in ROLES if name not in ("without", "full"))
         asked.refuse(
             f"without, full and one of {controls}",
             "run tool_contribution, or name the contestants: role.without=NAME",

@@ -1,5 +1,5 @@
-"""Questions about the mark itself, to test whether a model sees it: any marker stage draws it on
-the images of any task."""
+"""Questions about a mark itself, to test whether a model sees it; any marker stage draws the mark,
+on the images of any task."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ QUESTIONS: dict[Aspect, tuple[str, tuple[str, ...]]] = {
     "label": ("Which letter is written beside the mark?", tuple("KMPRTXYZ")),
     "count": ("How many such marks are there?", ("1", "2", "3", "4")),
 }
-"""The question about each aspect, and its possible answers."""
+"""The question about each aspect of a mark, and its possible answers."""
 MARK_QUESTION_PREFIX = (
     "To point something out, a mark may have been drawn on this image afterwards."
 )
@@ -79,13 +79,14 @@ class MarkQuestions:
     more are drawn).
 
     Only the first mark of a sample is drawn, exactly as in a study whose stages include `mark`; if
-    its label is asked for, the label is a letter. `seed` determines the answers and the order of
-    choices. The correct answer is known by construction. The colour is that of `mark`, given as the
-    nearest of nine names; sweep over markers if a model could guess it. The samples have no marks
-    of their own, so markers among a study's stages do nothing here. The table `seen` of a report
-    shows how often samples of `of` are right if their mark was seen. Raises TaskError for a marker
-    that draws nothing; if the shape is asked for, for a marker of unknown shape; if the label is
-    asked for, for a marker that draws none; and if marks are to be counted, for masks.
+    the question is about the label, the label is a letter. `seed` determines the answers and the
+    order of choices. The correct answer is known by construction. The colour is given as the
+    nearest of nine names; it is always that of `mark`, so sweep over markers if a model could guess
+    it. The samples have no marks of their own, so markers among a study's stages do nothing here.
+    The table `seen` of a report shows how often samples of the task `of` are right if their mark
+    was seen. Raises TaskError for a marker that draws nothing; and depending on the question, for a
+    marker whose shape is unknown, for a marker that draws no label, or for masks, which cannot be
+    counted.
     """
 
     of: Task
@@ -104,7 +105,8 @@ class MarkQuestions:
 
     @property
     def facts(self) -> Facts:
-        """The task's facts: answers are known by construction, and the note names the marker."""
+        """The task's facts: the answers are known by construction, and the note names the
+        marker."""
         return Facts("made", "by construction", note=f"marks by {type(self.mark).__name__}")
 
     def __len__(self) -> int:
@@ -173,8 +175,8 @@ class MarkQuestions:
         return after
 
     def _name_color(self, sample: Sample) -> str:
-        """Return the name of the marker's colour; if the marker chooses its colour from the image,
-        that of the pixel that changes most, ignoring labels."""
+        """Return the name of the marker's colour; if the marker chooses its colour by the image,
+        name the colour of the pixel that drawing changes most, without labels."""
         bare = replace(self.mark, label=None) if isinstance(self.mark, Marking) else self.mark
         try:
             color = np.array(parse_rgb(str(getattr(bare, "color", ""))), float)
@@ -189,8 +191,8 @@ class MarkQuestions:
         return QUESTIONS["color"][1][nearest]
 
     def _make_distractors(self, sample: Sample, mark: Mark, count: int) -> Iterator[Mark]:
-        """Yield `count` marks of the same kind, in the centres of other cells of a three by three
-        grid."""
+        """Yield `count` more marks of the same kind, in the centres of other cells of a three by
+        three grid."""
         if isinstance(mark, Mask):
             raise TaskError(f"sample {sample.id}: only points and boxes can be counted, not masks")
         width, height = sample.images[mark.image].size

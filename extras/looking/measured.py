@@ -1,6 +1,6 @@
-"""Measurements and accuracy: the means over right and over other samples, and the accuracy by
-category or by quarter; the accuracy of the most confident samples, and the gain from passing the
-others on to another arm."""
+"""How measurements relate to accuracy: their means over the samples that are right and over the
+others, and the accuracy by category or by quarter; the accuracy on the most confident samples, and
+the gain from passing the others on to another arm."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ from looktwice.pipelines.counted import format_number
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A measurement of an arm: the samples that have it, with their numbers, or the samples of one
-    category, without numbers.
+    """A measurement of an arm: either the samples that have a number, with these numbers, or the
+    samples of one category, without numbers.
 
-    `right` is the share of right draws of each sample, NaN if it has no correct answer or all draws
-    failed.
+    `right` is the share of right draws of each sample, NaN if the sample has no correct answer or
+    all its draws failed.
     """
 
     scores: PointScores
@@ -68,7 +68,7 @@ class Measured:
 
     @property
     def mean(self) -> str | None:
-        """The mean of the numbers with its interval; None for a category."""
+        """The mean of the numbers with its interval; None for a category, which has no numbers."""
         if self.numbers is None:
             return None
         low, high = mean_interval(self.numbers.tolist(), self.clusters)
@@ -78,19 +78,20 @@ class Measured:
         )
 
     def get_numbers(self, right: bool) -> Floats:
-        """Return the numbers of the samples that are right, or those of the others."""
+        """Return the numbers of the samples that are right or, unless `right`, of the other
+        samples."""
         wanted = self.right > 0.5 if right else self.right <= 0.5
         return np.zeros(0) if self.numbers is None else self.numbers[wanted]
 
     def compute_mean(self, right: bool) -> float | None:
-        """Return the mean of `get_numbers`; None without a sample."""
+        """Return the mean of `get_numbers(right)`; None if there is no such sample."""
         numbers = self.get_numbers(right)
         return finite_mean(numbers) if len(numbers) else None
 
     @property
     def gap(self) -> Estimate | None:
-        """The difference between the means of right and of other samples (`compare_means`); None
-        without any spread."""
+        """The difference between the mean over the right samples and the mean over the other
+        samples (`compare_means`); None if the numbers do not vary."""
         clusters = [self.clusters[self.right > 0.5], self.clusters[self.right <= 0.5]]
         return compare_means(
             self.get_numbers(True), self.get_numbers(False), np.concatenate(clusters)
@@ -98,7 +99,7 @@ class Measured:
 
     @property
     def accuracy(self) -> Estimate | None:
-        """The accuracy of a category; None for a number."""
+        """The accuracy on the samples of a category; None for a measured number."""
         return share_interval(self.right, self.clusters) if self.numbers is None else None
 
 
@@ -112,8 +113,8 @@ MEASURED_COLUMNS: Columns[Measured] = (
     Column("measured", "name", text),
     Column("n", "n"),
     Column("mean", "mean"),
-    Column("if right", lambda line: line.compute_mean(True), format_number),
-    Column("if not", lambda line: line.compute_mean(False), format_number),
+    Column("mean if\nright", lambda line: line.compute_mean(True), format_number),
+    Column("mean if\nnot right", lambda line: line.compute_mean(False), format_number),
     Column("difference", "gap", _format_gap),
     Column("p", "gap.p", format_p),
     Column("accuracy\n%", "accuracy", share_cell),
@@ -121,8 +122,8 @@ MEASURED_COLUMNS: Columns[Measured] = (
 
 
 def get_answered_scores(scores: PointScores) -> dict[str, float]:
-    """Return the share of right draws of every sample with a correct answer whose draws did not all
-    fail."""
+    """Return the share of right draws for every sample that has a correct answer and a draw that
+    did not fail."""
     return {
         name: fmean(draw.verdict is Verdict.RIGHT for draw in scores.not_failed(name))
         for name in scores.comparable
@@ -130,11 +131,11 @@ def get_answered_scores(scores: PointScores) -> dict[str, float]:
 
 
 def make_measurement_table(scored: Table) -> TextTable:
-    """Return a line for each measured number and for each category, of every arm.
+    """Return a line for each measured number and each category of every arm.
 
-    A number has its mean with its interval, the means of right and of other samples, and the
-    difference of the two with Welch's interval and p. A category has the accuracy of its samples
-    with its interval.
+    The line of a number shows its mean with an interval, the means over right samples and over
+    other samples, and the difference of the two with Welch's interval and p. The line of a category
+    shows the accuracy on its samples with an interval.
     """
     arms = [scores for run in scored.scores for scores in run.points]
     shown = table(
@@ -164,8 +165,8 @@ def _list_measurements(scores: PointScores) -> Iterator[Measured]:
 
 
 def make_measurement_curves(run: RunScores, task: str) -> list[PageLines]:
-    """Return the curves of accuracy against each measured number on a task: a line for each arm,
-    through the quarters of its own numbers."""
+    """Return, for each measured number on a task, a plot of the accuracy against it: a line for
+    each arm, through the quarters of the arm's own numbers."""
     lines: dict[str, dict[str, Sequence[tuple[float, float, float, float]]]] = defaultdict(dict)
     for scores in run.points:
         matrix = Values.of({0: get_answered_scores(scores)}, scores.clusters)
@@ -191,8 +192,8 @@ PART_PATTERN = re.compile(r"(.+)_(layer|head)_(\d+)")
 
 
 def make_part_curves(run: RunScores, task: str) -> list[PageLines]:
-    """Return the curves of the mean of each measurement along the layers or heads of a network on a
-    task: a line for each arm."""
+    """Return, for each measurement of a network's layers or heads on a task, a plot of its mean
+    along them: a line for each arm."""
     lines: dict[tuple[str, str], dict[str, list[tuple[float, float, float, float]]]]
     lines = defaultdict(lambda: defaultdict(list))
     for scores in run.points:
@@ -210,12 +211,12 @@ def make_part_curves(run: RunScores, task: str) -> list[PageLines]:
 # ---- confidence
 
 PASSED_SHARES = (0.25, 0.5, 0.75)
-"""Shares of the samples: those passed on in a route, or those answered in `RiskCoverage`."""
+"""The shares of the samples that are passed on in a `Route`, or answered in `RiskCoverage`."""
 
 
 def get_confidences(scores: PointScores) -> Mapping[str, float]:
-    """Return the confidence of every comparable sample; empty if no sample has one, or all have the
-    same."""
+    """Return the confidence of every comparable sample; empty if no sample has one, or if all have
+    the same one."""
     measured = measurements(scores).get("confidence", {})
     numbers = {name: float(value) for name, value in measured.items() if name in scores.comparable}
     return numbers if len(set(numbers.values())) > 1 else {}
@@ -223,12 +224,12 @@ def get_confidences(scores: PointScores) -> Mapping[str, float]:
 
 @dataclass(frozen=True)
 class RiskCoverage:
-    """The accuracy on the samples on which an arm is most confident, at each of `PASSED_SHARES` and
-    on all.
+    """The accuracy on the samples on which an arm is most confident, for each of `PASSED_SHARES`
+    and for all samples.
 
     `area` is the area under the curve of risk against coverage, the mean risk over all coverages;
-    `best` and `random` are those of an oracle's order and of a random one (Geifman et al. 2019).
-    Samples with equal confidence share their mean.
+    `best` and `random` are the areas if an oracle, or chance, orders the samples (Geifman et al.
+    2019). Samples with equal confidence share the mean of their accuracies.
     """
 
     scores: PointScores
@@ -240,7 +241,7 @@ class RiskCoverage:
 
 
 def find_risks(run: RunScores) -> Iterator[RiskCoverage]:
-    """Yield the risk at every coverage of each arm with confidence."""
+    """Yield the relation of risk and coverage for each arm with confidence."""
     for scores in run.points:
         if not (confidence := get_confidences(scores)):
             continue
@@ -256,7 +257,8 @@ def find_risks(run: RunScores) -> Iterator[RiskCoverage]:
 
 
 def _compute_area(ranked: Floats) -> float:
-    """Return the mean risk over all coverages of samples ranked by confidence."""
+    """Return the mean risk over all coverages, given the accuracies of samples ranked by
+    confidence."""
     return fmean(1 - np.cumsum(ranked) / np.arange(1, len(ranked) + 1))
 
 
@@ -280,12 +282,12 @@ RISK_COLUMNS: Columns[RiskCoverage] = (
 
 @dataclass(frozen=True)
 class Route:
-    """A routing rule: a share of the samples, the least confident ones, is passed on from one arm
-    to others.
+    """A routing rule: the arm `start` passes a share of its samples, the least confident ones, on
+    to other arms.
 
     `router`, `random` and `oracle` are the accuracies if the samples passed on are the least
-    confident, random ones, or those on which it helps most; all three pass on the same number.
-    `gain` is the router's paired difference from random.
+    confident ones, random ones, or those for which passing on helps most; all three pass on the
+    same number. `gain` is the paired difference between router and random.
     """
 
     start: str
@@ -300,8 +302,8 @@ class Route:
 
 
 def find_routes(run: RunScores) -> Iterator[Route]:
-    """Yield the routes from every arm with confidence to every other arm of its task, and to a
-    model followed by a specialist."""
+    """Yield the routes from every arm with confidence to every other arm of its task, and to every
+    pair of a model and a specialist after it."""
     for start in run.points:
         confidence, task = get_confidences(start), start.point.task_id
         if not confidence:
@@ -321,8 +323,9 @@ def find_routes(run: RunScores) -> Iterator[Route]:
 
 
 def _compare_shares(arms: Sequence[PointScores], order: Sequence[str]) -> Iterator[Route]:
-    """Yield the routes of the first arm's samples, the least confident first; if two arms follow,
-    the last gets the less confident half of the samples passed on."""
+    """Yield a route for each of `PASSED_SHARES` of the first arm's samples, which `order` lists
+    with the least confident first; if two arms follow, the last one receives the less confident
+    half of the samples passed on."""
     n, places, onward = len(order), np.arange(len(order)), len(arms) - 1
     values, tokens = np.empty((2, len(arms), n))
     for number, arm in enumerate(arms):

@@ -1,6 +1,6 @@
 """The effect of further turns: accuracy by turn, answers gained and lost, their cost, and stopping
-rules; and the accuracy of an arm on samples whose mark was seen, according to `MarkQuestions` on
-the same samples."""
+rules; and the accuracy of an arm on samples whose mark was seen, according to the answers to
+`MarkQuestions` about these samples."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from looktwice.eval.statistics.intervals import Estimate, share_interval
 
 @dataclass(frozen=True)
 class TurnChange:
-    """The change from one turn of an arm to a later one, counted from 0."""
+    """The change from one turn of an arm to a later one; turns are counted from 0."""
 
     arm: TurnsOfArm
     before: int
@@ -52,8 +52,8 @@ class TurnChange:
         ]
 
     def find_changes(self, right: bool) -> list[bool]:
-        """Return, for each record with both answers, whether it became right (or, if not `right`,
-        wrong)."""
+        """Return, for each record in `answered`, whether a wrong answer became right or, unless
+        `right`, a right answer became wrong."""
         pair = [not right, right]
         return [
             [turns.at(turn).verdict is Verdict.RIGHT for turn in (self.before, self.after)] == pair
@@ -61,8 +61,8 @@ class TurnChange:
         ]
 
     def format_changes(self, right: bool) -> str:
-        """Return the number of records gained or lost with the interval of their share; empty if no
-        record has both answers."""
+        """Return the number of records that became right or, unless `right`, wrong, with the
+        interval of their share; empty if `answered` has no record."""
         clusters = self.arm.scores.clusters_of(turns.sample for turns in self.answered)
         if not clusters:
             return ""
@@ -71,17 +71,17 @@ class TurnChange:
 
     @property
     def tokens(self) -> float:
-        """The additional tokens per sample of these further turns."""
+        """The additional tokens per sample that the further turns take."""
         return self.arm.tokens(self.after) - self.arm.tokens(self.before)
 
     @property
     def cost(self) -> float | None:
-        """The additional list price per sample of these further turns."""
+        """The additional cost per sample of the further turns, at list prices."""
         start, end = self.arm.cost(self.before), self.arm.cost(self.after)
         return None if start is None or end is None else end - start
 
     def compute_cost_per_point(self, spent: float | None) -> float | None:
-        """Return the amount spent per percentage point gained; None without a gain."""
+        """Return the amount `spent` per percentage point gained; None if there is no gain."""
         gain = self.paired.value if self.paired else 0.0
         return None if spent is None or gain <= 0 else spent / (100 * gain)
 
@@ -148,9 +148,9 @@ class StoppingRule:
     """A rule that ends the turns early, compared with stopping after a fixed number of turns at the
     same mean cost.
 
-    `turns` and `spent` are means over records. `accuracy` is the rule's, `fixed` that of two fixed
-    numbers of turns, mixed so that they cost the same; `gain` is the paired difference of the two.
-    `unit` is "tokens" or "turns".
+    `turns` and `spent` are means over records. `accuracy` is that of the rule, `fixed` that of a
+    mix of two fixed numbers of turns which costs the same; `gain` is the paired difference between
+    the two. `unit` is "tokens" or "turns".
     """
 
     arm: TurnsOfArm
@@ -170,15 +170,16 @@ STOPPING_RULES: Mapping[str, Callable[[Turns, int], bool]] = {
     ),
     "first right (oracle)": lambda turns, turn: turns.at(turn).verdict is Verdict.RIGHT,
 }
-"""The stopping rules by name: functions that return whether to stop after a turn."""
+"""The stopping rules by name: functions that return whether the turns end after a given turn."""
 
 
 def apply_stopping_rules(run: RunScores) -> Iterator[StoppingRule]:
     """Yield every rule applied to the recorded turns of every arm, without further calls.
 
     `two alike` stops when an answer is given twice in a row, `one answer` at the first readable
-    reply, and `first right` uses the correct answer, as an upper bound. Each is compared with fixed
-    numbers of turns at the same mean cost: in tokens, or in turns if tokens were not counted.
+    reply, and `first right` at the first correct answer, as an upper bound. Each rule is compared
+    with fixed numbers of turns at the same mean cost, which is measured in tokens, or in turns if
+    tokens were not counted.
     """
     for arm in read_turns(run):
         clusters = arm.clusters
@@ -211,7 +212,7 @@ STOPPING_COLUMNS: Columns[StoppingRule] = (
     Column("turns", "turns", "{:.2f}"),
     Column("spent\nper sample", lambda rule: f"{rule.spent:,.1f} {rule.unit}"),
     Column("accuracy\n%", "accuracy", percent),
-    Column("fixed, same\ncost %", "fixed", percent),
+    Column("fixed turns,\nsame cost %", "fixed", percent),
     Column("gain", "gain", change_cell),
     Column("p", "gain.p", format_p),
 )
@@ -229,8 +230,8 @@ ALL_ASPECTS = "all of these"
 
 @dataclass(frozen=True)
 class SeenMarks:
-    """The samples of an arm whose contestant was also `asked` about their marks: the scores of
-    those whose mark was seen and of the others, with their clusters."""
+    """The samples of an arm whose contestant was also `asked` about their marks: the scores of the
+    samples whose mark was seen (`seen`) and of the others (`unseen`), and the clusters of all."""
 
     contestant: str
     task: str
@@ -270,14 +271,14 @@ SEEN_COLUMNS: Columns[SeenMarks] = (
     Column("mark seen\n%", "share", share_cell),
     Column("n", lambda line: len(line.seen) + len(line.unseen)),
     Column("right if\nseen %", "given_seen", share_cell),
-    Column("right if\nnot %", "given_unseen", share_cell),
+    Column("right if\nunseen %", "given_unseen", share_cell),
     Column("errors\nunseen %", "errors_unseen", percent),
 )
 
 
 def find_seen_marks(run: RunScores) -> Iterator[SeenMarks]:
     """Yield, for every arm whose contestant was also asked about the marks of its samples, a line
-    per question and one for all of them."""
+    per question about the marks, and one for all these questions together."""
     arms = defaultdict[str, list[PointScores]](list)
     for scores in run.points:
         arms[scores.contestant].append(scores)

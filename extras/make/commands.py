@@ -1,4 +1,4 @@
-"""The command that makes questions from a user's files."""
+"""The command that makes questions from a user's own files."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ def make(
     config: ConfigPath,
     overrides: Overrides = NONE,
     out: Annotated[Path, Option(help="The folder for the new question sets.")] = Path("made"),
-    split: Annotated[str, Option(help="The split, with which the questions' ids begin.")] = "val",
+    split: Annotated[
+        str, Option(help="The name of the split; every question's id begins with it.")
+    ] = "val",
     plugin: Plugins = NONE,
 ) -> None:
     """Make questions from your own files.
 
-    Each task is saved as a folder and as a parquet file like BLINK's.
+    Each task is saved as a folder of questions, with a parquet file in BLINK's format.
     """
     from looktwice.extras.make.saving import make_questions
 

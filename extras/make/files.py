@@ -1,5 +1,4 @@
-"""The base class of tasks made from a user's own files, which counts the files that it leaves out,
-and jigsaws of a folder of images."""
+"""The base class of tasks made from a user's own files, and jigsaws of the images in a folder."""
 
 from __future__ import annotations
 
@@ -67,7 +66,7 @@ def list_images(folder: Path) -> list[Path]:
 
 
 def select_readable(files: Iterable[Path], skipped: RowErrors) -> list[Path]:
-    """Return the files whose header can be read, and record the others in `skipped`."""
+    """Return the image files whose header can be read, and record the others in `skipped`."""
     kept = []
     for file in files:
         try:
@@ -89,9 +88,10 @@ Source = tuple[str, Iterable[object]]
 
 
 class FileTask(ABC):
-    """The base class of tasks made from a user's own files, which records the files left out.
+    """The base class of tasks made from a user's own files; it records the files that are left out.
 
-    A subclass is a frozen dataclass; `units` names what may be left out, such as "images".
+    A subclass is a frozen dataclass; `units` is the plural noun for what may be left out, such as
+    "images".
     """
 
     path: Path
@@ -106,7 +106,7 @@ class FileTask(ABC):
     @property
     @abstractmethod
     def _source(self) -> Source:
-        """The source of these questions."""
+        """The source that these questions are made from."""
 
     @property
     def scorer(self) -> Scorer | None:
@@ -134,21 +134,23 @@ class FileTask(ABC):
         return RowErrors(units=self.units)
 
     def _take_turns(self, number: int, sources: Sequence[T], word: str) -> Iterator[T]:
-        """Yield the sources to try for question `number`: first the one whose turn it is, several
-        times, then the following ones."""
+        """Yield the sources to try for question `number`, each several times: first the source
+        whose turn it is, then the following ones. `word` names what is dealt, for the random
+        order."""
         turn = deal_evenly(number, range(len(sources)), word, self.seed)
         for source in (*sources[turn:], *sources[:turn]):
             yield from repeat(source, MAX_TRIES)
 
     def _deal(self, number: int, cards: Sequence[T]) -> T:
-        """Return one of `cards` for question `number`, such that all are equally frequent."""
+        """Return one of `cards` for question `number`, so that all cards are equally frequent over
+        the questions."""
         card: T = deal_evenly(number, cards, "card", self.seed, str(cards))
         return card
 
 
 def make_item(
     identifier: str,
-    words: str,
+    question: str,
     images: Sequence[Path | Pixels],
     choices: tuple[str, ...],
     answer: str,
@@ -165,30 +167,30 @@ def make_item(
             pictures.append(Picture.open(image))
         else:
             pictures.append(Picture(image, f"{identifier} image {number}"))
-    prompt = format_lettered_prompt(words, choices) if choices else words
+    prompt = format_lettered_prompt(question, choices) if choices else question
     fields = {"prompt": prompt} | {name: value for name, value in meta.items() if value is not None}
-    return Item(Sample(identifier, words, tuple(pictures), choices, marks, fields), answer)
+    return Item(Sample(identifier, question, tuple(pictures), choices, marks, fields), answer)
 
 
-def format_lettered_prompt(words: str, choices: Sequence[str]) -> str:
-    """Return a question with its choices in lettered lines, in BLINK's wording."""
+def format_lettered_prompt(question: str, choices: Sequence[str]) -> str:
+    """Return a question followed by its choices in lettered lines, in BLINK's wording."""
     pairs = zip(ascii_uppercase, choices, strict=False)
     lines = [f"({letter}) {choice}" for letter, choice in pairs]
-    return "\n".join([words, "Select from the following choices.", *lines])
+    return "\n".join([question, "Select from the following choices.", *lines])
 
 
 @dataclass(frozen=True)
 class Jigsaw(FileTask):
-    """Jigsaw questions: one for each image of the folder `path`, or `n` (BLINK, section 3.2 and
-    files).
+    """Jigsaw questions: one for each image of the folder `path`, or `n` in all (made as in section
+    3.2 of BLINK and in its files).
 
     Equal `seed`s give equal questions.
 
     The image is cut into 3x3 pieces of 200 px width. The first picture shows the upper left 2x2
     pieces, the last of them black; the choices are this piece and one of the five pieces that are
-    not shown. With `whole` the image is cut as it is; without it each question takes a random crop
-    at the aspect ratio of BLINK's files, so one image can give any number of questions. An image
-    whose pieces are flat or look alike is left out and counted. Raises TaskError.
+    not shown. With `whole` the entire image is cut; without it, each question cuts a random crop at
+    the aspect ratio of BLINK's files, so one image can give any number of questions. An image whose
+    pieces are flat or look alike is left out and counted. Raises TaskError.
     """
 
     path: Path

@@ -30,7 +30,7 @@ REQUIRED_LISTS = ("images", "annotations", "categories")
 ID_FIELDS = ("id", "image_id", "category_id")
 MAX_TRIES = 200
 Objects = list[tuple[str, Rect]]
-"""The name and the box of each object."""
+"""The name and the box of each object in an image."""
 MAX_OVERHANG = 1.0  # pixels that a box may stick out of its image
 
 
@@ -45,7 +45,7 @@ class Localization(FileTask):
     with Gaussian noise on its edges. The paper gives no sigma: `noise` is sigma as a share of the
     box's width and height, and the noisy box is drawn again until its intersection over union with
     the true one lies in the range `iou`, so that it is neither the same box nor another object's.
-    Objects are at least `smallest` px wide and high; crowds are left out.
+    Objects are at least `smallest` px wide and high; annotations of crowds are left out.
 
     `path` is the JSON file with images, annotations and categories. Image files lie in `images`
     (default: the JSON's folder) or in the folders that LVIS's URLs name. Missing images are

@@ -63,8 +63,8 @@ class HomographyScene:
 
 
 def find_scenes(root: Path, skipped: RowErrors) -> Iterator[HomographyScene]:
-    """Yield the scenes of folders in HPatches' layout (1.ppm, 2.ppm ... and H_1_2, H_1_3 ...), and
-    record faulty views and folders in `skipped`."""
+    """Yield the scenes in the folder `root` and its subfolders that have HPatches' layout (1.ppm,
+    2.ppm ... and H_1_2, H_1_3 ...), and record faulty views and folders in `skipped`."""
     for place in [root, *sorted(entry for entry in root.iterdir() if entry.is_dir())]:
         images = list_images(place)
         numbered = {int(file.stem): file for file in images if file.stem.isdecimal()}
@@ -112,14 +112,14 @@ def read_homography(file: Path) -> Matrix:
 
 
 Spots = set[tuple[Path, float, float]]
-"""The spots already asked about, each a view and a position (x, y) in it."""
+"""The spots that earlier questions are about, each as a view and a position (x, y) in it."""
 MAX_INTEREST_POINTS = 1500  # interest points of one image
 
 
 @dataclass(frozen=True)
 class Correspondence(FileTask):
-    """`n` correspondence questions about two views of a scene: which of A to D on the second shows
-    the spot REF of the first (BLINK, section 3.2)?
+    """`n` correspondence questions about two views of a scene: which of the points A to D in the
+    second view shows the same spot as the point REF in the first (BLINK, section 3.2)?
 
     Equal `seed`s give equal questions.
 
@@ -131,8 +131,8 @@ class Correspondence(FileTask):
 
     `path` holds folders in HPatches' layout (1.ppm, 2.ppm ... with H_1_2, H_1_3 ...; any image
     format), or the files that `pairs` names, each {first, second, homography}, where the homography
-    is nine numbers as text or an OpenCV .xml or .yml file and maps pixels of the first to the
-    second. Images are not changed. Raises TaskError.
+    is nine numbers as text or an OpenCV .xml or .yml file and maps pixels of the first image to
+    pixels of the second. Images are not changed. Raises TaskError.
     """
 
     path: Path
@@ -213,7 +213,7 @@ def _choose_marks(
     asked: Spots,
 ) -> Marks:
     """Return REF and the four candidates as marks, or no marks if no four points fit; record the
-    true point in `asked`."""
+    spot of REF in `asked`."""
     first, second = (scene.views[number] for number in pair)
     points, matrix = _find_interest_points(first), scene.compute_homography(*pair)
     if not len(points):

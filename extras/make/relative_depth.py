@@ -85,8 +85,8 @@ class RelativeDepth(FileTask):
 
     @cached_property
     def _pairs(self) -> list[tuple[Path, Path]]:
-        """The usable pairs. Raises TaskError if there are none, or if a pair that the user named is
-        unusable."""
+        """The usable pairs of an image and its map. Raises TaskError if there are none, or if a
+        pair that the user named is unusable."""
         root = require_folder(
             self.path,
             f"the folders {self.images}/ and {self.maps}/, or the files that `pairs` names",
@@ -134,7 +134,7 @@ class RelativeDepth(FileTask):
 
     @cached_property
     def _smooth_points(self) -> dict[Path, tuple[Map, Map]]:
-        """A cache of the smooth points of each image and their nearness."""
+        """A cache of each image's smooth points and their nearness."""
         return {}
 
     def _item(self, number: int) -> Item:

@@ -1,6 +1,6 @@
 """The command `make`: saves every task of a configuration as a question set.
 
-Each becomes a `Folder` task and a parquet file with BLINK's columns, in the same folder.
+Each set is a folder for a `Folder` task, and in it a parquet file with BLINK's columns.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ MAX_IMAGES = 4  # BLINK has image_1 to image_4
 
 @dataclass
 class SavedQuestions:
-    """The content of a saved folder: the numbers of questions and images, and, if no parquet file
-    was written, why not (`no_parquet`)."""
+    """A folder of saved questions: the number of questions, the image files, and the reason if no
+    parquet file was written (`no_parquet`)."""
 
     folder: Path
     split: str
@@ -68,8 +68,8 @@ class SavedQuestions:
             self.parquet.unlink()
 
     def _write_rows(self, task: Task, name: str) -> Iterator[dict[str, Any]]:
-        """Write the JSON line and the images of each question, and yield the question as a row in
-        BLINK's format."""
+        """Write the JSON line and the images of each question; yield the questions as rows in
+        BLINK's format, until one does not fit."""
         with (self.folder / "samples.jsonl").open("w", encoding="utf-8") as lines:
             for number, item in enumerate(task, 1):
                 idx = f"{self.split}_{name}_{number}"
@@ -113,11 +113,12 @@ def save_task(task: Task, name: str, out: Path, split: str = "val") -> SavedQues
     """Write `out/name/`: samples.jsonl with images/ for `Folder`, and a parquet file for
     `Blink(out, name)`.
 
-    Questions are numbered `SPLIT_NAME_1` as in BLINK. Nothing is drawn into images, and bytes that
-    a model would receive unchanged are saved unchanged; marks are in the JSON lines, and as text in
-    a column `marks`, which BLINK does not have. Questions without choices get the choices that
-    their keys imply (T and F; 1 to the number of images). If a key implies none, or if a question
-    has more than four images, no parquet file is written. Raises TaskError if the folder exists.
+    Questions get ids such as `SPLIT_NAME_1`, as in BLINK. Nothing is drawn into images, and a file
+    whose bytes a model would receive unchanged is saved unchanged. Marks are stored in the JSON
+    lines, and as text in a column `marks`, which BLINK does not have. Questions without choices get
+    the choices that their keys imply (T and F; 1 to the number of images). If a key implies none,
+    or if a question has more than four images, no parquet file is written. Raises TaskError if the
+    folder exists.
     """
     if not re.fullmatch(r"[\w-][\w.-]*", name):
         raise TaskError(
@@ -168,7 +169,7 @@ def _format_blink_row(
 
 
 def _make_closed_question(item: Item) -> tuple[list[str], str | None]:
-    """Return the choices as texts and the letter of the correct one; for an open question, the
+    """Return the choices as texts and the letter of the correct one; for an open question, use the
     choices that its key implies."""
     sample, answer = item.sample, item.answer
     if sample.choices:

@@ -1,5 +1,5 @@
-"""VLM2-style questions from folders of objects: is it the same one, how many are there, and which
-belong together?"""
+"""Questions in the style of VLM2-Bench from folders of photographs: do they show the same object,
+how many different objects are there, and which photographs show the same one?"""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ObjectKind:
 
     def fits(self, pattern: str) -> bool:
         """Return whether there are enough objects and photographs for a pattern such as AAB, in
-        which each letter is a different object."""
+        which each letter stands for a different object."""
         needed = sorted(Counter(pattern).values(), reverse=True)
         shots = sorted(map(len, self.objects.values()), reverse=True)
         return len(shots) >= len(needed) and all(map(ge, shots, needed))
@@ -61,8 +61,8 @@ class DrawnSequence(NamedTuple):
 
 
 def find_kinds(root: Path, thing: str, skipped: RowErrors) -> list[ObjectKind]:
-    """Find the photographs: `root/OBJECT/*.jpg` as one kind called `thing`, or
-    `root/KIND/OBJECT/*.jpg` as one kind for each folder."""
+    """Find the kinds of objects: `root/OBJECT/*.jpg` gives a single kind called `thing`,
+    `root/KIND/OBJECT/*.jpg` one kind for each folder."""
     folders = _list_folders(root)
     if objects := _find_objects(folders, skipped):
         return [ObjectKind(thing, objects)]
@@ -90,8 +90,8 @@ def draw_sequence(
     """Draw a sequence with the given pattern: several photographs of the main object, and some of
     other objects of its kind.
 
-    The other objects are random, or those most similar to the main object's first photograph by
-    the cosine of `vectors`.
+    The other objects are random or, with `vectors`, those whose photographs are most similar to the
+    main object's first one by the cosine of the vectors.
     """
     pairs: list[tuple[str, Path]] = []
     free = list(kind.objects)
@@ -126,26 +126,27 @@ MAX_TRIES = 50
 
 @dataclass(frozen=True)
 class Sequences(FileTask):
-    """Questions on sequences of photographs, `each` of every pattern (VLM2-Bench, section 2 and
-    appendix on OC).
+    """Questions on sequences of photographs, with `each` sequences of every pattern (VLM2-Bench,
+    section 2 and appendix on OC).
 
-    `each` is a number for all patterns, or one for each: `{AA: 50, AB: 50, AAA: 20}`.
+    `each` is one number for all patterns, or a number for each: `{AA: 50, AB: 50, AAA: 20}`.
 
     Equal `seed`s give equal questions.
 
     `path` holds a folder of photographs for each object, or a folder of objects for each kind
-    (cup/mine, cup/yours ...), named in the singular; without kinds, `thing` is the word. In AAB the
-    main object is shown twice and another of the same kind once; the order is shuffled. `ask`
-    "compare" gives two statements on each sequence, a true one and its negation, which are scored
-    as a pair; "count" asks how many different objects there are; "group" asks which images show the
-    same object, with `None` among four choices. `patterns` None means those of VLM2-Bench: all
-    nine, and for groups AAB, ABC, AAAB, AABC, ABCD. No sequence is repeated: if a pattern has fewer
-    than `each`, the rest is counted as left out. Scores are VLM2-Bench's own.
+    (cup/mine, cup/yours ...), named in the singular; without kinds, `thing` is the noun for all
+    objects. In AAB the main object is shown twice and another of the same kind once; the order is
+    shuffled. `ask` "compare" gives two statements on each sequence, a true one and its negation,
+    which are scored as a pair; "count" asks how many different objects there are; "group" asks
+    which images show the same object, with `None` among four choices. If `patterns` is None, they
+    are those of VLM2-Bench: all nine, or AAB, ABC, AAAB, AABC and ABCD for "group". No sequence is
+    repeated: if a pattern has fewer than `each`, the missing ones are counted as left out. The
+    scores are VLM2-Bench's own.
 
-    By default the other objects are drawn at random. With `nearest` features, such as CLIP's
-    embedding, each is the photograph most similar to the main object's first one (by the cosine of
-    mean features) among objects not yet in the sequence, as VLM2-Bench chose distractors of people.
-    Raises TaskError, and whatever the features raise.
+    By default the other objects are drawn at random. With features in `nearest`, such as CLIP's
+    embedding, each other photograph is the one most similar to the main object's first photograph
+    (by the cosine of mean features) among the objects not yet in the sequence, as VLM2-Bench chose
+    distractors for people. Raises TaskError, and whatever the features raise.
     """
 
     path: Path
@@ -264,23 +265,25 @@ class Sequences(FileTask):
             if len(set(letters)) > 1:
                 statements.reverse()
             for side, key, statement in zip("pn", "TF", statements, strict=True):
-                words = (
+                question = (
                     f"Is this statement about the images right? '{statement}' Answer with T (right)"
                     " or F (wrong) only."
                 )
-                yield make_item(f"{base}_{side}", words, drawn.files, (), key, **meta, pair=base)
+                yield make_item(f"{base}_{side}", question, drawn.files, (), key, **meta, pair=base)
         elif self.ask == "count":
-            words = f"How many different {name}s are there in these images? Answer with one number."
+            question = (
+                f"How many different {name}s are there in these images? Answer with one number."
+            )
             meta["image_len"] = len(letters)
-            yield make_item(base, words, drawn.files, (), str(len(set(letters))), **meta)
+            yield make_item(base, question, drawn.files, (), str(len(set(letters))), **meta)
         else:
             letter = deal_evenly(number, "ABCD", "letter", ordered, self.seed)
-            words = (
+            question = (
                 f"Which of these images show the same {name}? Choose all that do, or None where no"
                 " two do."
             )
             choices = _make_group_choices(drawn, rng, "ABCD".index(letter))
-            yield make_item(base, words, drawn.files, choices, letter, **meta)
+            yield make_item(base, question, drawn.files, choices, letter, **meta)
 
 
 def _shuffle(rng: Generator, choices: Many[str]) -> list[str]:
@@ -288,7 +291,8 @@ def _shuffle(rng: Generator, choices: Many[str]) -> list[str]:
 
 
 def _make_group_choices(drawn: DrawnSequence, rng: Generator, index: int) -> tuple[str, ...]:
-    """Return four choices: the correct group at index `index`, `None`, and other groups."""
+    """Return four choices, the correct one at the position `index`; one of the four is `None`, the
+    others are groups of images."""
     count = len(drawn.files)
     numbers = range(1, count + 1)
     same = [number for number in numbers if drawn.letters[number - 1] == "A"]

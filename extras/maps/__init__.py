@@ -1,7 +1,8 @@
 """Networks for dense prediction: depth by Depth Anything, and reflectance by Marigold.
 
-Not here: stereo, pictorial cues and Retinex (`specialists.maps`), depth of two views (`geometry`),
-other reflectance (`intrinsics`), and the rules that answer with these maps (`specialists.answers`).
+Not here: stereo, pictorial cues and Retinex (`specialists.maps`), depth from two views
+(`geometry`), reflectance by Ordinal Shading (`intrinsics`), and the rules that answer with these
+maps (`specialists.answers`).
 """
 
 import lazy_loader

@@ -49,11 +49,11 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
 
     `model` is any id that Hugging Face transformers opens for depth estimation;
     `LiheYoung/depth-anything-large-hf` is V1. `resize` "authors" follows the authors' own code: the
-    image is resized with cubic interpolation and its aspect ratio kept, so that both sides have at
-    least 518 pixels, in multiples of 14; the map is resized to the image bilinearly, as each
-    version's code does. "hub" leaves both to the processor that was saved with the network, which
-    scales the side nearer to 518 and so uses fewer pixels; networks other than Depth Anything
-    always use their processor.
+    image is resized with cubic interpolation, keeping its aspect ratio, so that both sides have at
+    least 518 pixels and are multiples of 14; the map is resized to the image bilinearly, as each
+    version's code does. "hub" leaves both steps to the processor that was saved with the network,
+    which scales the side that is closer to 518 to this length and so uses fewer pixels; networks
+    other than Depth Anything always use their processor.
 
     The direction of the values follows from the configuration: Depth Anything's relative models
     give inverse depth; metric ones, GLPN, ZoeDepth and Depth Pro give distances. If the
@@ -73,7 +73,7 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
     version: ClassVar[int] = 2
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
-        """Estimate the depth of the first image, at its size; further images are ignored.
+        """Estimate the depth of the first image, at the image's size; further images are ignored.
 
         Raises WeightsError, and NoEvidence for an image that has a single colour or is too small.
         """
@@ -121,7 +121,8 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
 
 
 def compute_authors_size(width: int, height: int, multiple: int) -> tuple[int, int]:
-    """Return the columns and rows of the authors' input size: no side is under `MIN_INPUT_SIDE`."""
+    """Return the width and height of the input as in the authors' code: neither is under
+    `MIN_INPUT_SIDE`."""
     scale = max(MIN_INPUT_SIDE / width, MIN_INPUT_SIDE / height)
     least = math.ceil(MIN_INPUT_SIDE / multiple) * multiple
     columns, rows = (
@@ -164,8 +165,8 @@ def remove_padding(depth: Any, size: tuple[int, int]) -> Any:
     """Return ZoeDepth's map (h, w) at the size of its image, without the padding that its processor
     adds to each side.
 
-    The padding is three times the root of half the side (`depth_model.py` of its authors). The
-    processor can remove it itself only with torchvision.
+    The padding is three times the square root of half the side (`depth_model.py` of its authors).
+    The processor can remove the padding itself only with torchvision.
     """
     (height, width), (rim, side) = size, (int(math.sqrt(length / 2) * 3) for length in size)
     interpolate = import_torch().nn.functional.interpolate
@@ -260,8 +261,8 @@ RELEASE_FILES = ("config.json", "model.safetensors")
 
 @dataclass(frozen=True)
 class DepthAnything3(Network[tuple[Pixels], DepthMap]):
-    """Depth of one image by Depth Anything 3 (Lin et al., arXiv 2511.10647), with its package,
-    which must be installed.
+    """Depth of one image by Depth Anything 3 (Lin et al., arXiv 2511.10647), which needs its
+    authors' package to be installed.
 
     `model` is an id of its releases, or a folder with their `config.json` and `model.safetensors`:
     DA3MONO-LARGE, DA3-SMALL and DA3-BASE are Apache-2.0, DA3-LARGE and larger CC-BY-NC. All of them
@@ -287,7 +288,7 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
             )
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
-        """Estimate the depth of the first image, at its size; further images are ignored.
+        """Estimate the depth of the first image, at the image's size; further images are ignored.
 
         Raises WeightsError, and NoEvidence for a single-coloured image.
         """

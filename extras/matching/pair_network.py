@@ -1,4 +1,5 @@
-"""Networks that match two images: their common base class, and matchers that run with kornia."""
+"""The base classes of networks that match two images, and two dense or semi-dense matchers: LoFTR
+and RoMa."""
 
 from __future__ import annotations
 
@@ -43,14 +44,14 @@ class MatchingNetwork(Network[Pair, Matches]):
     mixed = True
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
-        """Match two images, HxWx3 RGB uint8; the result is empty if one has a single colour.
+        """Match two images, HxWx3 RGB uint8; there are no matches if one image has a single colour.
 
         Raises WeightsError, and NoEvidence if an image is too small.
         """
         return self.predict((pixels0, pixels1))
 
     def find_known_result(self, item: Pair) -> Matches | None:
-        """Return zero matches if an image has a single colour, else None."""
+        """Return an empty result if an image has a single colour, else None."""
         return Matches.none() if any(map(is_one_color, item)) else None
 
 
@@ -71,7 +72,7 @@ class PairNetwork(MatchingNetwork):
         raise NotImplementedError
 
     def weights_id(self) -> str:
-        """Return the hashes of the files, and the names of downloads."""
+        """Return the hash of each file, or the name of the download that replaces it."""
         return " ".join(
             hash_weights(find_weights_file(file)) if file else name for file, name in self.files()
         )
@@ -83,7 +84,8 @@ class PairNetwork(MatchingNetwork):
     def resize_images(
         self, items: Sequence[Pair], side: int
     ) -> tuple[list[InputSize], list[Pixels]]:
-        """Resize the first or second image of each pair; return the sizes and the images."""
+        """Resize the first image of each pair (`side` 0) or the second one (1); return the sizes
+        and the images."""
         sizes = [self.size(item[side]) for item in items]
         return sizes, [s.resized(item[side]) for s, item in zip(sizes, items, strict=True)]
 
@@ -94,15 +96,15 @@ class PairNetwork(MatchingNetwork):
 
 @dataclass(frozen=True)
 class LoFTR(PairNetwork):
-    """Matches of LoFTR (Sun et al., CVPR 2021), semi-dense: at most one for each cell of 8 x 8
+    """Semi-dense matches by LoFTR (Sun et al., CVPR 2021): at most one for each cell of 8 x 8
     pixels of image 0.
 
     `preset` is the training data: "outdoor" is MegaDepth, "indoor" and "indoor_new" are ScanNet.
     `model` is the checkpoint's file; if it is empty, kornia downloads its own for this preset. A
     match is kept if its confidence is above `threshold`. Images are converted to grey and resized
-    to a longest side of at most `longest` pixels, the authors' 1200 for outdoor pairs, with sides
-    rounded down to multiples of 8. Memory grows with the fourth power of `longest`: 4000 pixels
-    would take about 140 GB.
+    to a longest side of at most `longest` pixels (1200 is the authors' value for outdoor pairs),
+    with sides rounded down to multiples of 8. Memory grows with the fourth power of `longest`: 4000
+    pixels would take about 140 GB.
     """
 
     preset: Literal["outdoor", "indoor", "indoor_new"] = "outdoor"
@@ -172,14 +174,15 @@ SAMPLING_FACTOR = 4
 
 @dataclass(frozen=True)
 class RoMa(PairNetwork):
-    """Matches sampled from the dense warp of RoMa (Edstedt et al., CVPR 2024), with the package
-    romatch, which must be installed.
+    """Matches sampled from the dense warp of RoMa (Edstedt et al., CVPR 2024), which needs the
+    package romatch to be installed.
 
     `preset` is the training data: "outdoor" is MegaDepth, "indoor" is ScanNet. `model` is the
-    authors' file (`roma_outdoor.pth`), `dinov2` its encoder's (`dinov2_vitl14_pretrain.pth`); the
-    package downloads what is empty. `matches` are sampled, more where the warp is certain, and
-    spread over the image; the same images give the same matches. A certainty above 0.05 counts as
-    1. `dtype` is the precision on CUDA, by default float16 as in the authors' code.
+    authors' file (`roma_outdoor.pth`), `dinov2` the file of its encoder
+    (`dinov2_vitl14_pretrain.pth`); if a path is empty, the package downloads the file. `matches` is
+    the number of samples: more are drawn where the warp is certain, spread over the image; the same
+    images give the same matches. A certainty above 0.05 counts as 1. `dtype` is the precision on
+    CUDA, by default float16 as in the authors' code.
     """
 
     preset: Literal["outdoor", "indoor"] = "outdoor"

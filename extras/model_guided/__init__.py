@@ -1,9 +1,9 @@
 """Views and answers that the model itself guides: by its attention (ViCrop, dimmed views), by its
-replies about each part of a picture (tree search, retrieved cells), and by the change of its
-likelihoods with the image (contrastive decoding).
+replies about each part of a picture (tree search, retrieved cells), and by how its likelihoods
+change with the image (contrastive decoding).
 
-Not here: regions from marks, detectors, maps and replies (`prompting.where`), and maps of attention
-for analysis (`features`, `inside`).
+Not here: regions from marks, detectors, maps and replies (`prompting.where`), and attention and
+layers for analysis (`features`, `inside`).
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""ViCrop: crops the window of a picture that stands out most in the attention of a network in this
+"""ViCrop: the window of a picture that stands out most in the attention of a network in this
 process."""
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ GENERAL_INSTRUCTION = "Write a general description of the image."
 
 def find_sharpest_window(values: Floats, size: Size, base: int) -> Rect:
     """Return ViCrop's box in a picture of this (width, height). For each window size from 1 to 2
-    times `base` pixels the window with the largest sum over the map (rows, columns) is taken; the
-    box is the one of them that stands out most.
+    times `base` pixels, the window with the largest sum over the map `values` (rows, columns) is a
+    candidate; the box is the candidate that stands out most.
 
     A window stands out by how much its sum exceeds that of its neighbours, per block of the map.
     Windows smaller than a block, which occur in large pictures, come first, in the upper left
@@ -69,8 +69,8 @@ def find_sharpest_window(values: Floats, size: Size, base: int) -> Rect:
 
 
 def cut_tiles(size: Size) -> list[list[PixelRect]]:
-    """Return ViCrop's tiles of a large picture, row by row; the last ones extend beyond its
-    edge."""
+    """Return ViCrop's tiles of a large picture, row by row; the tiles at the end may extend beyond
+    its edge."""
     rows = math.ceil(size[1] / TILE_SIDE)
     columns = max(1, rows * size[0] // size[1])  # the authors' code fails on narrow portraits
     wide, high = math.ceil(size[0] / columns), math.ceil(size[1] / rows)
@@ -99,7 +99,7 @@ def keep_fine_detail(values: Floats, pixels: Pixels, block: int) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class UsesLocalModel:
-    """Settings of the LocalVLM whose internals are read: `model`, `revision`, `system`,
+    """The settings of the LocalVLM whose internals are read: `model`, `revision`, `system`,
     `max_pixels`, `dtype` and `device`."""
 
     model: str
@@ -117,9 +117,9 @@ class UsesLocalModel:
     def measure_attention(
         self, view: View, prompt: str, layer: int, gradient: bool = False
     ) -> Floats:
-        """Return the attention from the last token of a prompt to the image tokens of a picture
-        (rows, columns) in one layer. With `gradient` it is weighted by the positive gradient of the
-        most likely next token."""
+        """Return the attention, in one layer, from the last token of a prompt to the image tokens
+        of a picture, as a map (rows, columns). With `gradient` it is weighted by the positive
+        gradient of the most likely next token."""
         by: Literal["attention", ""] = "attention" if gradient else ""
         look = self.local_model.look([Message("user", (view, prompt))], by)
         values = look.attention[layer]
@@ -132,8 +132,8 @@ class UsesLocalModel:
 
     def measure_gradient(self, view: View, prompt: str) -> Floats:
         """Return the norm, over the channels, of the gradient of the most likely next token with
-        respect to each pixel of the network's input, (height, width). Raises WeightsError if this
-        input is not a single plane of pixels."""
+        respect to each pixel of the network's input, (height, width). Raises WeightsError if the
+        network's input is not a single plane of pixels."""
         look = self.local_model.look([Message("user", (view, prompt))], "pixels")
         if look.gradient is None or look.gradient.ndim != 4 or len(look.gradient) != 1:
             raise WeightsError(
@@ -148,13 +148,14 @@ class ViCrop(WithTextFiles, UsesLocalModel, InImages):
     """ViCrop's window (arXiv 2502.17422): the region to which a network in this process attends as
     it begins to answer the question.
 
-    `method` "relative" is the attention of one `layer`, from the prompt's last token, divided by
-    the attention for the text `general`, or undivided if that is empty. "gradient" multiplies it by
-    the positive gradient of the likeliest token. "pure" is the gradient with respect to the pixels,
-    divided in the same way, where the picture has fine detail; it has no `layer` (LLaVA-1.5).
-    `base` is the side of the vision encoder's input: windows are 1 to 2 times as large. With
-    `tiled` a large picture is processed in tiles. The authors use layer 14 of LLaVA-1.5-7B and
-    layer 22 of Qwen2.5-VL-3B. `images` are counted from 0; None means all.
+    `method` "relative" takes the attention of one `layer` from the prompt's last token, and divides
+    it by the attention for the prompt `general`, unless `general` is empty. "gradient" multiplies
+    the attention by the positive gradient of the likeliest token. "pure" takes the gradient with
+    respect to the pixels where the picture has fine detail, divided in the same way; it uses no
+    `layer`, and needs a model such as LLaVA-1.5. `base` is the side of the vision encoder's input:
+    windows are 1 to 2 times as large. With `tiled` a large picture is processed in tiles. The
+    authors use layer 14 of LLaVA-1.5-7B and layer 22 of Qwen2.5-VL-3B. `images` are counted from 0;
+    None means all.
     """
 
     method: Literal["relative", "gradient", "pure"] = "relative"
@@ -182,7 +183,7 @@ class ViCrop(WithTextFiles, UsesLocalModel, InImages):
         return transforms.crop(transforms.pad(view, right=right, bottom=bottom), *box)
 
     def _compute_map(self, view: View, question: str) -> Floats:
-        """Return the map of one picture, (rows, columns) of its tokens."""
+        """Return the map of one picture, with the rows and columns of its tokens."""
         if self.method == "gradient":
             return self.measure_attention(view, question, self.layer, gradient=True)
         is_pure = self.method == "pure"

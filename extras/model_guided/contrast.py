@@ -1,5 +1,6 @@
 """Contrastive decoding: answers by the difference between the likelihoods of the choices with the
-image and with a changed image, as in CRG and VCD, with the baselines that their critics use."""
+image and with a changed image, as in CRG and VCD, and the baselines that the critics of these
+methods use."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from looktwice.specialists.results import Floats
 
 def contrast_logits(image: Floats, changed: Floats, alpha: float, beta: float) -> Floats:
     """Return (1 + alpha) times the logits with the image minus alpha times those with the changed
-    image. Logits with the image that are below their maximum plus log(beta) become minus infinity.
-    """
+    image. Logits with the image that are below their maximum plus log(beta) become minus
+    infinity."""
     scores = (1 + alpha) * image - alpha * changed
     with np.errstate(divide="ignore"):
         return np.where(image < np.log(beta) + image.max(), -np.inf, scores)
@@ -29,12 +30,12 @@ class ContrastAnswer(Ranged, UsesLocalModel):
     with a network in this process.
 
     `change` is any stage that changes the views: for CRG (arXiv 2403.02325) `prompting.views.Show`
-    with `prompting.markers.Cover`, which blackens the regions of a source; for VCD (2311.16922)
-    `prompting.controls.Noise`, with `beta` 0.1. The likelihoods are those of the reply's first
-    token. `alpha` 0 with a `beta` applies the cut-off alone. Critics of VCD (2504.10020) found that
-    the cut-off alone gains as much, and so do prompts that favour yes. Measures `shifted`, 1 if the
-    answer differs from the one without the contrast. Raises ValueError for a sample without
-    choices.
+    with `prompting.markers.Cover`, which blackens the regions that a source returns; for VCD
+    (2311.16922) `prompting.controls.Noise`, with `beta` 0.1. The likelihoods are those of the
+    reply's first token. `alpha` 0 with a `beta` applies the cut-off alone. Critics of VCD
+    (2504.10020) found that the cut-off alone gains as much, and so do prompts that favour yes.
+    Measures `shifted`, which is 1 if the answer differs from the answer without the contrast.
+    Raises ValueError for a sample without choices.
     """
 
     change: Stage

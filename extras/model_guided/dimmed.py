@@ -24,14 +24,15 @@ MAP_SIZE = 24, 24  # size to which maps of pixels are reduced: the patches of CL
 
 def compute_attention_mask(values: Floats) -> Floats:
     """Return the opacity, 0 to 1, at each position of a map (rows, columns): the standardised map,
-    sharpened by a logistic curve and smoothed over 3 x 3."""
+    sharpened by a logistic curve and smoothed over 3 x 3 positions."""
     z_scores = (values - values.mean()) / (values.std(ddof=1) or 1.0)
     shares = 1 / (1 + np.exp(-5 * z_scores))
     return np.asarray(cv2.blur(shares, (3, 3), borderType=cv2.BORDER_REPLICATE), np.float64)
 
 
 def dim_view(view: View, mask: Floats, ground: int) -> View:
-    """Mix the view with a grey of this level where the mask, which may have any size, is low."""
+    """Mix the view with a grey of the level `ground` where the mask, which may have any size, is
+    low."""
     levels = Image.fromarray((mask * 255).astype(np.uint8))
     resized = levels.resize(view.size, Image.Resampling.LANCZOS)
     shown = np.asarray(resized, np.float64)[..., None] / 255
@@ -44,9 +45,9 @@ class Dimmed(UsesLocalModel, Ranged, WithoutModel):
     API (arXiv 2409.17143) with LLaVA, or where any other map is low.
 
     The attention is that of one `layer` of `model` from the last token of the question (the authors
-    use layer 20 of LLaVA-1.5-13B). `scalar` replaces it with any map of the pictures, as in
-    `Windows`, such as the attention of a vision encoder, resized to 24 x 24 places. `ground` is the
-    grey level, 0 to 255, towards which views are dimmed.
+    use layer 20 of LLaVA-1.5-13B). `scalar` replaces the attention with any map of the pictures, as
+    in `Windows`, such as the attention of a vision encoder, resized to 24 x 24 positions. `ground`
+    is the grey level, 0 to 255, towards which views are dimmed.
     """
 
     model: str = ""

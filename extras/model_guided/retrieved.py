@@ -1,5 +1,5 @@
-"""Combines the regions of any source into one picture that keeps their layout, with as many regions
-as the model needs to answer."""
+"""One picture of the regions of any source, which keeps their layout and has as many regions as the
+model needs to answer."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ def keep_layout(view: View, regions: Sequence[Mark]) -> View:
 
 @dataclass(frozen=True)
 class RetrievedCrops(Ranged):
-    """Replaces each view that shows regions of a source with one picture in which the regions keep
-    their layout: RAP (arXiv 2503.01222).
+    """Replaces each view that shows regions of a source with one picture of these regions in their
+    layout: RAP (arXiv 2503.01222).
 
     `where` is any source; `prompting.where.BestCells` and `AskedCells` retrieve cells of a grid, as
     RAP does. Rows and columns without a region are removed; the space between regions is black.
-    `tries` lists numbers of regions to use, the most important first, 0 for all. If there are
-    several, the model is shown the picture for each in turn and asked `answering` ({question} is
-    filled in), to which it says Yes or No. The first picture with a confidence of at least `enough`
-    is kept (-1 to 1, by the likelihoods if the model gives them), or else the one with the highest
-    confidence. `whole` keeps the view before the picture, `fit` is a stage that resizes the images
-    of these questions, and `options` are passed to the model. `missing` is that of `Look`. Measures
-    `crops_kept`.
+    `tries` lists how many regions to use, counted from the most important one; 0 means all. If it
+    lists several numbers, the model is shown the picture for each in turn and asked `answering`
+    ({question} is filled in), to which it replies Yes or No. The first picture for which the
+    model's confidence in Yes (-1 to 1, by the likelihoods if the model gives them) is at least
+    `enough` is kept, or else the picture with the highest confidence. With `whole` the view itself
+    is kept before the picture. `fit` is a stage that resizes the images of these questions, and
+    `options` are passed to the model. `missing` is as in `Look`. Measures `crops_kept`.
     """
 
     where: Where
@@ -74,7 +74,8 @@ class RetrievedCrops(Ranged):
 
     @property
     def asks(self) -> bool:
-        """Return whether the source asks the model, or several numbers of regions are tried."""
+        """Return whether the model is asked: by the source, or because several numbers of regions
+        are tried."""
         return self.where.asks or len(self.tries) > 1
 
     def __call__(self, state: State, model: Model) -> State:

@@ -1,5 +1,5 @@
 """ZoomEye's tree search over ever smaller parts of a picture, guided by a model's replies about
-each part; and the retrieval of cells in the same way."""
+each part; and the retrieval of cells of a grid by such replies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ CHILD_GRIDS = {
     9: ((2, 4), (4, 2), (3, 3)),
     16: ((2, 8), (8, 2), (4, 4)),
 }
-"""Columns and rows of the children of a tall node, a wide node, and any other."""
+"""For each number of children, their columns and rows in a tall node, a wide node, and any other
+node."""
 MAX_DEPTH = 5
 MERGE_MARGIN = 50  # pixels by which boxes grow before overlapping ones are merged
 
@@ -58,8 +59,9 @@ class Node:
         ]
 
     def view_box(self, size: Size, patch: int, scale: float = 1.2) -> PixelRect:
-        """Return the area shown for the node, as left, top, right, bottom: at least `patch` on each
-        side, enlarged by `scale`, and cut at the right and lower edges."""
+        """Return the area shown for the node, as left, top, right, bottom. Its sides are those of
+        the node, but at least `patch`, enlarged by `scale`; it is cut off at the picture's right
+        and lower edges."""
         sides = [int(max(side, patch) * scale) for side in self.box[2:]]
         starts = (at + side // 2 for at, side in zip(self.box, self.box[2:], strict=False))
         left, top = (max(0, at - side // 2) for at, side in zip(starts, sides, strict=True))
@@ -96,15 +98,15 @@ def merge_boxes(boxes: Sequence[PixelRect]) -> list[PixelRect]:
 
 @dataclass(frozen=True)
 class Rules(Ranged):
-    """The parameters of ZoomEye's search. It ends at a node on which the confidence that the
-    question can be answered reaches `up`. After three nodes per level `up` decreases by the next of
-    `steps`, and the search gives up below `low`.
+    """The parameters of ZoomEye's search. The search ends at a node for which the confidence that
+    the question can be answered reaches `up`. After three nodes per level `up` decreases by the
+    next of `steps`, and the search gives up when `up` falls below `low`.
 
-    `bias` is the weight, at the root, of the confidence that the object is visible, against the
-    confidence that zooming in may reveal it; it grows to 1 at the deepest nodes. The authors'
-    values: LLaVA up 0.6, InternVL up 0.2 and low -0.2, Qwen up 0.95 and steps 0.05, 0.1, 0.2; bias
-    0.2 if the whole picture is not shown. `patch` is the side of the vision encoder's input;
-    smaller parts are not split.
+    `bias` is the weight, at the root, of the confidence that the object is visible; the rest is the
+    weight of the confidence that zooming in may reveal it. The weight grows to 1 at the deepest
+    nodes. The authors' values: LLaVA up 0.6, InternVL up 0.2 and low -0.2, Qwen up 0.95 and steps
+    0.05, 0.1, 0.2; bias 0.2 if the whole picture is not shown. `patch` is the side of the vision
+    encoder's input; smaller parts are not split.
     """
 
     up: float = 0.6
@@ -116,8 +118,8 @@ class Rules(Ranged):
     ranges = ("patch >= 1", "bias >= 0", "bias <= 1")
 
     def weight(self, depth: int, deepest: int) -> float:
-        """Return the weight of the confidence in existence at this depth, as described for
-        `bias`."""
+        """Return the weight of the confidence that the object is visible at this depth, as
+        described for `bias`."""
         return self.bias + (1 - self.bias) * (depth / max(deepest, 1)) ** 2
 
     def search_best_first(
@@ -127,8 +129,8 @@ class Rules(Ranged):
         bottom: bool = False,
         no_root: bool = False,
     ) -> tuple[list[Node], int]:
-        """Return the node on which the question is best answered, if any, and the number of nodes
-        visited.
+        """Return a list with the node at which the question can best be answered, if any, and the
+        number of nodes visited.
 
         `ask` returns confidences from -1 to 1. With `bottom` the search must reach a leaf before it
         ends; with `no_root` the whole picture does not count.
@@ -162,8 +164,8 @@ class Rules(Ranged):
     def find_all_parts(
         self, node: Node, ask: Callable[[Asked, Node], float], threshold: float = 0.6
     ) -> tuple[list[Node], float]:
-        """Return every part, down to the second level, on which existence is more certain than on
-        the parts within it, and the largest confidence."""
+        """Return every part, down to the second level, that shows the object with at least the
+        confidence of any part within it, and the largest confidence."""
         kept, best = list[Node](), threshold
         for child in node.children(self.patch) if node.depth < 2 else ():
             inner, sure = self.find_all_parts(child, ask, threshold)
@@ -177,8 +179,8 @@ class AskedParts(Ranged, InImages):
     """A source of parts of each image: the model is asked whether each part shows the object.
 
     The object comes from `words`, `words_field` or `words_pattern`, as in `Detected`. `existence`
-    is the question. `fit` is a stage that resizes what is sent, such as
-    `prompting.views.LongestSide`; `options` are passed to the model.
+    is the question, in which {cue} is the object. `fit` is a stage that resizes the images that are
+    sent, such as `prompting.views.LongestSide`; `options` are passed to the model.
     """
 
     words: tuple[str, ...] = ()
@@ -197,18 +199,18 @@ class AskedParts(Ranged, InImages):
 
 @dataclass(frozen=True)
 class TreeSearch(AskedParts):
-    """ZoomEye (arXiv 2411.16044): the parts of each image on which the model says that the object
-    is there and the question can be answered, found by `rules`.
+    """ZoomEye (arXiv 2411.16044): a search by `rules` for the parts of each image of which the
+    model says that the object is there and that the question can be answered.
 
     The object comes from `words`, `words_field` or `words_pattern`, as in `Detected`; if there are
     several, each is searched in its own tree, down to the smallest parts. Each part takes up to
     three calls, which ask `existence`, `latent` and `answering` with {cue} and {question} filled in
-    (in our words). Yes or No is read from their likelihoods, or from the reply if there are none.
-    With `whole`, the picture with the part outlined is sent before the part. `fit` is a stage that
-    resizes what is sent, such as `prompting.views.LongestSide`; `options` are passed to the model.
-    With `every` it searches for all parts that show the object, down to the second level, as for
-    counting questions. Parts that are close to each other are merged. `images` are counted from 0;
-    None means all.
+    (the wording is ours). Yes or No is read from the likelihoods of these words, or from the reply
+    if there are no likelihoods. With `whole`, the picture with the part outlined is sent before the
+    part. `fit` is a stage that resizes the images that are sent, such as
+    `prompting.views.LongestSide`; `options` are passed to the model. With `every`, the search finds
+    all parts that show the object, down to the second level, as for counting questions. Parts that
+    are close to each other are merged. `images` are counted from 0; None means all.
     """
 
     version: ClassVar[int] = 2
@@ -263,10 +265,11 @@ class AskedCells(AskedParts):
     """The cells of a grid on which the model is most confident that the object is there, the most
     confident first: a retriever for RAP that uses the model itself.
 
-    Cells are about `side` pixels. For each the model is asked `existence`, with `fit` and `options`
-    as in `TreeSearch`. The object comes from `words`, `words_field` or `words_pattern`, as in
-    `Detected`; if there are several words, the highest confidence counts. Cells with a confidence
-    below `least` are left out. `images` are counted from 0; None means all.
+    The sides of cells are about `side` pixels long. About each cell, the model is asked
+    `existence`, with `fit` and `options` as in `TreeSearch`. The object comes from `words`,
+    `words_field` or `words_pattern`, as in `Detected`; if there are several objects, the highest
+    confidence counts. Cells with a confidence below `least` are left out. `images` are counted from
+    0; None means all.
     """
 
     side: int = 224
@@ -289,8 +292,8 @@ class AskedCells(AskedParts):
 
 
 def read_confidence(reply: Reply) -> float:
-    """Return how strongly a reply says yes, -1 to 1: by the likelihoods of Yes and No as its first
-    token, or else by its first word."""
+    """Return how strongly a reply says Yes, from -1 to 1: by the likelihoods of Yes and No as its
+    first token, or else by its first word."""
     likely = {"yes": 0.0, "no": 0.0}
     first = reply.logprobs[0] if reply.logprobs else {}
     for text, likelihood in first.items():

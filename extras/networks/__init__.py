@@ -1,5 +1,5 @@
-"""The base of all networks: opening and downloading, devices, batches, stored results, checkpoints,
-and the size of the input image.
+"""What all networks share: opening and downloading, devices, batches, stored results, checkpoints,
+and tensors of images.
 
 A new network inherits `network.Network`, or `network.HubNetwork` if Hugging Face transformers opens
 it.

@@ -1,5 +1,5 @@
-"""Weight files of torch: reads them as named tensors, recognizes the network that they belong to,
-renames the tensors and loads them."""
+"""Weight files of torch: functions that read them as named tensors, recognize the network that they
+belong to, rename the tensors and load them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ FOLDER_OR_ID = "an id or a folder of Hugging Face transformers"
 
 @cache
 def read_originals() -> dict[str, Any]:
-    """Load `originals.yaml`: how to recognize original checkpoints, and how to translate their
-    names to those of transformers."""
+    """Load `originals.yaml`, which says how to recognize original checkpoints, and how to translate
+    the names of their tensors to those of transformers."""
     text = Path(__file__).with_name("originals.yaml").read_text("utf-8")
     originals: dict[str, Any] = yaml.safe_load(text)
     return originals
@@ -60,8 +60,8 @@ def is_weights_file(model: str) -> bool:
 
 
 def _unwrap_tensors(content: Mapping[str, Any]) -> Tensors:
-    """Extract the named tensors from the content of a file, without the dictionaries in which its
-    author wrapped them."""
+    """Extract the named tensors from the dictionaries, and their names from the prefixes, in which
+    a file's author wrapped them."""
     for name in WRAPPER_KEYS:
         if isinstance(inner := content.get(name), Mapping):
             return _unwrap_tensors(inner)
@@ -73,14 +73,14 @@ def _unwrap_tensors(content: Mapping[str, Any]) -> Tensors:
 
 def find_kind(tensors: Tensors) -> dict[str, Any] | None:
     """Return the entry in `originals.yaml` of the network that has these tensors, with its `name`
-    and the class to `use` for it; None if unknown."""
+    and the class to `use` for it; return None for an unknown network."""
     kinds = read_originals()["kinds"]
     return next((kind for kind in kinds if tensors.keys() >= {*kind["signs"]}), None)
 
 
 def open_tensors(path: str | Path, *names: str) -> Tensors:
-    """Read the tensors of a file of one of these networks. Raises WeightsError, with a description
-    of the file, if it belongs to another network."""
+    """Read the tensors of a file that belongs to one of the networks `names`. Raises WeightsError,
+    with a description of the file, if it belongs to another network."""
     tensors = read_tensors(path)
     kind = find_kind(tensors)
     if kind is not None and kind["name"] in names:
@@ -92,7 +92,7 @@ def open_tensors(path: str | Path, *names: str) -> Tensors:
 
 
 def describe_tensors(path: str | Path, tensors: Tensors) -> str:
-    """Describe a file with these tensors, in a sentence without its full stop."""
+    """Describe a file with these tensors, in a sentence without the full stop."""
     kind = find_kind(tensors)
     if kind is not None:
         return f"{path} is a checkpoint of {kind['name']}; to open it, use {kind['use']}"
@@ -109,7 +109,8 @@ def describe_tensors(path: str | Path, tensors: Tensors) -> str:
 
 
 def describe_first_bytes(file: Path) -> str:
-    """Describe a file that torch cannot read by its first bytes; empty if they are unknown."""
+    """Describe, by its first bytes, a file that torch cannot read; empty if the bytes are
+    unknown."""
     with file.open("rb") as opened:
         start = opened.read(64).lstrip(b" \n\r\t")
     if not start:
@@ -153,7 +154,7 @@ def read_tensors(path: str | Path) -> Tensors:
 
 
 def describe_file(path: str | Path) -> str:
-    """Describe a weight file, in a sentence without full stop; empty if unknown."""
+    """Describe a weight file, in a sentence without the full stop; empty if its kind is unknown."""
     try:
         tensors = read_tensors(path)
     except WeightsError:
@@ -163,18 +164,18 @@ def describe_file(path: str | Path) -> str:
 
 def refuse_file(model: str, takes: str = FOLDER_OR_ID) -> None:
     """Raise WeightsError, with a description of the file, if the setting `model` names a weight
-    file; `takes` describes what it expects instead."""
+    file; `takes` describes the value that is expected instead."""
     if is_weights_file(model):
         raise WeightsError(f"{describe_tensors(model, read_tensors(model))}; expected {takes}")
 
 
 def load_weights(network: Any, tensors: Tensors, source: str | Path) -> Any:
-    """Load these tensors into the network and return it in evaluation mode; buffers that it
+    """Load tensors into a network and return it in evaluation mode; buffers that the network
     computes itself may be missing.
 
     Raises WeightsError if a learned tensor, including the mean or variance of a normalization, is
-    missing, unknown or has another shape. If the file belongs to another known network, the message
-    names that network.
+    missing, unknown or of another shape. If the file `source` belongs to another known network, the
+    message names that network.
     """
     name, kind = type(network).__name__, find_kind(tensors)
     what = describe_tensors(source, tensors)
@@ -197,7 +198,7 @@ def load_weights(network: Any, tensors: Tensors, source: str | Path) -> Any:
 
 
 def rename_tensors(tensors: Tensors, *networks: str) -> Tensors:
-    """Rename the tensors as in transformers, by these networks' rules in `originals.yaml`."""
+    """Rename the tensors as in transformers, by the rules for `networks` in `originals.yaml`."""
     renamed = {}
     for name, tensor in tensors.items():
         for network in networks:
@@ -209,7 +210,7 @@ def rename_tensors(tensors: Tensors, *networks: str) -> Tensors:
 
 def split_rows(tensors: Tensors, joined: str, *parts: str) -> Tensors:
     """Split each tensor whose name contains `joined` into equal blocks of rows, one for each of
-    `parts`, which replaces `joined` in the name."""
+    `parts`; the part replaces `joined` in the name of its block."""
     split: Tensors = {}
     for name, tensor in tensors.items():
         names = [name.replace(joined, part) for part in parts] if joined in name else [name]
@@ -218,16 +219,16 @@ def split_rows(tensors: Tensors, joined: str, *parts: str) -> Tensors:
 
 
 def count_distinct(tensors: Tensors, pattern: str) -> int:
-    """Count the distinct values of a pattern's first group in the names."""
+    """Count the distinct values that a pattern's first group has in the names of the tensors."""
     return len({match[1] for name in tensors if (match := re.match(pattern, name))})
 
 
 def open_converted(model_class: str, config: Any, tensors: Tensors, path: str, *unused: str) -> Any:
-    """Open a network of transformers with these tensors, named as in the files of its hub, in
-    evaluation mode.
+    """Open a network of transformers in evaluation mode, with tensors that have the names of the
+    hub's files.
 
-    Raises WeightsError if a tensor is unknown, missing, or has another shape. Names with a
-    component listed in `unused` may be missing or unknown.
+    Raises WeightsError if a tensor is unknown, missing, or has another shape. Tensors with a
+    component of their name in `unused` may be missing or unknown.
     """
     kind = getattr(import_transformers(), model_class)
     try:

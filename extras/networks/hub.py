@@ -1,4 +1,4 @@
-"""Loads networks from the model hub or a local folder: with all their tensors, and never with
+"""Loading of networks from the model hub or a local folder: with all their tensors, and never with
 remote code."""
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def load_from_hub(
     """Call `transformers.<model_class>.from_pretrained` for a hub id or a local folder, never with
     remote code.
 
-    If the hub does not answer, its local cache is used. Raises WeightsError with the id, what was
-    tried and what to type. A network (recognised by the setting `use_safetensors`) must find all
-    its tensors in its files, and no others, except those with a name in `unused` between their
-    dots.
+    If the hub does not answer, the local cache is used. Raises WeightsError, which names the id,
+    the sources that were tried and the command to type. A network (recognised by the setting
+    `use_safetensors`) must find exactly its own tensors in its files; only tensors with a component
+    of their dotted name in `unused` may be missing or additional.
     """
     kind = getattr(import_transformers(), model_class)
     check_folder(model)
@@ -54,7 +54,7 @@ def check_folder(model: str) -> None:
 
 def find_place(model: str, device: str, dtype: str, half: str, extra: str = "hf") -> Place:
     """Return the device and dtype of a network, which is given by id or folder, as `Place.resolve`
-    does. If torch is missing, the WeightsError also mentions a missing folder."""
+    does. If torch is missing and there is no such folder, the WeightsError says both."""
     try:
         import_torch(extra)
     except WeightsError as exc:
@@ -108,17 +108,18 @@ COMPUTED_TENSORS = {
     "inv_freq",
     "relative_position_index",
 }
-"""Names, between dots, of tensors whose values follow from the settings in any network."""
+"""Components of the dotted names of tensors whose values follow from the settings in any
+network."""
 
 
 def check_tensors(
     model: str, network: Any, loading: Mapping[str, Any], unused: Sequence[str] = ()
 ) -> Any:
-    """Return the network after checking its tensors: its library silently fills `missing_keys` with
-    random numbers and drops unexpected ones.
+    """Return the network after checking its tensors: the library that loads it silently fills
+    `missing_keys` with random numbers and drops unexpected tensors.
 
-    Raises WeightsError if a tensor is missing or unexpected, except those that no result depends
-    on: tensors with a name in `unused`, or in `COMPUTED_TENSORS`, between their dots.
+    Raises WeightsError if a tensor is missing or unexpected, except tensors that no result depends
+    on: those with a component of their dotted name in `unused` or `COMPUTED_TENSORS`.
     """
     free, kind = {*unused, *COMPUTED_TENSORS}, type(network).__name__
     missing, surplus = (
@@ -147,8 +148,8 @@ def _format_names(names: Sequence[str]) -> str:
 
 
 def explain_unreachable_hub(model: str, revision: str | None) -> str:
-    """Return the reason, as its library gives it, why the model hub cannot be reached; empty if it
-    sends any response."""
+    """Return the reason why the model hub cannot be reached, as the hub's library states it; empty
+    if the hub sends any response."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -166,10 +167,11 @@ def explain_unreachable_hub(model: str, revision: str | None) -> str:
 
 
 def name_weights(model: str, revision: str | None) -> str:
-    """Return an identifier of the weights and processor of an id or folder.
+    """Return an identifier for the weights and processor behind an id or folder.
 
-    This is the digest of a folder's files, or the hub commit: the one in the local cache, else the
-    current one. It is empty for a missing folder, and if the hub does not answer.
+    This is the digest of a folder's files, or the hub commit: the one in the local cache, or else
+    the hub's current one. The identifier is empty for a missing folder, and if the hub does not
+    answer.
     """
     if Path(model).expanduser().is_dir():
         return hash_weights(model)
@@ -211,11 +213,12 @@ ADVICE: Sequence[tuple[Sequence[str], str]] = (
     ),
     (("connect", "offline", "name or service", "timed out"), DOWNLOAD_ADVICE),
 )
-"""Words in the errors of libraries, each with advice; the first match counts."""
+"""Words that occur in the errors of libraries, each group with its advice; the first match
+counts."""
 
 
 def _find_advice(exc: BaseException | None) -> str:
-    """Return advice for an exception and its causes."""
+    """Return advice on an exception, which may follow from its causes."""
     chain: list[BaseException] = []
     while exc is not None and exc not in chain:
         chain.append(exc)

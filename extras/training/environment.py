@@ -1,5 +1,5 @@
-"""A study's agent as an environment of a trainer that generates the tokens and runs the tool calls:
-rows for its questions, a class with a method for each tool, and the reward.
+"""A study's agent as an environment for a trainer that generates the tokens and runs the tool
+calls: rows of data for the questions, a class with a method for each tool, and the reward.
 
 It implements the protocol of `environment_factory` in TRL, and imports no trainer.
 """
@@ -30,13 +30,14 @@ PYTHON_TYPES: Mapping[str, Any] = {
     "object": dict,
     "string": str,
 }
-"""The Python type hint from which TRL derives the JSON type of an argument."""
+"""The Python type hints from which TRL derives the JSON types of arguments."""
 ENDED = "The question is answered; give no further call."
 
 
 def make_rows(rollouts: Rollouts, samples: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return a row for each question, or for those with the ids `samples`: `sample` is the id, and
-    `prompt` the turns before the question, whose texts and pictures the environment adds.
+    """Return a row for each question, or for the questions with the ids `samples`. In a row,
+    `sample` is the id, and `prompt` holds the turns before the question; the environment adds the
+    question's own texts and pictures.
 
     Raises ConfigError if TRL cannot run the contestant, and KeyError for an unknown id.
     """
@@ -55,7 +56,7 @@ def make_rows(rollouts: Rollouts, samples: Sequence[str] = ()) -> list[dict[str,
 
 
 def _refuse_unsuitable(rollouts: Rollouts) -> None:
-    """Raise ConfigError for an agent whose calls or pictures TRL would place differently."""
+    """Raise ConfigError for an agent whose calls or pictures TRL would handle differently."""
     agent, fault = rollouts.agent, ""
     protocol = agent.protocol if agent else NativeCalls("tool")
     advice = "write protocol: {use: prompting.agent.NativeCalls, pictures: tool}"
@@ -135,11 +136,11 @@ class _Environment:
         return [block for turn in added for block in _make_blocks(turn.parts)]
 
     def _end(self, completion: Sequence[Turn], step: int | None) -> float:
-        """Send the final answer of a completion, and return its value.
+        """Send the final answer of a completion, and return its score.
 
         Each call was already sent as a separate reply when the trainer ran it. If the replies of
-        the completion differ, for example by texts or several calls in one reply, the rollout is
-        repeated with them.
+        the completion differ from these, for example because one holds text or several calls, the
+        rollout is repeated with the completion's replies.
         """
         rollout, (*looks, answer) = self._rollout, _read_replies(completion)
         if rollout is None:
@@ -155,7 +156,8 @@ class _Environment:
 
 
 class _RepeatingModel:
-    """A model that returns the replies of a completion in order, and the last one repeatedly."""
+    """A model that returns the replies of a completion in order, then keeps repeating the last
+    one."""
 
     identity = "a model in training"
 
@@ -197,7 +199,7 @@ def _make_method(tool: Tool) -> Callable[..., list[Block]]:
 
 def _read_replies(completion: Sequence[Turn]) -> list[Reply]:
     """Convert a completion to replies. The last one is the answer; it is empty if the completion
-    was truncated before it."""
+    was truncated before the answer."""
     replies, count = list[Reply](), 0
     for number, turn in enumerate(completion):
         if turn.get("role") != "assistant":
@@ -228,8 +230,9 @@ def study_reward(
     trainer_state: Any = None,
     **columns: Any,
 ) -> list[float]:
-    """Score each answer by the study's reader and scorer, record it, and return the values: 1 for a
-    correct answer, 0 for a wrong or unreadable one, and shares from scorers that give them."""
+    """Score each answer by the study's reader and scorer, record it, and return the scores: 1 for a
+    correct answer, 0 for a wrong or unreadable one, and values in between from scorers that
+    grade."""
     step = getattr(trainer_state, "global_step", None)
     pairs = zip(environments, completions, strict=True)
     return [environment._end(completion, step) for environment, completion in pairs]

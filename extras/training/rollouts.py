@@ -1,5 +1,5 @@
 """Rollouts of a study's contestant whose replies come from a model in training: the stages, tools
-and limits are the study's, and each rollout becomes a record of a run folder."""
+and limits are the study's, and each rollout becomes a record in a run folder."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Rollouts:
     """A context manager for the rollouts of one arm, which are recorded in the run folder `out`.
 
     Each rollout of the same question is another draw. `looktwice report`, `view` and `export` can
-    read the folder, also during the training.
+    read the folder, even during training.
     """
 
     plan: Plan
@@ -48,8 +48,8 @@ class Rollouts:
     def load(
         cls, study: str | Path, contestant: str, out: str | Path, overrides: Sequence[str] = ()
     ) -> Self:
-        """Load a contestant of a study. Raises ConfigError if it has several arms, or if it calls
-        no model."""
+        """Load a contestant of a study. Raises ConfigError if the contestant has several arms, or
+        if it calls no model."""
         plan = load_plan(find_config(study), overrides)
         arms = [arm for arm in plan.points if arm.contestant == contestant]
         fault = ""
@@ -128,7 +128,7 @@ class Rollouts:
         return self._scorer(written, row)
 
     def _write_question(self, item: Item) -> SampleRow:
-        """Return the row of a question; write it if it is new."""
+        """Return the row of a question, after writing it if the question is new."""
         plain, recorder = item.sample.to_dict(), self._recorder
         row = SampleRow(self.arm.task_id, hash_json(plain), item.answer, plain, item.truth)
         with recorder.lock:
@@ -158,7 +158,8 @@ class _AwaitedModel:
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Pass on the request, and return the reply when it is sent. Raises Stopped for None."""
+        """Pass on the request, and return the reply when it is sent. Raises Stopped if None is sent
+        instead."""
         self.asked.put(PendingRequest(tuple(messages), options))
         if (reply := self.replies.get()) is None:
             raise Stopped("the rollout was closed")
@@ -169,8 +170,8 @@ class Rollout:
     """One attempt at a question, driven by the caller: the stages run in a separate thread, which
     waits for each reply.
 
-    `asked` is the pending request, None once the stages have ended; `scored` is then the verdict.
-    `step` is the training step, which may be set until then.
+    `asked` is the pending request, or None once the stages have ended; from then on `scored` holds
+    the verdict. `step` is the training step, which may be set until the stages end.
     """
 
     def __init__(self, rollouts: Rollouts, item: Item) -> None:
@@ -202,7 +203,8 @@ class Rollout:
             raise asked
 
     def send(self, reply: Reply) -> PendingRequest | None:
-        """Send the reply to the pending request, and return the next request, or None at the end.
+        """Send a reply to the pending request; return the next request, or None if the stages have
+        ended.
 
         Raises ValueError if no request is pending.
         """
@@ -213,7 +215,7 @@ class Rollout:
         return self.asked
 
     def finish(self, reply: Reply) -> ScoredRecord:
-        """Send the final reply, repeat it for any further requests, and return the verdict."""
+        """Send the final reply, send it again for any further request, and return the verdict."""
         while self.asked is not None:
             self.send(reply)
         if self.scored is None:
@@ -221,7 +223,7 @@ class Rollout:
         return self.scored
 
     def close(self) -> None:
-        """Abort the rollout, without a record, if it has not ended."""
+        """Abort the rollout without writing a record, unless it has ended."""
         if self.asked is not None:
             self._model.replies.put(None)
             self._wait()

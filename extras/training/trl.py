@@ -1,7 +1,7 @@
 """A study's agent as an environment of TRL's GRPOTrainer, which needs the extra `trl`.
 
 TRL generates the tokens, runs the calls that its parser finds and continues the conversation; the
-study opens it, runs the tools, enforces the limits and scores the answer:
+study writes its first turns, runs the tools, enforces the limits and scores the answer:
 
     with Rollouts.load("study.yaml", "full", "runs/train") as rollouts:
         trainer = GRPOTrainer(
@@ -17,7 +17,7 @@ study opens it, runs the tools, enforces the limits and scores the answer:
 
 TRL derives the schemas of tools from signatures, so they lack bounds such as `minItems`. During the
 rollout each call is a step of the agent, even if a reply holds several; when a limit is reached,
-the agent's final message is part of the tool's turn. Image tokens of tool results count towards
+the agent's last message becomes part of the tool's turn. Image tokens of tool results count towards
 `max_completion_length`: a result that exceeds it is dropped, and the rollout has no answer. If a
 policy writes an image token, all pictures drop out of the training step; suppress these tokens in
 `generation_kwargs`. Each training process needs its own folder.
@@ -38,11 +38,12 @@ __all__ = ["Rollouts", "make_certifier", "make_dataset", "make_environment", "st
 
 
 def make_dataset(rollouts: Rollouts, samples: Sequence[str] = ()) -> Any:
-    """Return a `Dataset` with a row for every question, or for those with the ids `samples`.
+    """Return a `Dataset` with a row for every question, or for the questions with the ids
+    `samples`.
 
-    `sample` is the id, and `prompt` the turns before the question, whose texts and pictures the
-    environment adds. Raises ConfigError if TRL cannot run the contestant, and KeyError for an
-    unknown id.
+    In a row, `sample` is the id, and `prompt` holds the turns before the question; the environment
+    adds the question's own texts and pictures. Raises ConfigError if TRL cannot run the contestant,
+    and KeyError for an unknown id.
     """
     try:
         from datasets import Dataset
@@ -63,12 +64,13 @@ def make_certifier(
     out: str | Path,
     log: Callable[[dict[str, float]], Any] | None = None,
 ) -> Any:
-    """Return a callback that runs a study, with all arms and placebos, on each saved checkpoint.
+    """Return a callback that runs a study, with all its arms and placebos, on each saved
+    checkpoint.
 
     `override` sets the checkpoint in the study, such as `models.policy.model={}`, where `{}`
     becomes its folder. The run of step 10 is `out/step-10`. Accuracies and gains are added to the
-    trainer's log history and passed to `log`, such as `trainer.log`, which may be set later;
-    `checkpoints` holds all of them.
+    trainer's log history and passed to `log`, such as `trainer.log`, which may be set later; the
+    callback's `checkpoints` holds them all.
     """
     try:
         from transformers import TrainerCallback

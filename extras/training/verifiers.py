@@ -60,14 +60,14 @@ def _open_rollouts(study: str, contestant: str, out: str) -> Rollouts:
 
 
 def open_rollouts(study: str, contestant: str, out: str) -> Rollouts:
-    """Open the rollouts of a contestant, once for this process. Another process gets the next free
-    folder, such as `out-2`. Raises ConfigError, RunError."""
+    """Open the rollouts of a contestant once for this process. Every other process uses the next
+    free folder, such as `out-2`. Raises ConfigError, RunError."""
     with _OPENING:
         return _open_rollouts(study, contestant, out)
 
 
 class StudyTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
-    """The taskset's settings: the study, its contestant, and the folder of the rollouts."""
+    """The settings of the taskset: the study, its contestant, and the folder for the rollouts."""
 
     study: str = ""
     contestant: str = ""
@@ -75,8 +75,8 @@ class StudyTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
 
 
 class StudyData(vf.TaskData):  # type: ignore[misc]
-    """A question's data: the id of its sample, the study, contestant and folder. It holds no
-    pictures."""
+    """The data of a question: the id of its sample, the study, the contestant and the folder, but
+    no pictures."""
 
     study: str
     contestant: str
@@ -84,7 +84,7 @@ class StudyData(vf.TaskData):  # type: ignore[misc]
 
 
 class StudyTask(vf.Task[StudyData]):  # type: ignore[misc]
-    """A task with one question, rewarded by the study's reader and scorer."""
+    """A task with one question, whose reward is computed by the study's reader and scorer."""
 
     @vf.reward(weight=1.0)
     async def study_reward(self, trace: vf.Trace) -> float:
@@ -111,7 +111,7 @@ class StudyTaskset(vf.Taskset[StudyTask, StudyTasksetConfig]):  # type: ignore[m
 
 @dataclass(frozen=True)
 class _TracedModel(ChatAPI):
-    """A model at verifiers' endpoint, whose key is the secret of its rollout."""
+    """A model at verifiers' endpoint; the key for its requests is the secret of the rollout."""
 
     secret: str = field(default="", repr=False, metadata=NOT_IDENTITY)
 
@@ -121,8 +121,8 @@ class _TracedModel(ChatAPI):
 
 
 class StudyHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
-    """A harness that runs the contestant's stages on a question, with the model at verifiers'
-    endpoint."""
+    """A harness that runs the contestant's stages on a question; their model is the one at
+    verifiers' endpoint."""
 
     APPENDS_SYSTEM_PROMPT = True
     EXECUTES_CODE = False

@@ -1,8 +1,8 @@
 """Conversion between the chat-completions protocol and Gemini's generateContent protocol, v1beta.
 
 A model's turn that Gemini wrote is sent back unchanged, part by part, because thought signatures
-belong to their parts. The results of all calls of a turn form one turn, in their order; pictures
-are parts of the result.
+belong to their parts. The results of all calls in a turn form one turn, in the order of the calls;
+pictures are parts of their result.
 """
 
 from __future__ import annotations
@@ -178,8 +178,8 @@ def _find_text(part: Json) -> str | None:
 
 
 def make_content_completion(response: Json) -> Json:
-    """Convert a generateContent reply to a chat completion, with signatures in the fields of
-    Gemini's chat-completions endpoint; a blocked prompt becomes a filtered reply."""
+    """Convert a generateContent reply to a chat completion, with signatures in the fields that
+    Gemini's chat-completions endpoint uses; a blocked prompt becomes a filtered reply."""
     turn, parts = _read_turn(response)
     for part in parts:
         if "functionCall" not in part and (signature := part.get("thoughtSignature")):
@@ -207,7 +207,7 @@ def _get_candidate(response: Json) -> Json:
 
 
 def _read_turn(response: Json) -> tuple[Json, Sequence[Json]]:
-    """Return the message of a reply, and its parts in the provider's form."""
+    """Return the message of a reply, and the reply's parts in the provider's form."""
     parts = (_get_candidate(response).get("content") or {}).get("parts") or ()
     texts, thoughts, calls = list[str](), list[str](), list[Json]()
     for part in parts:

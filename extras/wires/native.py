@@ -1,5 +1,5 @@
-"""The models of OpenAI's Responses, Anthropic's Messages and Gemini's generateContent protocols,
-which are called, cached, rate-limited and priced like `ChatAPI`."""
+"""Models that speak OpenAI's Responses, Anthropic's Messages or Gemini's generateContent protocol;
+they are called, cached, rate-limited and priced like `ChatAPI`."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from looktwice.pipelines.models.wire import (
 )
 
 RESERVED = {"model", "stream", "tools", "seed", "temperature", "top_p"}
-"""Fields of a request that `extra` must not set, because the model's settings fill them or because
-they would change the form of the reply."""
+"""The fields of a request that `extra` must not set, because the model's settings fill them or
+because they would change the form of the reply."""
 
 
 @dataclass(frozen=True)
 class NativeAPI(ChatAPI):
-    """The base class of models with a provider's own protocol.
+    """The base class of models that speak a provider's own protocol.
 
-    `server_tools` are tools that the provider runs itself, in its own form; their calls are not
-    calls of an agent.
+    `server_tools` are tools that the provider runs itself, described in the provider's form; their
+    calls do not count as calls of an agent.
     """
 
     pictures: Pictures = "tool"
@@ -122,7 +122,7 @@ class ResponsesAPI(NativeAPI):
 
     @property
     def path(self) -> str:
-        """The path below the URL that requests are sent to."""
+        """The path, below `url`, that requests are sent to."""
         return "responses"
 
     def translate(self, body: Json, options: CallOptions) -> Json:
@@ -146,11 +146,11 @@ class MessagesAPI(NativeAPI):
     Results of tools carry their pictures (`pictures`) if the agent leaves them there (its protocol
     `NativeCalls` with `pictures: tool`), and signed thoughts go back in later turns. It needs
     `max_tokens`. `effort` and a stage's schema are sent as `output_config`; thoughts are asked for
-    by `extra: {thinking: {type: adaptive}}`, and the provider's prompt cache by
-    `extra: {cache_control: {type: ephemeral}}`. `server_tools` are tools that the provider runs,
-    such as `{type: web_search_20250305, name: web_search}`. The other settings are those of
-    `ChatAPI`; the protocol has no `seed`, `logprobs` or `detail`, and newer models take no
-    `temperature`, `top_p` or `top_k`, which the provider's own client dropped in its version 1.
+    by `extra: {thinking: {type: adaptive}}`, and the provider's prompt cache by `extra:
+    {cache_control: {type: ephemeral}}`. `server_tools` are tools that the provider runs, such as
+    `{type: web_search_20250305, name: web_search}`. The other settings are those of `ChatAPI`; the
+    protocol has no `seed`, `logprobs` or `detail`, and newer models take no `temperature`, `top_p`
+    or `top_k`, which the provider's own client dropped in version 1.
     """
 
     protocol = "Messages"
@@ -171,11 +171,11 @@ class MessagesAPI(NativeAPI):
 
     @property
     def path(self) -> str:
-        """The path below the URL that requests are sent to."""
+        """The path, below `url`, that requests are sent to."""
         return "messages"
 
     def sign(self, key: str | None) -> dict[str, str]:
-        """Return the version of the protocol, and the key if there is one."""
+        """Return the headers with the version of the protocol, and with the key if there is one."""
         return sign_messages(key)
 
     def translate(self, body: Json, options: CallOptions) -> Json:
@@ -198,11 +198,10 @@ class GeminiAPI(NativeAPI):
 
     Results of tools carry their pictures (`pictures`, which Gemini 3 and later accept) if the agent
     leaves them there (its protocol `NativeCalls` with `pictures: tool`), and thought signatures go
-    back in later turns. `detail` low or high is sent as the media
-    resolution of the request, `effort` as the thinking level. `CallOptions.choices` is sent as an
-    enumeration. Further fields belong into `extra: {generationConfig: {...}}`. `server_tools` are
-    tools that the provider runs, such as `{codeExecution: {}}`. The other settings are those of
-    `ChatAPI`.
+    back in later turns. `detail` low or high is sent as the media resolution of the request,
+    `effort` as the thinking level. `CallOptions.choices` is sent as an enumeration. Further fields
+    belong in `extra: {generationConfig: {...}}`. `server_tools` are tools that the provider runs,
+    such as `{codeExecution: {}}`. The other settings are those of `ChatAPI`.
     """
 
     protocol = "generateContent"
@@ -217,7 +216,7 @@ class GeminiAPI(NativeAPI):
 
     @property
     def path(self) -> str:
-        """The path below the URL that requests are sent to."""
+        """The path, below `url`, that requests are sent to."""
         return f"models/{self.model.removeprefix('models/')}:generateContent"
 
     def sign(self, key: str | None) -> dict[str, str]:

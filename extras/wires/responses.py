@@ -1,9 +1,9 @@
-"""Conversion between the chat-completions protocol and OpenAI's Responses protocol, without state
-at the server.
+"""Conversion between the chat-completions protocol and OpenAI's Responses protocol; nothing is
+stored at the server.
 
 A reply is a list of items: thoughts, messages, calls of the client's tools, and calls of tools that
-the provider ran itself. All items are sent back unchanged, with the encrypted thoughts. Results of
-the client's tools carry their pictures.
+the provider ran itself. All items are sent back unchanged, including the encrypted thoughts.
+Results of the client's tools carry their pictures.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What the three protocols share: pictures, tool calls, and assistant's turns that are sent back
-exactly as the provider wrote them."""
+"""Conversions that the three protocols share: of pictures, of tool calls, and of assistant's turns,
+which are sent back exactly as the provider wrote them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class BareData(Payload):
 
 
 class Image(NamedTuple):
-    """A picture or video in a chat-completions body: its media type, its base64 and its data URL
-    (each a text, or a payload that is written as one), and the requested `detail`."""
+    """A picture or video in a chat-completions body: its media type, its base64 data and its data
+    URL (each a string, or a payload that is written as one), and the requested `detail`."""
 
     media_type: str
     data: str | Payload
@@ -72,13 +72,13 @@ def read_text(content: Any) -> str:
 
 
 def parse_count(counts: Mapping[str, Any], name: str) -> int:
-    """Return a count that may be missing (0), null (0) or a text."""
+    """Return a count as a number: 0 if it is missing or null, parsed if it is a string."""
     return int(counts.get(name) or 0)
 
 
 def read_arguments(call: Json) -> Json:
-    """Parse the arguments of a chat-completions tool call as an object; put arguments that are not
-    an object into one, since the protocols accept only objects."""
+    """Parse the arguments of a chat-completions tool call as an object; wrap arguments that are not
+    an object in one, since the protocols accept only objects."""
     written = call["function"].get("arguments") or "{}"
     try:
         given = read_json(written)
@@ -101,7 +101,8 @@ def refuse_fields(body: Json, provider: str, *names: str) -> None:
 
 
 def attach_turn(protocol: str, items: Sequence[Json]) -> Json:
-    """Return the field of a message that stores a turn in its provider's form."""
+    """Return the message field that stores a turn in its provider's form; empty if there are no
+    items."""
     return {TURN: {"protocol": protocol, "items": list(items)}} if items else {}
 
 
@@ -112,14 +113,15 @@ def restore_items(
     find_text: Callable[[Json], str | None],
     replace_id: Callable[[Json, str], Json],
 ) -> list[Json] | None:
-    """Return the items of an assistant's turn as this provider wrote them; None for other turns.
+    """Return the items of an assistant's turn as the provider of `protocol` wrote them; None if it
+    did not write the turn.
 
     Items are unchanged, with three exceptions. Calls that were not run are left out with everything
-    after them, since no result will follow. A call whose id has changed gets the new id, by
-    `replace_id`. If the text of the turn has changed, its items with text are left out, and the new
-    text replaces the last of them as an item {"text": ...}, which the caller converts. `find_call`
-    returns the id of a call of the client's tools in an item, `find_text` its visible text; both
-    return None for other items.
+    after them, since no result will follow. In a call whose id has changed, `replace_id` sets the
+    new id. If the text of the turn has changed, its items with text are left out, and the new text
+    replaces the last of them as an item {"text": ...}, which the caller converts. `find_call`
+    returns the call id of an item that calls one of the client's tools, `find_text` the visible
+    text of an item; both return None for other items.
     """
     kept = message.get(TURN) or {}
     if kept.get("protocol") != protocol:
@@ -158,8 +160,8 @@ def _replace_text(
 
 
 def merge_fields(body: Json, extra: Mapping[str, Any]) -> Json:
-    """Return the body with the extra fields; merge a mapping with an existing mapping of the same
-    name."""
+    """Return the body with the extra fields added; a mapping is merged with an existing mapping of
+    the same name."""
     merged = dict(body)
     for name, value in extra.items():
         existing = merged.get(name)
@@ -175,8 +177,8 @@ def write_completion(model: Any, reason: Any, message: Json, usage: Json, **fiel
 
 
 def write_usage(asked: int, out: int, cached: int, thoughts: int) -> Json:
-    """Return token counts in the form of chat completions; cached and thinking tokens are included
-    in the other two."""
+    """Return token counts in the form of chat completions; `asked` includes cached tokens, and
+    `out` thinking tokens."""
     return {
         "prompt_tokens": asked,
         "completion_tokens": out,

@@ -29,8 +29,12 @@ from looktwice.pipelines.model import CallOptions, Message, Role, Tool, ToolCall
 from looktwice.pipelines.models.attached import read_call_fields, read_turn_fields
 from looktwice.pipelines.view import View
 
-FIELDS = {"schema": "response_format", "effort": "reasoning_effort", "choices": "guided_choice"}
-"""Names of request fields that differ from those of `CallOptions`."""
+RENAMED_FIELDS = {
+    "schema": "response_format",
+    "effort": "reasoning_effort",
+    "choices": "guided_choice",
+}
+"""Names of request fields that differ from the field names of `CallOptions`."""
 IGNORED_FIELDS = {
     "user",
     "store",
@@ -92,15 +96,15 @@ class ToolEntry(BaseModel, **ALLOW_EXTRA):
 
     @property
     def attached(self) -> Json:
-        """Fields that a provider attached to the call."""
+        """The fields that a provider attached to the call."""
         return read_call_fields({**(self.model_extra or {}), "function": self.function.model_extra})
 
 
 class Turn(BaseModel, **ALLOW_EXTRA):
     """A turn of the conversation.
 
-    `looktwice` holds the provider's own values of fields that `serve` shows differently in its
-    message; null if the provider sent none.
+    `looktwice` holds the provider's own values of the fields whose values `serve` changes in its
+    message; such a value is null if the provider sent none.
     """
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
@@ -117,8 +121,8 @@ class Turn(BaseModel, **ALLOW_EXTRA):
     @model_validator(mode="before")
     @classmethod
     def keep_parts(cls, turn: Any) -> Any:
-        """Move an assistant's content with more than texts, such as signed thoughts, to
-        `looktwice`, and keep only the texts as content."""
+        """If an assistant's content holds more than texts, such as signed thoughts, copy it to
+        `looktwice` and keep only the texts as content."""
         content = turn.get("content") if isinstance(turn, dict) else None
         if not isinstance(content, list) or turn.get("role") != "assistant":
             return turn
@@ -144,7 +148,7 @@ class Turn(BaseModel, **ALLOW_EXTRA):
 
     @property
     def attached(self) -> Json:
-        """Fields that a provider attached to an assistant's turn."""
+        """The fields that a provider attached to an assistant's turn."""
         if self.role != "assistant":
             return {}
         own, shown = self.looktwice or {}, self.model_extra or {}
@@ -244,7 +248,7 @@ def read_question(raw: bytes) -> Question:
         count=request.n or 1,
         stream=bool(request.stream),
         usage=bool(request.stream_options and request.stream_options.include_usage),
-        fields=FIELDS,
+        fields=RENAMED_FIELDS,
     )
 
 
@@ -253,8 +257,8 @@ SETTING_FIELDS = set(ChatRequest.model_fields) - HANDLED_FIELDS
 
 
 def read_foreign_question(raw: bytes) -> Question:
-    """Parse a request to another server, which may support more: unknown parts become their JSON as
-    a text, and unknown fields are stored in `sent`. Raises ValueError."""
+    """Parse a request to another server, which may support more than looktwice: an unknown part is
+    replaced by its JSON as text, and unknown fields are stored in `sent`. Raises ValueError."""
     body = read_json(raw, MAX_VALUES)
     if not (isinstance(body, dict) and isinstance(body.get("messages"), list)):
         raise ValueError("a request must be a JSON object with messages")
@@ -282,7 +286,7 @@ def read_foreign_question(raw: bytes) -> Question:
 
 
 def _read_turn(turn: Any) -> Message:
-    """Convert a turn to a message, with unknown parts as JSON."""
+    """Convert a turn to a message, with unknown parts as JSON text."""
     try:
         return Turn.model_validate(turn).read()
     except (ValueError, TypeError, AttributeError):

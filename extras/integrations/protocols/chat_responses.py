@@ -59,9 +59,9 @@ def _add_delta(message: Json, delta: Json) -> None:
 
 
 def _find_call(calls: list[Json], piece: Json) -> Json:
-    """Return the tool call that a piece belongs to: the one with its `index`, unless their ids
-    differ, since all of Gemini's parallel calls have index 0. Raises LookupError for more calls
-    than any agent runs."""
+    """Return the tool call that a piece belongs to: the call with the same `index`, or a new one if
+    the ids differ, since all of Gemini's parallel calls have index 0. Raises LookupError if there
+    are more calls than any agent runs."""
     index, identifier = piece.get("index") or 0, piece.get("id")
     same = next((call for call in reversed(calls) if (call.get("index") or 0) == index), None)
     if same is not None and not (identifier and same["id"] and identifier != same["id"]):
@@ -74,8 +74,8 @@ def _find_call(calls: list[Json], piece: Json) -> Json:
 
 
 def _join_pieces(before: Any, piece: Any) -> Any:
-    """Append a piece to a field of a stream: texts and lists grow, an object gets the fields of the
-    piece."""
+    """Append a piece to the value of a streamed field: texts and lists are extended, and an object
+    gets the fields of the piece."""
     if not before or not piece:
         return piece or before
     if isinstance(before, dict) and isinstance(piece, dict):
@@ -100,8 +100,9 @@ def _join_pieces(before: Any, piece: Any) -> Any:
 
 
 def _find_part(parts: Sequence[Any], piece: Any) -> int | None:
-    """Return the index of the part that a piece continues: the one of its type and `index`, or the
-    last one of its type, unless that has its signature and is complete; None if there is none."""
+    """Return the index of the part that a piece continues: the part of the same type and `index`,
+    or the last part of the same type, unless that part has its signature and so is complete; None
+    if there is no such part."""
     if not isinstance(piece, dict) or not piece.keys() & {*STREAMED_FIELDS, "signature"}:
         return None
     for place, part in enumerate(parts):
@@ -115,19 +116,19 @@ def _find_part(parts: Sequence[Any], piece: Any) -> int | None:
 
 
 STREAMED_FIELDS = ("text", "summary", "thinking")
-"""Fields of a part of content or reasoning that arrive in pieces; others, such as its type, arrive
-whole."""
+"""The fields of a part of content or reasoning that arrive in pieces; other fields, such as the
+type, arrive whole."""
 
 
 @dataclass(frozen=True)
 class ChatResponse:
-    """What was answered, in the form of the protocol."""
+    """An answer in the form of a chat-completions response."""
 
     answered: Answered
 
     @property
     def usage(self) -> Json:
-        """The tokens of all calls."""
+        """The token counts of all calls."""
         usage = self.answered.usage
         counts = {"prompt_tokens": usage.tokens_in, "completion_tokens": usage.tokens_out}
         counts["total_tokens"] = usage.tokens_in + usage.tokens_out

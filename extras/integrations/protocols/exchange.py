@@ -1,4 +1,5 @@
-"""The common internal form of responses, and the interface that converts it to each protocol."""
+"""The common internal form of responses, and the interface of the classes that convert it to each
+protocol."""
 
 from __future__ import annotations
 
@@ -38,8 +39,9 @@ class Refusal(Exception):
 
 @dataclass(frozen=True)
 class Answered:
-    """The content of a response: a reply for each draw, and the looks before it. `calls` are all
-    replies that each of them needed, and `headers` describe them."""
+    """The content of a response: for each draw the final reply, the `looks` before it, and in
+    `calls` all replies of the models that led to it. `headers` are the headers of the HTTP
+    response."""
 
     model: str
     replies: Sequence[Reply]
@@ -66,7 +68,7 @@ class Answered:
 
 
 class Exchange(ABC):
-    """A request in a protocol, and the forms of its response."""
+    """A request in a protocol, and the conversion of its response."""
 
     question: Question
 
@@ -80,8 +82,8 @@ class Exchange(ABC):
 
 
 class WireProtocol(ABC):
-    """A protocol of clients. Its `path` follows the base URL; `unsupported` are endpoints below it
-    that are not answered, with the alternative for each."""
+    """A protocol in which clients send requests. Its `path` follows the base URL; `unsupported`
+    maps endpoints below this path that are not answered to the alternative for each."""
 
     path: ClassVar[str]
     unsupported: ClassVar[Mapping[str, str]] = {}
@@ -96,7 +98,7 @@ class WireProtocol(ABC):
         return refusal.body
 
     def make_error_event(self, refusal: Refusal) -> bytes:
-        """Return an error that ends a stream."""
+        """Return the event of an error that ends a stream."""
         return format_event(self.describe(refusal))
 
 

@@ -34,8 +34,8 @@ ERROR_TYPES = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-"""Types of errors by their status; others of 500 and more are `api_error`, others below
-`invalid_request_error`."""
+"""Types of errors by HTTP status; any other status is an `api_error` from 500 on, and an
+`invalid_request_error` below."""
 
 UNSUPPORTED = {
     "/count_tokens": "only a model's own server counts tokens; each response has its `usage`",
@@ -45,7 +45,8 @@ UNSUPPORTED = {
 
 @dataclass(frozen=True)
 class MessagesExchange(Exchange):
-    """A question, and its response, which shows thoughts as the request asks (`thinking`)."""
+    """A Messages request, and its response, which shows thoughts as the field `thinking` of the
+    request says."""
 
     question: Question
     thinking: ThoughtDisplay | None
@@ -104,7 +105,8 @@ class MessagesExchange(Exchange):
 
 
 def describe_usage(usage: Usage) -> Json:
-    """Return the token counts of a message, whose input tokens exclude cached ones."""
+    """Return the token counts in the form of a message, in which the input tokens exclude cached
+    ones."""
     return {
         "input_tokens": max(0, usage.tokens_in - usage.cached_tokens),
         "cache_creation_input_tokens": 0,
@@ -115,8 +117,8 @@ def describe_usage(usage: Usage) -> Json:
 
 
 def read_arguments(call: ToolCall) -> Json:
-    """Return the arguments of a call as an object; other text becomes the
-    value of the field `INVALID_JSON`."""
+    """Return the arguments of a call as an object; text that is no JSON object becomes the value of
+    the field `INVALID_JSON`."""
     try:
         value = read_json(call.arguments or "{}")
     except ValueError:
@@ -166,5 +168,5 @@ class MessagesProtocol(WireProtocol):
         }
 
     def make_error_event(self, refusal: Refusal) -> bytes:
-        """Return an error that ends a stream."""
+        """Return the event of an error that ends a stream."""
         return format_event(self.describe(refusal), "error")

@@ -25,8 +25,8 @@ from looktwice.pipelines.json_input import ALLOW_EXTRA, write_json
 from looktwice.pipelines.model import CallOptions, Message, Tool, ToolCall
 from looktwice.pipelines.view import View
 
-FIELDS = {"schema": "output_config.format", "effort": "output_config.effort"}
-"""Names of request fields that differ from those of `CallOptions`."""
+RENAMED_FIELDS = {"schema": "output_config.format", "effort": "output_config.effort"}
+"""Names of request fields that differ from the field names of `CallOptions`."""
 IGNORED_FIELDS = {
     "cache_control",
     "diagnostics",
@@ -47,7 +47,11 @@ ALLOWED_BLOCKS = {
     "system": {"text"},
     "tool_result": {"text", "image"},
 }
-NEEDED = {"image": ("source",), "tool_use": ("id", "name"), "tool_result": ("tool_use_id",)}
+REQUIRED_FIELDS = {
+    "image": ("source",),
+    "tool_use": ("id", "name"),
+    "tool_result": ("tool_use_id",),
+}
 
 
 class ImageSource(BaseModel, **ALLOW_EXTRA):
@@ -88,12 +92,14 @@ class MessageBlock(BaseModel, **ALLOW_EXTRA):
     content: Annotated[list[MessageBlock], BeforeValidator(_as_blocks)] = []
 
     def refuse_misplaced(self, kind: str, place: str) -> None:
-        """Raise ValueError for a block that lacks fields or has no place in this kind of
-        content."""
+        """Raise ValueError for a block that lacks fields or is not allowed in content of this
+        `kind`."""
         if self.type not in ALLOWED_BLOCKS[kind]:
             allowed = ", ".join(sorted(ALLOWED_BLOCKS[kind]))
             raise ValueError(f"{place}.type is {self.type!r}; here it can be: {allowed}")
-        if missing := [name for name in NEEDED.get(self.type, ()) if not getattr(self, name)]:
+        if missing := [
+            name for name in REQUIRED_FIELDS.get(self.type, ()) if not getattr(self, name)
+        ]:
             raise ValueError(f"{place}: a block of type {self.type} needs {' and '.join(missing)}")
         for number, inner in enumerate(self.content if self.type == "tool_result" else ()):
             inner.refuse_misplaced(self.type, f"{place}.content[{number}]")
@@ -119,7 +125,7 @@ class MessageTurn(BaseModel, **ALLOW_EXTRA):
     content: Blocks
 
     def refuse_misplaced(self, place: str) -> None:
-        """Raise ValueError for blocks out of place."""
+        """Raise ValueError for blocks that are not allowed where they are."""
         for number, block in enumerate(self.content):
             block.refuse_misplaced(self.role, f"{place}.content[{number}]")
         results = [block.type == "tool_result" for block in self.content]
@@ -151,8 +157,8 @@ def read_messages(messages: Sequence[MessageTurn]) -> Iterator[Message]:
 
 
 def read_assistant(blocks: Sequence[MessageBlock]) -> Message:
-    """Convert the blocks of an assistant's turn. Raises ValueError for thoughts of another
-    server."""
+    """Convert the blocks of an assistant's turn. Raises ValueError for thoughts that come from
+    another server."""
     packed, thoughts = list[Json](), list[str]()
     for block in blocks:
         opaque = block.signature or block.data
@@ -186,7 +192,7 @@ class MessageToolChoice(BaseModel, **ALLOW_EXTRA):
     name: str = ""
 
     def read(self) -> str:
-        """Return the choice as `CallOptions` has it. Raises ValueError."""
+        """Return the choice in the form of `CallOptions`. Raises ValueError."""
         if self.type != "tool":
             return "required" if self.type == "any" else self.type
         if not self.name:
@@ -195,7 +201,8 @@ class MessageToolChoice(BaseModel, **ALLOW_EXTRA):
 
 
 class ThoughtDisplay(BaseModel, **ALLOW_EXTRA):
-    """Whether thoughts are shown. How much a model thinks is a setting of its study."""
+    """The field `thinking`, which only decides whether thoughts are shown. How much a model thinks
+    is a setting of its study."""
 
     type: Literal["enabled", "adaptive", "between_tools", "disabled"]
     display: Literal["summarized", "omitted"] | None = None
@@ -216,7 +223,8 @@ class OutputConfig(BaseModel, **ALLOW_EXTRA):
 
 
 class MessagesRequest(BaseModel, **ALLOW_EXTRA):
-    """A request, with the fields that looktwice supports; `seed` is not in the protocol."""
+    """A Messages request, with the fields that looktwice supports; `seed` is not part of the
+    protocol."""
 
     messages: list[MessageTurn] = Field(min_length=1)
     max_tokens: Tokens
@@ -270,7 +278,7 @@ class MessagesRequest(BaseModel, **ALLOW_EXTRA):
             self.looktwice,
             stream=bool(self.stream),
             sent=self.list_sent(),
-            fields=FIELDS,
+            fields=RENAMED_FIELDS,
         )
 
     def list_sent(self) -> dict[str, str]:

@@ -37,8 +37,8 @@ Request = TypeVar("Request", bound=BaseModel)
 
 
 def refuse_video(kind: Any) -> Any:
-    """Return the type of a part. Raises ValueError for that of a video, which stages would take for
-    a picture."""
+    """Return `kind`, the type of a part. Raises ValueError for the type of a video, which stages
+    would take for a picture."""
     if kind in VIDEO_KINDS:
         raise ValueError(NO_VIDEOS)
     return kind
@@ -74,7 +74,7 @@ class ClientFacts(BaseModel, **FORBID_EXTRA):
 class Question:
     """A client's question: its turns (the user's last one is the `sample`), the options, and the
     number of replies (`count`). A `stream` ends with its `usage` if requested; no stage sees the
-    `answer`. `fields` are the protocol's names of options, where they differ from ours."""
+    `answer`. `fields` maps names of `CallOptions` to those in the protocol where they differ."""
 
     model: str
     turns: tuple[Message, ...]
@@ -100,8 +100,8 @@ def make_question(
     usage: bool = False,
     fields: Mapping[str, str] | None = None,
 ) -> Question:
-    """Make a question of a client's turns and settings. Raises ValueError for a picture that cannot
-    be decoded, and for marks outside the picture."""
+    """Make a question from a client's turns and settings. Raises ValueError for a picture that
+    cannot be decoded, and for marks outside the picture."""
     turns = tuple(turns)
     for view in (view for turn in turns for view in turn.views):
         view.picture.payload  # noqa: B018  one that cannot be decoded is refused now
@@ -113,7 +113,7 @@ def make_question(
 
 
 def read_request(kind: type[Request], raw: bytes) -> Request:
-    """Parse the body of a request. Raises ValueError with its first fault."""
+    """Parse the body of a request. Raises ValueError, which describes the first fault."""
     if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise ValueError(f"more than {MAX_VALUES:,} values")
     request: Request = read_as(kind, raw)
@@ -125,8 +125,8 @@ def refuse_unknown(
 ) -> None:
     """Raise ValueError for unsupported fields that may affect a reply.
 
-    These never do: fields in `ignored`, a field with its value in `neutral`, and any field that is
-    false or null.
+    Fields in `ignored`, fields that have their value in `neutral`, and fields that are false or
+    null never affect it.
     """
     given = (request.model_extra or {}).items()
     if strange := [
@@ -138,8 +138,8 @@ def refuse_unknown(
 
 
 def choose_tool(called: str | None, tools: Sequence[Tool]) -> str | None:
-    """Return a request's choice of a tool as `CallOptions` has it: None if it is left to the model.
-    Raises ValueError for a choice without tools."""
+    """Return a request's choice of a tool in the form of `CallOptions`: None if the choice is left
+    to the model. Raises ValueError for a choice without tools."""
     if called not in (None, "auto", "none") and not tools:
         raise ValueError(f"tool_choice: {called}, but there are no tools; send `tools`, too")
     return None if called == "auto" or not tools else called

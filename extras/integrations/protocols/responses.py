@@ -37,7 +37,8 @@ ECHOED: dict[str, Any] = {
     "truncation": "disabled",
     "user": None,
 }
-"""Fields of a response that repeat the request, with their values where the request omits them."""
+"""The fields of a response that repeat the request, with the values that they have if the request
+omits them."""
 
 UNSUPPORTED = {
     "/input_tokens": "only a model's own server counts tokens; each response has its `usage`",
@@ -47,7 +48,8 @@ UNSUPPORTED = {
 
 @dataclass(frozen=True)
 class ResponsesExchange(Exchange):
-    """A question, and its response, which repeats the settings of the request (`echoed`)."""
+    """A Responses request, and its response, which repeats the settings of the request
+    (`echoed`)."""
 
     question: Question
     echoed: Json
@@ -89,7 +91,7 @@ class ResponsesExchange(Exchange):
 
 
 def echo_settings(request: ResponsesRequest) -> Json:
-    """Return the settings that a response repeats, as they were sent."""
+    """Return the settings of the request that a response repeats, as they were sent."""
     given = request.model_dump(by_alias=True, include={*ECHOED}, exclude_unset=True)
     given = {name: value for name, value in given.items() if value is not None}
     if (choice := request.tool_choice) and choice.type != "function":
@@ -98,7 +100,7 @@ def echo_settings(request: ResponsesRequest) -> Json:
 
 
 def describe_usage(usage: Usage) -> Json:
-    """Return the token counts of a response."""
+    """Return the token counts in the form of a response."""
     return {
         "input_tokens": usage.tokens_in,
         "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
@@ -215,8 +217,9 @@ class ResponsesProtocol(WireProtocol):
         return ResponsesExchange(request.read(), echo_settings(request))
 
     def make_error_event(self, refusal: Refusal) -> bytes:
-        """Return an error that ends a stream. It has the documented fields, and an `error`, which
-        OpenAI's own server sends and without which its client raises nothing."""
+        """Return the event of an error that ends a stream. It has the documented fields and also
+        `error`, which OpenAI's own server sends, and without which OpenAI's client raises
+        nothing."""
         error = refusal.body["error"]
         plain = {"type": "error", "code": refusal.kind, "message": str(refusal), "param": None}
         return format_event({**plain, "sequence_number": 0, "error": error}, "error")

@@ -25,8 +25,8 @@ from looktwice.pipelines.json_input import ALLOW_EXTRA
 from looktwice.pipelines.model import CallOptions, Message, Role, Tool, ToolCall
 from looktwice.pipelines.view import View
 
-FIELDS = {"schema": "text.format", "effort": "reasoning.effort", "logprobs": "top_logprobs"}
-"""Names of request fields that differ from those of `CallOptions`."""
+RENAMED_FIELDS = {"schema": "text.format", "effort": "reasoning.effort", "logprobs": "top_logprobs"}
+"""Names of request fields that differ from the field names of `CallOptions`."""
 IGNORED_FIELDS = {
     "access_programs",
     "max_tool_calls",
@@ -42,7 +42,7 @@ IGNORED_FIELDS = {
     "truncation",
     "user",
 }
-"""Fields that do not affect a reply. `max_tool_calls` counts OpenAI's own tools only."""
+"""Fields that do not affect a reply. `max_tool_calls` counts only calls of OpenAI's own tools."""
 NEUTRAL_VALUES: Mapping[str, Any] = {"context_management": [], "moderation": {}, "image": {}}
 STATELESS = "no response is stored here; send the whole conversation as `input`"
 LOGPROBS = "message.output_text.logprobs"
@@ -99,7 +99,7 @@ class ResponsesItem(BaseModel, **ALLOW_EXTRA):
     encrypted_content: str | None = None
 
     def refuse_gaps(self, place: str) -> None:
-        """Raise ValueError if a field is missing that items of this type need."""
+        """Raise ValueError if the item lacks a field that items of its type need."""
         needed = {"message": "role", "reasoning": "type"}.get(self.type, "call_id")
         missing = [name for name in (needed,) if not getattr(self, name)]
         if self.type == "function_call" and not self.name:
@@ -118,12 +118,14 @@ class AssistantItems:
     thought: str = ""
 
     def begins_anew(self, item: ResponsesItem) -> bool:
-        """Return whether an item starts a new turn: after a text without calls, anything but a
-        call. A text or thought after calls stays, because results must follow calls directly."""
+        """Return whether an item starts a new turn: after texts without calls, any item but a call
+        does. A text or thought after calls stays in their turn, because results must follow calls
+        directly."""
         return bool(self.texts and not self.calls and item.type != "function_call")
 
     def add(self, item: ResponsesItem) -> None:
-        """Add an item. Raises ValueError for a picture, and for the thought of another server."""
+        """Add an item. Raises ValueError for a picture, and for a thought that comes from another
+        server."""
         parts = [part.read() for part in item.content]
         texts = [part for part in parts if isinstance(part, str)]
         if len(texts) < len(parts):
@@ -217,8 +219,8 @@ def _as_items(given: Any) -> Any:
 
 
 class ResponsesRequest(BaseModel, **ALLOW_EXTRA):
-    """A request, with the fields that looktwice supports; `seed`, `stop` and `top_k` are not in the
-    protocol, but many servers take them."""
+    """A Responses request, with the fields that looktwice supports; `seed`, `stop` and `top_k` are
+    not part of the protocol, but many servers take them."""
 
     input: Annotated[list[ResponsesItem], BeforeValidator(_as_items)] = Field(min_length=1)
     model: str = ""
@@ -278,5 +280,5 @@ class ResponsesRequest(BaseModel, **ALLOW_EXTRA):
             self.options(),
             self.looktwice,
             stream=bool(self.stream),
-            fields=FIELDS,
+            fields=RENAMED_FIELDS,
         )

@@ -15,7 +15,7 @@ from looktwice.pipelines.model import Message, Reply, ToolCall
 from looktwice.pipelines.models.attached import has_content, read_call_fields, read_turn_fields
 
 PREFIX = "looktwice."
-"""The prefix of every packed text; any other text comes from another server."""
+"""The prefix of every packed string; a string without it comes from another server."""
 
 
 def has_attached(reply: Reply) -> bool:
@@ -35,8 +35,8 @@ def pack_attached(reply: Reply) -> str:
 
 
 def unpack_attached(text: str) -> Json | None:
-    """Unpack a text of `pack_attached`; None for a text of another server. Raises ValueError if it
-    was changed."""
+    """Unpack a string that `pack_attached` returned; return None for a string from another server.
+    Raises ValueError if the string was changed."""
     if not text.startswith(PREFIX):
         return None
     try:
@@ -50,10 +50,10 @@ def unpack_attached(text: str) -> Json | None:
 def make_turn(
     texts: Sequence[str], calls: Sequence[ToolCall], packed: Sequence[Json], thought: str = ""
 ) -> Message:
-    """Make an assistant's turn of its texts and calls, with the fields that were `packed` for it.
+    """Make an assistant's turn from its texts and calls, with the fields that were `packed` for it.
 
-    A `thought` that a client sends as a plain text is attached as `reasoning_content`. Raises
-    ValueError for packed values of another form.
+    A `thought` that a client sends as plain text is attached as `reasoning_content`. Raises
+    ValueError if packed values have an unexpected form.
     """
     turn: Json = {"reasoning_content": thought} if thought else {}
     known: Json = {}
@@ -70,7 +70,7 @@ def make_turn(
 
 def _restore(call: ToolCall, known: Mapping[str, Any]) -> ToolCall:
     """Return a call with its attached fields, and with the model's original arguments if the
-    client's have the same value."""
+    client's arguments are the same JSON value."""
     written = str(known.get("arguments") or "")
     attached = read_call_fields({"function": {}, **(known.get("attached") or {})})
     return ToolCall(

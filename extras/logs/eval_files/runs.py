@@ -1,5 +1,5 @@
-"""Export of runs as `.eval` files: each record is read where its line begins, and its verdict is
-taken from the scores of the run, without a table of all rows."""
+"""Export of runs as `.eval` files: records are read one by one at the offsets of their lines, and
+verdicts are taken from the scores of the run, without a table of all rows."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from looktwice.pipelines.model import ToolCall
 from looktwice.pipelines.state import Stage
 
 MAX_PICTURE_BYTES, MAX_TURNS = 64 << 20, 16
-"""Limits of what is kept for later samples: pictures, and recent turns, such as system messages and
-examples."""
+"""How much is kept for later samples: bytes of pictures, and the number of recent turns, such as
+system messages and examples."""
 UNVALUED = Verdict.FAILED, Verdict.HIDDEN
 NEEDED_FIELDS = ConfigDict(extra="ignore", strict=True)
 
@@ -88,8 +88,8 @@ class _Contestant:
 def export_runs(
     paths: Sequence[Path], out: Path, reader: Stage | None = None, plugins: Sequence[str] = ()
 ) -> Iterator[str]:
-    """Write each contestant of runs into the folder `out`, a `.eval` file for each task, and yield
-    a line per file.
+    """Write each contestant of the runs into the folder `out`, as a `.eval` file for each task, and
+    yield a line per file.
 
     The files equal those that `export_logs` writes. Raises RunError, and TaskError for an empty
     run.
@@ -186,7 +186,7 @@ def _get_last_reply(record: Any) -> str:
 
 
 class _Turns:
-    """Makes the turns of records of a run from its stored messages; pictures and recent turns are
+    """Makes the turns of a run's records from the stored messages; pictures and recent turns are
     kept, because records share them."""
 
     def __init__(self, folder: RunFolder) -> None:
@@ -196,8 +196,8 @@ class _Turns:
         self._get_turn = lru_cache(MAX_TURNS)(self._read_turn)
 
     def make(self, record: Any) -> list[Turn]:
-        """Return the conversation of the last call of a record. Raises RunError for a message that
-        is missing, and PictureError for a picture."""
+        """Return the conversation of the last call of a record. Raises RunError if a message is
+        missing, and PictureError if a picture is."""
         if not (calls := record.get("calls")):
             return []
         call = calls[-1]

@@ -1,5 +1,5 @@
-"""The contents of a `.eval` file: its header, and the JSON of samples, of which the texts that
-occur several times are encoded once."""
+"""The contents of a `.eval` file: the header, and the JSON of the samples, in which a text that
+occurs several times is encoded only once."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 VERDICT_LETTERS = {"right": "C", "wrong": "I", "unreadable": "N"}
 COMMA = pack(b",")
-IMAGE = write_json({"type": "text", "text": "(Image)"})
-"""What a list of summaries holds instead of an image."""
+IMAGE_PLACEHOLDER = write_json({"type": "text", "text": "(Image)"})
+"""The JSON that replaces an image in the list of summaries."""
 
 
 class Attachment(NamedTuple):
-    """A picture: its name in a log, and a JSON field of this name with its data URL."""
+    """A picture: its name in a log, and the JSON field with this name that holds its data URL."""
 
     name: str
     field: Packed
@@ -43,7 +43,8 @@ class Attachment(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A message as inspect_ai's JSON, as that in a list of summaries, and its pictures."""
+    """A message: its full JSON for inspect_ai, its JSON for the list of summaries, and its
+    pictures."""
 
     role: str
     text: str
@@ -71,7 +72,7 @@ def make_turn(
     text = summary = f"{begin}{','.join(whole)}{end}"
     if attachments:
         pairs = zip(whole, parts, strict=True)
-        shown = [piece if isinstance(part, str) else IMAGE for piece, part in pairs]
+        shown = [piece if isinstance(part, str) else IMAGE_PLACEHOLDER for piece, part in pairs]
         summary = f"{begin}{','.join(shown)}{end}"
     return Turn(role, text, summary, attachments)
 
@@ -114,8 +115,9 @@ class Sample(NamedTuple):
 @dataclass(frozen=True)
 class Evaluation:
     """One contestant on one task, whose samples are in a `.eval` file: `source` is the log,
-    `settings` those of the task, `ids` the ids of the samples, `count` their number in all draws,
-    `values` those of samples that have a key and did not fail."""
+    `settings` are the settings of the task, `ids` the ids of the samples, `count` is the number of
+    samples over all draws, and `values` are the values of the samples that have a key and did not
+    fail."""
 
     model: str
     source: str
@@ -155,8 +157,8 @@ def write_evaluation(about: Evaluation, samples: Iterable[Sample], file: Path) -
 
 @dataclass
 class _Encoder:
-    """Encodes the samples of an evaluation; `summary` is the entry of the last one in the list of
-    summaries."""
+    """Encodes the samples of an evaluation; `summary` is the entry in the list of summaries for the
+    sample that was encoded last."""
 
     about: Evaluation
     summary: str = ""
@@ -167,8 +169,8 @@ class _Encoder:
         self._model, self._task = write_json(self.about.model), write_json(self.about.task)
 
     def encode(self, sample: Sample) -> tuple[str, list[Packed], str]:
-        """Return the JSON of a sample: what comes before its pictures, these with their names, and
-        what comes after."""
+        """Return the JSON of a sample in three pieces: before its pictures, the pictures with their
+        names, and after them."""
         question, reply = write_json(sample.question), write_json(sample.reply)
         turns = sample.turns
         is_answered = bool(turns) and turns[-1].role == "assistant"
@@ -216,8 +218,8 @@ class _Encoder:
         )
 
     def _describe_end(self, sample: Sample) -> tuple[str, str, str]:
-        """Return the error of a failed sample, and the fields with its time and its tokens; each is
-        empty if there is none."""
+        """Return the JSON of a failed sample's error, and of the fields for time and tokens; each
+        is empty if there is nothing to write."""
         error = used = total = ""
         if sample.verdict == "failed":
             error = write_json(sample.reply or "the sample failed")
@@ -237,7 +239,7 @@ def _write_number(number: float) -> str:
 
 
 def _list_pictures(turns: Sequence[Turn]) -> list[Packed]:
-    """Return the fields of the pictures of a conversation, each once."""
+    """Return the JSON fields of the pictures in a conversation, each picture once."""
     if not any([turn.attachments for turn in turns]):
         return []
     found = {own.name: own.field for turn in turns for own in turn.attachments}

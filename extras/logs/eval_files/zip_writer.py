@@ -1,4 +1,4 @@
-"""Writes zip archives of many small members several times as fast as Python's `zipfile`."""
+"""A writer for zip archives of many small members, several times as fast as Python's `zipfile`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ OFFSET_64 = Struct("<2HQ")
 
 
 class Packed(NamedTuple):
-    """Bytes and a compressed form of them that can follow and precede others in a member."""
+    """Bytes, and a compressed form of them that can be joined with other such forms in a member."""
 
     data: bytes
     deflated: bytes
 
 
 def pack(data: bytes) -> Packed:
-    """Compress bytes that occur in many members."""
+    """Compress bytes that occur in many members, so that the result can be used in each."""
     packer = zlib.compressobj(LEVEL, zlib.DEFLATED, RAW)
     # after a full flush, what follows refers to nothing before it
     return Packed(data, packer.compress(data) + packer.flush(zlib.Z_FULL_FLUSH))
@@ -53,7 +53,7 @@ class ZipWriter:
         self._write(name, packed, zlib.crc32(data), len(data))
 
     def add_pieces(self, name: str, head: bytes, pieces: list[Packed], tail: bytes) -> None:
-        """Write a member that begins with `head` and ends with `tail`."""
+        """Write a member that consists of `head`, the pieces, and `tail`."""
         last, crc, size = zlib.compress(tail, LEVEL, RAW), 0, 0
         for data, _ in (packed := [pack(head), *pieces]):
             crc, size = zlib.crc32(data, crc), size + len(data)
@@ -61,9 +61,10 @@ class ZipWriter:
         self._write(name, deflated, zlib.crc32(tail, crc), size + len(tail))
 
     def _write(self, name: str, packed: bytes, crc: int, size: int) -> None:
-        """Write a member. Raises ValueError for one of 4 GB or more, which our readers refuse."""
+        """Write a member. Raises ValueError for a member of 4 GB or more, which our readers
+        refuse."""
         if max(size, len(packed)) >= MAX_32:
-            raise ValueError(f"{name} has {size:,} bytes; a member may have {MAX_32 - 1:,}")
+            raise ValueError(f"{name} has {size:,} bytes; a member may have at most {MAX_32 - 1:,}")
         encoded, flags = name.encode(), 0 if name.isascii() else UTF8
         about = flags, DEFLATED, *self._when, crc, len(packed), size, len(encoded)
         self.file.write(LOCAL.pack(b"PK\3\4", VERSION, *about, 0) + encoded + packed)

@@ -18,8 +18,8 @@ from looktwice.eval.records.records import SampleRow, StoredMessage
 from looktwice.eval.scoring.score import score_run
 from looktwice.extras.engines import LocalVLM
 from looktwice.extras.inside.arms import (
+    AnswerLoss,
     ArmProbe,
-    Loss,
     Question,
     collect_questions,
     describe_probe,
@@ -133,13 +133,13 @@ def test_a_planted_label_is_decodable_from_its_layer_on() -> None:
 @pytest.mark.parametrize(
     ("strength", "loss"),
     [
-        ((4, 0, 0, 0), Loss("tower 1", "projector")),
-        ((4, 4, 0.2, 0), Loss("projector", "decoder 1, image tokens")),
-        ((3, 3, 3, 3), Loss("decoder 1, last token", "the reply")),
+        ((4, 0, 0, 0), AnswerLoss("tower 1", "projector")),
+        ((4, 4, 0.2, 0), AnswerLoss("projector", "decoder 1, image tokens")),
+        ((3, 3, 3, 3), AnswerLoss("decoder 1, last token", "the reply")),
         ((0, 0, 0, 0), None),
     ],
 )
-def test_the_layer_of_the_loss_is_named(strength: Sequence[float], loss: Loss | None) -> None:
+def test_the_layer_of_the_loss_is_named(strength: Sequence[float], loss: AnswerLoss | None) -> None:
     arm = make_planted_arm(strength)
     words = f"lost between {loss.last} and {loss.first}" if loss else "No answer is found"
     assert arm.loss == loss and words in " ".join(describe_probe(arm))
@@ -289,7 +289,7 @@ def test_a_label_planted_in_a_network_is_found_from_its_layer_on(tmp_path: Path)
     right = {str(probe.layer): probe.right.mean() for probe in arm.layers}
     assert right.pop("decoder 2, last token") == right.pop("decoder 2, image tokens") == 1.0
     assert len(right) == 5 and max(right.values()) < 0.6
-    assert arm.loss == Loss("decoder 2, last token", "the reply")
+    assert arm.loss == AnswerLoss("decoder 2, last token", "the reply")
 
 
 @pytest.mark.slow

@@ -127,7 +127,7 @@ def test_wrong_files_and_settings_give_one_sentence(model: str, tmp_path: Path) 
         DIRE(model, device="cpu")(PHOTO)
     parts = torch.load(model)
     torch.save({**parts, "iid_state_dict": parts["ord_state_dict"]}, tmp_path / "mixed.pt")
-    with pytest.raises(WeightsError, match="its iid_state_dict is not"):
+    with pytest.raises(WeightsError, match="its iid_state_dict does not hold"):
         OrdinalShading(str(tmp_path / "mixed.pt"), device="cpu")(PHOTO)
     torch.save(parts["ord_state_dict"], tmp_path / "half.pt")
     with pytest.raises(WeightsError, match="unknown network"):
