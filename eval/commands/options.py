@@ -69,7 +69,7 @@ def _list_paths(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
 
 
 def _list_setting_paths(node: Any, place: str = "") -> Iterator[str]:
-    """Yield the dotted paths of the settings of a configuration, without mappings."""
+    """Yield the dotted paths of the settings of a configuration, without those of mappings."""
     if not isinstance(node, Mapping):
         yield place
         return
@@ -120,7 +120,10 @@ Columns = Annotated[
     Option(
         "--column",
         metavar="NAME=COLUMN",
-        help="The column that holds NAME: sample=question_id; for value, a scorer: value=match.",
+        help=(
+            "The column that holds the field NAME, such as sample=question_id. For the field value,"
+            " a scorer's name: value=match."
+        ),
     ),
 ]
 RunPath = Annotated[
@@ -155,7 +158,7 @@ By = Annotated[
     list[str],
     Option(
         "--by",
-        help="Also report each value of this meta field or measurement; size,things crosses two.",
+        help="Also report each value of this meta field or measurement; `size,things` crosses two.",
     ),
 ]
 Only = Annotated[
@@ -165,7 +168,9 @@ Only = Annotated[
 
 TableKind = Annotated[
     Literal["short", "full"],
-    Option("--table", help="short: the findings in 20 lines; full: every arm, mean and effect."),
+    Option(
+        "--table", help="The findings in 20 lines (short), or every arm, mean and effect (full)."
+    ),
 ]
 
 
@@ -349,7 +354,7 @@ def handle_input_errors(allow: list[str] | None = None, **places: Path | None) -
 
     An error in the user's own code counts as an input error, and its file and line are printed.
     Ctrl-C exits with code 130, SIGTERM with 143. `allow` are folders and hosts that may be accessed
-    inside, `places` the paths of options, such as `out`, that the command writes.
+    in the context, `places` the paths from options, such as `out`, to which the command writes.
     """
     from looktwice.pipelines.config.paths import allow_access
 

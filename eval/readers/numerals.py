@@ -1,5 +1,5 @@
 """Converts counts to digits: number words of several parts ("one hundred and five", "half a dozen")
-and numbers with thousands separators. Drops numbers that count nothing, such as those of a list
+and numbers with thousands separators. Drops numbers that count nothing, such as list numbers
 ("1. a red cup")."""
 
 from __future__ import annotations

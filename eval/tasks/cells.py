@@ -117,7 +117,7 @@ def _from_columns(columns: Mapping[Any, list[Any]]) -> list[Any]:
     texts = [*filter(others.__contains__, TEXT_FIELDS)] or (others if len(others) == 1 else [])
     if not texts:
         found = ", ".join(map(str, columns))
-        raise ValueError(f"choices need a label and a text each, found {found}")
+        raise ValueError(f"each choice needs a label and a text, found {found}")
     labels = columns[named[0]] if named else [*range(len(columns[texts[0]]))]
     return _sort_texts(dict(zip(labels, columns[texts[0]], strict=True)))
 
@@ -160,8 +160,8 @@ WRAPPED_PATTERN = re.compile(
     r"|'([A-Za-z])'",
     re.I,
 )
-"""`LETTER_TEXT_PATTERN` matches a letter with its choice's text, this one a letter in brackets,
-quotes or words."""
+"""A letter in brackets, quotes or words; `LETTER_TEXT_PATTERN` matches a letter with the text of
+its choice."""
 
 
 def find_letter(text: str, bare: str, choices: Sequence[object]) -> str:
