@@ -173,7 +173,7 @@ def test_empty_sets_and_unknown_splits_or_folders(tmp_path: Path) -> None:
     write(tmp_path, [row(1)])
     with pytest.raises(TaskError, match="keeps none of 1 question"):
         len(Blink(tmp_path, "Jigsaw", subset=Subset(n=0)))
-    with pytest.raises(TaskError, match="splits val"):
+    with pytest.raises(TaskError, match="splits in it are: val"):
         len(Blink(tmp_path, "Jigsaw", "train"))
     with pytest.raises(TaskError, match="no folder"):
         Blink(tmp_path / "blink", "Jigsaw")
