@@ -125,11 +125,12 @@ def make_table_builder(
 AGENT, MEASURED = "room:prompting.agent", "measured"
 ARMS, SPECIALISTS = "arms", "specialists"
 OTHER_ROOMS = ("pipelines.", "prompting.", "eval.")
-"""The rooms of classes that are not specialists; a plugin's class may be one."""
+"""The rooms whose classes are not specialists; a class of a plugin may be a specialist."""
 
 
 def make_curve_builder(*draws: Callable[[RunScores, str], Iterable[PageLines]]) -> Any:
-    """Return a function that yields the curves of every `draws` for each run and task."""
+    """Return a function that yields, for each run and task, the curves that each function in
+    `draws` yields."""
 
     def draw_all(scored: Table) -> Iterator[PageLines]:
         for draw in draws:

@@ -170,8 +170,8 @@ ORACLE_COLUMNS: Columns[SharedSamples] = (
 
 
 def oracle_table(scored: Table) -> TextTable:
-    """Return a line for each task and one for all: the accuracy of the best contestant, of the
-    majority and of an oracle over all contestants.
+    """Return a line for each task and one for all tasks: the accuracy of the best contestant, of
+    the majority and of an oracle over all contestants.
 
     Only for a single run with three or more contestants; `pair_table` covers two.
     """

@@ -38,8 +38,8 @@ class Ending:
     """The findings in at most 18 lines of any terminal with at least 60 columns.
 
     Significant changes have a star and are blue if better and orange if worse; the baseline is
-    bold, and chance is a line through the bars. If contestants answer different tasks, each such
-    task has its rows, in up to 24 further lines.
+    bold, and chance is a line through the bars. If contestants answer different tasks, each further
+    task has its own rows, with up to 24 further lines for all of them.
     """
 
     def __init__(self, finding: Finding) -> None:
@@ -178,7 +178,7 @@ class _Layout:
 
 
 def _describe_answers(row: FoundRow) -> str:
-    """Return how many answers failed, and the accuracy of those answered if some abstained."""
+    """Describe how many answers failed, and, if some abstained, the accuracy of the rest."""
     if row.answered is None:
         return _format_failed(row)
     answered = f"{100 * (1 - row.abstained):.0f} % answered: {100 * row.answered.value:.0f} %"

@@ -200,8 +200,8 @@ def find(scored: Table) -> Finding:
 
 
 def describe_left_out(reasons: Mapping[str, str]) -> Iterator[str]:
-    """Yield a text for each reason: the contestants, and the number of tasks, that a study left out
-    for it; `reasons` maps contestants and tasks (`tasks.NAME`) to reasons."""
+    """Yield, for each reason, the contestants and the number of tasks that a study left out for it,
+    as text; `reasons` maps contestants and tasks (`tasks.NAME`) to reasons."""
     for why in dict.fromkeys(reasons.values()):
         names = [name for name, reason in reasons.items() if reason == why]
         listed = [name for name in names if not name.startswith("tasks.")]
@@ -242,8 +242,8 @@ def _describe_notes(scored: Table) -> Iterator[str]:
 
 
 def _choose_flips(study: OneChange) -> tuple[tuple[Flip, ...], str]:
-    """Return samples that the largest significant change flips in its direction, and a text on how
-    they were chosen."""
+    """Return samples that the largest significant change flips in its direction, and a phrase on
+    how they were chosen."""
     significant = [
         (task.base, arm, row)
         for task in study.tables
@@ -274,7 +274,7 @@ CHANGE_COLUMNS: Columns[FoundRow] = (
     Column("gained", "difference.better"),
     Column("lost", "difference.worse"),
     Column("failed", lambda row: row.failed or None),
-    Column("% of\nanswered", "answered", share_cell),
+    Column("% right of\nanswered", "answered", share_cell),
     Column("abstained\n%", lambda row: row.abstained or None, percent),
     Column("significant", lambda row: "yes" if row.is_significant else None),
 )

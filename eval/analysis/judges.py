@@ -64,7 +64,7 @@ def describe_judgements(lines: Sequence[Judgement], judge: str) -> Iterator[str]
         judged = format_count(len(arm.lines), "reply", "replies")
         parts = [f"{arm.count('given')} of {judged} judged"]
         if none := arm.count("none"):
-            parts[0] += f", {none} of which choose nothing"
+            parts[0] += f", {none} of which choose no answer"
         reasons = Counter(line.reason for line in arm.lines if line.reason)
         for reason, count in reasons.most_common(3):
             parts.append(f"{count} without a verdict ({reason})")

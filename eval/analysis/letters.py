@@ -115,7 +115,7 @@ Question = tuple[int, str | None]
 
 
 Letters = tuple[tuple[str, str], ...]
-"""Pairs of a letter as the contestant saw it and the sample's own letter."""
+"""Pairs (letter as the contestant saw it, the sample's own letter for the same choice)."""
 
 
 def _count_letters(
@@ -175,7 +175,7 @@ class _ChosenLetters(NamedTuple):
 
 def position_table(scored: Table) -> TextTable:
     """Return a line for each contestant and number of choices: the letters that it chose, the
-    correct letters, and the bias; over first draws that name a letter."""
+    correct letters, and the bias; counted over first draws whose answer is a letter."""
     chosen = dict[tuple[str, int], Counter[ChosenLetter]]()
     for run in scored.scores:
         own = defaultdict[tuple[str, int], Counter[ChosenLetter]](Counter)

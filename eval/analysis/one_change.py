@@ -136,8 +136,8 @@ class OneChange:
 
     @cached_property
     def asked_on_every_task(self) -> list[PointScores]:
-        """The arms, one each, of the baseline and of other contestants with exactly its tasks;
-        empty if it has one task or there is no such contestant."""
+        """One arm of the baseline, and one of every other contestant with exactly the baseline's
+        tasks; empty if the baseline has one task or there is no such contestant."""
         tasks = defaultdict[str, dict[str, PointScores]](dict)
         for arm in self.run.points:
             if len(arm.columns) and not arm.older:
@@ -236,8 +236,8 @@ class OneChange:
         return {name: label for name, label in short.items() if counts[label] == 1}
 
     def describe_changes(self, arm: PointScores, base: PointScores) -> list[str]:
-        """Describe the changes that turn the baseline into an arm, in a text for each factor of the
-        study."""
+        """Describe the changes that turn the baseline into an arm, in one phrase for each factor of
+        the study."""
         own, given = contestant_changes(arm.point), contestant_changes(base.point)
         differing = defaultdict[Any, list[str]](list)
         for place in {**given, **own}:

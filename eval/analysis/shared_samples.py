@@ -29,7 +29,7 @@ from looktwice.eval.statistics.paired import Values
 MAX_ANSWERS = 24  # more distinct answers are free text, for which kappa means little
 
 Question = tuple[str, str]
-"""Task id and sample id."""
+"""(task id, sample id)"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,8 @@ class SharedSamples:
         return len(self.values.units)
 
     def count(self, *right: bool) -> int:
-        """Return the number of questions on which the contestants are right or wrong as given."""
+        """Return the number of questions on which each contestant is right (True) or wrong (False)
+        as in `right`."""
         return int(np.all(np.array(right) == self.hits.T, axis=1).sum())
 
     @property
@@ -76,7 +77,8 @@ class SharedSamples:
 
     @property
     def kappa(self) -> Estimate:
-        """The agreement of two contestants in right and wrong beyond chance."""
+        """The agreement of two contestants, beyond chance, on which questions they answer
+        correctly."""
         mine, theirs = self.hits.tolist()
         return cohens_kappa(mine, theirs, self.values.clusters)
 

@@ -87,7 +87,8 @@ class ConsoleTable:
             yield from (Text(folded, style) for folded in wrap(printable(line), room))
 
     def _group_rows(self, before: str) -> Groups:
-        """Group the rows by heading; the second line of a cell follows `before` in brackets."""
+        """Group the rows by heading; the second line of a cell is joined to the first by `before`,
+        which opens a bracket."""
         groups = Groups()
         for row in self.rows:
             heading, name, *cells = ", ".join(filter(None, row[: self.blocks])), *row[self.blocks :]
@@ -99,7 +100,8 @@ class ConsoleTable:
 
 
 def _measure_widths(header: Sequence[str], groups: Groups, ends: str = "\n") -> list[int]:
-    """Measure the columns, with two spaces of padding; lines end at the pattern `ends`."""
+    """Measure the columns, with two spaces of padding; a line of a cell may end at the pattern
+    `ends`."""
     rows = (row for _, rows in groups for row in rows)
     return [
         2 + max(map(cell_len, re.split(ends, "\n".join(column))))

@@ -35,8 +35,8 @@ def printable(text: object) -> str:
     tabs stay.
 
     Characters that change the writing direction count as control characters, because they make text
-    appear where it is not. Keys are masked because an error in a configuration quotes the setting
-    into which somebody may have put one.
+    appear where it is not. Keys are masked because an error message may quote a setting of a
+    configuration into which somebody put a key.
     """
     return _CONTROL_PATTERN.sub(
         lambda found: found[0].encode("unicode_escape").decode(), mask_keys(str(text))

@@ -270,7 +270,7 @@ def format_delta(row: Row) -> str | None:
 
 
 def format_clusters(row: Row) -> str:
-    """Return the number of clusters, or empty text if every unit is its own cluster."""
+    """Return the number of clusters, or an empty string if every unit is its own cluster."""
     return "" if row.clusters is None or row.clusters == row.n else str(row.clusters)
 
 

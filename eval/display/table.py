@@ -219,10 +219,11 @@ def score_table(
     """Score runs and return them as one table; `by` names meta fields or measurements to slice by.
     Raises RunError.
 
-    `judge` names the judge whose judgements are used: "" takes the judge that read most, "none"
-    uses no judge. `plan` is the plan that the runs have just executed; `plugins` are packages or
-    .py files whose classes runs may name, as with `--plugin`. `all_arms` adds the arms of earlier
-    plans in the same folder. `only` is a file that names the samples to keep, as `audit` writes it.
+    `judge` names the judge whose judgements are used: "" takes the one with the most verdicts in
+    each pass, "none" uses none. `plan` is the plan that the runs have just executed; `plugins` are
+    packages or .py files whose classes runs may name, as with `--plugin`. `all_arms` adds the arms
+    of earlier plans in the same folder. `only` is a file that names the samples to keep, as `audit`
+    writes it.
     """
     scored, plugins = [], [load_plugin(name) for name in plugins]
     for path in [runs] if isinstance(runs, str | Path) else runs:
@@ -396,8 +397,8 @@ def _note_lines(shown: Table, rows: Rows) -> Iterator[str]:
 
 
 def judge_lines(run: RunScores) -> Iterator[str]:
-    """Yield which judge's verdicts count, in how many replies it found an answer, and how many
-    replies still need one."""
+    """Yield sentences on which judge's verdicts count, how many replies still need a verdict, and
+    in how many replies the judge found an answer."""
     yield from run.judged.explain_counting
     for scores in run.points:
         if waiting := int(scores.columns.is_unjudged.sum()):

@@ -74,8 +74,8 @@ Columns = Sequence[Column[Line]]
 
 
 def attribute_columns(*titles: str, of: str = "") -> list[Column[Any]]:
-    """Return a text column for each attribute of a line, or of the object in its attribute `of`;
-    the attribute's name is the title."""
+    """Return a text column for each attribute of a line, or of the object in the line's attribute
+    `of`; the attribute's name is the title."""
     return [Column(title, f"{of}.{title}" if of else title, text) for title in titles]
 
 
@@ -242,8 +242,7 @@ def nonzero_cell(count: int | None) -> str:
 
 
 def escape_markdown(cell: str) -> str:
-    """Return a text for a line or cell of Markdown, with the characters that mean something in
-    Markdown or HTML escaped.
+    """Escape the characters of a line or a table cell that mean something in Markdown or HTML.
 
     URLs do not become links, so that nothing in a report leads to another site.
     """

@@ -61,8 +61,8 @@ class PageAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PageSample:
-    """A question of the task with this number: its text, choices, correct answer `key` (None:
-    hidden) and own pictures.
+    """A question, with the index of its `task` in `PageData.tasks`: its text, choices, correct
+    answer `key` (None: hidden) and own pictures.
 
     Samples of one `group`, such as questions about one picture, are not independent, even across
     tasks.
@@ -107,8 +107,8 @@ Point = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class PageLines:
-    """Accuracy along one swept number: lines of (x, accuracy, low, high), by label, in fractions
-    0..1, or values `of` another quantity. The page draws eight in a chart.
+    """Accuracy, or the quantity that `of` names, along one swept number: lines of (x, value, low,
+    high) by label, with values as fractions 0..1. The page draws eight in a chart.
 
     With `is_chosen`, samples chose the number themselves, such as an agent's looks, so accuracy
     along it reflects a selection rather than the effect of the number.
@@ -128,8 +128,8 @@ Level = str | float
 @dataclass(frozen=True)
 class PageGrid:
     """Accuracy over two swept settings: cells of (x, y, accuracy, n), with levels as numbers or
-    names in the order of the study; each is a mean `over` other settings. `baseline` holds the
-    levels of the baseline's cell."""
+    names in the order of the study; each cell is a mean over the other settings, which `over`
+    names. `baseline` holds the levels of the baseline's cell."""
 
     x: str
     y: str
@@ -162,8 +162,8 @@ class PageChange:
 
 @dataclass(frozen=True)
 class PageFinding:
-    """The findings on one task (-1: all of them) compared with its baseline (None: it was not
-    asked).
+    """The findings on one task (-1: all tasks), compared with its baseline (None: the baseline was
+    not asked).
 
     `is_one_change` is True if every row differs from the baseline in a single setting.
     """
@@ -193,8 +193,8 @@ class PageData:
     """All content of a page, from any source of contestants, samples and answers; statistics are
     computed from it.
 
-    `answers` are by (number of the contestant, number of the sample), each with its draws in order;
-    a pair without an entry was not asked. `thumbnails` are data URLs of pictures by name. `finding`
+    `answers` are by (index of the contestant, index of the sample), each with its draws in order; a
+    pair without an entry was not asked. `thumbnails` are data URLs of pictures by name. `finding`
     is shown on the first screen, `sentences` above it, `about` next to the title. `provenance` is
     shown as it is, under headings. `detailed` are the samples whose texts are in `answers`, None
     for all; a served page fetches the others.

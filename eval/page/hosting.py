@@ -1,4 +1,4 @@
-"""What all our servers share: clients that do not speak HTTP get status 400 and are not logged."""
+"""Code that all servers share: clients that do not speak HTTP get status 400 and are not logged."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ comparisons on single tasks. Beyond them each contestant is compared only with i
 page counts the flips of other pairs without an interval. A bootstrap takes some milliseconds."""
 
 ALL = -1
-"""The task number that stands for all tasks."""
+"""The task index that stands for all tasks."""
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,12 @@ class PageNumbers:
 
     @cached_property
     def baseline(self) -> int:
-        """The number of the page's first baseline, or 0."""
+        """The index of the page's first baseline, or 0."""
         return next((i for i, who in enumerate(self.data.contestants) if who.baseline), 0)
 
     @cached_property
     def baselines(self) -> list[int]:
-        """The number of each contestant's baseline: its run's, or else the page's."""
+        """The index of each contestant's baseline: that of its run, or else of the page."""
         of_runs = {who.run: n for n, who in enumerate(self.data.contestants) if who.baseline}
         return [of_runs.get(who.run, self.baseline) for who in self.data.contestants]
 
@@ -265,7 +265,9 @@ class PageNumbers:
         if len(whole) < 2:
             return sentence
         best, most = max(whole.items(), key=lambda pair: pair[1])
-        who = f" of the {len(whole)} contestants with every task" * (len(whole) < len(names))
+        who = f" of the {len(whole)} contestants that were asked every task" * (
+            len(whole) < len(names)
+        )
         where = f" over all samples of {tasks}" * (len(self.data.tasks) > 1)
         return f"{sentence} {best} has the highest accuracy{who}, {100 * most:.1f} %{where}."
 

@@ -161,7 +161,7 @@ class RunPage:
         return [f"{name} at {time} s" for name, time in zip(names, times, strict=True)]
 
     def get_contestant_number(self, run: int, label: str) -> int:
-        """Return the number of a run's contestant by its label in tables."""
+        """Return the index of a run's contestant, given its label in tables."""
         return list(self.contestants).index((run, self.make_label(run, label)))
 
     def make_label(self, run: int, label: str) -> str:
@@ -169,7 +169,7 @@ class RunPage:
         return f"{label} ({self.runs[run].name})" if len(self.runs) > 1 else label
 
     def get_sample_number(self, scores: PointScores, sample: str) -> int:
-        """Return the number of a sample of an arm."""
+        """Return the index of an arm's sample in the page."""
         return self._numbers[_make_key(scores.task, scores.samples[sample])]
 
     def open_stored(self, sha: str) -> Picture:
@@ -216,7 +216,7 @@ class RunPage:
             self.answers[who, numbers[name]] = answers
 
     def _number_samples(self, run: int, task: int, scores: PointScores) -> Mapping[str, int]:
-        """Return the numbers of an arm's samples; new samples are added."""
+        """Return the indices of an arm's samples in the page; new samples are added."""
         known = self._sample_numbers.get((task, id(scores.samples)))
         if known and known[0] is scores.samples:  # numbered for another arm on this task
             return known[1]

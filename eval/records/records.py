@@ -16,7 +16,7 @@ import yaml
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from looktwice.eval.records.samples import SampleRows
+from looktwice.eval.records.samples import MAX_PARSED, SampleRows
 from looktwice.eval.records.schema import (
     Json,
     Key as Key,
@@ -170,8 +170,8 @@ class RunFolder:
         """The samples by task id and sample id; the last line of a sample counts."""
         samples = defaultdict[str, SampleRows](SampleRows)
         lines = self._parse_lines("samples.jsonl", lambda line: (read_as(SampleRow, line), line))
-        for _, (row, line) in lines:
-            samples[row.task].add(row, line)
+        for number, (row, line) in lines:
+            samples[row.task].add(row, row if number <= MAX_PARSED else line)
         return dict(samples)
 
     @cached_property

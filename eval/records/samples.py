@@ -9,8 +9,8 @@ from typing import Any
 from looktwice.eval.records.schema import SampleRow
 from looktwice.pipelines.json_input import read_as
 
-MAX_PARSED = 20_000
-"""The number of samples of a task that stay parsed, which needs four times the memory."""
+MAX_PARSED = 10_000
+"""The number of samples of a run that stay parsed, which needs four times the memory."""
 
 
 class SampleRows(Mapping[str, SampleRow]):
@@ -23,9 +23,9 @@ class SampleRows(Mapping[str, SampleRow]):
         self._rows = dict[str, SampleRow | bytes]()
         self.are_keyed = True
 
-    def add(self, row: SampleRow, line: bytes) -> None:
-        """Add a row that was parsed from this line."""
-        self._rows[row.id] = row if len(self._rows) < MAX_PARSED else line
+    def add(self, row: SampleRow, kept: SampleRow | bytes) -> None:
+        """Add a row, which is kept as it is or as its line."""
+        self._rows[row.id] = kept
         self.are_keyed &= row.answer is not None
 
     @cached_property

@@ -96,8 +96,8 @@ class Stoppable(ModelWrapper):
             return ask()
 
 
-class Work(NamedTuple):
-    """The work that a run starts with: its writer, the correct answer and sha of every sample in
+class RunStart(NamedTuple):
+    """What a run starts from: its writer, the correct answer and sha of every sample in
     samples.jsonl (`known`), the keys of existing records (`done`), and the sample ids of each
     unchanged task (`same`, task id -> ids)."""
 
@@ -135,8 +135,10 @@ class RunContext(Protocol):
     def chooser(self) -> Companion | None:
         """The companion that chooses the questions to ask, or None."""
 
-    def note(self, arm: Arm, row: SampleRow, record: Record) -> None:
-        """Count a new record and notify the companions."""
+    def note(
+        self, arm: Arm, row: SampleRow, record: Record, scored: ScoredRecord | None = None
+    ) -> None:
+        """Count a new record and notify the companions, with its verdict if it is known."""
 
     def skip(self, number: int) -> None:
         """Count records that existed already and notify the companions."""
@@ -197,7 +199,7 @@ class Executor:
         """Start processes or machines, before anything is written. Raises RunError for a run that
         it cannot execute."""
 
-    def execute(self, run: RunContext, work: Work, trials: Iterator[Trial]) -> Iterator[Trial]:
+    def execute(self, run: RunContext, work: RunStart, trials: Iterator[Trial]) -> Iterator[Trial]:
         """Run the trials and return those left for the run itself. Raises KeyboardInterrupt on
         Ctrl-C."""
         return trials

@@ -74,9 +74,9 @@ class Announcement(Companion):
             share = 100 * run.most / max(1, run.questions.total())
             whole = asked.removeprefix("about to send ")
             asked = (
-                f"about to ask for at most {run.most:,} answers, {share:.0f} % of all; all would"
+                f"about to ask for at most {run.most:,} answers, {share:.0f} % of those planned;"
+                f" all of them would need {whole}"
             )
-            asked += f" need {whole}"
         self.output(asked)
 
 

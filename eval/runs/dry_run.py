@@ -89,8 +89,8 @@ class StandIn:
 
 @dataclass(frozen=True)
 class RequestSize:
-    """The size of one request: tokens of text and of pictures, and at most `out` tokens of reply
-    (None: no limit is set).
+    """The size of one request: tokens of text and of pictures, and the largest number of reply
+    tokens, `out` (None: no limit is set).
 
     `key` identifies its reply in the cache.
     """
@@ -146,7 +146,7 @@ class DryRun:
         return [call for entry in self.state.trace for call in entry.calls]
 
     def find_losses(self) -> Iterator[str]:
-        """Yield the details of the sent views that each model cannot see."""
+        """Yield a sentence on each detail of the sent views that their model cannot see."""
         from looktwice.prompting.views.seen import describe_losses, describe_lost_drawings
 
         for call, request in zip(self.calls, self.requests, strict=False):
@@ -238,8 +238,8 @@ class Amount:
     """The requests of several arms together. `out` is None if a reply has no limit, `price` if no
     model has prices.
 
-    `looks` is True if an agent is among the arms; its looks are not counted, because its model
-    decides on them.
+    `looks` is True if an agent is among the arms; the agent's looks are not counted, because its
+    model decides on them.
     """
 
     requests: int

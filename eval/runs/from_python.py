@@ -53,8 +53,8 @@ def evaluate(
     slots = dict.fromkeys(chain.from_iterable(pipelines.values()))
     if unknown := [place for place in sweep if place.split(".")[0] not in slots]:
         raise RunError(
-            f"sweep: no contestant has the stage of {unknown[0]!r}; write STAGE.SETTING with one of"
-            f" {', '.join(slots)}"
+            f"sweep: no contestant has the stage of {unknown[0]!r}; write STAGE.SETTING, where"
+            f" STAGE is one of {', '.join(slots)}"
         )
     options = RunOptions(workers=workers, limit=limit)
     arms: dict[str, Arm] = {}

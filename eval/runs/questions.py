@@ -21,8 +21,8 @@ from looktwice.pipelines.sample import Item
 
 @dataclass(eq=False)
 class Questions:
-    """The questions of a plan under the options of a run; `data` holds the digests of the items
-    counted."""
+    """The questions of a plan under the options of a run; `data` holds the digest of each task's
+    items by task id, once `planned` has counted them."""
 
     plan: Plan
     options: RunOptions

@@ -1,5 +1,5 @@
-"""Requests of clients of `serve`: the turns and settings that a client sent with a question, with
-which a replay runs the stages of a contestant as for the client."""
+"""Requests of clients of `serve`: the turns and settings that a client sent with a question. With
+them, a replay runs a contestant's stages as they ran for the client."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from looktwice.pipelines.state import Stage, State
 REQUEST_NOTE_PREFIX = "request "
 """Prefix of a record's note that holds the sha256 of its request."""
 SENT_PREFIX = "sent."
-"""Prefix, among a record's measurements, of settings that `CallOptions` does not have."""
+"""Prefix of the names of a record's measurements that hold settings which `CallOptions` lacks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +43,9 @@ class Request:
     sha: str = ""
 
     @property
-    def place(self) -> int:
-        """The index of the question among the turns; their number if there is none."""
+    def question_index(self) -> int:
+        """The index of the question among the turns; the number of turns if there is no
+        question."""
         users = [n for n, turn in enumerate(self.turns) if turn.role == "user"]
         return users[-1] if users else len(self.turns)
 
@@ -86,7 +87,7 @@ class Request:
         """Return a sample's initial state with the turns and settings of the request."""
         for name, value in self.sent.items():
             state = state.measured(f"{SENT_PREFIX}{name}", value)
-        return state.replace(messages=self.turns[: self.place]).with_notes(
+        return state.replace(messages=self.turns[: self.question_index]).with_notes(
             REQUEST_NOTE_PREFIX + self.sha
         )
 
@@ -122,7 +123,7 @@ class WithRequest:
             later: tuple[Message, ...] = ()
             state = state.replace(messages=request.turns)
         else:
-            later = request.turns[request.place + 1 :]
+            later = request.turns[request.question_index + 1 :]
         return self.stage(state, model.for_request(request.options, later))
 
 

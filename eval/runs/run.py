@@ -20,7 +20,7 @@ import cv2
 
 from looktwice.eval.records.records import Key, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter, make_point_rows
-from looktwice.eval.runs.companions import Companion, Executor, Models, Stoppable, Work
+from looktwice.eval.runs.companions import Companion, Executor, Models, RunStart, Stoppable
 from looktwice.eval.runs.options import RunOptions, RunSummary
 from looktwice.eval.runs.provenance import describe_plugin, hash_files, list_versions
 from looktwice.eval.runs.questions import Questions
@@ -28,6 +28,7 @@ from looktwice.eval.runs.trial import Progress, Trial, build_tree
 from looktwice.eval.runs.worker_pool import WorkerPool
 from looktwice.eval.scoring.record_scorer import RecordScorer
 from looktwice.eval.scoring.score import ScoringTools
+from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.eval.tasks.base import count_items
 from looktwice.pipelines.clock import track_time
 from looktwice.pipelines.config.plan import Plan
@@ -77,7 +78,7 @@ class Run:
             for companion in self.companions:
                 companion.start(done_by_arm)
             keys_and_shas = {name: (row.answer, row.sha) for name, row in folder.samples.items()}
-            self._execute_all(Work(writer, keys_and_shas, done, same))
+            self._execute_all(RunStart(writer, keys_and_shas, done, same))
             stopped = progress.stop.is_set() or progress.drain.is_set()
             writer.yaml("run.yaml", facts | {"finished": not stopped})
         if counts["stopped"] and not stopped:
@@ -113,7 +114,7 @@ class Run:
         Raises the first error.
         """
         self._prepare()
-        self._execute_all(Work(writer, {}, done, {}))
+        self._execute_all(RunStart(writer, {}, done, {}))
 
     @cached_property
     def scorers(self) -> Mapping[str, RecordScorer]:
@@ -145,7 +146,7 @@ class Run:
             drain = self.progress.drain
             self.wrapped[id(model)] = Stoppable(model, drain) if wrapped is model else wrapped
 
-    def _execute_all(self, work: Work) -> None:
+    def _execute_all(self, work: RunStart) -> None:
         """Run every sample, and repeat those that wait for a batched reply until it arrives. Raises
         the first error."""
         progress = self.progress
@@ -171,13 +172,13 @@ class Run:
         if progress.errors:
             raise progress.errors[0]
 
-    def _execute(self, work: Work) -> None:
+    def _execute(self, work: RunStart) -> None:
         """Run all trials that are not done, first by the executor, then in the pool's threads."""
         pool = WorkerPool(self.options.workers, self.progress.handle_stop)
         left = self.executor.execute(self, work, self._trials(work, pool))
         pool.run(left, self.progress.drain.set)
 
-    def _trials(self, work: Work, pool: WorkerPool) -> Iterator[Trial]:
+    def _trials(self, work: RunStart, pool: WorkerPool) -> Iterator[Trial]:
         """Yield the trial of each sample."""
         trial = partial(Trial, self.wrapped, work.writer, pool, self.progress, self.note)
         for (task_id, seed, draw), arms in self.questions.groups().items():
@@ -191,7 +192,7 @@ class Run:
                 yield trial(roots, seed, draw, sample, row, wanted)
 
     def _select_samples(
-        self, arms: Sequence[Arm], draw: int, work: Work
+        self, arms: Sequence[Arm], draw: int, work: RunStart
     ) -> Iterator[tuple[Sample, SampleRow, frozenset[str]]]:
         """Yield the samples of one task to ask, each with its row and the ids of the arms."""
         for item, asked in self._select_items(arms):
@@ -218,20 +219,24 @@ class Run:
                 return
             yield item, arms
 
-    def note(self, arm: Arm, row: SampleRow, record: Record) -> None:
+    def note(
+        self, arm: Arm, row: SampleRow, record: Record, scored: ScoredRecord | None = None
+    ) -> None:
         """Count a new record and notify the companions."""
         self.progress.count("failed" if record.error else "answered")
         self.progress.count("written")
         if self.models is not None and self.models.waits:  # to know which samples still wait
             self.progress.recorded.add(record.key)
-        self.notify_companions(arm, row, record)
+        self.notify_companions(arm, row, record, scored)
         self.progress.release(lambda streak: streak.ended)
 
-    def notify_companions(self, arm: Arm, row: SampleRow, record: Record) -> None:
-        """Score a record and pass it to the companions."""
+    def notify_companions(
+        self, arm: Arm, row: SampleRow, record: Record, scored: ScoredRecord | None = None
+    ) -> None:
+        """Pass a record to the companions, scored unless it comes with its verdict."""
         if not self.companions:
             return
-        scored = self.scorers[arm.id](record, row)
+        scored = scored or self.scorers[arm.id](record, row)
         for companion in self.companions:
             companion.record(arm, row, record, scored)
 

@@ -117,7 +117,7 @@ def find_mark_fault(sample: Sample) -> str:
 
 def open_item(item: Item) -> tuple[int, list[str]]:
     """Return the number of a sample's images, including those of its choices, and its faults:
-    images that cannot be decoded, invalid ground truth, a mark outside."""
+    images that cannot be decoded, invalid ground truth, a mark outside its image."""
     sample = item.sample
     images = get_pictures(sample)
     wrong = describe_key_fault(item.answer, len(sample.choices)), find_mark_fault(sample)

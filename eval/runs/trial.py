@@ -191,8 +191,8 @@ class Trial:
         return is_over
 
     def _run_roots(self) -> None:
-        """Run the tree; an unreadable image, a mark outside or invalid ground truth fails the
-        sample in every arm."""
+        """Run the tree; an unreadable image, a mark outside its image or invalid ground truth fails
+        the sample in every arm."""
         if self.progress.drain.is_set():
             raise Stopped
         state = State(self.sample, prompt=self.sample.question, seed=self.seed, draw=self.draw)

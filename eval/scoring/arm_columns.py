@@ -33,8 +33,8 @@ from looktwice.eval.scoring.columns import (
 
 @dataclass(frozen=True)
 class RunColumns:
-    """The scored records of a run, by arm, sample and line: a column for each of `NUMBERS` and
-    "request" (the digest of 16 bytes), with the pools of their codes."""
+    """The scored records of a run, sorted by arm, sample and line: a column for each of `NUMBERS`
+    and for "request" (the digest of 16 bytes), and the pools that decode the columns of codes."""
 
     columns: Columns
     pools: Mapping[str, Pool]
@@ -87,8 +87,7 @@ def _select(columns: Columns, rows: Column) -> dict[str, Column]:
 
 @dataclass(frozen=True, eq=False)
 class ArmColumns:
-    """The scored records of one arm, sorted by the sample's place in `ids`, and those of a sample
-    in the order of their lines."""
+    """The scored records of one arm, sorted by the index of their sample in `ids`, then by line."""
 
     ids: Sequence[str]
     columns: Columns
@@ -150,14 +149,15 @@ class ArmColumns:
 
     @cached_property
     def starts(self) -> Column:
-        """The first row of each sample that has one, and the number of rows at the end."""
+        """The index of the first row of each sample that has rows, followed by the number of
+        rows."""
         sample = self["sample"]
         new = np.flatnonzero(np.diff(sample, prepend=-1))
         return np.append(new, len(sample))
 
     @property
     def by_draw(self) -> Column:
-        """The rows by sample and draw."""
+        """The indices of the rows, sorted by sample and draw."""
         return np.lexsort((self["draw"], self["sample"]))
 
     @cached_property
@@ -166,7 +166,7 @@ class ArmColumns:
         return [self.ids[place] for place in self["sample"][self.starts[:-1]].tolist()]
 
     def is_verdict(self, *verdicts: Verdict) -> Column:
-        """Return, for each row, whether its verdict is one of these."""
+        """Return, for each row, whether its verdict is one of `verdicts`."""
         return np.isin(self["verdict"], [CODES[verdict] for verdict in verdicts])
 
     def count_verdicts(self) -> dict[str, int]:
@@ -185,14 +185,14 @@ class ArmColumns:
         return self.has_words(lambda words: words.reason == UNJUDGED)
 
     def has_words(self, holds: Callable[[Words], bool]) -> Column:
-        """Return, for each row, whether `holds` is true of its words."""
+        """Return, for each row, whether `holds` is true of its `Words`."""
         pool = self.pools["words"].values
         used = np.unique(self["words"])
         true = [code for code in used.tolist() if holds(pool[code])]
         return np.isin(self["words"], true)
 
     def count_words(self, rows: Column | None = None) -> dict[Words, int]:
-        """Count the rows (by default all) by their words, in order of first appearance."""
+        """Count the rows (by default all) by their `Words`, in order of first appearance."""
         return self._count("words", rows)
 
     def count_judged(self) -> dict[str, int]:
@@ -216,7 +216,7 @@ class ArmColumns:
         return map(pool.__getitem__, self["words"][rows].tolist())
 
     def means(self, values: Column, wanted: Column) -> dict[str, float]:
-        """Return the mean of `values` over the wanted draws of each sample that has one."""
+        """Return the mean of `values` over the wanted draws of each sample that has any."""
         rows = np.flatnonzero(wanted)
         places, numbers = self["sample"][rows], values[rows].astype(float).tolist()
         if len(places) < 2 or bool((np.diff(places) > 0).all()):
@@ -269,8 +269,8 @@ class ArmColumns:
         return kept
 
     def count_missing(self, planned: int, draws: int) -> int:
-        """Return the number of draws of the planned samples without a record; each should have
-        `draws` draws, or as many as its highest draw."""
+        """Return the number of draws of the planned samples that have no record; each sample should
+        have `draws` draws, or more if a record has a higher draw number."""
         starts = self.starts[:-1]
         if not len(starts):
             return planned * draws

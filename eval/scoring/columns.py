@@ -38,8 +38,8 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """The result of extracting an answer, before it is compared; `judge` names the judge that found
-    it."""
+    """The result of extracting an answer, before the comparison with the correct answer; `judge`
+    names the judge that found it."""
 
     verdict: Verdict | None = None
     answer: str | None = None
@@ -120,9 +120,9 @@ class ScoredRecord(NamedTuple):
     `reason` is one of REASONS for UNREADABLE, `detail` the sentence or traceback behind a reason or
     a failure. `read` is True if the answer was extracted from a reply (otherwise a stage set it).
     Tokens and `cost` (by list price) are those of all its `calls`. `judge` names the judge whose
-    verdict this is, `judged` holds its scores by criterion. `measured` are the record's
-    measurements, with its `confidence` if a stage gave one. `request` is the digest of what was
-    sent (`Record.request`), `kept` are the notes of stages that found nothing to do.
+    verdict this is, and `judged` holds that judge's scores by criterion. `measured` are the
+    record's measurements, with its `confidence` if a stage gave one. `request` is the digest of
+    what was sent (`Record.request`), `kept` are the notes of stages that found nothing to do.
     """
 
     sample: str
@@ -156,7 +156,7 @@ class ScoredRecord(NamedTuple):
 VERDICTS = tuple(Verdict)
 CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
 NOT_SCORED = 255
-"""The code, instead of a verdict, of a record whose draw is not in the current plan."""
+"""The code that a record has instead of a verdict if its draw is not in the current plan."""
 DIGEST_BYTES = 16
 NO_DIGEST = bytes(DIGEST_BYTES)
 NOT_KNOWN = float("nan")
@@ -177,9 +177,10 @@ NUMBERS = {
     "measured": "i",
     "judged": "i",
 }
-"""The columns and their types in `array`: `arm` is the index of the arm in its run, `sample` that
-of the sample in its task; `cost` is NaN if it is not known; `begin` is the byte of records.jsonl at
-which the record begins, or -1. The last four are codes of pools."""
+"""The columns and their types in `array`: `arm` is the index of the arm in its run, `sample` the
+index of the sample in its task; `cost` is NaN if it is not known; `begin` is the byte of
+records.jsonl at which the record begins, or -1. The last four columns hold codes of values in
+pools."""
 RECORD_COLUMNS = tuple(name for name in NUMBERS if name not in ("arm", "begin"))
 POOLED = ("words", "group", "measured", "judged")
 Column = NDArray[Any]
@@ -208,7 +209,7 @@ class Pool:
 
     @property
     def parsed(self) -> Sequence[Mapping[str, Any]]:
-        """The values, which are JSON, parsed."""
+        """The values, parsed from JSON."""
         for text in self.values[len(self._parsed) :]:
             self._parsed.append(read_values(text))
         return self._parsed
@@ -241,8 +242,8 @@ class RecordColumns:
         self._waiting = list[tuple[Any, ...]]()  # rows not yet in the columns
 
     def add(self, arm: int, sample: int, scored: ScoredRecord, begin: int = -1) -> None:
-        """Add a scored record of the arm and sample with these indices, whose line begins at a
-        byte."""
+        """Add a scored record, given the indices of its arm and sample, and the byte at which its
+        line begins."""
         _, draw, answer, score, reason, detail, read, *counts = scored[:11]
         tokens_in, tokens_out, cost, calls = counts
         judge, judged, measured, request, kept = scored[11:]

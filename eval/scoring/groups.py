@@ -14,7 +14,7 @@ Groups = Mapping[str, Sequence[str]]
 
 
 def group_by(samples: Samples, *fields: str) -> dict[str, list[str]]:
-    """Return the samples by the values of these meta fields; a sample that lacks one of them is in
+    """Group the samples by the values of these meta fields; a sample that lacks one of them is in
     no group."""
     groups = defaultdict[str, list[str]](list)
     for name, row in samples.items():
@@ -33,8 +33,8 @@ def group_metric(
 ) -> Metric:
     """Return the share of groups whose samples satisfy `rule`, as the mean over draws.
 
-    A group without samples never satisfies it. A group with a failed sample counts, but not in a
-    paired test; a group with a sample that was not asked is left out.
+    A group without samples never satisfies the rule. A group with a failed sample counts, but not
+    in a paired test; a group with a sample that was not asked is left out.
     """
     units = dict[str, float]()
     for name, members in groups.items():
@@ -46,8 +46,8 @@ def group_metric(
 
 
 def clusters_of(scores: PointScores, groups: Groups) -> dict[str, str]:
-    """Return the cluster of each group; groups that share a cluster of their members, directly or
-    through other groups, are in one."""
+    """Return the cluster of each group; groups whose members share a cluster, directly or through
+    other groups, are in the same cluster."""
     of_cluster = dict[str, str]()
 
     def first(cluster: str) -> str:
@@ -63,8 +63,8 @@ def clusters_of(scores: PointScores, groups: Groups) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class AllRight(Scorer):
-    """Samples with the same value of a meta field count as one unit, which is right if all of them
-    are right.
+    """A scorer that counts samples with the same value of a meta field as one unit, which is right
+    if all of its samples are right.
 
     `by` is the field, `metric` the name of the metric. VLMEvalKit's circular files have one row per
     rotation.
@@ -74,7 +74,7 @@ class AllRight(Scorer):
     metric: str = CIRCULAR
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """Return the share of groups that are right as a whole."""
+        """Return the share of groups whose samples are all right."""
         groups = group_by(scores.keyed, self.by)
         return [group_metric(self.metric, self.by, scores, groups)] if groups else []
 

@@ -3,8 +3,8 @@ reply.
 
 The file `verdicts.parquet` holds a row per scored record; its metadata say from which readers,
 scorers, code and lines it was made. It is used only if all of them are unchanged, and lines that
-were added since are scored and added. A table that is missing, damaged or of another version is
-made again. So is a table of another user, because a forged one could not be detected:
+were added since are scored and added to it. A table that is missing, damaged or of another version
+is made again. So is a table of another user, because a forged one could not be detected:
 `verdicts.seal` is the table's digest, keyed with a secret of this user.
 """
 
@@ -37,13 +37,13 @@ METADATA, KEY_BYTES = b"looktwice", 32
 ROWS = 100_000
 """The number of rows that are read or written at a time."""
 TEXTS = ("arm", "sample", *POOLED)
-"""The columns whose codes stand for texts."""
+"""The columns whose codes stand for strings."""
 ROOMS = ("pipelines", "specialists", "prompting", "eval", "extras")
 """The folders of looktwice's code."""
 SETTLED_NS = 2_000_000_000
 """Nanoseconds within which a file may change again without a new modification time."""
 Places = Mapping[str, Mapping[str, int]]
-"""The place of each sample by task and id."""
+"""The index of each sample in its task, by task and id."""
 
 
 class RecordRules(Protocol):
@@ -100,7 +100,7 @@ class KeptVerdicts:
             made = [settings(scorer.reader), scorer.scorer and settings(scorer.scorer)]
             draws = None if whole else point.draws
             arms[point.id] = [*made, dict(scorer.prices), draws, point.task_id, point.records_id]
-        facts = {"code": _hash_code(), "arms": json.loads(write_canonical(arms))}
+        facts = {"code": hash_code(), "arms": json.loads(write_canonical(arms))}
         return cls(folder, points, facts | {"judged": _hash_judgements(folder)}, places)
 
     def load(self) -> tuple[RecordColumns, RecordLines] | None:
@@ -152,7 +152,8 @@ class KeptVerdicts:
         made.requests += requests.buffers()[1].to_pybytes()[begin:][: DIGEST_BYTES * len(table)]
 
     def _find_places(self, names: Sequence[str], arms: Any, codes: Any) -> Any:
-        """Return the place of each row's sample in its task. Raises KeyError for an unknown one."""
+        """Return the index of each row's sample in its task. Raises KeyError for an unknown
+        sample."""
         places = np.zeros(len(codes), np.int64)
         by_task = dict[str, Any]()
         for number, point in enumerate(self.points):
@@ -167,7 +168,7 @@ class KeptVerdicts:
 
     def _continues(self, kept: Mapping[str, Any]) -> bool:
         """Return whether the files of the run begin with the same bytes as when the table was
-        written, and no sample was replaced since."""
+        written, and no sample has been replaced since."""
         files = kept["files"]
         for name, (size, changed, end, digest) in files.items():
             path = self.folder.path / name
@@ -279,7 +280,8 @@ def _map_codes(places: Sequence[int], codes: Any) -> Any:
 
 
 def _make_texts(texts: Sequence[str]) -> Any:
-    """Return texts as a column; `pyarrow.array` would import pandas. Raises UnicodeEncodeError."""
+    """Return strings as a column; `pyarrow.array` would import pandas. Raises
+    UnicodeEncodeError."""
     import pyarrow
 
     encoded = [text.encode() for text in texts]
@@ -316,7 +318,7 @@ def _hash_judgements(folder: RunFolder) -> str:
 
 
 @cache
-def _hash_code() -> str:
+def hash_code() -> str:
     """Return a digest of looktwice's code, all of it, as a scorer may call a parser anywhere."""
     root = Path(looktwice.__path__[0])
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)

@@ -151,8 +151,8 @@ def as_number(value: object) -> float | None:
 
 
 def get_setting(point: PointRow, place: str) -> str | float | None:
-    """Return the setting of a point at a dotted path, changed or not: a number, a text, or for a
-    stage its class or "none"."""
+    """Return the setting of a point at a dotted path, changed or not: a number or a string; for a
+    stage, its class or "none"."""
     whole = {**point.spec, "read": point.read, "draws": point.draws, "seed": point.seed}
     value = point.changes[place] if place in point.changes else setting_at(whole, _spec_path(place))
     if isinstance(value, Mapping):

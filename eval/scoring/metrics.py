@@ -37,7 +37,7 @@ into quarters."""
 ANSWERED = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
 CIRCULAR = "circular_accuracy"
 Measured = dict[str, float | str]
-"""A number or a category by sample; all of one kind."""
+"""The measurement of each sample: a number for all of them, or a category for all of them."""
 
 
 def accuracy(scores: PointScores) -> dict[str, float]:
@@ -132,8 +132,8 @@ def measurements(scores: PointScores) -> dict[str, Measured]:
     """Return every measurement of an arm by name: for each sample a number (the mean over draws) or
     a category (that of the first draw).
 
-    A measurement taken at every turn has a name for each, "overlap@1". The ends of turns are left
-    out.
+    A measurement taken at every turn has a name for each turn, such as "overlap@1". The ends of
+    turns are left out.
     """
     draws = defaultdict[str, dict[str, list[float | str]]](lambda: defaultdict(list))
     for sample, values_by_name in scores.columns.iterate_measured():

@@ -238,7 +238,7 @@ class ArmRequests:
 
     @property
     def stages(self) -> dict[str, str]:
-        """The settings of every slot, as one text each."""
+        """The settings of every slot, each as one string."""
         return {slot: repr(node) for slot, node in self.point.spec.get("stages", {}).items()}
 
     @property
@@ -249,7 +249,8 @@ class ArmRequests:
     @property
     def are_known(self) -> Column:
         """For each sample, whether its request is known."""
-        return self.requests != UNKNOWN
+        known: Column = self.requests != UNKNOWN
+        return known
 
     def sends_same_as(self, rival: ArmRequests) -> list[bool]:
         """Return, for each sample for which both requests are known, whether they are identical."""

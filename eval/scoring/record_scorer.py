@@ -50,13 +50,13 @@ Prices = Mapping[str, Mapping[str, float]]
 """Money per million tokens (`in`, `out`, `cached`) by model: "" is the point's own model, others
 are named by their identity."""
 JudgementsByRecord = Mapping[JudgedWords, Mapping[str, Judgement]]
-"""The judgements of one judge, by record and text, and then by pass."""
+"""The judgements of one judge, first by record and text, then by the judge's pass."""
 
 
 READING_STEPS = ("__call__", "read", "read_masked", "read_reply")
 """The methods through which a text reader is called as a stage."""
 MAX_SAMPLES, MAX_REPLIES = 5_000, 20_000
-"""The most samples, and the most replies, that are cached."""
+"""The largest numbers of samples and of replies that are cached."""
 
 
 class ReadingMemory:
@@ -74,16 +74,16 @@ class ReadingMemory:
         except TypeError:
             return object()
 
-    def get_result(self, row: SampleRow, place: Hashable) -> tuple[ReadResult, Score] | None:
-        """Return the cached result for this sample and place, if there is one."""
-        found = self._results.get((id(row), place))
+    def get_result(self, row: SampleRow, key: Hashable) -> tuple[ReadResult, Score] | None:
+        """Return the cached result for this sample and key, if there is one."""
+        found = self._results.get((id(row), key))
         return found[1] if found and found[0] is row else None
 
-    def keep(self, row: SampleRow, place: Hashable, result: tuple[ReadResult, Score]) -> None:
+    def keep(self, row: SampleRow, key: Hashable, result: tuple[ReadResult, Score]) -> None:
         """Cache a result; the cache is cleared when it becomes too large."""
         if len(self._results) >= MAX_REPLIES:
             self._results.clear()
-        self._results[id(row), place] = row, result
+        self._results[id(row), key] = row, result
 
     def get_sample(self, row: SampleRow, folder: RunFolder) -> Sample:
         """Return the sample of a row as a reader sees it, from the cache if possible. Raises
@@ -189,19 +189,19 @@ class RecordScorer:
         cached for equal replies to the sample."""
         calls = record.calls
         reply = calls[-1].get("reply") if calls and self.reads_only_reply else None
-        place: Hashable = None
+        key: Hashable = None
         if reply and record.answer is None and not (record.error or record.letters):
             changed = record.choices and tuple(map(str, record.choices))
             finish, refusal = reply.get("finish"), reply.get("refusal")
             marked, shown = record.marks is not None, (changed, record.sample_sha)
             known = record.reason, reply["text"], finish, refusal, marked, *shown
-            place = self._rules, known
-            if not marked and (found := self.memory.get_result(row, place)):
+            key = self._rules, known
+            if not marked and (found := self.memory.get_result(row, key)):
                 return found
         result = self._wait_for_judge(self._extract_answer(record, row))
         scored = self._compare(record, row, result)
-        if place and not (reply and (reply.get("reasoning") or reply.get("tool_calls"))):
-            self.memory.keep(row, place, scored)
+        if key and not (reply and (reply.get("reasoning") or reply.get("tool_calls"))):
+            self.memory.keep(row, key, scored)
         return scored
 
     def _compare(
@@ -246,8 +246,8 @@ class RecordScorer:
         return found or self._read_as_stage(record, row)
 
     def _read_reply(self, reader: TextReader, record: Record, row: SampleRow) -> ReadResult | None:
-        """Read a reply as `_read_as_stage` does, by a reader that uses nothing else of the record;
-        None if anything is unusual."""
+        """Return what `_read_as_stage` would return, but without rebuilding the conversation, for a
+        reader that does not use it; None if anything is unusual."""
         try:
             if record.marks is not None:
                 [*map(mark_from_dict, record.marks)]  # a damaged one is reported

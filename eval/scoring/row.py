@@ -54,17 +54,17 @@ class Row:
     n: int = 0  # units behind the value, see `unit`
     # groups of samples, or levels of a parameter
     n_groups: int | None = None
-    right: int | None = None  # this and the next three count draws
+    right: int | None = None  # this column and the next three count draws
     wrong: int | None = None
     unreadable: int | None = None
     failed: int | None = None
-    delta: float | None = None  # mean paired difference to the baseline
+    delta: float | None = None  # mean paired difference from the baseline
     # two-sided paired test against the baseline, see `test`, or the metric's own test
     p: float | None = None
     # of all calls, cached replies included
     tokens_in: int | None = None
     tokens_out: int | None = None
-    # list price of all calls, see `price_of`
+    # list price of all calls, see `record_scorer.sum_costs`
     cost: float | None = None
     split: str = ""
     label_version: str = ""
@@ -72,7 +72,7 @@ class Row:
     # p of accuracy after Holm's correction over the run's comparisons on single tasks, or on micro
     p_holm: float | None = None
     baseline: str = ""  # the contestant that delta and p compare with
-    discordant: int | None = None  # units on which the two differ
+    discordant: int | None = None  # units on which arm and baseline differ
     excluded: int | None = None  # units left out of the test: failed or missing on either side
     missing: int = 0  # draws that have no record
     hidden: int = 0  # answers to samples without a correct answer to compare with
@@ -82,9 +82,9 @@ class Row:
     of_tasks: int = 1  # tasks of the run; a mean is over `n_tasks` of them
     delta_low: float | None = None  # 95 % interval of delta, by a bootstrap over clusters
     delta_high: float | None = None
-    # discordant units on which it does better than the baseline
+    # discordant units on which the arm does better than the baseline
     better: int | None = None
-    compared: int | None = None  # units that both have and neither failed
+    compared: int | None = None  # units that arm and baseline have and on which neither failed
     # clusters of the compared units: units of one group or picture form one cluster
     n_clusters: int | None = None
     # the smallest delta that the compared units detect with 80 % power
@@ -92,12 +92,12 @@ class Row:
     # p of accuracy after Benjamini and Hochberg's correction over the same comparisons
     p_bh: float | None = None
     test: str = ""  # the test that gave p
-    # the human accuracy, from a row of `published:` with `people`
+    # the human accuracy, from a row of `published:` with `people: true`
     people: float | None = None
     failure: str = ""  # the most common failure, if every answer failed and there is no value
     # clusters of the units behind the value: units of one group or picture form one cluster
     clusters: int | None = None
-    # these units; not a column of the file
+    # the units behind the value; not a column of the file
     units: Stratum | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -183,8 +183,8 @@ def measure(scores: PointScores, row: Row) -> list[Row]:
     """Return the rows of one arm (or one slice of it), one for each metric; `row` holds the columns
     that they share.
 
-    Samples that were not asked are in none of them. A row "missing", with the missing share of the
-    planned draws, is added only if there are such draws.
+    Samples that were not asked count in none of the rows. A row "missing", with the missing share
+    of the planned draws, is added only if there are such draws.
     """
     columns, missing = scores.columns, scores.missing
     costs, verdicts = columns.get_costs(), columns.count_verdicts()
@@ -269,7 +269,7 @@ def micro_row(rows: Rows) -> Row:
 
 def _pool_units(rows: Rows, weight: float = 1.0) -> Stratum | None:
     """Return the units behind several rows as one set, each varying around the mean of its row;
-    None for levels."""
+    None if a row is a reference level, which has no units."""
     values, clusters, centres = list[Floats](), list[Hashable](), list[Floats]()
     for row in rows:
         if row.units is None:
@@ -392,8 +392,8 @@ def _finite(number: float) -> float | None:
 
 
 def correct_p_values(rows: Rows) -> list[Row]:
-    """Return the rows with corrected p-values of accuracy: over all comparisons on single tasks,
-    and over those of micro."""
+    """Return the rows with corrected p-values of accuracy. The comparisons on single tasks are one
+    family, those of the micro rows another."""
     return correct(
         rows,
         lambda row: row.p if row.metric == "accuracy" else None,

@@ -177,7 +177,7 @@ def majority_and_chance(scores: PointScores, plain: Row) -> list[Row]:
     metric that has a chance level, and, if the benchmark's scorer knows it, the best guesser who
     sees the image without marks and question.
 
-    There is no majority row if the correct answer is not an answer but, for example, the number of
+    There is no majority row if the stored key is not an answer but, for example, the number of
     points that a judge can give.
     """
     samples, scorer, rows = scores.keyed, scores.scorer, list[Row]()
@@ -235,8 +235,8 @@ def published_names(row: Row) -> tuple[str, ...]:
 
 
 def own_metrics(scores: PointScores) -> list[Metric]:
-    """Return the metrics of the task's scorer; a metric over samples without clusters gets those of
-    the samples."""
+    """Return the metrics of the task's scorer; a metric over samples that sets no clusters gets the
+    clusters of the samples."""
     scorer: Scorer | None = scores.scorer
     metrics = list[Metric]()
     for metric in scorer.metrics(scores) if scorer and not scores.failure else ():

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 LARGE_BYTES = 1 << 19
-"""The size of records.jsonl, about 700 records, from which its verdicts are stored."""
+"""The smallest size of records.jsonl (about 700 records) for which verdicts are stored."""
 
 
 def score_run(
@@ -52,9 +52,9 @@ def score_run(
     `reader` replaces the readers of the run. Readers and the benchmarks' scorers are the objects of
     `plan` if the run was just made from it; otherwise they are built from points.yaml, with classes
     of looktwice and the loaded `plugins`. If the run was judged, the judgements of one judge are
-    used: `judge` names it, "" takes the judge that read most, "none" uses no judge. No judge is
-    called here. Raises RunError if `folder` is not a run folder, and if a class of a plugin is
-    missing. A reader that raises makes only that record FAILED.
+    used: `judge` names it, "" takes the one with the most verdicts in each pass, "none" uses none.
+    No judge is called here. Raises RunError if `folder` is not a run folder, and if a class of a
+    plugin is missing. A reader that raises makes only that record FAILED.
     """
     judged = judgements(folder.path, judge)
     present, older = folder.current_and_earlier_points
@@ -155,8 +155,8 @@ def pause_collection() -> Iterator[None]:
 def _clusters_by_task(
     folder: RunFolder, points: Sequence[PointRow]
 ) -> Mapping[str, Mapping[str, str]]:
-    """Return the cluster of each sample by name of its task: that of the task's first variant,
-    because others may change the pictures."""
+    """Return the cluster of each sample, by task name and sample id. It is taken from the task's
+    first variant, because other variants may change the pictures."""
     clusters = defaultdict[str, dict[str, str]](dict)
     for task, task_id in dict.fromkeys((point.task, point.task_id) for point in points):
         for name, row in folder.samples_by_task.get(task_id, {}).items():
@@ -244,7 +244,7 @@ class ScoringTools:
                 files[str(plugin["name"])] = str(plugin["path"])
             options = " ".join(f"--plugin {shlex.quote(path)}" for path in files.values())
             return (
-                f"its {kind} {use} is a class of the plugin {files[module]}, and code is loaded"
+                f"its {kind} {use} is a class of the plugin {files[module]}, and a plugin is loaded"
                 " only if you name it: add it to the command, as in `looktwice score"
                 f" {shlex.quote(str(self.folder.path))} {options}`; in Python"
                 f" {replaced and replaced + 'or '}import {module} and pass `plugins=[{module!r}]`"

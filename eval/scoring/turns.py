@@ -22,8 +22,8 @@ from looktwice.pipelines.config.spec import get_public_path
 from looktwice.prompting.wording import ChainOfThought
 
 MAX_TURNS = 12
-"""The most turns that are shown, as later ones come from a few long records; the last turn is
-always shown."""
+"""The largest number of turns shown, because later turns come from a few long records; the last
+turn is always shown."""
 CHAIN = get_public_path(ChainOfThought)
 LOOKING_REASON = "looking"
 
@@ -43,7 +43,8 @@ class Turns:
         return self.scored[min(turn, len(self.scored) - 1)]
 
     def spent(self, turn: int, tokens: bool) -> float:
-        """Return the tokens used up to the end of a turn, or the number of turns."""
+        """Return the tokens used up to the end of a turn, or without `tokens` the number of turns
+        so far."""
         scored = self.at(turn)
         return scored.tokens_in + scored.tokens_out if tokens else min(turn + 1, len(self.scored))
 
@@ -68,8 +69,8 @@ class TurnsOfArm:
 
     @property
     def shown(self) -> list[int]:
-        """The turns to show: the first `MAX_TURNS`, with the last one instead of the twelfth if
-        there are more."""
+        """The turns to show: the first `MAX_TURNS`; if there are more, the last turn takes the
+        place of the last of these."""
         return [*range(min(MAX_TURNS - 1, self.last)), self.last]
 
     @property

@@ -88,7 +88,7 @@ class PointScores:
         return self.columns.records()
 
     def count_words(self, verdict: Verdict) -> dict[Words, int]:
-        """Count the records with a verdict by their words, in order of first appearance."""
+        """Count the records with a verdict by their `Words`, in order of first appearance."""
         return self.columns.count_words(np.flatnonzero(self.columns.is_verdict(verdict)))
 
     def draws(self, sample: str) -> list[ScoredRecord | None]:
@@ -156,7 +156,8 @@ class PointScores:
         return dict(asked)
 
     def means(self, value: Callable[[ScoredRecord], float | None]) -> dict[str, float]:
-        """Return the mean of `value` over the draws of each asked sample, if it is not None."""
+        """Return the mean of `value` over the draws of each asked sample, without draws for which
+        it is None."""
         means = {}
         for name, asked in self.draws_asked.items():
             draws = [number for draw in asked if (number := value(draw)) is not None]
@@ -285,7 +286,8 @@ class Metric:
     groups, as `unit` says. The metric is their mean unless `value` gives it, with `low` and `high`
     as its interval; paired tests use the units except those in `failed`. `slice` is a part of the
     samples ("rows=3"), `groups` is the number of groups that a test compared, and `p` its result.
-    `clusters` names the cluster of units that are not independent; any other unit is its own.
+    `clusters` names the cluster of units that are not independent; any other unit is a cluster of
+    its own.
     """
 
     name: str
@@ -406,8 +408,8 @@ def compare_with_key(
 
 
 def find_commonest_failure(failed: Mapping[Words, int]) -> str:
-    """Return the most common failure, by the first lines of the tracebacks; `failed` counts the
-    words of failed records."""
+    """Return the most common failure, by the first lines of the tracebacks; `failed` counts failed
+    records by their `Words`."""
     lines = Counter[str]()
     for words, count in failed.items():
         lines[(words.detail.strip().splitlines() or ["no message"])[0]] += count

@@ -20,7 +20,7 @@ from functools import partial
 from typing import IO, Any
 
 from looktwice.eval.records.records import Record, RunError, SampleRow
-from looktwice.eval.runs.companions import Work
+from looktwice.eval.runs.companions import RunStart
 from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.run_models import RunModels, compute_price
 from looktwice.eval.runs.trial import Progress, Trial, build_tree
@@ -121,7 +121,7 @@ class ChildRun(Run):
     emit: Callable[[Any], None] = lambda event: None
     asked: queue.SimpleQueue[SampleRequest | None] = field(default_factory=queue.SimpleQueue)
 
-    def _trials(self, work: Work, pool: WorkerPool) -> Iterator[Trial]:
+    def _trials(self, work: RunStart, pool: WorkerPool) -> Iterator[Trial]:
         roots = {group: build_tree(arms) for group, arms in self.questions.groups().items()}
         while (asked := self.asked.get()) is not None:
             if self.progress.drain.is_set():  # the remaining samples are not asked

@@ -220,10 +220,9 @@ def _refuse_other_data(runs: Sequence[RunFolder]) -> dict[tuple[str, str], RunFo
                 )
         for task, rows in run.samples_by_task.items():
             for name in rows:
-                before = latest.get((task, name))
+                if rival := latest.get((task, name)):
+                    _refuse_other_sample(rival.samples_by_task[task][name], rows[name], run.path)
                 latest[task, name] = run
-                if before:
-                    _refuse_other_sample(before.samples_by_task[task][name], rows[name], run.path)
     return latest
 
 

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from looktwice.eval.records.writer import RunWriter
-from looktwice.eval.runs.companions import Executor, RunContext, Work
+from looktwice.eval.runs.companions import Executor, RunContext, RunStart
 from looktwice.eval.runs.run_models import Tally
 from looktwice.eval.runs.trial import Trial
 from looktwice.extras.executors.messages import (
@@ -180,7 +180,7 @@ class Processes(Executor):
             except (*SENDING_ERRORS, OSError):  # there is no room for another process
                 return
 
-    def execute(self, run: RunContext, work: Work, trials: Iterator[Trial]) -> Iterator[Trial]:
+    def execute(self, run: RunContext, work: RunStart, trials: Iterator[Trial]) -> Iterator[Trial]:
         """Process all samples; return the samples that the run itself has to process. Raises
         KeyboardInterrupt."""
         writer = work.writer

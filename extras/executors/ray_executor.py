@@ -19,17 +19,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from looktwice.eval.records.records import Key, Record, RunError, SampleRow
-from looktwice.eval.runs.companions import Executor, RunContext, Work
+from looktwice.eval.runs.companions import Executor, RunContext, RunStart
 from looktwice.eval.runs.options import RunOptions
 from looktwice.eval.runs.provenance import describe_plugin, get_shard
 from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.run_models import RunModels
 from looktwice.eval.runs.trial import Progress, Trial
+from looktwice.eval.scoring.kept import hash_code
+from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.extras.executors.cluster import (
     MAX_HOST_CALLS,
     Ask,
@@ -38,6 +40,7 @@ from looktwice.extras.executors.cluster import (
     NetworkHost,
     apply_limits,
 )
+from looktwice.extras.executors.joined_verdicts import JoinedVerdicts, RecordReaders, VerdictsByArm
 from looktwice.extras.networks.opening import close_networks, use_remote_networks
 from looktwice.pipelines.config.classes import load_plugin
 from looktwice.pipelines.config.paths import allow_access, read_allowed
@@ -61,7 +64,8 @@ class Job:
     number of tasks at a time.
 
     `roots` are folders that tasks may read, because the command line or LOOKTWICE_ALLOW named them
-    on this machine.
+    on this machine. `code` is the digest of this machine's looktwice: tasks with another one score
+    nothing.
     """
 
     plan: bytes
@@ -72,16 +76,18 @@ class Job:
     blocks: int
     tasks: int
     roots: tuple[str, ...]
+    code: str
 
 
 @dataclass(frozen=True)
 class SentRecord:
-    """A line of samples.jsonl, or a record with its sample and those of its blobs that were not
-    sent before."""
+    """A line of samples.jsonl, or a record with its sample, those of its blobs that were not sent
+    before, and its verdicts."""
 
     row: SampleRow
     line: str = ""
     blobs: Mapping[str, bytes] = field(default_factory=dict)
+    scored: VerdictsByArm = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -113,11 +119,13 @@ class RayExecutor(Executor):
             raise RunError("--on ray asks all questions; leave out --on, or `choose:` of the study")
         self.connection.enter_context(_connect_ray(parse_address(self.on)))
 
-    def execute(self, run: RunContext, work: Work, trials: Iterator[Trial]) -> Iterator[Trial]:
+    def execute(self, run: RunContext, work: RunStart, trials: Iterator[Trial]) -> Iterator[Trial]:
         """Process the plan in tasks. Raises RunError if the plan cannot be sent."""
         there = run.questions.count_done_by_arm(work.done)
         run.skip(sum(len(there.get(arm.id, ())) for arm in run.plan.points))
-        Dispatch(self, run, work)()
+        dispatch = Dispatch(self, run, work)
+        dispatch()
+        dispatch.verdicts.save(work.writer)
         return iter(())
 
     def close(self) -> None:
@@ -133,7 +141,7 @@ class Dispatch:
     """The tasks of a run: each processes one block, and a block whose task is lost gets a new
     one."""
 
-    def __init__(self, executor: RayExecutor, run: RunContext, work: Work) -> None:
+    def __init__(self, executor: RayExecutor, run: RunContext, work: RunStart) -> None:
         self.run, self.work, self.ray = run, work, _ray_module()
         ray, plan = self.ray, run.plan
         nodes = ray.cluster_resources()
@@ -151,7 +159,9 @@ class Dispatch:
         roots = tuple(str(root) for root in read_allowed().folders if root.exists())
         models: Any = run.models
         cache, blocks = str(models.cache.absolute()), BLOCKS_PER_TASK * tasks
-        job = Job(pickled, plugins, run.options, cache, models.only_cached, blocks, tasks, roots)
+        options = run.options, cache, models.only_cached, blocks, tasks, roots
+        job = Job(pickled, plugins, *options, hash_code())
+        self.verdicts = JoinedVerdicts(run)
         self.arms = {arm.id: arm for arm in plan.points}
         self.done: dict[int, set[Key]] = {block: set() for block in range(blocks)}
         for key in work.done:
@@ -206,25 +216,38 @@ class Dispatch:
             self._start(block)
 
     def _store_record(self, sent: SentRecord, done: set[Key]) -> None:
-        row = sent.row
+        row, scored, line = sent.row, sent.scored, sent.line
         self.work.sample(row)
-        if sent.line:
+        self.verdicts.add_sample(row)
+        if line:
             for sha, data in sent.blobs.items():
                 self.work.writer.blobs.put(data, sha)
-            record = self.work.writer.record(Record.from_line(sent.line))
+            record = self.work.writer.record(received := Record.from_line(line))
+            if record is not received:  # a key was masked, or it is too large
+                line, scored = record.to_line(), {}
+            self.verdicts.add(record, line, scored)
             done.add(record.key)
-            self.run.note(self.arms[record.point], row, record)
+            self.run.note(self.arms[record.point], row, record, scored.get(record.point))
 
 
 @dataclass(eq=False)
 class Part(Run):
-    """The part of a run that one task executes; its records go to `sink`."""
+    """The part of a run that one task executes; its records go to `sink`, scored if it `scores`."""
 
     sink: Any = None
+    scores: bool = True
 
-    def notify_companions(self, arm: Arm, row: SampleRow, record: Record) -> None:
-        """Send a record."""
-        self.sink.send(row, record)
+    def notify_companions(
+        self, arm: Arm, row: SampleRow, record: Record, scored: ScoredRecord | None = None
+    ) -> None:
+        """Send a record with its verdicts."""
+        line = record.to_line()
+        verdicts = self._read(Record.from_line(line), row) if self.scores else {}
+        self.sink.send(row, record, line, verdicts)
+
+    @cached_property
+    def _read(self) -> RecordReaders:
+        return RecordReaders(self.plan, self.scorers)
 
 
 @dataclass(eq=False)
@@ -271,6 +294,7 @@ def run_block(
             in_parts=True,
             progress=progress,
             sink=sink,
+            scores=hash_code() == job.code,
         )
         drain = progress.drain
 
@@ -320,14 +344,13 @@ class Sink:
         """Return the record unchanged: `send` queues it once its sample is known."""
         return record
 
-    def send(self, row: SampleRow, record: Record) -> None:
-        """Queue a record with its blobs that were not sent before."""
+    def send(self, row: SampleRow, record: Record, line: str, scored: VerdictsByArm) -> None:
+        """Queue a record, as a line, with its blobs that were not sent before and its verdicts."""
         named = {*record.pictures, *(sha for call in record.calls for sha in call["messages"])}
         with self.lock:  # keeps a record behind the one that its pictures were sent with
             new, self.sent = named - self.sent, self.sent | named
-            self.outbox.put(
-                SentRecord(row, record.to_line(), {sha: self.blobs.get(sha) for sha in new})
-            )
+            blobs = {sha: self.blobs.get(sha) for sha in new}
+            self.outbox.put(SentRecord(row, line, blobs, scored))
 
 
 def _ray_module() -> Any:

@@ -28,7 +28,6 @@ NUMBERS = {
 }
 """The columns and their types in `array`: the index of the run, the byte at which the line begins,
 the parts of the key (numbers of texts, and the draw), whether the record failed, and its tokens."""
-KEY = "point", "sample", "draw"
 COUNTED = "failed", "tokens_in", "tokens_out"
 Rows = NDArray[np.int64]
 
@@ -65,10 +64,12 @@ class RecordIndex:
     @cached_property
     def keys(self) -> Rows:
         """A number for the key of each row, from 0 on."""
-        point, sample, draw = (self.columns[name].astype(np.int64) for name in KEY)
-        counts = [int(part.max(initial=0)) + 1 for part in (sample, draw)]
-        key = (point * counts[0] + sample) * counts[1] + draw
-        return np.unique(key, return_inverse=True)[1]
+        key = self.columns["point"].astype(np.int64)
+        for name in ("sample", "draw"):
+            key *= int(self.columns[name].max(initial=0)) + 1
+            key += self.columns[name]
+        numbers: Rows = np.unique(key, return_inverse=True)[1]
+        return numbers
 
     def find_last(self, run: int) -> Rows:
         """Return the row of the last record of every key of a run, in the order of the lines."""

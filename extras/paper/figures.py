@@ -83,7 +83,7 @@ def _make_axes(lines: int) -> tuple[Any, Any]:
 
 
 def _draw_differences(rows: Rows, several: bool) -> Any:
-    """Draw the paired differences to the baseline with their bootstrap intervals.
+    """Draw the paired differences from the baseline with their bootstrap intervals.
 
     A point is filled if p (Holm) is below 0.05 divided by the number of families: single tasks and
     all tasks together, in each run.

@@ -33,7 +33,7 @@ def latex_table(table: Table) -> str:
 
     The best accuracies of each column are bold, including ties. A rule separates the rows of
     majority and chance, which are not compared; another rule separates published human accuracies
-    and the difference of each contestant to them. Stars mark the p values of the differences to
+    and the difference of each contestant from them. Stars mark the p values of the differences from
     the baseline, after Holm's correction over the comparisons of the run, multiplied by the number
     of runs. The caption states n, the methods of the interval and the test, and what was left out.
     """
@@ -112,7 +112,7 @@ def _write_caption(rows: Rows) -> str:
     ]
     if baselines:
         parts.append(
-            f"Stars: paired difference to {baselines} at 5, 1 and 0.1 percent"
+            f"Stars: paired difference from {baselines}, significant at 5, 1 and 0.1 percent"
             f" ({tests}; Holm's correction over the comparisons on single tasks{of_runs}; {out}"
             " units left out)."
         )

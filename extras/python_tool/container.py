@@ -14,7 +14,7 @@ from looktwice.extras.python_tool.sandbox import PythonSandbox
 
 __all__ = ["Container"]
 
-NAME = "looktwice-python-"
+NAME_PREFIX = "looktwice-python-"
 CHECK_SECONDS = 30
 
 
@@ -43,7 +43,7 @@ class Container(PythonSandbox):
     def start(self, program: str) -> subprocess.Popen[bytes]:
         """Start a container. Raises OSError."""
         command = [
-            *(self.engine, "run", "--name", f"{NAME}{uuid.uuid4().hex}"),
+            *(self.engine, "run", "--name", f"{NAME_PREFIX}{uuid.uuid4().hex}"),
             *self._list_options(),
             *(self.image, "python3", "-I", "-B", "-c", program),
         ]
@@ -68,7 +68,7 @@ class Container(PythonSandbox):
     def stop(self, process: subprocess.Popen[bytes]) -> None:
         """Remove the container, which would keep running if only the engine's client ended."""
         arguments = list(process.args) if isinstance(process.args, list) else []
-        name = next((text for text in map(str, arguments) if text.startswith(NAME)), "")
+        name = next((text for text in map(str, arguments) if text.startswith(NAME_PREFIX)), "")
         if name:
             subprocess.run([self.engine, "rm", "--force", name], capture_output=True, check=False)
         super().stop(process)

@@ -55,8 +55,8 @@ class GuestStarted(TypedDict):
 
 @with_config(FORBID_EXTRA)
 class ShownPicture(TypedDict, total=False):
-    """A picture as base64 of a PNG; `map` is the affine map from image number `image` to it, in
-    pixel centres."""
+    """A picture as base64 of a PNG; `map` is the affine map from image number `image` to this
+    picture, in coordinates whose integers are pixel centres."""
 
     png: str
     image: int

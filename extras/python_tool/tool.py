@@ -48,7 +48,7 @@ class RunPython:
     part: `show(picture, image=1, box=(left, top, right, bottom))`.
 
     Every call is recorded with its result, so a replay runs no code. A configuration that names
-    this class is built once you allowed `python-code`.
+    this class is built only once you have allowed `python-code`.
     """
 
     sandbox: PythonSandbox = field(default_factory=Bubblewrap)

@@ -77,8 +77,8 @@ class ZoomIn(Zoom):
     """`prompting.agent.Zoom` with the arguments that DeepEyes, Mini-o3 and Qwen3-VL were trained
     on: `bbox_2d`, `label`, and the image as `img_idx` or `source`.
 
-    Without either, the first image is used. Samples of Mini-o3 have one image, from which
-    observations are counted.
+    Without either, the first image is used. `observation_1` is the image after the first, because
+    samples of Mini-o3 have one image.
     """
 
     arguments: ClassVar[type[BoxArguments]] = ZoomInArguments
@@ -164,9 +164,10 @@ class CodeCalls(TaggedCalls):
     """Python code in `<code>` tags, as Thyme writes it. The code is parsed for operations of
     Pillow, never run, and turned into one call of `tool`, a `prompting.agent.Edit`.
 
-    It may begin with one crop to numbers, or to names that hold numbers. `rotate`, `transpose`,
-    `ImageOps.mirror`, `flip` and `ImageEnhance` may follow. Everything else is ignored: results
-    have the size that the agent's `fit` gives them. Code without an operation is refused.
+    It may begin with one crop, whose box is given as numbers or as names that hold numbers.
+    `rotate`, `transpose`, `ImageOps.mirror`, `flip` and `ImageEnhance` may follow. Everything else
+    is ignored: results have the size that the agent's `fit` gives them. Code without an operation
+    is refused.
     """
 
     tag: str = "code"

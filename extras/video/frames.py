@@ -174,8 +174,8 @@ class Video:
         try:
             if taken := sample.meta.keys() & {"seconds", "frame_numbers"}:
                 raise PictureError(
-                    f"sample {sample.id}: its `meta` has {min(taken)!r}, the name of a fact about"
-                    " the frames; rename it"
+                    f"sample {sample.id}: its `meta` has the key {min(taken)!r}, which is reserved"
+                    " for the shown frames; rename the key"
                 )
             footage = [
                 Footage(file, self._choose_moments(place, file, sample, moments))

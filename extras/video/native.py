@@ -14,7 +14,7 @@ from PIL import Image
 from pybase64 import b64encode
 
 from looktwice.extras.video.frames import Footage, Frame
-from looktwice.extras.video.video_file import HEAD, find_format, import_av
+from looktwice.extras.video.video_file import HEAD_BYTES, find_format, import_av
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Payload, Picture, Pixels
 from looktwice.pipelines.ranges import Ranged
@@ -30,7 +30,7 @@ MEDIA_TYPES = {
     "flv": "video/x-flv",
     "ogg": "video/ogg",
 }
-CLOCK = 90_000  # ticks of a second in the videos that are written
+TICKS_PER_SECOND = 90_000  # of the videos that are written
 
 
 @dataclass(frozen=True)
@@ -158,11 +158,11 @@ def read_video_file(source: Picture) -> Payload:
     """Read the bytes of a video file. Raises PictureError, and ValueError for a format that servers
     do not accept."""
     data = source.fetch()
-    kind = find_format(data[:HEAD])
+    kind = find_format(data[:HEAD_BYTES])
     if kind not in MEDIA_TYPES:
         raise ValueError(f"{source.name}: servers take no {kind} as a video; use `form: mp4`")
     brands = {b"qt": "video/quicktime", b"webm": "video/webm"}  # of MP4 and of Matroska
-    own = (name for brand, name in brands.items() if brand in data[8:HEAD].split(b"mvhd")[0])
+    own = (name for brand, name in brands.items() if brand in data[8:HEAD_BYTES].split(b"mvhd")[0])
     return make_payload(data, next(own, MEDIA_TYPES[kind]), "")
 
 
@@ -189,17 +189,17 @@ def encode_mp4(frames: Sequence[Pixels], times: Sequence[float], crf: int) -> by
     height, width = frames[0].shape[:2]
     colours = av.video.reformatter.Colorspace.ITU709
     span = times[-1] - times[0]
-    step = round(span / (len(times) - 1) * CLOCK) if span else CLOCK
+    step = round(span / (len(times) - 1) * TICKS_PER_SECOND) if span else TICKS_PER_SECOND
     with av.open(buffer, "w", format="mp4", options={"fflags": "+bitexact"}) as container:
         stream = container.add_stream("libx264", options={"crf": str(crf), "bf": "0"})
         stream.width, stream.height = width + width % 2, height + height % 2
-        stream.pix_fmt, stream.time_base = "yuv420p", Fraction(1, CLOCK)
+        stream.pix_fmt, stream.time_base = "yuv420p", Fraction(1, TICKS_PER_SECOND)
         context: Any = stream.codec_context
         context.time_base, context.thread_count = stream.time_base, 1
         context.colorspace, context.color_primaries, context.color_trc = colours, 1, 1
         stamp = -1
         for pixels, time in zip(frames, times, strict=True):
-            stamp = max(stamp + 1, round((time - times[0]) * CLOCK))
+            stamp = max(stamp + 1, round((time - times[0]) * TICKS_PER_SECOND))
             even = np.pad(pixels, ((0, height % 2), (0, width % 2), (0, 0)), "edge")
             frame = av.VideoFrame.from_ndarray(even, format="rgb24")
             frame = frame.reformat(format="yuv420p", dst_colorspace=colours)

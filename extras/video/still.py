@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.extras.video.video_file import HEAD, VideoFile, find_format
+from looktwice.extras.video.video_file import HEAD_BYTES, VideoFile, find_format
 from looktwice.pipelines.encodings.image_files import to_png
 from looktwice.pipelines.picture import Picture, PictureError, Pixels
 
@@ -19,7 +19,7 @@ MAX_FRAME_SIDE = 480  # pixels of a side of a frame in it
 def make_still(data: bytes) -> bytes:
     """Return a PNG with up to nine evenly spaced frames of a video, in rows; return other bytes,
     and those of an unreadable video, unchanged."""
-    if not find_format(data[:HEAD]):
+    if not find_format(data[:HEAD_BYTES]):
         return data
     try:
         file = VideoFile(Picture.lazy(lambda: data, "a video"))

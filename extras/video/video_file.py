@@ -32,10 +32,10 @@ SIGNATURES = {
 """FFmpeg's name of each supported format, and the bytes that identify it at an offset.
 
 Other formats are refused by name and content: a playlist could make FFmpeg open other files."""
-PACKET = 188  # bytes between the sync bytes of an MPEG transport stream
-HEAD = PACKET + 12  # bytes at the start of a file from which its format is recognised
+PACKET_BYTES = 188  # bytes between the sync bytes of an MPEG transport stream
+HEAD_BYTES = PACKET_BYTES + 12  # bytes at the start of a file from which its format is recognised
 FORMATS = "MP4, MOV, MKV, WebM, AVI, MPEG, FLV, Ogg and GIF"
-ROUNDING = Fraction(1, 10**6)  # tolerance for times given in decimals, in seconds
+TIME_TOLERANCE = Fraction(1, 10**6)  # tolerance for times given in decimals, in seconds
 MILLISECOND = Fraction(1, 1000)
 """The time base of Matroska, which rounds the times of frames; coarser time bases are exact."""
 
@@ -45,7 +45,7 @@ def find_format(head: bytes) -> str:
     video."""
     for name, (offset, signatures) in SIGNATURES.items():
         if any(head.startswith(signature, offset) for signature in signatures):
-            is_cut = name == "mpegts" and head[PACKET : PACKET + 1] != b"G"
+            is_cut = name == "mpegts" and head[PACKET_BYTES : PACKET_BYTES + 1] != b"G"
             is_other = name == "avi" and not head.startswith(b"RIFF")
             if not is_cut and not is_other:
                 return name
@@ -92,11 +92,11 @@ class VideoFile:
     def find_frame(self, time: float) -> int:
         """Return the index of the frame that is on screen at a time. Raises PictureError for a time
         outside the video."""
-        if not 0 <= time < self.end + ROUNDING:
+        if not 0 <= time < self.end + TIME_TOLERANCE:
             raise PictureError(
                 f"{self.name}: there is no frame at {time:g} s, the video has {self.end:g} s"
             )
-        tolerance = min(self._base, MILLISECOND) / 2 + ROUNDING
+        tolerance = min(self._base, MILLISECOND) / 2 + TIME_TOLERANCE
         ticks = self.frames[0].timestamp + math.floor((Fraction(time) + tolerance) / self._base)
         return bisect_right(self.frames, ticks, key=lambda entry: entry.timestamp) - 1
 
@@ -171,7 +171,7 @@ class VideoFile:
                 raise PictureError(f"{self.name}: there is no such video file")
             is_file = path is not None and path.is_file() and self.source.is_there()
             file = path.open("rb") if path and is_file else io.BytesIO(self.source.fetch())
-            head = file.read(HEAD)
+            head = file.read(HEAD_BYTES)
             kind = find_format(head)
             if not kind:
                 content = f"it begins with {head[:8]!r}" if head else "it is empty"

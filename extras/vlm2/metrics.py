@@ -116,9 +116,9 @@ class CountScorer(SubtaskScorer):
     """The scorer of OC-Cnt and PC-Cnt (`name`): the share of exact counts, and how close the
     others are.
 
-    `numeric_official` excludes answers that are not a count from 1 to the number of images from the
-    mean. `numeric_vlmevalkit` counts an answer that is not a number as 0 and accepts any number;
-    accuracy is the share of exact counts.
+    `numeric_official` leaves out of the mean all answers that are not a count from 1 to the number
+    of images. `numeric_vlmevalkit` counts an answer that is not a number as 0 and accepts any
+    number; accuracy is the share of exact counts.
     """
 
     name: str
@@ -131,7 +131,7 @@ class CountScorer(SubtaskScorer):
         return Score.of(count == int(row.answer or 0))
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """Return the two means; a question drawn several times counts with its mean."""
+        """Return the two means; a question with several draws counts with the mean of its draws."""
         official: dict[str, float] = {}
         toolkit: dict[str, float] = {}
         for name, row in scores.keyed.items():
@@ -171,7 +171,8 @@ class GroupScorer(SubtaskScorer):
     name: str
 
     def chance(self, samples: Samples) -> Levels:
-        """Return one over the number of choices, taken as four if they could not be parsed."""
+        """Return one over the number of choices, which is taken as four if the choices could not be
+        parsed."""
         return {
             "accuracy": fmean(1 / (len(row.sample["choices"]) or 4) for row in samples.values())
         }

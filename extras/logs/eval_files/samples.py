@@ -206,10 +206,9 @@ class _Encoder:
     def _describe_score(self, sample: Sample) -> tuple[str, str]:
         """Return the scores and the metadata of a sample."""
         verdict = write_json(sample.verdict)
-        scores = "{}"
-        if sample.verdict not in ("failed", "hidden"):
-            value = write_json(VERDICT_LETTERS.get(sample.verdict, sample.value))
-            answer = write_json(sample.answer)
+        scores, grade = "{}", VERDICT_LETTERS.get(sample.verdict, sample.value)
+        if sample.verdict not in ("failed", "hidden") and grade == grade:  # NaN: not scored
+            value, answer = write_json(grade), write_json(sample.answer)
             scores = f'{{"{OURS}":{{"value":{value},"answer":{answer},"explanation":{verdict}}}}}'
         return scores, (
             f'{{"task":{self._task},"group":{write_json(sample.group)},'

@@ -396,7 +396,7 @@ def test_a_mean_hides_no_difference(study: Study, shape: str, color: str, count:
 def test_the_table_of_a_task_has_counts_of_answers_and_abstentions(specialists: Study) -> None:
     shape, color, _ = specialists.finding().shown_tasks
     header, *_ = change_table(shape).markdown.splitlines()
-    assert "% of<br>answered" in header and "abstained<br>%" in header
+    assert "% right of<br>answered" in header and "abstained<br>%" in header
     (row,) = [row for row in shape.rows if row.label == "outlines"]
     assert (
         row.answered

@@ -108,7 +108,9 @@ chance (level) & 50.0 \\
 \bottomrule"""
         in shown
     )
-    assert "paired difference to base at 5, 1 and 0.1 percent (exact McNemar" in shown
+    assert (
+        "paired difference from base, significant at 5, 1 and 0.1 percent (exact McNemar" in shown
+    )
     odd = r"a\_b \& 5 \% \{x\} \textbackslash{} \textasciicircum{}\textasciitilde{}"
     assert latex.escape_latex("a_b & 5 % {x} \\ ^~") == odd
 

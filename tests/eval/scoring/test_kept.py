@@ -166,7 +166,7 @@ def test_whatever_differs_is_scored_again(
                 "XDG_CONFIG_HOME", str(run / "other")
             ),
             "another version of the reader": lambda: monkeypatch.setattr(Robust, "version", 99),
-            "other code": lambda: monkeypatch.setattr(kept, "_hash_code", lambda: "other"),
+            "other code": lambda: monkeypatch.setattr(kept, "hash_code", lambda: "other"),
             "a judge": lambda: judge(run),
         }
         acts[case]()

@@ -26,7 +26,7 @@ from rich.console import Console
 
 from looktwice.eval import Facts, Robust, RunFolder
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.runs.companions import Work
+from looktwice.eval.runs.companions import RunStart
 from looktwice.eval.runs.options import RunSummary
 from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.run_models import RunModels
@@ -412,6 +412,6 @@ def test_a_finished_run_starts_no_process(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv(PROCESSES_VARIABLE, "2")
     (tmp_path / "records.jsonl").touch()
     run = Run(plan_of(CHAT), tmp_path, models=RunModels(Progress(), tmp_path, False))
-    processes, work = Processes(), Work(None, {}, set(), {})
+    processes, work = Processes(), RunStart(None, {}, set(), {})
     processes.start(run)
     assert [*processes.execute(run, work, iter(()))] == [] and not processes.processes

@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from looktwice.eval.records import RunFolder
+from looktwice.eval.display.table import score_table
+from looktwice.eval.records import Record, RunFolder, SampleRow
+from looktwice.eval.scoring import kept, score
+from looktwice.eval.scoring.record_scorer import RecordScorer
+from looktwice.eval.scoring.verdict import ScoredRecord
 from tests.chat_server import chat_server
 from tests.first_day.studies import get_output, records, run_study, write_study
 from tests.optional import optional
@@ -23,6 +27,7 @@ MORE = (
     "contestants: {plain: {}, thought: {stages: {think: {use: prompting.wording.ChainOfThought,"
     " before: ask}}}}\n"
 )
+READERS = "sweep: {read: [{use: eval.readers.Strict}, {use: eval.readers.Robust}]}\n"
 QUESTION = {"id": "q", "question": "Which?", "image": "a.png", "choices": ["a", "b"], "answer": "A"}
 
 
@@ -74,6 +79,42 @@ def test_the_records_equal_those_of_one_machine(tmp_path: Path) -> None:
             (folder / "study" / name).read_text().splitlines() for folder in (here, there)
         )
         assert first == second or (name == "samples.jsonl" and sorted(first) == sorted(second))
+
+
+@pytest.fixture
+def scored_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The samples whose records this process scores rather than the tasks."""
+    names, scorer = list[str](), RecordScorer.__call__
+
+    def count(self: RecordScorer, record: Record, row: SampleRow) -> ScoredRecord:
+        names.append(record.sample)
+        return scorer(self, record, row)
+
+    monkeypatch.setattr(RecordScorer, "__call__", count)
+    yield names
+
+
+def test_records_are_scored_where_they_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scored_here: list[str]
+) -> None:
+    """Regression: the process that writes the run scored every record, twice."""
+    monkeypatch.setattr(score, "LARGE_BYTES", 1)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    run = tmp_path / "study"
+    with chat_server(None) as server:
+        config = write_study(tmp_path, server.url, n=6, more=MORE + READERS)
+        words = ("run", config, "--out", tmp_path, "--on", "ray")
+        assert "8 new, 0 existing" in get_output(*words, "--limit", "4")
+        assert "4 new, 8 existing" in get_output(*words)
+    get_output("score", run)
+    assert not scored_here
+    before = score_table(run)
+    joined = [arm.all for arm in before.scores[0].points]
+    assert not scored_here and sum(map(len, joined)) == 24
+    (run / kept.FILE).unlink()
+    after = score_table(run)
+    assert len(scored_here) == 24
+    assert after.csv == before.csv and [arm.all for arm in after.scores[0].points] == joined
 
 
 OWN = """

@@ -227,3 +227,16 @@ def test_an_archive_of_many_members_beyond_4_gb_is_read_by_zipfile(tmp_path: Pat
         assert zlib.crc32(whole) == read.getinfo("pieces").CRC
         assert read.getinfo("pieces").compress_size < 300
         assert read.read("é65535") == b"65535"
+
+
+def test_a_row_without_a_score_has_none_in_the_file(tmp_path: Path) -> None:
+    """inspect_ai refuses a file in which a score is null."""
+    (table := tmp_path / "table.csv").write_text("id,score,reply\ns0,0.5,x\ns1,,y\n")
+    list(export_logs(read_logs(table), "inspect", tmp_path))
+    (file,) = tmp_path.glob("*.eval")
+    with ZipFile(file) as archive:
+        samples = [
+            json.loads(archive.read(f"samples/{name}_epoch_1.json")) for name in ("s0", "s1")
+        ]
+    assert [list(sample["scores"]) for sample in samples] == [["looktwice"], []]
+    assert samples[0]["scores"]["looktwice"]["value"] == 0.5
