@@ -68,14 +68,14 @@ def _list_paths(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
                 yield name
 
 
-def _list_setting_paths(node: Any, place: str = "") -> Iterator[str]:
+def _list_setting_paths(node: Any, path: str = "") -> Iterator[str]:
     """Yield the dotted paths of the settings of a configuration, without those of mappings."""
     if not isinstance(node, Mapping):
-        yield place
+        yield path
         return
     for key, value in node.items():
         if key != "use":
-            yield from _list_setting_paths(value, f"{place}.{key}" if place else str(key))
+            yield from _list_setting_paths(value, f"{path}.{key}" if path else str(key))
 
 
 NONE: list[str] = []
@@ -149,7 +149,10 @@ RunWorkers = Annotated[
     Option(min=1, help="Worker threads (default: 16 plus the largest `in_flight` of the study)."),
 ]
 Judged = Annotated[
-    str, Option("--judge", help="The judge to use, or none (default: the one that judged most).")
+    str,
+    Option(
+        "--judge", help="The judge to use, or `none` (default: the one with the most verdicts)."
+    ),
 ]
 AllArms = Annotated[
     bool, Option("--all", help="Also show the arms of earlier plans in the same folder.")
@@ -371,7 +374,7 @@ def handle_input_errors(allow: list[str] | None = None, **places: Path | None) -
     except MemoryError as exc:
         exc.__traceback__ = None  # it keeps the objects alive that filled the memory
         message = (
-            "there is not enough memory; sweep fewer values, use fewer samples or --workers, or"
+            "there is not enough memory; sweep fewer values, use fewer samples or fewer --workers, or"
             " free memory"
         )
     except Exception as exc:

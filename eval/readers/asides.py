@@ -94,19 +94,19 @@ _RIVAL_ANSWER_PATTERN = pattern(
 
 
 def strip_rivals(text: str) -> str:
-    """Return a tagged text without the words that name second choices."""
+    """Remove the words that name second choices from a tagged text."""
     if not _contains_any(text, _RIVAL_WORDS):
         return text
     return re.sub(r"\(\W*\)|\[\W*\]", "", _RIVALS_PATTERN.sub("", text))
 
 
 def strip_rival_answers(text: str) -> str:
-    """Return an untagged text without the clauses that name second or wrong answers."""
+    """Remove the clauses that name second or wrong answers from an untagged text."""
     return _RIVAL_ANSWER_PATTERN.sub(" ", text)
 
 
 def mark_wrong_answers(text: str) -> str:
-    """Return a tagged text in which "a wrong answer would be X" reads "X is wrong"."""
+    """Rewrite "a wrong answer would be X" as "X is wrong" in a tagged text."""
     if not _contains_any(text, _WRONG_ANSWER_WORDS):
         return text
     return _BAD_ANSWER_PATTERN.sub(lambda bad: f". {bad[bad.lastindex or 0]} is wrong", text)

@@ -56,7 +56,7 @@ _AS_ANSWER_PATTERN = re.compile(  # in a text of that language: in brackets, or 
 
 
 def to_latin(text: str) -> str:
-    """Return an NFKC text in which look-alikes that stand for a Latin letter are replaced by it."""
+    """Replace look-alikes that stand for a Latin letter, in an NFKC text, by that letter."""
     if _ANY_SIGN_PATTERN.search(text):
         text = text.translate(_SIGNS)
         text = _LONE_FLAG_LETTER_PATTERN.sub(

@@ -295,7 +295,7 @@ def _drop_repeated(text: str) -> str:
 
 
 def filter_nameable(choices: Sequence[str], text: str) -> Texts:
-    """Return the texts of the choices; a text that a cleaned reply cannot contain is emptied, which
+    """Return the texts of the choices, with "" for each that a cleaned reply cannot contain, which
     does not change how the reply is read."""
     choices = tuple(choices)
     words = _find_required_words(choices)

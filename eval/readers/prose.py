@@ -86,7 +86,7 @@ _UNSURE_PATTERN = pattern(
     r"\b(?:unclear|not clear|uncertain|not sure|enough (?:context|information)|no"
     r" (?:way|information))\b|\?"
 )
-_IDLE_WORD_PATTERN = re.compile(
+_FUNCTION_WORD_PATTERN = re.compile(
     r"is|are|was|were|do|does|did|has|have|can|could|will|would|a|an|the|of|in|this|that|image"
     r"|there|it"
 )
@@ -270,7 +270,7 @@ def _read_statement(text: str, question: str) -> Reading | None:
     ):
         return None
     words = re.findall(r"\w+", question.casefold())
-    asked = {word for word in words if not _IDLE_WORD_PATTERN.fullmatch(word)}
+    asked = {word for word in words if not _FUNCTION_WORD_PATTERN.fullmatch(word)}
     for sentence in reversed(split_sentences(text)):
         if asked <= set(re.findall(r"\w+", sentence.casefold())):
             if _DENIED_PATTERN.search(sentence) or (asked and _ABSENT_PATTERN.search(sentence)):

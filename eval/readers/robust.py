@@ -147,13 +147,13 @@ def _describe_question(own: Texts, texts: Texts, subtask: str, question: str) ->
 _clean_text = lru_cache(maxsize=8192)(clean_text)  # models repeat the same reply
 
 
-_SMALL_LABEL_PATTERN = re.compile(r"(?<!\w)\(?([a-h])\)")
+_LOWERCASE_LABEL_PATTERN = re.compile(r"(?<!\w)\(?([a-h])\)")
 
 
 def _capitalize_label(text: str) -> str:
     """Capitalize the lowercase label of a choice at the beginning of a reply ("b) the ball").
     Several such labels are a list and stay unchanged."""
-    found = [*islice(_SMALL_LABEL_PATTERN.finditer(text), 2)]
+    found = [*islice(_LOWERCASE_LABEL_PATTERN.finditer(text), 2)]
     if len(found) != 1 or found[0].start() or found[0].end() == len(text):
         return text
     (first,) = found

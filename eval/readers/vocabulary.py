@@ -201,8 +201,8 @@ def pattern(*parts: str) -> Pattern:
 
 
 def any_word(words: Sequence[str]) -> str:
-    """Return a pattern of any of the words, between word boundaries except in Chinese, Japanese and
-    Korean."""
+    """Return a pattern that matches any of the words, between word boundaries except in Chinese,
+    Japanese and Korean."""
     joined = [word for word in words if re.search("[\u3000-\ud7af]", word)]
     spaced = [word for word in words if word not in joined]
     anywhere = "|".join(sorted(joined, key=len, reverse=True))
@@ -228,7 +228,7 @@ _OTHER_WORD_PATTERN = pattern(rf"[ .]*(?!(?:an?|half|dozens?|{SCALE_WORD}|{NUMBE
 
 
 def begins_without_number(text: str) -> bool:
-    """Return whether the first word of a text cannot begin a number."""
+    """Return whether a text begins with a word that cannot begin a number."""
     return _OTHER_WORD_PATTERN.match(text) is not None
 
 

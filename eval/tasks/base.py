@@ -256,8 +256,8 @@ class RowErrors:
     """The unusable parts of one source, with reasons; `units` names these parts, such as "rows" or
     "images".
 
-    A task that leaves faulty rows out ends with `check_share` and puts `sentences` into its facts;
-    a task that accepts none ends with `raise_any`.
+    A task that leaves faulty rows out calls `check_share` at the end and puts `sentences` into its
+    facts; a task that accepts no faulty row calls `raise_any`.
     """
 
     source: object = ""

@@ -90,7 +90,7 @@ def as_options(cell: Any) -> list[Any]:
 
 
 def _from_objects(options: Sequence[Mapping[Any, Any]]) -> list[Any]:
-    """Return the texts of options that are one object each. Raises ValueError."""
+    """Return the texts of options, each of which is an object. Raises ValueError."""
     keys = [*dict.fromkeys(key for option in options for key in option)]
     own = len(keys) == len(options) and all(len(option) == 1 for option in options)
     if own and _are_labels([*map(_normalize_label, keys)]):
@@ -102,8 +102,7 @@ def _from_objects(options: Sequence[Mapping[Any, Any]]) -> list[Any]:
 
 
 def _from_columns(columns: Mapping[Any, list[Any]]) -> list[Any]:
-    """Return the texts of options whose labels, texts and other fields are one list each. Raises
-    ValueError."""
+    """Return the texts of options from an object with a list for each field. Raises ValueError."""
     labelled = [
         key for key, cells in columns.items() if _are_labels([*map(_normalize_label, cells)])
     ]
