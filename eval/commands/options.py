@@ -374,8 +374,8 @@ def handle_input_errors(allow: list[str] | None = None, **places: Path | None) -
     except MemoryError as exc:
         exc.__traceback__ = None  # it keeps the objects alive that filled the memory
         message = (
-            "there is not enough memory; sweep fewer values, use fewer samples or fewer --workers, or"
-            " free memory"
+            "there is not enough memory; sweep fewer values, use fewer samples or fewer --workers,"
+            " or free memory"
         )
     except Exception as exc:
         message = _describe_error(exc, places)
