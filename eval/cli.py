@@ -228,7 +228,7 @@ def secure_streams() -> None:
 
 
 def install_stop_handlers() -> None:
-    """Handle a scheduler's signals and a closed terminal as Ctrl-C; the exit code identifies the
+    """Handle a scheduler's signals and a closed terminal like Ctrl-C; the exit code identifies the
     signal."""
     for name in ENDING_SIGNALS:
         number = getattr(signal, name, None)

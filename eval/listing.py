@@ -1,5 +1,5 @@
-"""Lists what a configuration can name, by kind, with the settings of each class; copies shipped
-configurations."""
+"""Lists what a configuration can name, by kind, with the settings of each class, and copies
+shipped configurations."""
 
 from __future__ import annotations
 

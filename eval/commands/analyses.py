@@ -42,8 +42,9 @@ def analyse(
 ) -> None:
     """Run one analysis of finished runs; no model is called.
 
-    Any table of the report by name, what a tool contributes (certify), which samples need no image
-    (audit), where a model loses the answer (probe), or thresholds along a field.
+    NAME is a table of the report, or an analysis that shows what a tool contributes (certify),
+    which samples need no image (audit), where a model loses the answer (probe), or thresholds along
+    a field.
     """
     from looktwice.eval.analysis.analyses import get_analysis, list_analyses
     from looktwice.eval.analysis.requested import AnalysisRequest
@@ -57,7 +58,10 @@ def analyse(
     runs, names, settings = _parse_words(words)
     missing = sorted(set(names) - titles.keys())
     if missing and len(words) > 1 and (not runs or len(names) > 1):
-        refuse(f"{missing[0]} is neither a folder nor an analysis")
+        refuse(
+            f"{missing[0]} is neither a folder nor an analysis; `looktwice analyse --list` lists"
+            " the analyses"
+        )
     if not runs or len(names) != 1:
         refuse(
             f"expected run folders and the name of one analysis, found {' '.join(words)};"

@@ -68,14 +68,14 @@ def _list_paths(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
                 yield name
 
 
-def _list_setting_paths(node: Any, place: str = "") -> Iterator[str]:
-    """Yield the dotted paths of the settings of a configuration, without mappings."""
+def _list_setting_paths(node: Any, path: str = "") -> Iterator[str]:
+    """Yield the dotted paths of the settings of a configuration, without those of mappings."""
     if not isinstance(node, Mapping):
-        yield place
+        yield path
         return
     for key, value in node.items():
         if key != "use":
-            yield from _list_setting_paths(value, f"{place}.{key}" if place else str(key))
+            yield from _list_setting_paths(value, f"{path}.{key}" if path else str(key))
 
 
 NONE: list[str] = []
@@ -120,7 +120,10 @@ Columns = Annotated[
     Option(
         "--column",
         metavar="NAME=COLUMN",
-        help="The column that holds NAME: sample=question_id; for value, a scorer: value=match.",
+        help=(
+            "The column that holds the field NAME, such as sample=question_id. For the field value,"
+            " a scorer's name: value=match."
+        ),
     ),
 ]
 RunPath = Annotated[
@@ -146,7 +149,10 @@ RunWorkers = Annotated[
     Option(min=1, help="Worker threads (default: 16 plus the largest `in_flight` of the study)."),
 ]
 Judged = Annotated[
-    str, Option("--judge", help="The judge to use, or none (default: the one that judged most).")
+    str,
+    Option(
+        "--judge", help="The judge to use, or `none` (default: the one with the most verdicts)."
+    ),
 ]
 AllArms = Annotated[
     bool, Option("--all", help="Also show the arms of earlier plans in the same folder.")
@@ -155,7 +161,7 @@ By = Annotated[
     list[str],
     Option(
         "--by",
-        help="Also report each value of this meta field or measurement; size,things crosses two.",
+        help="Also report each value of this meta field or measurement; `size,things` crosses two.",
     ),
 ]
 Only = Annotated[
@@ -165,7 +171,9 @@ Only = Annotated[
 
 TableKind = Annotated[
     Literal["short", "full"],
-    Option("--table", help="short: the findings in 20 lines; full: every arm, mean and effect."),
+    Option(
+        "--table", help="The findings in 20 lines (short), or every arm, mean and effect (full)."
+    ),
 ]
 
 
@@ -349,7 +357,7 @@ def handle_input_errors(allow: list[str] | None = None, **places: Path | None) -
 
     An error in the user's own code counts as an input error, and its file and line are printed.
     Ctrl-C exits with code 130, SIGTERM with 143. `allow` are folders and hosts that may be accessed
-    inside, `places` the paths of options, such as `out`, that the command writes.
+    in the context, `places` the paths from options, such as `out`, to which the command writes.
     """
     from looktwice.pipelines.config.paths import allow_access
 
@@ -366,8 +374,8 @@ def handle_input_errors(allow: list[str] | None = None, **places: Path | None) -
     except MemoryError as exc:
         exc.__traceback__ = None  # it keeps the objects alive that filled the memory
         message = (
-            "there is not enough memory; sweep fewer values, use fewer samples or --workers, or"
-            " free memory"
+            "there is not enough memory; sweep fewer values, use fewer samples or fewer --workers,"
+            " or free memory"
         )
     except Exception as exc:
         message = _describe_error(exc, places)

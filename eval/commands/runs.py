@@ -66,8 +66,8 @@ def score(
         list[Path] | None,
         Option(
             help=(
-                "Write the answers: .json EvalAI, .tsv/.xlsx VLMEvalKit, .jsonl lmms-eval; {name}"
-                " in the path writes a file for each run."
+                "Write the answers for EvalAI (.json), VLMEvalKit (.tsv, .xlsx) or lmms-eval"
+                " (.jsonl); with {name} in the path, one file for each run."
             )
         ),
     ] = None,
@@ -93,16 +93,16 @@ def score(
     logs = [log for log in logs if not (log / "points.yaml").exists()]
     if columns and not logs:
         raise BadParameter(
-            "--column names columns of recorded replies, but these are runs; with `compare` it"
-            " names fields of a run's questions"
+            "--column is only for recorded replies, but these are runs: omit it; in `compare`,"
+            " --column names fields of a run's questions"
         )
     if key or disagreements or export or logs:
         asked = {"--report": report, "--paper": paper, "--out": out, "--by": by, "--judge": judge}
         asked |= {"--all": all_arms, "--only": only, "--table": table == "full"}
         if unused := [option for option, value in asked.items() if value]:
-            why = "not with --export, --key or --disagreements"
+            why = "cannot be combined with --export, --key or --disagreements"
             if logs:
-                why = "only for runs, but these are files; `compare` shows each task of files"
+                why = "only for runs, but these are files; to see each task of files, use `compare`"
             raise BadParameter(f"{', '.join(unused)}: {why}")
         replies = find_extension("parts", "replies")
         if replies is None:

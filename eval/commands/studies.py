@@ -63,7 +63,7 @@ def check(
 
 def load_study(config: Path, *options: Sequence[str]) -> Any:
     """Load the plan of a configuration, with the overrides and plugins in `options`, and print the
-    contestants that it leaves out. Raises RunError if none remains."""
+    contestants that the plan leaves out. Raises RunError if none remains."""
     from looktwice.pipelines.config.plan import load_plan
 
     plan = load_plan(config, *options)
@@ -71,9 +71,11 @@ def load_study(config: Path, *options: Sequence[str]) -> Any:
     places = [override.partition("=")[0] for override in (options[0] if options else ())]
     for place in places:
         if place.split(".")[0] in ("model", "models") and not (plan.models or plan.left_out):
-            say(f"{place}: no contestant of this study calls a model, so it has no effect")
+            say(
+                f"{place}: no contestant of this study calls a model, so this setting has no effect"
+            )
     if not plan.points:
-        advice = "install or download what the lines above name, or set its path"
+        advice = "install or download what the lines above name, or set the path to it"
         given = dict(zip(places, options[0], strict=True)) if places else {}
         if data := given.get("data"):
             default = _describe_default_data(config)
@@ -107,7 +109,9 @@ Again = Annotated[
     Option(help="Which earlier results to redo: failed, nothing, or all (the old run is renamed)."),
 ]
 # Options for clusters and schedulers only.
-Shard = Annotated[str, Option(help="i/n: run the i-th of n parts of the samples.", hidden=True)]
+Shard = Annotated[
+    str, Option(help="Run only one part of the samples: i/n is part i of n.", hidden=True)
+]
 MaxRequests = Annotated[
     int | None, Option(min=1, help="Stop after this many requests.", hidden=True)
 ]
@@ -120,7 +124,8 @@ CacheSize = Annotated[
     ),
 ]
 OnCluster = Annotated[
-    str, Option(help="ray or ray://HOST:PORT: run on Ray, here or on a cluster.", hidden=True)
+    str,
+    Option(help="Run on Ray: `ray` for this machine, ray://HOST:PORT for a cluster.", hidden=True),
 ]
 SharedGPUs = Annotated[
     float,
@@ -128,7 +133,7 @@ SharedGPUs = Annotated[
 ]
 ProgressLog = Annotated[
     Literal["words", "json"],
-    Option(help="Format of progress on stderr: text or lines of JSON.", hidden=True),
+    Option(help="Progress on stderr as text (words) or as lines of JSON (json).", hidden=True),
 ]
 
 

@@ -94,19 +94,19 @@ _RIVAL_ANSWER_PATTERN = pattern(
 
 
 def strip_rivals(text: str) -> str:
-    """Return a tagged text without the words that name second choices."""
+    """Remove the words that name second choices from a tagged text."""
     if not _contains_any(text, _RIVAL_WORDS):
         return text
     return re.sub(r"\(\W*\)|\[\W*\]", "", _RIVALS_PATTERN.sub("", text))
 
 
 def strip_rival_answers(text: str) -> str:
-    """Return an untagged text without the clauses that name second or wrong answers."""
+    """Remove the clauses that name second or wrong answers from an untagged text."""
     return _RIVAL_ANSWER_PATTERN.sub(" ", text)
 
 
 def mark_wrong_answers(text: str) -> str:
-    """Return a tagged text in which "a wrong answer would be X" reads "X is wrong"."""
+    """Rewrite "a wrong answer would be X" as "X is wrong" in a tagged text."""
     if not _contains_any(text, _WRONG_ANSWER_WORDS):
         return text
     return _BAD_ANSWER_PATTERN.sub(lambda bad: f". {bad[bad.lastindex or 0]} is wrong", text)
@@ -121,14 +121,14 @@ _TAKES_BACK_PATTERN = pattern(
 _CLAUSE_START = (
     r"(?:^|(?<=[.,!?;:)\u2026\u2014\u27e7-]\s)|(?<=[\n(\[]) ?)(?:oh,? |ah,? |but |no,? )?"
 )
-_GOES_ON = r"(?=\s*[,.;:!\u2026\u2014-]|\s+(?:it|the|i|that|sorry)\b)"
+_ENDS_OR_GOES_ON = r"(?=\s*[,.;:!\u2026\u2014-]|\s+(?:it|the|i|that|sorry)\b)"
 _CORRECTS_PATTERN = pattern(
     rf"{_CLAUSE_START}(?:a |final |self-)?(?:correct(?:ions?|ed)|edit(?:ed)?|updated?|errat(?:um|a)"
     r"|revis(?:ion|ed)|amendment|typo)(?:\s*[:!\u2014]|\s[\u2013-]\s)",
     r"\b(?:corrected|revised|updated|amended)(?= (?:final )?(?:answer|choice|count)\b)",
     rf"{_CLAUSE_START}(?:w?h?o+ps(?:ie)?(?:,? sorry)?|(?:my )?(?:bad|mistake|error|apologies)"
     r"|excuse me|wait,? no|(?:i'm |i am |so )?sorry|pardon(?: me)?|i stand corrected)"
-    rf"{_GOES_ON}",
+    rf"{_ENDS_OR_GOES_ON}",
     r"(?<!if )(?<!first )(?<!which )(?<!that )(?<!because )\bi (?:just )?(?:misread|misspoke"
     r"|misjudged|miscounted|mistook|misidentified|made an? (?:\w+ )?(?:mistake|error)"
     r"|was (?:wrong|mistaken)|changed? my mind|meant(?: to (?:say|write))?"

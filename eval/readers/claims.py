@@ -54,8 +54,8 @@ _MAX_SENTENCE_LENGTH = 4000
 class Weight(IntEnum):
     """The strength of a claim: the highest weight decides, and among equals the last claim.
 
-    STATED is a plain statement about a choice itself ("⟦A⟧ is closer"), PREFERRED one in the
-    reasoning about it ("the head marked by ⟦A⟧ looks larger and closer").
+    STATED is a plain statement about a choice itself ("⟦A⟧ is closer"), PREFERRED a statement in
+    the reasoning about a choice ("the head marked by ⟦A⟧ looks larger and closer").
     """
 
     NAMED = 1
@@ -70,7 +70,7 @@ class Weight(IntEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim for or against a choice; `letter` is empty if it is about several choices or none."""
+    """A claim for or against a choice; `letter` is empty if it concerns several choices or none."""
 
     weight: Weight
     letter: str
@@ -83,7 +83,7 @@ Claims = Iterator[Claim]
 @lru_cache(maxsize=16)  # several rules split the same reply
 def split_sentences(text: str) -> Texts:
     """Split a text into sentences. A line that ends with a colon is joined with the next one,
-    unless that begins a list.
+    unless the next one begins a list.
 
     A sentence that never ends, as models produce when they repeat themselves, keeps only its last
     characters.
@@ -116,8 +116,8 @@ def _collect_sentence_claims(sentence: str, letters: str, words: AnswerWords) ->
     yield from _claims_by_comparison(text, words.strong, letters, words.equal)
     if words.weak:
         yield from _claims_by_predicate(text, words.weak, Weight.DESCRIBED, words)
-    if words.other:
-        yield from _claims_by_opposite(text, words.other, letters, words.equal)
+    if words.opposite:
+        yield from _claims_by_opposite(text, words.opposite, letters, words.equal)
     if words.claimed:
         yield from _claims_by_phrase(text, words.claimed, Weight.PREFERRED)
     if words.equal:
@@ -270,8 +270,8 @@ def _claim_object(text: str, match: Match, weight: Weight, follows: bool) -> Cla
 
 
 def _claims_by_comparison(text: str, predicate: Pattern, letters: str, equal: bool) -> Claims:
-    """Yield claims against a choice that an unnamed one is "darker than", and against the choice
-    "about the same"."""
+    """Yield claims against X in "... is darker than X", where the subject is not named, and against
+    the choice "about the same"."""
     for match in predicate.finditer(text):
         before, than = text[: match.start()], _THAN_PATTERN.match(text[match.end() :])
         if than and not find_tagged_letters(before) and not NEGATED_PATTERN.search(before):
@@ -280,7 +280,7 @@ def _claims_by_comparison(text: str, predicate: Pattern, letters: str, equal: bo
 
 def _claims_by_opposite(text: str, opposite: Pattern, letters: str, equal: bool) -> Claims:
     """Yield claims against a choice that an opposite word describes ("A is further away"), and for
-    the choice it is compared with ("further away than B")."""
+    the choice that it is compared with ("further away than B")."""
     for match in opposite.finditer(text):
         claim = _claim_subject(text, match, Weight.DESCRIBED)
         if (

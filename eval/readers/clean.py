@@ -168,7 +168,7 @@ _LANGUAGE_MARKERS = {
         " ningún ninguna por aproximadamente igual elijo elegiría los las en dos tres"
     ),
 }
-"""Words that identify a language; an English reply does not consist of them."""
+"""Words that identify a language, in replies without common English words."""
 _LANGUAGES = {language: frozenset(words.split()) for language, words in _LANGUAGE_MARKERS.items()}
 _ENGLISH_PATTERN = pattern(r"\b(?:the|is|are|of|and|to|this|that|than|it|with)\b")
 _ASIAN_PATTERN = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")

@@ -46,7 +46,7 @@ class Marked(TextReader):
     \boxed{}, <answer> or JSON "answer".
 
     With choices, `Robust` reads this text; otherwise it is the answer. The contents of <think> are
-    not an answer, and a reply without a marker has none.
+    not an answer, and a reply without a marker has no answer.
     """
 
     def read_text(self, reply: str, sample: Sample) -> Reading:

@@ -1,4 +1,4 @@
-"""Translations into English for `clean`, one a line: a pattern, `=`, and its replacement, applied
+"""Translations into English for `clean`, one per line: a pattern, `=`, and its replacement, applied
 from top to bottom."""
 
 from __future__ import annotations

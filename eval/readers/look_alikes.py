@@ -47,7 +47,7 @@ _NAMES_CHOICE = (  # the second line is Russian, the third Greek
     r"|\u043e\u0442\u0432\u0435\u0442\w*|\u0432\u0430\u0440\u0438\u0430\u043d\u0442\w*"
     r"|\u03b1\u03c0\u03ac\u03bd\u03c4\u03b7\u03c3\u03b7|\u03b5\u03af\u03bd\u03b1\u03b9)"
 )
-_GIVEN_PATTERN = re.compile(  # in a text of that language: in brackets, or as the answer
+_AS_ANSWER_PATTERN = re.compile(  # in a text of that language: in brackets, or as the answer
     rf"[(\[{{<]\s*{_LOOK_ALIKES}\s*[)\]}}>]"
     rf"|^[ \t]*{_LOOK_ALIKES}(?=\)|[^\w\n]*$)"
     rf"|(?:[:=]|\b{_NAMES_CHOICE})\s{{0,3}}[\"'(]?{_LOOK_ALIKES}(?=[\"')]?\s?(?:[.,;:!]|$))",
@@ -56,7 +56,7 @@ _GIVEN_PATTERN = re.compile(  # in a text of that language: in brackets, or as t
 
 
 def to_latin(text: str) -> str:
-    """Return an NFKC text in which look-alikes that stand for a Latin letter are replaced by it."""
+    """Replace look-alikes that stand for a Latin letter, in an NFKC text, by that letter."""
     if _ANY_SIGN_PATTERN.search(text):
         text = text.translate(_SIGNS)
         text = _LONE_FLAG_LETTER_PATTERN.sub(
@@ -64,7 +64,7 @@ def to_latin(text: str) -> str:
         )
     if not _ANY_ALIKE_PATTERN.search(text):
         return text
-    lone = _GIVEN_PATTERN if _FOREIGN_WORD_PATTERN.search(text) else _ALONE_PATTERN
+    lone = _AS_ANSWER_PATTERN if _FOREIGN_WORD_PATTERN.search(text) else _ALONE_PATTERN
     return lone.sub(
         lambda match: _ALONE_PATTERN.sub(lambda sign: sign[0].translate(_LATIN_LETTERS), match[0]),
         text,

@@ -40,8 +40,8 @@ ONLY_CHOICES_PATTERN = pattern(rf"\W*(?:(?:the |is |it is |it's )*{TAG})+\W*")
 LISTED_PATTERN = pattern(
     rf"[^\w\u2705\u2713\u2714\u2611]*(?:{TAG}(?:[^\w\u2705\u2713\u2714\u2611=]|\b(?:and|or)\b)*)+"
 )
-"""`ONLY_CHOICES_PATTERN` is a tagged text that consists of one choice, this one that consists of
-several."""
+"""A tagged text that is a list of choices. `ONLY_CHOICES_PATTERN` matches one that only repeats
+choices, at most with words such as "it is the"."""
 _ORDINAL = "|".join(ORDINALS)
 _STARTS_ORDINAL_PATTERN = pattern(rf"(?:the\s+)?(?:{_ORDINAL})\b")
 _CHINESE = "\u96f6\u4e00\u4e8c\u4e09\u56db\u4e94\u516d"  # digits from 0
@@ -281,7 +281,7 @@ class MentionTagger:
 
 
 def _drop_repeated(text: str) -> str:
-    def keep_parted(match: Match) -> str:
+    def merge_adjacent(match: Match) -> str:
         """Drop a tag that the same tag follows, except on another line or, within a line, after a
         full stop."""
         lead, letter, between = match.groups()
@@ -289,11 +289,13 @@ def _drop_repeated(text: str) -> str:
         return match[0] if "\n" in between or stopped else lead or ""
 
     letters = [letter.upper() for letter in _ANY_TAG_PATTERN.findall(text)]
-    return _REPEATED_PATTERN.sub(keep_parted, text) if any(map(eq, letters, letters[1:])) else text
+    return (
+        _REPEATED_PATTERN.sub(merge_adjacent, text) if any(map(eq, letters, letters[1:])) else text
+    )
 
 
 def filter_nameable(choices: Sequence[str], text: str) -> Texts:
-    """Return the texts of the choices; a text that a cleaned reply cannot contain is emptied, which
+    """Return the texts of the choices, with "" for each that a cleaned reply cannot contain, which
     does not change how the reply is read."""
     choices = tuple(choices)
     words = _find_required_words(choices)
@@ -332,7 +334,7 @@ def _strip_article(folded: str) -> str:
 
 @lru_cache(maxsize=4096)
 def get_tagger(choices: Texts) -> MentionTagger:
-    """Return the tagger for choices with these texts, empty for a choice without text."""
+    """Return the tagger for choices with these texts ("" for a choice without text)."""
     pairs = zip(ascii_uppercase, choices, strict=False)
     patterns = [(letter, named) for letter, text in pairs for named in _make_text_patterns(text)]
     patterns.sort(key=lambda pair: -len(pair[1].source))

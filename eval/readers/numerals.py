@@ -1,5 +1,5 @@
 """Converts counts to digits: number words of several parts ("one hundred and five", "half a dozen")
-and numbers with thousands separators. Drops numbers that count nothing, such as those of a list
+and numbers with thousands separators. Drops numbers that count nothing, such as list numbers
 ("1. a red cup")."""
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def parse_number_words(words: Iterable[str]) -> int:
 
 @lru_cache(maxsize=8192)  # replies and choices are repeated
 def write_in_digits(text: str) -> str:
-    """Return a text with compound number words, and numbers with separators, as digits."""
+    """Write compound number words, and numbers with separators, as digits."""
     text = _HALVES_PATTERN.sub(lambda half: "0.5", text)
     text = _HALF_DOZEN_PATTERN.sub("6", text)
     if alone := _SCALE_ALONE_PATTERN.match(text):
@@ -78,7 +78,7 @@ def write_in_digits(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def parse_whole_number(choice: str) -> str:
-    """Return a choice that is a whole number in digits, or "" for other choices."""
+    """Return a choice as digits if it is a whole number, otherwise ""."""
     digits = write_in_digits(choice.strip(" ."))
     digits = NUMBERS.get(digits.casefold(), digits)
     return digits if digits.isdigit() else ""

@@ -98,7 +98,7 @@ def get_question_kind(question: str, subtask: str = "") -> str:
 
 def read_open(reply: str, kind: str, question: str = "") -> Reading:
     """Read the answer of a reply: "yes"/"no", "T"/"F", a number in digits, capitals without spaces,
-    or a text.
+    or free text.
 
     A number of the objects that the `question` asks to count ("how many dogs") takes precedence
     over other numbers.

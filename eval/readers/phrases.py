@@ -14,7 +14,7 @@ from looktwice.eval.readers.vocabulary import pattern
 CLAUSE_CHARACTER = r"[^\u27e6\u27e7.?!;\n]"
 """One character of the gap between two positions in the same clause."""
 PHRASE_CHARACTER = r"[^\u27e6\u27e7.,?!;\n]"
-"""One character of such a gap without a comma."""
+"""One character of such a gap if it must not contain a comma."""
 CHOICE_TAG = r"\u27e6(?P<letter>[A-Z])\u27e7"
 """The tag of the choice that a phrase is about."""
 
@@ -268,9 +268,9 @@ _CONJUNCTION = r"\s*(?:,|/|&|and/or|or|and|nor|as well as|,\s*(?:or|and)|)\s*"
 SECOND_CHOICE_PATTERN = pattern(
     rf"^{_CONJUNCTION}(?:either |also |possibly )?\s*\u27e6([A-Z])\u27e7"
 )
-"""A second choice right after a choice, so that several are named."""
+"""A choice right after another one, joined to it, so that several are named."""
 FIRST_OF_PAIR_PATTERN = pattern(rf"\u27e6([A-Z])\u27e7{_CONJUNCTION}(?:the )?$")
-"""A first choice right before a choice."""
+"""A choice right before another one, joined to it."""
 COMPARED_WITH_PATTERN = pattern(
     r"\b(?:than|unlike|compared to|compared with|rather than|instead of|not)\s*(?:with |of |for"
     r" |that |in )?(?:the )?$"

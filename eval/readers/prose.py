@@ -86,7 +86,7 @@ _UNSURE_PATTERN = pattern(
     r"\b(?:unclear|not clear|uncertain|not sure|enough (?:context|information)|no"
     r" (?:way|information))\b|\?"
 )
-_IDLE_WORD_PATTERN = re.compile(
+_FUNCTION_WORD_PATTERN = re.compile(
     r"is|are|was|were|do|does|did|has|have|can|could|will|would|a|an|the|of|in|this|that|image"
     r"|there|it"
 )
@@ -94,7 +94,8 @@ _IDLE_WORD_PATTERN = re.compile(
 
 @dataclass(frozen=True)
 class AskedQuestion:
-    """The question that a reply answers; its text is given only if it affects reading.
+    """The question that a reply answers; `question`, its text, is None if it has no effect on how
+    the reply is read.
 
     `wrong_is_asked` means that the question asks which choice is wrong.
     """
@@ -145,8 +146,8 @@ def _read_claims(text: str, tagged: str, asked: AskedQuestion) -> Reading:
 
 
 def _read_declared(tagged: str, asked: AskedQuestion) -> Reading | None:
-    """Read the plain statements of part of a reply, without hints and descriptions; None if it has
-    none."""
+    """Read the plain statements of part of a reply, without hints and descriptions; None if there
+    are none."""
     first = next(iter(split_sentences(tagged)), "")
     if len({*find_tagged_letters(first)}) > 1 and LISTED_PATTERN.fullmatch(first):
         return Reading.from_letter("", asked.letters)
@@ -197,8 +198,8 @@ def _claim_of_opening(text: str, tagged: str) -> Claims:
 
 
 def _claim_of_own_line(text: str, tagged: str) -> Claims:
-    """Yield a claim for a choice that is a line, or the last sentence, by itself, unless another
-    line is another choice."""
+    """Yield a claim for a choice that makes up a line, or the last sentence, by itself, unless
+    another line consists of another choice."""
     lines = [line.strip() for line in tagged.splitlines() if line.strip()]
     sentences = split_sentences(tagged)
     last = ONLY_CHOICES_PATTERN.fullmatch(sentences[-1]) if len(sentences) > 1 else None
@@ -269,7 +270,7 @@ def _read_statement(text: str, question: str) -> Reading | None:
     ):
         return None
     words = re.findall(r"\w+", question.casefold())
-    asked = {word for word in words if not _IDLE_WORD_PATTERN.fullmatch(word)}
+    asked = {word for word in words if not _FUNCTION_WORD_PATTERN.fullmatch(word)}
     for sentence in reversed(split_sentences(text)):
         if asked <= set(re.findall(r"\w+", sentence.casefold())):
             if _DENIED_PATTERN.search(sentence) or (asked and _ABSENT_PATTERN.search(sentence)):

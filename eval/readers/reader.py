@@ -27,7 +27,7 @@ from looktwice.pipelines.replies.thoughts import (
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
 
-ASKED_RELATIONS = (
+RELATION_PATTERNS = (
     ("Relative_Depth", re.compile(r"\b[a-z] is (?:closer|nearer)\b")),
     ("Relative_Reflectance", re.compile(r"\b[a-z] is darker\b")),
 )
@@ -49,8 +49,8 @@ class Reading:
 
     @classmethod
     def from_letter(cls, letter: str, letters: str) -> Reading:
-        """Return a reading of the letter that a reply names (empty if it names several); it is an
-        answer only if it is one of `letters`."""
+        """Return a reading of the letter that a reply names ("" if it names several or none); only
+        one of `letters` is an answer."""
         if not letter:
             return cls(None, "unread: it names several choices, or none of them")
         if letter not in letters:
@@ -59,8 +59,8 @@ class Reading:
 
     @classmethod
     def for_empty_reply(cls, reply: str) -> Reading:
-        """Return a reading of a reply without text after cleaning: it was empty, or held only
-        thoughts."""
+        """Return a reading of a reply that has no text after cleaning: the reply was empty, or held
+        only thoughts."""
         if not reply.strip():
             return cls(None, "empty")
         if ends_in_thought(reply):
@@ -72,7 +72,7 @@ class Reader(WithoutModel, ABC):
     """A stage that sets the state's answer from the last reply, or leaves it None with a reason.
 
     Scoring runs it on recorded conversations. It never calls a model and never guesses. A subclass
-    implements `read`, which gets the `part` of the reply that it asks for: "answer" is the text of
+    implements `read`, which gets the part of the reply that `part` names: "answer" is the text of
     the model's turn without thoughts and tool calls; "turn" continues after words such as "Human:"
     that begin another turn, for readers that follow the code of other projects; "reply" is the
     whole reply.
@@ -97,7 +97,7 @@ class Reader(WithoutModel, ABC):
         """Return the result of `read` with secret keys masked: removing markup may have joined a
         key that was split.
 
-        To read many states, pass the `list_known_keys`.
+        To read many states, pass the result of `list_known_keys` as `keys`.
         """
         read = partial(_read_with_reply, self, state)
         return _mask_reading(_read_part(self.part, state.reply, read), keys)
@@ -151,8 +151,8 @@ def _read_part(part: str, reply: str, read: Callable[[str], Reading]) -> Reading
 
 @lru_cache(maxsize=8192)  # models repeat the same reply
 def _find_parts(reply: str, part: str) -> tuple[str, str, str]:
-    """Return the reply without thoughts, the same without tool calls, and the part of the latter
-    before another turn."""
+    """Return the reply without thoughts, then also without tool calls, then only up to another
+    turn."""
     text = strip_thoughts(reply)
     text = cut_at_turn_end(text if part == "turn" else strip_beginning(text))
     without_calls = _strip_calls(text)
@@ -194,7 +194,7 @@ def get_subtask(sample: Sample) -> str:
     if named := sample.meta.get("subtask", ""):
         return str(named)
     texts = "\n".join(choice_texts(sample)).lower()
-    return next((name for name, words in ASKED_RELATIONS if words.search(texts)), "")
+    return next((name for name, words in RELATION_PATTERNS if words.search(texts)), "")
 
 
 def choice_texts(sample: Sample) -> list[str]:

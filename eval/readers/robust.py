@@ -7,15 +7,15 @@ How a reply to a question with choices is read, and where to add a rule for each
    there);
 2. `clean`: the decisive words of a reply in another language become English (add a language as a
    table there); if choices are numbers, `numerals` writes counts in digits;
-3. `mentions`: each place that names a choice becomes a tag, ⟦B⟧ (add a way to name one; words are
-   in `vocabulary`);
+3. `mentions`: each place that names a choice becomes a tag, ⟦B⟧ (add a way to name one; its words
+   are in `vocabulary`);
 4. `claims`: each sentence is searched for claims about tagged choices, by the wordings in `phrases`
    ("I would go with ⟦B⟧") and by the words that describe the answer of a subtask in `vocabulary`
    ("⟦B⟧ is closer");
 5. `prose`: rules for the whole reply (lists, ticks, choices on their own lines), and which claim
    decides; `asides` finds second choices, which do not count, and corrections.
 
-This module has the class, and reads replies that are a bare choice, which most are.
+This module has the class, and reads replies that are a bare choice, as most are.
 
 `open_answers` reads replies to open questions. Every rule has a line in the tables of
 `tests/eval/readers`.
@@ -111,8 +111,8 @@ def read_choice(
 
 
 class _Question(NamedTuple):
-    """The parts of a question with choices that affect reading: `texts` are those of the choices,
-    with numbers in digits if it `has_numbers`; `question` is None if it has no effect."""
+    """The parts of a question with choices that affect reading: `texts` are the choices' texts,
+    with numbers in digits if `has_numbers`; `question` is None if its text has no effect."""
 
     texts: Texts
     subtask: str
@@ -147,13 +147,13 @@ def _describe_question(own: Texts, texts: Texts, subtask: str, question: str) ->
 _clean_text = lru_cache(maxsize=8192)(clean_text)  # models repeat the same reply
 
 
-_SMALL_LABEL_PATTERN = re.compile(r"(?<!\w)\(?([a-h])\)")
+_LOWERCASE_LABEL_PATTERN = re.compile(r"(?<!\w)\(?([a-h])\)")
 
 
 def _capitalize_label(text: str) -> str:
-    """Return a reply that begins with a small letter as the label of a choice, such as "b) the
-    ball", with a capital letter; several such labels are a list and stay."""
-    found = [*islice(_SMALL_LABEL_PATTERN.finditer(text), 2)]
+    """Capitalize the lowercase label of a choice at the beginning of a reply ("b) the ball").
+    Several such labels are a list and stay unchanged."""
+    found = [*islice(_LOWERCASE_LABEL_PATTERN.finditer(text), 2)]
     if len(found) != 1 or found[0].start() or found[0].end() == len(text):
         return text
     (first,) = found
@@ -164,8 +164,8 @@ def _capitalize_label(text: str) -> str:
 def _read_choice(
     text: str, choices: Texts, subtask: str, question: str | None, wrong_is_asked: bool
 ) -> Reading:
-    """Read the choice in a cleaned reply. Choices and question are given only if they affect
-    reading, so that equal replies are read once."""
+    """Read the choice in a cleaned reply. `choices` and `question` are passed only if they affect
+    reading, so that the cache reads equal replies once."""
     tagger = get_tagger(choices)
     letters = tagger.letters
     text = _capitalize_label(strip_echo(text, choices))

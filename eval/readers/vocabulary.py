@@ -92,12 +92,12 @@ NO = (
     "아니요",
     "아니오",
 )
-_OF_ANSWERS = r"(?! (?:answer|choice|option|response)\b)"
+_NOT_OF_ANSWERS = r"(?! (?:answer|choice|option|response)\b)"
 TRUE = (
     "true",
     r"(?<!\w['-])(?<!-)t(?!-)",
-    f"correct{_OF_ANSWERS}",
-    f"(?<!the )right(?!-hand){_OF_ANSWERS}",
+    f"correct{_NOT_OF_ANSWERS}",
+    f"(?<!the )right(?!-hand){_NOT_OF_ANSWERS}",
     "wahr",
     "richtig",
     "vrai",
@@ -201,8 +201,8 @@ def pattern(*parts: str) -> Pattern:
 
 
 def any_word(words: Sequence[str]) -> str:
-    """Return a pattern of any of the words, between word boundaries except in Chinese, Japanese and
-    Korean."""
+    """Return a pattern that matches any of the words, between word boundaries except in Chinese,
+    Japanese and Korean."""
     joined = [word for word in words if re.search("[\u3000-\ud7af]", word)]
     spaced = [word for word in words if word not in joined]
     anywhere = "|".join(sorted(joined, key=len, reverse=True))
@@ -228,13 +228,13 @@ _OTHER_WORD_PATTERN = pattern(rf"[ .]*(?!(?:an?|half|dozens?|{SCALE_WORD}|{NUMBE
 
 
 def begins_without_number(text: str) -> bool:
-    """Return whether the first word of a text cannot begin a number."""
+    """Return whether a text begins with a word that cannot begin a number."""
     return _OTHER_WORD_PATTERN.match(text) is not None
 
 
 def has_other_ascii(text: str) -> bool:
-    """Return whether a text has a letter that a case-insensitive pattern matches with another, so
-    that searching its lower case is not enough."""
+    """Return whether a text has a non-ASCII letter that a case-insensitive pattern matches with an
+    ASCII one, so that searching the lowercase text is not enough."""
     return not text.isascii() and ALSO_ASCII_PATTERN.search(text) is not None
 
 
@@ -243,15 +243,15 @@ class AnswerWords:
     """Words that describe the choice that is the answer: decisive ones (`strong`) and weaker ones
     (`weak`).
 
-    `other` words describe a wrong choice ("farther"). `follows` is True if the choice comes after
-    its words ("the camera moves to the left") and is never their subject; `equal` is True if a
-    choice may mean that two others do not differ ("about the same"). The group `letter` of
+    `opposite` words describe a wrong choice ("farther"). `follows` is True if the choice comes
+    after its words ("the camera moves to the left") and is never their subject; `equal` is True if
+    a choice may mean that two others do not differ ("about the same"). The group `letter` of
     `claimed` is the answer ("A is in front of B").
     """
 
     strong: Pattern
     weak: Pattern | None = None
-    other: Pattern | None = None
+    opposite: Pattern | None = None
     follows: bool = False
     equal: bool = False
     claimed: Pattern | None = None
@@ -314,7 +314,7 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
     ),
     "Relative_Reflectance": AnswerWords(
         pattern(r"\b(?:darker|darkest)\b"),
-        other=pattern(r"\b(?:lighter|lightest|brighter)\b", r"(?:\bnot|n't) (?:as|so) dark\b"),
+        opposite=pattern(r"\b(?:lighter|lightest|brighter)\b", r"(?:\bnot|n't) (?:as|so) dark\b"),
         equal=True,
     ),
     "Object_Localization": AnswerWords(

@@ -52,7 +52,7 @@ def fleiss_kappa(
     the answers of each rater.
 
     It is 1 if only one answer occurs. The interval is a cluster bootstrap. Raises ValueError for
-    fewer than two raters, without items, and for raters of unequal lengths.
+    fewer than two raters, without items, and for raters with unequal numbers of answers.
     """
     if len(ratings) < 2 or len({*map(len, ratings)}) > 1:
         raise ValueError(

@@ -25,7 +25,7 @@ def mean_difference(
     """Compute the mean of differences that do not come from pairs, such as contrasts of a sweep;
     for pairs use `compare_paired`.
 
-    The interval is the cluster bootstrap of all paired differences; p is that of the two-sided
+    The interval is the cluster bootstrap also used for paired differences; p is from the two-sided
     sign-flip test, which flips whole clusters. `strata` names the task of each difference, as for
     `bootstrap_mean`. Differences may lie beyond -1..1, as interactions do. Raises ValueError
     without differences.
@@ -44,7 +44,7 @@ def contrast(cells: Sequence[Cell | None], changes: Mapping[int, tuple[str, str]
     """Return the weight of each cell in the joint effect of changing these factors beyond their
     separate effects; all 0 if no combination has every cell.
 
-    `changes` maps the number of a factor to (level, reference). For one factor the weighted sum is
+    `changes` maps the index of a factor to (level, reference). For one factor the weighted sum is
     the value at the level less that at the reference, the main effect; for two it is the difference
     of two such differences, the interaction, and so on. It is averaged over the combinations of the
     other factors that have every cell of the contrast. In a complete sweep of right or wrong

@@ -143,8 +143,8 @@ def percentile_interval(means: Floats, clusters: int) -> tuple[float, float]:
     """Return percentiles of resampled means, widened for few clusters (Hesterberg 2015, "expanded
     percentile interval").
 
-    For m clusters the plain percentiles are too narrow by the factor sqrt((m - 1) / m), and by
-    normal instead of Student's quantiles.
+    For m clusters the plain percentiles are too narrow by the factor sqrt((m - 1) / m), and because
+    they match normal instead of Student's quantiles.
     """
     from scipy.special import ndtr
 
@@ -222,9 +222,9 @@ def _estimate_design_effect(off: Floats, sums: Floats, sizes: Floats) -> float:
 
     `off` are the deviations of the values from the mean, `sums` those of the clusters. The design
     effect is 1 if each value is its own cluster. Its estimate has as many degrees of freedom as the
-    fourth moments of the sums leave, plus `PRIOR_CLUSTERS` of equal values. Without these, the
-    estimate and the interval would both be too small if few clusters differ and the most variable
-    ones happen to be missing.
+    fourth moments of the sums leave, plus `PRIOR_CLUSTERS` for clusters of equal values. Without
+    these, the estimate and the interval would both be too small if few clusters differ and the
+    most variable ones happen to be missing.
     """
     whole = square_sum(sizes) / float(sizes.sum())
     squares = square_sum(off)
@@ -236,8 +236,8 @@ def _estimate_design_effect(off: Floats, sums: Floats, sizes: Floats) -> float:
 
 
 def _degrees_of_freedom(squares: Floats, most: float) -> float:
-    """Estimate the degrees of freedom of a variance that is the sum of these squares from their
-    spread; at most `most`."""
+    """Estimate the degrees of freedom of a variance, the sum of `squares`, from the spread of the
+    squares; at most `most`."""
     total = float(squares.sum())
     if total < 1e-12:
         return most
@@ -306,11 +306,12 @@ def share_interval(
     the cluster sums (a ratio estimate, correcting each square for the cluster's own weight as by a
     jackknife) and inflated by Student's quantile for few clusters (Korn and Graubard 1998; Franco
     et al. 2019). Its degrees of freedom follow from the fourth moments: they are few if two
-    clusters hold all errors. The number lies between that of clusters, as if all units of a cluster
-    were equal (for unequal sizes (sum n)^2 / sum n^2), and that of independent units. So it is
-    Wilson's own interval if each unit is right or wrong and its own cluster, and has a positive
-    width if all values are equal. Deviations are measured from `centre`, by default the mean.
-    Raises ValueError without values and for values outside 0..1.
+    clusters hold all errors. The effective number lies between the number of clusters, as
+    if all units of a cluster were equal (for unequal sizes (sum n)^2 / sum n^2), and the number of
+    units, as if all were independent. So the interval is Wilson's own if each unit is right or
+    wrong and its own cluster, and has a positive width if all values are equal. Deviations are
+    measured from `centre`, by default the mean. Raises ValueError without values and for values
+    outside 0..1.
     """
     data = np.asarray(values, float)
     codes = cluster_codes(clusters, len(data))

@@ -311,7 +311,7 @@ def _order_values(values: Mapping[Unit, float], units: Sequence[Unit]) -> Sequen
 
 def minimum_detectable(gaps: ArrayLike) -> float:
     """Return the smallest mean difference that the exact test detects with 80 % power, for n
-    independent differences with this spread.
+    independent differences with the spread of `gaps`.
 
     For right or wrong answers the test is McNemar's. The number of differing units is binomial with
     the observed share, and so is the larger side among them; if even all of them on one side would

@@ -1,4 +1,4 @@
-"""Parsing of table cells that hold choices and answers, in one column each or in one text."""
+"""Parsing of table cells that hold choices and answers, in a column each or in one string."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read_choice_texts(row: Row, columns: Sequence[str]) -> tuple[str, ...]:
     else:  # in separate columns, "[0, 1]" is one choice, an interval
         cells = [row.get(name) for name in columns]
     if objects := [cell for cell in cells if isinstance(cell, Mapping)]:
-        raise ValueError(f"a choice must be a text or a number, found {objects[0]!r:.80}")
+        raise ValueError(f"a choice must be a string or a number, found {objects[0]!r:.80}")
     texts = [*map(as_text, cells)]
     blank = ("", "nan") if len(columns) > 1 else ("",)  # as pandas writes an empty cell
     while texts and texts[-1] in blank:

@@ -85,9 +85,9 @@ class Subset:
         self, rows: Sequence[tuple[str, Fields]], where: object = "", names: Sequence[str] = ()
     ) -> list[int]:
         """Return the indices of the selected rows in order; a row is (id, its fields), `names` are
-        the sample ids if they differ.
+        the sample ids if they differ from the rows' ids.
 
-        Raises TaskError if a row lacks the field or no row is left; `where` names the file in its
+        Raises TaskError if a row lacks the field or no row is left; `where` names the file in the
         message.
         """
         chosen = list(range(len(rows)))
@@ -256,8 +256,8 @@ class RowErrors:
     """The unusable parts of one source, with reasons; `units` names these parts, such as "rows" or
     "images".
 
-    A task that leaves faulty rows out ends with `check_share` and puts `sentences` into its facts;
-    a task that accepts none ends with `raise_any`.
+    A task that leaves faulty rows out calls `check_share` at the end and puts `sentences` into its
+    facts; a task that accepts no faulty row calls `raise_any`.
     """
 
     source: object = ""
@@ -313,8 +313,8 @@ class RowErrors:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The number of parts left out, then the first reasons, for the facts; empty if there are
-        none."""
+        """The sentences for `Facts.left_out`: the number of parts left out, then the first reasons;
+        empty if no part is left out."""
         of = f" of {self.source}" if self.source else ""
         return (
             (f"{len(self.found)} {self.units}{of} left out", *self._format_first(MAX_IN_FACTS))

@@ -120,7 +120,7 @@ class Blink(TableTask):
         if self.name not in (*present, *TASK_NAMES):
             hint = suggest_name(self.name, {*TASK_NAMES, *present})
             raise TaskError(
-                f"{folder}: BLINK has no task {self.name!r}{hint} It has"
+                f"{folder}: BLINK has no task {self.name!r}{hint} The folder has"
                 f" {', '.join(present) or 'no folders'}"
             )
 
@@ -134,7 +134,7 @@ class Blink(TableTask):
         if self.path is None or self.name in (present := self._present):
             return
         raise AbsentTask(
-            f"{self.path}: BLINK's task {self.name} is missing. It has"
+            f"{self.path}: BLINK's task {self.name} is missing. The folder has"
             f" {', '.join(present) or 'no folders'}; to drop the task"
             " from a study, type `tasks.NAME=null`",
             "BLINK",
@@ -168,7 +168,7 @@ class Blink(TableTask):
         if not files:
             splits = sorted({file.name.split("-")[0] for file in folder.glob("*-*-of-*.parquet")})
             raise TaskError(
-                f"{folder} has no {self.split}-*-of-*.parquet; it has the splits"
+                f"{folder} has no {self.split}-*-of-*.parquet; the splits in it are:"
                 f" {', '.join(splits) or 'none'}"
             )
         total = files[0].stem.split("-of-")[-1]
@@ -193,14 +193,16 @@ class Blink(TableTask):
     def _questions(self, number: int, cells: Row) -> Questions:
         texts = ("idx", "question", "sub_task", "prompt")
         if wrong := [name for name in texts if not cells[name] or not isinstance(cells[name], str)]:
-            raise ValueError(f"{', '.join(wrong)} must be a text that is not empty")
+            raise ValueError(f"{', '.join(wrong)} must be a non-empty string")
         identifier, choices, answer = cells["idx"], cells["choices"], cells["answer"]
         if not isinstance(choices, list) or len(choices) < 2 or None in choices:
-            raise ValueError(f"{identifier} needs at least two texts as choices, found {choices!r}")
+            raise ValueError(
+                f"{identifier} needs at least two strings as choices, found {choices!r}"
+            )
         keys = {f"({letter})": letter for letter in ascii_uppercase[: len(choices)]}
         if answer not in (*keys, "hidden"):
             raise ValueError(
-                f"{identifier} has the answer {answer!r}; with its choices it can be"
+                f"{identifier} has the answer {answer!r}; with these choices it must be"
                 f" {', '.join(keys)} or hidden"
             )
         meta = {"subtask": cells["sub_task"], "prompt": cells["prompt"], "row": number}
@@ -208,8 +210,8 @@ class Blink(TableTask):
         return [RowQuestion(number, identifier, question, tuple(choices), key, meta)]
 
     def _pictures(self, question: RowQuestion, cells: Row) -> Pictures:
-        """Return the images up to the last column that has one, at least the first column: an image
-        missing before another must fail."""
+        """Return the images up to the last column that has one, at least that of the first column:
+        an image missing before another must fail."""
         end = max(
             (end for end, name in enumerate(IMAGE_COLUMNS, 1) if cells[name] is not None), default=1
         )

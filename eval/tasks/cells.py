@@ -90,7 +90,7 @@ def as_options(cell: Any) -> list[Any]:
 
 
 def _from_objects(options: Sequence[Mapping[Any, Any]]) -> list[Any]:
-    """Return the texts of options that are one object each. Raises ValueError."""
+    """Return the texts of options, each of which is an object. Raises ValueError."""
     keys = [*dict.fromkeys(key for option in options for key in option)]
     own = len(keys) == len(options) and all(len(option) == 1 for option in options)
     if own and _are_labels([*map(_normalize_label, keys)]):
@@ -102,8 +102,7 @@ def _from_objects(options: Sequence[Mapping[Any, Any]]) -> list[Any]:
 
 
 def _from_columns(columns: Mapping[Any, list[Any]]) -> list[Any]:
-    """Return the texts of options whose labels, texts and other fields are one list each. Raises
-    ValueError."""
+    """Return the texts of options from an object with a list for each field. Raises ValueError."""
     labelled = [
         key for key, cells in columns.items() if _are_labels([*map(_normalize_label, cells)])
     ]
@@ -117,7 +116,7 @@ def _from_columns(columns: Mapping[Any, list[Any]]) -> list[Any]:
     texts = [*filter(others.__contains__, TEXT_FIELDS)] or (others if len(others) == 1 else [])
     if not texts:
         found = ", ".join(map(str, columns))
-        raise ValueError(f"choices need a label and a text each, found {found}")
+        raise ValueError(f"each choice needs a label and a text, found {found}")
     labels = columns[named[0]] if named else [*range(len(columns[texts[0]]))]
     return _sort_texts(dict(zip(labels, columns[texts[0]], strict=True)))
 
@@ -160,8 +159,8 @@ WRAPPED_PATTERN = re.compile(
     r"|'([A-Za-z])'",
     re.I,
 )
-"""`LETTER_TEXT_PATTERN` matches a letter with its choice's text, this one a letter in brackets,
-quotes or words."""
+"""A letter in brackets, quotes or words; `LETTER_TEXT_PATTERN` matches a letter with the text of
+its choice."""
 
 
 def find_letter(text: str, bare: str, choices: Sequence[object]) -> str:

@@ -20,8 +20,8 @@ MAX_ENTRY_BYTES = 1 << 30  # bytes; a larger entry is neither an image nor a lis
 
 
 def resolve_inside(root: Path, name: str) -> Path:
-    """Return the file `name` of the folder. Raises TaskError if the path leads out of it, unless
-    into an allowed folder. Backslashes in paths work on every system."""
+    """Return the file `name` of the folder. Raises TaskError if the path leads out of the folder,
+    unless into an allowed one. Backslashes in paths work on every system."""
     if "\\" in name and not os.path.lexists(root / name):
         name = name.replace("\\", "/")
     try:
@@ -198,8 +198,8 @@ def locate_data(
     """Return the folder of a data set: the local `path`, or the files of the hub id that match
     `patterns`, downloaded once.
 
-    The revision of the hub is its commit. Raises TaskError if both or neither are given, and if the
-    hub cannot be reached.
+    The revision of a data set on the hub is its commit. Raises TaskError unless exactly one of
+    `path` and `hub` is given, and if the hub cannot be reached.
     """
     if (path is None) == (not hub):
         raise TaskError(

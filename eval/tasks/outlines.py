@@ -1,6 +1,6 @@
 """Outlines of shapes around the origin, as corners, and their rotation and translation.
 
-Coordinates are edges: the upper left pixel spans 0..1 in both directions, as in boxes.
+Coordinates are edge coordinates: the upper left pixel spans 0..1 in both directions, as in boxes.
 """
 
 from __future__ import annotations

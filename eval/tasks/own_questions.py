@@ -58,7 +58,7 @@ class Folder(RowTask):
 
     @property
     def facts(self) -> Facts:
-        """The user's statements about the set; if the label version is empty, the file's sha256."""
+        """The user's statements about the set; an empty label version becomes the file's sha256."""
         label_version = self.label_version or f"sha256 {self._sha[:12]}"
         return Facts(self.split, label_version, note=self.note, scorer=self.scorer or {})
 
@@ -91,11 +91,11 @@ class Folder(RowTask):
             )
         identifier, question, meta = row.get("id"), row.get("question"), row.get("meta") or {}
         if not isinstance(question, str) or not question.strip():
-            raise ValueError(f"`question` must be a text that is not empty, found {question!r}")
+            raise ValueError(f"`question` must be a non-empty string, found {question!r}")
         if not isinstance(meta, dict):
             raise ValueError(f"`meta` must be an object, found {meta!r}")
         if isinstance(identifier, bool | float) or not _is_plain(identifier):
-            raise ValueError(f"`id` must be a text or a whole number, found {identifier!r}")
+            raise ValueError(f"`id` must be a string or a whole number, found {identifier!r}")
         images = _read_images(row, self.video is not None)
         for name in images:
             resolve_inside(root, name)
@@ -105,7 +105,7 @@ class Folder(RowTask):
             answer = answer.strip() if isinstance(answer, str) else answer
             if not _is_plain(answer):
                 raise ValueError(
-                    f"`answer` must be a text or a number, or null if it is hidden, found"
+                    f"`answer` must be a string, a number, or null if it is hidden, found"
                     f" {answer!r}"
                 )
             answer = str(answer)
@@ -136,7 +136,7 @@ def _reject_constant(constant: str) -> None:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether a value is a number or a text that is not empty."""
+    """Return whether a value is a number or a non-empty string."""
     return isinstance(value, str | int | float) and not isinstance(value, bool) and value != ""
 
 
@@ -148,7 +148,9 @@ def _read_images(row: Row, are_videos: bool) -> tuple[str, ...]:
         )
     if are_videos:
         if "image" in row or "images" in row:
-            raise ValueError("the task has `video`, so a line names `video` instead of an image")
+            raise ValueError(
+                "the task has `video`, so a line must name `video` instead of an image"
+            )
         row = {"images" if isinstance(row.get("video"), list) else "image": row.get("video")}
     if "image" in row and "images" in row:
         raise ValueError("`image` and `images` are both given; keep one of them")
@@ -173,7 +175,7 @@ def _read_choices(listed: Any, root: Path) -> tuple[str | Path, ...]:
             choices.append(str(choice))
         else:
             raise ValueError(
-                f'a choice must be a text, a number or {{"image": path}}, found {choice!r}'
+                f'a choice must be a string, a number or {{"image": path}}, found {choice!r}'
             )
     if len(set(choices)) < len(choices):
         raise ValueError(f"two of the `choices` are the same: {listed!r}")

@@ -46,11 +46,11 @@ class Columns(MappedTask):
     null means that there is none. Only `question` and `images` are required; without an id, rows
     are numbered. Images are embedded bytes, base64, or paths below `images` (a folder or a .zip;
     default: the table's folder); `image_name` turns a cell into a path: with "{}.jpg", 7 becomes
-    7.jpg. Choices are a list or {"A": red}, or lettered in one text, "(A) red (B) blue"; if that is
-    the question's own column, the question ends before them. Answers are letters or choices' texts,
+    7.jpg. Choices are a list or {"A": red}, or lettered in one cell, "(A) red (B) blue"; if that is
+    the question's own cell, the question ends before them. Answers are letters or choices' texts,
     or numbers from `answers_from` (0 or 1); an empty or hidden answer means that the correct answer
     is unknown. `meta` names columns to keep for slices, `truth` columns for scoring only,
-    `numbered` makes fields of a row's number (`{pair: [2]}`), `where` keeps only rows with these
+    `numbered` makes fields from a row's number (`{pair: [2]}`), `where` keeps only rows with these
     values. `file` is the table's path below a folder `path`, or in the data set `hub` of the
     Hugging Face hub, whose commit is `revision`. `split`, `label_version`, `errata` and `note`
     describe the set in tables; `scorer` replaces plain accuracy; `subset` selects some of the
@@ -155,7 +155,7 @@ class Tsv(TableTask):
     the row whose image it shares; image paths are below `images` (default: the file's folder). In
     files with rotated choices, `meta["circle"]` is the question that the rotations belong to: with
     `scorer: {use: eval.scoring.AllRight}` all of them must be right. `where` keeps only rows with
-    these values, `numbered` makes fields of a row's number, as `{pair: [2]}`, and `truth` names
+    these values, `numbered` makes fields from a row's number (`{pair: [2]}`), and `truth` names
     columns for scoring only. With `video: {use: eval.tasks.Video, frames: 8}`, a column of videos
     replaces the images. Unusable rows are left out and counted in the facts. Raises TaskError.
     """

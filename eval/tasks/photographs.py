@@ -145,7 +145,7 @@ def _read_shipped(file: str) -> bytes:
 
 
 def make_rng(*words: str | int) -> Generator:
-    """Return a generator that depends only on these words and is the same on every machine."""
+    """Return a generator seeded with these words alone, which is the same on every machine."""
     digest = hashlib.sha256("\n".join(str(word) for word in words).encode()).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16])))
 

@@ -25,10 +25,10 @@ class VideoReader(Protocol):
         """Return the columns of a table that hold the videos. Raises TaskError."""
 
     def read_moments(self, marks: Sequence[Mapping[str, Any]]) -> Moments:
-        """Return the time of each mark, None without one. Raises ValueError."""
+        """Return the time of each mark, None for a mark without one. Raises ValueError."""
 
     def show_frames(self, sample: Sample, moments: Moments) -> Sample:
-        """Return a sample whose images are video files with frames instead. A video that cannot be
+        """Replace the images of a sample, which are video files, by frames. A video that cannot be
         read becomes one picture that raises PictureError."""
 
 
@@ -36,8 +36,8 @@ class VideoReader(Protocol):
 class RowQuestion:
     """A question of the row `number`, without its images; `answer` None means that it is hidden.
 
-    `images`, and choices that are a Path, name files; if the row's cells hold the images, they are
-    empty. `moments` are the times of the marks in a video, None for a mark without one.
+    `images`, and choices that are a Path, name files; if the row's cells hold the images, `images`
+    is empty. `moments` are the times of the marks in a video, None for a mark without one.
     """
 
     number: int
@@ -59,11 +59,11 @@ class RowTask:
     """A task whose questions are rows of a file; a subclass is a frozen dataclass with its settings
     as fields.
 
-    It defines the rows (`_cells`), the questions of a row (`_questions`) and their images
+    The subclass defines the rows (`_cells`), the questions of a row (`_questions`) and their images
     (`_pictures`). Settings that it lacks keep the values below. `numbered` makes meta fields from a
     row's number, for files that define pairs and groups only by order: `[step]` is number // step,
-    and `[step, of]` that modulo `of`. `truth` names meta fields for scoring only, such as boxes of
-    the answer. With `video`, the images are videos, from which questions show frames.
+    and `[step, of]` is number // step % of. `truth` names meta fields for scoring only, such as
+    boxes of the answer. With `video`, the images are videos, from which questions show frames.
     """
 
     path: Path | None
@@ -84,7 +84,7 @@ class RowTask:
         raise NotImplementedError
 
     def _pictures(self, question: RowQuestion, cells: Any) -> Pictures:
-        """Return the images of a question; `cells` hold them, if the table does."""
+        """Return the images of a question; `cells` holds them if they are in the table."""
         raise NotImplementedError
 
     def __len__(self) -> int:
@@ -115,7 +115,7 @@ class RowTask:
 
     @cached_property
     def _repeat_counts(self) -> Counter[str]:
-        """The number of questions so far for each image, or for another repeated value."""
+        """The number of questions read so far for each image, or for another value that repeats."""
         return Counter()
 
     @cached_property

@@ -23,8 +23,8 @@ MAX_TRIES = 300  # attempts to draw a scene that meets all conditions
 
 @dataclass(frozen=True)
 class SceneParameters:
-    """The parameters of a generated scene: random numbers and one level of each control; `official`
-    reproduces flaws of the authors' generator.
+    """The parameters of a generated scene: random numbers and one level of each control; with
+    `official` it has the flaws of the authors' generator.
 
     `deal` returns one of its options so that each occurs equally often over the questions of a
     task.
@@ -52,7 +52,7 @@ class SceneParameters:
 @dataclass(frozen=True)
 class Control:
     """A control parameter: the levels of the paper, and the range in which other numbers are valid;
-    a text must be one of the levels."""
+    a string must be one of the levels."""
 
     name: str
     levels: tuple[Level, ...]
@@ -78,7 +78,7 @@ IntegerControl = partial(Control, whole=True)
 Controls = tuple[Control, ...]
 
 
-QuestionSort = tuple[str, Controls]
+KindAndControls = tuple[str, Controls]
 """The name of a kind of question, and its controls."""
 
 
@@ -98,20 +98,22 @@ class SweptTask(MadeTask):
 
     @property
     @abstractmethod
-    def _sort(self) -> QuestionSort:
-        """The kind of these questions, and its controls."""
+    def _kind_and_controls(self) -> KindAndControls:
+        """The name of this task's kind of question, and the controls of that kind."""
 
     @cached_property
     def levels(self) -> dict[str, tuple[Level, ...]]:
-        """The levels of every control: those given, one or several, otherwise its defaults. Raises
-        TaskError for unknown controls and invalid levels."""
-        name, controls = self._sort
+        """The levels of every control: one or several from `controls`, otherwise the defaults.
+
+        Raises TaskError for unknown controls and invalid levels.
+        """
+        name, controls = self._kind_and_controls
         by_name = {control.name: control for control in controls}
         for unknown in self.controls:
             if unknown not in by_name:
                 hint = suggest_name(unknown, by_name)
                 raise TaskError(
-                    f"{name} has no control {unknown!r}{hint} It has {', '.join(by_name)}"
+                    f"{name} has no control {unknown!r}{hint} Its controls: {', '.join(by_name)}"
                 )
         levels, faults = {}, []
         for control in controls:
@@ -129,15 +131,17 @@ class SweptTask(MadeTask):
 
     def _plan(self, number: int) -> dict[str, Level]:
         """Return the levels of question `number`."""
-        levels = deal_evenly(number, self._combinations, "levels", self._sort[0], self.seed)
+        levels = deal_evenly(
+            number, self._combinations, "levels", self._kind_and_controls[0], self.seed
+        )
         return dict(zip(self.levels, levels, strict=True))
 
     def _deal(self, number: int, cards: Sequence[Any]) -> Any:
         """Return the value dealt to question `number`, independently of its levels."""
-        return deal_evenly(number, cards, "answer", self._sort[0], self.seed)
+        return deal_evenly(number, cards, "answer", self._kind_and_controls[0], self.seed)
 
     def _known(self, number: int) -> Fields:
         return self._plan(number)
 
     def _id(self, number: int) -> str:
-        return f"{self._sort[0]}_{number:05}"
+        return f"{self._kind_and_controls[0]}_{number:05}"

@@ -62,7 +62,7 @@ class ParquetTable:
         return (digests if len(self.files) == 1 else hashlib.sha256(digests).digest()).hex()
 
     def rows(self, columns: Sequence[str]) -> Iterator[Row]:
-        """Yield these cells of every row. Raises TaskError for a damaged file."""
+        """Yield the cells of every row in these columns. Raises TaskError for a damaged file."""
         for file in self.files:
             with _open_parquet(file) as parquet:
                 kinds = [str(parquet.schema_arrow.field(name).type) for name in columns]
@@ -75,7 +75,8 @@ class ParquetTable:
                     yield from batch.to_pylist()
 
     def read_rows_at(self, numbers: Sequence[int], columns: Sequence[str]) -> NumberedRows:
-        """Yield these cells of the given rows, skipping other row groups. Raises TaskError."""
+        """Yield the cells of these rows in these columns, skipping row groups without any of the
+        rows. Raises TaskError."""
         number, wanted = 0, set(numbers)
         for file in self.files:
             with _open_parquet(file) as parquet:
@@ -130,13 +131,13 @@ class TextTable:
         return digest_files([self.file]).hex()
 
     def rows(self, columns: Sequence[str]) -> Iterator[Row]:
-        """Yield these cells of every row, None for a missing one. Raises TaskError with the number
-        of a faulty line."""
+        """Yield the cells of every row in these columns, None for a missing one. Raises TaskError
+        with the number of a faulty line."""
         for _, row in self._read_from():
             yield {name: row.get(name) for name in columns}
 
     def read_rows_at(self, numbers: Sequence[int], columns: Sequence[str]) -> NumberedRows:
-        """Yield these cells of the given rows. Raises TaskError."""
+        """Yield the cells of these rows in these columns. Raises TaskError."""
         for number in numbers:
             row = self.read_row_at(number)
             yield number, {name: row.get(name) for name in columns}
@@ -231,9 +232,10 @@ def open_table(path: Path) -> TableFile:
         files = sorted(path.glob("*.parquet"), key=_get_number_key)
         if not files:
             names = sorted(entry.name for entry in path.iterdir())[:12]
+            holds = f"holds {', '.join(names)}" if names else "is empty"
             raise TaskError(
-                f"{path} has no parquet file; it has {', '.join(names) or 'nothing'}: set `path` to"
-                " the file"
+                f"{path} has no parquet file; it {holds}. Set `path` to a table, or to a folder of"
+                " parquet files"
             )
         return ParquetTable(tuple(files))
     ending = path.suffix.lower()
@@ -273,7 +275,7 @@ def read_objects(path: Path) -> NumberedRows:
 
 def read_texts(path: Path) -> Iterator[Mapping[str, str]]:
     """Return the rows of a CSV or TSV, plain or `.gz`, or of the first sheet of an `.xlsx`, as
-    texts. Raises TaskError."""
+    strings. Raises TaskError."""
     if path.suffix == ".xlsx":
         return _read_sheet(path)
     table = TextTable(path, "tsv" if ".tsv" in path.suffixes else "csv")

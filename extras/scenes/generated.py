@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from looktwice.eval.tasks.base import Facts, Fields, Subset, TaskError, suggest_among
 from looktwice.eval.tasks.photographs import deal_evenly, make_rng
-from looktwice.eval.tasks.swept import QuestionSort, SceneParameters, SweptTask
+from looktwice.eval.tasks.swept import KindAndControls, SceneParameters, SweptTask
 from looktwice.extras.do_you_see_me.subtasks import SweepScorer
 from looktwice.extras.scenes import closure, counting, grids, sheets
 from looktwice.extras.scenes.scene import Scene, SceneType, find_valid_try
@@ -85,7 +85,7 @@ class GeneratedDoYouSeeMe(SweptTask):
         return KINDS[self.name]
 
     @property
-    def _sort(self) -> QuestionSort:
+    def _kind_and_controls(self) -> KindAndControls:
         return self.name, self.kind.controls
 
     @property

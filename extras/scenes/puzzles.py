@@ -16,7 +16,7 @@ from looktwice.eval.tasks.photographs import deal_evenly, make_rng
 from looktwice.eval.tasks.swept import (
     Control,
     IntegerControl,
-    QuestionSort,
+    KindAndControls,
     SceneParameters,
     SweptTask,
 )
@@ -144,7 +144,7 @@ class Puzzles(SweptTask):
         return Facts("made", "by construction", note="generated images", scorer=JointScorer())
 
     @property
-    def _sort(self) -> QuestionSort:
+    def _kind_and_controls(self) -> KindAndControls:
         return "puzzle", CONTROLS
 
     def puzzle(self, number: int) -> Puzzle:

@@ -48,13 +48,13 @@ ATTRIBUTES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 """The question about each attribute of a marked object, and its possible answers."""
 
-Word = Callable[[Thing], str]
+GetWord = Callable[[Thing], str]
 """A function from an object to its attribute or name."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question with its correct `answer`, a text in `choices`; an open question has no
+    """A question with its correct `answer`, which is one of `choices`; an open question has no
     choices."""
 
     text: str
@@ -154,7 +154,7 @@ class MarkedSceneParameters(SceneParameters):
             float(self.rng.random()) * math.log(MAX_THING_SIZE / MIN_THING_SIZE)
         )
 
-    def draw_peers(self, word: Word, lettered: bool = False) -> list[Thing]:
+    def draw_peers(self, word: GetWord, lettered: bool = False) -> list[Thing]:
         """Return candidates for the object asked about: equally large, each with a different
         `word`, not yet placed.
 
@@ -226,13 +226,13 @@ def _place_all(
 
 def make_one(name: str, params: MarkedSceneParameters) -> AskedScene:
     """Make a scene that asks about one object of a given size, among others that have the
-    attributes of the wrong choices, if there are enough.
+    attributes of the wrong choices, as far as there are enough objects.
 
     The object is marked and its attribute is asked for, or it is named uniquely and its place is
-    asked for. For "cell", each offered cell holds one object, if there are enough.
+    asked for. For "cell", each offered cell holds one object, as far as there are enough.
     """
     side, is_marked = params.style.side, name in ATTRIBUTES
-    word: Word = attrgetter(name if is_marked else "name")
+    word: GetWord = attrgetter(name if is_marked else "name")
     peers = params.draw_peers(word, name == "symbol")
     words = {word(peer) for peer in peers}
     rest = params.draw_rest(
@@ -328,9 +328,9 @@ def make_count(params: MarkedSceneParameters) -> AskedScene:
     """Make a scene that asks for the number of objects of a colour, a shape or both among `things`,
     which `overlap` in pairs, the smaller in front.
 
-    In every scene one such word applies to one object, another to two and so on, until no objects
-    are left. Each of these numbers, and zero, is asked for equally often, so that the number of
-    objects does not reveal which word is asked.
+    In every scene one such description applies to one object, another to two and so on, until no
+    objects are left. Each of these numbers, and zero, is asked for equally often, so that the
+    number of objects does not reveal which description the question uses.
     """
     total, overlap = int(params.levels["things"]), float(params.levels["overlap"])
     most = next(n for n in range(MAX_COUNTED, 0, -1) if n * (n + 1) <= 2 * total)
@@ -360,8 +360,8 @@ def make_count(params: MarkedSceneParameters) -> AskedScene:
 
 
 def make_present(params: MarkedSceneParameters) -> AskedScene:
-    """Make a scene that contains one of four names; each of their colours and shapes occurs once,
-    if there are three objects."""
+    """Make a scene that contains one of four named objects; each colour and shape in the names
+    occurs once, if there are three objects."""
     colors, shapes = params.shuffled(COLORS), params.shuffled(SHAPES)
     size, total = float(params.levels["size"]), params.levels["things"]
     tints, forms = {*colors[:2]}, {*shapes[:2]}

@@ -61,7 +61,7 @@ OUTLINES: dict[str, XY] = {
     "heart": np.stack([16 * np.sin(_FULL_TURN) ** 3 / 16.5, -(_HEART_HEIGHT + 2.5) / 14.5], axis=1),
     "crescent": translate(_CRESCENT, 0.15, 0.0),
 }
-"""Each shape as corners around the origin, about one unit from there to its rim."""
+"""The corners of each shape around the origin, which is about one unit from the rim."""
 SHAPES = tuple(OUTLINES)
 TILE = rounded_square(-0.9, -0.9, 1.8, 0.35)
 FRACTION_BITS = 4  # bits of a pixel's fraction in OpenCV's corners
@@ -126,8 +126,8 @@ class Thing:
             there[:] = np.rint(there * (1 - ink) + (0 if bright else 255) * ink)
 
     def is_apart(self, others: Things) -> bool:
-        """Return whether its outline keeps a distance from the others and no boxes overlap, so that
-        no point lies in two of them."""
+        """Return whether the outline keeps a distance from the others and no boxes overlap, so that
+        no point lies in two boxes."""
         for neighbour in others:
             across, down = abs(self.x - neighbour.x), abs(self.y - neighbour.y)
             sizes = self.size + neighbour.size

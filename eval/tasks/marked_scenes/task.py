@@ -17,7 +17,7 @@ from looktwice.eval.tasks.base import Facts, Subset, TaskError, suggest_among
 from looktwice.eval.tasks.marked_scenes.kinds import KINDS, MarkedSceneParameters
 from looktwice.eval.tasks.marked_scenes.scene import Ground, Style, draw_things
 from looktwice.eval.tasks.photographs import PHOTOGRAPHS, make_rng
-from looktwice.eval.tasks.swept import Controls, QuestionSort, SweptTask
+from looktwice.eval.tasks.swept import Controls, KindAndControls, SweptTask
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
@@ -43,7 +43,7 @@ class SceneScorer(AlongControls):
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
         """Score a position: the last pair of numbers must lie in the box of the correct answer.
-        Other kinds are compared as in any task (None)."""
+        For other kinds return None: they are compared as in any task."""
         if self.kind != "where":
             return None
         pairs = PAIR_PATTERN.findall(answer)
@@ -87,7 +87,7 @@ class KindTask(SweptTask):
         return Facts("made", "by construction", note=self._note, scorer=scorer)
 
     @property
-    def _sort(self) -> QuestionSort:
+    def _kind_and_controls(self) -> KindAndControls:
         return self.kind, self._controls[self.kind]
 
 
@@ -109,7 +109,7 @@ class MarkedScenes(KindTask):
     objects in the picture that have nothing else in common with the correct one. As many of the
     other objects are smaller as are larger. Every relation between two compared objects occurs, and
     every number that is counted. The row `guesser (level)` of every table is the accuracy of the
-    best guesser who sees all this but no mark.
+    best guesser who knows all this but sees no mark.
 
     Nothing is drawn on the images: the marked objects are in the sample's marks, as points or boxes
     (`mark`), and any stage may draw them. Images are 320 x 320 pixels. Question `i` depends only on

@@ -40,7 +40,7 @@ def draw_windows(rng: Generator, frame: Size) -> tuple[XY, XY, Size]:
     """Return the upper left corners of two windows on a frame (width, height), and their common
     size.
 
-    Their shift is uniform over what the frame allows, except for short ones: otherwise most true
+    Their shift is uniform over what the frame allows, without short shifts: otherwise most true
     points would lie close to the reference's position.
     """
     size = (round(VIEW_SHARE * frame[0]), round(VIEW_SHARE * frame[1]))
@@ -60,7 +60,8 @@ def find_corners(pixels: Pixels, most: int = 400) -> XY:
 
 
 def are_inside(place: XY, size: Size) -> NDArray[np.bool_]:
-    """Return which points (n, 2) lie in an image of this (width, height), away from its rim."""
+    """Return a mask of the points (n, 2) that lie in an image of this (width, height), away from
+    its rim."""
     return np.asarray(
         ((place >= MIN_BORDER_DISTANCE) & (place <= np.array(size) - 1 - MIN_BORDER_DISTANCE)).all(
             1
@@ -219,7 +220,7 @@ def draw_stereo(rng: Generator, letter: str, rank: int, strength: float) -> Ques
     truth is the disparity.
 
     Points are corners whose disparity is known and smooth around them, and which are not occluded
-    in the right view. `strength` changes only the light of the second view. Otherwise as in
+    in the right view. `strength` changes only the light of the second view. All else is as in
     `draw_correspondence`.
     """
     left_view, right_view, disparity = load_stereo_pair()

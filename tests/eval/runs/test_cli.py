@@ -277,7 +277,7 @@ def test_shell_completion(study: Path) -> None:
 
 
 def test_a_model_that_nothing_asks_is_reported(study: Path) -> None:
-    place, words = "models.chat.model", "calls a model, so it has no effect"
+    place, words = "models.chat.model", "calls a model, so this setting has no effect"
     assert words not in looktwice("check", study, "model={use: pipelines.models.Pocket}")
     study.write_text(
         "task: {use: eval.tasks.Photos, kind: jigsaw, n: 2}\n"

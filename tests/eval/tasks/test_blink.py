@@ -150,7 +150,7 @@ def test_columns_and_their_types_are_checked(tmp_path: Path) -> None:
     (tmp_path / "Jigsaw").mkdir()
     for columns, fault in (
         (NO_PICTURE, "question, sub_task, .*it has idx, query, image_1"),
-        (WRONG_TYPE, "row 0: idx must be a text"),
+        (WRONG_TYPE, "row 0: idx must be a non-empty string"),
     ):
         pq.write_table(pa.table(columns), tmp_path / "Jigsaw" / "val-00000-of-00001.parquet")
         with pytest.raises(TaskError, match=fault):
@@ -173,7 +173,7 @@ def test_empty_sets_and_unknown_splits_or_folders(tmp_path: Path) -> None:
     write(tmp_path, [row(1)])
     with pytest.raises(TaskError, match="keeps none of 1 question"):
         len(Blink(tmp_path, "Jigsaw", subset=Subset(n=0)))
-    with pytest.raises(TaskError, match="splits val"):
+    with pytest.raises(TaskError, match="splits in it are: val"):
         len(Blink(tmp_path, "Jigsaw", "train"))
     with pytest.raises(TaskError, match="no folder"):
         Blink(tmp_path / "blink", "Jigsaw")

@@ -173,7 +173,7 @@ def test_a_fault_is_shown_at_its_place_and_the_picture_stays(
     assert studio.settle("stages.mark.radius: ") == marked
     assert studio.set("stages.mark.radius", 10) == marked
     for place, value, sentence in (
-        ("question", "", "`question` must be a text"),
+        ("question", "", "`question` must be a non-empty string"),
         ("draws", "-3", "draws is -3"),
     ):
         before = studio.browser.run(f"page.$('{place}').value")
