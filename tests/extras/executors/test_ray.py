@@ -182,8 +182,8 @@ BATCHED = (
     [
         (("ray", BATCHED), "batch API"),
         (("ray", "--gpus", "9"), "the nodes of Ray have 1 GPU;"),
-        (("rays",), "write `ray`"),
-        (("processes",), "write `ray`"),  # a long run uses them by itself
+        (("rays",), "type `ray`"),
+        (("processes",), "type `ray`"),  # a long run uses them by itself
         (("ray", "--shard", "1/2"), "its own shards"),
     ],
 )
