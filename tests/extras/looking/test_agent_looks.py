@@ -246,8 +246,8 @@ def test_trajectories_hold_the_conversation_and_its_images(run: Path, tmp_path: 
     assert asked["name"] == "zoom" and len(json.loads(asked["arguments"])["box"]) == 4
     assert json.loads(looked["tools"])[0]["function"]["name"] == "zoom"
     assert turns[-1]["content"][0]["text"].endswith(f"ANSWER: {looked['key']}")
-    for verdict, said in (("good", "verdict"), ("failed", "conversation")):
-        with pytest.raises(RunError, match=f"no such {said}"):
+    for verdict, said in (("good", "no such verdict"), ("failed", "no conversation")):
+        with pytest.raises(RunError, match=said):
             next(saved.write_trajectories(out, saved.read_trajectories(run, (verdict,))))
     plain = [line for line in saved.read_trajectories(run) if line["contestant"] == "glance"]
     assert [(line["looks"], line["tools"]) for line in plain] == [(0, "[]")] * 12

@@ -178,7 +178,7 @@ def test_impossible_settings(setting: dict[str, Any], words: str) -> None:
 def test_lines_that_fit_no_video_are_listed(films: Path) -> None:
     for video, line, words in (
         (None, {"video": "six.mp4"}, "needs a setting"),
-        (Video(frames=2), {"image": "a.png"}, "names `video`"),
+        (Video(frames=2), {"image": "a.png"}, "must name `video`"),
         (Video(frames=2), {"video": "a.mp4", "image": "a.png"}, "instead of an image"),
         (
             Video(frames=2),
