@@ -216,7 +216,7 @@ def _describe_notes(scored: Table) -> Iterator[str]:
     arms = [arm for run in scored.scores for arm in run.points]
     unreadable = Counter[Words]()
     for arm in arms:
-        unreadable.update(arm.count_words(Verdict.UNREADABLE))
+        unreadable.update(arm.count_by_words(Verdict.UNREADABLE))
     if unreadable:
         why, answers = find_commonest_reason(unreadable), sum(len(arm.columns) for arm in arms)
         yield f"Unreadable: {unreadable.total():,} of {answers:,} answers, {why}."

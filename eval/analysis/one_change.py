@@ -315,7 +315,7 @@ class OneChange:
         for one in arms:
             keyed = np.array([name in one.keyed for name in one.columns.ids], bool)
             rows = np.flatnonzero(keyed[one.columns["sample"]])
-            words = one.columns.count_words(rows).items()
+            words = one.columns.count_by_words(rows).items()
             given += len(rows)
             count += sum(number for word, number in words if word.reason == ABSTAINED)
         return count / max(1, given)
@@ -368,7 +368,7 @@ def is_specialist(scores: PointScores) -> bool:
     not guess."""
     if scores.columns["calls"].any():
         return False
-    given = scores.columns.count_words()
+    given = scores.columns.count_by_words()
     answered = any(words.answer is not None or words.reason == ABSTAINED for words in given)
     stages = write_canonical(scores.point.spec.get("stages"))
     random = any(

@@ -179,7 +179,7 @@ def reason_table(runs: Sequence[RunScores]) -> TextTable:
     lines = []
     for scores in chain(*(run.points for run in runs)):
         counts = Counter[str]()
-        for words, number in scores.count_words(Verdict.UNREADABLE).items():
+        for words, number in scores.count_by_words(Verdict.UNREADABLE).items():
             counts[words.reason] += number
         if counts:
             cells = map(nonzero_cell, map(counts.__getitem__, REASONS))

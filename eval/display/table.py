@@ -409,7 +409,7 @@ def judge_lines(run: RunScores) -> Iterator[str]:
             )
     given = Counter[bool]()  # judged replies with (True) and without (False) an answer
     for scores in run.points:
-        for words, number in scores.columns.count_words().items():
+        for words, number in scores.columns.count_by_words().items():
             if words.judge:
                 given[words.answer is not None] += number
     if given:

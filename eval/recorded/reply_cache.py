@@ -83,8 +83,8 @@ def prune_cache(store: Store, runs: Path, most: int) -> str:
     rows = sorted(store.rows(), key=lambda row: row.stored)
     if not any(runs.glob("*/points.yaml")):
         raise RunError(
-            f"{runs} contains no runs, whose records decide what to keep; give the folder of the"
-            " runs first"
+            f"{runs} contains no runs; the records of the runs decide which replies are kept, so"
+            " name the folder that contains them"
         )
     used, removed = _list_used_keys(runs, {row.model for row in rows}), list[StoredReply]()
     total = sum(row.size for row in rows)

@@ -254,8 +254,11 @@ def make_point_rows(plan: Plan) -> list[PointRow]:
 
 
 def describe_failure(exc: BaseException) -> str:
-    """Format the traceback of a stage's exception without secret keys: its last line first, so that
-    tables can show one line, with the place in a plugin's code that raised it."""
+    """Format the traceback of a stage's exception, with secret keys masked.
+
+    Its last line comes first, because tables show only one line, and names the place in a plugin's
+    code that raised the exception.
+    """
     text, place = describe_exception(exc), find_plugin_frame(exc)
     if place:
         first, *more = text.split("\n", 1)

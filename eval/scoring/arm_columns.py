@@ -191,7 +191,7 @@ class ArmColumns:
         true = [code for code in used.tolist() if holds(pool[code])]
         return np.isin(self["words"], true)
 
-    def count_words(self, rows: Column | None = None) -> dict[Words, int]:
+    def count_by_words(self, rows: Column | None = None) -> dict[Words, int]:
         """Count the rows (by default all) by their `Words`, in order of first appearance."""
         return self._count("words", rows)
 

@@ -141,8 +141,8 @@ def _describe_left_out(run: RunScores) -> Iterator[str]:
     failed, unreadable, missing, answered = Counter[Words](), Counter[Words](), 0, 0
     earlier = list[str]()
     for scores in run.points:
-        failed.update(scores.count_words(Verdict.FAILED))
-        unreadable.update(scores.count_words(Verdict.UNREADABLE))
+        failed.update(scores.count_by_words(Verdict.FAILED))
+        unreadable.update(scores.count_by_words(Verdict.UNREADABLE))
         if not scores.point.replies_of:
             missing += scores.missing
             answered += len(scores.columns)

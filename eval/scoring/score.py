@@ -168,7 +168,7 @@ def _with_readers(scores: PointScores) -> PointScores:
     """Return the scores with the names of the reader, if it was needed, and of each judge whose
     judgements were used."""
     names, was_needed = dict[str, None](), False
-    for words in scores.columns.count_words():
+    for words in scores.columns.count_by_words():
         if words.judge:
             names[f"judge {words.judge}"] = None
         else:

@@ -87,9 +87,9 @@ class PointScores:
         """The rows of the columns as scored records."""
         return self.columns.records()
 
-    def count_words(self, verdict: Verdict) -> dict[Words, int]:
+    def count_by_words(self, verdict: Verdict) -> dict[Words, int]:
         """Count the records with a verdict by their `Words`, in order of first appearance."""
-        return self.columns.count_words(np.flatnonzero(self.columns.is_verdict(verdict)))
+        return self.columns.count_by_words(np.flatnonzero(self.columns.is_verdict(verdict)))
 
     def draws(self, sample: str) -> list[ScoredRecord | None]:
         """Return one entry for each draw of the point; None for a missing record."""
@@ -180,7 +180,7 @@ class PointScores:
         columns = self.columns
         if not len(columns) or not columns.is_verdict(Verdict.FAILED).all():
             return ""
-        return find_commonest_failure(columns.count_words())
+        return find_commonest_failure(columns.count_by_words())
 
     @cached_property
     def clusters(self) -> Mapping[str, str]:

@@ -193,7 +193,7 @@ class Blink(TableTask):
     def _questions(self, number: int, cells: Row) -> Questions:
         texts = ("idx", "question", "sub_task", "prompt")
         if wrong := [name for name in texts if not cells[name] or not isinstance(cells[name], str)]:
-            raise ValueError(f"{', '.join(wrong)} must be a non-empty string")
+            raise ValueError(f"expected a non-empty string in {' and '.join(wrong)}")
         identifier, choices, answer = cells["idx"], cells["choices"], cells["answer"]
         if not isinstance(choices, list) or len(choices) < 2 or None in choices:
             raise ValueError(

@@ -235,8 +235,8 @@ class AnthropicBatches(BatchServer):
         return Batch(str(data["id"]), data.get("processing_status") == "ended", done, total)
 
     def is_match(self, data: Json, label: str, size: int, since: float) -> bool:
-        """Match a batch of `size` requests that was created at the time `since`, up to a second
-        before it, or later."""
+        """Return whether a batch has `size` requests and was created no earlier than one second
+        before `since`."""
         made = datetime.fromisoformat(data["created_at"]).timestamp()
         return self.parse_batch(data).total == size and made + 1 >= since
 

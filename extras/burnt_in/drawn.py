@@ -25,7 +25,7 @@ MIN_SHAPE_SIZE = 5.0  # minimum size of a shape in pixels
 PATCH_MARGIN = 8  # pixels of surroundings in a patch
 MAX_REGIONS = 300  # maximum number of regions per colour and level, the purest first
 MIN_REFINED_SCORE = 0.7  # correlation below which a first guess is not refined
-PATTERN_COUNT = 8  # number of shapes of one kind and colour that count as a pattern in the scene
+MIN_PATTERN_SHAPES = 8  # this many shapes of one kind and colour are a pattern of the scene
 GREY_TINT_LENGTH = 60.0  # length of a tint below which a colour counts as grey
 GREY_REQUIREMENTS = (0.94, 4.0, 0.88)  # stricter requirements for greys: score, luma, purity
 
@@ -120,7 +120,7 @@ def find_drawn_shapes(pixels: Pixels, colors: Sequence[str], kinds: Sequence[Kin
             matching = [
                 drawn for drawn in _remove_duplicates(matching) if not _is_letter(drawn, patches)
             ]
-            found += matching if len(matching) < PATTERN_COUNT else []
+            found += matching if len(matching) < MIN_PATTERN_SHAPES else []
     found = _remove_duplicates(found)
     return sorted(found, key=lambda drawn: (drawn.area[1], drawn.area[0]))
 

@@ -373,9 +373,8 @@ def open_grounding_dino_package(model: str, tokenizer: str, place: Place) -> Gro
     except (OSError, ValueError, TypeError, AttributeError) as exc:
         raise WeightsError(
             f"the package groundingdino could not be opened with {settings.text_encoder_type}"
-            f" ({get_first_line(exc)}); set tokenizer: to a folder with {TEXT_ENCODER} and its"
-            " weights, or"
-            f" type: {INSTALL_COMMANDS['groundingdino']}"
+            f" ({get_first_line(exc)}); set `tokenizer` to a folder with {TEXT_ENCODER} and its"
+            f" weights, or run: {INSTALL_COMMANDS['groundingdino']}"
         ) from exc
     tensors = {key: tensor for key, tensor in tensors.items() if key not in COMPUTED_TENSORS}
     return GroundingDINOPackage(

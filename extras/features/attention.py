@@ -69,8 +69,8 @@ _CURRENT_SUMS: ContextVar[AttentionSums | None] = ContextVar("looktwice_received
 
 
 def register_attention() -> str:
-    """Register plain attention that records sums inside `sum_attention`, and return its name for
-    `attn_implementation`."""
+    """Register eager attention that records sums while `sum_attention` is active, and return the
+    name to pass as `attn_implementation`."""
     import_transformers()
     with OPENING_LOCK:
         from transformers import AttentionInterface, AttentionMaskInterface

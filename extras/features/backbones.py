@@ -193,7 +193,8 @@ def read_dinov2_settings(tensors: Tensors) -> dict[str, Any]:
 
 
 def use_authors_positions(embeddings: Any) -> None:
-    """Make a network of transformers interpolate its position embeddings as the authors do.
+    """Make a model of the `transformers` library interpolate its position embeddings as the
+    authors' code does.
 
     The authors' scale factor is slightly too large, which shifts every position by a fraction of a
     patch.

@@ -136,9 +136,9 @@ def check_tensors(
     if surplus:
         raise WeightsError(
             f"{model}: its files hold {len(surplus)} tensors that {kind} does not have"
-            f" ({_format_names(surplus)}), so they belong to another network, part of which would"
-            f" be dropped; use the id or folder of a {kind}, or name them in `unused` of a class of"
-            " your own if no result depends on them"
+            f" ({_format_names(surplus)}), so the files belong to another network, and these"
+            f" tensors would be dropped; use the id or folder of a {kind}, or, if no result depends"
+            " on these tensors, list them as `unused` in a subclass of your own"
         )
     return network
 

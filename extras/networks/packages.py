@@ -167,8 +167,7 @@ class OnnxNetwork:
                 shape = " x ".join(map(str, images.shape))
                 raise WeightsError(
                     f"{self.file} does not accept a batch of {shape}"
-                    f" ({_extract_message(exc)}); use its own"
-                    " file"
+                    f" ({_extract_message(exc)}); use the file that was published for this network"
                 ) from exc
 
 

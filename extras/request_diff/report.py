@@ -57,7 +57,7 @@ def describe_requests(comparison: RequestComparison) -> Iterator[str]:
     )
     differences = comparison.differences
     if pairs and not differences:
-        yield f"  nothing differs in any of {format_count(pairs, 'pair')}"
+        yield f"  no differences in {format_count(pairs, 'pair')}"
     elif pairs:
         names = ", ".join(f"{d.factor} ({len(d.examples)})" for d in differences)
         yield f"  differs: {names}"

@@ -129,7 +129,7 @@ class SpatialDise(SetTask):
         """The tar file, offset and length of every image, by name. Raises TaskError."""
         shards = sorted((self._root / "image").glob("*.tar"))
         if not shards:
-            raise TaskError(f"{self._root}/image has no tar file; download them from the hub")
+            raise TaskError(f"{self._root}/image contains no tar files; download them from the hub")
         members = {}
         for shard in shards:
             try:

@@ -64,7 +64,8 @@ IMAGE_SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".web
 
 @dataclass(frozen=True)
 class DraftRequest:
-    """A request of the page: a draft, and the options of the request."""
+    """A request of the page: a draft, the number of stages `after` which to show the views, and
+    the `text` of a study to read."""
 
     __pydantic_config__ = FORBID_EXTRA
     draft: Draft

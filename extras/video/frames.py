@@ -236,7 +236,7 @@ class Video:
 def _place_marks(
     sample: Sample, moments: tuple[float | None, ...], footage: Sequence[Footage]
 ) -> tuple[Mark, ...]:
-    """Return the marks, each with a time moved to its frame among the shown frames. Raises
+    """Return the marks; each mark that has a time is moved to the image of its frame. Raises
     PictureError."""
     marks = list[Mark]()
     for mark, moment in zip(sample.marks, moments or (None,) * len(sample.marks), strict=True):

@@ -350,7 +350,7 @@ class Scope:
     This protects against a configuration from somebody else that reads files of this machine and
     sends them to a server that it names. Links are resolved first, so that a link in its folder
     grants no access. `kind` is what messages call the source of the paths, and `source` is its
-    file, or the folder of a run, which the user may allow to read more. `own` lists further folders
+    file, or the folder of a run, which the user may allow to read more. `own` lists other folders
     that it may read.
     """
 

@@ -123,7 +123,7 @@ def _suggest_data(faults: Sequence[str], scope: Scope) -> Iterator[str]:
     """Yield what to type if a shipped study finds no data, because its paths are examples."""
     gone = [f for f in faults if re.match(r"tasks?\b[^:]*\.path: 'data/.*' does not exist", f)]
     if gone and scope.source in list_configs().values():
-        yield "type data=PATH with the folder of your copy; it sets the path of all tasks at once"
+        yield "append data=PATH, the folder of your copy; it sets the paths of all tasks at once"
 
 
 def add_id(arm: Arm) -> Arm:

@@ -71,8 +71,9 @@ def explain_key_setup(url: str) -> str:
     at = _parse_url(url)
     place = f"{at.host}:{at.port}" if at.explicit_port else at.host
     return (
-        "keys are sent only to the host that they belong to; name the variable with the key, as in"
-        f" LOOKTWICE_KEYS={place}=MY_KEY, or set OPENAI_BASE_URL={url} and OPENAI_API_KEY"
+        "keys are sent only to the host that they belong to; set"
+        f" LOOKTWICE_KEYS={place}=MY_KEY, where MY_KEY is the name of the environment variable that"
+        f" holds the key, or set OPENAI_BASE_URL={url} and OPENAI_API_KEY"
     )
 
 

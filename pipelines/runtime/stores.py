@@ -229,8 +229,8 @@ def get_current_store() -> ResultStore | None:
 
 
 def make_result_key(name: str, *inputs: Any) -> str:
-    """Compute the sha256 of a name, which includes settings and weights, and of arrays, strings,
-    dataclasses and lists of these."""
+    """Compute the sha256 of a name (with its settings and weights) and of the inputs: arrays,
+    strings, dataclasses and lists of these."""
     digest = hashlib.sha256(name.encode())
     for value in inputs:
         if is_dataclass(value):

@@ -59,8 +59,8 @@ class Encode(Ranged, WithoutModel):
             )
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with encoded views. Raises ValueError that names the sample if the codec
-        cannot hold a view."""
+        """Return the state with encoded views. Raises ValueError, which names the sample, if the
+        codec cannot hold a view."""
         with name_in_errors(state.sample):
             views = tuple(self.encode(view) for view in state.views)
         drawn = find_drawings(state, {}) if views != state.views else ()

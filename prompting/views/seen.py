@@ -193,7 +193,7 @@ def _find_layouts(views: Sequence[View], model: str, stack: Stack) -> list[Layou
 
 def _measure_marks(views: Sequence[View], layouts: Sequence[Layout], mark: Mark) -> list[float]:
     """Return, for each place of a mark in the views, how many patches its longer side covers: 0 if
-    it is cut off, infinite for a point, and if patches are unknown."""
+    the mark is cut off, otherwise infinite for a point or if the patch size is unknown."""
     sides = list[float]()
     for view, layout in zip(views, layouts, strict=True):
         frame = rectangle(

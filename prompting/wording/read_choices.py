@@ -1,4 +1,4 @@
-"""Reads the choices from the prompt, for requests of other programs, which list them only there."""
+"""Reads the choices from the prompt, for requests from programs that list them only there."""
 
 from __future__ import annotations
 

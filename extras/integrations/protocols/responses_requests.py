@@ -190,7 +190,7 @@ class ResponsesToolChoice(BaseModel, **ALLOW_EXTRA):
     def read(self) -> str:
         """Return the choice as `CallOptions` has it. Raises ValueError."""
         if self.type == "function" and not self.name:
-            raise ValueError("tool_choice of type function needs name")
+            raise ValueError("a tool_choice of type `function` needs the field `name`")
         return self.name or self.type
 
 

@@ -150,7 +150,7 @@ def test_columns_and_their_types_are_checked(tmp_path: Path) -> None:
     (tmp_path / "Jigsaw").mkdir()
     for columns, fault in (
         (NO_PICTURE, "question, sub_task, .*it has idx, query, image_1"),
-        (WRONG_TYPE, "row 0: idx must be a non-empty string"),
+        (WRONG_TYPE, "row 0: expected a non-empty string in idx"),
     ):
         pq.write_table(pa.table(columns), tmp_path / "Jigsaw" / "val-00000-of-00001.parquet")
         with pytest.raises(TaskError, match=fault):
