@@ -114,7 +114,7 @@ def test_grounding_dino_from_its_package_takes_words_and_returns_pixels(
 
 def test_a_tokenizer_that_the_package_cannot_open_gives_one_sentence(dino: dict[str, Any]) -> None:
     dino["tokenizer"] = "google-bert/bert-base-uncased"
-    with pytest.raises(WeightsError, match=r"bert-base-uncased .*set tokenizer:"):
+    with pytest.raises(WeightsError, match=r"bert-base-uncased .*set `tokenizer`"):
         GroundingDINO(**dino, device="cpu")(PHOTO, "cat")
 
 
