@@ -49,6 +49,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "Visual_Similarity": _LATER_IMAGE_CHOICES,
 }
 """BLINK's choices by subtask; those of Counting differ between questions and are empty here."""
+KEY_PATTERN = re.compile(r"\([A-Z]\)|[A-Z]")
 HIDDEN_ANSWER = "hidden"
 """The correct answer of a question in the test split, whose answers are not public."""
 
@@ -59,23 +60,24 @@ def get_subtask_of_idx(idx: str) -> str:
 
 
 def load_key(file: Path) -> dict[str, str]:
-    """Read an answer key, a JSON object that maps idx to "(X)". Raises TaskError."""
+    """Read an answer key, a JSON object that maps the id of a sample to "(X)" or "X"; return all as
+    "(X)". Raises TaskError."""
+    expected = "a JSON object from the id of each sample to a letter, such as '(A)' or 'A'"
     try:
         data = read_json(read_file(file))
     except (OSError, ValueError) as exc:
         raise TaskError(
-            f"{file} cannot be read as an answer key ({exc}); it must be a JSON object from idx to"
-            " '(A)'"
+            f"{file} cannot be read as an answer key ({exc}); it must be {expected}"
         ) from exc
-    if (
-        not isinstance(data, dict)
-        or not data
-        or not all(re.fullmatch(r"\([A-Z]\)", str(v)) for v in data.values())
-    ):
-        raise TaskError(
-            f"{file} is not an answer key: it must be a JSON object from idx to '(A)', '(B)' ..."
-        )
-    return {str(idx): str(letter) for idx, letter in data.items()}
+    if not isinstance(data, dict) or not data:
+        raise TaskError(f"{file} is not an answer key: it must be {expected}")
+    for name, letter in data.items():
+        if not KEY_PATTERN.fullmatch(str(letter)):
+            raise TaskError(
+                f"{file} is not an answer key: {name} has {str(letter)[:40]!r}; it must be"
+                f" {expected}"
+            )
+    return {str(name): f"({str(letter).strip('()')})" for name, letter in data.items()}
 
 
 OLD_KEY = (

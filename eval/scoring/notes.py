@@ -242,7 +242,7 @@ class ArmRequests:
         return {slot: repr(node) for slot, node in self.point.spec.get("stages", {}).items()}
 
     @property
-    def get_other_settings(self) -> str:
+    def other_settings(self) -> str:
         """The task, model and seed, which two arms must share for their requests to be compared."""
         return repr([self.point.task_id, self.point.spec.get("model"), self.point.seed])
 
@@ -314,7 +314,7 @@ def _group_by_slot(arms: Arms) -> Iterator[tuple[str, Arms]]:
     alike = defaultdict[tuple[str, str, frozenset[tuple[str, str]]], list[ArmRequests]](list)
     every = dict.fromkeys(slot for arm in arms for slot in arm.stages)
     for arm in arms:
-        stages, shared = arm.stages, arm.get_other_settings
+        stages, shared = arm.stages, arm.other_settings
         for slot in every:
             rest = frozenset((stages | {slot: ""}).items())
             alike[slot, shared, rest].append(arm)
@@ -328,7 +328,7 @@ def _compare_with_rivals(arms: Arms) -> Iterator[tuple[str, Arms]]:
     by_id = {arm.point.id: arm for arm in arms}
     for arm in arms:
         rival = by_id.get(arm.rival)
-        if rival is None or rival.get_other_settings != arm.get_other_settings:
+        if rival is None or rival.other_settings != arm.other_settings:
             continue
         mine, others = arm.stages, rival.stages
         slots = [slot for slot in {**others, **mine} if mine.get(slot) != others.get(slot)]

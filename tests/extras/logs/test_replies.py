@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from looktwice.eval.replies import load_key
 from looktwice.eval.scoring import kept, score
 from looktwice.eval.tasks import TaskError
 from looktwice.extras.logs.format import export_file, read_logs
@@ -389,3 +390,26 @@ def test_an_id_with_a_leading_zero_stays_text_in_excel(tmp_path: Path) -> None:
     rows = [{"sample": idx, "choices": ("x", "y"), "key": "A", "reply": "A"} for idx in ids]
     export_file(Log("m", make_rows(rows)), out)
     assert load_replies(out)[0].rows["sample"].str.rpartition("_")[2].tolist() == ids
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ('{"q1": "(B)", "q2": "A"}', {"q1": "(B)", "q2": "(A)"}),
+        ('{"q1": "left"}', "q1 has 'left'"),
+        ('{"q1": "(B"}', "q1 has '(B'"),
+        ('{"q1": null}', "q1 has 'None'"),
+        ("{}", "is not an answer key"),
+        ('["A"]', "is not an answer key"),
+        ("{", "cannot be read as an answer key"),
+    ],
+)
+def test_an_answer_key_holds_letters(
+    tmp_path: Path, written: str, read: dict[str, str] | str
+) -> None:
+    (file := tmp_path / "key.json").write_text(written)
+    if isinstance(read, str):
+        with pytest.raises(TaskError, match=re.escape(read)):
+            load_key(file)
+    else:
+        assert load_key(file) == read
