@@ -288,6 +288,13 @@ class Picture:
         """(width, height) in pixels, as a person sees it; from the header alone if possible."""
         return self._size or self._header.size
 
+    @property
+    def held_bytes(self) -> int:
+        """The memory that its pixels and its encoded bytes occupy now, in bytes."""
+        pixels, payload, source = self._pixels, self._payload, getattr(self, "_source", None)
+        held = {id(data): len(data) for data in (source, payload and payload.data) if data}
+        return sum(held.values()) + (0 if pixels is None else pixels.nbytes)
+
     @_cached_property
     def sha(self) -> str:
         """The sha256 of the encoded bytes, or of shape and pixels if it was made from pixels."""

@@ -9,8 +9,10 @@ from itertools import count
 
 from looktwice.pipelines.config.spec import get_function_name
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply
+from looktwice.pipelines.picture import Picture
 
 KEPT_CALLS = 16  # calls whose messages a scripted model keeps
+KEPT_BYTES = 4 << 20  # and the bytes of their pictures in all
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,8 @@ class Scripted:
     function of the messages.
 
     Entries and results are strings or Replies. An exhausted list raises ModelError. `asked` holds
-    the messages of only the last 16 calls, because those of a whole run could fill the memory.
+    the messages of the last call and of up to 15 before it, as long as their pictures occupy at
+    most 4 MiB, because those of a whole run could fill the memory.
     """
 
     answer: str | Sequence[str | Reply] | Callable[[Messages], str | Reply] = "(A)"
@@ -41,8 +44,7 @@ class Scripted:
         """Return the next answer, and record the call in `asked`."""
         with self.lock:
             number = next(self.calls)
-            self.asked.append(messages)
-            del self.asked[:-KEPT_CALLS]
+            self._keep(messages)
         if callable(self.answer):
             reply = self.answer(messages)
         elif isinstance(self.answer, str):
@@ -54,3 +56,16 @@ class Scripted:
                 f"the script has {len(self.answer)} answers and was asked once more; add one"
             )
         return reply if isinstance(reply, Reply) else Reply(reply)
+
+    def _keep(self, messages: Messages) -> None:
+        """Append the messages of a call to `asked`; drop the oldest beyond the limits."""
+        self.asked.append(messages)
+        pictures: set[Picture] = set()
+        size = 0
+        for kept, call in enumerate(reversed(self.asked)):
+            added = {view.picture for message in call for view in message.views} - pictures
+            pictures |= added
+            size += sum(picture.held_bytes for picture in added)
+            if kept == KEPT_CALLS or (kept and size > KEPT_BYTES):
+                del self.asked[:-kept]
+                break

@@ -45,9 +45,11 @@ def cancel_waits() -> None:
 
 
 def free_resources() -> None:
-    """Free all resources that were opened in this process; a later use reopens them."""
+    """Free all resources that were opened in this process, and return its freed memory to the
+    system; a later use reopens them."""
     for free in CLEANUPS:
         free()
+    _call_malloc("malloc_trim", 0)
 
 
 def get_exit_code(number: int) -> int:
@@ -64,17 +66,17 @@ def limit_heaps(heaps: int = HEAP_COUNT) -> None:
     """Make all threads share a few heaps, as MALLOC_ARENA_MAX does. Each heap keeps freed memory;
     with one heap per thread, a run that draws pictures held 1.5 GB."""
     if "MALLOC_ARENA_MAX" not in os.environ:
-        _set_malloc_option(M_ARENA_MAX, heaps)
+        _call_malloc("mallopt", M_ARENA_MAX, heaps)
 
 
 def keep_freed_memory() -> None:
     """Keep the freed memory of most pictures for the next ones, because allocating it again takes
     half as long as drawing."""
-    _set_malloc_option(M_MMAP_THRESHOLD, MAX_KEPT_BYTES)
-    _set_malloc_option(M_TRIM_THRESHOLD, MAX_FREE)
+    _call_malloc("mallopt", M_MMAP_THRESHOLD, MAX_KEPT_BYTES)
+    _call_malloc("mallopt", M_TRIM_THRESHOLD, MAX_FREE)
 
 
-def _set_malloc_option(parameter: int, value: int) -> None:
-    """Set an option of malloc; does nothing on systems without this call."""
+def _call_malloc(function: str, *values: int) -> None:
+    """Call a function of glibc's malloc; does nothing on systems without it."""
     with suppress(AttributeError, TypeError):
-        ctypes.CDLL(None).mallopt(parameter, value)
+        getattr(ctypes.CDLL(None), function)(*values)

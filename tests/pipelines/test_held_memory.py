@@ -27,6 +27,7 @@ from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.models.http_client import CHUNKED_BYTES, get_http_loop
 from looktwice.pipelines.models.wire import make_request_pieces, write_request
 from looktwice.pipelines.picture import PART, Picture, PixelMemory, Pixels
+from looktwice.pipelines.view import View
 from looktwice.prompting.turns import Ask
 from tests.eval.runs.test_run import point
 
@@ -134,6 +135,26 @@ def test_a_scripted_model_keeps_only_the_last_messages() -> None:
     asked = [(Message("user", (f"question {number}",)),) for number in range(40)]
     assert [model(messages).text for messages in asked] == [str(number) for number in range(40)]
     assert model.asked == asked[-16:]
+
+
+@pytest.mark.parametrize(("width", "kept"), [(1 << 16, 16), (1 << 19, 4), (4 << 20, 1)])
+def test_a_scripted_model_keeps_fewer_messages_with_large_pictures(width: int, kept: int) -> None:
+    model, asked = Scripted("(A)"), []
+    for seed in range(20):
+        view = View.of(Picture(noise(seed, 1, width)))
+        asked += [[Message("user", (view, "Which one?"))], [Message("user", (view, "Sure?"))]]
+    for messages in asked:
+        model(messages)
+    assert model.asked == asked[-kept:]
+
+
+def test_held_bytes_count_pixels_and_encoded_bytes_once() -> None:
+    data, pixels = to_png(noise(0)), noise(0)
+    picture = Picture.encoded(data)
+    assert picture.held_bytes == 0 and picture.payload.data is data
+    assert picture.held_bytes == len(data)
+    assert np.array_equal(picture.pixels, pixels)
+    assert picture.held_bytes == len(data) + pixels.nbytes
 
 
 def test_many_bytes_are_written_before_the_next_pause(
