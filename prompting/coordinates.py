@@ -19,7 +19,7 @@ from looktwice.prompting.grids.grids import find_source_box
 __all__ = ["ToolError"]
 
 Frame = Literal["pixels", "0-1", "0-1000"]
-UNITS: dict[Frame, str] = {
+UNIT_PHRASES: dict[Frame, str] = {
     "pixels": "pixels of the image",
     "0-1": "shares of the image's width and height, from 0 to 1",
     "0-1000": "thousandths of the image's width and height, from 0 to 1000",
@@ -75,14 +75,15 @@ class ShownImage:
         """
         width, height = self.sent.size
         scaled = self._convert_to_pixels(numbers, frame)
-        where = f"{name}, which is {width} x {height} pixels; give {UNITS[frame]}"
+        where = f"{name}, which is {width} x {height} pixels; give {UNIT_PHRASES[frame]}"
         if max(map(abs, scaled)) > MAX_COORDINATE:
             raise ToolError(f"{_format_numbers(numbers)} lies outside {where}")
         if other := _guess_frame(numbers, frame):
             kind = "point" if len(numbers) == 2 else "box"
             raise ToolError(
                 f"the {kind} {_format_numbers(numbers)} lies outside what can be meant: its numbers"
-                f" look like {other}; give {UNITS[frame]} ({name} has {width} x {height} pixels)"
+                f" look like {other}; give {UNIT_PHRASES[frame]} ({name} has {width} x {height}"
+                " pixels)"
             )
         if len(numbers) == 2:  # pixels are counted at centres, other frames from the edge
             x, y = (number - (0.0 if frame == "pixels" else 0.5) for number in scaled)
@@ -119,7 +120,7 @@ class ShownImage:
             return ""
         return (
             f"the box {_format_numbers(numbers)} reaches beyond {name}, which is {width} x {height}"
-            f" pixels, and was cut there; give {UNITS[frame]}"
+            f" pixels, and was cut there; give {UNIT_PHRASES[frame]}"
         )
 
     def _convert_to_pixels(self, numbers: Sequence[float], frame: Frame) -> list[float]:
@@ -143,9 +144,11 @@ def _guess_frame(numbers: Sequence[float], frame: Frame) -> str:
     shares = min(numbers) >= 0 and max(numbers) <= 1
     shares = shares and (len(numbers) == 4 or any(number % 1 for number in numbers))
     if shares and frame != "0-1":
-        return UNITS["0-1"]
+        return UNIT_PHRASES["0-1"]
     if frame != "pixels" and max(numbers) > MAX_FRAME_EXCESS * (1 if frame == "0-1" else 1000):
-        return UNITS["pixels"] if frame == "0-1000" else f"{UNITS['0-1000']}, or pixels"
+        return (
+            UNIT_PHRASES["pixels"] if frame == "0-1000" else f"{UNIT_PHRASES['0-1000']}, or pixels"
+        )
     return ""
 
 

@@ -17,7 +17,7 @@ from looktwice.specialists.rules import NoEvidence
 
 __all__: list[str] = []
 
-Missing = Literal["keep", "fail", "abstain"]
+MissingAction = Literal["keep", "fail", "abstain"]
 """The action if a specialist finds nothing: keep the view as it is, fail the sample, or abstain
 from answering."""
 
@@ -59,7 +59,7 @@ def list_shown_sources(state: State, images: Sequence[int] | None) -> list[int]:
     return sorted(shown if images is None else shown & set(images))
 
 
-def handle_missing(state: State, missing: Missing, reasons: Iterable[str]) -> State:
+def handle_missing(state: State, missing: MissingAction, reasons: Iterable[str]) -> State:
     """Apply `missing` to the state: add notes or abstain. Raises ValueError for "fail"."""
     if missing == "fail":
         raise ValueError(
@@ -89,7 +89,7 @@ def replace_views(
 def show_evidence(
     state: State,
     images: Sequence[int] | None,
-    missing: Missing,
+    missing: MissingAction,
     look: Callable[[int], Finding],
     show: Callable[[View, dict[int, Finding]], Iterable[View]],
     line: str,

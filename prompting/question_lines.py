@@ -40,7 +40,7 @@ def read_lines(path: Path, parse: Callable[[Any, Path, int], Parsed]) -> tuple[P
     return tuple(parsed)
 
 
-def check_sha(stage: Any, content: Sequence[Any]) -> None:
+def fill_in_sha(stage: Any, content: Sequence[Any]) -> None:
     """Set the `sha` of a stage to the hash of `content`, the plain values of the lines in the file
     at its `path`. Raises ValueError if the stage already has a different one."""
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]

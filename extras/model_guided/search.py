@@ -19,7 +19,7 @@ from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.markers.regions import Rectangles
-from looktwice.prompting.where.places import InImages
+from looktwice.prompting.where.places import PerImageSource
 from looktwice.prompting.where.sources import check_words, find_words
 from looktwice.prompting.where.windows import list_grid_cells
 from looktwice.prompting.wording.instructions import Text, fill_in, read_texts
@@ -175,7 +175,7 @@ class Rules(Ranged):
 
 
 @dataclass(frozen=True)
-class AskedParts(Ranged, InImages):
+class AskedParts(Ranged, PerImageSource):
     """A source of parts of each image: the model is asked whether each part shows the object.
 
     The object comes from `words`, `words_field` or `words_pattern`, as in `Detected`. `existence`

@@ -13,7 +13,7 @@ from looktwice.pipelines.marks import Mark, Mask, Point, bounding_box
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import State
-from looktwice.prompting.evidence import Missing, handle_missing
+from looktwice.prompting.evidence import MissingAction, handle_missing
 from looktwice.prompting.where.places import UsesSource, Where
 from looktwice.prompting.where.sources import OnMarks
 from looktwice.prompting.wording.instructions import Text, Wording, add_lines, get_text, read_texts
@@ -41,7 +41,7 @@ class RegionWords(Ranged, UsesSource):
     where: Where = field(default_factory=OnMarks)
     lead: Text = "What a vision model sees in the image, in percent of its width and height:"
     most: int = 12
-    missing: Missing = "keep"
+    missing: MissingAction = "keep"
 
     ranges = ("most >= 1",)
 

@@ -22,7 +22,7 @@ from looktwice.pipelines.sample import check_marks, name_in_errors
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB
-from looktwice.prompting.markers.base import NO_MARK, Label, Side, find_part_rect
+from looktwice.prompting.markers.base import NO_MARK_NOTE, Label, Side, find_part_rect
 from looktwice.prompting.markers.points import Circles, Dots
 from looktwice.prompting.markers.regions import Tint
 from looktwice.prompting.wording.instructions import Text, Wording, fill_in, join_names
@@ -221,7 +221,7 @@ class VPBenchStyle(WithoutModel):
         with name_in_errors(state.sample):
             views = tuple(self.draw(view, marks) for view in state.views)
         note = f"VPBench {self.style}: letters of {self.letters}, drawn by OpenCV {cv2.__version__}"
-        note = note if marks else f"{type(self).__name__}: {NO_MARK}"
+        note = note if marks else f"{type(self).__name__}: {NO_MARK_NOTE}"
         return state.replace(views=views).with_notes(note)
 
     def draw(self, view: View, marks: list[Point]) -> View:

@@ -30,7 +30,7 @@ from looktwice.prompting.agent.tool import (
 from looktwice.prompting.agent.tools import Answer
 from looktwice.prompting.coordinates import (
     NO_MODEL,
-    UNITS,
+    UNIT_PHRASES,
     Frame,
     ShownImage,
     ToolError,
@@ -47,7 +47,7 @@ SYSTEM_MESSAGE = (
     " a tool."
 )
 FINAL_MESSAGE = "You cannot look any further. Answer the question now, from what you have seen."
-NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+TOOL_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Agent:
         for name, tool in self.tools.items():
             if not hasattr(tool, "arguments"):
                 raise TypeError(f"tools: {name!r} is not a tool; `looktwice list tools` lists them")
-        wrong = [name for name in self.tools if not NAME_PATTERN.fullmatch(name)]
+        wrong = [name for name in self.tools if not TOOL_NAME_PATTERN.fullmatch(name)]
         if wrong or not self.tools:
             raise ValueError(
                 f"tools: {wrong[0]!r} is not a valid tool name; use letters, digits, '_' and '-'"
@@ -172,7 +172,7 @@ class Agent:
         tools = self.tool_descriptions
         system: Parts = ()
         if tools:
-            text = fill_in(self.system, unit=UNITS[self.coordinates])
+            text = fill_in(self.system, unit=UNIT_PHRASES[self.coordinates])
             how = self.protocol.write_instructions(tools)
             system = ("\n\n".join(filter(None, (text, how))),)
         if system and all(message.role != "system" for message in state.messages):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from looktwice.prompting.coordinates import ShownImage
 
 MAX_NOTE_CHARACTERS = 300  # characters of a model's text that a note holds
-IMAGE_WITHDRAWN = "[this image was taken back]"
+WITHDRAWN_IMAGE_TEXT = "[this image was taken back]"
 
 
 def measure_looks(state: State, looks: Sequence[Look], last: int) -> State:
@@ -181,7 +181,9 @@ class Episode:
         whole = [*self.turns, *turns]
         for number, turn in enumerate(whole):
             if not hidden.isdisjoint(map(id, turn.parts)):
-                parts = (IMAGE_WITHDRAWN if id(part) in hidden else part for part in turn.parts)
+                parts = (
+                    WITHDRAWN_IMAGE_TEXT if id(part) in hidden else part for part in turn.parts
+                )
                 whole[number] = replace(turn, parts=tuple(parts))
         self.turns = tuple(whole)
 

@@ -110,6 +110,6 @@ def read_looks(notes: Iterable[str]) -> list[Look]:
     return Look.read(notes)
 
 
-def read_end(notes: Iterable[str]) -> EpisodeEnd | None:
+def read_episode_end(notes: Iterable[str]) -> EpisodeEnd | None:
     """Return the last EpisodeEnd among the notes of a record or state."""
     return next(reversed(EpisodeEnd.read(notes)), None)

@@ -46,7 +46,7 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.agent.argument_faults import describe_faults
 from looktwice.prompting.coordinates import (
     NO_MODEL,
-    UNITS,
+    UNIT_PHRASES,
     Frame,
     ShownImage,
     ToolError,
@@ -55,17 +55,17 @@ from looktwice.prompting.coordinates import (
 )
 from looktwice.prompting.wording.instructions import Text, WithTextFiles, get_text
 
-COORDINATES, IMAGE = "coordinates", "image"
+COORDINATES_MARKER, IMAGE_NUMBER_MARKER = "coordinates", "image"
 
 ImageNumber = Annotated[
     int,
     Field(ge=0, description="number of the image, from 1; 0 or left out is the last one"),
-    IMAGE,
+    IMAGE_NUMBER_MARKER,
 ]
-PointCoordinates = Annotated[tuple[float, float], COORDINATES]
+PointCoordinates = Annotated[tuple[float, float], COORDINATES_MARKER]
 """A point (x, y) in the model's coordinate frame; the tool receives it in pixels of the view, where
 (0, 0) is the centre of the first pixel."""
-BoxCoordinates = Annotated[tuple[float, float, float, float], COORDINATES]
+BoxCoordinates = Annotated[tuple[float, float, float, float], COORDINATES_MARKER]
 """A box (left, top, right, bottom) in the model's coordinate frame; the tool receives it in pixels
 of the view, where (0, 0) is the corner of the first pixel."""
 
@@ -146,9 +146,9 @@ def open_session(tool: AgentTool, state: State, sessions: ExitStack) -> AgentToo
 def describe_tool(name: str, tool: AgentTool, frame: Frame) -> Tool:
     """Return the description of the tool that the model gets, with its parameters as a JSON
     schema."""
-    schema = _simplify_schema(tool.arguments.model_json_schema(), UNITS[frame])
+    schema = _simplify_schema(tool.arguments.model_json_schema(), UNIT_PHRASES[frame])
     schema.pop("description", None)
-    return Tool(name, tool.description.replace("{unit}", UNITS[frame]), schema)
+    return Tool(name, tool.description.replace("{unit}", UNIT_PHRASES[frame]), schema)
 
 
 class ParsedArguments(NamedTuple):
@@ -173,11 +173,13 @@ def parse_arguments(
         given = tool.arguments.model_validate(dict(data))
     except ValidationError as exc:
         faults = describe_faults(tool.arguments, data, exc)
-        raise ToolError(faults.replace("{unit}", UNITS[frame])[:500]) from exc
+        raise ToolError(faults.replace("{unit}", UNIT_PHRASES[frame])[:500]) from exc
     available = [number for number in range(1, len(shown) + 1) if number not in withdrawn]
     fields, last = type(given).model_fields, max(available, default=0)
     places: dict[str, Any] = {
-        name: getattr(given, name) or last for name in fields if IMAGE in fields[name].metadata
+        name: getattr(given, name) or last
+        for name in fields
+        if IMAGE_NUMBER_MARKER in fields[name].metadata
     }
     for name, number in places.items():
         if number not in available:
@@ -186,7 +188,7 @@ def parse_arguments(
     on = places.get("image", len(shown))
     cuts = list[str]()
     for name, info in fields.items():
-        if COORDINATES in info.metadata and (numbers := getattr(given, name)) is not None:
+        if COORDINATES_MARKER in info.metadata and (numbers := getattr(given, name)) is not None:
             image = shown[on - 1]
             places[name] = image.locate(numbers, frame, f"image {on}")
             cuts.append(image.describe_cut(numbers, frame, f"image {on}"))

@@ -32,9 +32,9 @@ from looktwice.prompting.markers.regions import Rectangles
 from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.zoom import ZoomOnMarks
 
-ASKED_LABEL = "asked"
+ASKED_PLACE_LABEL = "asked"
 DEFAULT_CROP = Crop(padding=0, min_px=16, upscale=512)
-CLAHE_TILES = 8  # along each side
+CLAHE_TILES_PER_SIDE = 8  # along each side
 MAX_MEGAPIXELS = 32.0  # limit for a rotated image, which grows with every rotation
 MAX_ANSWER_CHARACTERS = 4000
 
@@ -112,11 +112,11 @@ class Zoom:
 
     def __call__(self, state: State, arguments: BoxArguments) -> ToolResult:
         """Return the crop. Raises ToolError."""
-        view, box = state.views[arguments.image - 1], Box(ASKED_LABEL, *arguments.box)
+        view, box = state.views[arguments.image - 1], Box(ASKED_PLACE_LABEL, *arguments.box)
         if self.elsewhere:
             seed = self.seed + len(state.views)
             placebo = OracleCrop(
-                ASKED_LABEL, crop=self.crop, elsewhere=True, tries=self.tries, seed=seed
+                ASKED_PLACE_LABEL, crop=self.crop, elsewhere=True, tries=self.tries, seed=seed
             )
             # without the note, which would reveal the position
             return ToolResult("", run_stage_on_image(placebo, state, view, box).views)
@@ -139,7 +139,7 @@ class Magnify:
         view = state.views[arguments.image - 1]
         half = np.array(view.size) / arguments.factor / 2
         middle = np.clip(np.array(arguments.point) + 0.5, half, view.size - half)
-        box = Box(ASKED_LABEL, *(middle - half).tolist(), *(middle + half).tolist())
+        box = Box(ASKED_PLACE_LABEL, *(middle - half).tolist(), *(middle + half).tolist())
         zoom = ZoomOnMarks(crop=Crop(padding=0, min_px=0, upscale=max(view.size)))
         return run_stage_on_image(zoom, state, view, box)
 
@@ -231,7 +231,7 @@ class Contrast:
         """Return the image with more contrast; hue and saturation are unchanged."""
         view = state.views[arguments.image - 1]
         lab = cv2.cvtColor(view.pixels, cv2.COLOR_RGB2LAB)
-        clahe = cv2.createCLAHE(arguments.strength, (CLAHE_TILES, CLAHE_TILES))
+        clahe = cv2.createCLAHE(arguments.strength, (CLAHE_TILES_PER_SIDE, CLAHE_TILES_PER_SIDE))
         lab[..., 0] = clahe.apply(np.ascontiguousarray(lab[..., 0]))
         pixels = np.asarray(cv2.cvtColor(lab, cv2.COLOR_LAB2RGB), np.uint8)
         return ToolResult("", (view.with_pixels(pixels),))
@@ -291,7 +291,7 @@ class Answer:
         return ToolResult(answer=arguments.text)
 
 
-ZOOM_CONTROL = Zoom()
+DEFAULT_ZOOM = Zoom()
 
 
 @dataclass(frozen=True)
@@ -302,10 +302,10 @@ class OracleZoom:
     names or, if that image does not show the region, to the first one that does.
     """
 
-    description: str = ZOOM_CONTROL.description
+    description: str = DEFAULT_ZOOM.description
     label: str = ""
     hint: str = "region"
-    crop: Crop = ZOOM_CONTROL.crop
+    crop: Crop = DEFAULT_ZOOM.crop
 
     arguments = BoxArguments
 

@@ -171,7 +171,7 @@ class ShufflePatches(WithoutModel):
         return state.replace(views=tuple(views))
 
 
-MEAN, STD = (0.4815, 0.4578, 0.4082), (0.2686, 0.2613, 0.2758)
+CLIP_MEAN, CLIP_STD = (0.4815, 0.4578, 0.4082), (0.2686, 0.2613, 0.2758)
 """Mean and standard deviation of the colour channels (0..1) in the normalisation of CLIP and LLaVA.
 """
 
@@ -202,9 +202,9 @@ class Noise(Ranged, WithoutModel):
         rng, kept = state.rng(f"Noise {self.seed}"), compute_signal_factor(self.step)
         views = []
         for view in state.views:
-            values = (view.pixels / 255 - MEAN) / STD
+            values = (view.pixels / 255 - CLIP_MEAN) / CLIP_STD
             noise = rng.standard_normal(values.shape) * math.sqrt(1 - kept**2)
-            noisy = ((kept * values + noise) * STD + MEAN) * 255
+            noisy = ((kept * values + noise) * CLIP_STD + CLIP_MEAN) * 255
             views.append(view.with_pixels(np.rint(noisy.clip(0, 255)).astype(np.uint8)))
         return state.replace(views=tuple(views))
 

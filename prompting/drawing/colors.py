@@ -21,7 +21,7 @@ RGB = tuple[int, int, int]
 
 GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 HALF_BRIGHTNESS = 382.5  # half of the largest R + G + B
-BLACK_WHITE: tuple[RGB, ...] = ((0, 0, 0), (255, 255, 255))
+BLACK_AND_WHITE: tuple[RGB, ...] = ((0, 0, 0), (255, 255, 255))
 VIVID_COLORS: tuple[RGB, ...] = (
     (255, 0, 0),
     (0, 255, 0),
@@ -30,7 +30,7 @@ VIVID_COLORS: tuple[RGB, ...] = (
     (255, 0, 255),
     (0, 255, 255),
 )
-LOCAL_COLORS = {"contrast": VIVID_COLORS, "black-or-white": BLACK_WHITE}
+LOCAL_COLORS = {"contrast": VIVID_COLORS, "black-or-white": BLACK_AND_WHITE}
 """Values of a colour setting that choose a colour from the surrounding pixels."""
 DISTINCT_COLORS: tuple[RGB, ...] = (
     (230, 25, 75),
@@ -106,13 +106,13 @@ def choose_distinct_color(number: int) -> RGB:
     return DISTINCT_COLORS[number % len(DISTINCT_COLORS)]
 
 
-def choose_golden_hue(number: int) -> RGB:
+def choose_golden_ratio_color(number: int) -> RGB:
     """Return colour `number` of a fixed, endless sequence of bright colours. Hues advance by the
     golden ratio, so that each differs clearly from those just before it."""
-    return convert_hue((number * GOLDEN_RATIO) % 1, 0.85)
+    return convert_hue_to_rgb((number * GOLDEN_RATIO) % 1, 0.85)
 
 
-def convert_hue(hue: float, saturation: float = 1.0) -> RGB:
+def convert_hue_to_rgb(hue: float, saturation: float = 1.0) -> RGB:
     """Return the brightest colour of a hue, given as a share of the colour circle from red."""
     red, green, blue = colorsys.hsv_to_rgb(hue, saturation, 1.0)
     return round(red * 255), round(green * 255), round(blue * 255)

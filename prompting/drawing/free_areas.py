@@ -13,7 +13,7 @@ from looktwice.prompting.drawing.regions import Region
 # shares of the configured size that are tried, so that nothing needs to be hidden
 INSET_SCALES = (1.0, 0.75, 0.5)
 
-CLEARANCE = 12  # free pixels around a mark: a ring of the usual size
+MARK_CLEARANCE = 12  # free pixels around a mark: a ring of the usual size
 
 NUMBER_GAP = 2  # free pixels between a region and its number outside
 
@@ -83,7 +83,7 @@ def place_numbers(
         for _, smaller in smallest_first[:rank]:
             clear = clear and clear.subtract(smaller)
         width, height = sizes[label]
-        x, y, _ = (clear or region).inscribed
+        x, y, _ = (clear or region).inscribed_circle
         if clear and (room := clear.find_room(width, height)):
             placed.append(Plate(label, (*room, room[0] + width, room[1] + height), (x, y), True))
         else:
@@ -145,7 +145,7 @@ def place_inset(
     if min(room) < 1:
         return None
     places: list[PixelRect] = []
-    near = [grow(mark, CLEARANCE) for mark in marks]
+    near = [grow(mark, MARK_CLEARANCE) for mark in marks]
     fit = min(room[0] / piece[0], room[1] / piece[1])
     for share in INSET_SCALES:
         width, height = (max(1, round(side * share * fit)) for side in piece)

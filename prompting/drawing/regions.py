@@ -91,7 +91,7 @@ class Region:
         return _measure_distance_to_zero(np.pad(self.pixels, 1).astype(np.uint8))[1:-1, 1:-1]
 
     @property
-    def inscribed(self) -> tuple[int, int, float]:
+    def inscribed_circle(self) -> tuple[int, int, float]:
         """The largest inscribed circle (x, y, radius), in pixels of the frame; its centre lies in
         the region."""
         y, x = np.unravel_index(int(np.argmax(self.depth)), self.depth.shape)
@@ -178,7 +178,7 @@ def find_inner_center(place: Mark) -> XY:
     region = Region.from_pixels(place.pixels) if isinstance(place, Mask) else None
     if region is None:
         return place.center
-    x, y, _ = region.inscribed
+    x, y, _ = region.inscribed_circle
     return float(x), float(y)
 
 

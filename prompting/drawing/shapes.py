@@ -13,7 +13,7 @@ from looktwice.pipelines.geometry import PixelRect, Rect
 from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.colors import RGB
 
-Floats = NDArray[np.float32]
+FloatArray = NDArray[np.float32]
 
 
 class Shape(Protocol):
@@ -26,7 +26,7 @@ class Shape(Protocol):
 
     def __hash__(self) -> int: ...
 
-    def distance(self, x: Floats, y: Floats) -> Floats:
+    def distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """Return the distance to the shape's edge in pixels, negative inside; x and y broadcast to
         (height, width)."""
         ...
@@ -52,7 +52,7 @@ def paint_shape(
     `grow` pixels enlarge it on all sides.
     """
     column, row = math.floor(x), math.floor(y)
-    left, top, keep, add = _blend_patch(shape, x - column, y - row, color, alpha, grow)
+    left, top, keep, add = _compute_blend(shape, x - column, y - row, color, alpha, grow)
     patch, inner = _crop_patch(pixels, frame, column + left, row + top, keep.shape)
     mixed = patch * keep[inner]
     mixed += add[inner]
@@ -61,7 +61,7 @@ def paint_shape(
 
 
 @lru_cache(maxsize=512)
-def _blend_patch(
+def _compute_blend(
     shape: Shape, x: float, y: float, color: RGB, alpha: float, grow: float
 ) -> tuple[int, int, NDArray[np.uint16], NDArray[np.uint16]]:
     """Return the patch's left and top, and the factor and the summand for its pixels, both HxWx3
@@ -76,7 +76,7 @@ def _blend_patch(
     return left, top, 256 - share, share * np.array(color, np.uint16) + np.uint16(128)
 
 
-def compute_coverage(distance: Floats) -> Floats:
+def compute_coverage(distance: FloatArray) -> FloatArray:
     """Return the share, 0..1, of a pixel that lies inside an edge at this distance from its centre
     (negative inside)."""
     return np.asarray(np.clip(np.float32(0.5) - distance, 0, 1), np.float32)
@@ -87,7 +87,7 @@ def paint_coverage(
     frame: PixelRect,
     left: int,
     top: int,
-    covered: Floats,
+    covered: FloatArray,
     color: RGB | Pixels,
     alpha: float = 1,
 ) -> None:

@@ -22,8 +22,8 @@ Font = Literal["sans", "blink"] | Path
 file."""
 
 MIN_EM = 6.0  # em in pixels below which letters are illegible
-MISSING_CHARACTER = "\U0010ffff"  # a character that no font has
-BLINK_SIZE = 15
+UNSUPPORTED_CHARACTER = "\U0010ffff"  # a character that no font has
+BLINK_FONT_SIZE = 15
 BLINK_LETTERS = {  # eleven rows from the top
     "A": (
         "....#........#.......###......#.#.....##.##....#...#....#...#...#######..#######..#...."
@@ -162,8 +162,12 @@ def _load_font(size: float, file: Path | None) -> ImageFont.FreeTypeFont:
 
 @lru_cache(maxsize=4096)
 def _has_glyph(font: ImageFont.FreeTypeFont, sign: str) -> bool:
-    missing, drawn = font.getmask(MISSING_CHARACTER), font.getmask(sign)
-    return sign == MISSING_CHARACTER or drawn.size != missing.size or bytes(drawn) != bytes(missing)
+    missing, drawn = font.getmask(UNSUPPORTED_CHARACTER), font.getmask(sign)
+    return (
+        sign == UNSUPPORTED_CHARACTER
+        or drawn.size != missing.size
+        or bytes(drawn) != bytes(missing)
+    )
 
 
 def _render_blink(text: str) -> Coverage:

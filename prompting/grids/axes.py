@@ -90,9 +90,9 @@ class Axes(GridStage):
         self._draw_axes(pixels, grown.parts[0], size)
         return grown.with_pixels(pixels)
 
-    def gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
+    def select_gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
         """Return those of `views`, which this stage returned, that have axes, in order."""
-        return tuple(view for view in super().gridded_views(views) if view.parts)
+        return tuple(view for view in super().select_gridded_views(views) if view.parts)
 
     def describe(self, count: int) -> str:
         """Explain the numbers to the model, for `count` images with axes."""
@@ -234,7 +234,7 @@ class Grid(Protocol):
 
     where: ClassVar[str]
 
-    def gridded_views(self, views: tuple[View, ...], /) -> Sequence[View]: ...
+    def select_gridded_views(self, views: tuple[View, ...], /) -> Sequence[View]: ...
 
     def describe(self, count: int, /) -> str: ...
 
@@ -263,7 +263,7 @@ class GridWords(Wording):
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with these lines below its prompt; unchanged if no view has the grid."""
         grid = self.grid
-        count = len(grid.gridded_views(state.views)) if grid is not None else 0
+        count = len(grid.select_gridded_views(state.views)) if grid is not None else 0
         if grid is None or not count:
             return state
         if self.text:

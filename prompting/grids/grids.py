@@ -111,7 +111,7 @@ class GridStage(Ranged, WithoutModel):
         ValueError."""
         raise NotImplementedError
 
-    def gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
+    def select_gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
         """Return those of `views`, which this stage returned, that have the grid, in order."""
         return tuple(views if self.layout == "overlay" else views[1::2])
 
@@ -148,7 +148,7 @@ class GridStage(Ranged, WithoutModel):
 
 
 LABEL_OFFSET = 3  # pixels from a dot to its label
-PLAIN_NUMBER = r"(?<![\w.])\d{1,6}(?!\w|\.\d)"
+PLAIN_NUMBER_PATTERN = r"(?<![\w.])\d{1,6}(?!\w|\.\d)"
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ class DotGrid(GridStage):
     ) -> Iterator[tuple[View, tuple[int, ...]]]:
         """Yield the coordinates that a reply names, each with its view. Coordinates without an
         image number mean the first image; those beyond the grid are left out."""
-        shown = self.gridded_views(views)
+        shown = self.select_gridded_views(views)
         for named in read_coordinates(reply):
             number = named[0] if len(named) == 3 else 1
             if self.has_dot(named) and number <= len(shown):
@@ -370,7 +370,7 @@ class RuledGrid(GridStage):
         views with lines. A name counts only as a whole word ("B2", not "B23"). Cells that show no
         source image are left out.
         """
-        shown = self.gridded_views(views)
+        shown = self.select_gridded_views(views)
         if self.names == "none" or not 1 <= number <= len(shown):
             return ()
         view, boxes = shown[number - 1], list[Box]()
@@ -378,7 +378,7 @@ class RuledGrid(GridStage):
             names = [format_coordinates(numbers) for numbers in read_coordinates(reply)]
         else:
             pattern = r"\b[A-Z]{1,3}[1-9]\d{0,3}\b"
-            names = re.findall(PLAIN_NUMBER if self.names == "number" else pattern, reply)
+            names = re.findall(PLAIN_NUMBER_PATTERN if self.names == "number" else pattern, reply)
         places = {self.name(*place): place for place in np.ndindex(self.rows, self.columns)}
         for name in dict.fromkeys(names):
             if name in places and (

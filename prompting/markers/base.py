@@ -33,7 +33,7 @@ from looktwice.prompting.drawing.colors import (
 from looktwice.prompting.drawing.placement import Anchor, Placement, place_labels
 from looktwice.prompting.drawing.shapes import paint_coverage
 from looktwice.prompting.drawing.text import (
-    BLINK_SIZE,
+    BLINK_FONT_SIZE,
     MIN_EM,
     draw_text,
     measure_plate,
@@ -90,9 +90,10 @@ class Label:
             "alpha <= 1",
             prefix="label.",
         )
-        if self.font == "blink" and (self.font_size != BLINK_SIZE or self.font_file):
+        if self.font == "blink" and (self.font_size != BLINK_FONT_SIZE or self.font_file):
             raise ValueError(
-                f'label.font "blink" only exists at font_size {BLINK_SIZE}; set label.font: sans'
+                f'label.font "blink" only exists at font_size {BLINK_FONT_SIZE};'
+                " set label.font: sans"
             )
 
     def format_label(self, label: str, number: int) -> str:
@@ -102,7 +103,7 @@ class Label:
         return re.sub(r"{\w+}", lambda match: parts[match[0]], self.text).strip()
 
 
-UNLABELLED = Label(placement="none")
+NO_LABEL = Label(placement="none")
 """The label settings that `label: null` stands for: no labels."""
 
 
@@ -179,7 +180,7 @@ def _resolve_color(color: str, pixels: Pixels, area: PixelRect) -> RGB:
 
 
 Side = Literal["width", "height", "shorter", "longer", "diagonal"]
-NO_MARK = f"no mark to draw{UNCHANGED_NOTE}"
+NO_MARK_NOTE = f"no mark to draw{UNCHANGED_NOTE}"
 
 
 @dataclass(frozen=True)
@@ -245,7 +246,7 @@ class Marking(Ranged, WithoutModel):
                 "reference_height and relative_to both set the unit of lengths; keep one of them"
             )
         scaled = self.reference_height is not None or self.relative_to is not None
-        if self.lettering.font == "blink" and scaled:
+        if self.label_settings.font == "blink" and scaled:
             raise ValueError(
                 'label.font "blink" has one size, so reference_height and relative_to cannot'
                 " scale it; set label.font: sans"
@@ -264,7 +265,7 @@ class Marking(Ranged, WithoutModel):
         with name_in_errors(state.sample):
             views = tuple(self.draw(view, state.sample.marks) for view in state.views)
         if [*map(id, views)] == [*map(id, state.views)]:
-            return state.with_notes(f"{type(self).__name__}: {NO_MARK}")
+            return state.with_notes(f"{type(self).__name__}: {NO_MARK_NOTE}")
         return state.replace(views=views)
 
     def draw(self, view: View, marks: Sequence[Mark]) -> View:
@@ -280,14 +281,14 @@ class Marking(Ranged, WithoutModel):
             return view
         pixels, scale = np.array(view.pixels), self.scale(view.size)
         anchors = self.paint(pixels, spots, scale)
-        if self.lettering.placement != "none":
+        if self.label_settings.placement != "none":
             for mark in marks:  # points of other markers, which no label may hide
                 if isinstance(mark, Point) and not self.selects(mark):
                     for place in view.to_view(mark):
                         x, y = place.center
                         frame = find_part_rect(view, place)
                         anchors.append(Anchor("", x, y, (x, y, x + 1, y + 1), frame))
-            draw_labels(pixels, anchors, self.lettering, scale)
+            draw_labels(pixels, anchors, self.label_settings, scale)
         pixels.flags.writeable = False  # so that the picture uses this array rather than a copy
         return view.with_pixels(pixels)
 
@@ -314,17 +315,17 @@ class Marking(Ranged, WithoutModel):
         raise NotImplementedError
 
     @property
-    def lettering(self) -> Label:
-        """The label settings; `UNLABELLED` for `label: null`."""
-        return self.label or UNLABELLED
+    def label_settings(self) -> Label:
+        """The label settings; `NO_LABEL` for `label: null`."""
+        return self.label or NO_LABEL
 
     def format_label(self, spot: Spot) -> str:
         """Return the text of a spot's label."""
-        return self.lettering.format_label(spot.place.label, spot.number)
+        return self.label_settings.format_label(spot.place.label, spot.number)
 
     def list_labels(self, marks: Sequence[Mark]) -> list[str]:
         """Return the texts of the labels that are drawn for a sample's marks."""
-        label = self.lettering
+        label = self.label_settings
         chosen = [(n, mark.label) for n, mark in enumerate(marks) if self.selects(mark)]
         return [label.format_label(own, n) for n, own in chosen if label.placement != "none"]
 
@@ -356,11 +357,11 @@ def find_part_rect(view: View, place: Mark) -> PixelRect:
     if len(parts) > 1:
         x, y = place.center
         parts = tuple(part for part in parts if contains(part.clip, x + 0.5, y + 0.5)) or parts
-    return clip_pixels(parts[-1].clip, view.size)
+    return find_clip_rect(parts[-1].clip, view.size)
 
 
 @lru_cache(maxsize=256)
-def clip_pixels(clip: Polygon, size: Size) -> PixelRect:
+def find_clip_rect(clip: Polygon, size: Size) -> PixelRect:
     """Return the bounding box of a part's polygon, in whole pixels inside the view."""
     left, top, right, bottom = (round(edge) for edge in bounds(clip))
     return max(0, left), max(0, top), min(size[0], right), min(size[1], bottom)

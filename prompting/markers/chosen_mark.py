@@ -20,8 +20,8 @@ from looktwice.prompting.drawing.regions import find_inner_center
 
 LABEL_PATTERNS = {"numbers": r"\d{1,4}", "letters": r"[A-Z]{1,2}"}
 _MARKUP_PATTERN = re.compile(r"[*_`$#]+|\\boxed|\\text")
-_NOUN = r"(?i:mark|marker|region|object|segment|mask|box|number|label|option|no\.)"
-_DECLARED = (
+_REGION_NOUN_REGEX = r"(?i:mark|marker|region|object|segment|mask|box|number|label|option|no\.)"
+_DECLARATION_REGEX = (
     r"(?i:answer|choice|mark|region|object|number|it)\s*(?i:is|would be|must be|should"
     r" be|:|=)\s*:?\s*"
 )
@@ -104,7 +104,7 @@ def read_choice(reply: str, labels: Sequence[str]) -> str | None:
     plain = _MARKUP_PATTERN.sub("", reply).strip()
     token = "|".join(sorted(map(re.escape, labels), key=len, reverse=True))
     alone = rf"(?<![\w.])(?P<label>{token})(?![\w%]|\.\d)"
-    bare = re.fullmatch(rf"\W*(?:{_NOUN}\s*)?\W*(?P<label>{token})\W*", plain)
+    bare = re.fullmatch(rf"\W*(?:{_REGION_NOUN_REGEX}\s*)?\W*(?P<label>{token})\W*", plain)
     if bare:
         return bare["label"]
     affirmed = "\n".join(
@@ -113,11 +113,14 @@ def read_choice(reply: str, labels: Sequence[str]) -> str | None:
         if not _NEGATED_PATTERN.search(sentence)
     )
     declared = list(
-        re.finditer(rf"{_DECLARED}(?i:the\s+)?(?:{_NOUN}\s*)?[\"'“(\[{{#]*{alone}", affirmed)
+        re.finditer(
+            rf"{_DECLARATION_REGEX}(?i:the\s+)?(?:{_REGION_NOUN_REGEX}\s*)?[\"'“(\[{{#]*{alone}",
+            affirmed,
+        )
     )
     if declared:
         several = re.match(
-            rf"[\])}}\"'”]*\s*(?:,|/|&|and|or)\s*(?:{_NOUN}\s*)?[(\[]?(?:{token})\b",
+            rf"[\])}}\"'”]*\s*(?:,|/|&|and|or)\s*(?:{_REGION_NOUN_REGEX}\s*)?[(\[]?(?:{token})\b",
             affirmed[declared[-1].end() :],
         )
         return None if several else declared[-1]["label"]
@@ -126,7 +129,8 @@ def read_choice(reply: str, labels: Sequence[str]) -> str | None:
 
 def _find_only_label(affirmed: str, alone: str) -> str | None:
     with_noun: set[str] = {
-        match["label"] for match in re.finditer(rf"\b{_NOUN}s?\s*[\"'“(\[#]*{alone}", affirmed)
+        match["label"]
+        for match in re.finditer(rf"\b{_REGION_NOUN_REGEX}s?\s*[\"'“(\[#]*{alone}", affirmed)
     }
     if len(with_noun) == 1:
         return with_noun.pop()

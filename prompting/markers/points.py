@@ -23,7 +23,7 @@ from looktwice.prompting.drawing.placement import Anchor
 from looktwice.prompting.drawing.shapes import Floats, Shape, make_square, paint_shape
 from looktwice.prompting.markers.base import ColoredMarking, Halo, Spot
 
-Kind = Literal["points", "boxes", "masks", "all"]
+MarkKind = Literal["points", "boxes", "masks", "all"]
 MARK_TYPES: dict[str, type | tuple[type, ...]] = {
     "points": Point,
     "boxes": Box,
@@ -41,7 +41,7 @@ class PointMarking(ColoredMarking):
     """
 
     halo: Halo = field(default_factory=Halo)
-    marks: Kind = "points"
+    marks: MarkKind = "points"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,7 +51,7 @@ class PointMarking(ColoredMarking):
                 f" pixels, minus a halo of {self.halo.width:g}; give a larger radius or gap, or a"
                 " thinner stroke"
             )
-        if self.lettering.placement == "inside" and self.keeps_point_visible:
+        if self.label_settings.placement == "inside" and self.keeps_point_visible:
             raise ValueError(
                 "label.placement: inside would hide the point; use Dots, or place the label"
                 " next to it"
@@ -221,7 +221,7 @@ class Dots(PointMarking):
     @property
     def keeps_point_visible(self) -> bool:
         """Whether the label is placed outside the dot."""
-        return self.lettering.placement != "inside"
+        return self.label_settings.placement != "inside"
 
     def shape(self, scale: float, spot: Spot) -> Disc:
         """Return a disc at least one pixel wide."""

@@ -20,7 +20,7 @@ from looktwice.prompting.drawing.regions import (
     measure_rim_distance,
 )
 from looktwice.prompting.drawing.shapes import compute_coverage, paint_coverage
-from looktwice.prompting.markers.base import UNLABELLED, ColoredMarking, Halo, Label, Marking, Spot
+from looktwice.prompting.markers.base import NO_LABEL, ColoredMarking, Halo, Label, Marking, Spot
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Cover(RegionMarking):
     """
 
     color: str = "black"
-    label: Label | None = UNLABELLED
+    label: Label | None = NO_LABEL
 
     version: ClassVar[int] = 2
 
@@ -159,7 +159,7 @@ class Spotlight(Marking):
     no mark, such as another image next to it, is left unchanged.
     """
 
-    label: Label | None = UNLABELLED
+    label: Label | None = NO_LABEL
     dim: float = 0.6
     blur: float = 0
     grey: bool = False
@@ -231,7 +231,7 @@ def make_label_anchor(marker: Marking, spot: Spot, reach: float, color: RGB) -> 
     circle.
     """
     x0, y0, x1, y1 = find_region_edges(spot.place)
-    inside = marker.lettering.placement == "inside"
+    inside = marker.label_settings.placement == "inside"
     x, y = find_inner_center(spot.place) if inside else ((x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2)
     box = x0 - reach, y0 - reach, x1 + reach, y1 + reach
     is_point = isinstance(spot.place, Point)

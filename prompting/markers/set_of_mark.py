@@ -20,7 +20,7 @@ from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import (
     check_color,
-    choose_golden_hue,
+    choose_golden_ratio_color,
     choose_readable_color,
     parse_rgb,
 )
@@ -28,9 +28,14 @@ from looktwice.prompting.drawing.free_areas import place_numbers
 from looktwice.prompting.drawing.lines import paint_line
 from looktwice.prompting.drawing.regions import Region, rasterize
 from looktwice.prompting.drawing.text import MIN_EM, render_plate
-from looktwice.prompting.evidence import Missing, collect_results, handle_missing, replace_views
+from looktwice.prompting.evidence import (
+    MissingAction,
+    collect_results,
+    handle_missing,
+    replace_views,
+)
 from looktwice.prompting.grids.grids import make_column_letters
-from looktwice.prompting.markers.base import clip_pixels
+from looktwice.prompting.markers.base import find_clip_rect
 from looktwice.specialists.protocols import Detector, Segmenter
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.rules import NoEvidence
@@ -61,7 +66,7 @@ class Candidate:
         return -self.score, -self.area
 
 
-ORDERS: dict[str, Callable[[Candidate], float]] = {
+OVERLAP_SORT_KEYS: dict[str, Callable[[Candidate], float]] = {
     "smaller": lambda candidate: candidate.area,
     "larger": lambda candidate: -candidate.area,
     "score": lambda candidate: -candidate.score,
@@ -119,7 +124,7 @@ def resolve_overlaps(candidates: Sequence[Candidate], overlap: Overlap) -> list[
     """
     if overlap == "keep":
         return list(candidates)
-    order = ORDERS[overlap]
+    order = OVERLAP_SORT_KEYS[overlap]
     claimed: Any = False
     kept: list[Candidate] = []
     for candidate in sorted(candidates, key=order):
@@ -138,7 +143,7 @@ def sort_candidates(candidates: Sequence[Candidate], order: Order, height: int) 
     """Return the candidates in the order of their numbers; for "reading", a row is a tenth of the
     picture's `height`."""
     if order == "area":
-        return sorted(candidates, key=ORDERS["larger"])
+        return sorted(candidates, key=OVERLAP_SORT_KEYS["larger"])
     if order == "score":
         return sorted(candidates, key=lambda candidate: candidate.rank)
 
@@ -199,7 +204,7 @@ class SetOfMark(WithoutModel):
     padding: int = 2
     reference_height: int | None = None
     images: tuple[int, ...] | None = None
-    missing: Missing = "fail"
+    missing: MissingAction = "fail"
     say: str = ""
 
     version: ClassVar[int] = 2
@@ -279,7 +284,9 @@ class SetOfMark(WithoutModel):
         if not regions:
             return view
         colors = {
-            mark.label: choose_golden_hue(number) if self.color == "each" else parse_rgb(self.color)
+            mark.label: choose_golden_ratio_color(number)
+            if self.color == "each"
+            else parse_rgb(self.color)
             for number, mark in enumerate(marks)
         }
         pixels = np.array(view.pixels)
@@ -296,7 +303,7 @@ class SetOfMark(WithoutModel):
                 label, font_size, choose_readable_color(ground), ground, self.padding
             )
         sizes = {label: (image.shape[1], image.shape[0]) for label, image in plates.items()}
-        frames = [clip_pixels(part.clip, view.size) for part in view.parts]
+        frames = [find_clip_rect(part.clip, view.size) for part in view.parts]
         placed = place_numbers(regions, sizes, frames)
         for spot in placed:
             if not spot.inside:  # draw a line to the middle of the region

@@ -19,8 +19,8 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.wording.instructions import JsonAnswer, Parts, Text, get_text, read_texts
 
-IMAGE_OMITTED = "[an image was shown here]"
-NO_REPLY = "[no reply]"
+OMITTED_IMAGE_TEXT = "[an image was shown here]"
+MISSING_REPLY_TEXT = "[no reply]"
 MAX_ALTERNATIVES = 20  # per token: OpenAI's maximum
 
 
@@ -60,7 +60,7 @@ class History(Ranged):
         sent, notes = [], []
         for turn, message in zip(turns, messages, strict=False):
             if message.views and self.images != "all" and turn != fresh:
-                parts = (IMAGE_OMITTED if isinstance(p, View) else p for p in message.parts)
+                parts = (OMITTED_IMAGE_TEXT if isinstance(p, View) else p for p in message.parts)
                 message = replace(message, parts=tuple(parts))
             if message.role == "assistant":
                 message = message if self.attached == "keep" else _drop_attached(message)
@@ -72,7 +72,7 @@ class History(Ranged):
                     )
                     text = text[: self.longest] + " [...]"
                 if not text.strip() and not message.tool_calls:
-                    text = NO_REPLY  # several servers reject an empty turn
+                    text = MISSING_REPLY_TEXT  # several servers reject an empty turn
                 if text != message.text:
                     message = replace(message, parts=(text,))
             sent.append(message)
@@ -167,11 +167,11 @@ class Ask:
             int, Parts
         ] = {}  # by the number of the view, or of the image whose place it takes
         if self.tags:
-            from looktwice.prompting.views.layout import write_tag
+            from looktwice.prompting.views.layout import format_tag
         if "none" not in (self.images, self.attach):
             for number, view in enumerate(state.views, 1):
                 if not already_sent or view.picture.sha not in already_sent:
-                    tag = write_tag(self.tags, number, view, state.sample.id) if self.tags else ""
+                    tag = format_tag(self.tags, number, view, state.sample.id) if self.tags else ""
                     sources = [part.source + 1 for part in view.parts]
                     place = min(sources, default=0) if placed else number
                     shown[place] = (*shown.get(place, ()), tag, view)

@@ -22,13 +22,13 @@ from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.pipelines.state import State, Step, remark
 from looktwice.pipelines.view import View
-from looktwice.prompting.evidence import Missing, handle_missing
+from looktwice.prompting.evidence import MissingAction, handle_missing
 from looktwice.prompting.turns.ask import Ask, check_token_count
 from looktwice.prompting.wording.instructions import Parts, Text, fill_in, get_text, read_texts
 from looktwice.specialists.pixels import shrink
 
 SVG_NAMESPACE = "http://www.w3.org/2000/svg"
-ELEMENTS_PATTERN = re.compile(
+ALLOWED_ELEMENTS_PATTERN = re.compile(
     "svg|g|defs|symbol|use|title|desc|metadata|style|switch|path|rect|circle|ellipse|line|"
     "polyline|polygon|text|tspan|textPath|linearGradient|radialGradient|stop|pattern|"
     "clipPath|mask|marker|filter|feBlend|feColorMatrix|feComposite|feDropShadow|feFlood|"
@@ -40,12 +40,12 @@ MAX_CHARACTERS, MAX_DEPTH, MAX_ELEMENTS = (
     20_000,
 )  # characters; nested elements; elements
 MAX_DRAWING_SIDE = 2048  # pixels of the longer side of a drawing
-COMPARED_SIDE = 1024  # pixels of the longer side at which drawings are compared
+MAX_COMPARED_SIDE = 1024  # pixels of the longer side at which drawings are compared
 MAX_SECONDS = 20.0
 _SVG_PATTERN = re.compile(r"<svg\b.*?</svg\s*>", re.S | re.I)
-_END_PATTERN = re.compile(r"</svg\s*>", re.I)
+_SVG_END_PATTERN = re.compile(r"</svg\s*>", re.I)
 _DOCTYPE_PATTERN = re.compile(r"<!DOCTYPE\s+svg\b[^\[\]<>]*>", re.I)
-_OUTSIDE_PATTERN = re.compile(
+_EXTERNAL_REFERENCE_PATTERN = re.compile(
     r"""url\([\s'"]*+(?!\#)|@import|@font-face|expression\s*\(|\\""", re.I
 )
 CHILD_PROGRAM = Path(__file__).with_name("svg_process.py")
@@ -58,7 +58,7 @@ class SvgError(Exception):
 def find_svg(reply: str) -> str | None:
     """Return the longest complete <svg> ... </svg> of a reply, fenced or not, or None."""
     # no SVG ends after this position
-    end = max((match.end() for match in _END_PATTERN.finditer(reply)), default=0)
+    end = max((match.end() for match in _SVG_END_PATTERN.finditer(reply)), default=0)
     return max(_SVG_PATTERN.findall(reply, 0, end), key=len, default=None)
 
 
@@ -93,7 +93,7 @@ def sanitize_svg(code: str) -> str:
 
 def _check_element(element: ET.Element) -> None:
     space, _, name = str(element.tag).rpartition("}")
-    if space.strip("{") not in ("", SVG_NAMESPACE) or not ELEMENTS_PATTERN.fullmatch(name):
+    if space.strip("{") not in ("", SVG_NAMESPACE) or not ALLOWED_ELEMENTS_PATTERN.fullmatch(name):
         raise SvgError(f"it has <{name[:40]}>, which is not supported")
     element.tag = f"{{{SVG_NAMESPACE}}}{name}"
     outside = "has an external reference"
@@ -103,9 +103,9 @@ def _check_element(element: ET.Element) -> None:
             raise SvgError(f"it has a script ({word[:40]})")
         if word in ("href", "src", "base") and not value.strip().startswith("#"):
             raise SvgError(f"it {outside} ({value.strip()[:60]!r})")
-        if _OUTSIDE_PATTERN.search(value):
+        if _EXTERNAL_REFERENCE_PATTERN.search(value):
             raise SvgError(f"it {outside} ({word[:40]})")
-    if name == "style" and _OUTSIDE_PATTERN.search("".join(element.itertext())):
+    if name == "style" and _EXTERNAL_REFERENCE_PATTERN.search("".join(element.itertext())):
         raise SvgError(f"its style {outside}")
 
 
@@ -144,12 +144,12 @@ def measure_similarity(first: Pixels, second: Pixels) -> float:
     below 7 pixels.
 
     SSIM (Wang et al. 2004) over windows of 7 x 7 pixels, averaged over the three channels, as
-    implemented in scikit-image; pictures with a side of more than `COMPARED_SIDE` pixels are
+    implemented in scikit-image; pictures with a side of more than `MAX_COMPARED_SIDE` pixels are
     downscaled first.
     """
     from skimage.metrics import structural_similarity
 
-    first, second = shrink(first, COMPARED_SIDE), shrink(second, COMPARED_SIDE)
+    first, second = shrink(first, MAX_COMPARED_SIDE), shrink(second, MAX_COMPARED_SIDE)
     if min(first.shape[:2]) < 7:
         return float("nan")
     compare: Any = structural_similarity
@@ -202,7 +202,7 @@ class CaptionThenAnswer:
     options: CallOptions = field(default_factory=lambda: CallOptions(max_tokens=1024))
     ask: Ask = field(default_factory=Ask)
     longest: int = 10_000
-    missing: Missing = "abstain"
+    missing: MissingAction = "abstain"
 
     def __post_init__(self) -> None:
         read_texts(self)
@@ -311,7 +311,7 @@ class RedrawThenAnswer:
     ask: Ask = field(default_factory=Ask)
     compare: bool = True
     longest: int = 100_000
-    missing: Missing = "abstain"
+    missing: MissingAction = "abstain"
 
     def __post_init__(self) -> None:
         read_texts(self)

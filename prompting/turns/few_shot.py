@@ -12,10 +12,10 @@ from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
-from looktwice.prompting.question_lines import check_sha, parse_sample, read_lines
+from looktwice.prompting.question_lines import fill_in_sha, parse_sample, read_lines
 from looktwice.prompting.turns.ask import Ask
 
-NOT_ASKED = NoModel("examples are prepared without the model; name only stages that never call it")
+NO_MODEL = NoModel("examples are prepared without the model; name only stages that never call it")
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class FewShot(WithoutModel):
 
     def __post_init__(self) -> None:
         check_ranges(self, "n >= 0")
-        check_sha(self, [[example.sample.sha, example.reply] for example in self.examples])
+        fill_in_sha(self, [[example.sample.sha, example.reply] for example in self.examples])
 
     @cached_property
     def examples(self) -> tuple[Example, ...]:
@@ -78,7 +78,7 @@ class FewShot(WithoutModel):
         for example in examples[: self.n]:
             shown = State.start(example.sample, state.seed, state.draw)
             for stage in self.stages:
-                shown = stage(shown, NOT_ASKED)
+                shown = stage(shown, NO_MODEL)
             turns.append(Message("user", self.ask.parts(shown)))
             turns.append(Message("assistant", (example.reply,)))
         return state.replace(messages=tuple(turns))

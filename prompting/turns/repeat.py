@@ -14,7 +14,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.pipeline import RecordingModel, count_calls
 from looktwice.pipelines.ranges import Ranged, check_ranges
 from looktwice.pipelines.state import Call, Stage, State
-from looktwice.prompting.coordinates import UNITS
+from looktwice.prompting.coordinates import UNIT_PHRASES
 from looktwice.prompting.turns.ask import Ask, measure_turns, read_answer
 from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.zoom import Zooming
@@ -139,7 +139,7 @@ class Verify:
         first, original = state.views, state.prompt
         answers, calls = list[str | None](), list[int]()
         source = getattr(self.zoom, "where", self.zoom)
-        unit, ask, words = UNITS[getattr(source, "frame", "pixels")], self.ask, self.where
+        unit, ask, words = UNIT_PHRASES[getattr(source, "frame", "pixels")], self.ask, self.where
         for number in range(self.rounds + 1):
             if number:
                 after = self.zoom(state.replace(views=first, prompt=original), model)

@@ -185,7 +185,7 @@ class IndexTags(WithoutModel):
         its view."""
         views, ground = [], parse_rgb(self.ground)
         for number, view in enumerate(state.views, 1):
-            text = write_tag(self.text, number, view, state.sample.id)
+            text = format_tag(self.text, number, view, state.sample.id)
             strip = _draw_strip(text, self.font_size, parse_rgb(self.color), ground)
             height, width = strip.shape[:2]
             if width > view.size[0]:
@@ -200,7 +200,7 @@ class IndexTags(WithoutModel):
         return state.replace(views=tuple(views))
 
 
-def write_tag(text: str, number: int, view: View, sample: str) -> str:
+def format_tag(text: str, number: int, view: View, sample: str) -> str:
     """Return `text` for one view: `{n}` becomes `number`, `{source}` the number of its image in the
     sample, both from 1, and `{seconds}` the time of its video frame.
 

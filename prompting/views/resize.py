@@ -32,7 +32,7 @@ from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 
 MAX_PIXELS = 100_000_000  # of a resized view; a larger one would exhaust the memory
-QWEN_RATIO = (
+MAX_QWEN_RATIO = (
     200  # the reference refuses images that are longer than this many times their shorter side
 )
 
@@ -147,9 +147,9 @@ class QwenPatches(SizeRule):
             )
 
     def size(self, width: int, height: int) -> Size:
-        if max(width, height) > QWEN_RATIO * min(width, height):
+        if max(width, height) > MAX_QWEN_RATIO * min(width, height):
             raise ValueError(
-                f"a picture of {width} x {height} pixels is more than {QWEN_RATIO} times longer"
+                f"a picture of {width} x {height} pixels is more than {MAX_QWEN_RATIO} times longer"
                 " than wide, which Qwen's processors refuse; crop it first"
             )
         area = self.patch**2
@@ -271,7 +271,7 @@ def _count_patches(size: Size, patch: int) -> int:
 SIZE_STEPS = 64  # sizes to try for a view, each a 64th of its sides smaller
 
 
-class Option(NamedTuple):
+class SizeOption(NamedTuple):
     """A possible size of a view, and its cost in tokens."""
 
     tokens: int
@@ -300,14 +300,14 @@ class TokenBudget(Ranged, WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with its views at these sizes."""
-        rule, options = find_image_rule(self.model), list[list[Option]]()
+        rule, options = find_image_rule(self.model), list[list[SizeOption]]()
         sent = {view.picture.sha for message in state.messages for view in message.views}
         for view in state.views:
             last = SIZE_STEPS if view.picture.sha in sent else 1
             sizes = [
                 scale_size(view.size, step / SIZE_STEPS) for step in range(SIZE_STEPS, last - 1, -1)
             ]
-            options.append([Option(rule.tokens(size), size) for size in dict.fromkeys(sizes)])
+            options.append([SizeOption(rule.tokens(size), size) for size in dict.fromkeys(sizes)])
         chosen = self._fit_budget(options)
         kept = tuple(view for view in state.views if view.picture.sha in sent)
         if kept and not chosen:
@@ -329,7 +329,7 @@ class TokenBudget(Ranged, WithoutModel):
         guess = [] if rule.published else ["the token count of images is an estimate"]
         return state.replace(views=views).measured("image_tokens", total).with_notes(*guess)
 
-    def _fit_budget(self, options: Sequence[Sequence[Option]]) -> list[Option]:
+    def _fit_budget(self, options: Sequence[Sequence[SizeOption]]) -> list[SizeOption]:
         """Return, for each view, the largest size within a common limit, or else its cheapest;
         empty if nothing fits."""
         cheapest = [min(sizes, key=attrgetter("tokens")) for sizes in options]

@@ -35,7 +35,7 @@ from looktwice.prompting.views.resize import (
     resize_view,
 )
 
-PROVIDERS: tuple[tuple[str, SizeRule, int], ...] = (
+PROVIDER_RULES: tuple[tuple[str, SizeRule, int], ...] = (
     (LARGE_INPUT_CLAUDE, ClaudePatches(edge=2576, budget=4784), 28),
     (r"claude", ClaudePatches(), 28),
     (r"gpt-(4\.1|5)-(mini|nano)|o4-mini|gpt-5\.2|gpt-5[\d.]*-codex", OpenAIPatches(), 32),
@@ -128,7 +128,7 @@ def find_layout(model: str, size: Size, stack: Stack = "transformers") -> Layout
     if stack != "transformers":
         return None
     name = model.rpartition("/")[2].lower()
-    for beginning, provider, patch in PROVIDERS:
+    for beginning, provider, patch in PROVIDER_RULES:
         if re.match(beginning, name):
             seen = provider.size(*size)
             return Layout(seen, seen, find_image_rule(model).tokens(size), patch)

@@ -12,13 +12,13 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
-from looktwice.prompting.evidence import Missing, handle_missing
+from looktwice.prompting.evidence import MissingAction, handle_missing
 from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.where.places import Places, UsesSource, Where
 from looktwice.prompting.where.sources import Detected, InCells, OnMarks
 
 
-def zoom_views(state: State, places: Places, crop: Crop, missing: Missing) -> State:
+def zoom_views(state: State, places: Places, crop: Crop, missing: MissingAction) -> State:
     """Zoom in on the regions that each view of a searched image shows; `missing` decides about
     views without a region.
 
@@ -56,7 +56,7 @@ class Zooming(Where):
     "keep" it with a note in the record, "fail" the sample, or "abstain".
     """
 
-    missing: Missing = "keep"
+    missing: MissingAction = "keep"
     crop: Crop = field(default_factory=Crop)
 
     def __call__(self, state: State, model: Model) -> State:
@@ -73,7 +73,7 @@ class ZoomOnMarks(Zooming, OnMarks):
     view does not show it.
     """
 
-    missing: Missing = "fail"
+    missing: MissingAction = "fail"
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Look(UsesSource):
 
     where: Where
     crop: Crop = field(default_factory=Crop)
-    missing: Missing = "keep"
+    missing: MissingAction = "keep"
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with the zoomed views."""
@@ -126,7 +126,7 @@ class Show(Ranged, UsesSource):
     where: Where
     marker: Stage
     most: int = 6
-    missing: Missing = "keep"
+    missing: MissingAction = "keep"
 
     ranges = ("most >= 1",)
 

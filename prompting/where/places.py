@@ -60,7 +60,7 @@ class Where:
 
 
 @dataclass(frozen=True)
-class InImages(Where):
+class PerImageSource(Where):
     """A source that examines one image at a time; `images` are counted from 0, None means all."""
 
     images: tuple[int, ...] | None = field(default=None, kw_only=True)

@@ -202,7 +202,7 @@ class InCells(Where):
     def _make_boxes(self, views: Sequence[View], reply: str) -> Iterator[Box]:
         """Yield the cells that a text names as boxes of the source images."""
         if isinstance(self.grid, RuledGrid):
-            for number in range(len(self.grid.gridded_views(views))):
+            for number in range(len(self.grid.select_gridded_views(views))):
                 yield from self.grid.places(views, reply, number + 1)
             return
         for view, (*_, row, column) in self.grid.find_named_dots(views, reply):

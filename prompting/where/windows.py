@@ -16,7 +16,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.prompting.where.places import InImages, Places, UsesSource, Where
+from looktwice.prompting.where.places import PerImageSource, Places, UsesSource, Where
 from looktwice.specialists.protocols import DepthEstimator, ScalarMap, Segmenter
 from looktwice.specialists.results import DepthMap, Floats, argsort_descending
 from looktwice.specialists.rules import NoEvidence
@@ -34,7 +34,7 @@ def compute_window_sums(values: Floats, high: int, wide: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class Segmented(InImages):
+class Segmented(PerImageSource):
     """The regions of a segmenter, the largest first, or the most certain first with `order`
     "score".
 
@@ -56,7 +56,7 @@ class Segmented(InImages):
 
 
 @dataclass(frozen=True)
-class Windows(Ranged, InImages):
+class Windows(Ranged, PerImageSource):
     """The windows, `share` of an image's width and height in size, over which a map has the largest
     sum.
 
@@ -89,7 +89,7 @@ class Windows(Ranged, InImages):
 
 
 @dataclass(frozen=True)
-class BestCells(Ranged, InImages):
+class BestCells(Ranged, PerImageSource):
     """The cells of a grid over which a map has the highest mean, the best first: how RAP retrieves
     crops of one size.
 

@@ -12,21 +12,26 @@ from typing import Literal, NamedTuple
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.prompting.evidence import Missing, handle_missing
+from looktwice.prompting.evidence import MissingAction, handle_missing
 
-HEADER_TEXT = r"(?i:\b(?:options|choices)|\u9009\u9879)[ \t]*[:\uff1a]"
+HEADER_REGEX = r"(?i:\b(?:options|choices)|\u9009\u9879)[ \t]*[:\uff1a]"
 # in ASCII and in full width, as in Chinese texts
-LEFT_PUNCTUATION, RIGHT_PUNCTUATION = r"[(\[\uff08\u3010]", r"[)\].:\uff09\u3011\uff0e\uff1a\u3001]"
-LABEL_TEXT = rf"(?P<left>{LEFT_PUNCTUATION}?)(?P<letter>[A-Z])(?P<right>{RIGHT_PUNCTUATION})"
+LEFT_PUNCTUATION_REGEX, RIGHT_PUNCTUATION_REGEX = (
+    r"[(\[\uff08\u3010]",
+    r"[)\].:\uff09\u3011\uff0e\uff1a\u3001]",
+)
+LABEL_REGEX = (
+    rf"(?P<left>{LEFT_PUNCTUATION_REGEX}?)(?P<letter>[A-Z])(?P<right>{RIGHT_PUNCTUATION_REGEX})"
+)
 CHOICE_LINE_PATTERN = re.compile(
-    rf"^[ \t]*(?:{HEADER_TEXT}[ \t]*|[-*][ \t]+)?{LABEL_TEXT}[ \t]*(?P<text>\S.*)$", re.M
+    rf"^[ \t]*(?:{HEADER_REGEX}[ \t]*|[-*][ \t]+)?{LABEL_REGEX}[ \t]*(?P<text>\S.*)$", re.M
 )
 INLINE_CHOICE_PATTERN = re.compile(
-    rf"(?:(?P<header>{HEADER_TEXT})[ \t]*|(?<!\w)){LABEL_TEXT}[ \t]*(?=\S)"
+    rf"(?:(?P<header>{HEADER_REGEX})[ \t]*|(?<!\w)){LABEL_REGEX}[ \t]*(?=\S)"
 )
 LIST_OPENING_PATTERN = re.compile(
     rf"(?:(?:^|\n)[ \t]*|\bThere are several )"
-    rf"(?:{HEADER_TEXT}|(?i:select from the following (?:choices|options)\.?))\s*\Z"
+    rf"(?:{HEADER_REGEX}|(?i:select from the following (?:choices|options)\.?))\s*\Z"
 )
 
 
@@ -118,7 +123,7 @@ class ReadChoices(WithoutModel):
     """
 
     words: Literal["keep", "drop"] = "keep"
-    missing: Missing = "keep"
+    missing: MissingAction = "keep"
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state whose sample has the choices that its prompt lists."""

@@ -98,7 +98,7 @@ def _measure_size(value: Any) -> int:
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedIterable:
     """An iterable that counts every item as `steps` units of work."""
 
     items: Iterable[Any]
@@ -110,16 +110,16 @@ class Counted:
             yield item
 
 
-class CountedSized(Counted):
+class CountedCollection(CountedIterable):
     """A counted iterable of known length."""
 
     def __len__(self) -> int:
         return len(self.items) if isinstance(self.items, Sized) else 0
 
 
-def count_items(items: Any, steps: int = 1) -> Counted:
+def count_items(items: Any, steps: int = 1) -> CountedIterable:
     """Return the items, each of which counts as `steps` units of work."""
-    return (CountedSized if isinstance(items, Sized) else Counted)(items, steps)
+    return (CountedCollection if isinstance(items, Sized) else CountedIterable)(items, steps)
 
 
 def check_length(characters: int) -> None:
@@ -208,11 +208,11 @@ def _check_translated(text: Any, given: Sequence[Any]) -> None:
     count_steps(len(str(text)) * longest)
 
 
-Check = Callable[[Any, Sequence[Any]], None]
+ArgumentCheck = Callable[[Any, Sequence[Any]], None]
 """A function that counts or refuses what a filter or method produces from a value and its other
 arguments."""
 
-CHECKS: Mapping[str, Check] = {
+CHECKS: Mapping[str, ArgumentCheck] = {
     **dict.fromkeys(
         ("center", "ljust", "rjust", "zfill", "batch", "slice", "round"), _check_widths
     ),
@@ -276,18 +276,20 @@ class _CountInserter(NodeTransformer):
         super().generic_visit(node, *args, **kwargs)
         match node:
             case nodes.For():
-                node.iter = self._filter(node.iter, "_counted", nodes.Const(measure_template(node)))
+                node.iter = self._wrap_in_filter(
+                    node.iter, "_counted", nodes.Const(measure_template(node))
+                )
             case nodes.Compare():
-                node.expr = self._filter(node.expr, "_weighed")
+                node.expr = self._wrap_in_filter(node.expr, "_weighed")
                 for operand in node.ops:
-                    operand.expr = self._filter(operand.expr, "_weighed")
+                    operand.expr = self._wrap_in_filter(operand.expr, "_weighed")
             case nodes.Concat():
-                node.nodes = [self._filter(part, "_weighed") for part in node.nodes]
+                node.nodes = [self._wrap_in_filter(part, "_weighed") for part in node.nodes]
             case nodes.Getitem(arg=nodes.Slice()):
-                node.node = self._filter(node.node, "_touched")
+                node.node = self._wrap_in_filter(node.node, "_touched")
         return node
 
-    def _filter(self, node: Any, name: str, *args: nodes.Expr) -> nodes.Filter:
+    def _wrap_in_filter(self, node: Any, name: str, *args: nodes.Expr) -> nodes.Filter:
         return nodes.Filter(node, name, [*args], [], None, None, lineno=node.lineno)
 
 

@@ -93,7 +93,7 @@ def test_the_original_is_shown_untouched_before_the_overlay(stage: DotGrid | Rul
     state = start(plain(), plain(grey=30))
     after = stage(state, NoModel()).views
     assert [after[0], after[2]] == list(state.views)
-    assert stage.gridded_views(after) == (after[1], after[3])
+    assert stage.select_gridded_views(after) == (after[1], after[3])
     assert changed(after[1].pixels).any()
     assert after[1].parts == state.views[0].parts
 
