@@ -18,7 +18,7 @@ from looktwice.specialists.rules import NoEvidence
 __all__: list[str] = []
 
 MissingAction = Literal["keep", "fail", "abstain"]
-"""The action if a specialist finds nothing: keep the view as it is, fail the sample, or abstain
+"""What to do if a specialist finds nothing: keep the view as it is, fail the sample, or abstain
 from answering."""
 
 Finding = TypeVar("Finding")
@@ -74,8 +74,8 @@ def handle_missing(state: State, missing: MissingAction, reasons: Iterable[str])
 def replace_views(
     state: State, views: Sequence[View], line: str = "", lacking: Iterable[str] = ()
 ) -> State:
-    """Return the state with these views, and a note for each reason in `lacking` why an image was
-    kept unchanged.
+    """Return the state with these views and with a note for each reason in `lacking`, which says
+    why an image was kept unchanged.
 
     If any view is new, `line` becomes the last line of the prompt.
     """
@@ -95,7 +95,7 @@ def show_evidence(
     line: str,
 ) -> State:
     """Return the state with the views that `show` makes from each view and from the results of
-    `look` (see `collect_results`). `missing` decides about images without a result."""
+    `look` (see `collect_results`). `missing` decides how images without a result are handled."""
     results, lacking = collect_results(state, images, look)
     if lacking and missing != "keep":
         return handle_missing(state, missing, lacking.values())

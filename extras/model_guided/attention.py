@@ -165,7 +165,7 @@ class ViCrop(WithTextFiles, UsesLocalModel, PerImageSource):
     tiled: bool = False
     sought = "window"
 
-    def look(self, state: State, model: Model, number: int) -> list[Mark]:
+    def find_regions(self, state: State, model: Model, number: int) -> list[Mark]:
         """Return the window of one image. Raises WeightsError."""
         view, question = View.of(state.sample.images[number], number), state.sample.question
         values = self._compute_map(view, question)

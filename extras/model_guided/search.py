@@ -221,7 +221,7 @@ class TreeSearch(AskedParts):
     every: bool = False
     sought = "part that answers"
 
-    def look(self, state: State, model: Model, number: int) -> list[Mark]:
+    def find_regions(self, state: State, model: Model, number: int) -> list[Mark]:
         """Return the parts of one image. Raises ModelError."""
         size, boxes = state.sample.images[number].size, list[PixelRect]()
         words = find_words(self, state.sample)
@@ -279,7 +279,7 @@ class AskedCells(AskedParts):
 
     ranges = ("side >= 1", "least >= -1", "least <= 1")
 
-    def look(self, state: State, model: Model, number: int) -> list[Mark]:
+    def find_regions(self, state: State, model: Model, number: int) -> list[Mark]:
         """Return the cells of one image. Raises ModelError."""
         view, scores = View.of(state.sample.images[number], number), dict[Mark, float]()
         texts = [fill_in(self.existence, cue=cue) for cue in find_words(self, state.sample)]

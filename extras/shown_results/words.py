@@ -14,7 +14,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import State
 from looktwice.prompting.evidence import MissingAction, handle_missing
-from looktwice.prompting.where.places import UsesSource, Where
+from looktwice.prompting.where.places import Where, WithSource
 from looktwice.prompting.where.sources import OnMarks
 from looktwice.prompting.wording.instructions import Text, Wording, add_lines, get_text, read_texts
 from looktwice.specialists.protocols import DepthEstimator, ImageSimilarity, Matcher
@@ -27,7 +27,7 @@ Evidence = tuple[Mark, str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegionWords(Ranged, UsesSource):
+class RegionWords(Ranged, WithSource):
     """Lists the regions that any source of `prompting.where` finds, one per line: its label, its
     position in percent of the view's width and height, and its share of the image.
 

@@ -401,6 +401,6 @@ def is_cut(drawing: Drawing, view: View) -> bool:
     seen[top:bottom, left:right] = True
     if seen.all():
         return False
-    cover = drawing.cover
+    cover = drawing.changed_mask
     around = cv2.dilate((cover & ~seen).astype(np.uint8), np.ones((3, 3)))
     return bool(around[cover & seen].any())

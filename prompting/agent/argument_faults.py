@@ -1,5 +1,5 @@
-"""Describes faults in the arguments of a tool call: the argument, what it must be and what was
-given, so that the model can correct it."""
+"""Describes faults in the arguments of a tool call (the argument, its required value and the value
+that was given), so that the model can correct them."""
 
 from __future__ import annotations
 

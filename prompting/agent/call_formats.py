@@ -36,8 +36,8 @@ class CallFormat:
         raise NotImplementedError
 
     def write_instructions(self, tools: Sequence[Tool]) -> str:
-        """Return the description of the tools and the format for the system message; empty if the
-        server describes them."""
+        """Return the description of the tools and the call format for the system message; empty if
+        the server describes them."""
         return ""
 
     def select_native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
@@ -45,19 +45,19 @@ class CallFormat:
         text."""
         return None
 
-    def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
-        """Return the first `most` calls of a reply, outside its <think> parts, and the number of
-        all its calls. A malformed call has arguments but no name."""
+    def read_calls(self, reply: Reply, max_calls: int) -> tuple[list[ToolCall], int]:
+        """Return the first `max_calls` calls of a reply, outside its <think> parts, and the number
+        of all its calls. A malformed call has arguments but no name."""
         matches = list(self.pattern.finditer(strip_thoughts(reply.text)))
-        return [self.parse(f"call_{n}", m) for n, m in enumerate(matches[:most])], len(matches)
+        return [self.parse(f"call_{n}", m) for n, m in enumerate(matches[:max_calls])], len(matches)
 
     def parse(self, name: str, match: re.Match[str]) -> ToolCall:
         """Parse the call at a match of the pattern; `name` becomes the id of the call."""
         raise NotImplementedError
 
     def make_assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
-        """Return the reply as a turn of the conversation. If unanswered calls follow, the text ends
-        after the last answered call."""
+        """Return the reply as a turn of the conversation. If calls that were not answered follow,
+        the text is cut after the last answered call."""
         text = strip_thoughts(reply.text)
         ends = [match.end() for match in islice(self.pattern.finditer(text), len(calls) + 1)]
         cut = calls and len(ends) > len(calls)
@@ -74,8 +74,8 @@ class CallFormat:
         raise NotImplementedError
 
     def find_fault(self, reply: Reply) -> str:
-        """Return the reason why a reply without a call cannot be the final answer; empty if it
-        can."""
+        """Return the reason why a reply without a call cannot be the final answer, or an empty
+        string if it can."""
         return ""
 
 
@@ -99,13 +99,13 @@ class NativeCalls(CallFormat):
         """Return all tools, or None if there are none."""
         return tuple(tools) or None
 
-    def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
+    def read_calls(self, reply: Reply, max_calls: int) -> tuple[list[ToolCall], int]:
         """Return the calls that the server parsed, or else those that it left in the text, with ids
         that are unique within the reply."""
         if not reply.tool_calls:
             calls = [found.call for found in read_text_calls(strip_thoughts(reply.text))]
-            return calls[:most], len(calls)
-        kept = list(reply.tool_calls[:most])
+            return calls[:max_calls], len(calls)
+        kept = list(reply.tool_calls[:max_calls])
         ids = [call.id for call in kept]
         if len(set(ids)) < len(ids) or not all(ids):
             kept = [replace(call, id=f"call_{n}") for n, call in enumerate(kept)]
@@ -177,8 +177,8 @@ class TaggedCalls(WithTextFiles, CallFormat):
         )
 
     def parse(self, name: str, match: re.Match[str]) -> ToolCall:
-        """Parse the call between two tags; the call gets no tool name unless the text is a JSON
-        object with a `name`."""
+        """Parse the call between two tags; unless the text is a JSON object with a `name`, the call
+        has no tool name."""
         text = match[1].strip()
         if self.tool:
             return ToolCall(name, self.tool, text)
@@ -200,8 +200,8 @@ class TaggedCalls(WithTextFiles, CallFormat):
 
 @dataclass(frozen=True)
 class PlainCalls(CallFormat):
-    """Plain lines, for models that know no other format: `CALL name {...}` calls a tool, `ANSWER:
-    ...` answers.
+    """Calls in plain lines, for models that know no other format: `CALL name {...}` calls a tool,
+    and `ANSWER: ...` gives the answer.
 
     A reply with neither line is malformed.
     """

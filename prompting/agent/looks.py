@@ -17,8 +17,8 @@ were shown)."""
 
 @dataclass(frozen=True)
 class _Note:
-    """A note in the record: the `word` that identifies its kind, then the fields that are not
-    empty, as JSON."""
+    """A note in the record: the `word` that identifies its kind, followed by its non-empty fields
+    as JSON."""
 
     word: ClassVar[str]
 

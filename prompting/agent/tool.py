@@ -24,8 +24,8 @@ checked before the tool runs: fields of the types `ImageNumber`, `PointCoordinat
 A tool that applies an existing stage to an image needs a single call: `run_stage_on_image` (the
 image counts as the sample's only one, as for markers and zooms) or `run_stage` (the sample's own
 images stay available, as for specialists). A tool that keeps a state for one sample has a method
-`open_session` (see the function of that name). Import names that the room does not export from this
-file.
+`open_session` (see the function of that name). Names that the room does not export can be imported
+from this file.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def open_session(tool: AgentTool, state: State, sessions: ExitStack) -> AgentToo
     """Return the tool that runs the calls of one sample: the value of the context manager
     `tool.open_session(state)` if the tool has this method, otherwise the tool itself.
 
-    A tool with `keeps_state = True` runs a repeated call again.
+    A repeated call is run again if the tool has `keeps_state = True`.
     """
     begin = getattr(tool, "open_session", None)
     return sessions.enter_context(begin(state)) if begin is not None else tool
@@ -152,11 +152,11 @@ def describe_tool(name: str, tool: AgentTool, frame: Frame) -> Tool:
 
 
 class ParsedArguments(NamedTuple):
-    """The arguments in pixels of the views, the arguments as the model gave them, and a sentence
-    for the model if a box was cut."""
+    """The arguments in pixels of the views, the arguments as the model gave them, and a remark for
+    the model if a box was cut off at the edge of its image."""
 
-    checked: Arguments
-    given: dict[str, Any]
+    valid_arguments: Arguments
+    given_arguments: dict[str, Any]
     remark: str
 
 
@@ -260,8 +260,8 @@ class ResultControl(Protocol):
 
 @dataclass(frozen=True)
 class BlackImages:
-    """Makes every image of a result black, at its own size: the call, the text and the number of
-    tokens stay the same.
+    """Replaces every image of a result with a black one of the same size; the call, the text and
+    the number of tokens stay the same.
 
     This is the black crop of VisualNeedle (arXiv 2605.26380).
     """
@@ -274,7 +274,7 @@ class BlackImages:
 
 @dataclass(frozen=True)
 class NoResult:
-    """Returns `text` alone to the model: tool use without any result.
+    """Returns only `text` to the model, so that it uses tools without seeing any result.
 
     arXiv 2606.02357 calls this control "format only".
     """

@@ -1,5 +1,5 @@
 """The agent's tools: zoom, magnify, draw, grid, rotate, contrast, measure, undo and answer; and an
-oracle zoom. Tools that apply a specialist or any other stage are an extension."""
+oracle zoom. Tools that apply a specialist or any other stage belong to an extension."""
 
 from __future__ import annotations
 
@@ -93,11 +93,11 @@ class AnswerArguments(Arguments):
 
 @dataclass(frozen=True)
 class Zoom:
-    """Zooms in on the box that the model names, with `prompting.views.ZoomOnMarks`; `crop` sets how
-    it is cropped.
+    """Zooms in on the box that the model names, as `prompting.views.ZoomOnMarks` does; `crop` sets
+    how it is cropped.
 
     With `elsewhere` the tool becomes a placebo, like `prompting.controls.OracleCrop` with
-    `elsewhere` on that box: a crop of the same size, at whichever of `tries` random places overlaps
+    `elsewhere`: it shows a crop of the same size, at whichever of `tries` random places overlaps
     the box least. `tries: 1` draws uniformly from all places where it fits. The model gets the same
     `description`; another `seed` draws other places.
     """
@@ -146,7 +146,8 @@ class Magnify:
 
 @dataclass(frozen=True)
 class DrawBox:
-    """Draws the box that the model names with `marker`, such as `prompting.markers.Rectangles`."""
+    """Uses `marker`, such as `prompting.markers.Rectangles`, to draw the box that the model
+    names."""
 
     description: str = "Draws a box on a copy of an image, with a name if one is given."
     marker: Stage = field(default_factory=Rectangles)
@@ -162,7 +163,8 @@ class DrawBox:
 
 @dataclass(frozen=True)
 class DrawPoint:
-    """Draws the point that the model names with `marker`, such as `prompting.markers.Circles`."""
+    """Uses `marker`, such as `prompting.markers.Circles`, to draw the point that the model
+    names."""
 
     description: str = (
         "Draws a mark around a point on a copy of an image, with a name if one is given."
@@ -194,7 +196,7 @@ class ShowGrid:
 
 @dataclass(frozen=True)
 class Rotate:
-    """Rotates an image about its centre; it grows so that nothing is cut off."""
+    """Rotates an image about its centre, and enlarges the canvas so that nothing is cut off."""
 
     description: str = "Shows an image turned counter-clockwise."
 
@@ -239,7 +241,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Measure:
-    """Gives, as text, the distance between two points of an image and the direction from one to the
+    """Tells the model the distance between two points of an image and the direction from one to the
     other.
 
     Distances are in pixels of the image at full size and in percent of its width, so that they can
@@ -274,7 +276,7 @@ class Undo:
     arguments = Arguments
 
     def __call__(self, state: State, arguments: Arguments) -> ToolResult:
-        """Return a request that the agent take the image back."""
+        """Return a request to the agent to take back the image."""
         return ToolResult(undo=True)
 
 
@@ -296,7 +298,8 @@ DEFAULT_ZOOM = Zoom()
 
 @dataclass(frozen=True)
 class OracleZoom:
-    """Oracle of `Zoom`: always shows the region needed to answer, whichever box the model names.
+    """An oracle for `Zoom`, which always shows the region needed to answer, whichever box the model
+    names.
 
     It applies `prompting.controls.OracleCrop` by `label` or `hint` to the image that the model
     names or, if that image does not show the region, to the first one that does.

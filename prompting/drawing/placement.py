@@ -23,8 +23,8 @@ SIDE_ORDERS: dict[str, tuple[str, ...]] = {
     "beside": ("right", "left", "above", "below"),
     "inside": ("inside", "above", "below", "right", "left"),
 }
-"""The sides of a mark in the order in which they are tried, by placement. The default is above,
-below, right, left. Corners are tried last."""
+"""The sides of a mark in the order in which they are tried, for each placement. The default is
+above, below, right, left. Corners are tried last."""
 
 
 def compute_area_beside(
@@ -39,12 +39,10 @@ def compute_area_beside(
 
 @dataclass(frozen=True)
 class Anchor:
-    """The drawing that a label belongs to, in pixels of the view.
-
-    (`x`, `y`) is its middle, in pixel centres; `box` is what the drawing covers: left, top, right
-    and bottom edge. `frame` is the area that the label must not leave: the part of the view that
-    shows the mark. `color` is the drawing's colour. With `keeps_point_visible`, no label may cover
-    the pixel at (`x`, `y`).
+    """The drawing that a label belongs to, in pixels of the view. (`x`, `y`) is its centre, in
+    pixel centres; `box` is what the drawing covers: left, top, right and bottom edge. `frame` is
+    the area that the label must not leave: the part of the view that shows the mark. `color` is the
+    drawing's colour. With `keeps_point_visible`, no label may cover the pixel at (`x`, `y`).
     """
 
     text: str
@@ -64,7 +62,7 @@ def place_labels(
 
     Anchors beyond the last size get no label, but no label may hide them.
 
-    No area covers another one, or the middle of an anchor with `keeps_point_visible`, and none
+    No area covers another one, or the centre of an anchor with `keeps_point_visible`, and none
     leaves its frame. `placement` is the side that is tried first; `gap` pixels stay free between
     drawing and label. The first side that hides no drawing is used, or else the one that hides the
     fewest. If every side would hide a point or a label, the nearest free place in the frame is

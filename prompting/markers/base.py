@@ -1,5 +1,5 @@
-"""Common base of all markers: the choice of marks, the units, drawing on every part of every view,
-and labels."""
+"""The common base of all markers, which selects the marks, converts units, draws on every part of
+every view, and adds labels."""
 
 from __future__ import annotations
 
@@ -104,15 +104,16 @@ class Label:
 
 
 NO_LABEL = Label(placement="none")
-"""The label settings that `label: null` stands for: no labels."""
+"""The label settings that `label: null` stands for, with which no labels are drawn."""
 
 
 def draw_labels(
     pixels: Pixels, anchors: Sequence[Anchor], label: Label, scale: float = 1
 ) -> list[PixelRect]:
-    """Label every anchor that has a text, in place, and return the areas of the labels.
+    """Draw the label of every anchor that has text into the picture, and return the areas of the
+    labels.
 
-    An anchor without a text gets no label, but no label may hide it.
+    An anchor without text gets no label, but no label may hide it.
 
     `scale` multiplies the label's lengths. Raises ValueError for a label that has no room without
     hiding a point or another label, and for a letter that the font does not have.
@@ -221,7 +222,7 @@ class Marking(Ranged, WithoutModel):
     With `reference_height` they are meant for a view of that height, and scale with the real
     height; with `relative_to` they are thousandths of that side of the view.
 
-    `only` selects marks by label; empty means all. Raises ValueError that names the sample: for a
+    `only` selects marks by label; empty means all. Raises a ValueError that names the sample: for a
     mark outside its own image, for a label that has no room without hiding a point or another
     label, and if the sample has marks but `only` names none of them. If no view shows a suitable
     mark, the state stays unchanged except for a note.
@@ -279,7 +280,7 @@ class Marking(Ranged, WithoutModel):
         ]
         if not spots:
             return view
-        pixels, scale = np.array(view.pixels), self.scale(view.size)
+        pixels, scale = np.array(view.pixels), self.compute_scale(view.size)
         anchors = self.paint(pixels, spots, scale)
         if self.label_settings.placement != "none":
             for mark in marks:  # points of other markers, which no label may hide
@@ -296,7 +297,7 @@ class Marking(Ranged, WithoutModel):
         """Return whether this marker draws a mark."""
         return self.accepts(mark) and (not self.only or mark.label in self.only)
 
-    def scale(self, size: Size) -> float:
+    def compute_scale(self, size: Size) -> float:
         """Return the number of pixels per unit of length, in a view of (width, height)."""
         width, height = size
         if self.reference_height is not None:
@@ -311,7 +312,7 @@ class Marking(Ranged, WithoutModel):
         raise NotImplementedError
 
     def paint(self, pixels: Pixels, spots: Sequence[Spot], scale: float) -> list[Anchor]:
-        """Draw in place, and return the anchors of the labels."""
+        """Draw these marks into the picture, and return the anchors of their labels."""
         raise NotImplementedError
 
     @property

@@ -41,8 +41,8 @@ class ChosenMark(Ranged, WithoutModel):
     overlaps it most, by at least `overlap` (intersection over union). "point" answers with the
     pixel "x, y" that lies deepest in the region, and "box" with the box around it, "x0, y0, x1,
     y1"; both in pixels of the source image. `text` is that of SetOfMark. There is no answer (reason
-    "unread") if a reply names no region, or several without declaring one, or if the region belongs
-    to no letter or to two.
+    "unread") if a reply names no region, if it names several without declaring one of them the
+    answer, or if the region belongs to no letter or to two.
 
     Put it after SetOfMark and the call in the pipeline: it needs the marks that SetOfMark adds. It
     never asks the model.
@@ -94,12 +94,11 @@ class ChosenMark(Ranged, WithoutModel):
 
 
 def read_choice(reply: str, labels: Sequence[str]) -> str | None:
-    """Return the one label that a reply gives as its answer, or None.
-
-    The rules, in order: a reply that is just a label; the last declaration ("the answer is 7",
-    "Answer: region 7"); the only label that is called a region, mark, object ...; the only number
-    in the reply, or in its last line. Sentences with a negation are ignored, and a declaration of
-    two labels gives no answer.
+    """Return the one label that a reply gives as its answer, or None. These rules apply, in this
+    order: a reply that is just a label; the last declaration ("the answer is 7", "Answer: region
+    7"); the only label that is called a region, mark, object ...; the only number in the reply, or
+    in its last line. Sentences with a negation are ignored, and a declaration of two labels gives
+    no answer.
     """
     plain = _MARKUP_PATTERN.sub("", reply).strip()
     token = "|".join(sorted(map(re.escape, labels), key=len, reverse=True))

@@ -71,7 +71,8 @@ OVERLAP_SORT_KEYS: dict[str, Callable[[Candidate], float]] = {
     "larger": lambda candidate: -candidate.area,
     "score": lambda candidate: -candidate.score,
 }
-"""Sort keys for overlapping masks: the first candidate keeps the pixels that several share."""
+"""Sort keys for overlapping masks; the candidate that comes first keeps the pixels that several
+share."""
 
 
 def find_mask_candidates(masks: Masks, size: Size, image: int) -> Iterator[Candidate]:
@@ -116,8 +117,8 @@ def find_mark_candidates(sample: Sample, image: int) -> Iterator[Candidate]:
 
 
 def resolve_overlaps(candidates: Sequence[Candidate], overlap: Overlap) -> list[Candidate]:
-    """Return the candidates with each pixel in a single mask: the smallest, the largest or the one
-    with the highest score.
+    """Return the candidates with each shared pixel assigned to a single mask: the smallest, the
+    largest or the one with the highest score.
 
     Masks without a remaining pixel are dropped. Boxes stay whole; "keep" leaves all masks
     unchanged.
@@ -147,11 +148,11 @@ def sort_candidates(candidates: Sequence[Candidate], order: Order, height: int) 
     if order == "score":
         return sorted(candidates, key=lambda candidate: candidate.rank)
 
-    def place(candidate: Candidate) -> tuple[int, float]:
+    def compute_position(candidate: Candidate) -> tuple[int, float]:
         x, y = candidate.mark.center
         return int(10 * (y + 0.5) / height), x
 
-    return sorted(candidates, key=place)
+    return sorted(candidates, key=compute_position)
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ class SetOfMark(WithoutModel):
     `images` are the numbers of the source pictures to search, from 0; null means all that are
     shown. `say` is a sentence for the prompt.
 
-    Raises ValueError that names the sample: for a number that has no room, for a label that is
+    Raises a ValueError that names the sample: for a number that has no room, for a label that is
     already used, and if nothing is found and `missing` is "fail".
     """
 
@@ -233,7 +234,7 @@ class SetOfMark(WithoutModel):
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with numbered regions on its views and among the sample's marks."""
         regions_of, lacking = collect_results(
-            state, self.images, lambda number: self.regions(state.sample, number)
+            state, self.images, lambda number: self.find_regions(state.sample, number)
         )
         if lacking and self.missing != "keep":
             return handle_missing(state, self.missing, lacking.values())
@@ -263,7 +264,7 @@ class SetOfMark(WithoutModel):
         sample = replace(state.sample, marks=(*state.sample.marks, *marks))
         return replace_views(state, views, self.say, lacking.values()).replace(sample=sample)
 
-    def regions(self, sample: Sample, number: int) -> list[Box | Mask]:
+    def find_regions(self, sample: Sample, number: int) -> list[Box | Mask]:
         """Return the regions of one source picture, in pixels of that picture and in the order of
         their numbers. Raises NoEvidence."""
         width, height = sample.images[number].size
@@ -306,7 +307,7 @@ class SetOfMark(WithoutModel):
         frames = [find_clip_rect(part.clip, view.size) for part in view.parts]
         placed = place_numbers(regions, sizes, frames)
         for spot in placed:
-            if not spot.inside:  # draw a line to the middle of the region
+            if not spot.is_inside:  # draw a line to the middle of the region
                 left, top, right, bottom = spot.area
                 start = (left + right - 1) // 2, (top + bottom - 1) // 2
                 paint_line(pixels, start, spot.anchor, colors[spot.label], 1)

@@ -1,5 +1,5 @@
-"""One call of the model: the images and texts that are sent, their order, the earlier turns that
-are sent again, and the confidence of the reply."""
+"""A single call of the model: the images and texts that are sent, their order, the earlier turns
+that are sent again, and the confidence of the reply."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_ALTERNATIVES = 20  # per token: OpenAI's maximum
 
 @dataclass(frozen=True)
 class History(Ranged):
-    """The selection of earlier turns' parts that are sent with a new turn. The state and the record
+    """Selects the parts of earlier turns that are sent with a new turn. The state and the record
     keep the turns unchanged.
 
     `images` "all" sends every image again, "latest" those of the newest turn that has any
@@ -90,8 +90,8 @@ NO_MODEL = NoModel("a reader must not call a model: it only reads the replies")
 
 @dataclass(frozen=True)
 class Ask:
-    """Sends the views and the prompt as one user turn, and adds the reply to the conversation: one
-    call.
+    """Sends the views and the prompt as one user turn, and adds the reply to the conversation; it
+    makes one call.
 
     `images` places the views before or after the text, nowhere, or `inline`: each where the prompt
     has `<image 1>`, `<image 2>` and so on, and those without a placeholder before the text. Other
@@ -134,7 +134,7 @@ class Ask:
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with the turn and its reply; `state.draw` is the number of the draw."""
-        parts = self.parts(state)
+        parts = self.make_parts(state)
         if not parts:
             raise ValueError(
                 f"sample {state.sample.id} has neither a prompt nor an image, so there is nothing"
@@ -147,7 +147,7 @@ class Ask:
         sent, notes = self.history(messages)
         options = self.options
         if self.output is not None:
-            options = replace(options, schema=self.output.schema(state.sample))
+            options = replace(options, schema=self.output.make_schema(state.sample))
         if self.confidence == "choices" and options.logprobs is None:
             options = replace(options, logprobs=MAX_ALTERNATIVES)
         reply = model(sent, draw=state.draw, options=options)
@@ -156,7 +156,7 @@ class Ask:
             state = add_confidence(state, reply)
         return state.with_notes(*notes, *check_token_count(sent, reply))
 
-    def parts(self, state: State) -> Parts:
+    def make_parts(self, state: State) -> Parts:
         """Return the texts and views that are sent, in order."""
         already_sent: set[str] = set()  # pictures of earlier turns that are sent again
         if self.attach == "new":
@@ -260,7 +260,7 @@ def measure_turns(state: State, calls: Sequence[int], answers: Sequence[str | No
     """Return the state with measures of its turns: the index of the call that ended each turn and,
     if answers were read, the answers and how often they changed.
 
-    A note says the same in words: "answers: A, B, ?; 1 change".
+    A note says the same in words, such as "answers: A, B, ?; 1 change".
     """
     state = state.measured("turn_call", tuple(calls))
     if not answers:
@@ -274,8 +274,8 @@ def measure_turns(state: State, calls: Sequence[int], answers: Sequence[str | No
 
 
 def check_token_count(sent: Sequence[Message], reply: Reply) -> list[str]:
-    """Return a note if the server counted too few tokens: it may have dropped the images, or not
-    have counted them."""
+    """Return a note if the server counted too few tokens: it may have dropped the images, or may
+    not have counted them."""
     words = sum(len(message.text.split()) for message in sent)
     images, counted = sum(len(message.views) for message in sent), reply.usage.tokens_in
     if not images or not 0 < counted < words + MIN_TOKENS * images:

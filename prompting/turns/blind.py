@@ -52,7 +52,7 @@ CHILD_PROGRAM = Path(__file__).with_name("svg_process.py")
 
 
 class SvgError(Exception):
-    """An SVG that cannot be drawn; the message says why."""
+    """The error for an SVG that cannot be drawn; its message says why."""
 
 
 def find_svg(reply: str) -> str | None:
@@ -63,7 +63,7 @@ def find_svg(reply: str) -> str | None:
 
 
 def sanitize_svg(code: str) -> str:
-    """Check SVG code and return it, rewritten in one namespace. Raises SvgError for anything that
+    """Check SVG code and return it rewritten into one namespace. Raises SvgError for anything that
     is not allowed."""
     if len(code) > MAX_CHARACTERS:
         raise SvgError(f"it has {len(code)} characters, more than {MAX_CHARACTERS}")
@@ -110,8 +110,8 @@ def _check_element(element: ET.Element) -> None:
 
 
 def render_svg(code: str, width: int, height: int) -> Pixels:
-    """Render the drawing on white, HxWx3 RGB, stretched to this size. Raises SvgError and no other
-    exception.
+    """Render the drawing on white, stretched to this size, and return it as HxWx3 RGB. Raises
+    SvgError and no other exception.
 
     Text is drawn in the fonts of this machine.
     """
@@ -140,8 +140,8 @@ def render_svg(code: str, width: int, height: int) -> Pixels:
 
 
 def measure_similarity(first: Pixels, second: Pixels) -> float:
-    """Return the structural similarity of two pictures of one size, -1 to 1 (1: identical); NaN
-    below 7 pixels.
+    """Return the structural similarity of two pictures of the same size, from -1 to 1 (identical);
+    NaN if a side is below 7 pixels.
 
     SSIM (Wang et al. 2004) over windows of 7 x 7 pixels, averaged over the three channels, as
     implemented in scikit-image; pictures with a side of more than `MAX_COMPARED_SIDE` pixels are
@@ -254,9 +254,9 @@ def answer_without_images(
     lacking: Sequence[str],
     **texts: str,
 ) -> State:
-    """Ask in a new conversation without images, with the stage's `frame` filled in with `texts`;
-    the prompt and the views of the state stay unchanged. If anything is `lacking`, `missing` may
-    end the sample first.
+    """Ask in a new conversation without images. The prompt is the stage's `frame`, filled in with
+    `texts`; the prompt and the views of the state stay unchanged. If anything is `lacking`,
+    `missing` may end the sample first.
     """
     if lacking:
         state = handle_missing(state, stage.missing, lacking)

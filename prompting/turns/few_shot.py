@@ -60,7 +60,7 @@ class FewShot(WithoutModel):
 
     @cached_property
     def examples(self) -> tuple[Example, ...]:
-        """Every example of the file. Raises ValueError that names the line."""
+        """Every example of the file. Raises a ValueError that names the line."""
         return read_lines(self.path, _parse_example)
 
     def __call__(self, state: State, model: Model) -> State:
@@ -79,7 +79,7 @@ class FewShot(WithoutModel):
             shown = State.start(example.sample, state.seed, state.draw)
             for stage in self.stages:
                 shown = stage(shown, NO_MODEL)
-            turns.append(Message("user", self.ask.parts(shown)))
+            turns.append(Message("user", self.ask.make_parts(shown)))
             turns.append(Message("assistant", (example.reply,)))
         return state.replace(messages=tuple(turns))
 

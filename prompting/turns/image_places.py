@@ -1,5 +1,5 @@
-"""Placeholders that mark the positions of images in a prompt, in the spellings of benchmarks and of
-models' own tokens."""
+"""Placeholders that mark the positions of images in a prompt, as benchmarks spell them and as the
+tokens of models do."""
 
 from __future__ import annotations
 

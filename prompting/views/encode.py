@@ -39,8 +39,8 @@ class Encode(Ranged, WithoutModel):
     which has no effect with `lossless`; lossy WebP is always 4:2:0, by its format.
 
     A JPEG source is encoded again, even at the same quality. The mapping to the source images is
-    kept. Put it last before the stage that asks. A note names stages whose drawings keep less than
-    60 % of their colour.
+    kept. Put it last before the stage that asks. A note names the stages whose drawings keep less
+    than 60 % of their colour.
     """
 
     codec: Literal["keep", "png", "jpeg", "webp"] = "keep"
@@ -72,7 +72,7 @@ class Encode(Ranged, WithoutModel):
         return state.replace(views=views).with_notes(*notes)
 
     def encode(self, view: View) -> View:
-        """Return one view with its new bytes and the same parts."""
+        """Return one view with newly encoded bytes and the same parts."""
         if self.codec == "keep":
             return view
         if self.codec == "png":

@@ -88,7 +88,7 @@ class AsSeen(WithoutModel):
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with the views as the model sees them."""
         layouts, marks = _find_layouts(state.views, self.model, self.stack), state.sample.marks
-        source = self.source
+        source = self.imitated_software
         seen, notes = list[View](), list[str]()
         for number, (view, layout) in enumerate(zip(state.views, layouts, strict=True), 1):
             with name_in_errors(state.sample):
@@ -113,7 +113,7 @@ class AsSeen(WithoutModel):
         return state.replace(views=tuple(seen)).with_notes(*notes)
 
     @property
-    def source(self) -> str:
+    def imitated_software(self) -> str:
         """The software whose processing is imitated."""
         if find_processor(self.model) is None:
             return "by the sizes that its provider publishes"
@@ -231,15 +231,17 @@ class Drawing:
     drawn: View
 
     @cached_property
-    def cover(self) -> NDArray[np.bool_]:
-        """A mask of the pixels that differ, HxW."""
+    def changed_mask(self) -> NDArray[np.bool_]:
+        """A mask, HxW, of the pixels that the drawing changed."""
         red, green, blue = cv2.split(cv2.absdiff(self.drawn.pixels, self.before.pixels))
         return cv2.max(cv2.max(red, green), blue) >= MIN_DRAWN_DIFFERENCE
 
     @property
     def longer_side(self) -> int:
         """The longer side of the largest connected part, in pixels of the view."""
-        parts = cv2.connectedComponentsWithStats(self.cover.astype(np.uint8), connectivity=8)[2]
+        parts = cv2.connectedComponentsWithStats(
+            self.changed_mask.astype(np.uint8), connectivity=8
+        )[2]
         return int(parts[1:, 2:4].max(initial=0))
 
     def shows_same_image(self, sent: View) -> bool:
@@ -248,14 +250,14 @@ class Drawing:
         return bool(drawn and part and drawn[0].source == part[0].source)
 
     def describe_fading(self, sent: View) -> Iterator[str]:
-        """Yield a note if little of the drawing's colour (its chroma) remains in the view as it is
-        sent."""
+        """Yield a note if the view as it is sent keeps little of the drawing's colour (its
+        chroma)."""
         lossy = sent.picture.payload.media_type in ("image/jpeg", "image/webp")
         comparable = lossy and self.shows_same_image(sent) and sent.size == self.drawn.size
-        if not comparable or not self.cover.any():
+        if not comparable or not self.changed_mask.any():
             return
         before, drawn, left = (
-            cv2.cvtColor(view.pixels, cv2.COLOR_RGB2YCrCb)[self.cover][:, 1:].astype(float)
+            cv2.cvtColor(view.pixels, cv2.COLOR_RGB2YCrCb)[self.changed_mask][:, 1:].astype(float)
             for view in (self.before, self.drawn, sent)
         )
         whole, kept = np.abs(drawn - before).mean(), np.abs(left - before).mean()

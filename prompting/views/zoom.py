@@ -14,13 +14,13 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.evidence import MissingAction, handle_missing
 from looktwice.prompting.views.crop import Crop
-from looktwice.prompting.where.places import Places, UsesSource, Where
+from looktwice.prompting.where.places import Places, Where, WithSource
 from looktwice.prompting.where.sources import Detected, InCells, OnMarks
 
 
 def zoom_views(state: State, places: Places, crop: Crop, missing: MissingAction) -> State:
-    """Zoom in on the regions that each view of a searched image shows; `missing` decides about
-    views without a region.
+    """Zoom in on the regions that each view of a searched image shows; `missing` decides how views
+    without a region are handled.
 
     Measures `crop_share`, the mean share of a view that a crop shows.
     """
@@ -52,8 +52,8 @@ def zoom_views(state: State, places: Places, crop: Crop, missing: MissingAction)
 class Zooming(Where):
     """A zoom on the regions that its own settings select.
 
-    `crop` sets how it is cropped and shown. `missing` decides about a view that shows no region:
-    "keep" it with a note in the record, "fail" the sample, or "abstain".
+    `crop` sets how it is cropped and shown. `missing` decides what happens to a view that shows no
+    region: "keep" it with a note in the record, "fail" the sample, or "abstain".
     """
 
     missing: MissingAction = "keep"
@@ -67,9 +67,9 @@ class Zooming(Where):
 @dataclass(frozen=True)
 class ZoomOnMarks(Zooming, OnMarks):
     """Zooms in on the sample's marks, or on those in `labels`, instead of the whole view
-    (`crop.show` can keep it): `Look` at `prompting.where.OnMarks`.
+    (`crop.show` can keep it), like `Look` with `prompting.where.OnMarks` as its source.
 
-    It applies to every view of one of `images`. `missing` applies if no image has such a mark or a
+    It applies to every view of the `images`. `missing` applies if no image has such a mark or a
     view does not show it.
     """
 
@@ -78,20 +78,20 @@ class ZoomOnMarks(Zooming, OnMarks):
 
 @dataclass(frozen=True)
 class ZoomOnDetections(Zooming, Detected):
-    """Zooms in on the detections of a detector in the source images: `Look` at
-    `prompting.where.Detected`."""
+    """Zooms in on the detections of a detector in the source images, like `Look` with
+    `prompting.where.Detected` as its source."""
 
 
 @dataclass(frozen=True)
 class ZoomOnCells(Zooming, InCells):
-    """Zooms in on cells of a grid, by default without padding: `Look` at
-    `prompting.where.InCells`."""
+    """Zooms in on cells of a grid, by default without padding, like `Look` with
+    `prompting.where.InCells` as its source."""
 
     crop: Crop = field(default_factory=lambda: Crop(padding=0, min_px=0))
 
 
 @dataclass(frozen=True)
-class Look(UsesSource):
+class Look(WithSource):
     """Crops the regions that any source of `prompting.where` finds, instead of the whole view;
     `crop` sets how they are cropped, and its `show` can keep the view too.
 
@@ -112,8 +112,8 @@ class Look(UsesSource):
 
 
 @dataclass(frozen=True)
-class Show(Ranged, UsesSource):
-    """Draws on the regions that any source of `prompting.where` finds, and keeps whole views:
+class Show(Ranged, WithSource):
+    """Draws on the regions that any source of `prompting.where` finds, without cropping the views:
     `marker` is any stage that draws on marks; it gets the regions as marks.
 
     `prompting.markers.Spotlight` dims, blurs or greys everything else, `Rectangles`, `Contours` and

@@ -21,18 +21,16 @@ IMAGE_NOUN_REGEX = r"(?:image|img|picture|photo|photograph|pic|frame|view|figure
 
 NUMBER_REGEX = r"-?(?:\d{1,6}(?:\.\d{0,20})?|\.\d{1,20})(?:\s?(?:%|px))?"
 COMMA_REGEX = r"\s{0,20},\s{0,20}"
-TWO_NUMBERS_REGEX = rf"{NUMBER_REGEX}{COMMA_REGEX}{NUMBER_REGEX}"
-NUMBER_PAIR_REGEX = (
-    rf"[\[(]\s{{0,20}}{TWO_NUMBERS_REGEX}(?:;\s?{TWO_NUMBERS_REGEX}){{0,200}}\s{{0,20}}[\])]"
-)
+XY_REGEX = rf"{NUMBER_REGEX}{COMMA_REGEX}{NUMBER_REGEX}"
+PAIR_REGEX = rf"[\[(]\s{{0,20}}{XY_REGEX}(?:;\s?{XY_REGEX}){{0,200}}\s{{0,20}}[\])]"
 FOUR_NUMBERS_REGEX = rf"{NUMBER_REGEX}(?:{COMMA_REGEX}{NUMBER_REGEX}){{3}}"
 NUMBER_QUADRUPLES_REGEX = rf"{FOUR_NUMBERS_REGEX}(?:;\s?{FOUR_NUMBERS_REGEX}){{0,200}}"
 OPENING_TAG_REGEX = r"<\|?(?:box_start|begin_of_box|box|bbox|det|point_start|point)\|?>"
 CLOSING_TAG_REGEX = r"<\|?/?(?:box_end|end_of_box|box|bbox|det|point_end|point)\|?>"
-SIDE_NAME_REGEX = (
+SIDE_REGEX = (
     r"(?:x_?min|y_?min|x_?max|y_?max|x_?[012]|y_?[012]|left|top|right|bottom|width|height|x|y|w|h)"
 )
-NAMED_SIDE_REGEX = rf"[\"'`]?\b{SIDE_NAME_REGEX}[\"'`]?\s{{0,5}}[=:]\s{{0,5}}{NUMBER_REGEX}"
+NAMED_SIDE_REGEX = rf"[\"'`]?\b{SIDE_REGEX}[\"'`]?\s{{0,5}}[=:]\s{{0,5}}{NUMBER_REGEX}"
 TOKEN_PATTERN = re.compile(
     "|".join(
         [
@@ -43,7 +41,7 @@ TOKEN_PATTERN = re.compile(
             r"(?P<loc>(?:<loc_?\d{1,4}>){2,400})",
             r"(?P<patches><patch_index_\d{4}>\s?<patch_index_\d{4}>)",
             rf"(?P<box>[\[(]\s{{0,20}}{NUMBER_QUADRUPLES_REGEX}\s{{0,20}}[\])]|\[{NUMBER_REGEX}(?:\s{{1,3}}{NUMBER_REGEX}){{3}}\])",
-            rf"(?P<pairs>{NUMBER_PAIR_REGEX}(?:(?:{COMMA_REGEX}|\s?(?:-|–|to)?\s?){NUMBER_PAIR_REGEX}){{0,200}})",
+            rf"(?P<pairs>{PAIR_REGEX}(?:(?:{COMMA_REGEX}|\s?(?:-|–|to)?\s?){PAIR_REGEX}){{0,200}})",
             rf"(?P<sides>{NAMED_SIDE_REGEX}(?:[,;]?\s{{0,20}}{NAMED_SIDE_REGEX}){{1,3}})",
             rf"(?P<nth>\b(?:{'|'.join(ORDINALS)}|last|[1-9]\d?(?:st|nd|rd|th))\s(?:{IMAGE_NOUN_REGEX})\b)",
             rf"(?P<numbered>\b{IMAGE_NOUN_REGEX}[\"']?[\s_:(\[-]{{0,3}}(?:#|no\.?\s|number\s)?[\"']?"
@@ -121,10 +119,10 @@ def read_claims(reply: str, points: bool, distinct: bool = True) -> Iterator[Cla
     """Yield each box of a reply or, with `points`, each point, in order; without repetitions if
     `distinct`.
 
-    If any lines begin with LOOK, only these are read. With `points` a box counts as the point in
-    its middle; without, a point that has a tag or a name is yielded unchanged. An image is named in
-    the same object or line, or by a line above: a heading such as "Image 2:", or the line just
-    before.
+    If any lines begin with LOOK, only these are read. With `points` a box counts as the point at
+    its centre; without `points`, a point that has a tag or a name is yielded unchanged. An image is
+    named in the same object or line, or by a line above: a heading such as "Image 2:", or the line
+    just before.
     """
     if BARE_NUMBERS_PATTERN.fullmatch(reply):  # only the numbers of one place
         reply = f"[{', '.join(re.findall(NUMBER_REGEX, reply))}]"
@@ -302,9 +300,7 @@ def _read_point_attributes(text: str) -> Iterator[_Place]:
 
 def _read_named_sides(text: str, points: bool) -> Iterator[_Place]:
     """Yield a place whose edges have names, such as "left: 10, top: 20, right: 30, bottom: 40"."""
-    pairs = re.findall(
-        rf"({SIDE_NAME_REGEX})[\"'`]?\s{{0,5}}[=:]\s{{0,5}}({NUMBER_REGEX})", text, re.I
-    )
+    pairs = re.findall(rf"({SIDE_REGEX})[\"'`]?\s{{0,5}}[=:]\s{{0,5}}({NUMBER_REGEX})", text, re.I)
     yield from _read_sides({name: float(number.rstrip("%px ")) for name, number in pairs}, points)
 
 
@@ -388,8 +384,8 @@ def _read_field(name: str, value: Any, points: bool, image: int | None) -> list[
 
 
 def _pick_label(named: Any, listed: Any, key: str, number: int) -> str:
-    """Return the label of place `number` under a key: its own in the list of labels, its object's,
-    or a key such as "cup" that is not a word for a place."""
+    """Return the label of place `number` under a key: the place's own label in a list, the label of
+    its object, or the key itself if it is not a word for a place, such as "cup"."""
     for labels in (named, listed):
         if isinstance(labels, list):
             named = labels[number] if number < len(labels) else ""

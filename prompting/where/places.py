@@ -1,4 +1,4 @@
-"""The interface of all sources of regions, and their result."""
+"""The interface of all sources of regions, and the result that they return."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ class Where:
 
 @dataclass(frozen=True)
 class PerImageSource(Where):
-    """A source that examines one image at a time; `images` are counted from 0, None means all."""
+    """A source that searches one image at a time; `images` are counted from 0, and None means
+    all."""
 
     images: tuple[int, ...] | None = field(default=None, kw_only=True)
     sought: ClassVar[str] = "region"
@@ -69,15 +70,15 @@ class PerImageSource(Where):
     def places(self, state: State, model: Model) -> Places:
         """Return the regions by image."""
         return Places.search(
-            self.sought, state, self.images, lambda number: self.look(state, model, number)
+            self.sought, state, self.images, lambda number: self.find_regions(state, model, number)
         )
 
-    def look(self, state: State, model: Model, number: int) -> Sequence[Mark]:
+    def find_regions(self, state: State, model: Model, number: int) -> Sequence[Mark]:
         """Return the regions of one image. Raises NoEvidence."""
         raise NotImplementedError
 
 
-class UsesSource:
+class WithSource:
     """A stage or source that asks the model if and only if its source `where` does."""
 
     where: Where

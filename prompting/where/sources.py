@@ -195,7 +195,7 @@ class InCells(Where):
     def _has_cell(self, name: str) -> bool:
         if isinstance(self.grid, RuledGrid):
             every = np.ndindex(self.grid.rows, self.grid.columns)
-            return name in {self.grid.name(*place) for place in every}
+            return name in {self.grid.make_cell_name(*place) for place in every}
         named = read_coordinates(name)
         return len(named) == 1 and self.grid.has_dot(named[0])
 
@@ -293,10 +293,10 @@ class Given(Where):
 
     def places(self, state: State, model: Model) -> Places:
         """Return the one region. Raises ValueError if the sample does not give it."""
-        region = self.region(state)
+        region = self.find_region(state)
         return Places(f"region {region.label!r}", {region.image: [region]}, [region.image])
 
-    def region(self, state: State) -> Mark:
+    def find_region(self, state: State) -> Mark:
         """Return the region. Raises ValueError if the sample does not give it."""
         sample, wanted = state.sample, self.label or state.sample.meta.get(self.hint)
         if isinstance(wanted, str) and wanted:

@@ -79,8 +79,8 @@ def _find_in_one_line(text: str) -> Iterator[ListedChoices]:
 def _make_list(
     text: str, run: Sequence[re.Match[str]], spans: Sequence[tuple[int, int]]
 ) -> ListedChoices:
-    """Return the choices at these positions; image placeholders after the last one are not part of
-    it."""
+    """Return the choices at these positions; image placeholders after the last choice are not part
+    of it."""
     texts = [text[start:end] for start, end in spans]
     texts[-1] = PICTURES_BELOW_PATTERN.sub("", texts[-1])
     end = spans[-1][0] + len(texts[-1])
@@ -109,7 +109,7 @@ def _get_style(label: re.Match[str]) -> str:
 
 @dataclass(frozen=True)
 class ReadChoices(WithoutModel):
-    """Reads the choices of a sample that has none from its prompt, and notes how they were written.
+    """Reads the choices from the prompt of a sample that has none, and notes how they were written.
     Use it for requests of other programs, which send only text and images.
 
     It reads the last list of letters from A on, one choice per line ("(A) x", "A. x", "A) x", "A:
