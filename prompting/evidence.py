@@ -72,14 +72,14 @@ def handle_missing(state: State, missing: MissingAction, reasons: Iterable[str])
 
 
 def replace_views(
-    state: State, views: Sequence[View], line: str = "", lacking: Iterable[str] = ()
+    state: State, views: Sequence[View], line: str = "", reasons: Iterable[str] = ()
 ) -> State:
-    """Return the state with these views and with a note for each reason in `lacking`, which says
-    why an image was kept unchanged.
+    """Return the state with these views and with a note for each of the `reasons` why an image was
+    kept unchanged.
 
     If any view is new, `line` becomes the last line of the prompt.
     """
-    state = handle_missing(state, "keep", lacking)
+    state = handle_missing(state, "keep", reasons)
     if [*map(id, views)] == [*map(id, state.views)]:
         return state
     prompt = "\n".join(text for text in (state.prompt, line) if text)

@@ -163,7 +163,7 @@ class ViCrop(WithTextFiles, UsesLocalModel, PerImageSource):
     base: int = 336
     general: Text = GENERAL_INSTRUCTION
     tiled: bool = False
-    sought = "window"
+    region_phrase = "window"
 
     def find_regions(self, state: State, model: Model, number: int) -> list[Mark]:
         """Return the window of one image. Raises WeightsError."""

@@ -83,7 +83,7 @@ class RetrievedCrops(Ranged):
         places = self.where.places(state, model)
         state = state.with_notes(*places.notes)
         if not any(places.regions.values()):
-            reasons = [*places.reasons.values()] or [f"no {places.sought} is seen"]
+            reasons = [*places.reasons.values()] or [f"no {places.region_phrase} is seen"]
             return handle_missing(state, self.missing, reasons)
         surest, best = -2.0, state
         for count in self.tries:

@@ -219,7 +219,7 @@ class TreeSearch(AskedParts):
     answering: Text = "{question}\nDoes this image show enough to answer? Answer Yes or No."
     whole: bool = True
     every: bool = False
-    sought = "part that answers"
+    region_phrase = "part that answers"
 
     def find_regions(self, state: State, model: Model, number: int) -> list[Mark]:
         """Return the parts of one image. Raises ModelError."""
@@ -275,7 +275,7 @@ class AskedCells(AskedParts):
     side: int = 224
     least: float = 0.0
 
-    sought = "cell that shows it"
+    region_phrase = "cell that shows it"
 
     ranges = ("side >= 1", "least >= -1", "least <= 1")
 

@@ -72,7 +72,7 @@ class RegionWords(Ranged, WithSource):
             reasons.append(str(exc))
         lines = [line for mark, how in evidence for line in self._format_lines(state, mark, how)]
         if not lines:
-            why = reasons or [f"no {places.sought} is seen"]
+            why = reasons or [f"no {places.region_phrase} is seen"]
             return handle_missing(state, self.missing, why)
         return add_lines(state, get_text(self.lead), *lines)
 

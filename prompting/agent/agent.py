@@ -334,7 +334,7 @@ class Agent:
         return self._finish(episode, bound).abstain(why)
 
     def _finish(self, episode: Episode, by: str) -> State:
-        """End the conversation, and read an answer that was given through a tool with `reader`."""
+        """End the conversation, and let `reader` read an answer that was given through a tool."""
         views = tuple(image.sent_view for image in episode.shown_images)
         notes = (*episode.notes, *(look.note for look in episode.looks), episode.summarize(by).note)
         state = episode.state.replace(messages=episode.turns, views=views).with_notes(*notes)

@@ -89,8 +89,8 @@ class NativeCalls(CallFormat):
     Most servers accept images in user turns only. `pictures` "user" puts the images of all results
     of a reply into one user turn, each after its label. "tool" leaves them in the tool turns, for
     models that accept images there: `MessagesAPI`, `ResponsesAPI`, `GeminiAPI`, and a `ChatAPI`
-    with the same setting (another one moves them into a user turn, without labels). "both" shows
-    them in both turns.
+    with the same setting (a `ChatAPI` with another setting moves them into a user turn, without
+    labels). "both" shows them in both turns.
     """
 
     pictures: Literal["user", "tool", "both"] = "user"
@@ -146,8 +146,8 @@ class TaggedCalls(WithTextFiles, CallFormat):
 
     Some models were trained with other names: `tag` and `results` are the names of the tags,
     without angle brackets (an empty `results` writes no tags). If `tool` names a tool, the tags
-    hold only the arguments of a call of it. `how` replaces the default description of the tools and
-    the format, and `then` is written after each result.
+    hold only the arguments of a call to that tool. `how` replaces the default description of the
+    tools and the format, and `then` is written after each result.
     """
 
     tag: str = "tool_call"
@@ -171,7 +171,7 @@ class TaggedCalls(WithTextFiles, CallFormat):
         given = "" if self.tool else ", the arguments as JSON by the tool's parameters"
         come = f"come back in <{self.results}>" if self.results else "come back"
         return (
-            f"<tools>\n{_list_tools(tools)}\n</tools>\nTo call a tool, write"
+            f"<tools>\n{_format_tools(tools)}\n</tools>\nTo call a tool, write"
             f" <{self.tag}>{call}</{self.tag}>{given}. Several calls may follow one another. Then"
             f" stop: the results {come}."
         )
@@ -212,7 +212,7 @@ class PlainCalls(CallFormat):
         """Describe the tools and how to call them."""
         return (
             "The tools, one a line, with their parameters as JSON"
-            f" schemas:\n{_list_tools(tools)}\nEvery reply must end in one of two forms. To call a"
+            f" schemas:\n{_format_tools(tools)}\nEvery reply must end in one of two forms. To call a"
             " tool, write a line of its own:\nCALL NAME {...}\nwith the arguments as JSON on the"
             " same line; several such lines may follow one another. To give the final answer,"
             " write a line of its own:\nANSWER: ..."
@@ -240,7 +240,7 @@ def decode_arguments(call: ToolCall) -> Mapping[str, Any]:
     if not call.name:
         raise ToolError(f'expected {{"name": ..., "arguments": {{...}}}} as JSON, found {given}')
     try:
-        data = read_json(call.arguments, parse_constant=_refuse_constant)
+        data = read_json(call.arguments, parse_constant=_refuse_non_finite_number)
         write_canonical(data).encode()  # rejects 1e999, which is read as infinity
     except (ValueError, RecursionError) as exc:
         raise ToolError(f"the arguments are no JSON ({str(exc)[:120]}): {given}") from exc
@@ -249,7 +249,7 @@ def decode_arguments(call: ToolCall) -> Mapping[str, Any]:
     return data
 
 
-def _list_tools(tools: Sequence[Tool]) -> str:
+def _format_tools(tools: Sequence[Tool]) -> str:
     described = (
         {"name": t.name, "description": t.description, "parameters": dict(t.parameters)}
         for t in tools
@@ -257,5 +257,5 @@ def _list_tools(tools: Sequence[Tool]) -> str:
     return "\n".join(json.dumps(tool, ensure_ascii=False) for tool in described)
 
 
-def _refuse_constant(name: str) -> Any:
+def _refuse_non_finite_number(name: str) -> Any:
     raise ValueError(f"{name} is no number")

@@ -203,7 +203,7 @@ def run_stage(stage: Stage, state: State, *views: View) -> ToolResult:
     Specialists in the stage see the sample's own images, and their results are mapped into the
     views.
     """
-    after, words = _run(stage, state.replace(views=views))
+    after, words = _run_and_describe(stage, state.replace(views=views))
     new = tuple(view for view in after.views if all(view is not old for old in views))
     if after.ended or not (new or after.prompt != state.prompt):
         raise ToolError(words or "there is nothing new to be seen")
@@ -215,7 +215,7 @@ def run_stage_on_image(stage: Stage, state: State, view: View, *marks: Mark) -> 
 
     Raises ToolError if nothing is new.
     """
-    after, words = _run(stage, make_view_state(state, view, *marks))
+    after, words = _run_and_describe(stage, make_view_state(state, view, *marks))
     new = tuple(
         map_to_sources(view, made) for made in after.views if made.picture is not view.picture
     )
@@ -224,8 +224,8 @@ def run_stage_on_image(stage: Stage, state: State, view: View, *marks: Mark) -> 
     return ToolResult(words, new)
 
 
-def _run(stage: Stage, before: State) -> tuple[State, str]:
-    """Run a stage. Return the state after it, and a text: the stage's notes, its reason for
+def _run_and_describe(stage: Stage, before: State) -> tuple[State, str]:
+    """Run a stage. Return the state after it, and a text with the stage's notes, its reason for
     abstaining, and the lines that it added to the prompt."""
     after = stage(before, NO_MODEL)
     lines = [note for note in after.notes if note not in before.notes]
@@ -246,7 +246,7 @@ def _simplify_schema(value: Any, unit: str) -> Any:
     return value.replace("{unit}", unit) if isinstance(value, str) else value
 
 
-DESCRIBE_PROMPT = (
+DESCRIPTION_PROMPT = (
     "Describe this image completely: every thing, its colour, shape, place, number and text."
 )
 
@@ -296,7 +296,7 @@ class DescribedImages(WithTextFiles):
     """
 
     describer: Model
-    prompt: Text = DESCRIBE_PROMPT
+    prompt: Text = DESCRIPTION_PROMPT
     options: CallOptions = field(default_factory=lambda: CallOptions(max_tokens=1024))
 
     def __call__(self, result: ToolResult, state: State) -> ToolResult:

@@ -21,7 +21,7 @@ from looktwice.prompting.wording.instructions import JsonAnswer, Parts, Text, ge
 
 OMITTED_IMAGE_TEXT = "[an image was shown here]"
 MISSING_REPLY_TEXT = "[no reply]"
-MAX_ALTERNATIVES = 20  # per token: OpenAI's maximum
+MAX_TOKEN_ALTERNATIVES = 20  # per token: OpenAI's maximum
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def _drop_attached(message: Message) -> Message:
     return Message(message.role, message.parts, calls, message.call_id)
 
 
-MIN_TOKENS = 16  # per image; no known processor uses fewer for an image of usual size
+MIN_TOKENS_PER_IMAGE = 16  # per image; no known processor uses fewer for an image of usual size
 NO_MODEL = NoModel("a reader must not call a model: it only reads the replies")
 
 
@@ -149,7 +149,7 @@ class Ask:
         if self.output is not None:
             options = replace(options, schema=self.output.make_schema(state.sample))
         if self.confidence == "choices" and options.logprobs is None:
-            options = replace(options, logprobs=MAX_ALTERNATIVES)
+            options = replace(options, logprobs=MAX_TOKEN_ALTERNATIVES)
         reply = model(sent, draw=state.draw, options=options)
         state = state.replace(messages=(*messages, reply.as_message()))
         if self.confidence == "choices":
@@ -278,7 +278,7 @@ def check_token_count(sent: Sequence[Message], reply: Reply) -> list[str]:
     not have counted them."""
     words = sum(len(message.text.split()) for message in sent)
     images, counted = sum(len(message.views) for message in sent), reply.usage.tokens_in
-    if not images or not 0 < counted < words + MIN_TOKENS * images:
+    if not images or not 0 < counted < words + MIN_TOKENS_PER_IMAGE * images:
         return []
     what = f"{images} image{'s' if images > 1 else ''} and {words} words"
     return [f"the server counted {counted} tokens for {what}: it may not have looked at the images"]

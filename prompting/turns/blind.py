@@ -48,7 +48,7 @@ _DOCTYPE_PATTERN = re.compile(r"<!DOCTYPE\s+svg\b[^\[\]<>]*>", re.I)
 _EXTERNAL_REFERENCE_PATTERN = re.compile(
     r"""url\([\s'"]*+(?!\#)|@import|@font-face|expression\s*\(|\\""", re.I
 )
-CHILD_PROGRAM = Path(__file__).with_name("svg_process.py")
+SVG_PROCESS_FILE = Path(__file__).with_name("svg_process.py")
 
 
 class SvgError(Exception):
@@ -122,7 +122,7 @@ def render_svg(code: str, width: int, height: int) -> Pixels:
     svg, scale = sanitize_svg(code), min(1.0, MAX_DRAWING_SIDE / max(width, height))
     size = [str(max(1, round(side * scale))) for side in (width, height)]
     try:
-        command = [sys.executable, "-P", str(CHILD_PROGRAM), *size]
+        command = [sys.executable, "-P", str(SVG_PROCESS_FILE), *size]
         done = subprocess.run(
             command, input=svg.encode(), capture_output=True, timeout=MAX_SECONDS, check=False
         )

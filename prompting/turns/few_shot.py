@@ -26,8 +26,9 @@ class Example:
     reply: str
 
     @property
-    def question(self) -> tuple[str, list[str]]:
-        """The text of the question, and the hashes of its images."""
+    def question_key(self) -> tuple[str, list[str]]:
+        """The text of the question and the hashes of its images, by which the same question is
+        recognised."""
         return self.sample.question, [image.sha for image in self.sample.images]
 
 
@@ -71,7 +72,7 @@ class FewShot(WithoutModel):
                 f"sample {state.sample.id}: examples come before the first turn; move this stage up"
             )
         own = state.sample.question, [image.sha for image in state.sample.images]
-        examples = [example for example in self.examples if example.question != own]
+        examples = [example for example in self.examples if example.question_key != own]
         if self.order == "shuffled":
             examples = [examples[k] for k in state.rng("examples").permutation(len(examples))]
         turns = list(state.messages)

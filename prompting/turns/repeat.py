@@ -220,7 +220,9 @@ class Vote(Ranged):
             trace = after.trace
             ballots.append(self._read_ballot(after))
             turns.append(count_calls(after, recorder) - 1)
-        after = self._decide(state, ballots, ended).replace(draw=state.draw, trace=trace)
+        after = self._choose_final_state(state, ballots, ended).replace(
+            draw=state.draw, trace=trace
+        )
         # after each draw, the answer with the most votes so far, in the letters as asked
         asked = {own: shown for shown, own in after.letters.items()}
         first = {ballot.key: ballot.answer for ballot in reversed(ballots)}
@@ -252,7 +254,7 @@ class Vote(Ranged):
             return "no other answer could win"
         return ""
 
-    def _decide(self, state: State, ballots: Sequence[Ballot], ended: str) -> State:
+    def _choose_final_state(self, state: State, ballots: Sequence[Ballot], ended: str) -> State:
         """Return the state of the first draw with the winning answer, or, if no answer wins, that
         of the first draw."""
         ranked = _count_votes(ballots)

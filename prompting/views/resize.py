@@ -268,7 +268,7 @@ def _count_patches(size: Size, patch: int) -> int:
     return math.ceil(size[0] / patch) * math.ceil(size[1] / patch)
 
 
-SIZE_STEPS = 64  # sizes to try for a view, each a 64th of its sides smaller
+SIZE_STEP_COUNT = 64  # sizes to try for a view, each a 64th of its sides smaller
 
 
 class SizeOption(NamedTuple):
@@ -303,9 +303,10 @@ class TokenBudget(Ranged, WithoutModel):
         rule, options = find_image_rule(self.model), list[list[SizeOption]]()
         sent = {view.picture.sha for message in state.messages for view in message.views}
         for view in state.views:
-            last = SIZE_STEPS if view.picture.sha in sent else 1
+            last = SIZE_STEP_COUNT if view.picture.sha in sent else 1
             sizes = [
-                scale_size(view.size, step / SIZE_STEPS) for step in range(SIZE_STEPS, last - 1, -1)
+                scale_size(view.size, step / SIZE_STEP_COUNT)
+                for step in range(SIZE_STEP_COUNT, last - 1, -1)
             ]
             options.append([SizeOption(rule.tokens(size), size) for size in dict.fromkeys(sizes)])
         chosen = self._fit_budget(options)

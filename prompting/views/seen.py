@@ -224,16 +224,16 @@ def _format_size(size: Size) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """A view before (`before`) and after (`drawn`) the stage in `slot` drew on it."""
+    """A view before (`original_view`) and after (`drawn_view`) the stage in `slot` drew on it."""
 
     slot: str
-    before: View
-    drawn: View
+    original_view: View
+    drawn_view: View
 
     @cached_property
     def changed_mask(self) -> NDArray[np.bool_]:
         """A mask, HxW, of the pixels that the drawing changed."""
-        red, green, blue = cv2.split(cv2.absdiff(self.drawn.pixels, self.before.pixels))
+        red, green, blue = cv2.split(cv2.absdiff(self.drawn_view.pixels, self.original_view.pixels))
         return cv2.max(cv2.max(red, green), blue) >= MIN_DRAWN_DIFFERENCE
 
     @property
@@ -246,19 +246,19 @@ class Drawing:
 
     def shows_same_image(self, sent: View) -> bool:
         """Return whether the first part of both views shows the same source image."""
-        drawn, part = self.drawn.parts[:1], sent.parts[:1]
+        drawn, part = self.drawn_view.parts[:1], sent.parts[:1]
         return bool(drawn and part and drawn[0].source == part[0].source)
 
     def describe_fading(self, sent: View) -> Iterator[str]:
         """Yield a note if the view as it is sent keeps little of the drawing's colour (its
         chroma)."""
         lossy = sent.picture.payload.media_type in ("image/jpeg", "image/webp")
-        comparable = lossy and self.shows_same_image(sent) and sent.size == self.drawn.size
+        comparable = lossy and self.shows_same_image(sent) and sent.size == self.drawn_view.size
         if not comparable or not self.changed_mask.any():
             return
         before, drawn, left = (
             cv2.cvtColor(view.pixels, cv2.COLOR_RGB2YCrCb)[self.changed_mask][:, 1:].astype(float)
-            for view in (self.before, self.drawn, sent)
+            for view in (self.original_view, self.drawn_view, sent)
         )
         whole, kept = np.abs(drawn - before).mean(), np.abs(left - before).mean()
         if kept < MIN_CHROMA_SHARE * whole:
@@ -276,7 +276,7 @@ def describe_lost_drawings(
     for drawing, view in product(find_drawings(state, stages), sent):
         layout = find_layout(model, view.size)
         if drawing.shows_same_image(view) and layout and layout.patch and drawing.longer_side:
-            scale = view.parts[0].affine.scale / drawing.drawn.parts[0].affine.scale
+            scale = view.parts[0].affine.scale / drawing.drawn_view.parts[0].affine.scale
             scale *= layout.size[0] / view.size[0]
             if (patches := drawing.longer_side * scale / layout.patch) < 1:
                 size = f"{patches:.2g} of a patch of {model}"

@@ -39,7 +39,9 @@ def zoom_views(state: State, places: Places, crop: Crop, missing: MissingAction)
         else:
             views.append(view)
             why = "; ".join(places.reasons[n] for n in sources if n in places.reasons)
-            lacking += [f"view {number}: {why or f'no {places.sought} is seen'}"] if sources else []
+            lacking += (
+                [f"view {number}: {why or f'no {places.region_phrase} is seen'}"] if sources else []
+            )
     state = state.measured("crop_share", fmean(shares)) if shares else state
     if not lacking or missing == "keep":
         state = state.replace(views=tuple(views)).with_notes(*notes)
@@ -137,7 +139,7 @@ class Show(Ranged, WithSource):
         marks = tuple(chain.from_iterable(m[: self.most] for m in places.regions.values()))
         state = state.with_notes(*places.notes)
         if not marks:
-            reasons = [*places.reasons.values()] or [f"no {places.sought} is seen"]
+            reasons = [*places.reasons.values()] or [f"no {places.region_phrase} is seen"]
             return handle_missing(state, self.missing, reasons)
         shown = self.marker(state.replace(sample=replace(sample, marks=marks)), model)
         return shown.replace(sample=sample).measured("regions_shown", len(marks))

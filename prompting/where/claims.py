@@ -385,7 +385,7 @@ def _read_field(name: str, value: Any, points: bool, image: int | None) -> list[
 
 def _pick_label(named: Any, listed: Any, key: str, number: int) -> str:
     """Return the label of place `number` under a key: the place's own label in a list, the label of
-    its object, or the key itself if it is not a word for a place, such as "cup"."""
+    its object, or the key itself, such as "cup", unless it is a word for a place."""
     for labels in (named, listed):
         if isinstance(labels, list):
             named = labels[number] if number < len(labels) else ""

@@ -47,11 +47,11 @@ class OnMarks(Where):
         for mark in state.sample.marks:
             if not self.labels or mark.label in self.labels:
                 regions.setdefault(mark.image, []).append(mark)
-        sought = f"mark {' or '.join(map(repr, self.labels))}" if self.labels else "mark"
+        region_phrase = f"mark {' or '.join(map(repr, self.labels))}" if self.labels else "mark"
         sources = list_shown_sources(state, self.images)
         if self.images is None:
             sources = [number for number in sources if number in regions] or sources
-        return Places(sought, regions, sources)
+        return Places(region_phrase, regions, sources)
 
 
 def check_words(source: Any) -> None:
@@ -189,8 +189,8 @@ class InCells(Where):
         regions: dict[int, list[Mark]] = {number: [] for number in sources}
         for box in self._make_boxes(state.views, " ".join(self.cells) or state.reply):
             regions.setdefault(box.image, []).append(box)
-        sought = "cell of those named" if self.cells else "cell that the reply names"
-        return Places(sought, regions, sources)
+        region_phrase = "cell of those named" if self.cells else "cell that the reply names"
+        return Places(region_phrase, regions, sources)
 
     def _has_cell(self, name: str) -> bool:
         if isinstance(self.grid, RuledGrid):

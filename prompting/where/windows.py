@@ -43,7 +43,7 @@ class Segmented(PerImageSource):
 
     segmenter: Segmenter
     order: Literal["size", "score"] = "size"
-    sought = "segment"
+    region_phrase = "segment"
 
     def find_regions(self, state: State, model: Model, number: int) -> list[Mark]:
         """Return the segments of one image."""
@@ -70,7 +70,7 @@ class Windows(Ranged, PerImageSource):
     share: float = 0.3
     most: int = 1
 
-    sought = "window"
+    region_phrase = "window"
     ranges = ("share > 0", "share <= 1", "most >= 1")
 
     def find_regions(self, state: State, model: Model, number: int) -> list[Mark]:
@@ -102,7 +102,7 @@ class BestCells(Ranged, PerImageSource):
     side: int = 224
     most: int | None = None
 
-    sought = "cell"
+    region_phrase = "cell"
     ranges = ("side, most >= 1",)
 
     def find_regions(self, state: State, model: Model, number: int) -> list[Mark]:

@@ -58,25 +58,25 @@ def find_choices(text: str) -> ListedChoices | None:
 
 
 def _find_in_lines(text: str) -> Iterator[ListedChoices]:
-    for run in _find_runs(CHOICE_LINE_PATTERN.finditer(text)):
+    for run in _find_label_runs(CHOICE_LINE_PATTERN.finditer(text)):
         gaps = (text[label.end() : below.start()] for label, below in pairwise(run))
         if not "".join(gaps).strip():
-            yield _make_list(text, run, [label.span("text") for label in run])
+            yield _make_listed_choices(text, run, [label.span("text") for label in run])
 
 
 def _find_in_one_line(text: str) -> Iterator[ListedChoices]:
     for line in re.finditer(r".+", text):
-        for run in _find_runs(INLINE_CHOICE_PATTERN.finditer(text, *line.span())):
+        for run in _find_label_runs(INLINE_CHOICE_PATTERN.finditer(text, *line.span())):
             if run[0]["left"] or run[0]["header"]:
                 ends = [*(label.start() for label in run[1:]), line.end()]
                 spans = [(label.end(), end) for label, end in zip(run, ends, strict=True)]
-                listed = _make_list(text, run, spans)
+                listed = _make_listed_choices(text, run, spans)
                 # an instruction such as "answer (A), (B) or (C)." is not a list
                 if all(choice.strip(".") for choice in listed.texts):
                     yield listed
 
 
-def _make_list(
+def _make_listed_choices(
     text: str, run: Sequence[re.Match[str]], spans: Sequence[tuple[int, int]]
 ) -> ListedChoices:
     """Return the choices at these positions; image placeholders after the last choice are not part
@@ -89,7 +89,7 @@ def _make_list(
     )
 
 
-def _find_runs(labels: Iterable[re.Match[str]]) -> list[list[re.Match[str]]]:
+def _find_label_runs(labels: Iterable[re.Match[str]]) -> list[list[re.Match[str]]]:
     """Return the runs of two or more consecutive labels A, B, C ... in one style."""
     runs: list[list[re.Match[str]]] = []
     latest: dict[str, list[re.Match[str]]] = {}

@@ -41,8 +41,8 @@ class Template(WithoutModel):
     The template is `text`. Its variables are `prompt` (as worded so far), `question`, `choices`
     (each with `letter` and `text`), `letters`, `images` (how many are shown), `marks` (each with
     `label`, `kind` and `image`, counted from 1), `meta`, `id`, and `reply` (the model's last
-    reply). `into` "prompt" replaces the prompt, "system" the system message. Raises a ValueError that
-    names the sample for unknown variables and other errors of the template.
+    reply). `into` "prompt" replaces the prompt, "system" the system message. Raises a ValueError
+    that names the sample for unknown variables and for other errors in the template.
     """
 
     text: Text
