@@ -212,8 +212,8 @@ class PlainCalls(CallFormat):
         """Describe the tools and how to call them."""
         return (
             "The tools, one a line, with their parameters as JSON"
-            f" schemas:\n{_format_tools(tools)}\nEvery reply must end in one of two forms. To call a"
-            " tool, write a line of its own:\nCALL NAME {...}\nwith the arguments as JSON on the"
+            f" schemas:\n{_format_tools(tools)}\nEvery reply must end in one of two forms. To call"
+            " a tool, write a line of its own:\nCALL NAME {...}\nwith the arguments as JSON on the"
             " same line; several such lines may follow one another. To give the final answer,"
             " write a line of its own:\nANSWER: ..."
         )
