@@ -65,7 +65,7 @@ class Call:
 
 UNCHANGED_NOTE = "; kept as it is"
 """The end of a note saying why a stage had nothing to do and left the views unchanged."""
-NO_MARK = f"no mark to draw{UNCHANGED_NOTE}"
+NO_MARK_NOTE = f"no mark to draw{UNCHANGED_NOTE}"
 """The note of a marker for a sample without marks."""
 
 

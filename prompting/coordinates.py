@@ -1,5 +1,5 @@
-"""Converts coordinates that a model gives for an image, as it was sent, to pixels of the view
-before it was resized."""
+"""Converts the coordinates that a model gives in an image to pixels of the view from which that
+image was resized."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from looktwice.prompting.grids.grids import find_source_box
 __all__ = ["ToolError"]
 
 Frame = Literal["pixels", "0-1", "0-1000"]
-UNITS: dict[Frame, str] = {
+UNIT_PHRASES: dict[Frame, str] = {
     "pixels": "pixels of the image",
     "0-1": "shares of the image's width and height, from 0 to 1",
     "0-1000": "thousandths of the image's width and height, from 0 to 1000",
@@ -34,19 +34,19 @@ NO_MODEL = NoModel("a tool of an agent may not call the model; only the agent do
 
 
 class ToolError(ValueError):
-    """A tool cannot do what the model asked; the message is addressed to the model."""
+    """Raised when a tool cannot do what the model asked; the message is addressed to the model."""
 
 
 @dataclass(frozen=True, eq=False)
 class ShownImage:
-    """An image as it was sent to the model (`sent`), and as tools use it (`view`), which may be
+    """An image as it was sent to the model (`sent_view`) and as tools use it (`view`), which may be
     larger.
 
-    `affine` maps points of `view` to points of `sent`, in pixel centres.
+    `affine` maps points of `view` to points of `sent_view`, in pixel centres.
     """
 
     view: View
-    sent: View
+    sent_view: View
     affine: Affine = field(default_factory=Affine)
 
     @classmethod
@@ -73,16 +73,17 @@ class ShownImage:
         for places outside or mostly outside the image, for boxes without an area or with swapped
         corners, and for numbers that belong to another frame.
         """
-        width, height = self.sent.size
+        width, height = self.sent_view.size
         scaled = self._convert_to_pixels(numbers, frame)
-        where = f"{name}, which is {width} x {height} pixels; give {UNITS[frame]}"
+        where = f"{name}, which is {width} x {height} pixels; give {UNIT_PHRASES[frame]}"
         if max(map(abs, scaled)) > MAX_COORDINATE:
             raise ToolError(f"{_format_numbers(numbers)} lies outside {where}")
         if other := _guess_frame(numbers, frame):
             kind = "point" if len(numbers) == 2 else "box"
             raise ToolError(
                 f"the {kind} {_format_numbers(numbers)} lies outside what can be meant: its numbers"
-                f" look like {other}; give {UNITS[frame]} ({name} has {width} x {height} pixels)"
+                f" look like {other}; give {UNIT_PHRASES[frame]} ({name} has {width} x {height}"
+                " pixels)"
             )
         if len(numbers) == 2:  # pixels are counted at centres, other frames from the edge
             x, y = (number - (0.0 if frame == "pixels" else 0.5) for number in scaled)
@@ -108,7 +109,7 @@ class ShownImage:
 
     def describe_cut(self, numbers: Sequence[float], frame: Frame, name: str) -> str:
         """Return a sentence if `locate` clips this box to the image, otherwise an empty string."""
-        width, height = self.sent.size
+        width, height = self.sent_view.size
         left, top, right, bottom = (*self._convert_to_pixels(numbers, frame), 0.0, 0.0)[:4]
         if len(numbers) == 2 or (
             left >= -OVERHANG_TOLERANCE
@@ -119,12 +120,12 @@ class ShownImage:
             return ""
         return (
             f"the box {_format_numbers(numbers)} reaches beyond {name}, which is {width} x {height}"
-            f" pixels, and was cut there; give {UNITS[frame]}"
+            f" pixels, and was cut there; give {UNIT_PHRASES[frame]}"
         )
 
     def _convert_to_pixels(self, numbers: Sequence[float], frame: Frame) -> list[float]:
         """Convert the numbers to pixels of the image as it was sent."""
-        width, height = self.sent.size
+        width, height = self.sent_view.size
         across, down = {
             "pixels": (1.0, 1.0),
             "0-1": (width, height),
@@ -143,9 +144,11 @@ def _guess_frame(numbers: Sequence[float], frame: Frame) -> str:
     shares = min(numbers) >= 0 and max(numbers) <= 1
     shares = shares and (len(numbers) == 4 or any(number % 1 for number in numbers))
     if shares and frame != "0-1":
-        return UNITS["0-1"]
+        return UNIT_PHRASES["0-1"]
     if frame != "pixels" and max(numbers) > MAX_FRAME_EXCESS * (1 if frame == "0-1" else 1000):
-        return UNITS["pixels"] if frame == "0-1000" else f"{UNITS['0-1000']}, or pixels"
+        return (
+            UNIT_PHRASES["pixels"] if frame == "0-1000" else f"{UNIT_PHRASES['0-1000']}, or pixels"
+        )
     return ""
 
 
@@ -177,11 +180,10 @@ def map_to_sources(view: View, new: View) -> View:
 
 
 def find_new_regions(views: Sequence[View], first: int) -> tuple[tuple[float, ...], ...]:
-    """Return the region of a source image that each view from index `first` on shows: (image, left,
-    top, right, bottom).
-
-    It is empty for a view that shows no source image, or the same region as an earlier view. For a
-    view of several images it is the region of the image that fills most of the view.
+    """Return, for each view from index `first` on, the region of a source image that it shows, as
+    (image, left, top, right, bottom). The region is empty for a view that shows no source image, or
+    the same region as an earlier view. For a view of several images it is the region of the image
+    that fills most of the view.
     """
     regions: list[tuple[float, ...]] = []
     new: list[tuple[float, ...]] = []

@@ -17,8 +17,8 @@ from looktwice.specialists.rules import NoEvidence
 
 __all__: list[str] = []
 
-Missing = Literal["keep", "fail", "abstain"]
-"""The action if a specialist finds nothing: keep the view as it is, fail the sample, or abstain
+MissingAction = Literal["keep", "fail", "abstain"]
+"""What to do if a specialist finds nothing: keep the view as it is, fail the sample, or abstain
 from answering."""
 
 Finding = TypeVar("Finding")
@@ -59,7 +59,7 @@ def list_shown_sources(state: State, images: Sequence[int] | None) -> list[int]:
     return sorted(shown if images is None else shown & set(images))
 
 
-def handle_missing(state: State, missing: Missing, reasons: Iterable[str]) -> State:
+def handle_missing(state: State, missing: MissingAction, reasons: Iterable[str]) -> State:
     """Apply `missing` to the state: add notes or abstain. Raises ValueError for "fail"."""
     if missing == "fail":
         raise ValueError(
@@ -72,14 +72,14 @@ def handle_missing(state: State, missing: Missing, reasons: Iterable[str]) -> St
 
 
 def replace_views(
-    state: State, views: Sequence[View], line: str = "", lacking: Iterable[str] = ()
+    state: State, views: Sequence[View], line: str = "", reasons: Iterable[str] = ()
 ) -> State:
-    """Return the state with these views, and a note for each reason in `lacking` why an image was
+    """Return the state with these views and with a note for each of the `reasons` why an image was
     kept unchanged.
 
     If any view is new, `line` becomes the last line of the prompt.
     """
-    state = handle_missing(state, "keep", lacking)
+    state = handle_missing(state, "keep", reasons)
     if [*map(id, views)] == [*map(id, state.views)]:
         return state
     prompt = "\n".join(text for text in (state.prompt, line) if text)
@@ -89,13 +89,13 @@ def replace_views(
 def show_evidence(
     state: State,
     images: Sequence[int] | None,
-    missing: Missing,
+    missing: MissingAction,
     look: Callable[[int], Finding],
     show: Callable[[View, dict[int, Finding]], Iterable[View]],
     line: str,
 ) -> State:
     """Return the state with the views that `show` makes from each view and from the results of
-    `look` (see `collect_results`). `missing` decides about images without a result."""
+    `look` (see `collect_results`). `missing` decides how images without a result are handled."""
     results, lacking = collect_results(state, images, look)
     if lacking and missing != "keep":
         return handle_missing(state, missing, lacking.values())

@@ -1,4 +1,5 @@
-"""Files of JSON lines that refer to pictures: few-shot examples, and marks of known pictures."""
+"""Reads JSONL files that refer to pictures, such as few-shot examples and the marks of known
+pictures."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ Parsed = TypeVar("Parsed")
 
 def read_lines(path: Path, parse: Callable[[Any, Path, int], Parsed]) -> tuple[Parsed, ...]:
     """Parse each line with `parse`, which receives the JSON value, the path and the line number.
-    Raises ValueError that names the line."""
+    Raises a ValueError that names the line."""
     path, parsed = Path(path), []
     try:
         lines = read_file(path).decode("utf-8-sig").splitlines()
@@ -40,9 +41,9 @@ def read_lines(path: Path, parse: Callable[[Any, Path, int], Parsed]) -> tuple[P
     return tuple(parsed)
 
 
-def check_sha(stage: Any, content: Sequence[Any]) -> None:
-    """Set the `sha` of a stage to the hash of `content`, the plain values of the lines in the file
-    at its `path`. Raises ValueError if the stage already has a different one."""
+def fill_in_sha(stage: Any, content: Sequence[Any]) -> None:
+    """Set the `sha` of a stage to the hash of `content`, which are the plain values of the lines in
+    the file at its `path`. Raises ValueError if the stage already has a different one."""
     digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
     if stage.sha and stage.sha != digest:
         raise ValueError(

@@ -96,7 +96,7 @@ def _draw_markers(rng: Generator, ground: Pixels, points: tuple[Point, ...]) -> 
     except (KeyError, ValueError):  # labels that do not fit inside, where BLINK's own are clipped
         return f"as released, {color}", draw_as_released(ground, points, COLORS[color])
     sizes = f"radius {stage.radius:.1f}, stroke {stage.thickness:.1f}"
-    font = f"font {stage.lettering.font_size:.0f}"
+    font = f"font {stage.label_settings.font_size:.0f}"
     return f"{hand}, {stage.color}, {sizes}, {font}", state.views[0].pixels
 
 

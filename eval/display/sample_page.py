@@ -20,7 +20,7 @@ from looktwice.pipelines.state import Call, State, Step
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent.agent import Agent
 from looktwice.prompting.agent.looks import Look, read_looks
-from looktwice.prompting.agent.tool import COORDINATES
+from looktwice.prompting.agent.tool import COORDINATES_MARKER
 from looktwice.prompting.coordinates import ShownImage, ToolError
 from looktwice.prompting.markers.points import Circles
 from looktwice.prompting.markers.regions import Rectangles
@@ -253,7 +253,7 @@ def draw_look(look: Look, agents: Sequence[Agent], images: Mapping[int, View]) -
         return None
     marks = list[Mark]()
     for name, info in agent.tools[look.tool].arguments.model_fields.items():
-        if COORDINATES not in info.metadata or name not in given:
+        if COORDINATES_MARKER not in info.metadata or name not in given:
             continue
         try:
             place = ShownImage(view, view).locate(given[name], agent.coordinates, "the image")

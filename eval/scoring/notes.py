@@ -27,7 +27,7 @@ from looktwice.eval.scoring.verdict import (
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.counted import format_count, format_list, shorten_text
 from looktwice.pipelines.model import format_prices
-from looktwice.pipelines.state import NO_MARK
+from looktwice.pipelines.state import NO_MARK_NOTE
 
 WHY_UNREADABLE = {
     "unread": "because the reader found no answer",
@@ -379,7 +379,7 @@ def _describe_empty_stages(arms: Arms) -> Iterator[str]:
         if sum(kept) > len(kept) * MAX_UNCHANGED_SHARE:
             reason = arm.reason([*compress(places, kept)])
             task = arm.point.spec.get("task") or {}
-            if task.get("use") == DRAWING_TASK and reason.endswith(NO_MARK):
+            if task.get("use") == DRAWING_TASK and reason.endswith(NO_MARK_NOTE):
                 continue
             contestants[_samples(kept), arm.task, reason].append(arm.contestant)
     tasks = defaultdict[tuple[str, str, str], list[str]](list)

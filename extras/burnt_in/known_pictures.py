@@ -20,8 +20,8 @@ from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.transforms import resample
-from looktwice.prompting.evidence import Missing, handle_missing
-from looktwice.prompting.question_lines import check_sha, parse_sample, read_lines
+from looktwice.prompting.evidence import MissingAction, handle_missing
+from looktwice.prompting.question_lines import fill_in_sha, parse_sample, read_lines
 
 THUMBNAIL_SIDE = 32  # side of a thumbnail in pixels
 MAX_BITS = 12  # maximum difference of two hashes; closer pictures are compared by thumbnails
@@ -74,12 +74,12 @@ class MarksFrom(WithoutModel):
 
     path: Path
     most: float = 3.5
-    missing: Missing = "keep"
+    missing: MissingAction = "keep"
     sha: str = ""
 
     def __post_init__(self) -> None:
         check_ranges(self, "most > 0")
-        check_sha(self, [line.sha for line in self.lines])
+        fill_in_sha(self, [line.sha for line in self.lines])
 
     @cached_property
     def lines(self) -> tuple[Sample, ...]:

@@ -16,7 +16,7 @@ from looktwice.extras.burnt_in.rings import get_window
 from looktwice.extras.toolkits.hershey import get_hershey_strokes
 from looktwice.pipelines.geometry import XY, PixelRect, Size, intersect_boxes, overlaps
 from looktwice.pipelines.marks import mask_bounds
-from looktwice.prompting.drawing.text import BLINK_LETTERS, BLINK_SIZE, render_text
+from looktwice.prompting.drawing.text import BLINK_FONT_SIZE, BLINK_LETTERS, render_text
 
 # thresholds between white strokes and black plate: the lower for thin, the upper for blurred ones
 INK_THRESHOLDS = (96, 150)
@@ -198,7 +198,7 @@ def _render_letter(letter: str) -> Iterator[Gray]:
         ImageDraw.Draw(image).text((60, 40), letter, fill=255, font=font, stroke_width=weight)
         yield _trim(np.asarray(image))
     if letter in BLINK_LETTERS:
-        yield _trim(render_text(letter, BLINK_SIZE, "blink"))
+        yield _trim(render_text(letter, BLINK_FONT_SIZE, "blink"))
     if len(letter) == 1:
         _, *strokes = get_hershey_strokes(letter)
         points = np.concatenate(strokes)

@@ -28,7 +28,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.prompting.drawing.colors import parse_rgb
-from looktwice.prompting.evidence import Missing
+from looktwice.prompting.evidence import MissingAction
 
 MIN_LINE_CLOSENESS = 0.25  # minimum closeness to the colour of a pixel in a line
 # margin by which a line is closer to the colour than its background, which may be similar
@@ -177,7 +177,7 @@ class RecoverMarks(WithoutModel):
     unlabelled: tuple[Kind, ...] = ("rings", "boxes", "dots", "arrows")
     plain_colors: tuple[str, ...] = PLAIN_COLORS
     letters: tuple[str, ...] | None = None
-    on_missing: Missing = "keep"
+    on_missing: MissingAction = "keep"
     given: Literal["drop", "keep"] = "drop"
 
     version: ClassVar[int] = 2

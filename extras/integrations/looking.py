@@ -28,7 +28,7 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.view import Part, View
 from looktwice.prompting.agent.agent import Agent
 from looktwice.prompting.agent.tool import (
-    IMAGE,
+    IMAGE_NUMBER_MARKER,
     AgentTool,
     BlackImages,
     ImageArguments,
@@ -128,7 +128,7 @@ class LookTools:
         shown = list(map(through, state.views))
         others = {*range(1, len(shown) + 1)} - {*numbers.values()}
         parsed = parse_arguments(tool, {**data, **numbers}, shown, others, frame)
-        arguments = parsed.checked
+        arguments = parsed.valid_arguments
         true = tool(state, arguments)
         control = self.controls.get(name)
         result = control(true, state, arguments) if control else true
@@ -146,7 +146,7 @@ class LookTools:
         if view.picture is not first.view.picture:
             stem = f"{files[0].stem[:40]}-{tool}"
             file = self.images.keep(view, files, stem, controlled or scene.apart)
-        sent = ShownImage.from_view(view, self.agent.fit, scene.state).sent
+        sent = ShownImage.from_view(view, self.agent.fit, scene.state).sent_view
         width, height = sent.size
         words = f"Image {self.images.number(file)} ({width} x {height} pixels)"
         if region := find_source_box(view, Box("", 0, 0, *view.size)):
@@ -217,7 +217,11 @@ class _Scene:
 def _image_fields(tool: AgentTool) -> dict[str, int]:
     """Return the names of a tool's arguments that are images, with the default number of each."""
     declared = tool.arguments.model_fields
-    return {name: info.default for name, info in declared.items() if IMAGE in info.metadata}
+    return {
+        name: info.default
+        for name, info in declared.items()
+        if IMAGE_NUMBER_MARKER in info.metadata
+    }
 
 
 def _find_missing(tool: AgentTool) -> str:

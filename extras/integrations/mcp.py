@@ -20,7 +20,7 @@ from starlette.responses import PlainTextResponse
 from looktwice.extras.integrations.looking import REPORTED_ERRORS, LookTools
 from looktwice.extras.integrations.protocols.questions import LOOPBACK, MAX_BYTES
 from looktwice.pipelines.config.classes import ConfigError
-from looktwice.prompting.coordinates import UNITS
+from looktwice.prompting.coordinates import UNIT_PHRASES
 
 INSTRUCTIONS = (
     "Look again at an image before you answer about it: open its file, then zoom, mark, compare or"
@@ -33,7 +33,7 @@ INSTRUCTIONS = (
 
 def make_server(looks: LookTools) -> Server[Any]:
     """Make a server that offers the tools of `looks`, for either transport."""
-    lines = [INSTRUCTIONS.format(unit=UNITS[looks.agent.coordinates])]
+    lines = [INSTRUCTIONS.format(unit=UNIT_PHRASES[looks.agent.coordinates])]
     lines += [f"Not offered: {name}, as {why}." for name, why in looks.left_out.items()]
 
     async def list_tools(

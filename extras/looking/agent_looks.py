@@ -31,7 +31,7 @@ from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.pipelines.geometry import iou, overlap
 from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box, mark_from_dict
 from looktwice.pipelines.model import Reply
-from looktwice.prompting.agent.looks import EpisodeEnd, Look, read_end, read_looks
+from looktwice.prompting.agent.looks import EpisodeEnd, Look, read_episode_end, read_looks
 
 Overlap = tuple[float, float]
 """Intersection over union of a zoom and a region, and the share of the region that the zoom
@@ -128,7 +128,7 @@ def summarize_looks(run: RunScores) -> list[LookSummary]:
 
 def make_agent_record(scores: PointScores, record: Record) -> AgentRecord | None:
     """Convert a record in which an agent finished its episode; return None for any other record."""
-    end, row = read_end(record.notes), scores.samples.get(record.sample)
+    end, row = read_episode_end(record.notes), scores.samples.get(record.sample)
     final = scores.result_of(record)
     if end is None or final is None or row is None:
         return None

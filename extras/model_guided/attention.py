@@ -25,7 +25,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.weights import WeightsError
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
-from looktwice.prompting.where.places import InImages
+from looktwice.prompting.where.places import PerImageSource
 from looktwice.prompting.where.windows import compute_window_sums
 from looktwice.prompting.wording.instructions import Text, WithTextFiles, get_text
 from looktwice.specialists.results import Floats
@@ -144,7 +144,7 @@ class UsesLocalModel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViCrop(WithTextFiles, UsesLocalModel, InImages):
+class ViCrop(WithTextFiles, UsesLocalModel, PerImageSource):
     """ViCrop's window (arXiv 2502.17422): the region to which a network in this process attends as
     it begins to answer the question.
 
@@ -163,9 +163,9 @@ class ViCrop(WithTextFiles, UsesLocalModel, InImages):
     base: int = 336
     general: Text = GENERAL_INSTRUCTION
     tiled: bool = False
-    sought = "window"
+    region_phrase = "window"
 
-    def look(self, state: State, model: Model, number: int) -> list[Mark]:
+    def find_regions(self, state: State, model: Model, number: int) -> list[Mark]:
         """Return the window of one image. Raises WeightsError."""
         view, question = View.of(state.sample.images[number], number), state.sample.question
         values = self._compute_map(view, question)

@@ -19,7 +19,7 @@ from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.regions import find_pixel_area
-from looktwice.prompting.evidence import Missing, handle_missing
+from looktwice.prompting.evidence import MissingAction, handle_missing
 from looktwice.prompting.where.places import Where
 from looktwice.prompting.wording.instructions import Text, fill_in, read_texts
 
@@ -62,7 +62,7 @@ class RetrievedCrops(Ranged):
     whole: bool = False
     fit: Stage | None = None
     options: CallOptions = field(default_factory=lambda: CallOptions(logprobs=20))
-    missing: Missing = "keep"
+    missing: MissingAction = "keep"
 
     ranges = ("enough >= -1", "enough <= 1")
 
@@ -83,7 +83,7 @@ class RetrievedCrops(Ranged):
         places = self.where.places(state, model)
         state = state.with_notes(*places.notes)
         if not any(places.regions.values()):
-            reasons = [*places.reasons.values()] or [f"no {places.sought} is seen"]
+            reasons = [*places.reasons.values()] or [f"no {places.region_phrase} is seen"]
             return handle_missing(state, self.missing, reasons)
         surest, best = -2.0, state
         for count in self.tries:

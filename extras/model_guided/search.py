@@ -19,7 +19,7 @@ from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.markers.regions import Rectangles
-from looktwice.prompting.where.places import InImages
+from looktwice.prompting.where.places import PerImageSource
 from looktwice.prompting.where.sources import check_words, find_words
 from looktwice.prompting.where.windows import list_grid_cells
 from looktwice.prompting.wording.instructions import Text, fill_in, read_texts
@@ -175,7 +175,7 @@ class Rules(Ranged):
 
 
 @dataclass(frozen=True)
-class AskedParts(Ranged, InImages):
+class AskedParts(Ranged, PerImageSource):
     """A source of parts of each image: the model is asked whether each part shows the object.
 
     The object comes from `words`, `words_field` or `words_pattern`, as in `Detected`. `existence`
@@ -219,9 +219,9 @@ class TreeSearch(AskedParts):
     answering: Text = "{question}\nDoes this image show enough to answer? Answer Yes or No."
     whole: bool = True
     every: bool = False
-    sought = "part that answers"
+    region_phrase = "part that answers"
 
-    def look(self, state: State, model: Model, number: int) -> list[Mark]:
+    def find_regions(self, state: State, model: Model, number: int) -> list[Mark]:
         """Return the parts of one image. Raises ModelError."""
         size, boxes = state.sample.images[number].size, list[PixelRect]()
         words = find_words(self, state.sample)
@@ -275,11 +275,11 @@ class AskedCells(AskedParts):
     side: int = 224
     least: float = 0.0
 
-    sought = "cell that shows it"
+    region_phrase = "cell that shows it"
 
     ranges = ("side >= 1", "least >= -1", "least <= 1")
 
-    def look(self, state: State, model: Model, number: int) -> list[Mark]:
+    def find_regions(self, state: State, model: Model, number: int) -> list[Mark]:
         """Return the cells of one image. Raises ModelError."""
         view, scores = View.of(state.sample.images[number], number), dict[Mark, float]()
         texts = [fill_in(self.existence, cue=cue) for cue in find_words(self, state.sample)]

@@ -29,7 +29,7 @@ from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Payload
 from looktwice.pipelines.state import Stage
 from looktwice.prompting.agent import BlackImages, NoResult
-from looktwice.prompting.agent.looks import read_end, read_looks
+from looktwice.prompting.agent.looks import read_episode_end, read_looks
 
 Line = dict[str, Any]
 
@@ -200,7 +200,7 @@ def _make_line(
     folder: RunFolder, scores: PointScores, record: Record, scored: ScoredRecord
 ) -> Line:
     messages = folder.messages(record, _find_answering_call(scores, record, scored))
-    looks, ended = read_looks(record.notes), read_end(record.notes)
+    looks, ended = read_looks(record.notes), read_episode_end(record.notes)
     usage = [reply.usage for reply in record.replies]
     offered = ((call.get("options") or {}).get("tools") for call in record.calls)
     tools = next(filter(None, offered), ())  # of the first call that offered any

@@ -26,12 +26,16 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.transforms import join_side_by_side
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.colors import choose_golden_hue, convert_hue, parse_rgb
+from looktwice.prompting.drawing.colors import (
+    choose_golden_ratio_color,
+    convert_hue_to_rgb,
+    parse_rgb,
+)
 from looktwice.prompting.drawing.lines import paint_line
 from looktwice.prompting.drawing.regions import rasterize
 from looktwice.prompting.drawing.shapes import paint_shape
 from looktwice.prompting.evidence import (
-    Missing,
+    MissingAction,
     handle_missing,
     project_maps,
     replace_views,
@@ -71,7 +75,7 @@ class _MapOverlay(WithoutModel):
     unknown: str = "gray"
     margin: int = 0
     images: tuple[int, ...] | None = None
-    missing: Missing = "fail"
+    missing: MissingAction = "fail"
     words: str = ""
 
     def __post_init__(self) -> None:
@@ -182,7 +186,7 @@ class SegmentTint(WithoutModel):
     contour: float = 2
     color: str = "each"
     images: tuple[int, ...] | None = None
-    missing: Missing = "fail"
+    missing: MissingAction = "fail"
     words: str = ""
 
     version: ClassVar[int] = 2
@@ -211,7 +215,11 @@ class SegmentTint(WithoutModel):
             if all(part.source != number for part in view.parts):
                 continue
             for index, segment in enumerate(masks.masks):
-                color = choose_golden_hue(index) if self.color == "each" else parse_rgb(self.color)
+                color = (
+                    choose_golden_ratio_color(index)
+                    if self.color == "each"
+                    else parse_rgb(self.color)
+                )
                 for place in view.to_view(Mask(str(index), segment, number)):
                     region = rasterize(place, view.size) if isinstance(place, Mask) else None
                     if region is not None:
@@ -262,7 +270,7 @@ class MatchOverlay(WithoutModel):
     thickness: int = 1
     radius: float = 3
     margin: int = 10
-    missing: Missing = "fail"
+    missing: MissingAction = "fail"
     words: str = ""
 
     version: ClassVar[int] = 2
@@ -314,7 +322,7 @@ class MatchOverlay(WithoutModel):
         ):
             hues = {"position": 0.83 * (pair[0, 1] + 0.5) / height, "confidence": confidence / 3}
             color = (
-                convert_hue(float(hues[self.color]))
+                convert_hue_to_rgb(float(hues[self.color]))
                 if self.color in hues
                 else parse_rgb(self.color)
             )

@@ -13,8 +13,8 @@ from looktwice.pipelines.marks import Mark, Mask, Point, bounding_box
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import State
-from looktwice.prompting.evidence import Missing, handle_missing
-from looktwice.prompting.where.places import UsesSource, Where
+from looktwice.prompting.evidence import MissingAction, handle_missing
+from looktwice.prompting.where.places import Where, WithSource
 from looktwice.prompting.where.sources import OnMarks
 from looktwice.prompting.wording.instructions import Text, Wording, add_lines, get_text, read_texts
 from looktwice.specialists.protocols import DepthEstimator, ImageSimilarity, Matcher
@@ -27,7 +27,7 @@ Evidence = tuple[Mark, str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegionWords(Ranged, UsesSource):
+class RegionWords(Ranged, WithSource):
     """Lists the regions that any source of `prompting.where` finds, one per line: its label, its
     position in percent of the view's width and height, and its share of the image.
 
@@ -41,7 +41,7 @@ class RegionWords(Ranged, UsesSource):
     where: Where = field(default_factory=OnMarks)
     lead: Text = "What a vision model sees in the image, in percent of its width and height:"
     most: int = 12
-    missing: Missing = "keep"
+    missing: MissingAction = "keep"
 
     ranges = ("most >= 1",)
 
@@ -72,7 +72,7 @@ class RegionWords(Ranged, UsesSource):
             reasons.append(str(exc))
         lines = [line for mark, how in evidence for line in self._format_lines(state, mark, how)]
         if not lines:
-            why = reasons or [f"no {places.sought} is seen"]
+            why = reasons or [f"no {places.region_phrase} is seen"]
             return handle_missing(state, self.missing, why)
         return add_lines(state, get_text(self.lead), *lines)
 

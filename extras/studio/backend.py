@@ -392,15 +392,15 @@ def describe_cut_views(trial: DryRun, views: Sequence[View]) -> Iterator[str]:
 
 def is_cut(drawing: Drawing, view: View) -> bool:
     """Return whether the edge of a view cuts through the drawing."""
-    drawn, part = drawing.drawn.parts[:1], view.parts[:1]
+    drawn, part = drawing.drawn_view.parts[:1], view.parts[:1]
     if not (drawn and part and drawn[0].source == part[0].source):
         return False
     edges = bounds((drawn[0].affine @ part[0].affine.inverse).map_polygon(part[0].clip))
     left, top, right, bottom = (max(0, round(edge)) for edge in edges)
-    seen = np.zeros(drawing.drawn.pixels.shape[:2], bool)
+    seen = np.zeros(drawing.drawn_view.pixels.shape[:2], bool)
     seen[top:bottom, left:right] = True
     if seen.all():
         return False
-    cover = drawing.cover
+    cover = drawing.changed_mask
     around = cv2.dilate((cover & ~seen).astype(np.uint8), np.ones((3, 3)))
     return bool(around[cover & seen].any())

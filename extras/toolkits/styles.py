@@ -19,7 +19,7 @@ from looktwice.pipelines.marks import Mark, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import check_marks, name_in_errors
-from looktwice.pipelines.state import NO_MARK, State, WithoutModel
+from looktwice.pipelines.state import NO_MARK_NOTE, State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB
 from looktwice.prompting.markers.base import Label, Side, find_part_rect
@@ -221,7 +221,7 @@ class VPBenchStyle(WithoutModel):
         with name_in_errors(state.sample):
             views = tuple(self.draw(view, marks) for view in state.views)
         note = f"VPBench {self.style}: letters of {self.letters}, drawn by OpenCV {cv2.__version__}"
-        note = note if marks else f"{type(self).__name__}: {NO_MARK}"
+        note = note if marks else f"{type(self).__name__}: {NO_MARK_NOTE}"
         return state.replace(views=views).with_notes(note)
 
     def draw(self, view: View, marks: list[Point]) -> View:

@@ -24,7 +24,7 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent.call_formats import TaggedCalls
 from looktwice.prompting.agent.tool import (
-    COORDINATES,
+    COORDINATES_MARKER,
     BoxArguments,
     BoxCoordinates,
     ImageArguments,
@@ -32,7 +32,7 @@ from looktwice.prompting.agent.tool import (
     ToolResult,
     run_stage_on_image,
 )
-from looktwice.prompting.agent.tools import ASKED_LABEL, DEFAULT_CROP, MAX_MEGAPIXELS, Zoom
+from looktwice.prompting.agent.tools import ASKED_PLACE_LABEL, DEFAULT_CROP, MAX_MEGAPIXELS, Zoom
 from looktwice.prompting.coordinates import ToolError
 from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.zoom import ZoomOnMarks
@@ -113,7 +113,7 @@ STEP_PATTERN = re.compile(r"(\w+)(?: (-?\d{1,4}(?:\.\d+)?))?")
 class EditArguments(ImageArguments):
     """A part of an image, and the operations on it."""
 
-    box: Annotated[tuple[float, float, float, float] | None, COORDINATES] = Field(
+    box: Annotated[tuple[float, float, float, float] | None, COORDINATES_MARKER] = Field(
         None,
         validation_alias=BOX_ALIASES,
         description="left, top, right and bottom edge of the part, in {unit}; without it, all",
@@ -144,7 +144,7 @@ class Edit:
         """Return the image after all steps. Raises ToolError."""
         view = before = state.views[arguments.image - 1]
         if arguments.box:
-            box = Box(ASKED_LABEL, *arguments.box)
+            box = Box(ASKED_PLACE_LABEL, *arguments.box)
             view = run_stage_on_image(ZoomOnMarks(crop=self.crop), state, view, box).views[0]
         for step in arguments.steps:
             words = STEP_PATTERN.fullmatch(step)

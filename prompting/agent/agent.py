@@ -30,7 +30,7 @@ from looktwice.prompting.agent.tool import (
 from looktwice.prompting.agent.tools import Answer
 from looktwice.prompting.coordinates import (
     NO_MODEL,
-    UNITS,
+    UNIT_PHRASES,
     Frame,
     ShownImage,
     ToolError,
@@ -47,7 +47,7 @@ SYSTEM_MESSAGE = (
     " a tool."
 )
 FINAL_MESSAGE = "You cannot look any further. Answer the question now, from what you have seen."
-NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+TOOL_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class Agent:
     given through the tool `prompting.agent.Answer` is read by `reader`. When one of the `bounds` is
     reached, the model is sent the text `final` without tools, and its next reply is the answer; if
     it still calls a tool, the sample abstains. A call is malformed if the tool does not exist, if
-    its arguments do not match the tool's schema, or if it names a place outside the image. After
-    more than `corrections` malformed replies in a row the sample abstains too. A ToolError,
+    its arguments do not match the tool's schema, or if it names a place outside the image. The
+    sample also abstains after more than `corrections` malformed replies in a row. A ToolError,
     ValueError, LookupError or NoEvidence raised by a tool is reported to the model and counts as a
     step; any other exception fails the sample.
 
@@ -77,9 +77,9 @@ class Agent:
     of its turns, outside the conversation. It costs one more call per turn, and shows how each look
     changed the answer.
 
-    `results`, such as `BlackImages`, is a control that changes every tool result before the model
-    gets it. With `afresh`, the final answer is asked for in a new conversation that shows all
-    images at once, without the tools and the tool calls: this measures what the images alone
+    `results` is a control, such as `BlackImages`, that changes every tool result before the model
+    gets it. With `afresh`, the final answer is requested in a new conversation that shows all
+    images at once, without the tools and the tool calls; this measures what the images alone
     contribute.
 
     Every tool call is written into the record as a `Look` (`prompting.agent.looks`), and every
@@ -114,7 +114,7 @@ class Agent:
         for name, tool in self.tools.items():
             if not hasattr(tool, "arguments"):
                 raise TypeError(f"tools: {name!r} is not a tool; `looktwice list tools` lists them")
-        wrong = [name for name in self.tools if not NAME_PATTERN.fullmatch(name)]
+        wrong = [name for name in self.tools if not TOOL_NAME_PATTERN.fullmatch(name)]
         if wrong or not self.tools:
             raise ValueError(
                 f"tools: {wrong[0]!r} is not a valid tool name; use letters, digits, '_' and '-'"
@@ -135,7 +135,7 @@ class Agent:
         tool call."""
         with ExitStack() as sessions:
             tools = {n: open_session(tool, state, sessions) for n, tool in self.tools.items()}
-            looked = replace(self, tools=tools)._look(self._open(state, model))
+            looked = replace(self, tools=tools)._run_turns(self._start_episode(state, model))
         if not self.afresh:
             return looked
         # all images at once, in a conversation without tools
@@ -148,12 +148,12 @@ class Agent:
 
     @property
     def tool_descriptions(self) -> tuple[Tool, ...]:
-        """The tools with their JSON schemas, as the model gets them; empty if no step is
-        allowed."""
+        """The tools with their JSON schemas, as the model gets them; empty if the bounds allow no
+        steps."""
         named = self.tools.items() if self.bounds.steps else ()
         return tuple(describe_tool(name, tool, self.coordinates) for name, tool in named)
 
-    def _open(self, state: State, model: Model) -> Episode:
+    def _start_episode(self, state: State, model: Model) -> Episode:
         """Start the conversation: the system message, the sample's images with their numbers, and
         the prompt."""
         shown = [ShownImage.from_view(view, self.fit, state) for view in state.views]
@@ -172,7 +172,7 @@ class Agent:
         tools = self.tool_descriptions
         system: Parts = ()
         if tools:
-            text = fill_in(self.system, unit=UNITS[self.coordinates])
+            text = fill_in(self.system, unit=UNIT_PHRASES[self.coordinates])
             how = self.protocol.write_instructions(tools)
             system = ("\n\n".join(filter(None, (text, how))),)
         if system and all(message.role != "system" for message in state.messages):
@@ -181,10 +181,11 @@ class Agent:
         episode.add_turns(Message("user", (*system, *parts)))
         return episode
 
-    def _look(self, episode: Episode) -> State:
+    def _run_turns(self, episode: Episode) -> State:
+        """Ask the model and run its tool calls until it answers or a bound is reached."""
         while not (bound := episode.find_reached_bound(self.bounds)):
             if probe := get_text(self.probe):
-                turns, episode.probe = episode.turns, episode.calls
+                turns, episode.probe = episode.turns, episode.call_count
                 episode.add_user_text(probe)
                 self._ask(episode, None)
                 episode.turns = turns
@@ -203,7 +204,7 @@ class Agent:
                 return self._finish(episode, "reply")
             if episode.answer is not None:
                 return self._finish(episode, "answer")
-            if episode.malformed > self.corrections:
+            if episode.malformed_count > self.corrections:
                 why = episode.looks[-1].reason
                 return self._finish(episode, "malformed").abstain(f"malformed tool call: {why}")
         return self._ask_for_answer(episode, bound)
@@ -227,7 +228,7 @@ class Agent:
         if left := count - len(calls):
             more = f"{left} more calls of this reply were not run; at most {len(calls)} are"
             answers[-1] = calls[-1], (*answers[-1][1], more)
-            episode.notes.append(f"step {episode.steps + 1}: {more}")
+            episode.notes.append(f"step {episode.step_count + 1}: {more}")
         episode.count_step(any(look.outcome != "refused" for look in episode.looks[before:]))
         episode.add_turns(
             self.protocol.make_assistant_turn(reply, calls),
@@ -246,22 +247,22 @@ class Agent:
                 )
             tool = self.tools[call.name]
             arguments, given, remark = parse_arguments(
-                tool, data, episode.shown, episode.withdrawn, self.coordinates
+                tool, data, episode.shown_images, episode.withdrawn_numbers, self.coordinates
             )
         except ToolError as exc:
             episode.add_look(look, reason=str(exc))
             return (f"error: {exc}",)
         look = episode.start_look(call.name, given)
         key = write_canonical([call.name, arguments.model_dump(mode="json")])
-        repeated = key in episode.returned and not getattr(tool, "keeps_state", False)
-        if repeated and episode.withdrawn.isdisjoint(episode.returned[key]):
-            images = ", ".join(f"image {number}" for number in episode.returned[key])
+        repeated = key in episode.returned_images and not getattr(tool, "keeps_state", False)
+        if repeated and episode.withdrawn_numbers.isdisjoint(episode.returned_images[key]):
+            images = ", ".join(f"image {number}" for number in episode.returned_images[key])
             brought = f"; it brought {images}" if images else ", with the same result"
             words = f"you called this before{brought}"
             episode.add_look(look, outcome="repeated", reason=words)
             return (words,)
         # all images so far, at full size
-        state = episode.state.replace(views=tuple(image.view for image in episode.shown))
+        state = episode.state.replace(views=tuple(image.view for image in episode.shown_images))
         try:
             result = tool(state, arguments)
             result = self.results(result, state) if self.results else result
@@ -281,8 +282,8 @@ class Agent:
     def _add_result(
         self, episode: Episode, look: Look, key: str, result: ToolResult, shown: list[ShownImage]
     ) -> Parts:
-        """Add a tool's result: its text with as many images as the bounds allow, its answer, or an
-        undo."""
+        """Add a tool's result: its text with as many images as the bounds allow, its answer, or
+        the withdrawal of an image."""
         if result.answer is not None:
             episode.answer = result.answer
             episode.add_look(look, outcome="answered")
@@ -290,17 +291,17 @@ class Agent:
         if result.undo:
             return episode.withdraw(look)
         parts: list[str | View] = [result.text] if result.text else []
-        first = len(episode.shown)
+        first = len(episode.shown_images)
         for image in shown:
-            if full := episode.find_blocking_bound(image.sent, self.bounds):
+            if full := episode.find_blocking_bound(image.sent_view, self.bounds):
                 episode.blocked_by = full
                 break
-            episode.shown.append(image)
+            episode.shown_images.append(image)
             parts += episode.make_image_parts(
-                len(episode.shown), self.coordinates, get_text(self.label)
+                len(episode.shown_images), self.coordinates, get_text(self.label)
             )
-        images = tuple(range(first + 1, len(episode.shown) + 1))
-        regions = find_new_regions([image.view for image in episode.shown], first)
+        images = tuple(range(first + 1, len(episode.shown_images) + 1))
+        regions = find_new_regions([image.view for image in episode.shown_images], first)
         omitted = len(shown) - len(images)
         if omitted:
             full = f"{omitted} images are not shown: no more are allowed"
@@ -308,11 +309,11 @@ class Agent:
             look = replace(look, reason="; ".join(filter(None, (look.reason, full))))
         outcome = "shown" if images else "bound" if omitted else "said"
         episode.add_look(look, outcome=outcome, images=images, regions=regions)
-        episode.returned[key] = images
+        episode.returned_images[key] = images
         return tuple(parts) or ("done",)
 
     def _ask_for_answer(self, episode: Episode, bound: str) -> State:
-        """Ask for the answer when a bound is reached: the model gets no tools, and its reply is the
+        """Ask for the answer once a bound is reached; the model gets no tools, and its reply is the
         answer."""
         episode.add_user_text(get_text(self.final))
         reply = self._ask(episode, None)
@@ -333,11 +334,11 @@ class Agent:
         return self._finish(episode, bound).abstain(why)
 
     def _finish(self, episode: Episode, by: str) -> State:
-        """End the conversation. An answer that was given through a tool is read by `reader`."""
-        views = tuple(image.sent for image in episode.shown)
+        """End the conversation, and let `reader` read an answer that was given through a tool."""
+        views = tuple(image.sent_view for image in episode.shown_images)
         notes = (*episode.notes, *(look.note for look in episode.looks), episode.summarize(by).note)
         state = episode.state.replace(messages=episode.turns, views=views).with_notes(*notes)
-        state = measure_looks(state, episode.looks, episode.calls - 1)
+        state = measure_looks(state, episode.looks, episode.call_count - 1)
         if episode.answer is None or self.reader is None:
             return state
         turn = Message("assistant", (episode.answer,))

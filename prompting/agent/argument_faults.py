@@ -1,5 +1,5 @@
-"""Describes faults in the arguments of a tool call: the argument, what it must be and what was
-given, so that the model can correct it."""
+"""Describes faults in the arguments of a tool call (the argument, its required value and the value
+that was given), so that the model can correct them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import AliasChoices, BaseModel, ValidationError
 from looktwice.pipelines.config.classes import suggest_names
 from looktwice.pipelines.json_input import write_json
 
-Json = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 
 MAX_FAULTS = 3  # reported to the model at once
 MAX_SHOWN_CHARACTERS = 60  # characters shown of a value
@@ -31,7 +31,7 @@ BOUND_PHRASES = {
 }
 
 
-def describe_faults(arguments: type[BaseModel], given: Json, exc: ValidationError) -> str:
+def describe_faults(arguments: type[BaseModel], given: JsonObject, exc: ValidationError) -> str:
     """Describe the first faults in the given arguments, one clause each."""
     schema = arguments.model_json_schema()
     names = _map_argument_names(arguments, schema)
@@ -39,7 +39,7 @@ def describe_faults(arguments: type[BaseModel], given: Json, exc: ValidationErro
     return "; ".join([*faults][:MAX_FAULTS])
 
 
-def _map_argument_names(arguments: type[BaseModel], schema: Json) -> dict[str, str]:
+def _map_argument_names(arguments: type[BaseModel], schema: JsonObject) -> dict[str, str]:
     """Map every name under which an argument may be given to its name in the schema."""
     names = dict[str, str]()
     for field, info in arguments.model_fields.items():
@@ -52,7 +52,7 @@ def _map_argument_names(arguments: type[BaseModel], schema: Json) -> dict[str, s
 
 
 def _describe_errors(
-    exc: ValidationError, schema: Json, names: Mapping[str, str], given: Json
+    exc: ValidationError, schema: JsonObject, names: Mapping[str, str], given: JsonObject
 ) -> Iterator[str]:
     properties = schema.get("properties", {})
     for error in exc.errors(include_url=False, include_context=False, include_input=False):
@@ -84,11 +84,11 @@ def _describe_errors(
             yield f"`{name}` must be {wanted}{_format_description(node)}, got {value}"
 
 
-def _format_description(node: Json) -> str:
+def _format_description(node: JsonObject) -> str:
     return f" ({node['description']})" if node.get("description") else ""
 
 
-def _describe_node(node: Json, schema: Json) -> str:
+def _describe_node(node: JsonObject, schema: JsonObject) -> str:
     """Describe the values that a node of a JSON schema allows."""
     if "$ref" in node:
         name = str(node["$ref"]).rpartition("/")[2]
@@ -108,7 +108,7 @@ def _describe_node(node: Json, schema: Json) -> str:
     return f"{kind} of {' and '.join(bounds)}" if bounds else kind
 
 
-def _describe_list(node: Json, schema: Json) -> str:
+def _describe_list(node: JsonObject, schema: JsonObject) -> str:
     parts, least, most = node.get("prefixItems"), node.get("minItems"), node.get("maxItems")
     of = _describe_node(parts[0] if parts else node.get("items") or {}, schema)
     what = of.removeprefix("a ") + "s" if of in ("a number", "a whole number", "a text") else of

@@ -36,8 +36,8 @@ class CallFormat:
         raise NotImplementedError
 
     def write_instructions(self, tools: Sequence[Tool]) -> str:
-        """Return the description of the tools and the format for the system message; empty if the
-        server describes them."""
+        """Return the description of the tools and the call format for the system message; empty if
+        the server describes them."""
         return ""
 
     def select_native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
@@ -45,19 +45,19 @@ class CallFormat:
         text."""
         return None
 
-    def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
-        """Return the first `most` calls of a reply, outside its <think> parts, and the number of
-        all its calls. A malformed call has arguments but no name."""
+    def read_calls(self, reply: Reply, max_calls: int) -> tuple[list[ToolCall], int]:
+        """Return the first `max_calls` calls of a reply, outside its <think> parts, and the number
+        of all its calls. A malformed call has arguments but no name."""
         matches = list(self.pattern.finditer(strip_thoughts(reply.text)))
-        return [self.parse(f"call_{n}", m) for n, m in enumerate(matches[:most])], len(matches)
+        return [self.parse(f"call_{n}", m) for n, m in enumerate(matches[:max_calls])], len(matches)
 
     def parse(self, name: str, match: re.Match[str]) -> ToolCall:
         """Parse the call at a match of the pattern; `name` becomes the id of the call."""
         raise NotImplementedError
 
     def make_assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
-        """Return the reply as a turn of the conversation. If unanswered calls follow, the text ends
-        after the last answered call."""
+        """Return the reply as a turn of the conversation. If calls that were not answered follow,
+        the text is cut after the last answered call."""
         text = strip_thoughts(reply.text)
         ends = [match.end() for match in islice(self.pattern.finditer(text), len(calls) + 1)]
         cut = calls and len(ends) > len(calls)
@@ -74,8 +74,8 @@ class CallFormat:
         raise NotImplementedError
 
     def find_fault(self, reply: Reply) -> str:
-        """Return the reason why a reply without a call cannot be the final answer; empty if it
-        can."""
+        """Return the reason why a reply without a call cannot be the final answer, or an empty
+        string if it can."""
         return ""
 
 
@@ -89,8 +89,8 @@ class NativeCalls(CallFormat):
     Most servers accept images in user turns only. `pictures` "user" puts the images of all results
     of a reply into one user turn, each after its label. "tool" leaves them in the tool turns, for
     models that accept images there: `MessagesAPI`, `ResponsesAPI`, `GeminiAPI`, and a `ChatAPI`
-    with the same setting (another one moves them into a user turn, without labels). "both" shows
-    them in both turns.
+    with the same setting (a `ChatAPI` with another setting moves them into a user turn, without
+    labels). "both" shows them in both turns.
     """
 
     pictures: Literal["user", "tool", "both"] = "user"
@@ -99,13 +99,13 @@ class NativeCalls(CallFormat):
         """Return all tools, or None if there are none."""
         return tuple(tools) or None
 
-    def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
+    def read_calls(self, reply: Reply, max_calls: int) -> tuple[list[ToolCall], int]:
         """Return the calls that the server parsed, or else those that it left in the text, with ids
         that are unique within the reply."""
         if not reply.tool_calls:
             calls = [found.call for found in read_text_calls(strip_thoughts(reply.text))]
-            return calls[:most], len(calls)
-        kept = list(reply.tool_calls[:most])
+            return calls[:max_calls], len(calls)
+        kept = list(reply.tool_calls[:max_calls])
         ids = [call.id for call in kept]
         if len(set(ids)) < len(ids) or not all(ids):
             kept = [replace(call, id=f"call_{n}") for n, call in enumerate(kept)]
@@ -146,8 +146,8 @@ class TaggedCalls(WithTextFiles, CallFormat):
 
     Some models were trained with other names: `tag` and `results` are the names of the tags,
     without angle brackets (an empty `results` writes no tags). If `tool` names a tool, the tags
-    hold only the arguments of a call of it. `how` replaces the default description of the tools and
-    the format, and `then` is written after each result.
+    hold only the arguments of a call to that tool. `how` replaces the default description of the
+    tools and the format, and `then` is written after each result.
     """
 
     tag: str = "tool_call"
@@ -171,14 +171,14 @@ class TaggedCalls(WithTextFiles, CallFormat):
         given = "" if self.tool else ", the arguments as JSON by the tool's parameters"
         come = f"come back in <{self.results}>" if self.results else "come back"
         return (
-            f"<tools>\n{_list_tools(tools)}\n</tools>\nTo call a tool, write"
+            f"<tools>\n{_format_tools(tools)}\n</tools>\nTo call a tool, write"
             f" <{self.tag}>{call}</{self.tag}>{given}. Several calls may follow one another. Then"
             f" stop: the results {come}."
         )
 
     def parse(self, name: str, match: re.Match[str]) -> ToolCall:
-        """Parse the call between two tags; the call gets no tool name unless the text is a JSON
-        object with a `name`."""
+        """Parse the call between two tags; unless the text is a JSON object with a `name`, the call
+        has no tool name."""
         text = match[1].strip()
         if self.tool:
             return ToolCall(name, self.tool, text)
@@ -200,8 +200,8 @@ class TaggedCalls(WithTextFiles, CallFormat):
 
 @dataclass(frozen=True)
 class PlainCalls(CallFormat):
-    """Plain lines, for models that know no other format: `CALL name {...}` calls a tool, `ANSWER:
-    ...` answers.
+    """Calls in plain lines, for models that know no other format: `CALL name {...}` calls a tool,
+    and `ANSWER: ...` gives the answer.
 
     A reply with neither line is malformed.
     """
@@ -212,8 +212,8 @@ class PlainCalls(CallFormat):
         """Describe the tools and how to call them."""
         return (
             "The tools, one a line, with their parameters as JSON"
-            f" schemas:\n{_list_tools(tools)}\nEvery reply must end in one of two forms. To call a"
-            " tool, write a line of its own:\nCALL NAME {...}\nwith the arguments as JSON on the"
+            f" schemas:\n{_format_tools(tools)}\nEvery reply must end in one of two forms. To call"
+            " a tool, write a line of its own:\nCALL NAME {...}\nwith the arguments as JSON on the"
             " same line; several such lines may follow one another. To give the final answer,"
             " write a line of its own:\nANSWER: ..."
         )
@@ -240,7 +240,7 @@ def decode_arguments(call: ToolCall) -> Mapping[str, Any]:
     if not call.name:
         raise ToolError(f'expected {{"name": ..., "arguments": {{...}}}} as JSON, found {given}')
     try:
-        data = read_json(call.arguments, parse_constant=_refuse_constant)
+        data = read_json(call.arguments, parse_constant=_refuse_non_finite_number)
         write_canonical(data).encode()  # rejects 1e999, which is read as infinity
     except (ValueError, RecursionError) as exc:
         raise ToolError(f"the arguments are no JSON ({str(exc)[:120]}): {given}") from exc
@@ -249,7 +249,7 @@ def decode_arguments(call: ToolCall) -> Mapping[str, Any]:
     return data
 
 
-def _list_tools(tools: Sequence[Tool]) -> str:
+def _format_tools(tools: Sequence[Tool]) -> str:
     described = (
         {"name": t.name, "description": t.description, "parameters": dict(t.parameters)}
         for t in tools
@@ -257,5 +257,5 @@ def _list_tools(tools: Sequence[Tool]) -> str:
     return "\n".join(json.dumps(tool, ensure_ascii=False) for tool in described)
 
 
-def _refuse_constant(name: str) -> Any:
+def _refuse_non_finite_number(name: str) -> Any:
     raise ValueError(f"{name} is no number")

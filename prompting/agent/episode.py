@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from looktwice.prompting.coordinates import ShownImage
 
 MAX_NOTE_CHARACTERS = 300  # characters of a model's text that a note holds
-IMAGE_WITHDRAWN = "[this image was taken back]"
+WITHDRAWN_IMAGE_TEXT = "[this image was taken back]"
 
 
-def measure_looks(state: State, looks: Sequence[Look], last: int) -> State:
+def measure_looks(state: State, looks: Sequence[Look], last_call: int) -> State:
     """Return the state with its measures: the number of looks that were run, the mean share of an
     image that they showed, and the index of the model call that ended each turn.
 
-    `last` is the index of the call that gave the final answer.
+    `last_call` is the index of the call that gave the final answer.
     """
     asked: dict[int, int] = {}
     shares: list[float] = []
@@ -40,7 +40,7 @@ def measure_looks(state: State, looks: Sequence[Look], last: int) -> State:
             shares.append((right - left) * (bottom - top) / (width * height))
     state = state.measured("looks", sum(look.outcome != "refused" for look in looks))
     state = state.measured("crop_share", fmean(shares)) if shares else state
-    return state.measured("turn_call", (*asked.values(), last))
+    return state.measured("turn_call", (*asked.values(), last_call))
 
 
 @dataclass(frozen=True)
@@ -70,47 +70,48 @@ class Bounds(Ranged):
 class Episode:
     """One agent run on one sample; it is mutable.
 
-    `turns` is the conversation. `shown` holds all images in the order of their numbers, and the
-    first `first` are the sample's own; `withdrawn` holds the numbers of images that were taken
-    back. `calls` counts the model calls in the record so far, and `probe` is the number of the last
-    call that only asked for a preliminary answer. `returned` maps each tool call to the numbers of
-    the images that it returned. `malformed` counts consecutive replies without a valid call.
-    `answer` is the final answer if it was given through a tool, and `blocked_by` is the bound that
-    kept an image from being shown.
+    `turns` is the conversation. `shown_images` holds all images in the order of their numbers; the
+    first `sample_image_count` of them are the sample's own. `withdrawn_numbers` holds the numbers
+    of images that were taken back. `call_count` counts the model calls in the record so far, and
+    `probe` is the number of the last call that only asked for a preliminary answer.
+    `returned_images` maps each tool call to the numbers of the images that it returned.
+    `malformed_count` counts consecutive replies without a valid call. `answer` is the final answer
+    if it was given through a tool, and `blocked_by` is the bound that kept an image from being
+    shown.
     """
 
     state: State
     model: Model
     turns: tuple[Message, ...]
-    shown: list[ShownImage]
-    first: int
-    calls: int
-    withdrawn: set[int] = field(default_factory=set)
+    shown_images: list[ShownImage]
+    sample_image_count: int
+    call_count: int
+    withdrawn_numbers: set[int] = field(default_factory=set)
     looks: list[Look] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    returned: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    steps: int = 0
-    tokens: int = 0
+    returned_images: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    step_count: int = 0
+    token_count: int = 0
     seconds: float = 0.0
-    malformed: int = 0
+    malformed_count: int = 0
     probe: int | None = None
     answer: str | None = None
     blocked_by: str = ""
 
     def summarize(self, by: str) -> EpisodeEnd:
-        """Return the usage so far, for the record; `by` is the reason why the run ended."""
-        added = [image.sent for image in self.shown[self.first :]]
+        """Return the usage so far, as it is recorded; `by` is the reason why the run ended."""
+        added = [image.sent_view for image in self.shown_images[self.sample_image_count :]]
         return EpisodeEnd(
             by,
-            self.steps,
+            self.step_count,
             len(added),
             round(sum(map(_count_megapixels, added)), 4),
-            self.tokens,
+            self.token_count,
             round(self.seconds, 3),
         )
 
     def find_reached_bound(self, bounds: Bounds) -> str:
-        """Return the name of the bound that was reached; empty if none was."""
+        """Return the name of the bound that was reached, or an empty string if none was."""
         used = self.summarize("")
         for name in ("steps", "images", "megapixels", "tokens", "seconds"):
             if getattr(used, name) >= getattr(bounds, name):
@@ -118,9 +119,9 @@ class Episode:
         return self.blocked_by
 
     def find_blocking_bound(self, sent: View, bounds: Bounds) -> str:
-        """Return the name of the bound that one more image would exceed; empty if the image may be
-        shown."""
-        added = [image.sent for image in self.shown[self.first :]]
+        """Return the name of the bound that one more image would exceed, or an empty string if the
+        image may be shown."""
+        added = [image.sent_view for image in self.shown_images[self.sample_image_count :]]
         if len(added) >= bounds.images:
             return "images"
         return (
@@ -129,16 +130,16 @@ class Episode:
 
     def add_usage(self, reply: Reply) -> None:
         """Count one more reply with its tokens and time."""
-        self.calls = max(
-            self.calls + 1, count_calls(self.state, self.model)
+        self.call_count = max(
+            self.call_count + 1, count_calls(self.state, self.model)
         )  # includes a describer's calls
-        self.tokens += reply.usage.tokens_in + reply.usage.tokens_out
+        self.token_count += reply.usage.tokens_in + reply.usage.tokens_out
         self.seconds += reply.seconds
 
     def count_step(self, valid: bool) -> None:
         """Count a reply as a step; `valid` is False if it has no valid call."""
-        self.steps += 1
-        self.malformed = 0 if valid else self.malformed + 1
+        self.step_count += 1
+        self.malformed_count = 0 if valid else self.malformed_count + 1
 
     def start_look(self, tool: str, arguments: Any) -> Look:
         """Return the record of the next tool call, before its outcome is known. Long arguments are
@@ -146,7 +147,7 @@ class Episode:
         text = arguments if isinstance(arguments, str) else write_canonical(arguments)
         if len(text) > MAX_NOTE_CHARACTERS:
             arguments = text[:MAX_NOTE_CHARACTERS] + "..."
-        number, call = len(self.looks) + 1, self.calls - 1
+        number, call = len(self.looks) + 1, self.call_count - 1
         return Look(number, call, tool[:64], arguments=arguments, probe=self.probe)
 
     def add_look(self, look: Look, **result: Any) -> None:
@@ -157,18 +158,20 @@ class Episode:
 
     def withdraw(self, look: Look) -> Parts:
         """Take back the last image that a tool showed."""
-        left = {*range(self.first + 1, len(self.shown) + 1)} - self.withdrawn
+        tool_images = range(self.sample_image_count + 1, len(self.shown_images) + 1)
+        left = {*tool_images} - self.withdrawn_numbers
         if not left:
             reason = "no tool has shown an image that could be taken back"
             self.add_look(look, outcome="failed", reason=reason)
             return (f"error: {reason}",)
-        self.withdrawn.add(max(left))
+        self.withdrawn_numbers.add(max(left))
         words = f"image {max(left)} is taken back"
         self.add_look(look, outcome="said", reason=words)
         return (words,)
 
     def add_user_text(self, text: str) -> None:
-        """Add text from the user: to the last turn if it is the user's, otherwise as a new turn."""
+        """Add text from the user to the last turn if that is the user's, otherwise as a new
+        turn."""
         *earlier, last = self.turns
         if last.role == "user":
             self.turns = (*earlier, replace(last, parts=(*last.parts, text)))
@@ -177,11 +180,13 @@ class Episode:
 
     def add_turns(self, *turns: Message) -> None:
         """Add turns, and replace every image that was taken back with a placeholder text."""
-        hidden = {id(self.shown[number - 1].sent) for number in self.withdrawn}
+        hidden = {id(self.shown_images[number - 1].sent_view) for number in self.withdrawn_numbers}
         whole = [*self.turns, *turns]
         for number, turn in enumerate(whole):
             if not hidden.isdisjoint(map(id, turn.parts)):
-                parts = (IMAGE_WITHDRAWN if id(part) in hidden else part for part in turn.parts)
+                parts = (
+                    WITHDRAWN_IMAGE_TEXT if id(part) in hidden else part for part in turn.parts
+                )
                 whole[number] = replace(turn, parts=tuple(parts))
         self.turns = tuple(whole)
 
@@ -189,7 +194,7 @@ class Episode:
         """Return an image after a line with its label and, if coordinates are in pixels, its size.
         Without a label the line is left out; a label with `{k}` is left out for the sample's own
         images."""
-        sent, brought = self.shown[number - 1].sent, number - self.first
+        sent, brought = self.shown_images[number - 1].sent_view, number - self.sample_image_count
         if not label or ("{k}" in label and brought < 1):
             return (sent,)
         size = f" ({sent.size[0]} x {sent.size[1]} pixels)" if frame == "pixels" else ""

@@ -17,8 +17,8 @@ were shown)."""
 
 @dataclass(frozen=True)
 class _Note:
-    """A note in the record: the `word` that identifies its kind, then the fields that are not
-    empty, as JSON."""
+    """A note in the record: the `word` that identifies its kind, followed by its non-empty fields
+    as JSON."""
 
     word: ClassVar[str]
 
@@ -110,6 +110,6 @@ def read_looks(notes: Iterable[str]) -> list[Look]:
     return Look.read(notes)
 
 
-def read_end(notes: Iterable[str]) -> EpisodeEnd | None:
+def read_episode_end(notes: Iterable[str]) -> EpisodeEnd | None:
     """Return the last EpisodeEnd among the notes of a record or state."""
     return next(reversed(EpisodeEnd.read(notes)), None)

@@ -24,8 +24,8 @@ checked before the tool runs: fields of the types `ImageNumber`, `PointCoordinat
 A tool that applies an existing stage to an image needs a single call: `run_stage_on_image` (the
 image counts as the sample's only one, as for markers and zooms) or `run_stage` (the sample's own
 images stay available, as for specialists). A tool that keeps a state for one sample has a method
-`open_session` (see the function of that name). Import names that the room does not export from this
-file.
+`open_session` (see the function of that name). Names that the room does not export can be imported
+from this file.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.agent.argument_faults import describe_faults
 from looktwice.prompting.coordinates import (
     NO_MODEL,
-    UNITS,
+    UNIT_PHRASES,
     Frame,
     ShownImage,
     ToolError,
@@ -55,17 +55,17 @@ from looktwice.prompting.coordinates import (
 )
 from looktwice.prompting.wording.instructions import Text, WithTextFiles, get_text
 
-COORDINATES, IMAGE = "coordinates", "image"
+COORDINATES_MARKER, IMAGE_NUMBER_MARKER = "coordinates", "image"
 
 ImageNumber = Annotated[
     int,
     Field(ge=0, description="number of the image, from 1; 0 or left out is the last one"),
-    IMAGE,
+    IMAGE_NUMBER_MARKER,
 ]
-PointCoordinates = Annotated[tuple[float, float], COORDINATES]
+PointCoordinates = Annotated[tuple[float, float], COORDINATES_MARKER]
 """A point (x, y) in the model's coordinate frame; the tool receives it in pixels of the view, where
 (0, 0) is the centre of the first pixel."""
-BoxCoordinates = Annotated[tuple[float, float, float, float], COORDINATES]
+BoxCoordinates = Annotated[tuple[float, float, float, float], COORDINATES_MARKER]
 """A box (left, top, right, bottom) in the model's coordinate frame; the tool receives it in pixels
 of the view, where (0, 0) is the corner of the first pixel."""
 
@@ -137,7 +137,7 @@ def open_session(tool: AgentTool, state: State, sessions: ExitStack) -> AgentToo
     """Return the tool that runs the calls of one sample: the value of the context manager
     `tool.open_session(state)` if the tool has this method, otherwise the tool itself.
 
-    A tool with `keeps_state = True` runs a repeated call again.
+    A repeated call is run again if the tool has `keeps_state = True`.
     """
     begin = getattr(tool, "open_session", None)
     return sessions.enter_context(begin(state)) if begin is not None else tool
@@ -146,17 +146,17 @@ def open_session(tool: AgentTool, state: State, sessions: ExitStack) -> AgentToo
 def describe_tool(name: str, tool: AgentTool, frame: Frame) -> Tool:
     """Return the description of the tool that the model gets, with its parameters as a JSON
     schema."""
-    schema = _simplify_schema(tool.arguments.model_json_schema(), UNITS[frame])
+    schema = _simplify_schema(tool.arguments.model_json_schema(), UNIT_PHRASES[frame])
     schema.pop("description", None)
-    return Tool(name, tool.description.replace("{unit}", UNITS[frame]), schema)
+    return Tool(name, tool.description.replace("{unit}", UNIT_PHRASES[frame]), schema)
 
 
 class ParsedArguments(NamedTuple):
-    """The arguments in pixels of the views, the arguments as the model gave them, and a sentence
-    for the model if a box was cut."""
+    """The arguments in pixels of the views, the arguments as the model gave them, and a remark for
+    the model if a box was cut off at the edge of its image."""
 
-    checked: Arguments
-    given: dict[str, Any]
+    valid_arguments: Arguments
+    given_arguments: dict[str, Any]
     remark: str
 
 
@@ -173,11 +173,13 @@ def parse_arguments(
         given = tool.arguments.model_validate(dict(data))
     except ValidationError as exc:
         faults = describe_faults(tool.arguments, data, exc)
-        raise ToolError(faults.replace("{unit}", UNITS[frame])[:500]) from exc
+        raise ToolError(faults.replace("{unit}", UNIT_PHRASES[frame])[:500]) from exc
     available = [number for number in range(1, len(shown) + 1) if number not in withdrawn]
     fields, last = type(given).model_fields, max(available, default=0)
     places: dict[str, Any] = {
-        name: getattr(given, name) or last for name in fields if IMAGE in fields[name].metadata
+        name: getattr(given, name) or last
+        for name in fields
+        if IMAGE_NUMBER_MARKER in fields[name].metadata
     }
     for name, number in places.items():
         if number not in available:
@@ -186,7 +188,7 @@ def parse_arguments(
     on = places.get("image", len(shown))
     cuts = list[str]()
     for name, info in fields.items():
-        if COORDINATES in info.metadata and (numbers := getattr(given, name)) is not None:
+        if COORDINATES_MARKER in info.metadata and (numbers := getattr(given, name)) is not None:
             image = shown[on - 1]
             places[name] = image.locate(numbers, frame, f"image {on}")
             cuts.append(image.describe_cut(numbers, frame, f"image {on}"))
@@ -201,7 +203,7 @@ def run_stage(stage: Stage, state: State, *views: View) -> ToolResult:
     Specialists in the stage see the sample's own images, and their results are mapped into the
     views.
     """
-    after, words = _run(stage, state.replace(views=views))
+    after, words = _run_and_describe(stage, state.replace(views=views))
     new = tuple(view for view in after.views if all(view is not old for old in views))
     if after.ended or not (new or after.prompt != state.prompt):
         raise ToolError(words or "there is nothing new to be seen")
@@ -213,7 +215,7 @@ def run_stage_on_image(stage: Stage, state: State, view: View, *marks: Mark) -> 
 
     Raises ToolError if nothing is new.
     """
-    after, words = _run(stage, make_view_state(state, view, *marks))
+    after, words = _run_and_describe(stage, make_view_state(state, view, *marks))
     new = tuple(
         map_to_sources(view, made) for made in after.views if made.picture is not view.picture
     )
@@ -222,8 +224,8 @@ def run_stage_on_image(stage: Stage, state: State, view: View, *marks: Mark) -> 
     return ToolResult(words, new)
 
 
-def _run(stage: Stage, before: State) -> tuple[State, str]:
-    """Run a stage. Return the state after it, and a text: the stage's notes, its reason for
+def _run_and_describe(stage: Stage, before: State) -> tuple[State, str]:
+    """Run a stage. Return the state after it, and a text with the stage's notes, its reason for
     abstaining, and the lines that it added to the prompt."""
     after = stage(before, NO_MODEL)
     lines = [note for note in after.notes if note not in before.notes]
@@ -244,7 +246,7 @@ def _simplify_schema(value: Any, unit: str) -> Any:
     return value.replace("{unit}", unit) if isinstance(value, str) else value
 
 
-DESCRIBE_PROMPT = (
+DESCRIPTION_PROMPT = (
     "Describe this image completely: every thing, its colour, shape, place, number and text."
 )
 
@@ -258,8 +260,8 @@ class ResultControl(Protocol):
 
 @dataclass(frozen=True)
 class BlackImages:
-    """Makes every image of a result black, at its own size: the call, the text and the number of
-    tokens stay the same.
+    """Replaces every image of a result with a black one of the same size; the call, the text and
+    the number of tokens stay the same.
 
     This is the black crop of VisualNeedle (arXiv 2605.26380).
     """
@@ -272,7 +274,7 @@ class BlackImages:
 
 @dataclass(frozen=True)
 class NoResult:
-    """Returns `text` alone to the model: tool use without any result.
+    """Returns only `text` to the model, so that it uses tools without seeing any result.
 
     arXiv 2606.02357 calls this control "format only".
     """
@@ -294,7 +296,7 @@ class DescribedImages(WithTextFiles):
     """
 
     describer: Model
-    prompt: Text = DESCRIBE_PROMPT
+    prompt: Text = DESCRIPTION_PROMPT
     options: CallOptions = field(default_factory=lambda: CallOptions(max_tokens=1024))
 
     def __call__(self, result: ToolResult, state: State) -> ToolResult:

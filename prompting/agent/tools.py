@@ -1,5 +1,5 @@
 """The agent's tools: zoom, magnify, draw, grid, rotate, contrast, measure, undo and answer; and an
-oracle zoom. Tools that apply a specialist or any other stage are an extension."""
+oracle zoom. Tools that apply a specialist or any other stage belong to an extension."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from looktwice.prompting.markers.regions import Rectangles
 from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.zoom import ZoomOnMarks
 
-ASKED_LABEL = "asked"
+ASKED_PLACE_LABEL = "asked"
 DEFAULT_CROP = Crop(padding=0, min_px=16, upscale=512)
-CLAHE_TILES = 8  # along each side
+CLAHE_TILES_PER_SIDE = 8  # along each side
 MAX_MEGAPIXELS = 32.0  # limit for a rotated image, which grows with every rotation
 MAX_ANSWER_CHARACTERS = 4000
 
@@ -93,11 +93,11 @@ class AnswerArguments(Arguments):
 
 @dataclass(frozen=True)
 class Zoom:
-    """Zooms in on the box that the model names, with `prompting.views.ZoomOnMarks`; `crop` sets how
-    it is cropped.
+    """Zooms in on the box that the model names, as `prompting.views.ZoomOnMarks` does; `crop` sets
+    how it is cropped.
 
     With `elsewhere` the tool becomes a placebo, like `prompting.controls.OracleCrop` with
-    `elsewhere` on that box: a crop of the same size, at whichever of `tries` random places overlaps
+    `elsewhere`: it shows a crop of the same size, at whichever of `tries` random places overlaps
     the box least. `tries: 1` draws uniformly from all places where it fits. The model gets the same
     `description`; another `seed` draws other places.
     """
@@ -112,11 +112,11 @@ class Zoom:
 
     def __call__(self, state: State, arguments: BoxArguments) -> ToolResult:
         """Return the crop. Raises ToolError."""
-        view, box = state.views[arguments.image - 1], Box(ASKED_LABEL, *arguments.box)
+        view, box = state.views[arguments.image - 1], Box(ASKED_PLACE_LABEL, *arguments.box)
         if self.elsewhere:
             seed = self.seed + len(state.views)
             placebo = OracleCrop(
-                ASKED_LABEL, crop=self.crop, elsewhere=True, tries=self.tries, seed=seed
+                ASKED_PLACE_LABEL, crop=self.crop, elsewhere=True, tries=self.tries, seed=seed
             )
             # without the note, which would reveal the position
             return ToolResult("", run_stage_on_image(placebo, state, view, box).views)
@@ -139,14 +139,15 @@ class Magnify:
         view = state.views[arguments.image - 1]
         half = np.array(view.size) / arguments.factor / 2
         middle = np.clip(np.array(arguments.point) + 0.5, half, view.size - half)
-        box = Box(ASKED_LABEL, *(middle - half).tolist(), *(middle + half).tolist())
+        box = Box(ASKED_PLACE_LABEL, *(middle - half).tolist(), *(middle + half).tolist())
         zoom = ZoomOnMarks(crop=Crop(padding=0, min_px=0, upscale=max(view.size)))
         return run_stage_on_image(zoom, state, view, box)
 
 
 @dataclass(frozen=True)
 class DrawBox:
-    """Draws the box that the model names with `marker`, such as `prompting.markers.Rectangles`."""
+    """Uses `marker`, such as `prompting.markers.Rectangles`, to draw the box that the model
+    names."""
 
     description: str = "Draws a box on a copy of an image, with a name if one is given."
     marker: Stage = field(default_factory=Rectangles)
@@ -162,7 +163,8 @@ class DrawBox:
 
 @dataclass(frozen=True)
 class DrawPoint:
-    """Draws the point that the model names with `marker`, such as `prompting.markers.Circles`."""
+    """Uses `marker`, such as `prompting.markers.Circles`, to draw the point that the model
+    names."""
 
     description: str = (
         "Draws a mark around a point on a copy of an image, with a name if one is given."
@@ -194,7 +196,7 @@ class ShowGrid:
 
 @dataclass(frozen=True)
 class Rotate:
-    """Rotates an image about its centre; it grows so that nothing is cut off."""
+    """Rotates an image about its centre, and enlarges the canvas so that nothing is cut off."""
 
     description: str = "Shows an image turned counter-clockwise."
 
@@ -231,7 +233,7 @@ class Contrast:
         """Return the image with more contrast; hue and saturation are unchanged."""
         view = state.views[arguments.image - 1]
         lab = cv2.cvtColor(view.pixels, cv2.COLOR_RGB2LAB)
-        clahe = cv2.createCLAHE(arguments.strength, (CLAHE_TILES, CLAHE_TILES))
+        clahe = cv2.createCLAHE(arguments.strength, (CLAHE_TILES_PER_SIDE, CLAHE_TILES_PER_SIDE))
         lab[..., 0] = clahe.apply(np.ascontiguousarray(lab[..., 0]))
         pixels = np.asarray(cv2.cvtColor(lab, cv2.COLOR_LAB2RGB), np.uint8)
         return ToolResult("", (view.with_pixels(pixels),))
@@ -239,7 +241,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Measure:
-    """Gives, as text, the distance between two points of an image and the direction from one to the
+    """Tells the model the distance between two points of an image and the direction from one to the
     other.
 
     Distances are in pixels of the image at full size and in percent of its width, so that they can
@@ -274,7 +276,7 @@ class Undo:
     arguments = Arguments
 
     def __call__(self, state: State, arguments: Arguments) -> ToolResult:
-        """Return a request that the agent take the image back."""
+        """Return a request to the agent to take back the image."""
         return ToolResult(undo=True)
 
 
@@ -291,21 +293,22 @@ class Answer:
         return ToolResult(answer=arguments.text)
 
 
-ZOOM_CONTROL = Zoom()
+DEFAULT_ZOOM = Zoom()
 
 
 @dataclass(frozen=True)
 class OracleZoom:
-    """Oracle of `Zoom`: always shows the region needed to answer, whichever box the model names.
+    """An oracle for `Zoom`, which always shows the region needed to answer, whichever box the model
+    names.
 
     It applies `prompting.controls.OracleCrop` by `label` or `hint` to the image that the model
     names or, if that image does not show the region, to the first one that does.
     """
 
-    description: str = ZOOM_CONTROL.description
+    description: str = DEFAULT_ZOOM.description
     label: str = ""
     hint: str = "region"
-    crop: Crop = ZOOM_CONTROL.crop
+    crop: Crop = DEFAULT_ZOOM.crop
 
     arguments = BoxArguments
 

@@ -1,11 +1,11 @@
 """Permutes the order of the choices or the labels of the marks, and maps answers back.
 
 The accuracy of a model that answers by content rather than by letter does not change. The
-permutation is kept in `State.letters` and in the record (a letter as asked -> the sample's own
-letter), together with the choices as asked. A reader, within the pipeline or at scoring, reads the
-question as it was asked; scoring then maps the letter that it found back and compares it with the
-correct answer. So no stage needs the correct answer, and a better reader can re-read these records
-like any others.
+permutation is kept in `State.letters` and in the record, as a map from each letter in the permuted
+question to the sample's own letter, together with the permuted choices. A reader, in the pipeline
+or at scoring, works on the permuted question; scoring then maps the letter that it found back to
+the original one and compares it with the correct answer. So no stage needs the correct answer, and
+a better reader can re-read these records like any others.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ Order = Literal["shuffled", "rotated", "reversed"]
 
 @dataclass(frozen=True)
 class _Permutation(WithoutModel):
-    """Settings of a permutation: its `order`, which is the same in every run with the same seed,
-    sample and draw; `by` sets the distance of a rotation, or selects another shuffle."""
+    """The settings of a permutation: its `order`, and `by`, which sets the distance of a rotation
+    or selects another shuffle. The permutation is the same in every run with the same seed, sample
+    and draw."""
 
     order: Order = "shuffled"
     by: int = 1
 
-    def numbers(self, state: State, count: int) -> list[int]:
+    def draw_permutation(self, state: State, count: int) -> list[int]:
         """Return the permutation: for each new position, the number of the item that moves
         there."""
         if self.order == "reversed":
@@ -76,7 +77,7 @@ class PermuteChoices(_Permutation):
                 f"sample {sample.id}: the choices are already in the prompt; put this stage"
                 " before the one that writes them"
             )
-        numbers = self.numbers(state, len(sample.choices))
+        numbers = self.draw_permutation(state, len(sample.choices))
         meant = [sample.letters[number] for number in numbers]
         meta = {key: value for key, value in sample.meta.items() if key != "prompt"}
         choices = tuple(sample.choices[number] for number in numbers)
@@ -106,7 +107,7 @@ class PermuteLabels(_Permutation):
         _check_position(state)
         named = self._map_labels(state)
         labels = sorted(named)
-        numbers = self.numbers(state, len(labels))
+        numbers = self.draw_permutation(state, len(labels))
         new = {labels[number]: label for label, number in zip(labels, numbers, strict=True)}
         marks = tuple(replace(mark, label=new.get(mark.label, mark.label)) for mark in sample.marks)
         letters = dict(zip(sample.letters, sample.letters, strict=True))
@@ -114,7 +115,7 @@ class PermuteLabels(_Permutation):
         return _apply_letters(state, replace(sample, marks=marks), letters)
 
     def _map_labels(self, state: State) -> dict[str, str]:
-        """Return, for each label, the letter of the choice that names it. Raises ValueError if a
+        """Map each label to the letter of the choice that names it. Raises ValueError if a
         permutation would not be valid."""
         sample = state.sample
         mark_labels = sorted({mark.label for mark in sample.marks if mark.label})

@@ -43,8 +43,8 @@ class NoImage(WithoutModel):
 
 @dataclass(frozen=True)
 class BlankImage(WithoutModel):
-    """Replaces every view with a single-coloured one of its size: the same form of prompt without
-    the image's content.
+    """Replaces every view with a single-coloured image of the same size, so that the prompt keeps
+    its form but the image loses its content.
 
     `color` is a CSS name, "#rrggbb", or "mean" for each view's own mean. The mapping to the source
     images is kept, so that marks drawn afterwards appear at their places on the blank background;
@@ -69,15 +69,16 @@ class BlankImage(WithoutModel):
 
 @dataclass(frozen=True)
 class OtherImage(WithoutModel):
-    """Replaces the images with those of another sample; question, choices and marks stay.
+    """Replaces the images with those of another sample; the question, choices and marks stay the
+    same.
 
     `task` provides the samples to choose from, usually the task itself (`task: ${task}`). The
     choice is the same in every run with the same seed, sample and draw; another `seed` makes
     another choice. The other sample shares no image with this one and, if possible, has at least as
-    many images. `fit` "cover" scales the other image and crops it around its middle to the size of
+    many images. `fit` "cover" scales the other image and crops it around its centre to the size of
     the view that it replaces, so that marks drawn afterwards fall inside and the size reveals
-    nothing. "stretch" only scales it. "none" sends it unchanged, in its own bytes, and marks beyond
-    its edges are not drawn. Put it first.
+    nothing. "stretch" only scales it. "none" sends the other image unchanged, as its original
+    bytes, and marks beyond its edges are not drawn. Put it first.
     """
 
     task: Iterable[Item]
@@ -134,7 +135,7 @@ class OtherImage(WithoutModel):
 
 @dataclass(frozen=True)
 class ShufflePatches(WithoutModel):
-    """Cuts every view into `rows` x `columns` equal patches and puts them in a random order: it
+    """Cuts every view into `rows` x `columns` equal patches and puts them in a random order, which
     keeps the colours but not the layout.
 
     The order is the same in every run with the same seed, sample and draw; another `seed` gives
@@ -171,7 +172,7 @@ class ShufflePatches(WithoutModel):
         return state.replace(views=tuple(views))
 
 
-MEAN, STD = (0.4815, 0.4578, 0.4082), (0.2686, 0.2613, 0.2758)
+CLIP_MEAN, CLIP_STD = (0.4815, 0.4578, 0.4082), (0.2686, 0.2613, 0.2758)
 """Mean and standard deviation of the colour channels (0..1) in the normalisation of CLIP and LLaVA.
 """
 
@@ -202,9 +203,9 @@ class Noise(Ranged, WithoutModel):
         rng, kept = state.rng(f"Noise {self.seed}"), compute_signal_factor(self.step)
         views = []
         for view in state.views:
-            values = (view.pixels / 255 - MEAN) / STD
+            values = (view.pixels / 255 - CLIP_MEAN) / CLIP_STD
             noise = rng.standard_normal(values.shape) * math.sqrt(1 - kept**2)
-            noisy = ((kept * values + noise) * STD + MEAN) * 255
+            noisy = ((kept * values + noise) * CLIP_STD + CLIP_MEAN) * 255
             views.append(view.with_pixels(np.rint(noisy.clip(0, 255)).astype(np.uint8)))
         return state.replace(views=tuple(views))
 
@@ -307,8 +308,8 @@ class OracleCrop(Ranged, Given):
         return _crop_places(state, places, crop)
 
     def _draw_placebo(self, view: View, true: Mark, rng: np.random.Generator) -> Mark:
-        """Return a box of the size of the true crop, within one part of the view; the true crop if
-        no other place fits."""
+        """Return a box of the size of the true crop, within one part of the view, or the true crop
+        itself if it fits nowhere else."""
         left, top, right, bottom = self.crop.find_areas(view, [true])[0][0]
         exact = Crop(0, min_px=0)
         size = right - left, bottom - top
@@ -325,7 +326,7 @@ class OracleCrop(Ranged, Given):
 
     def project_region(self, state: State) -> dict[int, Mark]:
         """Map the index of each view that shows the region to the region in that view."""
-        region = self.region(state)
+        region = self.find_region(state)
         seen = {number: view.to_view(region) for number, view in enumerate(state.views)}
         if not any(seen.values()):
             raise ValueError(f"sample {state.sample.id}: no view shows the region {region.label!r}")

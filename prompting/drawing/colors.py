@@ -1,5 +1,5 @@
-"""Colours of marks: by CSS name, by "#rrggbb", chosen to contrast with the surrounding pixels, or
-distinct by number."""
+"""The colours of marks: given by a CSS name or "#rrggbb", chosen to contrast with the surrounding
+pixels, or different for each number."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RGB = tuple[int, int, int]
 
 GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 HALF_BRIGHTNESS = 382.5  # half of the largest R + G + B
-BLACK_WHITE: tuple[RGB, ...] = ((0, 0, 0), (255, 255, 255))
+BLACK_AND_WHITE: tuple[RGB, ...] = ((0, 0, 0), (255, 255, 255))
 VIVID_COLORS: tuple[RGB, ...] = (
     (255, 0, 0),
     (0, 255, 0),
@@ -30,8 +30,9 @@ VIVID_COLORS: tuple[RGB, ...] = (
     (255, 0, 255),
     (0, 255, 255),
 )
-LOCAL_COLORS = {"contrast": VIVID_COLORS, "black-or-white": BLACK_WHITE}
-"""Values of a colour setting that choose a colour from the surrounding pixels."""
+LOCAL_COLORS = {"contrast": VIVID_COLORS, "black-or-white": BLACK_AND_WHITE}
+"""The palettes of those values of a colour setting that choose a colour by the surrounding
+pixels."""
 DISTINCT_COLORS: tuple[RGB, ...] = (
     (230, 25, 75),
     (60, 180, 75),
@@ -50,7 +51,7 @@ DISTINCT_COLORS: tuple[RGB, ...] = (
 
 @lru_cache(maxsize=256)
 def parse_rgb(color: str) -> RGB:
-    """Return the RGB value of a CSS name or "#rrggbb". Raises ValueError that suggests similar
+    """Return the RGB value of a CSS name or "#rrggbb". Raises a ValueError that suggests similar
     names."""
     check_color(color)
     red, green, blue = ImageColor.getrgb(color.lower())[:3]
@@ -91,7 +92,8 @@ def choose_contrasting_color(
 
 
 def choose_readable_color(ground: RGB) -> RGB:
-    """Return black or white, whichever reads better on `ground` (contrast ratio of WCAG 2.2)."""
+    """Return black or white, whichever is easier to read on the background `ground` (contrast ratio
+    of WCAG 2.2)."""
     parts = (value / 255 for value in ground)
     linear = [
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
@@ -106,21 +108,22 @@ def choose_distinct_color(number: int) -> RGB:
     return DISTINCT_COLORS[number % len(DISTINCT_COLORS)]
 
 
-def choose_golden_hue(number: int) -> RGB:
+def choose_golden_ratio_color(number: int) -> RGB:
     """Return colour `number` of a fixed, endless sequence of bright colours. Hues advance by the
     golden ratio, so that each differs clearly from those just before it."""
-    return convert_hue((number * GOLDEN_RATIO) % 1, 0.85)
+    return convert_hue_to_rgb((number * GOLDEN_RATIO) % 1, 0.85)
 
 
-def convert_hue(hue: float, saturation: float = 1.0) -> RGB:
-    """Return the brightest colour of a hue, given as a share of the colour circle from red."""
+def convert_hue_to_rgb(hue: float, saturation: float = 1.0) -> RGB:
+    """Return the brightest colour of a hue, which is given as a share of the colour circle, counted
+    from red."""
     red, green, blue = colorsys.hsv_to_rgb(hue, saturation, 1.0)
     return round(red * 255), round(green * 255), round(blue * 255)
 
 
 def choose_black_or_white(pixels: Pixels, threshold: float = HALF_BRIGHTNESS) -> RGB:
-    """Return black for bright pixels, white for dark ones or for none. Pixels are bright if their
-    mean R + G + B is at least `threshold`."""
+    """Return black for bright pixels, and white for dark ones or if there are none. Pixels are
+    bright if their mean R + G + B is at least `threshold`."""
     bright = pixels.size > 0 and pixels.reshape(-1, 3).sum(1, dtype=np.int64).mean() >= threshold
     return (0, 0, 0) if bright else (255, 255, 255)
 

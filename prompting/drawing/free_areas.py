@@ -1,4 +1,4 @@
-"""Choice of a free area among candidates: for the numbers of regions, and for insets."""
+"""Chooses free areas for the numbers of regions and for insets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from looktwice.prompting.drawing.regions import Region
 # shares of the configured size that are tried, so that nothing needs to be hidden
 INSET_SCALES = (1.0, 0.75, 0.5)
 
-CLEARANCE = 12  # free pixels around a mark: a ring of the usual size
+MARK_CLEARANCE = 12  # free pixels around a mark: a ring of the usual size
 
 NUMBER_GAP = 2  # free pixels between a region and its number outside
 
@@ -54,20 +54,20 @@ def choose_area(
 
 @dataclass(frozen=True)
 class Plate:
-    """The number of a region: its area in the view, and the pixel (x, y) of the region that it
-    refers to."""
+    """A plate with the number of a region: its area in the view, whether it lies inside the region,
+    and the pixel (x, y) of the region that it refers to."""
 
     label: str
     area: PixelRect
     anchor: Size
-    inside: bool
+    is_inside: bool
 
 
 def place_numbers(
     regions: Sequence[tuple[str, Region]], sizes: Mapping[str, Size], frames: Sequence[PixelRect]
 ) -> list[Plate]:
-    """Return a place for the number of each region; the plate of a number has the (width, height)
-    in `sizes`.
+    """Return the plate with the number of each region; `sizes` holds the (width, height) of the
+    plates.
 
     Smaller regions come first, and a number avoids regions smaller than its own (Set-of-Mark, Yang
     et al. 2023, algorithm 1): it is placed deepest inside the remaining part of its region. A
@@ -83,7 +83,7 @@ def place_numbers(
         for _, smaller in smallest_first[:rank]:
             clear = clear and clear.subtract(smaller)
         width, height = sizes[label]
-        x, y, _ = (clear or region).inscribed
+        x, y, _ = (clear or region).inscribed_circle
         if clear and (room := clear.find_room(width, height)):
             placed.append(Plate(label, (*room, room[0] + width, room[1] + height), (x, y), True))
         else:
@@ -95,15 +95,15 @@ def place_numbers(
         areas = list(_list_rings(region.box, sizes[label], next(around, frames[0])))
         own = region.box
 
-        def cost(area: PixelRect, own: PixelRect = own) -> tuple[int, float]:
-            """Return how many points and regions a number would hide, and its distance from its
-            region."""
+        def compute_cost(area: PixelRect, own: PixelRect = own) -> tuple[int, float]:
+            """Return how many points and regions a number at this place would hide, and its
+            distance from its own region."""
             across = max(own[0] - area[2], area[0] - own[2], 0)
             down = max(own[1] - area[3], area[1] - own[3], 0)
             hidden = 2 * count_overlaps(area, points) + count_overlaps(area, small)
             return hidden, math.hypot(across, down)
 
-        best = choose_area(areas, [plate.area for plate in placed], cost)
+        best = choose_area(areas, [plate.area for plate in placed], compute_cost)
         if best is None:
             raise ValueError(
                 f"number {label} of {sizes[label][0]} x {sizes[label][1]} pixels has no room beside"
@@ -139,13 +139,13 @@ def place_inset(
     `size` (width, height); None if there is no room.
 
     It covers no inset in `taken`, covers and approaches as few `marks` as possible, and then covers
-    as few of the outlined `areas` as possible. Among equally good places the largest inset wins,
-    then corners win over the middles of the sides.
+    as few of the outlined `areas` as possible. Among equally good places the largest inset is
+    preferred, then a corner over the middle of a side.
     """
     if min(room) < 1:
         return None
     places: list[PixelRect] = []
-    near = [grow(mark, CLEARANCE) for mark in marks]
+    near = [grow(mark, MARK_CLEARANCE) for mark in marks]
     fit = min(room[0] / piece[0], room[1] / piece[1])
     for share in INSET_SCALES:
         width, height = (max(1, round(side * share * fit)) for side in piece)
@@ -154,7 +154,7 @@ def place_inset(
             corners = ((right * a // 2, bottom * b // 2) for a, b in INSET_POSITIONS)
             places += [(x, y, x + width, y + height) for x, y in corners]
 
-    def cost(area: PixelRect) -> tuple[int, ...]:
+    def compute_cost(area: PixelRect) -> tuple[int, ...]:
         return tuple(count_overlaps(area, others) for others in (marks, near, areas))
 
-    return choose_area(places, taken, cost)
+    return choose_area(places, taken, compute_cost)

@@ -13,8 +13,8 @@ from looktwice.prompting.drawing.shapes import compute_coverage
 
 
 def paint_line(pixels: Pixels, start: XY, stop: XY, color: RGB, thickness: float) -> None:
-    """Paint a straight line between two points, in pixel centres, in place; it is `thickness`
-    pixels wide with round ends."""
+    """Paint a straight line of `thickness` pixels with round ends into the picture. The two points
+    are in pixel centres."""
     (x0, y0), (x1, y1) = start, stop
     dx, dy = x1 - x0, y1 - y0
     steep = abs(dy) > abs(dx)

@@ -16,15 +16,15 @@ from looktwice.prompting.drawing.colors import RGB
 Placement = Literal["auto", "above", "below", "left", "right", "beside", "inside", "none"]
 
 CORNER_SIDES = ("above-left", "above-right", "below-left", "below-right")
-SIDES: dict[str, tuple[str, ...]] = {
+SIDE_ORDERS: dict[str, tuple[str, ...]] = {
     "below": ("below", "above", "right", "left"),
     "left": ("left", "right", "above", "below"),
     "right": ("right", "left", "above", "below"),
     "beside": ("right", "left", "above", "below"),
     "inside": ("inside", "above", "below", "right", "left"),
 }
-"""The sides of a mark in the order in which they are tried, by placement. The default is above,
-below, right, left. Corners are tried last."""
+"""The sides of a mark in the order in which they are tried, for each placement. The default is
+above, below, right, left. Corners are tried last."""
 
 
 def compute_area_beside(
@@ -39,12 +39,10 @@ def compute_area_beside(
 
 @dataclass(frozen=True)
 class Anchor:
-    """The drawing that a label belongs to, in pixels of the view.
-
-    (`x`, `y`) is its middle, in pixel centres; `box` is what the drawing covers: left, top, right
-    and bottom edge. `frame` is the area that the label must not leave: the part of the view that
-    shows the mark. `color` is the drawing's colour. With `keeps_point_visible`, no label may cover
-    the pixel at (`x`, `y`).
+    """The drawing that a label belongs to, in pixels of the view. (`x`, `y`) is its centre, in
+    pixel centres; `box` is what the drawing covers: left, top, right and bottom edge. `frame` is
+    the area that the label must not leave: the part of the view that shows the mark. `color` is the
+    drawing's colour. With `keeps_point_visible`, no label may cover the pixel at (`x`, `y`).
     """
 
     text: str
@@ -64,7 +62,7 @@ def place_labels(
 
     Anchors beyond the last size get no label, but no label may hide them.
 
-    No area covers another one, or the middle of an anchor with `keeps_point_visible`, and none
+    No area covers another one, or the centre of an anchor with `keeps_point_visible`, and none
     leaves its frame. `placement` is the side that is tried first; `gap` pixels stay free between
     drawing and label. The first side that hides no drawing is used, or else the one that hides the
     fewest. If every side would hide a point or a label, the nearest free place in the frame is
@@ -106,7 +104,7 @@ def _find_nearest_place(rects: Rects, count: int, anchor: Anchor, size: Size) ->
     (width, height), (low_x, low_y, high_x, high_y) = size, anchor.frame
     if width > high_x - low_x or height > high_y - low_y:
         return None
-    lefts, tops = _list_steps(low_x, high_x - width), _list_steps(low_y, high_y - height)
+    lefts, tops = _list_positions(low_x, high_x - width), _list_positions(low_y, high_y - height)
     free = _count_overlaps_at(rects[:, count:], lefts, tops, size) == 0
     if not free.any():
         return None
@@ -146,7 +144,7 @@ def _list_sides(
     middle = math.floor(anchor.x + 1 - width / 2), math.floor(anchor.y + 1 - height / 2)
     before = math.floor(x0 - gap) - width, math.floor(y0 - gap) - height
     after = math.ceil(x1 + gap), math.ceil(y1 + gap)
-    sides = SIDES.get(placement, ("above", "below", "right", "left"))
+    sides = SIDE_ORDERS.get(placement, ("above", "below", "right", "left"))
     for side in (*sides, *sorted(CORNER_SIDES, key=lambda corner: placement not in corner)):
         if side != "inside" or (width <= x1 - x0 and height <= y1 - y0):
             left, top, _, _ = compute_area_beside(side, size, before, middle, after)
@@ -154,6 +152,6 @@ def _list_sides(
             yield side, (left, top, left + width, top + height)
 
 
-def _list_steps(low: int, high: int) -> NDArray[np.int64]:
+def _list_positions(low: int, high: int) -> NDArray[np.int64]:
     """Return positions from `low` to `high`, both included, a few pixels apart."""
     return np.unique(np.append(np.arange(low, high + 1, max(1, (high - low) // 400)), high))

@@ -14,7 +14,7 @@ from looktwice.pipelines.geometry import XY, PixelRect, Rect, Size, intersect_bo
 from looktwice.pipelines.marks import Box, Mark, Mask, Point, bounding_box, mask_bounds
 from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.colors import RGB
-from looktwice.prompting.drawing.shapes import Floats
+from looktwice.prompting.drawing.shapes import FloatArray
 
 
 def find_region_edges(place: Mark) -> Rect:
@@ -25,9 +25,9 @@ def find_region_edges(place: Mark) -> Rect:
     return bounding_box(place)
 
 
-def measure_rim_distance(place: Mark, area: PixelRect) -> Floats:
-    """Return the distance of each pixel's centre in `area` from the edge of a mark, in pixels,
-    negative inside: HxW.
+def measure_rim_distance(place: Mark, area: PixelRect) -> FloatArray:
+    """Return, as HxW, the distance in pixels of each pixel's centre in `area` from the edge of a
+    mark, negative inside.
 
     For a box it is the larger of the horizontal and the vertical distance, so that corners stay
     square.
@@ -53,7 +53,7 @@ def measure_rim_distance(place: Mark, area: PixelRect) -> Floats:
     return np.asarray(np.maximum(across, down), np.float32)
 
 
-def _measure_distance_to_zero(mask: NDArray[np.uint8]) -> Floats:
+def _measure_distance_to_zero(mask: NDArray[np.uint8]) -> FloatArray:
     distance = cv2.distanceTransform(mask, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
     return np.asarray(distance, np.float32)
 
@@ -85,21 +85,21 @@ class Region:
         return self.left, self.top, self.left + width, self.top + height
 
     @cached_property
-    def depth(self) -> NDArray[np.float32]:
+    def edge_distance(self) -> NDArray[np.float32]:
         """The distance of each pixel to the nearest pixel centre outside; the edge of the frame
         counts as outside too."""
         return _measure_distance_to_zero(np.pad(self.pixels, 1).astype(np.uint8))[1:-1, 1:-1]
 
     @property
-    def inscribed(self) -> tuple[int, int, float]:
+    def inscribed_circle(self) -> tuple[int, int, float]:
         """The largest inscribed circle (x, y, radius), in pixels of the frame; its centre lies in
         the region."""
-        y, x = np.unravel_index(int(np.argmax(self.depth)), self.depth.shape)
-        return self.left + int(x), self.top + int(y), float(self.depth[y, x])
+        y, x = np.unravel_index(int(np.argmax(self.edge_distance)), self.edge_distance.shape)
+        return self.left + int(x), self.top + int(y), float(self.edge_distance[y, x])
 
     def find_room(self, width: int, height: int) -> tuple[int, int] | None:
-        """Return the (left, top) at which a plate of this size fits completely inside, as far from
-        the edge as possible, or None."""
+        """Return the (left, top) at which a plate of this size fits completely inside the region,
+        as far from its edge as possible, or None if it fits nowhere."""
         if width > self.pixels.shape[1] or height > self.pixels.shape[0]:
             return None
         anchor = ((width - 1) // 2, (height - 1) // 2)
@@ -109,7 +109,7 @@ class Region:
         )
         if not fits.any():
             return None
-        y, x = np.unravel_index(int(np.argmax(np.where(fits, self.depth, 0))), fits.shape)
+        y, x = np.unravel_index(int(np.argmax(np.where(fits, self.edge_distance, 0))), fits.shape)
         return self.left + int(x) - anchor[0], self.top + int(y) - anchor[1]
 
     def subtract(self, cover: Region) -> Region | None:
@@ -129,18 +129,18 @@ class Region:
         return Region.from_pixels(pixels, self.left, self.top)
 
     def paint_tint(self, pixels: Pixels, color: RGB, alpha: float) -> None:
-        """Mix a colour into the region's pixels of the frame; `alpha` in 0..1 is the colour's
+        """Blend a colour into the region's pixels of the frame; `alpha`, 0..1, is the colour's
         share."""
-        window = self._window(pixels)
+        window = self._get_window(pixels)
         paint = np.asarray(color, np.float32) * np.float32(alpha)
         mixed = window[self.pixels] * np.float32(1 - alpha) + paint
         window[self.pixels] = np.rint(mixed).astype(np.uint8)
 
     def paint_contour(self, pixels: Pixels, color: RGB, thickness: float) -> None:
         """Paint the region's edge inwards: its pixels within `thickness` of the outside."""
-        self._window(pixels)[self.pixels & (self.depth < thickness + 0.5)] = color
+        self._get_window(pixels)[self.pixels & (self.edge_distance < thickness + 0.5)] = color
 
-    def _window(self, pixels: Pixels) -> Pixels:
+    def _get_window(self, pixels: Pixels) -> Pixels:
         left, top, right, bottom = self.box
         return pixels[top:bottom, left:right]
 
@@ -178,7 +178,7 @@ def find_inner_center(place: Mark) -> XY:
     region = Region.from_pixels(place.pixels) if isinstance(place, Mask) else None
     if region is None:
         return place.center
-    x, y, _ = region.inscribed
+    x, y, _ = region.inscribed_circle
     return float(x), float(y)
 
 

@@ -1,4 +1,5 @@
-"""Paints shapes with smooth edges: each pixel is mixed by the share that they cover."""
+"""Paints shapes with smooth edges: each pixel is blended in proportion to the share of it that they
+cover."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from looktwice.pipelines.geometry import PixelRect, Rect
 from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.colors import RGB
 
-Floats = NDArray[np.float32]
+FloatArray = NDArray[np.float32]
 
 
 class Shape(Protocol):
@@ -26,7 +27,7 @@ class Shape(Protocol):
 
     def __hash__(self) -> int: ...
 
-    def distance(self, x: Floats, y: Floats) -> Floats:
+    def measure_distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """Return the distance to the shape's edge in pixels, negative inside; x and y broadcast to
         (height, width)."""
         ...
@@ -47,12 +48,11 @@ def paint_shape(
     alpha: float = 1,
     grow: float = 0,
 ) -> None:
-    """Paint a shape around the point (x, y), in pixel centres, in place and only inside `frame`.
-
-    `grow` pixels enlarge it on all sides.
+    """Paint a shape around the point (x, y), which is in pixel centres, into the picture, but only
+    inside `frame`. The shape is enlarged by `grow` pixels on all sides.
     """
     column, row = math.floor(x), math.floor(y)
-    left, top, keep, add = _blend_patch(shape, x - column, y - row, color, alpha, grow)
+    left, top, keep, add = _compute_blend(shape, x - column, y - row, color, alpha, grow)
     patch, inner = _crop_patch(pixels, frame, column + left, row + top, keep.shape)
     mixed = patch * keep[inner]
     mixed += add[inner]
@@ -61,22 +61,22 @@ def paint_shape(
 
 
 @lru_cache(maxsize=512)
-def _blend_patch(
+def _compute_blend(
     shape: Shape, x: float, y: float, color: RGB, alpha: float, grow: float
 ) -> tuple[int, int, NDArray[np.uint16], NDArray[np.uint16]]:
-    """Return the patch's left and top, and the factor and the summand for its pixels, both HxWx3
-    and in units of 1/256."""
+    """Return the left and top of the patch that a shape covers, and the factor and the summand that
+    blend its pixels with the colour, both HxWx3 and in units of 1/256."""
     x0, y0, x1, y1 = shape.box
     left, top = math.floor(x + x0 - grow - 0.5), math.floor(y + y0 - grow - 0.5)
     right, bottom = math.ceil(x + x1 + grow + 0.5) + 1, math.ceil(y + y1 + grow + 0.5) + 1
     xs = np.arange(left, right, dtype=np.float32)[None] - np.float32(x)
     ys = np.arange(top, bottom, dtype=np.float32)[:, None] - np.float32(y)
-    covered = compute_coverage(shape.distance(xs, ys) - np.float32(grow))[..., None]
+    covered = compute_coverage(shape.measure_distance(xs, ys) - np.float32(grow))[..., None]
     share = np.rint(np.repeat(covered, 3, axis=2) * (256 * alpha)).astype(np.uint16)
     return left, top, 256 - share, share * np.array(color, np.uint16) + np.uint16(128)
 
 
-def compute_coverage(distance: Floats) -> Floats:
+def compute_coverage(distance: FloatArray) -> FloatArray:
     """Return the share, 0..1, of a pixel that lies inside an edge at this distance from its centre
     (negative inside)."""
     return np.asarray(np.clip(np.float32(0.5) - distance, 0, 1), np.float32)
@@ -87,12 +87,11 @@ def paint_coverage(
     frame: PixelRect,
     left: int,
     top: int,
-    covered: Floats,
+    covered: FloatArray,
     color: RGB | Pixels,
     alpha: float = 1,
 ) -> None:
-    """Mix a colour, or other pixels of the patch's size, into the picture in place; `covered` is
-    HxW in
+    """Blend a colour, or other pixels of the patch's size, into the picture; `covered` is HxW in
     0..1.
 
     The patch's top-left pixel is at (left, top); parts outside `frame` and the picture are cut off.

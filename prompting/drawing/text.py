@@ -1,4 +1,4 @@
-"""Renders text, with a cache: in TrueType fonts, and in BLINK's own letters."""
+"""Renders text in TrueType fonts and in BLINK's own letters, with a cache."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Font = Literal["sans", "blink"] | Path
 file."""
 
 MIN_EM = 6.0  # em in pixels below which letters are illegible
-MISSING_CHARACTER = "\U0010ffff"  # a character that no font has
-BLINK_SIZE = 15
+UNSUPPORTED_CHARACTER = "\U0010ffff"  # a character that no font has
+BLINK_FONT_SIZE = 15
 BLINK_LETTERS = {  # eleven rows from the top
     "A": (
         "....#........#.......###......#.#.....##.##....#...#....#...#...#######..#######..#...."
@@ -74,7 +74,7 @@ def render_plate(
     min_width: int = 0,
     font: Font = "sans",
 ) -> Pixels:
-    """Return text centred on a filled rectangle: HxWx3 RGB, read-only; `padding` pixels surround
+    """Return text centred on a filled rectangle, as read-only HxWx3 RGB; `padding` pixels surround
     the text."""
     ink = render_text(text, size, font)
     width, height = measure_plate(ink, padding, min_width)
@@ -100,11 +100,11 @@ def draw_text(
     halo: int = 0,
     font: Font = "sans",
 ) -> None:
-    """Write text in place, with the top-left pixel of the tight glyphs at (left, top); parts
-    outside are cut off.
+    """Write text into the picture, with the top-left pixel of the ink at (left, top); parts outside
+    the picture are cut off.
 
-    `halo` pixels around the letters are first painted black or white, whichever reads better under
-    `color`.
+    `halo` pixels around the letters are first painted black or white, whichever makes `color`
+    easier to read.
     """
     ink = render_text(text, size, font)
     if halo:
@@ -162,8 +162,12 @@ def _load_font(size: float, file: Path | None) -> ImageFont.FreeTypeFont:
 
 @lru_cache(maxsize=4096)
 def _has_glyph(font: ImageFont.FreeTypeFont, sign: str) -> bool:
-    missing, drawn = font.getmask(MISSING_CHARACTER), font.getmask(sign)
-    return sign == MISSING_CHARACTER or drawn.size != missing.size or bytes(drawn) != bytes(missing)
+    missing, drawn = font.getmask(UNSUPPORTED_CHARACTER), font.getmask(sign)
+    return (
+        sign == UNSUPPORTED_CHARACTER
+        or drawn.size != missing.size
+        or bytes(drawn) != bytes(missing)
+    )
 
 
 def _render_blink(text: str) -> Coverage:

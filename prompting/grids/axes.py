@@ -1,5 +1,5 @@
 """Axes with ticks along the views, so that places can be given as numbers; and a stage that
-explains any grid, and how to use it, in the prompt."""
+explains in the prompt what a grid is and how to use it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Axes(GridStage):
     0..1, of lines that continue the ticks across the image. `color` is "contrast", a CSS name or
     "#rrggbb"; `font_size`, `halo` and `layout` are those of prompting.grids.RuledGrid.
 
-    Raises ValueError that names the sample for an image that is rotated in its view (use `frame:
+    Raises a ValueError that names the sample for an image that is rotated in its view (use `frame:
     0-1000`), and for an image that is too small for its numbers. A view that shows no image of the
     sample is passed on unchanged.
     """
@@ -54,7 +54,7 @@ class Axes(GridStage):
     halo: int = 1
     layout: Layout = "overlay"
 
-    where: ClassVar[str] = "its coordinates"
+    place_phrase: ClassVar[str] = "its coordinates"
 
     ranges = ("step > 0", "tick, halo, lines >= 0", "lines <= 1")
 
@@ -90,12 +90,13 @@ class Axes(GridStage):
         self._draw_axes(pixels, grown.parts[0], size)
         return grown.with_pixels(pixels)
 
-    def gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
-        """Return those of `views`, which this stage returned, that have axes, in order."""
-        return tuple(view for view in super().gridded_views(views) if view.parts)
+    def select_gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
+        """Return, in order, those of `views` that have axes; `views` are all views as this stage
+        returned them."""
+        return tuple(view for view in super().select_gridded_views(views) if view.parts)
 
     def describe(self, count: int) -> str:
-        """Explain the numbers to the model, for `count` images with axes."""
+        """Return the explanation of the numbers for the model, for `count` images with axes."""
         over = "The image has" if count == 1 else f"Each of the {count} images has"
         unit = (
             "pixels of the image"
@@ -229,12 +230,12 @@ SHOWN_TWICE_NOTE = (
 
 
 class Grid(Protocol):
-    """A stage that draws a grid and can explain it. `where` is the phrase that tells the model how
+    """A stage that draws a grid and can explain it to the model. `place_phrase` tells the model how
     to give an object's position."""
 
-    where: ClassVar[str]
+    place_phrase: ClassVar[str]
 
-    def gridded_views(self, views: tuple[View, ...], /) -> Sequence[View]: ...
+    def select_gridded_views(self, views: tuple[View, ...], /) -> Sequence[View]: ...
 
     def describe(self, count: int, /) -> str: ...
 
@@ -246,12 +247,12 @@ class GridWords(Wording):
 
     `grid` is that stage, ideally by reference, so that both always agree: `grid: ${stages.grid}`;
     if it is null, as in a sweep without the grid, nothing is added. `guide` "steps" adds the four
-    steps of VLM2-Bench's VP-grid (understand, perceive, connect, conclude), "guidelines" the four
-    rules of Scaffold (Lei et al. 2024), in our words. `header` is a line before these. `final` is
-    the last line, which tells the model how to give its answer; null uses the guide's own (a line
-    "MY_ANSWER: ..." or "[[...]]"), and "" adds none. `text` replaces all these lines with your own
-    text, or with the text of a file (`{file: NAME}`); `{rows}`, `{columns}` and `{images}` in it
-    become the grid's numbers and the number of images.
+    steps of VLM2-Bench's VP-grid (understand, perceive, connect, conclude), and "guidelines" the
+    four rules of Scaffold (Lei et al. 2024), in our words. `header` is a line above them. `final`
+    is the last line, which tells the model how to give its answer; null uses the guide's own (a
+    line "MY_ANSWER: ..." or "[[...]]"), and "" adds none. `text` replaces all these lines with your
+    own text, or with the text of a file (`{file: NAME}`); `{rows}`, `{columns}` and `{images}` in
+    it become the grid's numbers and the number of images.
     """
 
     grid: Grid | None = None
@@ -263,13 +264,13 @@ class GridWords(Wording):
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with these lines below its prompt; unchanged if no view has the grid."""
         grid = self.grid
-        count = len(grid.gridded_views(state.views)) if grid is not None else 0
+        count = len(grid.select_gridded_views(state.views)) if grid is not None else 0
         if grid is None or not count:
             return state
         if self.text:
             own = {name: str(getattr(grid, name, f"{{{name}}}")) for name in ("rows", "columns")}
             return add_lines(state, fill_in(self.text, images=str(count), **own))
-        filled = {"where": grid.where, "connect": CONNECT_INSTRUCTIONS[count > 1]}
+        filled = {"where": grid.place_phrase, "connect": CONNECT_INSTRUCTIONS[count > 1]}
         guide = [line.format(**filled) for line in GUIDE_TEXTS[self.guide]]
         final = FINAL_INSTRUCTIONS[self.guide] if self.final is None else self.final
         twice = SHOWN_TWICE_NOTE if getattr(grid, "layout", "") == "original_plus_overlay" else ""

@@ -1,4 +1,5 @@
-"""Grids over the views, with names that both model and reader understand: dots, and ruled cells."""
+"""Grids of dots or ruled cells over the views, with names that both the model and the reader
+understand."""
 
 from __future__ import annotations
 
@@ -81,7 +82,7 @@ class GridStage(Ranged, WithoutModel):
     layout: Layout
     font_size: float | None
     halo: int
-    where: ClassVar[str]
+    place_phrase: ClassVar[str]
     """The phrase that tells the model how to give an object's location."""
     ranges: ClassVar[tuple[str, ...]] = ("font_size > 0",)
 
@@ -90,8 +91,8 @@ class GridStage(Ranged, WithoutModel):
         check_color(self.color, "contrast", name="color")
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with a grid on every view. Raises ValueError that names the sample if it
-        does not fit."""
+        """Return the state with a grid on every view. Raises a ValueError that names the sample if
+        it does not fit."""
         views: list[View] = []
         for number, view in enumerate(state.views, 1):
             try:
@@ -102,7 +103,7 @@ class GridStage(Ranged, WithoutModel):
         return state.replace(views=tuple(views))
 
     def is_numbered(self, count: int) -> bool:
-        """Return whether names start with the number of the image when `count` images have the
+        """Return whether names start with the number of the image if `count` images have the
         grid."""
         return False
 
@@ -111,12 +112,13 @@ class GridStage(Ranged, WithoutModel):
         ValueError."""
         raise NotImplementedError
 
-    def gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
-        """Return those of `views`, which this stage returned, that have the grid, in order."""
+    def select_gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
+        """Return, in order, those of `views` that have the grid; `views` are all views as this
+        stage returned them."""
         return tuple(views if self.layout == "overlay" else views[1::2])
 
     def describe(self, count: int) -> str:
-        """Explain the grid to the model, for `count` images with it."""
+        """Return the explanation of the grid for the model, for `count` images with a grid."""
         raise NotImplementedError
 
     def choose_font_size(self, view: View) -> float:
@@ -130,8 +132,8 @@ class GridStage(Ranged, WithoutModel):
     def paint_stroke(
         self, pixels: Pixels, ground: Pixels, rows: slice, columns: slice, share: float
     ) -> None:
-        """Paint a segment of a line in place with the opacity `share`; the background `ground`
-        determines its colour."""
+        """Paint a segment of a line into the picture with the opacity `share`; its colour depends
+        on the background `ground`."""
         piece = ground[rows, columns]
         if piece.size and share > 0:
             mixed = piece * (1 - share) + np.asarray(self.choose_ink(piece)) * share
@@ -140,15 +142,15 @@ class GridStage(Ranged, WithoutModel):
     def write_text(
         self, pixels: Pixels, ground: Pixels, text: str, left: int, top: int, size: float, halo: int
     ) -> None:
-        """Write text with its upper left corner at (`left`, `top`); the background `ground`
-        determines its colour."""
+        """Write text with its upper left corner at (`left`, `top`); its colour depends on the
+        background `ground`."""
         height, width = render_text(text, size).shape
         color = self.choose_ink(ground[max(0, top) : top + height, max(0, left) : left + width])
         draw_text(pixels, text, left, top, size, color, halo)
 
 
 LABEL_OFFSET = 3  # pixels from a dot to its label
-PLAIN_NUMBER = r"(?<![\w.])\d{1,6}(?!\w|\.\d)"
+PLAIN_NUMBER_PATTERN = r"(?<![\w.])\d{1,6}(?!\w|\.\d)"
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,7 @@ class DotGrid(GridStage):
     layout: Layout = "overlay"
     crowded: Literal["fail", "draw"] = "fail"
 
-    where: ClassVar[str] = "the coordinates of the dot nearest to it"
+    place_phrase: ClassVar[str] = "the coordinates of the dot nearest to it"
 
     ranges = ("rows, columns >= 1", "radius, threshold >= 0", "threshold <= 766")
 
@@ -234,7 +236,7 @@ class DotGrid(GridStage):
 
     def make_box_around(self, size: Size, row: int, column: int, cells: float = 2) -> Box:
         """Return the box that extends `cells` spacings to each side of a dot, cut at the view's
-        edge: Scaffold's active perception."""
+        edge, as in Scaffold's active perception."""
         x, y = self.locate_dot(size, row, column)
         across, down = cells * size[0] / (self.columns + 1), cells * size[1] / (self.rows + 1)
         left, top = max(0.0, x + 0.5 - across), max(0.0, y + 0.5 - down)
@@ -250,7 +252,7 @@ class DotGrid(GridStage):
     ) -> Iterator[tuple[View, tuple[int, ...]]]:
         """Yield the coordinates that a reply names, each with its view. Coordinates without an
         image number mean the first image; those beyond the grid are left out."""
-        shown = self.gridded_views(views)
+        shown = self.select_gridded_views(views)
         for named in read_coordinates(reply):
             number = named[0] if len(named) == 3 else 1
             if self.has_dot(named) and number <= len(shown):
@@ -271,7 +273,7 @@ class DotGrid(GridStage):
         return tuple(points)
 
     def describe(self, count: int) -> str:
-        """Explain the dots to the model, for `count` images with them."""
+        """Return the explanation of the dots for the model, for `count` images with dots."""
         several = self.is_numbered(count)
         over = "the image" if count == 1 else f"each of the {count} images"
         first = "the image's number in the order shown, " if several else ""
@@ -308,7 +310,7 @@ class RuledGrid(GridStage):
     layout: Layout = "overlay"
     crowded: Literal["fail", "draw"] = "fail"
 
-    where: ClassVar[str] = "the name of the cell that it lies in"
+    place_phrase: ClassVar[str] = "the name of the cell that it lies in"
 
     ranges = ("rows, columns, thickness >= 1", "alpha >= 0", "alpha <= 1")
 
@@ -321,7 +323,7 @@ class RuledGrid(GridStage):
                 f"{self.rows} rows and {self.columns} columns are too fine for a view of {width}"
                 f" x {height} pixels: cells would be {across:.1f} x {down:.1f} pixels; give fewer"
             )
-        cells = [self.cell(view.size, *place) for place in np.ndindex(self.rows, self.columns)]
+        cells = [self.make_cell(view.size, *place) for place in np.ndindex(self.rows, self.columns)]
         if self.names != "none" and self.crowded == "fail":
             high, wide = np.max([render_text(box.label, size).shape for box in cells], axis=0)
             inset = 2 * (self.thickness + self.halo + 1)
@@ -347,7 +349,7 @@ class RuledGrid(GridStage):
                 self.write_text(pixels, ground, box.label, left, top, size, self.halo)
         return view.with_pixels(pixels)
 
-    def name(self, row: int, column: int) -> str:
+    def make_cell_name(self, row: int, column: int) -> str:
         """Return the name of a cell; row and column count from 0."""
         if self.names == "number":
             return str(row * self.columns + column + 1)
@@ -355,12 +357,12 @@ class RuledGrid(GridStage):
             return format_coordinates((row + 1, column + 1))
         return f"{make_column_letters(column)}{row + 1}"
 
-    def cell(self, size: Size, row: int, column: int) -> Box:
+    def make_cell(self, size: Size, row: int, column: int) -> Box:
         """Return a cell of a view of this size (width, height), labelled with its name; row and
         column count from 0."""
         x0, x1 = (_compute_edge(size[0], edge, self.columns) for edge in (column, column + 1))
         y0, y1 = (_compute_edge(size[1], edge, self.rows) for edge in (row, row + 1))
-        return Box(self.name(row, column), x0, y0, x1, y1)
+        return Box(self.make_cell_name(row, column), x0, y0, x1, y1)
 
     def places(self, views: Sequence[View], reply: str, number: int = 1) -> tuple[Box, ...]:
         """Return the cells that a reply names as boxes of the source image, labelled with their
@@ -370,7 +372,7 @@ class RuledGrid(GridStage):
         views with lines. A name counts only as a whole word ("B2", not "B23"). Cells that show no
         source image are left out.
         """
-        shown = self.gridded_views(views)
+        shown = self.select_gridded_views(views)
         if self.names == "none" or not 1 <= number <= len(shown):
             return ()
         view, boxes = shown[number - 1], list[Box]()
@@ -378,17 +380,20 @@ class RuledGrid(GridStage):
             names = [format_coordinates(numbers) for numbers in read_coordinates(reply)]
         else:
             pattern = r"\b[A-Z]{1,3}[1-9]\d{0,3}\b"
-            names = re.findall(PLAIN_NUMBER if self.names == "number" else pattern, reply)
-        places = {self.name(*place): place for place in np.ndindex(self.rows, self.columns)}
+            names = re.findall(PLAIN_NUMBER_PATTERN if self.names == "number" else pattern, reply)
+        places = {
+            self.make_cell_name(*place): place for place in np.ndindex(self.rows, self.columns)
+        }
         for name in dict.fromkeys(names):
             if name in places and (
-                box := find_source_box(view, self.cell(view.size, *places[name]))
+                box := find_source_box(view, self.make_cell(view.size, *places[name]))
             ):
                 boxes.append(box)
         return tuple(boxes)
 
     def describe(self, count: int) -> str:
-        """Explain the names of the cells to the model, for `count` images with them."""
+        """Return the explanation of the cells' names for the model, for `count` images with
+        cells."""
         over = "the image" if count == 1 else f"each of the {count} images"
         naming = {
             "A1": (

@@ -10,7 +10,7 @@ import numpy as np
 from looktwice.pipelines.geometry import XY, Rect
 from looktwice.prompting.drawing.colors import RGB
 from looktwice.prompting.drawing.placement import Anchor
-from looktwice.prompting.drawing.shapes import Floats, Shape
+from looktwice.prompting.drawing.shapes import FloatArray, Shape
 from looktwice.prompting.markers.base import Spot
 from looktwice.prompting.markers.points import PointMarking
 
@@ -44,7 +44,7 @@ class Arrow:
         xs, ys = zip(*((a * dx - b * dy, a * dy + b * dx) for a, b in outline), strict=True)
         return min(xs), min(ys), max(xs), max(ys)
 
-    def distance(self, x: Floats, y: Floats) -> Floats:
+    def measure_distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """Return the signed distance to the outline, negative inside (see `Shape`)."""
         dx, dy = self._direction
         along, aside = x * dx + y * dy - self.gap, np.abs(y * dx - x * dy)
@@ -69,7 +69,7 @@ class Arrow:
 
 @dataclass(frozen=True)
 class Arrows(PointMarking):
-    """An arrow that points at every point mark; its tip is `gap` pixels away from it.
+    """Draws an arrow to every point mark; its tip stops `gap` pixels before the point.
 
     It comes from the direction `angle` in degrees (0 is right, 90 is above); if its tail would
     leave the image, it is turned by 90 degrees or more. `length` is measured from tip to tail,
@@ -97,9 +97,9 @@ class Arrows(PointMarking):
         """The gap between the point and the tip."""
         return self.gap
 
-    def shape(self, scale: float, spot: Spot) -> Arrow:
+    def make_shape(self, scale: float, spot: Spot) -> Arrow:
         """Return an arrow in the first of four directions in which it fits into the spot's frame,
-        or else in the configured direction."""
+        or in the configured direction if it fits in none."""
         gap = max(self.gap * scale, self.halo.width * scale + 1)
         thickness = max(1.0, self.thickness * scale)
         lengths = self.length * scale, thickness, max(self.head * scale, thickness), gap

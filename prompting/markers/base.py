@@ -1,5 +1,5 @@
-"""Common base of all markers: the choice of marks, the units, drawing on every part of every view,
-and labels."""
+"""The common base of all markers, which selects the marks, converts units, draws on every part of
+every view, and adds labels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.ranges import Ranged, check_ranges
 from looktwice.pipelines.sample import check_marks, name_in_errors
-from looktwice.pipelines.state import NO_MARK, State, WithoutModel
+from looktwice.pipelines.state import NO_MARK_NOTE, State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import (
     LOCAL_COLORS,
@@ -33,7 +33,7 @@ from looktwice.prompting.drawing.colors import (
 from looktwice.prompting.drawing.placement import Anchor, Placement, place_labels
 from looktwice.prompting.drawing.shapes import paint_coverage
 from looktwice.prompting.drawing.text import (
-    BLINK_SIZE,
+    BLINK_FONT_SIZE,
     MIN_EM,
     draw_text,
     measure_plate,
@@ -90,9 +90,10 @@ class Label:
             "alpha <= 1",
             prefix="label.",
         )
-        if self.font == "blink" and (self.font_size != BLINK_SIZE or self.font_file):
+        if self.font == "blink" and (self.font_size != BLINK_FONT_SIZE or self.font_file):
             raise ValueError(
-                f'label.font "blink" only exists at font_size {BLINK_SIZE}; set label.font: sans'
+                f'label.font "blink" only exists at font_size {BLINK_FONT_SIZE};'
+                " set label.font: sans"
             )
 
     def format_label(self, label: str, number: int) -> str:
@@ -102,16 +103,17 @@ class Label:
         return re.sub(r"{\w+}", lambda match: parts[match[0]], self.text).strip()
 
 
-UNLABELLED = Label(placement="none")
-"""The label settings that `label: null` stands for: no labels."""
+NO_LABEL = Label(placement="none")
+"""The label settings that `label: null` stands for, with which no labels are drawn."""
 
 
 def draw_labels(
     pixels: Pixels, anchors: Sequence[Anchor], label: Label, scale: float = 1
 ) -> list[PixelRect]:
-    """Label every anchor that has a text, in place, and return the areas of the labels.
+    """Draw the label of every anchor that has text into the picture, and return the areas of the
+    labels.
 
-    An anchor without a text gets no label, but no label may hide it.
+    An anchor without text gets no label, but no label may hide it.
 
     `scale` multiplies the label's lengths. Raises ValueError for a label that has no room without
     hiding a point or another label, and for a letter that the font does not have.
@@ -219,7 +221,7 @@ class Marking(Ranged, WithoutModel):
     With `reference_height` they are meant for a view of that height, and scale with the real
     height; with `relative_to` they are thousandths of that side of the view.
 
-    `only` selects marks by label; empty means all. Raises ValueError that names the sample: for a
+    `only` selects marks by label; empty means all. Raises a ValueError that names the sample: for a
     mark outside its own image, for a label that has no room without hiding a point or another
     label, and if the sample has marks but `only` names none of them. If no view shows a suitable
     mark, the state stays unchanged except for a note.
@@ -244,7 +246,7 @@ class Marking(Ranged, WithoutModel):
                 "reference_height and relative_to both set the unit of lengths; keep one of them"
             )
         scaled = self.reference_height is not None or self.relative_to is not None
-        if self.lettering.font == "blink" and scaled:
+        if self.label_settings.font == "blink" and scaled:
             raise ValueError(
                 'label.font "blink" has one size, so reference_height and relative_to cannot'
                 " scale it; set label.font: sans"
@@ -263,7 +265,7 @@ class Marking(Ranged, WithoutModel):
         with name_in_errors(state.sample):
             views = tuple(self.draw(view, state.sample.marks) for view in state.views)
         if [*map(id, views)] == [*map(id, state.views)]:
-            return state.with_notes(f"{type(self).__name__}: {NO_MARK}")
+            return state.with_notes(f"{type(self).__name__}: {NO_MARK_NOTE}")
         return state.replace(views=views)
 
     def draw(self, view: View, marks: Sequence[Mark]) -> View:
@@ -277,16 +279,16 @@ class Marking(Ranged, WithoutModel):
         ]
         if not spots:
             return view
-        pixels, scale = np.array(view.pixels), self.scale(view.size)
+        pixels, scale = np.array(view.pixels), self.compute_scale(view.size)
         anchors = self.paint(pixels, spots, scale)
-        if self.lettering.placement != "none":
+        if self.label_settings.placement != "none":
             for mark in marks:  # points of other markers, which no label may hide
                 if isinstance(mark, Point) and not self.selects(mark):
                     for place in view.to_view(mark):
                         x, y = place.center
                         frame = find_part_rect(view, place)
                         anchors.append(Anchor("", x, y, (x, y, x + 1, y + 1), frame))
-            draw_labels(pixels, anchors, self.lettering, scale)
+            draw_labels(pixels, anchors, self.label_settings, scale)
         pixels.flags.writeable = False  # so that the picture uses this array rather than a copy
         return view.with_pixels(pixels)
 
@@ -294,7 +296,7 @@ class Marking(Ranged, WithoutModel):
         """Return whether this marker draws a mark."""
         return self.accepts(mark) and (not self.only or mark.label in self.only)
 
-    def scale(self, size: Size) -> float:
+    def compute_scale(self, size: Size) -> float:
         """Return the number of pixels per unit of length, in a view of (width, height)."""
         width, height = size
         if self.reference_height is not None:
@@ -309,21 +311,21 @@ class Marking(Ranged, WithoutModel):
         raise NotImplementedError
 
     def paint(self, pixels: Pixels, spots: Sequence[Spot], scale: float) -> list[Anchor]:
-        """Draw in place, and return the anchors of the labels."""
+        """Draw these marks into the picture, and return the anchors of their labels."""
         raise NotImplementedError
 
     @property
-    def lettering(self) -> Label:
-        """The label settings; `UNLABELLED` for `label: null`."""
-        return self.label or UNLABELLED
+    def label_settings(self) -> Label:
+        """The label settings; `NO_LABEL` for `label: null`."""
+        return self.label or NO_LABEL
 
     def format_label(self, spot: Spot) -> str:
         """Return the text of a spot's label."""
-        return self.lettering.format_label(spot.place.label, spot.number)
+        return self.label_settings.format_label(spot.place.label, spot.number)
 
     def list_labels(self, marks: Sequence[Mark]) -> list[str]:
         """Return the texts of the labels that are drawn for a sample's marks."""
-        label = self.lettering
+        label = self.label_settings
         chosen = [(n, mark.label) for n, mark in enumerate(marks) if self.selects(mark)]
         return [label.format_label(own, n) for n, own in chosen if label.placement != "none"]
 
@@ -355,11 +357,11 @@ def find_part_rect(view: View, place: Mark) -> PixelRect:
     if len(parts) > 1:
         x, y = place.center
         parts = tuple(part for part in parts if contains(part.clip, x + 0.5, y + 0.5)) or parts
-    return clip_pixels(parts[-1].clip, view.size)
+    return find_clip_rect(parts[-1].clip, view.size)
 
 
 @lru_cache(maxsize=256)
-def clip_pixels(clip: Polygon, size: Size) -> PixelRect:
+def find_clip_rect(clip: Polygon, size: Size) -> PixelRect:
     """Return the bounding box of a part's polygon, in whole pixels inside the view."""
     left, top, right, bottom = (round(edge) for edge in bounds(clip))
     return max(0, left), max(0, top), min(size[0], right), min(size[1], bottom)

@@ -20,8 +20,8 @@ from looktwice.prompting.drawing.regions import find_inner_center
 
 LABEL_PATTERNS = {"numbers": r"\d{1,4}", "letters": r"[A-Z]{1,2}"}
 _MARKUP_PATTERN = re.compile(r"[*_`$#]+|\\boxed|\\text")
-_NOUN = r"(?i:mark|marker|region|object|segment|mask|box|number|label|option|no\.)"
-_DECLARED = (
+_REGION_NOUN_REGEX = r"(?i:mark|marker|region|object|segment|mask|box|number|label|option|no\.)"
+_DECLARATION_REGEX = (
     r"(?i:answer|choice|mark|region|object|number|it)\s*(?i:is|would be|must be|should"
     r" be|:|=)\s*:?\s*"
 )
@@ -41,8 +41,8 @@ class ChosenMark(Ranged, WithoutModel):
     overlaps it most, by at least `overlap` (intersection over union). "point" answers with the
     pixel "x, y" that lies deepest in the region, and "box" with the box around it, "x0, y0, x1,
     y1"; both in pixels of the source image. `text` is that of SetOfMark. There is no answer (reason
-    "unread") if a reply names no region, or several without declaring one, or if the region belongs
-    to no letter or to two.
+    "unread") if a reply names no region, if it names several without declaring one of them the
+    answer, or if the region belongs to no letter or to two.
 
     Put it after SetOfMark and the call in the pipeline: it needs the marks that SetOfMark adds. It
     never asks the model.
@@ -94,17 +94,16 @@ class ChosenMark(Ranged, WithoutModel):
 
 
 def read_choice(reply: str, labels: Sequence[str]) -> str | None:
-    """Return the one label that a reply gives as its answer, or None.
-
-    The rules, in order: a reply that is just a label; the last declaration ("the answer is 7",
-    "Answer: region 7"); the only label that is called a region, mark, object ...; the only number
-    in the reply, or in its last line. Sentences with a negation are ignored, and a declaration of
-    two labels gives no answer.
+    """Return the one label that a reply gives as its answer, or None. These rules apply, in this
+    order: a reply that is just a label; the last declaration ("the answer is 7", "Answer: region
+    7"); the only label that is called a region, mark, object ...; the only number in the reply, or
+    in its last line. Sentences with a negation are ignored, and a declaration of two labels gives
+    no answer.
     """
     plain = _MARKUP_PATTERN.sub("", reply).strip()
     token = "|".join(sorted(map(re.escape, labels), key=len, reverse=True))
     alone = rf"(?<![\w.])(?P<label>{token})(?![\w%]|\.\d)"
-    bare = re.fullmatch(rf"\W*(?:{_NOUN}\s*)?\W*(?P<label>{token})\W*", plain)
+    bare = re.fullmatch(rf"\W*(?:{_REGION_NOUN_REGEX}\s*)?\W*(?P<label>{token})\W*", plain)
     if bare:
         return bare["label"]
     affirmed = "\n".join(
@@ -113,11 +112,14 @@ def read_choice(reply: str, labels: Sequence[str]) -> str | None:
         if not _NEGATED_PATTERN.search(sentence)
     )
     declared = list(
-        re.finditer(rf"{_DECLARED}(?i:the\s+)?(?:{_NOUN}\s*)?[\"'“(\[{{#]*{alone}", affirmed)
+        re.finditer(
+            rf"{_DECLARATION_REGEX}(?i:the\s+)?(?:{_REGION_NOUN_REGEX}\s*)?[\"'“(\[{{#]*{alone}",
+            affirmed,
+        )
     )
     if declared:
         several = re.match(
-            rf"[\])}}\"'”]*\s*(?:,|/|&|and|or)\s*(?:{_NOUN}\s*)?[(\[]?(?:{token})\b",
+            rf"[\])}}\"'”]*\s*(?:,|/|&|and|or)\s*(?:{_REGION_NOUN_REGEX}\s*)?[(\[]?(?:{token})\b",
             affirmed[declared[-1].end() :],
         )
         return None if several else declared[-1]["label"]
@@ -126,7 +128,8 @@ def read_choice(reply: str, labels: Sequence[str]) -> str | None:
 
 def _find_only_label(affirmed: str, alone: str) -> str | None:
     with_noun: set[str] = {
-        match["label"] for match in re.finditer(rf"\b{_NOUN}s?\s*[\"'“(\[#]*{alone}", affirmed)
+        match["label"]
+        for match in re.finditer(rf"\b{_REGION_NOUN_REGEX}s?\s*[\"'“(\[#]*{alone}", affirmed)
     }
     if len(with_noun) == 1:
         return with_noun.pop()

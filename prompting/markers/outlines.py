@@ -9,15 +9,15 @@ from typing import Literal
 import numpy as np
 
 from looktwice.pipelines.geometry import Rect
-from looktwice.prompting.drawing.shapes import Floats, make_square
+from looktwice.prompting.drawing.shapes import FloatArray, make_square
 from looktwice.prompting.markers.base import Spot
 from looktwice.prompting.markers.points import PointMarking
 
 
 @dataclass(frozen=True)
 class Cross:
-    """Two crossed bars, horizontal and vertical, from `gap` to `radius` pixels from the middle on
-    all four sides."""
+    """A cross of horizontal and vertical bars, which extend from `gap` to `radius` pixels from the
+    centre on all four sides."""
 
     radius: float
     thickness: float
@@ -28,7 +28,7 @@ class Cross:
         """The box around the shape, relative to its point (see `drawing.shapes.Shape`)."""
         return make_square(self.radius)
 
-    def distance(self, x: Floats, y: Floats) -> Floats:
+    def measure_distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """Return the signed distance to the outline, negative inside (see `Shape`)."""
         across, down, half = np.abs(x), np.abs(y), self.thickness / 2
         level = np.maximum(np.maximum(down - half, across - self.radius), self.gap - across)
@@ -38,8 +38,8 @@ class Cross:
 
 @dataclass(frozen=True)
 class Crosshairs(PointMarking):
-    """Four bars, `thickness` wide, pointing at every point mark: from `radius` pixels away to `gap`
-    pixels away."""
+    """Draws four bars around every point mark; each is `thickness` wide and extends from `radius`
+    to `gap` pixels from the point."""
 
     radius: float = 14
     thickness: float = 3
@@ -59,7 +59,7 @@ class Crosshairs(PointMarking):
         """The gap between the point and the bars."""
         return self.gap
 
-    def shape(self, scale: float, spot: Spot) -> Cross:
+    def make_shape(self, scale: float, spot: Spot) -> Cross:
         """Return a cross with bars and a gap of at least one pixel."""
         gap = max(self.gap * scale, self.halo.width * scale + 1)
         return Cross(max(self.radius * scale, gap + 1), max(1.0, self.thickness * scale), gap)
@@ -85,7 +85,7 @@ class Outline:
         """The box around the shape, including its pointed corners (see `drawing.shapes.Shape`)."""
         return make_square(self.radius + 1.2 * self.thickness)
 
-    def distance(self, x: Floats, y: Floats) -> Floats:
+    def measure_distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """Return the signed distance to the outline, negative inside (see `Shape`)."""
         across, radius = np.abs(x), np.float32(self.radius)
         if self.name == "square":
@@ -99,8 +99,8 @@ class Outline:
 
 @dataclass(frozen=True)
 class Polygons(PointMarking):
-    """An outline with the shape `shape_name` around every point mark: square, triangle (pointing
-    up) or diamond.
+    """Draws an outline of the shape `shape_name` around every point mark: a square, a triangle
+    (pointing up) or a diamond.
 
     `radius` is the distance from the point to the sides of the upright bounding square, measured to
     the middle of the stroke, whose width is `thickness`. The other settings are those of Circles;
@@ -116,10 +116,10 @@ class Polygons(PointMarking):
 
     @property
     def clearance(self) -> float:
-        """The distance from the point to the inside of the nearest side's stroke."""
+        """The distance from the point to the inner edge of the nearest side's stroke."""
         return self.radius * SIDE_DISTANCES[self.shape_name] - self.thickness / 2
 
-    def shape(self, scale: float, spot: Spot) -> Outline:
+    def make_shape(self, scale: float, spot: Spot) -> Outline:
         """Return an outline with a stroke and an inside of at least one pixel."""
         thickness = max(1.0, self.thickness * scale)
         least = (thickness / 2 + self.halo.width * scale + 1) / SIDE_DISTANCES[self.shape_name]

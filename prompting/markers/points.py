@@ -1,4 +1,4 @@
-"""Markers for points: circles, dots, and what all markers of points share.
+"""Markers for points: circles, dots, and the base class of all markers for points.
 
 A marker consists of two small classes, such as `Disc` and `Dots`: a shape, which computes the
 distance of a pixel to its outline, and the stage, whose fields are the settings and whose `shape`
@@ -20,10 +20,10 @@ from looktwice.pipelines.marks import Box, Mark, Mask, Point
 from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.colors import RGB, parse_rgb, resolve_color
 from looktwice.prompting.drawing.placement import Anchor
-from looktwice.prompting.drawing.shapes import Floats, Shape, make_square, paint_shape
+from looktwice.prompting.drawing.shapes import FloatArray, Shape, make_square, paint_shape
 from looktwice.prompting.markers.base import ColoredMarking, Halo, Spot
 
-Kind = Literal["points", "boxes", "masks", "all"]
+MarkKind = Literal["points", "boxes", "masks", "all"]
 MARK_TYPES: dict[str, type | tuple[type, ...]] = {
     "points": Point,
     "boxes": Box,
@@ -34,14 +34,14 @@ MARK_TYPES: dict[str, type | tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class PointMarking(ColoredMarking):
-    """Draws a shape around points; a subclass implements `shape`.
+    """Draws a shape around points; a subclass implements `make_shape`.
 
     `marks` selects what is drawn: points, or the centres of boxes and masks. `halo` is a rim around
     the drawing. The other settings are those of all markers.
     """
 
     halo: Halo = field(default_factory=Halo)
-    marks: Kind = "points"
+    marks: MarkKind = "points"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,7 +51,7 @@ class PointMarking(ColoredMarking):
                 f" pixels, minus a halo of {self.halo.width:g}; give a larger radius or gap, or a"
                 " thinner stroke"
             )
-        if self.lettering.placement == "inside" and self.keeps_point_visible:
+        if self.label_settings.placement == "inside" and self.keeps_point_visible:
             raise ValueError(
                 "label.placement: inside would hide the point; use Dots, or place the label"
                 " next to it"
@@ -59,8 +59,8 @@ class PointMarking(ColoredMarking):
 
     @property
     def clearance(self) -> float:
-        """The distance between the point and the drawing; infinite for a drawing that hides the
-        point on purpose, so that it passes the check of this distance."""
+        """The distance between the point and the drawing around it; infinite for a drawing that is
+        meant to hide the point, so that the check of this distance accepts it."""
         return math.inf
 
     @property
@@ -72,17 +72,17 @@ class PointMarking(ColoredMarking):
         """Return whether this kind of mark is drawn."""
         return isinstance(mark, MARK_TYPES[self.marks])
 
-    def shape(self, scale: float, spot: Spot) -> Shape:
+    def make_shape(self, scale: float, spot: Spot) -> Shape:
         """Return the shape to draw around a spot, at `scale` pixels per unit of length."""
         raise NotImplementedError
 
     def paint(self, pixels: Pixels, spots: Sequence[Spot], scale: float) -> list[Anchor]:
-        """Draw every shape with its halo in place."""
+        """Draw every shape, with its halo, into the picture."""
         anchors: list[Anchor] = []
         grow = self.halo.width * scale
         drawn = []
         for spot in spots:
-            shape = self.shape(scale, spot)
+            shape = self.make_shape(scale, spot)
             reach = max(map(abs, shape.box))
             color = resolve_color(self.color, pixels, *spot.place.center, reach, spot.number)
             drawn.append((spot, shape, color))
@@ -114,7 +114,7 @@ class PointMarking(ColoredMarking):
         ]
 
     def paint_below(self, pixels: Pixels, spot: Spot, scale: float, color: RGB) -> None:
-        """Draw below the shape; only markers with a fill implement it."""
+        """Draw what lies below the shape; only markers with a fill implement this."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Ring:
         """The box around the shape, relative to its point (see `drawing.shapes.Shape`)."""
         return make_square(self.radius + self.thickness / 2)
 
-    def distance(self, x: Floats, y: Floats) -> Floats:
+    def measure_distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """Return the signed distance to the outline, negative inside (see `Shape`)."""
         rim = np.abs(np.hypot(x, y) - np.float32(self.radius)) - np.float32(self.thickness / 2)
         return np.maximum(rim, self.gap / 2 - np.minimum(np.abs(x), np.abs(y))) if self.gap else rim
@@ -149,7 +149,7 @@ class Circles(PointMarking):
     a black plate above the ring; if it would leave the image or cover another mark there, it is
     placed below or to the side.
 
-    Calling raises ValueError for a mark outside its own image, and if the view is too small for a
+    A call raises ValueError for a mark outside its own image, and if the view is too small for a
     label that hides neither a point nor another label.
     """
 
@@ -179,7 +179,7 @@ class Circles(PointMarking):
         """The radius inside the stroke."""
         return self.radius - self.thickness / 2
 
-    def shape(self, scale: float, spot: Spot) -> Ring:
+    def make_shape(self, scale: float, spot: Spot) -> Ring:
         """Return a ring with a stroke and a hole of at least one pixel."""
         thickness = max(1.0, self.thickness * scale)
         radius = max(self.radius * scale, thickness / 2 + self.halo.width * scale + 1)
@@ -189,7 +189,7 @@ class Circles(PointMarking):
         """Paint the fill, up to the middle of the stroke."""
         if self.fill is not None:
             filling = color if self.fill == "mark" else parse_rgb(self.fill)
-            disc = Disc(self.shape(scale, spot).radius)
+            disc = Disc(self.make_shape(scale, spot).radius)
             paint_shape(pixels, spot.part_rect, disc, *spot.place.center, filling, self.fill_alpha)
 
 
@@ -204,7 +204,7 @@ class Disc:
         """The box around the shape, relative to its point (see `drawing.shapes.Shape`)."""
         return make_square(self.radius)
 
-    def distance(self, x: Floats, y: Floats) -> Floats:
+    def measure_distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """Return the signed distance to the outline, negative inside (see `Shape`)."""
         return np.hypot(x, y) - np.float32(self.radius)
 
@@ -221,8 +221,8 @@ class Dots(PointMarking):
     @property
     def keeps_point_visible(self) -> bool:
         """Whether the label is placed outside the dot."""
-        return self.lettering.placement != "inside"
+        return self.label_settings.placement != "inside"
 
-    def shape(self, scale: float, spot: Spot) -> Disc:
+    def make_shape(self, scale: float, spot: Spot) -> Disc:
         """Return a disc at least one pixel wide."""
         return Disc(max(0.5, self.radius * scale))

@@ -20,15 +20,13 @@ from looktwice.prompting.drawing.regions import (
     measure_rim_distance,
 )
 from looktwice.prompting.drawing.shapes import compute_coverage, paint_coverage
-from looktwice.prompting.markers.base import UNLABELLED, ColoredMarking, Halo, Label, Marking, Spot
+from looktwice.prompting.markers.base import NO_LABEL, ColoredMarking, Halo, Label, Marking, Spot
 
 
 @dataclass(frozen=True)
 class RegionMarking(ColoredMarking):
-    """Colours boxes and masks.
-
-    Points are ignored. A label with the placement `inside` is at the centre of the region's largest
-    inscribed circle. The other settings are those of all markers.
+    """Colours boxes and masks; points are ignored. A label with the placement `inside` is at the
+    centre of the region's largest inscribed circle. The other settings are those of all markers.
     """
 
     def accepts(self, mark: Mark) -> bool:
@@ -36,7 +34,7 @@ class RegionMarking(ColoredMarking):
         return not isinstance(mark, Point)
 
     def paint(self, pixels: Pixels, spots: Sequence[Spot], scale: float) -> list[Anchor]:
-        """Colour every region in place, in order."""
+        """Colour every region in the picture, in order."""
         colored = []
         for spot in spots:
             spot = replace(spot, place=self.find_region(spot.place))
@@ -57,14 +55,14 @@ class RegionMarking(ColoredMarking):
         return 0
 
     def paint_region(self, pixels: Pixels, spot: Spot, color: RGB, scale: float) -> None:
-        """Colour one region in place."""
+        """Colour one region in the picture."""
         _fill(pixels, spot, color, self.alpha)
 
 
 @dataclass(frozen=True)
 class Contours(RegionMarking):
-    """A line along the edge of every box and mask, half inside and half outside, with an optional
-    fill.
+    """Draws a line along the edge of every box and mask, half inside and half outside, with an
+    optional fill.
 
     `thickness` is the width of the line; `fill` is a colour for the inside, or "mark" for the
     line's own, with the opacity `fill_alpha`. `halo` is a rim around the line.
@@ -136,14 +134,14 @@ class Tint(RegionMarking):
 
 @dataclass(frozen=True)
 class Cover(RegionMarking):
-    """One colour over every box and mask, which hides it completely: BLINK's black mask on the
-    missing quadrant.
+    """Covers every box and mask completely with one colour, like BLINK's black mask on the missing
+    quadrant.
 
     By default there is no label.
     """
 
     color: str = "black"
-    label: Label | None = UNLABELLED
+    label: Label | None = NO_LABEL
 
     version: ClassVar[int] = 2
 
@@ -159,7 +157,7 @@ class Spotlight(Marking):
     no mark, such as another image next to it, is left unchanged.
     """
 
-    label: Label | None = UNLABELLED
+    label: Label | None = NO_LABEL
     dim: float = 0.6
     blur: float = 0
     grey: bool = False
@@ -231,7 +229,7 @@ def make_label_anchor(marker: Marking, spot: Spot, reach: float, color: RGB) -> 
     circle.
     """
     x0, y0, x1, y1 = find_region_edges(spot.place)
-    inside = marker.lettering.placement == "inside"
+    inside = marker.label_settings.placement == "inside"
     x, y = find_inner_center(spot.place) if inside else ((x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2)
     box = x0 - reach, y0 - reach, x1 + reach, y1 + reach
     is_point = isinstance(spot.place, Point)
@@ -239,7 +237,7 @@ def make_label_anchor(marker: Marking, spot: Spot, reach: float, color: RGB) -> 
 
 
 def _fill(pixels: Pixels, spot: Spot, color: RGB, alpha: float, line: float | None = None) -> None:
-    """Colour a region; with `line` only its edge, `line` pixels to each side."""
+    """Colour a region, or with `line` only its edge, `line` pixels to each side."""
     area = find_pixel_area(find_region_edges(spot.place), 1 + (line or 0), spot.part_rect)
     distance = measure_rim_distance(spot.place, area)
     if line is not None:

@@ -20,7 +20,7 @@ from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import (
     check_color,
-    choose_golden_hue,
+    choose_golden_ratio_color,
     choose_readable_color,
     parse_rgb,
 )
@@ -28,9 +28,14 @@ from looktwice.prompting.drawing.free_areas import place_numbers
 from looktwice.prompting.drawing.lines import paint_line
 from looktwice.prompting.drawing.regions import Region, rasterize
 from looktwice.prompting.drawing.text import MIN_EM, render_plate
-from looktwice.prompting.evidence import Missing, collect_results, handle_missing, replace_views
+from looktwice.prompting.evidence import (
+    MissingAction,
+    collect_results,
+    handle_missing,
+    replace_views,
+)
 from looktwice.prompting.grids.grids import make_column_letters
-from looktwice.prompting.markers.base import clip_pixels
+from looktwice.prompting.markers.base import find_clip_rect
 from looktwice.specialists.protocols import Detector, Segmenter
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.rules import NoEvidence
@@ -61,12 +66,13 @@ class Candidate:
         return -self.score, -self.area
 
 
-ORDERS: dict[str, Callable[[Candidate], float]] = {
+OVERLAP_SORT_KEYS: dict[str, Callable[[Candidate], float]] = {
     "smaller": lambda candidate: candidate.area,
     "larger": lambda candidate: -candidate.area,
     "score": lambda candidate: -candidate.score,
 }
-"""Sort keys for overlapping masks: the first candidate keeps the pixels that several share."""
+"""Sort keys for overlapping masks; the candidate that comes first keeps the pixels that several
+share."""
 
 
 def find_mask_candidates(masks: Masks, size: Size, image: int) -> Iterator[Candidate]:
@@ -111,15 +117,15 @@ def find_mark_candidates(sample: Sample, image: int) -> Iterator[Candidate]:
 
 
 def resolve_overlaps(candidates: Sequence[Candidate], overlap: Overlap) -> list[Candidate]:
-    """Return the candidates with each pixel in a single mask: the smallest, the largest or the one
-    with the highest score.
+    """Return the candidates with each shared pixel assigned to a single mask: the smallest, the
+    largest or the one with the highest score.
 
     Masks without a remaining pixel are dropped. Boxes stay whole; "keep" leaves all masks
     unchanged.
     """
     if overlap == "keep":
         return list(candidates)
-    order = ORDERS[overlap]
+    order = OVERLAP_SORT_KEYS[overlap]
     claimed: Any = False
     kept: list[Candidate] = []
     for candidate in sorted(candidates, key=order):
@@ -138,15 +144,15 @@ def sort_candidates(candidates: Sequence[Candidate], order: Order, height: int) 
     """Return the candidates in the order of their numbers; for "reading", a row is a tenth of the
     picture's `height`."""
     if order == "area":
-        return sorted(candidates, key=ORDERS["larger"])
+        return sorted(candidates, key=OVERLAP_SORT_KEYS["larger"])
     if order == "score":
         return sorted(candidates, key=lambda candidate: candidate.rank)
 
-    def place(candidate: Candidate) -> tuple[int, float]:
+    def compute_position(candidate: Candidate) -> tuple[int, float]:
         x, y = candidate.mark.center
         return int(10 * (y + 0.5) / height), x
 
-    return sorted(candidates, key=place)
+    return sorted(candidates, key=compute_position)
 
 
 @dataclass(frozen=True)
@@ -177,7 +183,7 @@ class SetOfMark(WithoutModel):
     `images` are the numbers of the source pictures to search, from 0; null means all that are
     shown. `say` is a sentence for the prompt.
 
-    Raises ValueError that names the sample: for a number that has no room, for a label that is
+    Raises a ValueError that names the sample: for a number that has no room, for a label that is
     already used, and if nothing is found and `missing` is "fail".
     """
 
@@ -199,7 +205,7 @@ class SetOfMark(WithoutModel):
     padding: int = 2
     reference_height: int | None = None
     images: tuple[int, ...] | None = None
-    missing: Missing = "fail"
+    missing: MissingAction = "fail"
     say: str = ""
 
     version: ClassVar[int] = 2
@@ -228,7 +234,7 @@ class SetOfMark(WithoutModel):
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with numbered regions on its views and among the sample's marks."""
         regions_of, lacking = collect_results(
-            state, self.images, lambda number: self.regions(state.sample, number)
+            state, self.images, lambda number: self.find_regions(state.sample, number)
         )
         if lacking and self.missing != "keep":
             return handle_missing(state, self.missing, lacking.values())
@@ -258,7 +264,7 @@ class SetOfMark(WithoutModel):
         sample = replace(state.sample, marks=(*state.sample.marks, *marks))
         return replace_views(state, views, self.say, lacking.values()).replace(sample=sample)
 
-    def regions(self, sample: Sample, number: int) -> list[Box | Mask]:
+    def find_regions(self, sample: Sample, number: int) -> list[Box | Mask]:
         """Return the regions of one source picture, in pixels of that picture and in the order of
         their numbers. Raises NoEvidence."""
         width, height = sample.images[number].size
@@ -279,7 +285,9 @@ class SetOfMark(WithoutModel):
         if not regions:
             return view
         colors = {
-            mark.label: choose_golden_hue(number) if self.color == "each" else parse_rgb(self.color)
+            mark.label: choose_golden_ratio_color(number)
+            if self.color == "each"
+            else parse_rgb(self.color)
             for number, mark in enumerate(marks)
         }
         pixels = np.array(view.pixels)
@@ -296,10 +304,10 @@ class SetOfMark(WithoutModel):
                 label, font_size, choose_readable_color(ground), ground, self.padding
             )
         sizes = {label: (image.shape[1], image.shape[0]) for label, image in plates.items()}
-        frames = [clip_pixels(part.clip, view.size) for part in view.parts]
+        frames = [find_clip_rect(part.clip, view.size) for part in view.parts]
         placed = place_numbers(regions, sizes, frames)
         for spot in placed:
-            if not spot.inside:  # draw a line to the middle of the region
+            if not spot.is_inside:  # draw a line to the middle of the region
                 left, top, right, bottom = spot.area
                 start = (left + right - 1) // 2, (top + bottom - 1) // 2
                 paint_line(pixels, start, spot.anchor, colors[spot.label], 1)

@@ -1,5 +1,5 @@
-"""One call of the model: the images and texts that are sent, their order, the earlier turns that
-are sent again, and the confidence of the reply."""
+"""A single call of the model: the images and texts that are sent, their order, the earlier turns
+that are sent again, and the confidence of the reply."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.wording.instructions import JsonAnswer, Parts, Text, get_text, read_texts
 
-IMAGE_OMITTED = "[an image was shown here]"
-NO_REPLY = "[no reply]"
-MAX_ALTERNATIVES = 20  # per token: OpenAI's maximum
+OMITTED_IMAGE_TEXT = "[an image was shown here]"
+MISSING_REPLY_TEXT = "[no reply]"
+MAX_TOKEN_ALTERNATIVES = 20  # per token: OpenAI's maximum
 
 
 @dataclass(frozen=True)
 class History(Ranged):
-    """The selection of earlier turns' parts that are sent with a new turn. The state and the record
+    """Selects the parts of earlier turns that are sent with a new turn. The state and the record
     keep the turns unchanged.
 
     `images` "all" sends every image again, "latest" those of the newest turn that has any
@@ -60,7 +60,7 @@ class History(Ranged):
         sent, notes = [], []
         for turn, message in zip(turns, messages, strict=False):
             if message.views and self.images != "all" and turn != fresh:
-                parts = (IMAGE_OMITTED if isinstance(p, View) else p for p in message.parts)
+                parts = (OMITTED_IMAGE_TEXT if isinstance(p, View) else p for p in message.parts)
                 message = replace(message, parts=tuple(parts))
             if message.role == "assistant":
                 message = message if self.attached == "keep" else _drop_attached(message)
@@ -72,7 +72,7 @@ class History(Ranged):
                     )
                     text = text[: self.longest] + " [...]"
                 if not text.strip() and not message.tool_calls:
-                    text = NO_REPLY  # several servers reject an empty turn
+                    text = MISSING_REPLY_TEXT  # several servers reject an empty turn
                 if text != message.text:
                     message = replace(message, parts=(text,))
             sent.append(message)
@@ -84,14 +84,14 @@ def _drop_attached(message: Message) -> Message:
     return Message(message.role, message.parts, calls, message.call_id)
 
 
-MIN_TOKENS = 16  # per image; no known processor uses fewer for an image of usual size
+MIN_TOKENS_PER_IMAGE = 16  # per image; no known processor uses fewer for an image of usual size
 NO_MODEL = NoModel("a reader must not call a model: it only reads the replies")
 
 
 @dataclass(frozen=True)
 class Ask:
-    """Sends the views and the prompt as one user turn, and adds the reply to the conversation: one
-    call.
+    """Sends the views and the prompt as one user turn, and adds the reply to the conversation; it
+    makes one call.
 
     `images` places the views before or after the text, nowhere, or `inline`: each where the prompt
     has `<image 1>`, `<image 2>` and so on, and those without a placeholder before the text. Other
@@ -134,7 +134,7 @@ class Ask:
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with the turn and its reply; `state.draw` is the number of the draw."""
-        parts = self.parts(state)
+        parts = self.make_parts(state)
         if not parts:
             raise ValueError(
                 f"sample {state.sample.id} has neither a prompt nor an image, so there is nothing"
@@ -147,16 +147,16 @@ class Ask:
         sent, notes = self.history(messages)
         options = self.options
         if self.output is not None:
-            options = replace(options, schema=self.output.schema(state.sample))
+            options = replace(options, schema=self.output.make_schema(state.sample))
         if self.confidence == "choices" and options.logprobs is None:
-            options = replace(options, logprobs=MAX_ALTERNATIVES)
+            options = replace(options, logprobs=MAX_TOKEN_ALTERNATIVES)
         reply = model(sent, draw=state.draw, options=options)
         state = state.replace(messages=(*messages, reply.as_message()))
         if self.confidence == "choices":
             state = add_confidence(state, reply)
         return state.with_notes(*notes, *check_token_count(sent, reply))
 
-    def parts(self, state: State) -> Parts:
+    def make_parts(self, state: State) -> Parts:
         """Return the texts and views that are sent, in order."""
         already_sent: set[str] = set()  # pictures of earlier turns that are sent again
         if self.attach == "new":
@@ -167,11 +167,11 @@ class Ask:
             int, Parts
         ] = {}  # by the number of the view, or of the image whose place it takes
         if self.tags:
-            from looktwice.prompting.views.layout import write_tag
+            from looktwice.prompting.views.layout import format_tag
         if "none" not in (self.images, self.attach):
             for number, view in enumerate(state.views, 1):
                 if not already_sent or view.picture.sha not in already_sent:
-                    tag = write_tag(self.tags, number, view, state.sample.id) if self.tags else ""
+                    tag = format_tag(self.tags, number, view, state.sample.id) if self.tags else ""
                     sources = [part.source + 1 for part in view.parts]
                     place = min(sources, default=0) if placed else number
                     shown[place] = (*shown.get(place, ()), tag, view)
@@ -260,7 +260,7 @@ def measure_turns(state: State, calls: Sequence[int], answers: Sequence[str | No
     """Return the state with measures of its turns: the index of the call that ended each turn and,
     if answers were read, the answers and how often they changed.
 
-    A note says the same in words: "answers: A, B, ?; 1 change".
+    A note says the same in words, such as "answers: A, B, ?; 1 change".
     """
     state = state.measured("turn_call", tuple(calls))
     if not answers:
@@ -274,11 +274,11 @@ def measure_turns(state: State, calls: Sequence[int], answers: Sequence[str | No
 
 
 def check_token_count(sent: Sequence[Message], reply: Reply) -> list[str]:
-    """Return a note if the server counted too few tokens: it may have dropped the images, or not
-    have counted them."""
+    """Return a note if the server counted too few tokens: it may have dropped the images, or may
+    not have counted them."""
     words = sum(len(message.text.split()) for message in sent)
     images, counted = sum(len(message.views) for message in sent), reply.usage.tokens_in
-    if not images or not 0 < counted < words + MIN_TOKENS * images:
+    if not images or not 0 < counted < words + MIN_TOKENS_PER_IMAGE * images:
         return []
     what = f"{images} image{'s' if images > 1 else ''} and {words} words"
     return [f"the server counted {counted} tokens for {what}: it may not have looked at the images"]

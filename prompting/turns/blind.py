@@ -22,13 +22,13 @@ from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.pipelines.state import State, Step, remark
 from looktwice.pipelines.view import View
-from looktwice.prompting.evidence import Missing, handle_missing
+from looktwice.prompting.evidence import MissingAction, handle_missing
 from looktwice.prompting.turns.ask import Ask, check_token_count
 from looktwice.prompting.wording.instructions import Parts, Text, fill_in, get_text, read_texts
 from looktwice.specialists.pixels import shrink
 
 SVG_NAMESPACE = "http://www.w3.org/2000/svg"
-ELEMENTS_PATTERN = re.compile(
+ALLOWED_ELEMENTS_PATTERN = re.compile(
     "svg|g|defs|symbol|use|title|desc|metadata|style|switch|path|rect|circle|ellipse|line|"
     "polyline|polygon|text|tspan|textPath|linearGradient|radialGradient|stop|pattern|"
     "clipPath|mask|marker|filter|feBlend|feColorMatrix|feComposite|feDropShadow|feFlood|"
@@ -40,30 +40,30 @@ MAX_CHARACTERS, MAX_DEPTH, MAX_ELEMENTS = (
     20_000,
 )  # characters; nested elements; elements
 MAX_DRAWING_SIDE = 2048  # pixels of the longer side of a drawing
-COMPARED_SIDE = 1024  # pixels of the longer side at which drawings are compared
+MAX_COMPARED_SIDE = 1024  # pixels of the longer side at which drawings are compared
 MAX_SECONDS = 20.0
 _SVG_PATTERN = re.compile(r"<svg\b.*?</svg\s*>", re.S | re.I)
-_END_PATTERN = re.compile(r"</svg\s*>", re.I)
+_SVG_END_PATTERN = re.compile(r"</svg\s*>", re.I)
 _DOCTYPE_PATTERN = re.compile(r"<!DOCTYPE\s+svg\b[^\[\]<>]*>", re.I)
-_OUTSIDE_PATTERN = re.compile(
+_EXTERNAL_REFERENCE_PATTERN = re.compile(
     r"""url\([\s'"]*+(?!\#)|@import|@font-face|expression\s*\(|\\""", re.I
 )
-CHILD_PROGRAM = Path(__file__).with_name("svg_process.py")
+SVG_PROCESS_FILE = Path(__file__).with_name("svg_process.py")
 
 
 class SvgError(Exception):
-    """An SVG that cannot be drawn; the message says why."""
+    """The error for an SVG that cannot be drawn; its message says why."""
 
 
 def find_svg(reply: str) -> str | None:
     """Return the longest complete <svg> ... </svg> of a reply, fenced or not, or None."""
     # no SVG ends after this position
-    end = max((match.end() for match in _END_PATTERN.finditer(reply)), default=0)
+    end = max((match.end() for match in _SVG_END_PATTERN.finditer(reply)), default=0)
     return max(_SVG_PATTERN.findall(reply, 0, end), key=len, default=None)
 
 
 def sanitize_svg(code: str) -> str:
-    """Check SVG code and return it, rewritten in one namespace. Raises SvgError for anything that
+    """Check SVG code and return it rewritten into one namespace. Raises SvgError for anything that
     is not allowed."""
     if len(code) > MAX_CHARACTERS:
         raise SvgError(f"it has {len(code)} characters, more than {MAX_CHARACTERS}")
@@ -93,7 +93,7 @@ def sanitize_svg(code: str) -> str:
 
 def _check_element(element: ET.Element) -> None:
     space, _, name = str(element.tag).rpartition("}")
-    if space.strip("{") not in ("", SVG_NAMESPACE) or not ELEMENTS_PATTERN.fullmatch(name):
+    if space.strip("{") not in ("", SVG_NAMESPACE) or not ALLOWED_ELEMENTS_PATTERN.fullmatch(name):
         raise SvgError(f"it has <{name[:40]}>, which is not supported")
     element.tag = f"{{{SVG_NAMESPACE}}}{name}"
     outside = "has an external reference"
@@ -103,15 +103,15 @@ def _check_element(element: ET.Element) -> None:
             raise SvgError(f"it has a script ({word[:40]})")
         if word in ("href", "src", "base") and not value.strip().startswith("#"):
             raise SvgError(f"it {outside} ({value.strip()[:60]!r})")
-        if _OUTSIDE_PATTERN.search(value):
+        if _EXTERNAL_REFERENCE_PATTERN.search(value):
             raise SvgError(f"it {outside} ({word[:40]})")
-    if name == "style" and _OUTSIDE_PATTERN.search("".join(element.itertext())):
+    if name == "style" and _EXTERNAL_REFERENCE_PATTERN.search("".join(element.itertext())):
         raise SvgError(f"its style {outside}")
 
 
 def render_svg(code: str, width: int, height: int) -> Pixels:
-    """Render the drawing on white, HxWx3 RGB, stretched to this size. Raises SvgError and no other
-    exception.
+    """Render the drawing on white, stretched to this size, and return it as HxWx3 RGB. Raises
+    SvgError and no other exception.
 
     Text is drawn in the fonts of this machine.
     """
@@ -122,7 +122,7 @@ def render_svg(code: str, width: int, height: int) -> Pixels:
     svg, scale = sanitize_svg(code), min(1.0, MAX_DRAWING_SIDE / max(width, height))
     size = [str(max(1, round(side * scale))) for side in (width, height)]
     try:
-        command = [sys.executable, "-P", str(CHILD_PROGRAM), *size]
+        command = [sys.executable, "-P", str(SVG_PROCESS_FILE), *size]
         done = subprocess.run(
             command, input=svg.encode(), capture_output=True, timeout=MAX_SECONDS, check=False
         )
@@ -140,16 +140,16 @@ def render_svg(code: str, width: int, height: int) -> Pixels:
 
 
 def measure_similarity(first: Pixels, second: Pixels) -> float:
-    """Return the structural similarity of two pictures of one size, -1 to 1 (1: identical); NaN
-    below 7 pixels.
+    """Return the structural similarity of two pictures of the same size, from -1 to 1 (identical);
+    NaN if a side is below 7 pixels.
 
     SSIM (Wang et al. 2004) over windows of 7 x 7 pixels, averaged over the three channels, as
-    implemented in scikit-image; pictures with a side of more than `COMPARED_SIDE` pixels are
+    implemented in scikit-image; pictures with a side of more than `MAX_COMPARED_SIDE` pixels are
     downscaled first.
     """
     from skimage.metrics import structural_similarity
 
-    first, second = shrink(first, COMPARED_SIDE), shrink(second, COMPARED_SIDE)
+    first, second = shrink(first, MAX_COMPARED_SIDE), shrink(second, MAX_COMPARED_SIDE)
     if min(first.shape[:2]) < 7:
         return float("nan")
     compare: Any = structural_similarity
@@ -202,7 +202,7 @@ class CaptionThenAnswer:
     options: CallOptions = field(default_factory=lambda: CallOptions(max_tokens=1024))
     ask: Ask = field(default_factory=Ask)
     longest: int = 10_000
-    missing: Missing = "abstain"
+    missing: MissingAction = "abstain"
 
     def __post_init__(self) -> None:
         read_texts(self)
@@ -254,9 +254,9 @@ def answer_without_images(
     lacking: Sequence[str],
     **texts: str,
 ) -> State:
-    """Ask in a new conversation without images, with the stage's `frame` filled in with `texts`;
-    the prompt and the views of the state stay unchanged. If anything is `lacking`, `missing` may
-    end the sample first.
+    """Ask in a new conversation without images. The prompt is the stage's `frame`, filled in with
+    `texts`; the prompt and the views of the state stay unchanged. If anything is `lacking`,
+    `missing` may end the sample first.
     """
     if lacking:
         state = handle_missing(state, stage.missing, lacking)
@@ -311,7 +311,7 @@ class RedrawThenAnswer:
     ask: Ask = field(default_factory=Ask)
     compare: bool = True
     longest: int = 100_000
-    missing: Missing = "abstain"
+    missing: MissingAction = "abstain"
 
     def __post_init__(self) -> None:
         read_texts(self)

@@ -12,10 +12,10 @@ from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.ranges import check_ranges
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State, WithoutModel
-from looktwice.prompting.question_lines import check_sha, parse_sample, read_lines
+from looktwice.prompting.question_lines import fill_in_sha, parse_sample, read_lines
 from looktwice.prompting.turns.ask import Ask
 
-NOT_ASKED = NoModel("examples are prepared without the model; name only stages that never call it")
+NO_MODEL = NoModel("examples are prepared without the model; name only stages that never call it")
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +26,9 @@ class Example:
     reply: str
 
     @property
-    def question(self) -> tuple[str, list[str]]:
-        """The text of the question, and the hashes of its images."""
+    def question_key(self) -> tuple[str, list[str]]:
+        """The text of the question and the hashes of its images, by which the same question is
+        recognised."""
         return self.sample.question, [image.sha for image in self.sample.images]
 
 
@@ -56,11 +57,11 @@ class FewShot(WithoutModel):
 
     def __post_init__(self) -> None:
         check_ranges(self, "n >= 0")
-        check_sha(self, [[example.sample.sha, example.reply] for example in self.examples])
+        fill_in_sha(self, [[example.sample.sha, example.reply] for example in self.examples])
 
     @cached_property
     def examples(self) -> tuple[Example, ...]:
-        """Every example of the file. Raises ValueError that names the line."""
+        """Every example of the file. Raises a ValueError that names the line."""
         return read_lines(self.path, _parse_example)
 
     def __call__(self, state: State, model: Model) -> State:
@@ -71,15 +72,15 @@ class FewShot(WithoutModel):
                 f"sample {state.sample.id}: examples come before the first turn; move this stage up"
             )
         own = state.sample.question, [image.sha for image in state.sample.images]
-        examples = [example for example in self.examples if example.question != own]
+        examples = [example for example in self.examples if example.question_key != own]
         if self.order == "shuffled":
             examples = [examples[k] for k in state.rng("examples").permutation(len(examples))]
         turns = list(state.messages)
         for example in examples[: self.n]:
             shown = State.start(example.sample, state.seed, state.draw)
             for stage in self.stages:
-                shown = stage(shown, NOT_ASKED)
-            turns.append(Message("user", self.ask.parts(shown)))
+                shown = stage(shown, NO_MODEL)
+            turns.append(Message("user", self.ask.make_parts(shown)))
             turns.append(Message("assistant", (example.reply,)))
         return state.replace(messages=tuple(turns))
 

@@ -1,39 +1,42 @@
-"""Placeholders that mark the positions of images in a prompt, in the spellings of benchmarks and of
-models' own tokens."""
+"""Placeholders that mark the positions of images in a prompt, as benchmarks spell them and as the
+tokens of models do."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-_BEGIN = (
+_BEGIN_REGEX = (
     r"<\|(?:vision_start|vision_bos|begin_of_image|image_start)\|>"  # Qwen, GLM, Llama, Ernie
     r"|<\|media_begin\|>image<\|media_content\|>"  # Kimi
     r"|<(?:img|im_start|boi|start_of_image|fake_token_around_image)>"  # InternVL, Gemma, Idefics
 )
-_PATCH = (
+_PATCH_REGEX = (
     r"<\|(?:image(?:_pad|@placeholder)?|img|imgpad|media_pad)\|>"
     r"|<(?:image|im_patch|image_soft_token|img_context)>"
 )
-_END = (
+_END_REGEX = (
     r"<\|(?:vision_end|vision_eos|end_of_image|image_end|media_end)\|>"
     r"|<(?:/img|im_end|eoi|end_of_image|fake_token_around_image)>"
 )
-_OPENED = r"(?:<|&lt;|(?<!!)\[|(?<!\w)\{)\|?"  # no picture of Markdown, no argument of LaTeX
-_CLOSED = r"[ /]?\|?(?:>|&gt;|[\]}](?!\())"
+_OPENING_BRACKET_REGEX = (
+    r"(?:<|&lt;|(?<!!)\[|(?<!\w)\{)\|?"  # no picture of Markdown, no argument of LaTeX
+)
+_CLOSING_BRACKET_REGEX = r"[ /]?\|?(?:>|&gt;|[\]}](?!\())"
 IMAGE_PLACE_PATTERN = re.compile(
-    rf"(?:{_BEGIN})(?:{_PATCH})+(?:{_END})?"
+    rf"(?:{_BEGIN_REGEX})(?:{_PATCH_REGEX})+(?:{_END_REGEX})?"
     r"|<image><image></image>|\(?<image>\./</image>\)?"  # Mantis, MiniCPM-V
     r"|\[img\](?:\[img(?:_break)?\])*\[img_end\]"  # Pixtral
     r"|(?:<img_context>)+|(?:<im_patch>)+|<start_of_image>|<\|(?:img|imgpad|media_pad)\|>"
-    rf"|<image>{_END}"  # one that continues a row of Idefics' tiles
-    rf"|{_OPENED}(?:image|img|picture)[ _:#-]{{0,2}}(?P<number>(?!000)\d{{1,9}}){_CLOSED}"
+    rf"|<image>{_END_REGEX}"  # one that continues a row of Idefics' tiles
+    rf"|{_OPENING_BRACKET_REGEX}(?:image|img|picture)[ _:#-]{{0,2}}(?P<number>(?!000)\d{{1,9}})"
+    rf"{_CLOSING_BRACKET_REGEX}"
     r"|<\|?image(?:[ _-]?(?:pad|placeholder|soft_token|token|here)|@placeholder)?/?\|?>"
-    rf"|{_OPENED}image{_CLOSED}|\[img\]",
+    rf"|{_OPENING_BRACKET_REGEX}image{_CLOSING_BRACKET_REGEX}|\[img\]",
     re.I,
 )
 """The placeholder of one image. It may have a number; without one it stands for the next image."""
-NUMBERED_PATTERN = re.compile(r"<image \d+>")
+NUMBERED_PLACE_PATTERN = re.compile(r"<image \d+>")
 """This project's spelling, which must name an existing image."""
 
 
@@ -55,7 +58,7 @@ def split_at_images(prompt: str, images: int) -> list[str]:
     for match in matches:
         if match["number"]:
             number = int(match["number"]) + first
-            is_there = 1 <= number <= images or NUMBERED_PATTERN.fullmatch(match[0])
+            is_there = 1 <= number <= images or NUMBERED_PLACE_PATTERN.fullmatch(match[0])
             here = [number] if is_there else []
         else:
             here, free = (free, []) if match.start() == last else (free[:1], free[1:])

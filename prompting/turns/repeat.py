@@ -14,7 +14,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.pipeline import RecordingModel, count_calls
 from looktwice.pipelines.ranges import Ranged, check_ranges
 from looktwice.pipelines.state import Call, Stage, State
-from looktwice.prompting.coordinates import UNITS
+from looktwice.prompting.coordinates import UNIT_PHRASES
 from looktwice.prompting.turns.ask import Ask, measure_turns, read_answer
 from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.zoom import Zooming
@@ -43,12 +43,12 @@ class Reperceive:
     """Active re-perception in `turns` calls: describe the image, doubt the description, and
     conclude.
 
-    After BLINK-Twice (supplement, B.3), which does not publish its prompts and number of turns;
-    these are ours. The first turn sends `look` with the views, the last one `conclude`, and those
-    in between `doubt`; `{prompt}` in them is replaced by the question as worded so far. With one
-    turn only the question is asked, so that `turns` can be swept from 1. `attach` "all" shows the
-    views again in every turn, "none" only in the first; the `history` of `ask` sets which parts of
-    earlier turns are sent: its `images: latest` sends only the latest images.
+    After BLINK-Twice (supplement, B.3), which publishes neither its prompts nor its number of
+    turns; these are ours. The first turn sends `look` with the views, the last one `conclude`, and
+    those in between `doubt`; `{prompt}` in them is replaced by the question as worded so far. With
+    one turn only the question is asked, so that `turns` can be swept from 1. `attach` "all" shows
+    the views again in every turn, "none" only in the first; the `history` of `ask` sets which parts
+    of earlier turns are sent: its `images: latest` sends only the latest images.
 
     The answer is read from the last reply and, when the run is scored, from the reply of every
     turn. With a reader in `read` (`read: ${read}`) the record also notes the answer after each turn
@@ -96,10 +96,9 @@ answer.
 
 @dataclass(frozen=True)
 class ZoomOnClaim(Zooming, Claimed):
-    """Zooms in on the boxes in the model's last reply: `prompting.views.Look` at
-    `prompting.where.Claimed`.
-
-    `crop` sets how they are cropped; if no box is left, `missing` decides.
+    """Zooms in on the boxes in the model's last reply, like `prompting.views.Look` with
+    `prompting.where.Claimed` as its source. `crop` sets how they are cropped; if no box is left,
+    `missing` decides.
     """
 
     crop: Crop = field(default_factory=lambda: Crop(upscale=768))
@@ -139,7 +138,7 @@ class Verify:
         first, original = state.views, state.prompt
         answers, calls = list[str | None](), list[int]()
         source = getattr(self.zoom, "where", self.zoom)
-        unit, ask, words = UNITS[getattr(source, "frame", "pixels")], self.ask, self.where
+        unit, ask, words = UNIT_PHRASES[getattr(source, "frame", "pixels")], self.ask, self.where
         for number in range(self.rounds + 1):
             if number:
                 after = self.zoom(state.replace(views=first, prompt=original), model)
@@ -201,8 +200,8 @@ class Vote(Ranged):
     ranges = ("n, tokens >= 1",)
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with the answer of the majority. An exception of the stage is passed on,
-        so one failing draw fails the whole vote."""
+        """Return the state with the answer of the majority. An exception in the stage is not
+        caught, so one failing draw fails the whole vote."""
         recorder = model
         if not isinstance(recorder, RecordingModel):
             recorder = RecordingModel(model, state.sample.id)
@@ -221,7 +220,9 @@ class Vote(Ranged):
             trace = after.trace
             ballots.append(self._read_ballot(after))
             turns.append(count_calls(after, recorder) - 1)
-        after = self._decide(state, ballots, ended).replace(draw=state.draw, trace=trace)
+        after = self._choose_final_state(state, ballots, ended).replace(
+            draw=state.draw, trace=trace
+        )
         # after each draw, the answer with the most votes so far, in the letters as asked
         asked = {own: shown for shown, own in after.letters.items()}
         first = {ballot.key: ballot.answer for ballot in reversed(ballots)}
@@ -243,7 +244,7 @@ class Vote(Ranged):
         return Ballot(after, answer, " ".join(answer.casefold().split()), "")
 
     def _find_stop_reason(self, ballots: Sequence[Ballot], calls: Sequence[Call]) -> str:
-        """Return the reason to make no further draw; empty to continue."""
+        """Return the reason to make no further draw, or an empty string to continue."""
         usages = [call.reply.usage for call in calls if call.reply]
         used = sum(usage.tokens_in + usage.tokens_out for usage in usages)
         if self.tokens is not None and used >= self.tokens:
@@ -253,7 +254,7 @@ class Vote(Ranged):
             return "no other answer could win"
         return ""
 
-    def _decide(self, state: State, ballots: Sequence[Ballot], ended: str) -> State:
+    def _choose_final_state(self, state: State, ballots: Sequence[Ballot], ended: str) -> State:
         """Return the state of the first draw with the winning answer, or, if no answer wins, that
         of the first draw."""
         ranked = _count_votes(ballots)
@@ -285,15 +286,15 @@ class Vote(Ranged):
 
 
 def _count_votes(ballots: Sequence[Ballot]) -> list[tuple[str, int]]:
-    """Return the answers with their votes, the most frequent first, and on a tie in the order in
-    which they were given."""
+    """Return the answers with their numbers of votes, the most frequent first, and on a tie in the
+    order in which they were given."""
     return Counter(ballot.key for ballot in ballots if ballot.answer is not None).most_common()
 
 
 @dataclass(frozen=True)
 class When(Ranged):
-    """Runs `stage` only if the confidence so far is below the threshold `below`, or unknown: a
-    zoom, a second look, a whole pipeline that asks again.
+    """Runs `stage`, such as a zoom, a second look or a whole pipeline that asks again, only if the
+    confidence so far is unknown or below the threshold `below`.
 
     Confidence comes from `Ask` with `confidence: choices`, from votes, or from a specialist.
     Measures `looked_again`, 1 if the stage was run.

@@ -11,7 +11,8 @@ MAX_CPU_SECONDS = 15
 
 
 def main() -> None:
-    """Run as `svg_process.py WIDTH HEIGHT`: fit the drawing into this size, on white."""
+    """Draw the SVG on white at the size that the command line gives: `svg_process.py WIDTH
+    HEIGHT`."""
     try:
         resource = importlib.import_module("resource")
     except ImportError:  # missing on Windows, where the caller's time limit applies

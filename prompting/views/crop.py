@@ -34,7 +34,7 @@ EPSILON = 1e-6
 
 @dataclass(frozen=True)
 class Crop:
-    """The style of a zoom, a setting of every stage that zooms; it is not a stage itself.
+    """The style of a zoom. It is a setting of every stage that zooms, not a stage itself.
 
     Area: a region grows on each side by `padding`, measured in `unit`: a share of its own longer
     side ("box"), of the view's longer side ("image"), or pixels of the view ("px"). Its width and
@@ -179,7 +179,7 @@ class Crop:
         return view.with_pixels(pixels)
 
     def _fit(self, view: View, room: Size) -> View:
-        """Return the view at the largest size that fits into (width, height) pixels."""
+        """Return the view resized to the largest size that fits into (width, height) pixels."""
         return self._resize(view, min(room[0] / view.size[0], room[1] / view.size[1]))
 
     def _enlarge(self, view: View) -> View:
@@ -199,7 +199,7 @@ class Crop:
     def crop_view(
         self, state: State, view: View, places: Sequence[Mark]
     ) -> tuple[list[View], list[str]]:
-        """Return the views that replace one view of a state, and notes. Raises ValueError that
+        """Return the views that replace one view of a state, and notes. Raises a ValueError that
         names the sample."""
         marks = [place for mark in state.sample.marks for place in view.to_view(mark)]
         with name_in_errors(state.sample):
@@ -221,8 +221,8 @@ def _find_part_rect(view: View, place: Mark) -> PixelRect:
 
 
 def _fit_interval(first: float, last: float, length: float, low: int, high: int) -> tuple[int, int]:
-    """Return `length` whole pixels around first..last, shifted into low..high, and cut if that is
-    shorter."""
+    """Return an interval of `length` whole pixels around first..last, shifted into low..high, and
+    cut if that range is shorter."""
     # Rounding errors in sums of halves and shares must not cost a pixel.
     start, stop = max(low, math.floor(first + EPSILON)), min(high, math.ceil(last - EPSILON))
     count = min(high - low, max(1, stop - start, math.ceil(length - EPSILON)))

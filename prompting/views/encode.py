@@ -19,12 +19,12 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.views.seen import find_drawings
 
 Chroma = Literal["4:4:4", "4:2:2", "4:2:0"]
-SAMPLING: dict[Chroma, int] = {
+CHROMA_SAMPLING_FACTORS: dict[Chroma, int] = {
     "4:4:4": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_444,
     "4:2:2": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_422,
     "4:2:0": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420,
 }
-MAX_SIDE = {"jpeg": 65_500, "webp": 16_383}  # pixels a side that the formats' libraries can write
+MAX_SIDES = {"jpeg": 65_500, "webp": 16_383}  # pixels a side that the formats' libraries can write
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Encode(Ranged, WithoutModel):
     which has no effect with `lossless`; lossy WebP is always 4:2:0, by its format.
 
     A JPEG source is encoded again, even at the same quality. The mapping to the source images is
-    kept. Put it last before the stage that asks. A note names stages whose drawings keep less than
-    60 % of their colour.
+    kept. Put it last before the stage that asks. A note names the stages whose drawings keep less
+    than 60 % of their colour.
     """
 
     codec: Literal["keep", "png", "jpeg", "webp"] = "keep"
@@ -72,7 +72,7 @@ class Encode(Ranged, WithoutModel):
         return state.replace(views=views).with_notes(*notes)
 
     def encode(self, view: View) -> View:
-        """Return one view with its new bytes and the same parts."""
+        """Return one view with newly encoded bytes and the same parts."""
         if self.codec == "keep":
             return view
         if self.codec == "png":
@@ -80,16 +80,16 @@ class Encode(Ranged, WithoutModel):
                 return view
             return replace(view, picture=Picture(view.pixels))
         width, height = view.size
-        if max(width, height) > MAX_SIDE[self.codec]:
+        if max(width, height) > MAX_SIDES[self.codec]:
             raise ValueError(
-                f"{self.codec} holds at most {MAX_SIDE[self.codec]} pixels per side, the view has"
+                f"{self.codec} holds at most {MAX_SIDES[self.codec]} pixels per side, the view has"
                 f" {width} x {height}; make it smaller first (prompting.views.LongestSide)"
             )
         image, file = Image.fromarray(view.pixels), io.BytesIO()
         data = b""
         if self.codec == "jpeg":
             settings = [cv2.IMWRITE_JPEG_QUALITY, self.quality]
-            settings += [cv2.IMWRITE_JPEG_SAMPLING_FACTOR, SAMPLING[self.chroma]]
+            settings += [cv2.IMWRITE_JPEG_SAMPLING_FACTOR, CHROMA_SAMPLING_FACTORS[self.chroma]]
             bgr = cv2.cvtColor(view.pixels, cv2.COLOR_RGB2BGR)
             data = cv2.imencode(".jpg", bgr, settings)[1].tobytes()
         elif self.lossless:  # minimum effort: a twelfth of the time for a quarter more bytes

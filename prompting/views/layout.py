@@ -104,10 +104,10 @@ class Reorder(WithoutModel):
     another order within a run, so that `stages.SLOT.seed: [0, 1, 2]` sweeps over orders. Marks
     follow their images.
 
-    The words of the prompt are not changed. If the prompt or a choice names an image by its
-    position ("the second image", "Image 2"), another order would make the correct answer wrong, so
-    such a sample fails unless `words` is "keep". That setting is right if every image shows the
-    number that the words refer to: with `tags: "Image {source}:"` in `prompting.turns.Ask`, or
+    The words of the prompt stay unchanged. If the prompt or a choice names an image by its position
+    ("the second image", "Image 2"), another order would make the correct answer wrong, so such a
+    sample fails unless `words` is "keep". That setting is right if every image shows the number
+    that the words refer to: with `tags: "Image {source}:"` in `prompting.turns.Ask`, or
     `prompting.views.IndexTags`, which both number the sample's images.
     """
 
@@ -160,7 +160,7 @@ class Reorder(WithoutModel):
 
 @dataclass(frozen=True)
 class IndexTags(WithoutModel):
-    """Draws a line of text on a strip above every view, which covers none of its pixels.
+    """Adds a strip with a line of text above every view, which covers none of its pixels.
 
     `{source}` in `text` becomes the number of the sample's image that the view shows, counted from
     1; `{n}` becomes the number of the view in their current order. Put it before `Concatenate` to
@@ -185,7 +185,7 @@ class IndexTags(WithoutModel):
         its view."""
         views, ground = [], parse_rgb(self.ground)
         for number, view in enumerate(state.views, 1):
-            text = write_tag(self.text, number, view, state.sample.id)
+            text = format_tag(self.text, number, view, state.sample.id)
             strip = _draw_strip(text, self.font_size, parse_rgb(self.color), ground)
             height, width = strip.shape[:2]
             if width > view.size[0]:
@@ -200,7 +200,7 @@ class IndexTags(WithoutModel):
         return state.replace(views=tuple(views))
 
 
-def write_tag(text: str, number: int, view: View, sample: str) -> str:
+def format_tag(text: str, number: int, view: View, sample: str) -> str:
     """Return `text` for one view: `{n}` becomes `number`, `{source}` the number of its image in the
     sample, both from 1, and `{seconds}` the time of its video frame.
 

@@ -2,8 +2,8 @@
 anyway, and sizes at which all views of an arm cost a given number of tokens.
 
 A new rule is a frozen dataclass with one method, `size`; `SizeRule` does the rest. The mapping to
-the source images is kept (`pipelines.transforms.resize`), and a view that already has its size is
-passed on with its original bytes.
+the source images is kept (`pipelines.transforms.resize`), and a view that already has the target
+size is passed on with its original bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 
 MAX_PIXELS = 100_000_000  # of a resized view; a larger one would exhaust the memory
-QWEN_RATIO = (
+MAX_QWEN_RATIO = (
     200  # the reference refuses images that are longer than this many times their shorter side
 )
 
@@ -47,7 +47,7 @@ class SizeRule(Ranged, WithoutModel, ABC):
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with views at their new sizes.
 
-        Raises ValueError that names the sample if a view would exceed 100 megapixels, or if the
+        Raises a ValueError that names the sample if a view would exceed 100 megapixels, or if the
         rule refuses it.
         """
         with name_in_errors(state.sample):
@@ -122,8 +122,8 @@ class Megapixels(SizeRule):
 
 @dataclass(frozen=True)
 class QwenPatches(SizeRule):
-    """Makes both sides multiples of `patch`, with `least` to `most` patches in all, like the
-    processors of Qwen-VL.
+    """Makes both sides multiples of `patch`, with `least` to `most` patches in total, as the
+    processors of Qwen-VL do.
 
     Use 28 for Qwen2-VL and Qwen2.5-VL (patches of 14, merged 2 x 2), 32 for Qwen3-VL (patches of
     16). 4 and 16384 patches are the bounds of `qwen_vl_utils` (`smart_resize`) and of the published
@@ -147,9 +147,9 @@ class QwenPatches(SizeRule):
             )
 
     def size(self, width: int, height: int) -> Size:
-        if max(width, height) > QWEN_RATIO * min(width, height):
+        if max(width, height) > MAX_QWEN_RATIO * min(width, height):
             raise ValueError(
-                f"a picture of {width} x {height} pixels is more than {QWEN_RATIO} times longer"
+                f"a picture of {width} x {height} pixels is more than {MAX_QWEN_RATIO} times longer"
                 " than wide, which Qwen's processors refuse; crop it first"
             )
         area = self.patch**2
@@ -207,8 +207,8 @@ class OpenAIPatches(SizeRule):
 
 @dataclass(frozen=True)
 class ClaudePatches(SizeRule):
-    """Claude's native resolution: the longer side at most `edge` pixels, and at most `budget`
-    patches of `patch` pixels.
+    """Limits views to Claude's native resolution: at most `edge` pixels on the longer side, and at
+    most `budget` patches of `patch` pixels.
 
     Anthropic, "Vision" and "Coordinates and bounding boxes": an image costs one token for each
     patch of 28 x 28 pixels that it touches, and one that is too large is scaled to the largest size
@@ -236,9 +236,9 @@ class ClaudePatches(SizeRule):
 
 
 def resize_view(view: View, size: Size, filter: Filter | None = None) -> View:
-    """Return the view at `size` (width, height), unchanged if it has that size. With a `filter`, it
-    is resampled by the library that image processors use. Raises ValueError above 100
-    megapixels."""
+    """Return the view resized to `size` (width, height), or unchanged if it already has that size.
+    With a `filter`, it is resampled by the library that image processors use. Raises ValueError
+    above 100 megapixels."""
     if size == view.size:
         return view
     if size[0] * size[1] > MAX_PIXELS:
@@ -268,10 +268,10 @@ def _count_patches(size: Size, patch: int) -> int:
     return math.ceil(size[0] / patch) * math.ceil(size[1] / patch)
 
 
-SIZE_STEPS = 64  # sizes to try for a view, each a 64th of its sides smaller
+SIZE_STEP_COUNT = 64  # sizes to try for a view, each a 64th of its sides smaller
 
 
-class Option(NamedTuple):
+class SizeOption(NamedTuple):
     """A possible size of a view, and its cost in tokens."""
 
     tokens: int
@@ -300,14 +300,15 @@ class TokenBudget(Ranged, WithoutModel):
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with its views at these sizes."""
-        rule, options = find_image_rule(self.model), list[list[Option]]()
+        rule, options = find_image_rule(self.model), list[list[SizeOption]]()
         sent = {view.picture.sha for message in state.messages for view in message.views}
         for view in state.views:
-            last = SIZE_STEPS if view.picture.sha in sent else 1
+            last = SIZE_STEP_COUNT if view.picture.sha in sent else 1
             sizes = [
-                scale_size(view.size, step / SIZE_STEPS) for step in range(SIZE_STEPS, last - 1, -1)
+                scale_size(view.size, step / SIZE_STEP_COUNT)
+                for step in range(SIZE_STEP_COUNT, last - 1, -1)
             ]
-            options.append([Option(rule.tokens(size), size) for size in dict.fromkeys(sizes)])
+            options.append([SizeOption(rule.tokens(size), size) for size in dict.fromkeys(sizes)])
         chosen = self._fit_budget(options)
         kept = tuple(view for view in state.views if view.picture.sha in sent)
         if kept and not chosen:
@@ -329,8 +330,8 @@ class TokenBudget(Ranged, WithoutModel):
         guess = [] if rule.published else ["the token count of images is an estimate"]
         return state.replace(views=views).measured("image_tokens", total).with_notes(*guess)
 
-    def _fit_budget(self, options: Sequence[Sequence[Option]]) -> list[Option]:
-        """Return, for each view, the largest size within a common limit, or else its cheapest;
+    def _fit_budget(self, options: Sequence[Sequence[SizeOption]]) -> list[SizeOption]:
+        """Return, for each view, its largest size within a common limit, or else its cheapest size;
         empty if nothing fits."""
         cheapest = [min(sizes, key=attrgetter("tokens")) for sizes in options]
         for most in sorted({option.tokens for sizes in options for option in sizes}, reverse=True):

@@ -35,7 +35,7 @@ from looktwice.prompting.views.resize import (
     resize_view,
 )
 
-PROVIDERS: tuple[tuple[str, SizeRule, int], ...] = (
+PROVIDER_RULES: tuple[tuple[str, SizeRule, int], ...] = (
     (LARGE_INPUT_CLAUDE, ClaudePatches(edge=2576, budget=4784), 28),
     (r"claude", ClaudePatches(), 28),
     (r"gpt-(4\.1|5)-(mini|nano)|o4-mini|gpt-5\.2|gpt-5[\d.]*-codex", OpenAIPatches(), 32),
@@ -88,7 +88,7 @@ class AsSeen(WithoutModel):
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with the views as the model sees them."""
         layouts, marks = _find_layouts(state.views, self.model, self.stack), state.sample.marks
-        source = self.source
+        source = self.imitated_software
         seen, notes = list[View](), list[str]()
         for number, (view, layout) in enumerate(zip(state.views, layouts, strict=True), 1):
             with name_in_errors(state.sample):
@@ -113,7 +113,7 @@ class AsSeen(WithoutModel):
         return state.replace(views=tuple(seen)).with_notes(*notes)
 
     @property
-    def source(self) -> str:
+    def imitated_software(self) -> str:
         """The software whose processing is imitated."""
         if find_processor(self.model) is None:
             return "by the sizes that its provider publishes"
@@ -128,7 +128,7 @@ def find_layout(model: str, size: Size, stack: Stack = "transformers") -> Layout
     if stack != "transformers":
         return None
     name = model.rpartition("/")[2].lower()
-    for beginning, provider, patch in PROVIDERS:
+    for beginning, provider, patch in PROVIDER_RULES:
         if re.match(beginning, name):
             seen = provider.size(*size)
             return Layout(seen, seen, find_image_rule(model).tokens(size), patch)
@@ -224,39 +224,41 @@ def _format_size(size: Size) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """A view before (`before`) and after (`drawn`) the stage in `slot` drew on it."""
+    """A view before (`original_view`) and after (`drawn_view`) the stage in `slot` drew on it."""
 
     slot: str
-    before: View
-    drawn: View
+    original_view: View
+    drawn_view: View
 
     @cached_property
-    def cover(self) -> NDArray[np.bool_]:
-        """A mask of the pixels that differ, HxW."""
-        red, green, blue = cv2.split(cv2.absdiff(self.drawn.pixels, self.before.pixels))
+    def changed_mask(self) -> NDArray[np.bool_]:
+        """A mask, HxW, of the pixels that the drawing changed."""
+        red, green, blue = cv2.split(cv2.absdiff(self.drawn_view.pixels, self.original_view.pixels))
         return cv2.max(cv2.max(red, green), blue) >= MIN_DRAWN_DIFFERENCE
 
     @property
     def longer_side(self) -> int:
         """The longer side of the largest connected part, in pixels of the view."""
-        parts = cv2.connectedComponentsWithStats(self.cover.astype(np.uint8), connectivity=8)[2]
+        parts = cv2.connectedComponentsWithStats(
+            self.changed_mask.astype(np.uint8), connectivity=8
+        )[2]
         return int(parts[1:, 2:4].max(initial=0))
 
     def shows_same_image(self, sent: View) -> bool:
         """Return whether the first part of both views shows the same source image."""
-        drawn, part = self.drawn.parts[:1], sent.parts[:1]
+        drawn, part = self.drawn_view.parts[:1], sent.parts[:1]
         return bool(drawn and part and drawn[0].source == part[0].source)
 
     def describe_fading(self, sent: View) -> Iterator[str]:
-        """Yield a note if little of the drawing's colour (its chroma) remains in the view as it is
-        sent."""
+        """Yield a note if the view as it is sent keeps little of the drawing's colour (its
+        chroma)."""
         lossy = sent.picture.payload.media_type in ("image/jpeg", "image/webp")
-        comparable = lossy and self.shows_same_image(sent) and sent.size == self.drawn.size
-        if not comparable or not self.cover.any():
+        comparable = lossy and self.shows_same_image(sent) and sent.size == self.drawn_view.size
+        if not comparable or not self.changed_mask.any():
             return
         before, drawn, left = (
-            cv2.cvtColor(view.pixels, cv2.COLOR_RGB2YCrCb)[self.cover][:, 1:].astype(float)
-            for view in (self.before, self.drawn, sent)
+            cv2.cvtColor(view.pixels, cv2.COLOR_RGB2YCrCb)[self.changed_mask][:, 1:].astype(float)
+            for view in (self.original_view, self.drawn_view, sent)
         )
         whole, kept = np.abs(drawn - before).mean(), np.abs(left - before).mean()
         if kept < MIN_CHROMA_SHARE * whole:
@@ -274,7 +276,7 @@ def describe_lost_drawings(
     for drawing, view in product(find_drawings(state, stages), sent):
         layout = find_layout(model, view.size)
         if drawing.shows_same_image(view) and layout and layout.patch and drawing.longer_side:
-            scale = view.parts[0].affine.scale / drawing.drawn.parts[0].affine.scale
+            scale = view.parts[0].affine.scale / drawing.drawn_view.parts[0].affine.scale
             scale *= layout.size[0] / view.size[0]
             if (patches := drawing.longer_side * scale / layout.patch) < 1:
                 size = f"{patches:.2g} of a patch of {model}"

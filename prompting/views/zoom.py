@@ -12,15 +12,15 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
-from looktwice.prompting.evidence import Missing, handle_missing
+from looktwice.prompting.evidence import MissingAction, handle_missing
 from looktwice.prompting.views.crop import Crop
-from looktwice.prompting.where.places import Places, UsesSource, Where
+from looktwice.prompting.where.places import Places, Where, WithSource
 from looktwice.prompting.where.sources import Detected, InCells, OnMarks
 
 
-def zoom_views(state: State, places: Places, crop: Crop, missing: Missing) -> State:
-    """Zoom in on the regions that each view of a searched image shows; `missing` decides about
-    views without a region.
+def zoom_views(state: State, places: Places, crop: Crop, missing: MissingAction) -> State:
+    """Zoom in on the regions that each view of a searched image shows; `missing` decides how views
+    without a region are handled.
 
     Measures `crop_share`, the mean share of a view that a crop shows.
     """
@@ -39,7 +39,9 @@ def zoom_views(state: State, places: Places, crop: Crop, missing: Missing) -> St
         else:
             views.append(view)
             why = "; ".join(places.reasons[n] for n in sources if n in places.reasons)
-            lacking += [f"view {number}: {why or f'no {places.sought} is seen'}"] if sources else []
+            lacking += (
+                [f"view {number}: {why or f'no {places.region_phrase} is seen'}"] if sources else []
+            )
     state = state.measured("crop_share", fmean(shares)) if shares else state
     if not lacking or missing == "keep":
         state = state.replace(views=tuple(views)).with_notes(*notes)
@@ -52,11 +54,11 @@ def zoom_views(state: State, places: Places, crop: Crop, missing: Missing) -> St
 class Zooming(Where):
     """A zoom on the regions that its own settings select.
 
-    `crop` sets how it is cropped and shown. `missing` decides about a view that shows no region:
-    "keep" it with a note in the record, "fail" the sample, or "abstain".
+    `crop` sets how it is cropped and shown. `missing` decides what happens to a view that shows no
+    region: "keep" it with a note in the record, "fail" the sample, or "abstain".
     """
 
-    missing: Missing = "keep"
+    missing: MissingAction = "keep"
     crop: Crop = field(default_factory=Crop)
 
     def __call__(self, state: State, model: Model) -> State:
@@ -67,31 +69,31 @@ class Zooming(Where):
 @dataclass(frozen=True)
 class ZoomOnMarks(Zooming, OnMarks):
     """Zooms in on the sample's marks, or on those in `labels`, instead of the whole view
-    (`crop.show` can keep it): `Look` at `prompting.where.OnMarks`.
+    (`crop.show` can keep it), like `Look` with `prompting.where.OnMarks` as its source.
 
-    It applies to every view of one of `images`. `missing` applies if no image has such a mark or a
+    It applies to every view of the `images`. `missing` applies if no image has such a mark or a
     view does not show it.
     """
 
-    missing: Missing = "fail"
+    missing: MissingAction = "fail"
 
 
 @dataclass(frozen=True)
 class ZoomOnDetections(Zooming, Detected):
-    """Zooms in on the detections of a detector in the source images: `Look` at
-    `prompting.where.Detected`."""
+    """Zooms in on the detections of a detector in the source images, like `Look` with
+    `prompting.where.Detected` as its source."""
 
 
 @dataclass(frozen=True)
 class ZoomOnCells(Zooming, InCells):
-    """Zooms in on cells of a grid, by default without padding: `Look` at
-    `prompting.where.InCells`."""
+    """Zooms in on cells of a grid, by default without padding, like `Look` with
+    `prompting.where.InCells` as its source."""
 
     crop: Crop = field(default_factory=lambda: Crop(padding=0, min_px=0))
 
 
 @dataclass(frozen=True)
-class Look(UsesSource):
+class Look(WithSource):
     """Crops the regions that any source of `prompting.where` finds, instead of the whole view;
     `crop` sets how they are cropped, and its `show` can keep the view too.
 
@@ -104,7 +106,7 @@ class Look(UsesSource):
 
     where: Where
     crop: Crop = field(default_factory=Crop)
-    missing: Missing = "keep"
+    missing: MissingAction = "keep"
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with the zoomed views."""
@@ -112,8 +114,8 @@ class Look(UsesSource):
 
 
 @dataclass(frozen=True)
-class Show(Ranged, UsesSource):
-    """Draws on the regions that any source of `prompting.where` finds, and keeps whole views:
+class Show(Ranged, WithSource):
+    """Draws on the regions that any source of `prompting.where` finds, without cropping the views:
     `marker` is any stage that draws on marks; it gets the regions as marks.
 
     `prompting.markers.Spotlight` dims, blurs or greys everything else, `Rectangles`, `Contours` and
@@ -126,7 +128,7 @@ class Show(Ranged, UsesSource):
     where: Where
     marker: Stage
     most: int = 6
-    missing: Missing = "keep"
+    missing: MissingAction = "keep"
 
     ranges = ("most >= 1",)
 
@@ -137,7 +139,7 @@ class Show(Ranged, UsesSource):
         marks = tuple(chain.from_iterable(m[: self.most] for m in places.regions.values()))
         state = state.with_notes(*places.notes)
         if not marks:
-            reasons = [*places.reasons.values()] or [f"no {places.sought} is seen"]
+            reasons = [*places.reasons.values()] or [f"no {places.region_phrase} is seen"]
             return handle_missing(state, self.missing, reasons)
         shown = self.marker(state.replace(sample=replace(sample, marks=marks)), model)
         return shown.replace(sample=sample).measured("regions_shown", len(marks))

@@ -1,5 +1,5 @@
-"""Regions of a sample's images to look at, from any source, the most important first, behind one
-interface.
+"""Sources that find the regions of a sample's images to look at, the most important first, behind
+one interface.
 
 Not here: what is done with the regions, such as crops (`views.Look`) and markers (`views.Show`).
 """

@@ -17,34 +17,34 @@ EVIDENCE_LINE_PATTERN = re.compile(r"^[^\w\n]*LOOK\b.*", re.M)
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 CARDINALS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 CHINESE_DIGITS = "一二三四五六七八九"
-IMAGE_NOUN = r"(?:image|img|picture|photo|photograph|pic|frame|view|figure|fig)"
+IMAGE_NOUN_REGEX = r"(?:image|img|picture|photo|photograph|pic|frame|view|figure|fig)"
 
-NUMBER_TEXT = r"-?(?:\d{1,6}(?:\.\d{0,20})?|\.\d{1,20})(?:\s?(?:%|px))?"
-COMMA_TEXT = r"\s{0,20},\s{0,20}"
-TWO_NUMBERS = rf"{NUMBER_TEXT}{COMMA_TEXT}{NUMBER_TEXT}"
-NUMBER_PAIR = rf"[\[(]\s{{0,20}}{TWO_NUMBERS}(?:;\s?{TWO_NUMBERS}){{0,200}}\s{{0,20}}[\])]"
-FOUR_NUMBERS = rf"{NUMBER_TEXT}(?:{COMMA_TEXT}{NUMBER_TEXT}){{3}}"
-NUMBER_QUADRUPLES = rf"{FOUR_NUMBERS}(?:;\s?{FOUR_NUMBERS}){{0,200}}"
-OPENING_TAG = r"<\|?(?:box_start|begin_of_box|box|bbox|det|point_start|point)\|?>"
-CLOSING_TAG = r"<\|?/?(?:box_end|end_of_box|box|bbox|det|point_end|point)\|?>"
-SIDE_NAMES = (
+NUMBER_REGEX = r"-?(?:\d{1,6}(?:\.\d{0,20})?|\.\d{1,20})(?:\s?(?:%|px))?"
+COMMA_REGEX = r"\s{0,20},\s{0,20}"
+XY_REGEX = rf"{NUMBER_REGEX}{COMMA_REGEX}{NUMBER_REGEX}"
+PAIR_REGEX = rf"[\[(]\s{{0,20}}{XY_REGEX}(?:;\s?{XY_REGEX}){{0,200}}\s{{0,20}}[\])]"
+FOUR_NUMBERS_REGEX = rf"{NUMBER_REGEX}(?:{COMMA_REGEX}{NUMBER_REGEX}){{3}}"
+NUMBER_QUADRUPLES_REGEX = rf"{FOUR_NUMBERS_REGEX}(?:;\s?{FOUR_NUMBERS_REGEX}){{0,200}}"
+OPENING_TAG_REGEX = r"<\|?(?:box_start|begin_of_box|box|bbox|det|point_start|point)\|?>"
+CLOSING_TAG_REGEX = r"<\|?/?(?:box_end|end_of_box|box|bbox|det|point_end|point)\|?>"
+SIDE_REGEX = (
     r"(?:x_?min|y_?min|x_?max|y_?max|x_?[012]|y_?[012]|left|top|right|bottom|width|height|x|y|w|h)"
 )
-NAMED_SIDE = rf"[\"'`]?\b{SIDE_NAMES}[\"'`]?\s{{0,5}}[=:]\s{{0,5}}{NUMBER_TEXT}"
+NAMED_SIDE_REGEX = rf"[\"'`]?\b{SIDE_REGEX}[\"'`]?\s{{0,5}}[=:]\s{{0,5}}{NUMBER_REGEX}"
 TOKEN_PATTERN = re.compile(
     "|".join(
         [
             r"(?P<percents>\{(?:<\d{1,3}>){4}\})",
             r"(?P<object>\{(?:[^{}]|\{[^{}]{0,2000}\}){0,2000}\})",
-            rf"(?P<tagged>{OPENING_TAG}(?:[^<{{]|<\d{{1,4}}>){{1,2000}}{CLOSING_TAG})",
+            rf"(?P<tagged>{OPENING_TAG_REGEX}(?:[^<{{]|<\d{{1,4}}>){{1,2000}}{CLOSING_TAG_REGEX})",
             r"(?P<points><points?\s[^<>]{1,20000}>)",
             r"(?P<loc>(?:<loc_?\d{1,4}>){2,400})",
             r"(?P<patches><patch_index_\d{4}>\s?<patch_index_\d{4}>)",
-            rf"(?P<box>[\[(]\s{{0,20}}{NUMBER_QUADRUPLES}\s{{0,20}}[\])]|\[{NUMBER_TEXT}(?:\s{{1,3}}{NUMBER_TEXT}){{3}}\])",
-            rf"(?P<pairs>{NUMBER_PAIR}(?:(?:{COMMA_TEXT}|\s?(?:-|–|to)?\s?){NUMBER_PAIR}){{0,200}})",
-            rf"(?P<sides>{NAMED_SIDE}(?:[,;]?\s{{0,20}}{NAMED_SIDE}){{1,3}})",
-            rf"(?P<nth>\b(?:{'|'.join(ORDINALS)}|last|[1-9]\d?(?:st|nd|rd|th))\s(?:{IMAGE_NOUN})\b)",
-            rf"(?P<numbered>\b{IMAGE_NOUN}[\"']?[\s_:(\[-]{{0,3}}(?:#|no\.?\s|number\s)?[\"']?"
+            rf"(?P<box>[\[(]\s{{0,20}}{NUMBER_QUADRUPLES_REGEX}\s{{0,20}}[\])]|\[{NUMBER_REGEX}(?:\s{{1,3}}{NUMBER_REGEX}){{3}}\])",
+            rf"(?P<pairs>{PAIR_REGEX}(?:(?:{COMMA_REGEX}|\s?(?:-|–|to)?\s?){PAIR_REGEX}){{0,200}})",
+            rf"(?P<sides>{NAMED_SIDE_REGEX}(?:[,;]?\s{{0,20}}{NAMED_SIDE_REGEX}){{1,3}})",
+            rf"(?P<nth>\b(?:{'|'.join(ORDINALS)}|last|[1-9]\d?(?:st|nd|rd|th))\s(?:{IMAGE_NOUN_REGEX})\b)",
+            rf"(?P<numbered>\b{IMAGE_NOUN_REGEX}[\"']?[\s_:(\[-]{{0,3}}(?:#|no\.?\s|number\s)?[\"']?"
             rf"(?:\d{{1,3}}|{'|'.join(CARDINALS)})\b(?!\s{{0,5}},?\s{{0,5}}\.?\d))",
             rf"(?P<chinese>图(?:片|像)?\s?[\d{CHINESE_DIGITS}]{{1,2}}|第\s?[\d{CHINESE_DIGITS}]{{1,2}}\s?[张幅个]图)",
             r"(?P<line>\n)",
@@ -53,7 +53,7 @@ TOKEN_PATTERN = re.compile(
     re.I,
 )
 BARE_NUMBERS_PATTERN = re.compile(
-    rf"\s{{0,20}}{NUMBER_TEXT}(?:(?:[,;]\s?|\s){NUMBER_TEXT}){{1}}(?:(?:(?:[,;]\s?|\s){NUMBER_TEXT}){{2}})?\.?\s{{0,20}}"
+    rf"\s{{0,20}}{NUMBER_REGEX}(?:(?:[,;]\s?|\s){NUMBER_REGEX}){{1}}(?:(?:(?:[,;]\s?|\s){NUMBER_REGEX}){{2}})?\.?\s{{0,20}}"
 )
 BOX_KEYS = ("bbox_2d", "bbox", "box", "bounding_box", "boundingbox", "boxes", "bboxes", "region")
 POINT_KEYS = ("point_2d", "point", "points", "center", "centre")
@@ -75,7 +75,7 @@ GENERIC_KEY_PATTERN = re.compile(
     r"(?:objects?|detections?|results?|items?|answers?|targets?|instances?|predictions?)"
 )
 """JSON keys that are too generic to label an object."""
-LOC_BINS, PERCENT, PATCHES = 1024, 100, 32
+LOC_BIN_COUNT, PERCENT_DIVISOR, PATCHES_PER_SIDE = 1024, 100, 32
 
 
 class Claim(NamedTuple):
@@ -119,13 +119,13 @@ def read_claims(reply: str, points: bool, distinct: bool = True) -> Iterator[Cla
     """Yield each box of a reply or, with `points`, each point, in order; without repetitions if
     `distinct`.
 
-    If any lines begin with LOOK, only these are read. With `points` a box counts as the point in
-    its middle; without, a point that has a tag or a name is yielded unchanged. An image is named in
-    the same object or line, or by a line above: a heading such as "Image 2:", or the line just
-    before.
+    If any lines begin with LOOK, only these are read. With `points` a box counts as the point at
+    its centre; without `points`, a point that has a tag or a name is yielded unchanged. An image is
+    named in the same object or line, or by a line above: a heading such as "Image 2:", or the line
+    just before.
     """
     if BARE_NUMBERS_PATTERN.fullmatch(reply):  # only the numbers of one place
-        reply = f"[{', '.join(re.findall(NUMBER_TEXT, reply))}]"
+        reply = f"[{', '.join(re.findall(NUMBER_REGEX, reply))}]"
     evidence = bool(EVIDENCE_LINE_PATTERN.search(reply))
     heading, introduced = 1, None
     seen = set[tuple[Any, ...]]()
@@ -232,7 +232,7 @@ def _convert_bins(kind: str, text: str) -> tuple[list[float], Frame | None]:
     it."""
     numbers, frame = _parse_numbers(text)
     if kind == "percents":
-        return [number / PERCENT for number in numbers], "0-1"
+        return [number / PERCENT_DIVISOR for number in numbers], "0-1"
     if kind == "patches":
         return _read_patches(*map(int, numbers)), "0-1"
     if kind == "tagged" and re.search(r"<\d", text):
@@ -241,26 +241,26 @@ def _convert_bins(kind: str, text: str) -> tuple[list[float], Frame | None]:
         return numbers, "0-1000"
     if kind == "loc":  # PaliGemma counts 1024 bins, the top first
         pairs = zip(numbers[1::2], numbers[::2], strict=False)
-        return [number / LOC_BINS for pair in pairs for number in pair], "0-1"
+        return [number / LOC_BIN_COUNT for pair in pairs for number in pair], "0-1"
     return numbers, frame
 
 
 def _read_patches(first: int, last: int) -> list[float]:
     """Return Kosmos-2's box, in shares, from the first and the last of its 32 x 32 patches: between
     their centres, or around them if they are in one row or column."""
-    (top, left), (bottom, right) = divmod(first, PATCHES), divmod(last, PATCHES)
+    (top, left), (bottom, right) = divmod(first, PATCHES_PER_SIDE), divmod(last, PATCHES_PER_SIDE)
     inset = 0.0 if top == bottom or left == right else 0.5
     edges = (left + inset, top + inset, right + 1 - inset, bottom + 1 - inset)
-    return [edge / PATCHES for edge in edges]
+    return [edge / PATCHES_PER_SIDE for edge in edges]
 
 
 def _parse_numbers(text: str) -> tuple[list[float], Frame | None]:
     """Return the numbers in a text, with percentages as shares."""
     is_token = text.startswith(("<loc", "<patch"))
-    found = re.findall(r"\d+" if is_token else rf"(?<![\w.]){NUMBER_TEXT}", text)
+    found = re.findall(r"\d+" if is_token else rf"(?<![\w.]){NUMBER_REGEX}", text)
     numbers = [float(number.rstrip("%px \t\n")) for number in found]
     if found and all(number.endswith("%") for number in found):
-        return [number / PERCENT for number in numbers], "0-1"
+        return [number / PERCENT_DIVISOR for number in numbers], "0-1"
     return numbers, None
 
 
@@ -291,16 +291,16 @@ def _read_point_attributes(text: str) -> Iterator[_Place]:
         image, *numbers = re.findall(r"\d+", group) or [""]
         for x, y in zip(numbers[1::3], numbers[2::3], strict=False):
             yield _Place((float(x), float(y)), "0-1000", int(image))
-    named = dict(re.findall(rf"\b([xy]\d{{0,3}})\s?=\s?[\"']?({NUMBER_TEXT})", text))
+    named = dict(re.findall(rf"\b([xy]\d{{0,3}})\s?=\s?[\"']?({NUMBER_REGEX})", text))
     for name, x in named.items():
         y = named.get(name.replace("x", "y"))
         if name.startswith("x") and y is not None:
-            yield _Place((float(x) / PERCENT, float(y) / PERCENT), "0-1")
+            yield _Place((float(x) / PERCENT_DIVISOR, float(y) / PERCENT_DIVISOR), "0-1")
 
 
 def _read_named_sides(text: str, points: bool) -> Iterator[_Place]:
     """Yield a place whose edges have names, such as "left: 10, top: 20, right: 30, bottom: 40"."""
-    pairs = re.findall(rf"({SIDE_NAMES})[\"'`]?\s{{0,5}}[=:]\s{{0,5}}({NUMBER_TEXT})", text, re.I)
+    pairs = re.findall(rf"({SIDE_REGEX})[\"'`]?\s{{0,5}}[=:]\s{{0,5}}({NUMBER_REGEX})", text, re.I)
     yield from _read_sides({name: float(number.rstrip("%px ")) for name, number in pairs}, points)
 
 
@@ -325,7 +325,7 @@ def _parse_number(value: Any) -> float | None:
         return None
     return (
         float(value)
-        if re.fullmatch(NUMBER_TEXT, str(value)) and str(value)[-1] not in "%x"
+        if re.fullmatch(NUMBER_REGEX, str(value)) and str(value)[-1] not in "%x"
         else None
     )
 
@@ -376,7 +376,7 @@ def _read_field(name: str, value: Any, points: bool, image: int | None) -> list[
         return [*_make_boxes([left, top, right, bottom], points, None)]
     if name in POINT_KEYS and numbers and len(numbers) % 2 == 0:
         return [_Place(pair) for pair in zip(numbers[::2], numbers[1::2], strict=True)]
-    if numbers and len(numbers) % 4 == 0 and (name in BOX_KEYS or not _is_pairs(value)):
+    if numbers and len(numbers) % 4 == 0 and (name in BOX_KEYS or not _is_list_of_pairs(value)):
         return [*_make_boxes(numbers, points, None)]
     if numbers and len(numbers) % 2 == 0:
         return [*_read_pairs(numbers, points, None)]
@@ -384,8 +384,8 @@ def _read_field(name: str, value: Any, points: bool, image: int | None) -> list[
 
 
 def _pick_label(named: Any, listed: Any, key: str, number: int) -> str:
-    """Return the label of place `number` under a key: its own in the list of labels, its object's,
-    or a key such as "cup" that is not a word for a place."""
+    """Return the label of place `number` under a key: the place's own label in a list, the label of
+    its object, or the key itself, such as "cup", unless it is a word for a place."""
     for labels in (named, listed):
         if isinstance(labels, list):
             named = labels[number] if number < len(labels) else ""
@@ -402,7 +402,7 @@ def _find_score(fields: Mapping[str, Any], number: int) -> float | None:
             value = value[number] if number < len(value) else None
         if re.fullmatch(r"\d{1,3}(?:\.\d{1,20})?%?", text := str(value)):
             score = float(text.rstrip("%"))
-            score /= PERCENT if text.endswith("%") or score > 1 else 1
+            score /= PERCENT_DIVISOR if text.endswith("%") or score > 1 else 1
             return score if score <= 1 else None
     return None
 
@@ -426,7 +426,7 @@ def _names_image(text: str) -> bool:
     return match is not None and match.lastgroup in ("nth", "numbered", "chinese")
 
 
-def _is_pairs(value: Any) -> bool:
+def _is_list_of_pairs(value: Any) -> bool:
     return all(isinstance(inner, list) and len(inner) == 2 for inner in value)
 
 

@@ -1,4 +1,4 @@
-"""The interface of all sources of regions, and their result."""
+"""The interface of all sources of regions, and the result that they return."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Places:
     """The regions to look at: `regions` maps each source image to its regions, in pixels of that
     image, the most important first.
 
-    `sought` describes the regions in words, `images` lists the images that were searched, and
-    `reasons` says why an image has no regions; `notes` are for the record.
+    `region_phrase` describes the regions in words, and `images` lists the images that were
+    searched, and `reasons` says why an image has no regions; `notes` are for the record.
     """
 
-    sought: str
+    region_phrase: str
     regions: Mapping[int, Sequence[Mark]]
     images: Sequence[int]
     reasons: Mapping[int, str] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Places:
     @classmethod
     def search(
         cls,
-        sought: str,
+        region_phrase: str,
         state: State,
         images: Sequence[int] | None,
         look: Callable[[int], Sequence[Mark]],
@@ -38,7 +38,7 @@ class Places:
         """Return the results of `look` for each source image that a view shows, with reasons for
         images without a result."""
         regions, reasons = collect_results(state, images, look)
-        return cls(sought, regions, list_shown_sources(state, images), reasons)
+        return cls(region_phrase, regions, list_shown_sources(state, images), reasons)
 
     def map_regions(self, change: Callable[[int, Sequence[Mark]], Sequence[Mark]]) -> Places:
         """Return a copy in which `change` has replaced the regions of each image."""
@@ -60,24 +60,28 @@ class Where:
 
 
 @dataclass(frozen=True)
-class InImages(Where):
-    """A source that examines one image at a time; `images` are counted from 0, None means all."""
+class PerImageSource(Where):
+    """A source that searches one image at a time; `images` are counted from 0, and None means
+    all."""
 
     images: tuple[int, ...] | None = field(default=None, kw_only=True)
-    sought: ClassVar[str] = "region"
+    region_phrase: ClassVar[str] = "region"
 
     def places(self, state: State, model: Model) -> Places:
         """Return the regions by image."""
         return Places.search(
-            self.sought, state, self.images, lambda number: self.look(state, model, number)
+            self.region_phrase,
+            state,
+            self.images,
+            lambda number: self.find_regions(state, model, number),
         )
 
-    def look(self, state: State, model: Model, number: int) -> Sequence[Mark]:
+    def find_regions(self, state: State, model: Model, number: int) -> Sequence[Mark]:
         """Return the regions of one image. Raises NoEvidence."""
         raise NotImplementedError
 
 
-class UsesSource:
+class WithSource:
     """A stage or source that asks the model if and only if its source `where` does."""
 
     where: Where

@@ -47,11 +47,11 @@ class OnMarks(Where):
         for mark in state.sample.marks:
             if not self.labels or mark.label in self.labels:
                 regions.setdefault(mark.image, []).append(mark)
-        sought = f"mark {' or '.join(map(repr, self.labels))}" if self.labels else "mark"
+        region_phrase = f"mark {' or '.join(map(repr, self.labels))}" if self.labels else "mark"
         sources = list_shown_sources(state, self.images)
         if self.images is None:
             sources = [number for number in sources if number in regions] or sources
-        return Places(sought, regions, sources)
+        return Places(region_phrase, regions, sources)
 
 
 def check_words(source: Any) -> None:
@@ -189,20 +189,20 @@ class InCells(Where):
         regions: dict[int, list[Mark]] = {number: [] for number in sources}
         for box in self._make_boxes(state.views, " ".join(self.cells) or state.reply):
             regions.setdefault(box.image, []).append(box)
-        sought = "cell of those named" if self.cells else "cell that the reply names"
-        return Places(sought, regions, sources)
+        region_phrase = "cell of those named" if self.cells else "cell that the reply names"
+        return Places(region_phrase, regions, sources)
 
     def _has_cell(self, name: str) -> bool:
         if isinstance(self.grid, RuledGrid):
             every = np.ndindex(self.grid.rows, self.grid.columns)
-            return name in {self.grid.name(*place) for place in every}
+            return name in {self.grid.make_cell_name(*place) for place in every}
         named = read_coordinates(name)
         return len(named) == 1 and self.grid.has_dot(named[0])
 
     def _make_boxes(self, views: Sequence[View], reply: str) -> Iterator[Box]:
         """Yield the cells that a text names as boxes of the source images."""
         if isinstance(self.grid, RuledGrid):
-            for number in range(len(self.grid.gridded_views(views))):
+            for number in range(len(self.grid.select_gridded_views(views))):
                 yield from self.grid.places(views, reply, number + 1)
             return
         for view, (*_, row, column) in self.grid.find_named_dots(views, reply):
@@ -293,10 +293,10 @@ class Given(Where):
 
     def places(self, state: State, model: Model) -> Places:
         """Return the one region. Raises ValueError if the sample does not give it."""
-        region = self.region(state)
+        region = self.find_region(state)
         return Places(f"region {region.label!r}", {region.image: [region]}, [region.image])
 
-    def region(self, state: State) -> Mark:
+    def find_region(self, state: State) -> Mark:
         """Return the region. Raises ValueError if the sample does not give it."""
         sample, wanted = state.sample, self.label or state.sample.meta.get(self.hint)
         if isinstance(wanted, str) and wanted:

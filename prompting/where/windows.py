@@ -16,7 +16,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.prompting.where.places import InImages, Places, UsesSource, Where
+from looktwice.prompting.where.places import PerImageSource, Places, Where, WithSource
 from looktwice.specialists.protocols import DepthEstimator, ScalarMap, Segmenter
 from looktwice.specialists.results import DepthMap, Floats, argsort_descending
 from looktwice.specialists.rules import NoEvidence
@@ -34,7 +34,7 @@ def compute_window_sums(values: Floats, high: int, wide: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class Segmented(InImages):
+class Segmented(PerImageSource):
     """The regions of a segmenter, the largest first, or the most certain first with `order`
     "score".
 
@@ -43,9 +43,9 @@ class Segmented(InImages):
 
     segmenter: Segmenter
     order: Literal["size", "score"] = "size"
-    sought = "segment"
+    region_phrase = "segment"
 
-    def look(self, state: State, model: Model, number: int) -> list[Mark]:
+    def find_regions(self, state: State, model: Model, number: int) -> list[Mark]:
         """Return the segments of one image."""
         masks = look_once(self.segmenter, state.sample.images[number].pixels)
         areas = masks.masks.sum((1, 2))
@@ -56,9 +56,9 @@ class Segmented(InImages):
 
 
 @dataclass(frozen=True)
-class Windows(Ranged, InImages):
-    """The windows, `share` of an image's width and height in size, over which a map has the largest
-    sum.
+class Windows(Ranged, PerImageSource):
+    """The windows over which a map has the largest sum; a window has `share` of its image's width
+    and height.
 
     `scalar` is any map with one number per pixel: saliency, attention, edges, or the nearness of a
     depth map. The second of `most` windows is the best in the rest of the map, and so on. On a tie
@@ -70,10 +70,10 @@ class Windows(Ranged, InImages):
     share: float = 0.3
     most: int = 1
 
-    sought = "window"
+    region_phrase = "window"
     ranges = ("share > 0", "share <= 1", "most >= 1")
 
-    def look(self, state: State, model: Model, number: int) -> list[Mark]:
+    def find_regions(self, state: State, model: Model, number: int) -> list[Mark]:
         """Return the windows of one image."""
         values = get_known_values(self.scalar, state.sample, number)
         high, wide = (max(1, round(self.share * side)) for side in values.shape)
@@ -89,11 +89,11 @@ class Windows(Ranged, InImages):
 
 
 @dataclass(frozen=True)
-class BestCells(Ranged, InImages):
-    """The cells of a grid over which a map has the highest mean, the best first: how RAP retrieves
-    crops of one size.
+class BestCells(Ranged, PerImageSource):
+    """The cells of a grid over which a map has the highest mean, the best first. This is how RAP
+    retrieves crops of one size.
 
-    Cells are about `side` pixels, so that they fill the image. `scalar` is any map, as in
+    Cells are squares of about `side` pixels, which fill the image. `scalar` is any map, as in
     `Windows`. `most` limits how many are returned; None returns all. `images` are counted from 0;
     None means all.
     """
@@ -102,10 +102,10 @@ class BestCells(Ranged, InImages):
     side: int = 224
     most: int | None = None
 
-    sought = "cell"
+    region_phrase = "cell"
     ranges = ("side, most >= 1",)
 
-    def look(self, state: State, model: Model, number: int) -> list[Mark]:
+    def find_regions(self, state: State, model: Model, number: int) -> list[Mark]:
         """Return the cells of one image."""
         values = get_known_values(self.scalar, state.sample, number)
         cells = list_grid_cells((values.shape[1], values.shape[0]), self.side, number)
@@ -146,7 +146,7 @@ def get_known_values(scalar: ScalarMap | DepthEstimator, sample: Sample, number:
 
 
 @dataclass(frozen=True)
-class Sized(Ranged, UsesSource, Where):
+class Sized(Ranged, WithSource, Where):
     """The regions of `where`, each replaced by a box with `share` of its image's width and height
     around its centre, so that the regions of all sources have one size and cost the same tokens.
 
@@ -175,7 +175,7 @@ class Sized(Ranged, UsesSource, Where):
 
 
 @dataclass(frozen=True)
-class Elsewhere(Ranged, UsesSource, Where):
+class Elsewhere(Ranged, WithSource, Where):
     """The placebo of any source: boxes of the same sizes at random places of the same images.
 
     `where` is the source. Each box is the one of `tries` random places that overlaps least with the

@@ -35,8 +35,8 @@ Parts = tuple[str | View, ...]
 
 
 def read_texts(stage: Any) -> None:
-    """Replace every TextFile among a frozen stage's settings with the file's text; called in
-    `__post_init__`.
+    """Replace every TextFile among a frozen stage's settings with the file's text; `__post_init__`
+    calls this.
 
     The text becomes the setting, so it is part of the stage's identity and a run can be replayed
     without the file. One line break at the end is removed. Raises ValueError if the file cannot be
@@ -65,8 +65,8 @@ def get_text(text: Text) -> str:
 
 
 def fill_in(text: Text, **parts: str) -> str:
-    """Replace each `{name}` in a text with the part that has this name; other braces are kept, as
-    in JSON."""
+    """Replace each `{name}` in a text with the part that has this name; other braces, such as those
+    of JSON, are kept."""
     names = "|".join(map(re.escape, parts))
     return re.sub(rf"{{({names})}}", lambda match: parts[match[1]], get_text(text))
 
@@ -77,7 +77,7 @@ def join_names(names: Sequence[str], last: str = "and") -> str:
 
 
 def add_lines(state: State, *lines: str) -> State:
-    """Return the state with more lines below its prompt; empty ones are left out."""
+    """Return the state with these lines added below its prompt; empty lines are left out."""
     return state.replace(prompt="\n".join(line for line in (state.prompt, *lines) if line))
 
 
@@ -165,7 +165,7 @@ class MarksAsText(WithoutModel):
     frame: Frame = "pixels"
 
     def __call__(self, state: State, model: Model) -> State:
-        """Return the state with one more line of the prompt for each place of each mark."""
+        """Return the state with a line in the prompt for each place of each mark."""
         lines = []
         for mark in state.sample.marks:
             for number, view in enumerate(state.views, 1):
@@ -193,7 +193,7 @@ class MarksAsText(WithoutModel):
 
 @dataclass(frozen=True)
 class Verbatim(WithoutModel):
-    """Uses the benchmark's own prompt, word for word, from the sample's field `prompt`.
+    """Uses the benchmark's own prompt word for word, as the sample's field `prompt` gives it.
 
     Raises ValueError for a sample without a prompt.
     """
@@ -350,7 +350,7 @@ class JsonAnswer(Wording):
         form = f"{{{reasoning}{answer}}}"
         return add_lines(state, fill_in(self.words, form=form))
 
-    def schema(self, sample: Sample) -> Mapping[str, Any]:
+    def make_schema(self, sample: Sample) -> Mapping[str, Any]:
         """Return the JSON schema of a reply. Strict servers need every field to be required and no
         others allowed."""
         answer: dict[str, Any] = {"type": "string"}

@@ -12,21 +12,26 @@ from typing import Literal, NamedTuple
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.prompting.evidence import Missing, handle_missing
+from looktwice.prompting.evidence import MissingAction, handle_missing
 
-HEADER_TEXT = r"(?i:\b(?:options|choices)|\u9009\u9879)[ \t]*[:\uff1a]"
+HEADER_REGEX = r"(?i:\b(?:options|choices)|\u9009\u9879)[ \t]*[:\uff1a]"
 # in ASCII and in full width, as in Chinese texts
-LEFT_PUNCTUATION, RIGHT_PUNCTUATION = r"[(\[\uff08\u3010]", r"[)\].:\uff09\u3011\uff0e\uff1a\u3001]"
-LABEL_TEXT = rf"(?P<left>{LEFT_PUNCTUATION}?)(?P<letter>[A-Z])(?P<right>{RIGHT_PUNCTUATION})"
+LEFT_PUNCTUATION_REGEX, RIGHT_PUNCTUATION_REGEX = (
+    r"[(\[\uff08\u3010]",
+    r"[)\].:\uff09\u3011\uff0e\uff1a\u3001]",
+)
+LABEL_REGEX = (
+    rf"(?P<left>{LEFT_PUNCTUATION_REGEX}?)(?P<letter>[A-Z])(?P<right>{RIGHT_PUNCTUATION_REGEX})"
+)
 CHOICE_LINE_PATTERN = re.compile(
-    rf"^[ \t]*(?:{HEADER_TEXT}[ \t]*|[-*][ \t]+)?{LABEL_TEXT}[ \t]*(?P<text>\S.*)$", re.M
+    rf"^[ \t]*(?:{HEADER_REGEX}[ \t]*|[-*][ \t]+)?{LABEL_REGEX}[ \t]*(?P<text>\S.*)$", re.M
 )
 INLINE_CHOICE_PATTERN = re.compile(
-    rf"(?:(?P<header>{HEADER_TEXT})[ \t]*|(?<!\w)){LABEL_TEXT}[ \t]*(?=\S)"
+    rf"(?:(?P<header>{HEADER_REGEX})[ \t]*|(?<!\w)){LABEL_REGEX}[ \t]*(?=\S)"
 )
 LIST_OPENING_PATTERN = re.compile(
     rf"(?:(?:^|\n)[ \t]*|\bThere are several )"
-    rf"(?:{HEADER_TEXT}|(?i:select from the following (?:choices|options)\.?))\s*\Z"
+    rf"(?:{HEADER_REGEX}|(?i:select from the following (?:choices|options)\.?))\s*\Z"
 )
 
 
@@ -53,29 +58,29 @@ def find_choices(text: str) -> ListedChoices | None:
 
 
 def _find_in_lines(text: str) -> Iterator[ListedChoices]:
-    for run in _find_runs(CHOICE_LINE_PATTERN.finditer(text)):
+    for run in _find_label_runs(CHOICE_LINE_PATTERN.finditer(text)):
         gaps = (text[label.end() : below.start()] for label, below in pairwise(run))
         if not "".join(gaps).strip():
-            yield _make_list(text, run, [label.span("text") for label in run])
+            yield _make_listed_choices(text, run, [label.span("text") for label in run])
 
 
 def _find_in_one_line(text: str) -> Iterator[ListedChoices]:
     for line in re.finditer(r".+", text):
-        for run in _find_runs(INLINE_CHOICE_PATTERN.finditer(text, *line.span())):
+        for run in _find_label_runs(INLINE_CHOICE_PATTERN.finditer(text, *line.span())):
             if run[0]["left"] or run[0]["header"]:
                 ends = [*(label.start() for label in run[1:]), line.end()]
                 spans = [(label.end(), end) for label, end in zip(run, ends, strict=True)]
-                listed = _make_list(text, run, spans)
+                listed = _make_listed_choices(text, run, spans)
                 # an instruction such as "answer (A), (B) or (C)." is not a list
                 if all(choice.strip(".") for choice in listed.texts):
                     yield listed
 
 
-def _make_list(
+def _make_listed_choices(
     text: str, run: Sequence[re.Match[str]], spans: Sequence[tuple[int, int]]
 ) -> ListedChoices:
-    """Return the choices at these positions; image placeholders after the last one are not part of
-    it."""
+    """Return the choices at these positions; image placeholders after the last choice are not part
+    of it."""
     texts = [text[start:end] for start, end in spans]
     texts[-1] = PICTURES_BELOW_PATTERN.sub("", texts[-1])
     end = spans[-1][0] + len(texts[-1])
@@ -84,7 +89,7 @@ def _make_list(
     )
 
 
-def _find_runs(labels: Iterable[re.Match[str]]) -> list[list[re.Match[str]]]:
+def _find_label_runs(labels: Iterable[re.Match[str]]) -> list[list[re.Match[str]]]:
     """Return the runs of two or more consecutive labels A, B, C ... in one style."""
     runs: list[list[re.Match[str]]] = []
     latest: dict[str, list[re.Match[str]]] = {}
@@ -104,7 +109,7 @@ def _get_style(label: re.Match[str]) -> str:
 
 @dataclass(frozen=True)
 class ReadChoices(WithoutModel):
-    """Reads the choices of a sample that has none from its prompt, and notes how they were written.
+    """Reads the choices from the prompt of a sample that has none, and notes how they were written.
     Use it for requests of other programs, which send only text and images.
 
     It reads the last list of letters from A on, one choice per line ("(A) x", "A. x", "A) x", "A:
@@ -118,7 +123,7 @@ class ReadChoices(WithoutModel):
     """
 
     words: Literal["keep", "drop"] = "keep"
-    missing: Missing = "keep"
+    missing: MissingAction = "keep"
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state whose sample has the choices that its prompt lists."""

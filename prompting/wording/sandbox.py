@@ -21,22 +21,22 @@ from jinja2.visitor import NodeTransformer
 
 MAX_CHARACTERS = 200_000  # characters of a template, and of a prompt
 MAX_STEPS = 5_000_000
-"""The maximum number of steps per rendering, about a second or two. Steps are the items of a loop,
-calls, and the characters or items that an operator or filter receives."""
+"""The maximum number of steps per rendering, which take a second or two. Steps are the items of a
+loop, calls, and the characters or items that an operator or filter receives."""
 
 
 @dataclass(eq=False)
 class WorkBudget:
-    """The budget of a rendering: the steps that are left, and the number of `nodes` of the
-    template, which a macro or a recursive loop may run."""
+    """The budget of a rendering: the steps that are left, and the number of nodes in the template,
+    all of which a macro or a recursive loop may run."""
 
-    left: int
-    nodes: int
+    remaining_steps: int
+    node_count: int
 
     def spend(self, steps: int) -> None:
-        """Count steps. Raises SecurityError if none are left."""
-        self.left -= steps
-        if self.left < 0:
+        """Subtract steps from the budget. Raises SecurityError if none are left."""
+        self.remaining_steps -= steps
+        if self.remaining_steps < 0:
             raise SecurityError(
                 f"it takes more than {MAX_STEPS:,} steps; loop over fewer items, or use"
                 " shorter texts"
@@ -48,8 +48,8 @@ _budget: ContextVar[WorkBudget | None] = ContextVar("_budget", default=None)
 
 @contextmanager
 def limit_work(size: int = 1) -> Iterator[WorkBudget]:
-    """Give all templates rendered inside this context one common budget; `size` is the number of
-    nodes of one of them."""
+    """Give all templates that are rendered inside this context one common budget; `size` is the
+    number of nodes in one of the templates."""
     work = WorkBudget(MAX_STEPS, size)
     token = _budget.set(work)
     try:
@@ -98,7 +98,7 @@ def _measure_size(value: Any) -> int:
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedIterable:
     """An iterable that counts every item as `steps` units of work."""
 
     items: Iterable[Any]
@@ -110,16 +110,16 @@ class Counted:
             yield item
 
 
-class CountedSized(Counted):
+class CountedCollection(CountedIterable):
     """A counted iterable of known length."""
 
     def __len__(self) -> int:
         return len(self.items) if isinstance(self.items, Sized) else 0
 
 
-def count_items(items: Any, steps: int = 1) -> Counted:
+def count_items(items: Any, steps: int = 1) -> CountedIterable:
     """Return the items, each of which counts as `steps` units of work."""
-    return (CountedSized if isinstance(items, Sized) else Counted)(items, steps)
+    return (CountedCollection if isinstance(items, Sized) else CountedIterable)(items, steps)
 
 
 def check_length(characters: int) -> None:
@@ -137,8 +137,8 @@ BRACES_PATTERN = re.compile(r"\{[^{}:]*:((?:[^{}]|\{[^{}]*\})*)\}")
 
 
 def _check_format(text: Any, values: Iterable[Any]) -> None:
-    """Check the widths in a text for `%` or `str.format`, and the widths that it takes from its
-    values."""
+    """Check the widths in a format for `%` or `str.format`, and the widths that the format takes
+    from its values."""
     if not isinstance(text, str):
         return
     widths = [width for pair in PERCENT_PATTERN.findall(text) for width in pair]
@@ -178,9 +178,9 @@ def _check_wrapped(text: Any, given: Sequence[Any]) -> None:
 
 def _check_indented(value: Any, given: Sequence[Any]) -> None:
     check_length(max(_list_numbers(given), default=0))
-    before = MAX_STEPS if (work := _budget.get()) is None else work.left
+    before = MAX_STEPS if (work := _budget.get()) is None else work.remaining_steps
     count_all_items(value)
-    after = MAX_STEPS if work is None else work.left
+    after = MAX_STEPS if work is None else work.remaining_steps
     count_steps((before - after) * max(_list_numbers(given), default=0))
 
 
@@ -208,11 +208,11 @@ def _check_translated(text: Any, given: Sequence[Any]) -> None:
     count_steps(len(str(text)) * longest)
 
 
-Check = Callable[[Any, Sequence[Any]], None]
+ArgumentCheck = Callable[[Any, Sequence[Any]], None]
 """A function that counts or refuses what a filter or method produces from a value and its other
 arguments."""
 
-CHECKS: Mapping[str, Check] = {
+CHECKS: Mapping[str, ArgumentCheck] = {
     **dict.fromkeys(
         ("center", "ljust", "rjust", "zfill", "batch", "slice", "round"), _check_widths
     ),
@@ -276,25 +276,27 @@ class _CountInserter(NodeTransformer):
         super().generic_visit(node, *args, **kwargs)
         match node:
             case nodes.For():
-                node.iter = self._filter(node.iter, "_counted", nodes.Const(measure_template(node)))
+                node.iter = self._wrap_in_filter(
+                    node.iter, "_counted", nodes.Const(measure_template(node))
+                )
             case nodes.Compare():
-                node.expr = self._filter(node.expr, "_weighed")
+                node.expr = self._wrap_in_filter(node.expr, "_weighed")
                 for operand in node.ops:
-                    operand.expr = self._filter(operand.expr, "_weighed")
+                    operand.expr = self._wrap_in_filter(operand.expr, "_weighed")
             case nodes.Concat():
-                node.nodes = [self._filter(part, "_weighed") for part in node.nodes]
+                node.nodes = [self._wrap_in_filter(part, "_weighed") for part in node.nodes]
             case nodes.Getitem(arg=nodes.Slice()):
-                node.node = self._filter(node.node, "_touched")
+                node.node = self._wrap_in_filter(node.node, "_touched")
         return node
 
-    def _filter(self, node: Any, name: str, *args: nodes.Expr) -> nodes.Filter:
+    def _wrap_in_filter(self, node: Any, name: str, *args: nodes.Expr) -> nodes.Filter:
         return nodes.Filter(node, name, [*args], [], None, None, lineno=node.lineno)
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
     """jinja2's sandbox without random functions, in which every template terminates: inside
     `limit_work` its work is counted, and no single operator, filter or method produces a text that
-    is longer than a prompt."""
+    is longer than a prompt may be."""
 
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 
@@ -318,8 +320,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return tree
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """Apply a binary operator. Raises SecurityError if the result would be too long, or the
-        work too much."""
+        """Apply a binary operator. Raises SecurityError if the result would be too long or the work
+        would exceed the budget."""
         whole = isinstance(left, int) and isinstance(right, int)
         if operator == "**" and whole:
             check_length(left.bit_length() * abs(right))
@@ -338,7 +340,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call a function from a template, and count the work by its arguments."""
+        """Call a function for a template, and count the work that its arguments cause."""
         work = _budget.get() or WorkBudget(MAX_STEPS, 1)
         name = getattr(__obj, "__name__", "")
         method = getattr(__obj, "__wrapped__", __obj)  # jinja2 wraps str.format
@@ -351,10 +353,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
             elif check := CHECKS.get(name):
                 check(owner, [*args, *kwargs.values()])
         else:  # a macro, or an equally cheap function
-            count_steps(work.nodes)
+            count_steps(work.node_count)
         count_all_items([*args, *kwargs.values()])
         if isinstance(__obj, LoopContext):  # a recursive loop iterates over its arguments
-            args = tuple(count_items(arg, work.nodes) for arg in args)
+            args = tuple(count_items(arg, work.node_count) for arg in args)
         return super().call(__context, __obj, *args, **kwargs)
 
 

@@ -35,13 +35,14 @@ RENDERING_ERRORS = (
 
 @dataclass(frozen=True)
 class Template(WithoutModel):
-    """Words the prompt with a jinja2 template, given here or in a file, in a sandbox.
+    """Writes the prompt from a jinja2 template, which is given here or in a file and runs in a
+    sandbox.
 
     The template is `text`. Its variables are `prompt` (as worded so far), `question`, `choices`
     (each with `letter` and `text`), `letters`, `images` (how many are shown), `marks` (each with
     `label`, `kind` and `image`, counted from 1), `meta`, `id`, and `reply` (the model's last
-    reply). `into` "prompt" replaces the prompt, "system" the system message. Raises ValueError that
-    names the sample for unknown variables and other errors of the template.
+    reply). `into` "prompt" replaces the prompt, "system" the system message. Raises a ValueError
+    that names the sample for unknown variables and for other errors in the template.
     """
 
     text: Text

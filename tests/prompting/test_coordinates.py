@@ -79,6 +79,6 @@ def test_a_crop_of_a_crop_maps_to_the_image_of_the_sample() -> None:
     state = start()
     first = transforms.crop(state.views[0], 20, 10, 120, 60)
     image = ShownImage.from_view(first, LongestSide(50), state)
-    assert image.sent.size == (50, 25)
-    assert image.sent.to_view(Point("p", 30.5, 20.5))[0].center == pytest.approx((5, 5))
+    assert image.sent_view.size == (50, 25)
+    assert image.sent_view.to_view(Point("p", 30.5, 20.5))[0].center == pytest.approx((5, 5))
     assert image.locate((5, 5), "pixels", "image 1") == pytest.approx((10.5, 10.5))

@@ -27,7 +27,7 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import Pipeline
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.prompting.agent.looks import EpisodeEnd, Look, read_end, read_looks
+from looktwice.prompting.agent.looks import EpisodeEnd, Look, read_episode_end, read_looks
 from tests import made_run
 from tests.made_run import MadeRun, analyse
 from tests.optional import extension, needs_extras, require_extras
@@ -56,8 +56,8 @@ def test_looks_survive_writing_and_reading_a_record() -> None:
     end = EpisodeEnd("steps", 2, 1, 0.25, 300, 1.5)
     notes = ["a sentence", look.note, "look here", "look {broken", 'look {"number": 3, "x": 1}']
     notes.append(end.note)
-    assert read_looks(notes) == [look] and read_end(notes) == end
-    assert read_end(["ended well"]) is None
+    assert read_looks(notes) == [look] and read_episode_end(notes) == end
+    assert read_episode_end(["ended well"]) is None
     assert json.loads(look.note.removeprefix("look "))["tool"] == "zoom"
 
 

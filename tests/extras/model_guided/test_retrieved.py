@@ -86,7 +86,7 @@ def test_selected_cells_show_what_a_near_sighted_model_cannot_read() -> None:
     for item in list(scenes.LettersAndShapes(n=6)):
         state = State.start(item.sample)
         after = stage(state, scenes.NearSighted())
-        region = Given().region(state)
+        region = Given().find_region(state)
         hits.append(bool(after.views[0].to_view(region)))
         assert after.views[0].size < state.views[0].size
     assert sum(hits) >= 5

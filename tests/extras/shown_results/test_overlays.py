@@ -18,7 +18,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.transforms import crop, flip, join_side_by_side, resize, rotate
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.colors import choose_golden_hue
+from looktwice.prompting.drawing.colors import choose_golden_ratio_color
 from looktwice.prompting.evidence import project_maps
 from looktwice.specialists.matching import SIFT
 from looktwice.specialists.results import DepthMap, Masks, Matches
@@ -223,11 +223,11 @@ def test_mismatched_results_are_named(stage: Stage, fact: str) -> None:
 
 def test_segments_are_tinted_in_distinct_colours() -> None:
     (view,) = draw_overlay(SegmentTint(segmenter=Halves(), alpha=0.5, contour=1))
-    for x, color in [(20, choose_golden_hue(0)), (90, choose_golden_hue(1))]:
+    for x, color in [(20, choose_golden_ratio_color(0)), (90, choose_golden_ratio_color(1))]:
         assert tuple(view.pixels[40, x]) == tuple(np.rint(np.add(color, GREY) / 2).astype(int))
-    assert tuple(view.pixels[40, 59]) == choose_golden_hue(0)
-    assert tuple(view.pixels[40, 60]) == choose_golden_hue(1)
-    assert tuple(view.pixels[40, 58]) != choose_golden_hue(0)
+    assert tuple(view.pixels[40, 59]) == choose_golden_ratio_color(0)
+    assert tuple(view.pixels[40, 60]) == choose_golden_ratio_color(1)
+    assert tuple(view.pixels[40, 58]) != choose_golden_ratio_color(0)
 
 
 PAIRS = Fixed(((20, 30), (100, 60)), ((40, 30), (80, 10)), (0.2, 0.9))

@@ -55,7 +55,7 @@ from looktwice.prompting.agent import (
     tool as tool_file,
 )
 from looktwice.prompting.agent.agent import FINAL_MESSAGE
-from looktwice.prompting.agent.looks import EpisodeEnd, Look, read_end, read_looks
+from looktwice.prompting.agent.looks import EpisodeEnd, Look, read_episode_end, read_looks
 from looktwice.prompting.agent.tool import describe_tool
 from looktwice.prompting.controls import OracleCrop
 from looktwice.prompting.turns import History, Vote
@@ -124,7 +124,7 @@ def outcomes(state: State) -> list[str]:
 
 
 def ended(state: State) -> EpisodeEnd:
-    end = read_end(state.notes)
+    end = read_episode_end(state.notes)
     assert end is not None
     return end
 
@@ -583,7 +583,7 @@ def test_looks_of_every_draw_and_before_a_failure_are_kept(nested: bool) -> None
     state = caught.value.state
     looks = [(look.number, look.call) for look in read_looks(state.notes)]
     assert looks == [(1, 0), (2, 1)] and outcomes(state) == ["shown", "shown"]
-    assert read_end(state.notes) is None and len(state.trace[-1].calls) == 3
+    assert read_episode_end(state.notes) is None and len(state.trace[-1].calls) == 3
 
 
 TWO: list[dict[str, Any]] = [

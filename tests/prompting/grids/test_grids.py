@@ -93,7 +93,7 @@ def test_the_original_is_shown_untouched_before_the_overlay(stage: DotGrid | Rul
     state = start(plain(), plain(grey=30))
     after = stage(state, NoModel()).views
     assert [after[0], after[2]] == list(state.views)
-    assert stage.gridded_views(after) == (after[1], after[3])
+    assert stage.select_gridded_views(after) == (after[1], after[3])
     assert changed(after[1].pixels).any()
     assert after[1].parts == state.views[0].parts
 
@@ -206,7 +206,7 @@ def test_cells_named_in_a_reply_are_boxes_of_the_source(
 
 def test_a_cell_across_the_edge_of_its_part_is_clipped() -> None:
     view = transforms.pad(start(plain(200, 100)).views[0], left=100)
-    cell = RuledGrid(rows=1, columns=2).cell(view.size, 0, 0)
+    cell = RuledGrid(rows=1, columns=2).make_cell(view.size, 0, 0)
     box = find_source_box(view, cell)
     assert box is not None
     assert box.xyxy == pytest.approx((0, 0, 50, 100))

@@ -14,7 +14,7 @@ from skimage import data
 from looktwice.pipelines.geometry import PixelRect
 from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.colors import (
-    BLACK_WHITE,
+    BLACK_AND_WHITE,
     choose_contrasting_color,
     choose_distinct_color,
     choose_readable_color,
@@ -181,10 +181,10 @@ def test_text_is_clipped_at_the_edge_and_plates_are_kept_inside() -> None:
 def test_contrast_depends_on_the_surrounding_pixels() -> None:
     for value, seen in ((250, (0, 0, 0)), (5, (255, 255, 255))):
         pixels = np.full((50, 50, 3), value, np.uint8)
-        assert choose_contrasting_color(pixels, 25, 25, 8, BLACK_WHITE) == seen
+        assert choose_contrasting_color(pixels, 25, 25, 8, BLACK_AND_WHITE) == seen
         pixels[:, :20] = 255 - value
-        assert choose_contrasting_color(pixels, 40, 25, 8, BLACK_WHITE) == seen
-        assert choose_contrasting_color(pixels, -100, 25, 8, BLACK_WHITE) == BLACK_WHITE[0]
+        assert choose_contrasting_color(pixels, 40, 25, 8, BLACK_AND_WHITE) == seen
+        assert choose_contrasting_color(pixels, -100, 25, 8, BLACK_AND_WHITE) == BLACK_AND_WHITE[0]
     for color in ("red", "lime", "blue", "yellow", "magenta", "cyan"):
         pixels = np.full((40, 40, 3), parse_rgb(color), np.uint8)
         assert choose_contrasting_color(pixels, 20, 20, 10) != parse_rgb(color)

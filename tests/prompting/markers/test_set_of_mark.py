@@ -18,7 +18,7 @@ from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import crop, flip, join_side_by_side, resize, rotate
-from looktwice.prompting.drawing.colors import choose_golden_hue
+from looktwice.prompting.drawing.colors import choose_golden_ratio_color
 from looktwice.prompting.drawing.free_areas import place_numbers
 from looktwice.prompting.drawing.regions import Region, rasterize
 from looktwice.prompting.drawing.text import render_plate
@@ -117,7 +117,7 @@ def test_the_number_is_in_the_largest_inscribed_circle() -> None:
     pixels[10:60, 45:95] = True
     region = Region.from_pixels(pixels)
     assert region is not None
-    x, y, radius = region.inscribed
+    x, y, radius = region.inscribed_circle
     assert (x, y) == pytest.approx((69.5, 34.5), abs=1)
     assert radius == pytest.approx(25, abs=1)
     left, top = region.find_room(11, 9) or (0, 0)
@@ -375,7 +375,7 @@ def test_numbers_never_overlap(boxes: list[tuple[int, int, int, int]]) -> None:
 
 
 def test_hues_are_distinct() -> None:
-    first = np.array([choose_golden_hue(n) for n in range(6)], float)
+    first = np.array([choose_golden_ratio_color(n) for n in range(6)], float)
     away = np.linalg.norm(first[:, None] - first[None], axis=2) + 1000 * np.eye(6)
     assert away.min() > 60
 

@@ -417,7 +417,7 @@ def test_the_schema_is_sent_with_every_turn() -> None:
     model = ScriptedReplies('{"answer": "A"}')
     form = JsonAnswer(reasoning=False)
     state = Reperceive(turns=3, ask=Ask(output=form), read=READ)(start(), model)
-    assert [options.schema for *_, options in model.calls] == [form.schema(state.sample)] * 3
+    assert [options.schema for *_, options in model.calls] == [form.make_schema(state.sample)] * 3
     assert state.notes == ("answers: A, A, A; 0 changes",)
 
 

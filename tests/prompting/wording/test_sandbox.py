@@ -38,7 +38,7 @@ def test_the_work_of_a_template_is_counted(text: str, least: int, most: int) -> 
     template = get_environment().from_string(text)
     with limit_work() as work:
         template.render()
-        assert least <= MAX_STEPS - work.left <= most
+        assert least <= MAX_STEPS - work.remaining_steps <= most
 
 
 @pytest.mark.slow

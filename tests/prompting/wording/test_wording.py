@@ -216,7 +216,7 @@ def test_the_schema_is_sent_with_the_call_and_lists_the_letters() -> None:
     assert options.schema["required"] == list(options.schema["properties"])
     answer = {"type": "string", "enum": ["A", "B"]}
     assert options.schema["properties"] == {"reasoning": {"type": "string"}, "answer": answer}
-    assert "enum" not in form.schema(start(()).sample)["properties"]["answer"]
+    assert "enum" not in form.make_schema(start(()).sample)["properties"]["answer"]
 
 
 @pytest.mark.parametrize(("text", "prompt"), CASES["templates"])
