@@ -1,5 +1,5 @@
-"""A test of how well a psychometric function fits its answers, and an interval of the threshold
-that assumes no function."""
+"""A test of how well a psychometric function fits its answers, and a confidence interval for the
+threshold that assumes no particular function."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ POOR_FIT_RATIO = 15.0
 
 
 class FitCheck(NamedTuple):
-    """The p-value of a fit, and an interval of the threshold that also holds if the questions of a
-    level differ in difficulty.
+    """The p-value of a fit, and a confidence interval for the threshold that also holds if the
+    questions of a level differ in difficulty.
 
     `p` is the share of data sets simulated from the fitted function that deviate at least as much
     from their own best fit. It is None if fewer than three levels have MIN_LEVEL_ANSWERS or more.
@@ -31,37 +31,39 @@ class FitCheck(NamedTuple):
 
 
 def check_fit(fitted: Threshold) -> FitCheck:
-    """Test how well a threshold's function fits its answers.
+    """Test how well the fitted function of a threshold describes the answers.
 
     The deviance of the best function is compared with the deviances of SIMULATION_COUNT data sets
     drawn from it, each from its own best fit (Wichmann and Hill 2001). Neighbouring levels with few
     answers are merged. The interval assumes only that accuracy rises, or falls, along the levels;
-    see `_find_monotone_cuts`. Answers of a staircase are simulated at the levels that were asked,
+    see `_find_crossing_gaps`. Answers of a staircase are simulated at the levels that were asked,
     as if these had been fixed.
     """
     model = fitted.model
-    scale = model._at(np.array(model.levels))
+    scale = model._convert_to_scale(np.array(model.levels))
     scale, asked, right = _merge_levels(
-        scale, np.asarray(fitted.asked, float), np.asarray(fitted.right)
+        scale, np.asarray(fitted.answer_counts, float), np.asarray(fitted.correct_counts)
     )
     random, falling = np.random.default_rng(0), model.direction == "falling"
     order = slice(None, None, -1 if falling else 1)
-    cuts = _find_monotone_cuts(asked[order], right[order], model.target, fitted.dispersion, random)
+    cuts = _find_crossing_gaps(asked[order], right[order], model.target, fitted.dispersion, random)
     edges = np.array([model.thresholds[0], *scale, model.thresholds[-1]])
     ends = sorted((edges[order][cuts[0]], edges[order][cuts[-1] + 1]))
-    low, high = (float(np.exp(end) if model.log else end) for end in ends)
+    low, high = (float(np.exp(end) if model.is_log else end) for end in ends)
     if len(scale) < 3:
         return FitCheck(None, low, high)
-    merged = replace(model, levels=tuple(map(float, np.exp(scale) if model.log else scale)))
+    merged = replace(model, levels=tuple(map(float, np.exp(scale) if model.is_log else scale)))
     drawn = random.binomial(
-        np.round(asked).astype(int), merged.best(asked, right), (SIMULATION_COUNT, len(asked))
+        np.round(asked).astype(int),
+        merged.find_best_accuracies(asked, right),
+        (SIMULATION_COUNT, len(asked)),
     )
-    deviance = merged.deviance(asked, right[None])[0] / fitted.dispersion
-    reached = merged.deviance(asked, drawn.astype(float)) >= deviance - 1e-9
+    deviance = merged.compute_deviances(asked, right[None])[0] / fitted.dispersion
+    reached = merged.compute_deviances(asked, drawn.astype(float)) >= deviance - 1e-9
     return FitCheck(float((1 + reached.sum()) / (1 + SIMULATION_COUNT)), low, high)
 
 
-def _find_monotone_cuts(
+def _find_crossing_gaps(
     asked: Floats, right: Floats, target: float, dispersion: float, random: np.random.Generator
 ) -> Codes:
     """Return the gaps between levels in which rising accuracy may pass the target; gap k lies
@@ -79,7 +81,7 @@ def _find_monotone_cuts(
     )
     kept = ratios == ratios.min()
     for gap in np.flatnonzero(~kept & (ratios < POOR_FIT_RATIO)):
-        fit = _fit_rising(asked, right[None], target, int(gap))[0]
+        fit = _fit_rising_accuracies(asked, right[None], target, int(gap))[0]
         drawn = random.binomial(sizes, np.clip(fit, 0, 1), (SIMULATION_COUNT, len(asked))).astype(
             float
         )
@@ -89,17 +91,20 @@ def _find_monotone_cuts(
 
 
 def _compute_likelihood_ratios(asked: Floats, right: Floats, target: float, gap: int) -> Floats:
-    """Return the likelihood-ratio statistic of `_find_monotone_cuts` for one gap, for each of the
+    """Return the likelihood-ratio statistic of `_find_crossing_gaps` for one gap, for each of the
     data sets `right` (sets, levels)."""
     from scipy.special import xlogy
 
-    free, bound = _fit_rising(asked, right, target, None), _fit_rising(asked, right, target, gap)
+    free, bound = (
+        _fit_rising_accuracies(asked, right, target, None),
+        _fit_rising_accuracies(asked, right, target, gap),
+    )
     wrong = asked - right
     logs = [(xlogy(right, fit) + xlogy(wrong, 1 - fit)).sum(axis=1) for fit in (free, bound)]
     return np.asarray(2 * (logs[0] - logs[1]))
 
 
-def _fit_rising(asked: Floats, right: Floats, target: float, gap: int | None) -> Floats:
+def _fit_rising_accuracies(asked: Floats, right: Floats, target: float, gap: int | None) -> Floats:
     """Return the most likely rising accuracies of each data set, (sets, levels); with a `gap`, the
     most likely ones that pass the target in that gap.
 
@@ -107,8 +112,8 @@ def _fit_rising(asked: Floats, right: Floats, target: float, gap: int | None) ->
     levels of the mean between them.
     """
     if gap is not None:
-        before = _fit_rising(asked[:gap], right[:, :gap], target, None)
-        after = _fit_rising(asked[gap:], right[:, gap:], target, None)
+        before = _fit_rising_accuracies(asked[:gap], right[:, :gap], target, None)
+        after = _fit_rising_accuracies(asked[gap:], right[:, gap:], target, None)
         return np.hstack([np.minimum(before, target), np.maximum(after, target)])
     count = len(asked)
     if count == 0:

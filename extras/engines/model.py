@@ -32,9 +32,9 @@ from looktwice.pipelines.models.wire import FINISH_BY_REASON
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.runtime.weights import WeightsError
 
-IN_FLIGHT = 64
+DEFAULT_IN_FLIGHT = 64
 THOUGHT_END = "</think>"
-UNSUPPORTED = ("effort", "tool_choice")
+UNSUPPORTED_OPTIONS = ("effort", "tool_choice")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class Completion:
     reason, the token ids, and the candidates for each token."""
 
     text: str
-    reason: str
+    finish_reason: str
     tokens: Sequence[int]
     tokens_in: int
     cached_tokens: int = 0
@@ -105,10 +105,12 @@ class EngineModel(Ranged):
     engine: Mapping[str, Any] = field(default_factory=dict)
     memory: float | None = field(default=None, metadata=NOT_IDENTITY)
     gpus: int = field(default=1, metadata=NOT_IDENTITY)
-    in_flight: int = field(default=IN_FLIGHT, metadata=NOT_IDENTITY)
+    in_flight: int = field(default=DEFAULT_IN_FLIGHT, metadata=NOT_IDENTITY)
     remote: ClassVar[bool] = True  # replies are cached and rate-limited like a server's
     package: ClassVar[str] = ""
-    reserved: ClassVar[Mapping[str, str]] = {}  # engine argument -> the setting that sets it
+    reserved_arguments: ClassVar[
+        Mapping[str, str]
+    ] = {}  # engine argument -> the setting that sets it
     ranges = (
         *SAMPLING,
         LIMIT_RANGES[0],
@@ -119,8 +121,8 @@ class EngineModel(Ranged):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if taken := sorted(self.reserved.keys() & self.engine.keys()):
-            pairs = ", ".join(f"{name} by `{self.reserved[name]}`" for name in taken)
+        if taken := sorted(self.reserved_arguments.keys() & self.engine.keys()):
+            pairs = ", ".join(f"{name} by `{self.reserved_arguments[name]}`" for name in taken)
             raise ValueError(f"engine must not hold arguments that other settings set: {pairs}")
 
     @cached_property
@@ -160,7 +162,7 @@ class EngineModel(Ranged):
 
     def refuse(self, options: CallOptions) -> None:
         """Raise ModelError for options that an engine in this process does not support."""
-        if lacking := [name for name in UNSUPPORTED if getattr(options, name) is not None]:
+        if lacking := [name for name in UNSUPPORTED_OPTIONS if getattr(options, name) is not None]:
             raise ModelError(
                 f"{type(self).__name__} does not support {' or '.join(lacking)}; leave it out, set"
                 " a variable of the chat template in `template`, or serve the model over HTTP"
@@ -228,23 +230,26 @@ class EngineModel(Ranged):
 
     def read(self, engine: Engine, made: Completion, options: CallOptions, seconds: float) -> Reply:
         """Convert a completion to a reply. Raises ModelError if the engine aborted it."""
-        finish = FINISH_BY_REASON.get(made.reason, "stop")
+        finish = FINISH_BY_REASON.get(made.finish_reason, "stop")
         if finish == "failed":
             raise ModelError(
-                f"{type(self).__name__} aborted the reply (finish reason {made.reason!r:.40})",
+                f"{type(self).__name__} aborted the reply"
+                f" (finish reason {made.finish_reason!r:.40})",
                 retryable=True,
             )
         whole = made.text
         if THOUGHT_END in whole and "<think>" not in whole:
             whole = f"<think>{whole}"  # the template put "<think>" at the prompt's end
         text, reasoning, calls = split_reply(whole, bool(options.tools))
-        thought = count_through(made.tokens, engine.thought_end) if reasoning else 0
+        thought = count_tokens_through(made.tokens, engine.thought_end) if reasoning else 0
         facts = {
             "model": self.model,
             "engine": self.package,
             "version": engine.version,
             "revision": self.commit or "",
-            "finish_reason": "" if made.reason in FINISH_BY_REASON else made.reason[:40],
+            "finish_reason": ""
+            if made.finish_reason in FINISH_BY_REASON
+            else made.finish_reason[:40],
         }
         return Reply(
             text=text,
@@ -259,7 +264,7 @@ class EngineModel(Ranged):
         )
 
 
-def count_through(tokens: Sequence[int], end: Sequence[int]) -> int:
+def count_tokens_through(tokens: Sequence[int], end: Sequence[int]) -> int:
     """Count the tokens up to and including the first occurrence of `end`; 0 if there is none."""
     size = len(end)
     places = range(len(tokens) - size + 1) if size else ()
