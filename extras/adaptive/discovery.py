@@ -36,8 +36,8 @@ TABLE_STYLES = (
 
 
 def size_first_round(arms: int, samples: int, answers: int) -> int:
-    """Return the number of samples for the first round of successive halving: the most that all
-    rounds together can afford with `answers`.
+    """Return the number of samples for the first round of successive halving: the largest for which
+    all rounds together need at most `answers` answers.
 
     Each round asks half as many arms twice as many samples as the round before, so that all rounds
     cost the same (Karnin, Koren and Somekh 2013). No sample is asked twice; samples that the last
@@ -68,7 +68,7 @@ class Winner(NamedTuple):
 @dataclass(eq=False)
 class Discovery(Races):
     """A search for the best arm of every task with `budget` answers in total (0: 30 % of the grid),
-    which tasks share in proportion to their grids.
+    divided between the tasks in proportion to their grids.
 
     A share `held_out` of the samples is reserved for the winner and the baseline, which is the
     first arm if the study names none. It takes at most a quarter of the budget; if an arm draws

@@ -134,16 +134,18 @@ class PsychometricGrid:
     def _log_accuracies(self) -> tuple[Floats, Floats]:
         return np.log(self.accuracies), np.log1p(-self.accuracies)
 
-    def compute_posterior(self, asked: Floats, right: Floats) -> tuple[Floats, float]:
+    def compute_posterior(
+        self, answer_counts: Floats, correct_counts: Floats
+    ) -> tuple[Floats, float]:
         """Return the posterior probability of each function, summing to 1, and the log of the
         marginal likelihood.
 
-        `asked` and `right` hold the number of answers and of correct answers at each level; scores
-        of graded tasks may be fractions.
+        `answer_counts` and `correct_counts` hold the number of answers and of correct answers at
+        each level; scores of graded tasks may be fractions.
         """
-        (hit, miss), used = self._log_accuracies, asked > 0
-        likely = np.tensordot(right[used], hit[used], 1) + np.tensordot(
-            (asked - right)[used], miss[used], 1
+        (hit, miss), used = self._log_accuracies, answer_counts > 0
+        likely = np.tensordot(correct_counts[used], hit[used], 1) + np.tensordot(
+            (answer_counts - correct_counts)[used], miss[used], 1
         )
         top = float(likely.max())
         weights = self.prior * np.exp(likely - top)
@@ -151,13 +153,13 @@ class PsychometricGrid:
         return weights / total, top + float(np.log(total))
 
     def estimate_threshold(
-        self, asked: Floats, right: Floats, dispersion: float = 1.0
+        self, answer_counts: Floats, correct_counts: Floats, dispersion: float = 1.0
     ) -> Threshold:
         """Estimate the threshold and its interval from answers that carry `dispersion` times less
         information than independent ones."""
-        weights, _ = self.compute_posterior(asked / dispersion, right / dispersion)
+        weights, _ = self.compute_posterior(answer_counts / dispersion, correct_counts / dispersion)
         low, middle, high = self._find_interval_from_weights(
-            weights, float(asked.sum()) / dispersion
+            weights, float(answer_counts.sum()) / dispersion
         )
         side: Literal["", "below", "above"] = ""
         if not self.levels[0] <= middle <= self.levels[-1]:
@@ -171,37 +173,43 @@ class PsychometricGrid:
             self,
             slope,
             float((weights.sum(axis=(0, 1)) * self.lapse_rates).sum()),
-            tuple(map(round, asked)),
-            tuple(map(float, right)),
+            tuple(map(round, answer_counts)),
+            tuple(map(float, correct_counts)),
             tuple(float((weights * accuracy).sum()) for accuracy in self.accuracies),
             dispersion,
         )
 
-    def find_best_accuracies(self, asked: Floats, right: Floats) -> Floats:
+    def find_best_accuracies(self, answer_counts: Floats, correct_counts: Floats) -> Floats:
         """Return the accuracy at each level under the most likely function."""
-        place = self._compute_log_likelihoods(asked, right[None])[0].argmax()
-        return self.accuracies.reshape(len(asked), -1)[:, place]
+        place = self._compute_log_likelihoods(answer_counts, correct_counts[None])[0].argmax()
+        return self.accuracies.reshape(len(answer_counts), -1)[:, place]
 
-    def compute_deviances(self, asked: Floats, right: Floats) -> Floats:
+    def compute_deviances(self, answer_counts: Floats, correct_counts: Floats) -> Floats:
         """Return the deviance of each set of answers, (sets, levels), from its best-fitting
         function: twice a log-likelihood ratio."""
         from scipy.special import xlogy
 
-        share = right / asked
-        whole = (xlogy(right, share) + xlogy(asked - right, 1 - share)).sum(axis=1)
-        blocks = np.array_split(right, -(-len(right) // 50))  # blocks of 50 save memory
+        share = correct_counts / answer_counts
+        whole = (
+            xlogy(correct_counts, share) + xlogy(answer_counts - correct_counts, 1 - share)
+        ).sum(axis=1)
+        blocks = np.array_split(
+            correct_counts, -(-len(correct_counts) // 50)
+        )  # blocks of 50 save memory
         best = np.concatenate(
-            [self._compute_log_likelihoods(asked, block).max(axis=1) for block in blocks]
+            [self._compute_log_likelihoods(answer_counts, block).max(axis=1) for block in blocks]
         )
         return np.asarray(2 * (whole - best))
 
-    def _compute_log_likelihoods(self, asked: Floats, right: Floats) -> Floats:
+    def _compute_log_likelihoods(self, answer_counts: Floats, correct_counts: Floats) -> Floats:
         """Return the log-likelihood of each set of answers, (sets, levels), under each function:
         (sets, functions)."""
-        hit, miss = (part.reshape(len(asked), -1) for part in self._log_accuracies)
-        return right @ hit + (asked - right) @ miss
+        hit, miss = (part.reshape(len(answer_counts), -1) for part in self._log_accuracies)
+        return correct_counts @ hit + (answer_counts - correct_counts) @ miss
 
-    def find_interval(self, asked: Floats, right: Floats) -> tuple[float, float, float]:
+    def find_interval(
+        self, answer_counts: Floats, correct_counts: Floats
+    ) -> tuple[float, float, float]:
         """Return the threshold's interval and median: (lower end, median, upper end).
 
         Slope and lapse rate are integrated out of the likelihood (Berger, Liseo and Wolpert 1999).
@@ -211,7 +219,7 @@ class PsychometricGrid:
         slope: shallow functions would account for most of their width.
         """
         return self._find_interval_from_weights(
-            self.compute_posterior(asked, right)[0], float(asked.sum())
+            self.compute_posterior(answer_counts, correct_counts)[0], float(answer_counts.sum())
         )
 
     def _find_interval_from_weights(self, weights: Floats, n: float) -> tuple[float, float, float]:
@@ -270,19 +278,19 @@ def fit_threshold(
     """
     places, scores = sorted(set(levels)), np.asarray(values, float)
     number = np.searchsorted(places, np.asarray(levels, float))
-    asked = np.bincount(number, minlength=len(places)).astype(float)
-    right: Floats = np.bincount(number, scores, minlength=len(places)).astype(float)
+    answer_counts = np.bincount(number, minlength=len(places)).astype(float)
+    correct_counts: Floats = np.bincount(number, scores, minlength=len(places)).astype(float)
     ways: tuple[Direction, ...] = ("rising", "falling") if direction is None else (direction,)
     models = [PsychometricGrid(tuple(map(float, places)), guess, target, log, way) for way in ways]
-    fits = [model.compute_posterior(asked, right)[1] for model in models]
+    fits = [model.compute_posterior(answer_counts, correct_counts)[1] for model in models]
     if max(fits) - min(fits) < MIN_LOG_RATIO and direction is None:
         raise ValueError("the answers do not show whether accuracy rises or falls; set direction")
     model = models[int(np.argmax(fits))]
-    plain = model.estimate_threshold(asked, right)
+    plain = model.estimate_threshold(answer_counts, correct_counts)
     if clusters is None or len(set(clusters)) in (1, len(clusters)):
         return plain
     return model.estimate_threshold(
-        asked, right, _estimate_dispersion(plain, number, scores, clusters)
+        answer_counts, correct_counts, _estimate_dispersion(plain, number, scores, clusters)
     )
 
 

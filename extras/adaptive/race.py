@@ -49,7 +49,7 @@ def _compute_log_mean(logs: Floats) -> Floats:
 
 
 class PairwiseBets:
-    """The capital of bets, for each pair of `n` arms, that the first arm is better; 1 for an arm
+    """For each pair of `n` arms, the capital of the bets that the first arm is better; 1 for an arm
     against itself.
 
     With differences d in -1..1 and stakes s, the capital is the mean over s of the product of (1 +

@@ -89,7 +89,7 @@ class Steering(Companion, ABC):
                 " day; use the model without Batched"
             )
         if any(arm.draws > 1 for arm in run.plan.points):
-            raise RunError("choosing questions needs a single answer to each; set `draws: 1`")
+            raise RunError("choosing questions needs a single draw per question; set `draws: 1`")
         asked = RunFolder(run.folder).facts.get("chosen_by") or self.kind
         if asked != self.kind:
             raise RunError(

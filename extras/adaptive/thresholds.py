@@ -59,7 +59,8 @@ MISFIT_ALPHA = 0.05  # a p below this leads to a remark
 
 
 class ThresholdsEntry(TypedDict, total=False):
-    """The control parameter along which to fit accuracy, and the accuracy whose level to find."""
+    """The control parameter along which to fit accuracy, and the accuracy for which to find the
+    level."""
 
     __pydantic_config__ = FORBID_EXTRA  # type: ignore[misc]
     along: Annotated[
@@ -320,8 +321,8 @@ def make_crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[Pag
 def make_crossed_tables(
     runs: Sequence[RunScores], by: Sequence[str]
 ) -> Iterator[tuple[str, TextTable]]:
-    """Yield the same maps as tables with titles: levels of the first field as rows, of the second
-    as columns."""
+    """Yield the maps of `make_crossed_grids` as tables with titles: levels of the first field as
+    rows, of the second as columns."""
     for grid in make_crossed_grids(runs, by):
         cells = {(x, y): f"{percent(accuracy)}\n{n}" for x, y, accuracy, n in grid.cells}
         down, across = (

@@ -16,7 +16,7 @@ from looktwice.pipelines.config.spec import Arm, get_public_path
 
 
 def find_marker_slots(arm: Arm) -> list[str]:
-    """Return the slots of an arm whose stages draw marks."""
+    """Return the slots in which an arm's stages draw marks."""
     paths = {slot: get_public_path(type(stage)) for slot, stage in arm.stages.items()}
     return [slot for slot, path in paths.items() if path.startswith("prompting.markers.")]
 

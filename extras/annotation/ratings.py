@@ -206,7 +206,7 @@ def tabulate_answers(ratings: Ratings) -> TextTable:
 
 
 def tabulate_times(ratings: Ratings) -> TextTable:
-    """Return the median exposure and response times by rater; no lines if nobody was timed. `off`
+    """Return the median exposure and response times by rater; empty if nobody was timed. `off`
     counts pictures whose exposure differed from the requested time by more than
     `EXPOSURE_TOLERANCE_MS`."""
     lines = []

@@ -94,7 +94,7 @@ class Batched(Ranged):
         )
 
     def __getattr__(self, name: str) -> Any:
-        """Return any other attribute from `chat`."""
+        """Return any other attribute of `chat`."""
         if name.startswith("_") or name == "chat":
             raise AttributeError(name)
         return getattr(self.chat, name)

@@ -233,8 +233,8 @@ def measure_ring_distance(first: Ring, second: Ring) -> float:
 def _search_by_arrangement(
     scene: MarkerScene, label: ReadLabel, pairs: Sequence[LabelRingPair]
 ) -> LabelRingPair:
-    """Return the best ring, however faint, at the offsets from the label that other markers
-    have."""
+    """Return the best ring, however faint, whose offset from the label is about that of a known
+    marker."""
     (x, y), options = label.center, list[Ring]()
     for pair in pairs:
         dx, dy = pair.offset

@@ -343,7 +343,7 @@ def _compute_line_corners(start: XY, end: XY, width: float) -> list[XY]:
 
 
 def _fill_polygon(canvas: NDArray[np.uint8], corners: Sequence[XY]) -> None:
-    """Paint a polygon with corners in pixel-centre coordinates onto a finer canvas, to the
-    precision of 1/16 of its pixels."""
+    """Paint a polygon with corners in pixel-centre coordinates onto a finer canvas; corners are
+    rounded to 1/16 of its pixels."""
     places = ((np.asarray(corners) + 0.5) * SAMPLES_PER_PIXEL - 0.5) * 16
     cv2.fillPoly(canvas, [np.rint(places).astype(np.int32)], 255, cv2.LINE_8, 4)

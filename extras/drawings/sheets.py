@@ -331,7 +331,8 @@ def find_ink(pixels: Pixels) -> Ink:
 
 
 def convert_to_cells(ink: Ink) -> Floats:
-    """Scale one letter to shares of ink (7, at most 5 columns). Raises NoEvidence."""
+    """Convert one letter to the share of ink in each of its cells (7 rows, at most 5 columns).
+    Raises NoEvidence."""
     height, width = ink.shape
     _, _, stats, _ = cv2.connectedComponentsWithStats(ink.astype(np.uint8), connectivity=8)
     dot = float(np.median(stats[1:, cv2.CC_STAT_HEIGHT]))

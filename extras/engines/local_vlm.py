@@ -263,10 +263,10 @@ class LocalVLM(Ranged):
             key = make_request_key(self.identity, messages, draw, options)
             drawn = hashlib.sha256(f"{full.seed or self.seed}\n{key}".encode()).digest()
             seed = int.from_bytes(drawn[:7], "big")
-        asked = _VLMRequest(self.make_chat(messages, full.tools), full, seed)
+        request = _VLMRequest(self.make_chat(messages, full.tools), full, seed)
         try:
             ask = get_remote_call()
-            return cast(Reply, ask(self, "answer", asked)) if ask else self.answer(asked)
+            return cast(Reply, ask(self, "answer", request)) if ask else self.answer(request)
         except WeightsError as exc:
             raise ModelError(str(exc)) from exc
         except Exception as exc:
@@ -276,22 +276,22 @@ class LocalVLM(Ranged):
                 f"{self.model}: out of memory with one request; set max_pixels or max_tokens lower"
             ) from exc
 
-    def answer(self, asked: _VLMRequest) -> Reply:
+    def answer(self, request: _VLMRequest) -> Reply:
         """Return the reply to a request, batched with similar ones. Raises WeightsError and the
         network's own errors."""
 
-        def make_batch_key(asked: _VLMRequest) -> Any:
+        def make_batch_key(request: _VLMRequest) -> Any:
             """Return the batching key: greedy requests with equal settings share a batch,
             separately with and without pictures."""
-            shown = bool(asked.chat.images), bool(asked.chat.videos)
-            return asked.seed, shown, write_canonical(asked.options.given())
+            shown = bool(request.chat.images), bool(request.chat.videos)
+            return request.seed, shown, write_canonical(request.options.given())
 
         key = ("vlm batcher", self.identity, self.device, self.batch)
         batcher: Batcher[_VLMRequest, Reply] = open_shared(
             key,
             lambda: Batcher(self._forward, self.batch, make_batch_key, f"LocalVLM {self.model}"),
         )
-        return batcher(asked)
+        return batcher(request)
 
     def _find_place(self) -> Place:
         return find_place(self.model, self.device, self.dtype, half="bfloat16")
@@ -320,17 +320,17 @@ class LocalVLM(Ranged):
         )
         return _Network(model.to(place.device).eval(), processor, note)
 
-    def _forward(self, asked: Sequence[_VLMRequest]) -> list[Reply]:
+    def _forward(self, requests: Sequence[_VLMRequest]) -> list[Reply]:
         network, torch, start = self.network(), import_torch(), time.perf_counter()
-        options, seed = asked[0].options, asked[0].seed
+        options, seed = requests[0].options, requests[0].seed
         with torch.inference_mode(), torch.random.fork_rng(enabled=seed is not None):
             if seed is not None:
                 torch.manual_seed(seed)
             if options.choices is None:
-                inputs = self.make_inputs(network, [request.chat for request in asked])
+                inputs = self.make_inputs(network, [request.chat for request in requests])
                 replies = network.generate(inputs, options)
             else:
-                prompts = [self.make_inputs(network, [request.chat]) for request in asked]
+                prompts = [self.make_inputs(network, [request.chat]) for request in requests]
                 replies = [network.choose(prompt, options.choices) for prompt in prompts]
         from transformers import __version__
 
@@ -342,7 +342,7 @@ class LocalVLM(Ranged):
             "processor": network.note,
         }
         served = {name: fact for name, fact in facts.items() if fact}
-        seconds = (time.perf_counter() - start) / len(asked)
+        seconds = (time.perf_counter() - start) / len(requests)
         return [replace(reply, seconds=seconds, served_by=served) for reply in replies]
 
     def compute_reply_start(

@@ -186,7 +186,8 @@ class EngineModel(Ranged):
     def derive_seed(
         self, messages: Messages, draw: int, options: CallOptions, full: CallOptions
     ) -> int | None:
-        """Return the seed of a sampled request, derived from the seed, the draw and the request."""
+        """Return the seed of a sampled request, derived from the given seed, the draw and the
+        request."""
         key = make_request_key(self.identity, messages, draw, options)
         drawn = hashlib.sha256(f"{full.seed or 0}\n{key}".encode()).digest()
         return int.from_bytes(drawn[:7], "big")
@@ -197,8 +198,10 @@ class EngineModel(Ranged):
         engine, start = self.open(), time.perf_counter()
         if request.has_pictures and not engine.accepts_pictures:
             raise make_vision_error(type(self).__name__, self.model)
-        made = engine.submit(request).result()
-        return self.read(engine, made, request.options, time.perf_counter() - start)
+        completion = engine.submit(request).result()
+        return self.convert_completion(
+            engine, completion, request.options, time.perf_counter() - start
+        )
 
     def open(self) -> Engine:
         """Return the open engine, shared by all equal models of this process. Raises
@@ -228,37 +231,41 @@ class EngineModel(Ranged):
         except Exception as exc:
             raise make_opening_error(type(self).__name__, self.model, exc) from exc
 
-    def read(self, engine: Engine, made: Completion, options: CallOptions, seconds: float) -> Reply:
+    def convert_completion(
+        self, engine: Engine, completion: Completion, options: CallOptions, seconds: float
+    ) -> Reply:
         """Convert a completion to a reply. Raises ModelError if the engine aborted it."""
-        finish = FINISH_BY_REASON.get(made.finish_reason, "stop")
+        finish = FINISH_BY_REASON.get(completion.finish_reason, "stop")
         if finish == "failed":
             raise ModelError(
                 f"{type(self).__name__} aborted the reply"
-                f" (finish reason {made.finish_reason!r:.40})",
+                f" (finish reason {completion.finish_reason!r:.40})",
                 retryable=True,
             )
-        whole = made.text
+        whole = completion.text
         if THOUGHT_END in whole and "<think>" not in whole:
             whole = f"<think>{whole}"  # the template put "<think>" at the prompt's end
         text, reasoning, calls = split_reply(whole, bool(options.tools))
-        thought = count_tokens_through(made.tokens, engine.thought_end) if reasoning else 0
+        thought = count_tokens_through(completion.tokens, engine.thought_end) if reasoning else 0
         facts = {
             "model": self.model,
             "engine": self.package,
             "version": engine.version,
             "revision": self.commit or "",
             "finish_reason": ""
-            if made.finish_reason in FINISH_BY_REASON
-            else made.finish_reason[:40],
+            if completion.finish_reason in FINISH_BY_REASON
+            else completion.finish_reason[:40],
         }
         return Reply(
             text=text,
             finish="tool" if calls and finish == "stop" else finish,
             reasoning=reasoning,
             tool_calls=calls,
-            usage=Usage(made.tokens_in, len(made.tokens), thought, made.cached_tokens),
+            usage=Usage(
+                completion.tokens_in, len(completion.tokens), thought, completion.cached_tokens
+            ),
             seconds=seconds,
-            logprobs=made.logprobs,
+            logprobs=completion.logprobs,
             served_by={name: fact for name, fact in facts.items() if fact},
             attached={"reasoning_content": reasoning} if reasoning else {},
         )

@@ -49,7 +49,7 @@ def estimate_precision(
 
 
 def _draw_figures(matched: MatchedScenes, codes: NDArray[np.int64]) -> Iterator[dict[str, float]]:
-    """Yield the figures of each resample; equal ones are computed once."""
+    """Yield the figures of each resample; those of equal resamples are computed once."""
     random, count = np.random.default_rng(0), int(codes.max()) + 1
     known = dict[bytes, dict[str, float]]()
     for _ in range(min(MAX_RESAMPLES, max(MIN_RESAMPLES, MAX_BOX_SETS // matched.matches.size))):

@@ -82,8 +82,8 @@ class MatchedScenes:
         return cls(evaluation, matches.reshape(shape))
 
     def summarize(self, scenes: NDArray[np.int64] | None = None) -> dict[str, float]:
-        """Return COCO's figures over these scenes, by index, which may repeat; by default over each
-        once."""
+        """Return COCO's figures over the scenes with these indices, which may repeat; by default
+        over every scene once."""
         chosen = self.matches if scenes is None else self.matches[:, :, scenes]
         self.evaluation._evalImgs_cpp = chosen.ravel().tolist()
         self.evaluation._paramsEval.imgIds = [*range(chosen.shape[2])]
