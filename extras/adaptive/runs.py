@@ -109,7 +109,7 @@ class Staircases(Steering):
     """
 
     kind = "staircase"
-    along: ThresholdSettings
+    settings: ThresholdSettings
     questions: int = 60
     width: float = 0.0
     seed: int = 0
@@ -147,14 +147,14 @@ class Staircases(Steering):
         for name in sorted(
             pool.rows, key=lambda name: make_random_order(name, self.seed), reverse=True
         ):
-            level = as_number(pool.rows[name].meta.get(self.along.field))
+            level = as_number(pool.rows[name].meta.get(self.settings.field))
             if level is not None and pool.rows[name].answer is not None:
                 levels[level].append(name)
         if len(levels) < 2:
             fields = sorted({name for row in pool.rows.values() for name in row.meta})
             raise RunError(
                 f"{arm.task_name}: a staircase needs two or more different numbers in"
-                f" {self.along.field!r}, but the questions have {len(levels)}; the fields of the"
+                f" {self.settings.field!r}, but the questions have {len(levels)}; the fields of the"
                 f" questions are {', '.join(fields) or 'none'}"
             )
         return dict(sorted(levels.items()))
@@ -164,7 +164,7 @@ class Staircases(Steering):
     ) -> PsychometricGrid:
         keyed = {name: row for name, row in pool.rows.items() if row.answer is not None}
         guess = chance_levels(keyed, self.scorers[arm.id].scorer).get("accuracy", 0.0)
-        _, target, log, direction = self.along
+        _, target, log, direction = self.settings
         try:
             return PsychometricGrid(tuple(levels), guess, target, log, direction or "rising")
         except ValueError as exc:
@@ -174,7 +174,7 @@ class Staircases(Steering):
         if not self.width or stairs.answer_counts.sum() < 10:
             return False
         low, _, high = stairs.find_interval()
-        return (high / low if self.along.is_log else high - low) <= self.width
+        return (high / low if self.settings.is_log else high - low) <= self.width
 
 
 @dataclass(frozen=True)

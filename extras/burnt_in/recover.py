@@ -68,7 +68,7 @@ class Line:
 
     middle: float
     thickness: float
-    visible: NDArray[np.bool_]
+    visible_pixels: NDArray[np.bool_]
 
 
 def find_rectangles(closeness: Map, color: str) -> list[FoundRectangle]:
@@ -119,11 +119,11 @@ def _build_rectangle(
     for line, start, stop in zip(
         (*level, *upright), (x0, x0, y0, y0), (x1, x1, y1, y1), strict=True
     ):
-        whole.append(float(line.visible[round(start) : round(stop) + 1].mean()))
+        whole.append(float(line.visible_pixels[round(start) : round(stop) + 1].mean()))
         before, after = max(0, round(start - over)), round(stop + over) + 1
         for part in (
-            line.visible[max(0, before - CORNER_OVERSHOOT) : before],
-            line.visible[after:][:CORNER_OVERSHOOT],
+            line.visible_pixels[max(0, before - CORNER_OVERSHOOT) : before],
+            line.visible_pixels[after:][:CORNER_OVERSHOOT],
         ):
             if part.sum() >= CORNER_OVERSHOOT - 1 and len(part) == CORNER_OVERSHOOT:
                 return None

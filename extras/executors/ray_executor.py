@@ -74,7 +74,7 @@ class Job:
     cache: str
     only_cached: bool
     block_count: int
-    tasks: int
+    task_count: int
     roots: tuple[str, ...]
     code_digest: str
 

@@ -127,7 +127,7 @@ def _attend(
 
 
 Floats = NDArray[np.float64]
-Places = NDArray[np.int64]
+PatchIndices = NDArray[np.int64]
 TOWER_NAMES = ("vision_tower", "vision_model", "visual", "vision_encoder", "img_processor")
 NUMBER_SUFFIX_PATTERN = re.compile(r" \d+$")
 # families whose encoder takes pictures of any size as a sequence of patches
@@ -243,7 +243,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
         return maps
 
 
-def compute_window_order(rows: int, columns: int, merge: int, window: int) -> Places:
+def compute_window_order(rows: int, columns: int, merge: int, window: int) -> PatchIndices:
     """Return the row-major index of each patch, as (rows, columns), in the order in which Qwen2-VL
     and Qwen2.5-VL process patches.
 

@@ -21,7 +21,7 @@ QUOTED_LABEL_PATTERN = re.compile(
     rf"[\"'](?:{'|'.join(LABEL_KEYS)})[\"']\s*:\s*[\"']([^\"']{{1,200}})[\"']"
 )
 """The label in an object that is not quite JSON."""
-ENDING_PATTERN = re.compile(
+LABEL_ENDING_PATTERN = re.compile(
     r"(?:[\s:=\-–—|,*`\"'(\[]|\b(?:is|are|at|located|coordinates?|position|bbox|box|boxes|bounding|"
     r"point|in|of|the)\b)+$",
     re.I,
@@ -106,7 +106,7 @@ def _get_label_before(text: str, previous: str) -> str:
     if not re.search(r"\w", re.sub(r"\b(?:and|box|bbox|json)\b", "", plain)):
         return previous if "\n" not in text.strip("\n") else ""
     line = next((line for line in reversed(plain.split("\n")) if re.search(r"\w", line)), "")
-    return ENDING_PATTERN.sub("", BULLET_PATTERN.sub("", line)).strip(" *`\"'_")
+    return LABEL_ENDING_PATTERN.sub("", BULLET_PATTERN.sub("", line)).strip(" *`\"'_")
 
 
 @lru_cache(maxsize=10_000)

@@ -66,7 +66,10 @@ def test_slots_of_a_silent_task_are_freed(monkeypatch: pytest.MonkeyPatch) -> No
     clock.replace_in(monkeypatch, import_module("looktwice.extras.executors.cluster"))
     coordinator = cluster.LimitCoordinator(max_tasks=1)
     assert coordinator.ask("a", {KEY: Load(0, 50)})[1] == {KEY: 10}
-    for now, places in ((cluster.MAX_SILENCE - 1, 0), (cluster.MAX_SILENCE + 1, 10)):
+    for now, places in (
+        (cluster.MAX_SILENCE_SECONDS - 1, 0),
+        (cluster.MAX_SILENCE_SECONDS + 1, 10),
+    ):
         clock.now = now
         assert coordinator.ask("b", {KEY: Load(0, 50)})[1] == {KEY: places}
 
