@@ -1,4 +1,4 @@
-"""PsychometricGrid functions: accuracy along a control parameter, the level at which it passes a
+"""Psychometric functions: accuracy along a control parameter, the level at which it passes a
 target, and a confidence interval for that level. `fit_checks.py` tests how well a function fits."""
 
 from __future__ import annotations

@@ -243,10 +243,10 @@ class Races(Steering):
         yield from self.confirm(race, field, split)
 
     def run_heats(
-        self, race: Race, arms: NamedArms, raced: Sequence[tuple[Sequence[str], int]]
+        self, race: Race, arms: NamedArms, units: Sequence[tuple[Sequence[str], int]]
     ) -> Iterator[Round]:
-        """Yield rounds of these samples for the remaining arms until only one remains."""
-        for _, block in groupby(raced, key=lambda pair: (pair[1] - 1) // self.step):
+        """Yield rounds of these units of samples for the remaining arms until only one remains."""
+        for _, block in groupby(units, key=lambda pair: (pair[1] - 1) // self.step):
             samples, running = [unit for unit, _ in block], [arms[name] for name in race.remaining]
             yield [(sample, running) for unit in samples for sample in unit]
             for unit in samples:

@@ -168,7 +168,7 @@ class ColoredShapeCounter(AnswerRule):
         """Return the number, and the share of shapes of that colour whose kind is known. Raises
         NoEvidence."""
         asked, color = parse_shape(sample.question), _parse_color(sample.question)
-        return _count_shapes(_find_filled(sample, color), asked)
+        return _count_shapes(_find_filled_shapes(sample, color), asked)
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class MarkAskedShapes(WithoutModel):
             asked, color = parse_shape(sample.question), ""
             if COLORS.keys() & _split_words(sample.question):
                 color = _parse_color(sample.question)
-            shapes = _find_filled(sample, color) if color else _find_outlines(sample)
+            shapes = _find_filled_shapes(sample, color) if color else _find_outlines(sample)
         except NoEvidence as exc:
             return state.replace(sample=replace(sample, marks=())).with_notes(
                 f"no shape is marked: {exc}"
@@ -211,7 +211,7 @@ def _find_outlines(sample: Sample) -> list[DrawnShape]:
     return outlines
 
 
-def _find_filled(sample: Sample, color: str) -> list[DrawnShape]:
+def _find_filled_shapes(sample: Sample, color: str) -> list[DrawnShape]:
     """Return the filled shapes of a colour. Raises NoEvidence."""
     pixels = get_only_pixels(sample, ONE_IMAGE_ERROR)
     shapes = _find_ink_shapes(pixels, FILL_LEVEL)

@@ -49,7 +49,7 @@ def holds_point(true: Place, found: Place) -> bool:
     return 0 <= row < height and 0 <= column < width and bool(true.region[row, column])
 
 
-def pick_one(found: Places) -> Places:
+def pick_top_place(found: Places) -> Places:
     """Return the first place or, if all have confidences, the most confident one; () if there is
     none."""
     if any(place.score is None for place in found):

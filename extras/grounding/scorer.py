@@ -17,7 +17,7 @@ from looktwice.extras.grounding.matching import (
     holds_point,
     label_places,
     match_places,
-    pick_one,
+    pick_top_place,
 )
 from looktwice.extras.grounding.mean_ap import Scene, compute_average_precision
 from looktwice.extras.grounding.places import (
@@ -99,7 +99,7 @@ class PlacesScorer(Scorer):
             return Score.of(
                 any(
                     holds_point(true, one)
-                    for one in pick_one(found)
+                    for one in pick_top_place(found)
                     for true in self._read_truth(row)
                 )
             )
@@ -214,7 +214,7 @@ class PlacesScorer(Scorer):
         """Return the IoU of the first box with the nearest ground-truth box."""
         shares = [
             compute_place_iou(one, true)
-            for one in pick_one(found)
+            for one in pick_top_place(found)
             for true in self._read_truth(row)
         ]
         return max(shares, default=0.0)
