@@ -65,6 +65,8 @@ class Call:
 
 UNCHANGED_NOTE = "; kept as it is"
 """The end of a note saying why a stage had nothing to do and left the views unchanged."""
+NO_MARK = f"no mark to draw{UNCHANGED_NOTE}"
+"""The note of a marker for a sample without marks."""
 
 
 @dataclass(frozen=True, eq=False)

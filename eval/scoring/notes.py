@@ -27,7 +27,7 @@ from looktwice.eval.scoring.verdict import (
 from looktwice.pipelines.config.spec import Arm
 from looktwice.pipelines.counted import format_count, format_list, shorten_text
 from looktwice.pipelines.model import format_prices
-from looktwice.prompting.markers.base import NO_MARK
+from looktwice.pipelines.state import NO_MARK
 
 WHY_UNREADABLE = {
     "unread": "because the reader found no answer",

@@ -128,7 +128,7 @@ def resampled_means(
         # a weight of one half gives one row
         rows = np.repeat(kinds, np.round(2 * counts).astype(int), axis=0)
         picks = (random.integers(0, len(rows), drawn) for _ in range(min(resamples, FEW_RESAMPLES)))
-        totals = np.array([rows[pick].sum(axis=0) for pick in picks])
+        totals = np.array([rows.take(pick, axis=0).sum(axis=0) for pick in picks])
     return totals[:, :-1] / totals[:, -1:]
 
 

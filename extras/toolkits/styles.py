@@ -19,10 +19,10 @@ from looktwice.pipelines.marks import Mark, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import check_marks, name_in_errors
-from looktwice.pipelines.state import State, WithoutModel
+from looktwice.pipelines.state import NO_MARK, State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB
-from looktwice.prompting.markers.base import NO_MARK, Label, Side, find_part_rect
+from looktwice.prompting.markers.base import Label, Side, find_part_rect
 from looktwice.prompting.markers.points import Circles, Dots
 from looktwice.prompting.markers.regions import Tint
 from looktwice.prompting.wording.instructions import Text, Wording, fill_in, join_names

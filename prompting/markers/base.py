@@ -20,7 +20,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.ranges import Ranged, check_ranges
 from looktwice.pipelines.sample import check_marks, name_in_errors
-from looktwice.pipelines.state import UNCHANGED_NOTE, State, WithoutModel
+from looktwice.pipelines.state import NO_MARK, State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import (
     LOCAL_COLORS,
@@ -179,7 +179,6 @@ def _resolve_color(color: str, pixels: Pixels, area: PixelRect) -> RGB:
 
 
 Side = Literal["width", "height", "shorter", "longer", "diagonal"]
-NO_MARK = f"no mark to draw{UNCHANGED_NOTE}"
 
 
 @dataclass(frozen=True)
