@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.extras.grounding.ap_intervals import estimate_precision
-from looktwice.extras.grounding.mean_ap import Scene, average_precision
+from looktwice.extras.grounding.mean_ap import Scene, compute_average_precision
 from looktwice.extras.grounding.places import Place
 
 KINDS, MANY = 6, 20_000
@@ -76,7 +76,7 @@ def precision_coverage(times: int) -> Iterator[str]:
     """Yield the coverage of each case."""
     for images, model in CASES:
         rng = np.random.default_rng(1)
-        truth = average_precision([draw_scene(rng, model) for _ in range(MANY)])
+        truth = compute_average_precision([draw_scene(rng, model) for _ in range(MANY)])
         hits = np.zeros(len(FIGURES))
         for _ in range(times):
             scenes = [draw_scene(rng, model) for _ in range(images)]

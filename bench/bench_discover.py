@@ -72,8 +72,8 @@ def search(accuracies: np.ndarray, samples: int, seed: int, share: float = 0.3) 
         for number in range(len(accuracies))
     ]
     rows = {str(n): SampleRow("", str(n), "A", BLANK) for n in range(samples)}
-    steering = Discovery(seed=seed, share=share)
-    for asked in steering.rounds(cast(Any, arms), Pool(None, rows, {})):
+    steering = Discovery(seed=seed, budget_share=share)
+    for asked in steering.choose_rounds(cast(Any, arms), Pool(None, rows, {})):
         for name, those in asked:
             steering.answers |= {(arm.id, name): values[int(name), int(arm.id)] for arm in those}
     (winner,) = steering.winners

@@ -48,17 +48,17 @@ def simulate(accuracies: list[float], samples: int, rng: np.random.Generator) ->
     )
     race = Race(names, LEVEL)
     for row in values[:raced]:
-        race.add({name: row[int(name)] for name in race.left})
+        race.add({name: row[int(name)] for name in race.remaining})
         if race.winner:
             break
     lost = "0" in race.dropped
     if race.winner is None:
-        return RaceOutcome(False, False, False, race.calls, lost)
+        return RaceOutcome(False, False, False, race.answer_count, lost)
     mine, theirs = values[raced:, int(race.winner)], values[raced:, int(race.rival)]
     gap = compare_paired(mine.tolist(), theirs.tolist())
     confirmed = gap.value > 0 and gap.p <= LEVEL
     return RaceOutcome(
-        race.winner == "0", race.winner != "0", confirmed, race.calls + 2 * len(mine), lost
+        race.winner == "0", race.winner != "0", confirmed, race.answer_count + 2 * len(mine), lost
     )
 
 

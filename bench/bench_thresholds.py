@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtri
 
 from looktwice.extras.adaptive.fit_checks import check_fit
-from looktwice.extras.adaptive.functions import Psychometric, fit_threshold
+from looktwice.extras.adaptive.functions import PsychometricGrid, fit_threshold
 from looktwice.extras.adaptive.runs import Staircase
 
 Floats = NDArray[np.float64]
@@ -31,8 +31,8 @@ CHOICES = {0.0: "free answers", 1 / 8: "8 choices", 1 / 4: "4 choices", 1 / 2: "
 # on the log scale: accuracy rises within two thirds of the range, down to a twelfth
 SLOPES = (2.0, 4.0, 8.0, 16.0)
 LAPSES = (0.0, 0.02, 0.06)
-MODELS = {guess: Psychometric(GRID, guess, TARGET, log=True) for guess in CHOICES}
-STAIRS = {guess: Psychometric(FINE, guess, TARGET, log=True) for guess in CHOICES}
+MODELS = {guess: PsychometricGrid(GRID, guess, TARGET, is_log=True) for guess in CHOICES}
+STAIRS = {guess: PsychometricGrid(FINE, guess, TARGET, is_log=True) for guess in CHOICES}
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def observe(observer: Observer, rng: np.random.Generator) -> ObserverResult:
     """Ask every level of the grid equally often; then run a staircase until its interval is as
     narrow, and for 60 questions."""
     right = np.array([rng.binomial(REPEATS, observer.accuracy(level)) for level in GRID], float)
-    grid = MODELS[observer.guess].limits(np.full(len(GRID), float(REPEATS)), right)
+    grid = MODELS[observer.guess].find_interval(np.full(len(GRID), float(REPEATS)), right)
     stairs, asked, narrow, sixty = Staircase(STAIRS[observer.guess]), 0, None, None
     for number in range(1, MAX_QUESTIONS + 1):
         level = stairs.choose()
@@ -88,7 +88,7 @@ def observe(observer: Observer, rng: np.random.Generator) -> ObserverResult:
             SHORT_STAIRCASE,
             MAX_QUESTIONS,
         ):
-            found = stairs.limits()
+            found = stairs.find_interval()
             sixty = found if number == SHORT_STAIRCASE else sixty
             if narrow is None and (number == MAX_QUESTIONS or width(found) <= width(grid)):
                 narrow, asked = found, number
@@ -162,7 +162,7 @@ def check(crowd: QuestionPool, repeats: int, rng: np.random.Generator) -> CheckR
             level = stairs.choose()
             chance = crowd.accuracy(np.log(np.array(level)), np.zeros(()), middle)
             stairs.add(level, float(rng.random() < chance))
-        fitted = stairs.threshold()
+        fitted = stairs.estimate_threshold()
     fit = check_fit(fitted)
     level = float(np.exp(truth))
     return CheckResult(

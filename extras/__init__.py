@@ -144,7 +144,7 @@ ANALYSES = {
     "audit": _make_entry("studies.audit:AUDIT", "Answers without the images", ("asked",)),
     "probe": _make_entry("inside.arms:PROBE", "Where in a model the answer is lost", ("asked",)),
     "items": _make_entry(
-        "adaptive.questions:ITEMS",
+        "adaptive.questions:ITEMS_ANALYSIS",
         "Item difficulties, and totals predicted from a few items",
         ("asked",),
     ),

@@ -18,7 +18,7 @@ from bench.upstream_networks import fill, grounding_dino
 from looktwice.extras.detection import DIRE, FaceRecognition, GroundingDINO
 from looktwice.extras.detection.face_networks import PART_FILES, PART_NAMES, fix_pooling
 from looktwice.extras.detection.faces import find_dlib_file
-from looktwice.extras.detection.ppocr import FILES as TEXT_FILES, build_batch
+from looktwice.extras.detection.ppocr import NETWORK_FILES as TEXT_FILES, build_batch
 from looktwice.extras.networks.packages import open_onnx
 from looktwice.extras.segmentation import U2Net
 from looktwice.pipelines.picture import Pixels

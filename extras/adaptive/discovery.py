@@ -15,7 +15,7 @@ from looktwice.eval.runs.companions import RunContext
 from looktwice.eval.runs.options import RunSummary
 from looktwice.eval.runs.study import Study
 from looktwice.extras.adaptive.race import Race, RaceResult
-from looktwice.extras.adaptive.runs import Arms, NamedArms, Races, Split, label_arms
+from looktwice.extras.adaptive.runs import Arms, HeldOutSplit, NamedArms, Races, label_arms
 from looktwice.extras.adaptive.steering import Pool, Round
 from looktwice.extras.adaptive.winner import find_marker_slots, finish_discovery
 from looktwice.pipelines.config.spec import Arm
@@ -36,15 +36,15 @@ TABLE_STYLES = (
 
 
 def size_first_round(arms: int, samples: int, answers: int) -> int:
-    """Return the number of samples for the first round of successive halving: the most that all
-    rounds together can afford with `answers`.
+    """Return the number of samples for the first round of successive halving: the largest for which
+    all rounds together need at most `answers` answers.
 
     Each round asks half as many arms twice as many samples as the round before, so that all rounds
     cost the same (Karnin, Koren and Somekh 2013). No sample is asked twice; samples that the last
     rounds cannot use are asked in the first.
     """
 
-    def cost(first: int) -> int:
+    def count_answers(first: int) -> int:
         left, rest, total = arms, samples, 0
         while left > 1:
             more = min(first, rest)
@@ -52,7 +52,7 @@ def size_first_round(arms: int, samples: int, answers: int) -> int:
             left, first = (left + 1) // 2, 2 * first
         return total
 
-    return bisect_right(range(1, samples + 1), answers, key=cost)
+    return bisect_right(range(1, samples + 1), answers, key=count_answers)
 
 
 class Winner(NamedTuple):
@@ -68,7 +68,7 @@ class Winner(NamedTuple):
 @dataclass(eq=False)
 class Discovery(Races):
     """A search for the best arm of every task with `budget` answers in total (0: 30 % of the grid),
-    which tasks share in proportion to their grids.
+    divided between the tasks in proportion to their grids.
 
     A share `held_out` of the samples is reserved for the winner and the baseline, which is the
     first arm if the study names none. It takes at most a quarter of the budget; if an arm draws
@@ -80,14 +80,16 @@ class Discovery(Races):
     budget: int = 0
     styles: Sequence[str] = TABLE_STYLES
     winners: list[Winner] = field(default_factory=list, init=False)
-    share: float = DEFAULT_BUDGET_SHARE
+    budget_share: float = DEFAULT_BUDGET_SHARE
 
     def begin(self, run: RunContext) -> None:
         """Divide the budget between the tasks and prepare the run. Raises RunError for settings
         that do not allow asking one question at a time."""
         groups, planned = run.questions.groups(), run.questions.planned
         grids = [len(arms) * planned[task] for (task, *_), arms in groups.items()]
-        self.share = min(1.0, self.budget / sum(grids)) if self.budget else DEFAULT_BUDGET_SHARE
+        self.budget_share = (
+            min(1.0, self.budget / sum(grids)) if self.budget else DEFAULT_BUDGET_SHARE
+        )
         super().begin(run)
 
     def end(self, study: Study, summary: RunSummary) -> Iterator[str]:
@@ -96,25 +98,25 @@ class Discovery(Races):
             yield from finish_discovery(self, study)
         yield from super().end(study, summary)
 
-    def count(self, arms: Arms, samples: int) -> int:
+    def count_answers(self, arms: Arms, samples: int) -> int:
         """Return this task's share of the budget, in answers."""
-        return int(self.share * len(arms) * samples)
+        return int(self.budget_share * len(arms) * samples)
 
-    def rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
+    def choose_rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
         """Yield the rounds of successive halving, then the held-out samples for the winner and the
         baseline. Raises RunError if the budget is too small."""
-        named, allowance = label_arms(arms), self.count(arms, len(pool.rows))
+        named, allowance = label_arms(arms), self.count_answers(arms, len(pool.rows))
         kept = min(self.held_out, allowance / 8 / max(1, len(pool.rows)))
-        split, styled = Split.from_pool(pool, self.seed, kept), list[str]()
+        split, styled = HeldOutSplit.from_pool(pool, self.seed, kept), list[str]()
         if self.styles and any(map(find_marker_slots, arms)):
             styled = split.held_out[: allowance // 4 // len(self.styles)]
         left = allowance - 2 * len(split.held_out) - len(self.styles) * len(styled)
         race, place = Race([*named], self.level), 0
         while race.winner is None:
-            more = size_first_round(len(race.left), len(split.raced) - place, left)
+            more = size_first_round(len(race.remaining), len(split.race_units) - place, left)
             if not place and more < MIN_FIRST_SAMPLES:
                 raise RunError(self._describe_small_budget(arms, len(pool.rows)))
-            units, before = split.raced[place : place + more], len(self.answers)
+            units, before = split.race_units[place : place + more], len(self.answers)
             yield from self.run_heats(race, named, units)
             self._drop_failing(race, named, [unit for unit, _ in units])
             left, place = left - (len(self.answers) - before), place + more
@@ -129,10 +131,10 @@ class Discovery(Races):
         """Drop arms that failed on all of these samples, and add the answers of the others to the
         race. Raises RunError if all arms failed."""
         samples, failing = list(chain.from_iterable(units)), list[str]()
-        for name in race.left:
+        for name in race.remaining:
             if all(self.answers.get((arms[name].id, sample)) is None for sample in samples):
                 failing.append(name)
-        if samples and failing == race.left:
+        if samples and failing == race.remaining:
             raise RunError(f"all {len(failing)} arms failed on all of {len(samples)} samples")
         if samples and failing:
             race.dropped |= dict.fromkeys(failing, (len(race.values), "a failure"))
@@ -147,6 +149,6 @@ class Discovery(Races):
             least = enough // len(arms)
             need = f"{least} samples or more (`n`, --limit) with --budget {enough}"
         return (
-            f"{arms[0].task_name}: {self.count(arms, samples):,} answers are too few to compare"
-            f" {len(arms)} arms on {samples:,} samples; use {need}"
+            f"{arms[0].task_name}: {self.count_answers(arms, samples):,} answers are too few to"
+            f" compare {len(arms)} arms on {samples:,} samples; use {need}"
         )

@@ -1,5 +1,5 @@
 """Psychometric functions: accuracy along a control parameter, the level at which it passes a
-target, and the interval of that level. `fit_checks.py` tests how well a function fits."""
+target, and a confidence interval for that level. `fit_checks.py` tests how well a function fits."""
 
 from __future__ import annotations
 
@@ -14,49 +14,50 @@ from looktwice.eval.statistics.intervals import Codes, Floats, cluster_sums, stu
 
 Direction = Literal["rising", "falling"]
 
-GRID_STEPS = 241  # of the threshold grid; half of them lie outside the levels
+THRESHOLD_GRID_SIZE = 241  # candidate thresholds; half of them lie outside the levels
 # per range of the levels: from one that spans the whole range to a step
 SLOPE_GRID = np.geomspace(4, 100, 16)
 LAPSE_RATES = np.array([0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12])
 RANGE_MARGIN = 0.5  # how far beyond the levels a threshold may lie, as a share of their range
 MIN_LOG_RATIO = np.log(10)  # one direction is at least ten times as likely as the other
-COARSE_STEP = 2  # every second step, slope and lapse rate suffice to choose the next question
+COARSE_GRID_STEP = 2  # every second step, slope and lapse rate suffice to choose the next question
 
 
 @dataclass(frozen=True)
 class Threshold:
     """The level at which accuracy passes the target, with its 95 % interval.
 
-    `outside` is "below" or "above" if the median lies outside all levels that were asked, else "".
+    `side` is "below" or "above" if the median lies below or above all levels that were asked, else
+    "".
     `slope` is the slope of the logistic, per unit of the level or, on a logarithmic scale, of its
     natural logarithm. `lapse` is the share of errors at the easy end. `curve` is the mean function
-    at the levels; `asked` and `right` are the numbers of answers and of correct answers at each
-    level of the `model`. `dispersion` is the factor by which the answers carry less information
-    than independent ones, because questions share a picture or a group.
+    at the levels; `answer_counts` and `correct_counts` are the numbers of answers and of correct
+    answers at each level of the `model`. `dispersion` is the factor by which the answers carry less
+    information than independent ones, because questions share a picture or a group.
     """
 
     value: float
     low: float
     high: float
-    outside: Literal["", "below", "above"]
-    model: Psychometric
+    side: Literal["", "below", "above"]
+    model: PsychometricGrid
     slope: float
     lapse: float
-    asked: tuple[int, ...]
-    right: tuple[float, ...]
+    answer_counts: tuple[int, ...]
+    correct_counts: tuple[float, ...]
     curve: tuple[float, ...]
     dispersion: float
 
 
 @dataclass(frozen=True)
-class Psychometric:
+class PsychometricGrid:
     """A grid of candidate functions: p(x) = guess + (1 - guess - lapse) logistic(slope (x -
     threshold) + c).
 
     The constant c makes the accuracy at the threshold equal the `target`. `levels` are the levels
-    that can be asked; with `log`, their logarithms are used. Thresholds range from half a range
-    below the levels to half a range above, with equal prior weights. Slopes range from one that
-    spans the whole range to a step; their prior weight on the log scale is the inverse square root
+    that can be asked; with `is_log`, their logarithms are used. Thresholds range from half a range
+    below the levels to half a range above, with equal prior weights. Slopes range from a rise over
+    the whole range to a step; their prior weight on the log scale is the inverse square root
     of the slope, halfway between equal weights on that scale and equal weights for equal widths of
     the rise. Lapse rates have a Beta(1, 20) prior. Raises ValueError for fewer than two levels, a
     level without a logarithm, and a target that no function reaches.
@@ -65,16 +66,16 @@ class Psychometric:
     levels: tuple[float, ...]
     guess: float = 0.0
     target: float = 0.75
-    log: bool = False
+    is_log: bool = False
     direction: Direction = "rising"
-    coarse: int = 1
+    grid_step: int = 1
 
     def __post_init__(self) -> None:
         if len(set(self.levels)) < 2 or list(self.levels) != sorted(set(self.levels)):
             raise ValueError(
                 f"a threshold needs two or more different levels in rising order, got {self.levels}"
             )
-        if self.log and self.levels[0] <= 0:
+        if self.is_log and self.levels[0] <= 0:
             raise ValueError(
                 f"a logarithmic scale needs levels above 0, got {self.levels[0]:g}; set scale:"
                 " linear"
@@ -87,111 +88,128 @@ class Psychometric:
 
     @cached_property
     def thresholds(self) -> Floats:
-        """The candidate thresholds: levels or, with `log`, their natural logarithms."""
+        """The candidate thresholds: levels or, with `is_log`, their natural logarithms."""
         first, last = self._interval_ends
         beyond = RANGE_MARGIN * (last - first)
-        return np.linspace(first - beyond, last + beyond, GRID_STEPS // self.coarse)
+        return np.linspace(first - beyond, last + beyond, THRESHOLD_GRID_SIZE // self.grid_step)
 
     @cached_property
     def slopes(self) -> Floats:
         """The candidate slopes of the logistic, per unit of `thresholds`."""
         first, last = self._interval_ends
-        return np.asarray(SLOPE_GRID[:: self.coarse] / (last - first))
+        return np.asarray(SLOPE_GRID[:: self.grid_step] / (last - first))
 
     @property
     def _interval_ends(self) -> Floats:
-        return self._at(np.array([self.levels[0], self.levels[-1]]))
+        return self._convert_to_scale(np.array([self.levels[0], self.levels[-1]]))
 
     @cached_property
-    def lapses(self) -> Floats:
+    def lapse_rates(self) -> Floats:
         """The candidate lapse rates."""
-        return LAPSE_RATES[:: self.coarse]
+        return LAPSE_RATES[:: self.grid_step]
 
     @cached_property
     def prior(self) -> Floats:
         """The prior probability of each function: (thresholds, slopes, lapses), sums to 1."""
-        nuisance = self.slopes[:, None] ** -0.5 * (1 - self.lapses) ** 19
+        nuisance = self.slopes[:, None] ** -0.5 * (1 - self.lapse_rates) ** 19
         weights = np.broadcast_to(nuisance, (len(self.thresholds), *nuisance.shape))
         return np.asarray(weights / weights.sum())
 
     @cached_property
-    def accuracy(self) -> Floats:
+    def accuracies(self) -> Floats:
         """The accuracy of each function at each level: (levels, thresholds, slopes, lapses)."""
         from scipy.special import expit, logit
 
         sign = 1 if self.direction == "rising" else -1
-        away = sign * (self._at(np.array(self.levels))[:, None] - self.thresholds[None])
-        span = 1 - self.guess - self.lapses
+        away = sign * (
+            self._convert_to_scale(np.array(self.levels))[:, None] - self.thresholds[None]
+        )
+        span = 1 - self.guess - self.lapse_rates
         steep = away[..., None, None] * self.slopes[:, None] + logit(
             (self.target - self.guess) / span
         )
         return np.clip(self.guess + span * expit(steep), 1e-6, 1 - 1e-6)
 
     @cached_property
-    def _logs(self) -> tuple[Floats, Floats]:
-        return np.log(self.accuracy), np.log1p(-self.accuracy)
+    def _log_accuracies(self) -> tuple[Floats, Floats]:
+        return np.log(self.accuracies), np.log1p(-self.accuracies)
 
-    def compute_posterior(self, asked: Floats, right: Floats) -> tuple[Floats, float]:
+    def compute_posterior(
+        self, answer_counts: Floats, correct_counts: Floats
+    ) -> tuple[Floats, float]:
         """Return the posterior probability of each function, summing to 1, and the log of the
         marginal likelihood.
 
-        `asked` and `right` hold one number per level; scores of graded tasks may be fractions.
+        `answer_counts` and `correct_counts` hold the number of answers and of correct answers at
+        each level; scores of graded tasks may be fractions.
         """
-        (hit, miss), used = self._logs, asked > 0
-        likely = np.tensordot(right[used], hit[used], 1) + np.tensordot(
-            (asked - right)[used], miss[used], 1
+        (hit, miss), used = self._log_accuracies, answer_counts > 0
+        likely = np.tensordot(correct_counts[used], hit[used], 1) + np.tensordot(
+            (answer_counts - correct_counts)[used], miss[used], 1
         )
         top = float(likely.max())
         weights = self.prior * np.exp(likely - top)
         total = float(weights.sum())
         return weights / total, top + float(np.log(total))
 
-    def summarize(self, asked: Floats, right: Floats, dispersion: float = 1.0) -> Threshold:
+    def estimate_threshold(
+        self, answer_counts: Floats, correct_counts: Floats, dispersion: float = 1.0
+    ) -> Threshold:
         """Estimate the threshold and its interval from answers that carry `dispersion` times less
         information than independent ones."""
-        weights, _ = self.compute_posterior(asked / dispersion, right / dispersion)
-        low, middle, high = self._limits(weights, float(asked.sum()) / dispersion)
-        outside: Literal["", "below", "above"] = ""
+        weights, _ = self.compute_posterior(answer_counts / dispersion, correct_counts / dispersion)
+        low, middle, high = self._find_interval_from_weights(
+            weights, float(answer_counts.sum()) / dispersion
+        )
+        side: Literal["", "below", "above"] = ""
         if not self.levels[0] <= middle <= self.levels[-1]:
-            outside = "below" if middle < self.levels[0] else "above"
+            side = "below" if middle < self.levels[0] else "above"
         slope = float(np.exp((weights.sum(axis=(0, 2)) * np.log(self.slopes)).sum()))
         return Threshold(
             middle,
             low,
             high,
-            outside,
+            side,
             self,
             slope,
-            float((weights.sum(axis=(0, 1)) * self.lapses).sum()),
-            tuple(map(round, asked)),
-            tuple(map(float, right)),
-            tuple(float((weights * accuracy).sum()) for accuracy in self.accuracy),
+            float((weights.sum(axis=(0, 1)) * self.lapse_rates).sum()),
+            tuple(map(round, answer_counts)),
+            tuple(map(float, correct_counts)),
+            tuple(float((weights * accuracy).sum()) for accuracy in self.accuracies),
             dispersion,
         )
 
-    def best(self, asked: Floats, right: Floats) -> Floats:
+    def find_best_accuracies(self, answer_counts: Floats, correct_counts: Floats) -> Floats:
         """Return the accuracy at each level under the most likely function."""
-        place = self._log_likelihoods(asked, right[None])[0].argmax()
-        return self.accuracy.reshape(len(asked), -1)[:, place]
+        place = self._compute_log_likelihoods(answer_counts, correct_counts[None])[0].argmax()
+        return self.accuracies.reshape(len(answer_counts), -1)[:, place]
 
-    def deviance(self, asked: Floats, right: Floats) -> Floats:
+    def compute_deviances(self, answer_counts: Floats, correct_counts: Floats) -> Floats:
         """Return the deviance of each set of answers, (sets, levels), from its best-fitting
         function: twice a log-likelihood ratio."""
         from scipy.special import xlogy
 
-        share = right / asked
-        whole = (xlogy(right, share) + xlogy(asked - right, 1 - share)).sum(axis=1)
-        blocks = np.array_split(right, -(-len(right) // 50))  # blocks of 50 save memory
-        best = np.concatenate([self._log_likelihoods(asked, block).max(axis=1) for block in blocks])
+        share = correct_counts / answer_counts
+        whole = (
+            xlogy(correct_counts, share) + xlogy(answer_counts - correct_counts, 1 - share)
+        ).sum(axis=1)
+        blocks = np.array_split(
+            correct_counts, -(-len(correct_counts) // 50)
+        )  # blocks of 50 save memory
+        best = np.concatenate(
+            [self._compute_log_likelihoods(answer_counts, block).max(axis=1) for block in blocks]
+        )
         return np.asarray(2 * (whole - best))
 
-    def _log_likelihoods(self, asked: Floats, right: Floats) -> Floats:
+    def _compute_log_likelihoods(self, answer_counts: Floats, correct_counts: Floats) -> Floats:
         """Return the log-likelihood of each set of answers, (sets, levels), under each function:
         (sets, functions)."""
-        hit, miss = (part.reshape(len(asked), -1) for part in self._logs)
-        return right @ hit + (asked - right) @ miss
+        hit, miss = (part.reshape(len(answer_counts), -1) for part in self._log_accuracies)
+        return correct_counts @ hit + (answer_counts - correct_counts) @ miss
 
-    def limits(self, asked: Floats, right: Floats) -> tuple[float, float, float]:
+    def find_interval(
+        self, answer_counts: Floats, correct_counts: Floats
+    ) -> tuple[float, float, float]:
         """Return the threshold's interval and median: (lower end, median, upper end).
 
         Slope and lapse rate are integrated out of the likelihood (Berger, Liseo and Wolpert 1999).
@@ -200,9 +218,11 @@ class Psychometric:
         weights would be far too wide after a staircase, which carries little information on the
         slope: shallow functions would account for most of their width.
         """
-        return self._limits(self.compute_posterior(asked, right)[0], float(asked.sum()))
+        return self._find_interval_from_weights(
+            self.compute_posterior(answer_counts, correct_counts)[0], float(answer_counts.sum())
+        )
 
-    def _limits(self, weights: Floats, n: float) -> tuple[float, float, float]:
+    def _find_interval_from_weights(self, weights: Floats, n: float) -> tuple[float, float, float]:
         # the prior of thresholds is uniform, so this is their likelihood
         marginal = weights.sum(axis=(1, 2))
         # F with one degree of freedom is the square of Student's t
@@ -218,7 +238,7 @@ class Psychometric:
             np.interp(marginal[inside].sum() / 2, below, self.thresholds[inside]), low, high
         )
         low, middle, high = (
-            float(np.exp(level) if self.log else level) for level in (low, middle, high)
+            float(np.exp(level) if self.is_log else level) for level in (low, middle, high)
         )
         return low, middle, high
 
@@ -235,8 +255,8 @@ class Psychometric:
             / (deficit[inside] - deficit[outside])
         )
 
-    def _at(self, levels: Floats) -> Floats:
-        return np.log(levels) if self.log else levels
+    def _convert_to_scale(self, levels: Floats) -> Floats:
+        return np.log(levels) if self.is_log else levels
 
 
 def fit_threshold(
@@ -258,36 +278,38 @@ def fit_threshold(
     """
     places, scores = sorted(set(levels)), np.asarray(values, float)
     number = np.searchsorted(places, np.asarray(levels, float))
-    asked = np.bincount(number, minlength=len(places)).astype(float)
-    right: Floats = np.bincount(number, scores, minlength=len(places)).astype(float)
+    answer_counts = np.bincount(number, minlength=len(places)).astype(float)
+    correct_counts: Floats = np.bincount(number, scores, minlength=len(places)).astype(float)
     ways: tuple[Direction, ...] = ("rising", "falling") if direction is None else (direction,)
-    models = [Psychometric(tuple(map(float, places)), guess, target, log, way) for way in ways]
-    fits = [model.compute_posterior(asked, right)[1] for model in models]
+    models = [PsychometricGrid(tuple(map(float, places)), guess, target, log, way) for way in ways]
+    fits = [model.compute_posterior(answer_counts, correct_counts)[1] for model in models]
     if max(fits) - min(fits) < MIN_LOG_RATIO and direction is None:
         raise ValueError("the answers do not show whether accuracy rises or falls; set direction")
     model = models[int(np.argmax(fits))]
-    plain = model.summarize(asked, right)
+    plain = model.estimate_threshold(answer_counts, correct_counts)
     if clusters is None or len(set(clusters)) in (1, len(clusters)):
         return plain
-    return model.summarize(asked, right, _estimate_dispersion(plain, number, scores, clusters))
+    return model.estimate_threshold(
+        answer_counts, correct_counts, _estimate_dispersion(plain, number, scores, clusters)
+    )
 
 
 def _estimate_dispersion(
-    fitted: Threshold, number: Codes, values: Floats, clusters: Sequence[Hashable]
+    fitted: Threshold, level_indices: Codes, values: Floats, clusters: Sequence[Hashable]
 ) -> float:
     """Return the factor, 1 or more, by which the threshold's score varies more between clusters
     than for independent answers.
 
-    `number` is the index of each value's level. The score is the derivative of an answer's
-    log-likelihood with respect to the threshold; the factor is its variance between clusters,
-    divided by the variance that the likelihood implies (Huber's sandwich estimator).
+    `level_indices` are the indices of the values' levels. The score is the derivative of an
+    answer's log-likelihood with respect to the threshold; the factor is its variance between
+    clusters, divided by the variance that the likelihood implies (Huber's sandwich estimator).
     """
     model, curve = fitted.model, np.asarray(fitted.curve)
     # the derivative of a logistic, up to a factor
-    steep = (curve - model.guess) * (1 - model.lapses[0] - curve).clip(0)
-    info = (steep**2 / (curve * (1 - curve)))[number].sum()
+    steep = (curve - model.guess) * (1 - model.lapse_rates[0] - curve).clip(0)
+    info = (steep**2 / (curve * (1 - curve)))[level_indices].sum()
     sums, _ = cluster_sums(
-        (steep / (curve * (1 - curve)))[number] * (values - curve[number]), clusters
+        (steep / (curve * (1 - curve)))[level_indices] * (values - curve[level_indices]), clusters
     )
     count = len(sums)
     return max(1.0, float((sums**2).sum() / max(float(info), 1e-12) * count / (count - 1)))

@@ -41,15 +41,15 @@ class FittedItems:
     posterior: Floats
 
     @property
-    def difficulty(self) -> Floats:
-        """The mean difficulty of each item, in logits."""
+    def difficulties(self) -> Floats:
+        """The posterior mean of each item's difficulty, in logits."""
         return self.posterior @ DIFFICULTY_GRID
 
     @property
-    def error(self) -> Floats:
+    def standard_errors(self) -> Floats:
         """The posterior standard deviation of each item's difficulty, in logits."""
         squares = self.posterior @ np.square(DIFFICULTY_GRID)
-        return np.sqrt(squares - np.square(self.difficulty))
+        return np.sqrt(squares - np.square(self.difficulties))
 
 
 @dataclass(frozen=True)
@@ -75,17 +75,19 @@ def fit_items(values: Floats) -> FittedItems:
         raise ValueError(f"difficulties need {MIN_ARMS} arms or more, found {len(values)}")
     right, wrong = (np.nan_to_num(side.T) for side in (values, 1 - values))
 
-    def log_likelihoods(parameters: Floats) -> Floats:
+    def compute_log_likelihoods(parameters: Floats) -> Floats:
         ahead = parameters[:-1, None] - DIFFICULTY_GRID
         prior = log_softmax(-np.square(DIFFICULTY_GRID / np.exp(parameters[-1])) / 2)
         return np.asarray(right @ log_expit(ahead) + wrong @ log_expit(-ahead) + prior)
 
-    def loss(parameters: Floats) -> float:
-        return -float(logsumexp(log_likelihoods(parameters), axis=1).sum())
+    def compute_loss(parameters: Floats) -> float:
+        return -float(logsumexp(compute_log_likelihoods(parameters), axis=1).sum())
 
     start = np.append(4 * np.nanmean(values, axis=1) - 2, 0.0)
-    best = minimize(loss, start, method="L-BFGS-B", bounds=[(-6, 6)] * len(values) + [(-2, 1)]).x
-    likely = np.exp(log_softmax(log_likelihoods(best), axis=1))
+    best = minimize(
+        compute_loss, start, method="L-BFGS-B", bounds=[(-6, 6)] * len(values) + [(-2, 1)]
+    ).x
+    likely = np.exp(log_softmax(compute_log_likelihoods(best), axis=1))
     return FittedItems(best[:-1], float(np.exp(best[-1])), likely)
 
 
@@ -119,7 +121,7 @@ def pick_items(items: FittedItems, groups: Sequence[Hashable], n: int) -> Codes:
     difficulty; ties are shuffled with a fixed seed."""
     codes = {group: code for code, group in enumerate(dict.fromkeys(groups))}
     mixed = np.random.default_rng(0).random(len(groups))
-    order = np.lexsort(np.array([mixed, items.difficulty, [codes[group] for group in groups]]))
+    order = np.lexsort(np.array([mixed, items.difficulties, [codes[group] for group in groups]]))
     return np.sort(order[((np.arange(n) + 0.5) * len(order) / n).astype(int)])
 
 
@@ -128,17 +130,17 @@ class ArmPrediction:
     """An arm's share of correct answers on `n` items, and its prediction from some of them."""
 
     contestant: str
-    right: float
+    accuracy: float
     n: int
     prediction: Prediction
 
 
-COLUMNS: Columns[ArmPrediction] = (
+PREDICTION_COLUMNS: Columns[ArmPrediction] = (
     *attribute_columns("contestant"),
     Column("ability", "prediction.ability", "{:.2f}"),
     Column("items\nasked", "prediction.total.n"),
     Column("predicted\n%", "prediction.total", share_cell),
-    Column("all\n%", "right", percent),
+    Column("all\n%", "accuracy", percent),
     Column("n", "n"),
 )
 

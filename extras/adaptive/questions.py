@@ -1,5 +1,5 @@
-"""The analysis of a finished run's items: the difficulty of each, and totals predicted from few of
-them."""
+"""The analysis of a finished run's items: the difficulty of each, and totals predicted from a few
+of them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from looktwice.extras.adaptive import item_response as response
 from looktwice.pipelines.disk import dump_yaml, write_file
 
 
-def show_items(asked: AnalysisRequest) -> None:
+def show_items(request: AnalysisRequest) -> None:
     """Print each arm's total predicted from `n` items (default: a tenth of all), and write the item
     difficulties and the chosen subset next to the run."""
-    values = response.collect_item_values(asked.run)
+    values = response.collect_item_values(request.run)
     most = len(values.units)
-    n = asked.settings.get("n", -(-most // 10))
+    n = request.settings.get("n", -(-most // 10))
     if not isinstance(n, int) or not 1 <= n <= most:
         raise RunError(
             f"n must be from 1 to {most}, the number of items that all arms answered, got {n!r}"
@@ -26,26 +26,30 @@ def show_items(asked: AnalysisRequest) -> None:
     try:
         items, lines = response.fit_items(values.value), [*response.predict_arms(values, n)]
     except ValueError as exc:
-        raise RunError(f"{asked.run.folder.path}: {exc}") from exc
-    asked.show(table(response.COLUMNS, lines), f"totals from {n} items", response.ITEMS_NOTE)
+        raise RunError(f"{request.run.folder.path}: {exc}") from exc
+    request.show(
+        table(response.PREDICTION_COLUMNS, lines), f"totals from {n} items", response.ITEMS_NOTE
+    )
     rows: list[tuple[str, ...]] = [("task", "sample", "difficulty", "error", "right")]
     shares = values.value.mean(axis=0)
-    for unit, *numbers in zip(values.units, items.difficulty, items.error, shares, strict=True):
+    for unit, *numbers in zip(
+        values.units, items.difficulties, items.standard_errors, shares, strict=True
+    ):
         rows.append((*unit, *map("{:.3f}".format, numbers)))
     subset: dict[str, Any] = {}
     for place in response.pick_items(items, [task for task, _ in values.units], n):
         task, sample = values.units[place]
         subset.setdefault(task, {"subset": {"ids": []}})["subset"]["ids"].append(sample)
-    page = asked.page("items.csv")
+    page = request.page("items.csv")
     write_file(page, format_csv(rows))
-    short = "task" in asked.run.config and len(subset) == 1
+    short = "task" in request.run.config and len(subset) == 1
     node = {"task": subset.popitem()[1]} if short else {"tasks": subset}
     write_file(page.with_name("subset.yaml"), dump_yaml(node))
-    asked.say(
+    request.say(
         f"items: {page}; {n} of them are in subset.yaml next to it, for `include:` and `--only`"
     )
 
 
-ITEMS = AnalysisOnRequest(
+ITEMS_ANALYSIS = AnalysisOnRequest(
     "Item difficulties, and totals predicted from a few items", ("n",), show_items
 )

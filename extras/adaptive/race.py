@@ -42,14 +42,14 @@ RACE_FILE = "race.json"
 MAX_SHOWN_ARMS = 8  # arms shown at the end of a run
 
 
-def _log_mean(logs: Floats) -> Floats:
+def _compute_log_mean(logs: Floats) -> Floats:
     """Return the log of the mean capital over the stakes, the first axis of `logs`."""
     top = logs.max(axis=0)
     return np.asarray(top + np.log(np.exp(logs - top).mean(axis=0)))
 
 
 class PairwiseBets:
-    """The capital of bets, for each pair of `n` arms, that the first arm is better; 1 for an arm
+    """For each pair of `n` arms, the capital of the bets that the first arm is better; 1 for an arm
     against itself.
 
     With differences d in -1..1 and stakes s, the capital is the mean over s of the product of (1 +
@@ -70,10 +70,10 @@ class PairwiseBets:
         pairs, gaps = np.ix_(asked, asked), values[asked, None] - values[asked]
         logs = self.logs[:, pairs[0], pairs[1]] + np.log1p(STAKE_SHARES[:, None, None] * gaps)
         self.logs[:, pairs[0], pairs[1]] = logs
-        self.capital[pairs] = np.exp(_log_mean(logs))
+        self.capital[pairs] = np.exp(_compute_log_mean(logs))
 
 
-def confidence_sequence(gaps: Sequence[float]) -> tuple[float, float]:
+def compute_confidence_sequence(gaps: Sequence[float]) -> tuple[float, float]:
     """Return a 95 % interval of the mean of paired differences in -1..1 that is valid at all times
     simultaneously, not only at the end.
 
@@ -82,19 +82,21 @@ def confidence_sequence(gaps: Sequence[float]) -> tuple[float, float]:
     """
     differences, bar = np.asarray(gaps, float), np.log(2 / (1 - LEVEL))
 
-    def wins(mean: float, sign: int) -> bool:
+    def is_excluded(mean: float, sign: int) -> bool:
         away = sign * (differences - mean)
         logs = np.log1p(STAKE_SHARES[:, None] / (1 + sign * mean + 1e-9) * away).sum(axis=1)
-        return bool(_log_mean(logs) >= bar)
+        return bool(_compute_log_mean(logs) >= bar)
 
     ends = []
     for sign in (1, -1):
         # bisect between the sample's mean, where no bet wins, and the end of the scale
         inside, outside = float(differences.mean()) if len(differences) else 0.0, -float(sign)
-        if wins(outside * (1 - 1e-6), sign):
+        if is_excluded(outside * (1 - 1e-6), sign):
             for _ in range(40):
                 middle = (inside + outside) / 2
-                inside, outside = (inside, middle) if wins(middle, sign) else (middle, outside)
+                inside, outside = (
+                    (inside, middle) if is_excluded(middle, sign) else (middle, outside)
+                )
         ends.append(outside)
     return ends[0], ends[1]
 
@@ -124,12 +126,12 @@ class Race:
         self._bets, self.values = PairwiseBets(len(self.names)), np.empty((0, len(self.names)))
 
     @property
-    def left(self) -> list[str]:
+    def remaining(self) -> list[str]:
         """The arms that can still win."""
         return [name for name in self.names if name not in self.dropped]
 
     @property
-    def calls(self) -> int:
+    def answer_count(self) -> int:
         """The number of answers added so far."""
         return int(np.isfinite(self.values).sum())
 
@@ -149,19 +151,19 @@ class Race:
     def halve(self) -> None:
         """Drop the worse half of the remaining arms by their means, to keep to a budget; if arms
         are tied, the later ones are dropped."""
-        ranked = sorted(self.left, key=lambda name: -float(np.mean(self.answers(name))))
+        ranked = sorted(self.remaining, key=lambda name: -float(np.mean(self.get_values(name))))
         for name in ranked[(len(ranked) + 1) // 2 :]:
             self.dropped[name] = len(self.values), ranked[0]
 
     @property
     def winner(self) -> str | None:
         """The only remaining arm; None while there are several."""
-        return self.left[0] if len(self.left) == 1 else None
+        return self.remaining[0] if len(self.remaining) == 1 else None
 
     @property
     def leader(self) -> str:
         """The remaining arm with the highest mean."""
-        return max(self.left, key=lambda name: float(np.mean(self.answers(name))))
+        return max(self.remaining, key=lambda name: float(np.mean(self.get_values(name))))
 
     @property
     def rival(self) -> str:
@@ -169,14 +171,16 @@ class Race:
         that both were asked."""
         lead = self.winner or self.leader
         others = [name for name in self.names if name != lead]
-        return max(others, key=lambda name: float(np.mean(self.gaps(name, lead) or [-2.0])))
+        return max(
+            others, key=lambda name: float(np.mean(self.compute_differences(name, lead) or [-2.0]))
+        )
 
-    def answers(self, name: str) -> Floats:
+    def get_values(self, name: str) -> Floats:
         """Return the values of one arm on the samples that it was asked."""
         column = self.values[:, self.names.index(name)]
         return column[np.isfinite(column)]
 
-    def gaps(self, name: str, rival: str) -> list[float]:
+    def compute_differences(self, name: str, rival: str) -> list[float]:
         """Return the differences between two arms on the samples that both were asked."""
         mine, theirs = self.names.index(name), self.names.index(rival)
         gaps = self.values[:, mine] - self.values[:, theirs]
@@ -186,16 +190,16 @@ class Race:
 @dataclass(frozen=True)
 class RaceResult:
     """The result of a race on a task: its final state, the calls of all arms, and the winner's
-    paired difference on the held-out samples, `against` its rival or the baseline. `more` is
+    paired difference on the held-out samples, `opponent` its rival or the baseline. `remark` is
     appended to the sentence that describes it."""
 
     task: str
     race: Race
-    samples: int
-    calls: int
+    sample_count: int
+    answer_count: int
     confirmation: Estimate | None
-    against: str
-    more: str = ""
+    opponent: str
+    remark: str = ""
 
     @property
     def is_confirmed(self) -> bool:
@@ -215,18 +219,18 @@ class RaceNode(TypedDict):
 
 def describe_race(result: RaceResult) -> str:
     """Describe the result of a race in one sentence, with its cost."""
-    race, grid = result.race, len(result.race.names) * result.samples
+    race, grid = result.race, len(result.race.names) * result.sample_count
     cost = (
-        f"{result.calls:,} of {grid:,} answers of the full grid"
-        f" ({100 * result.calls / max(1, grid):.0f} %)"
+        f"{result.answer_count:,} of {grid:,} answers of the full grid"
+        f" ({100 * result.answer_count / max(1, grid):.0f} %)"
     )
     if race.winner is None:
         return (
-            f"{result.task}: no winner; {len(race.left)} of {len(race.names)} arms may still be the"
-            f" best; {cost}"
+            f"{result.task}: no winner; {len(race.remaining)} of {len(race.names)} arms may still"
+            f" be the best; {cost}"
         )
     gap = result.confirmation
-    if race.winner == result.against:
+    if race.winner == result.opponent:
         return (
             f"{result.task}: none of {len(race.names)} arms is better than the baseline"
             f" {race.winner}; {cost}"
@@ -237,7 +241,7 @@ def describe_race(result: RaceResult) -> str:
     return (
         f"{result.task}: {race.winner} wins, {verdict} on {gap.n} held-out samples:"
         f" {100 * gap.value:+.1f} points [{100 * gap.low:.1f}, {100 * gap.high:.1f}] against"
-        f" {result.against}, p {format_p(gap.p)}{result.more}; {cost}"
+        f" {result.opponent}, p {format_p(gap.p)}{result.remark}; {cost}"
     )
 
 
@@ -247,13 +251,13 @@ def save_races(folder: Path, results: Sequence[RaceResult]) -> Path:
     for result in results:
         gap, held_out = result.confirmation, None
         if gap is not None:
-            held_out = {"rival": result.against, "n": gap.n, "delta": gap.value}
+            held_out = {"rival": result.opponent, "n": gap.n, "delta": gap.value}
             held_out |= {"low": gap.low, "high": gap.high, "p": gap.p}
         node = {
             "task": result.task,
             "said": describe_race(result),
-            "samples": result.samples,
-            "calls": result.calls,
+            "samples": result.sample_count,
+            "calls": result.answer_count,
             "winner": result.race.winner,
             "arms": [
                 dict(zip(RACE_HEADER[1:], line[1:], strict=True)) for line in _format_arms(result)
@@ -312,9 +316,9 @@ def _format_arms(result: RaceResult) -> list[tuple[str, ...]]:
     names = list(race.names)
     lead = race.winner or (race.leader if len(race.values) else "")
     for name in names:
-        asked, far, held_out = race.answers(name), "", ""
-        if name != lead and (gaps := race.gaps(name, lead)):
-            low, high = confidence_sequence(gaps)
+        asked, far, held_out = race.get_values(name), "", ""
+        if name != lead and (gaps := race.compute_differences(name, lead)):
+            low, high = compute_confidence_sequence(gaps)
             far = _format_interval(float(np.mean(gaps)), low, high)
         if name == race.winner and (gap := result.confirmation):
             held_out = f"{_format_interval(gap.value, gap.low, gap.high)}, p {format_p(gap.p)}"

@@ -20,7 +20,7 @@ from looktwice.eval.scoring.metrics import chance_levels
 from looktwice.eval.statistics.intervals import Estimate, Floats
 from looktwice.eval.statistics.paired import compare_paired
 from looktwice.eval.tasks.base import make_random_order
-from looktwice.extras.adaptive.functions import COARSE_STEP, Psychometric, Threshold
+from looktwice.extras.adaptive.functions import COARSE_GRID_STEP, PsychometricGrid, Threshold
 from looktwice.extras.adaptive.race import Race, RaceResult, save_races
 from looktwice.extras.adaptive.steering import Pool, Round, Steering
 from looktwice.extras.adaptive.thresholds import ThresholdSettings
@@ -29,9 +29,9 @@ from looktwice.pipelines.config.spec import Arm
 Arms = Sequence[Arm]
 NamedArms = Mapping[str, Arm]
 
-make_coarse = lru_cache(maxsize=64)(partial(replace, coarse=COARSE_STEP))
-"""Replace psychometric functions by the same ones on a coarser grid, which is precise enough to
-choose by."""
+make_coarse = lru_cache(maxsize=64)(partial(replace, grid_step=COARSE_GRID_STEP))
+"""Return the same psychometric functions on a coarser grid, which is precise enough to choose the
+next level."""
 
 
 @dataclass(eq=False)
@@ -44,30 +44,31 @@ class Staircase:
     range. `model` holds the candidate functions.
     """
 
-    model: Psychometric
-    asked: Floats = field(init=False)
-    right: Floats = field(init=False)
+    model: PsychometricGrid
+    answer_counts: Floats = field(init=False)
+    correct_counts: Floats = field(init=False)
 
     def __post_init__(self) -> None:
-        self.asked, self.right = np.zeros(len(self.model.levels)), np.zeros(len(self.model.levels))
+        self.answer_counts = np.zeros(len(self.model.levels))
+        self.correct_counts = np.zeros(len(self.model.levels))
         self._coarse = make_coarse(self.model)
         self._weights = self._coarse.prior
 
-    def choose(self, left: Collection[float] | None = None) -> float:
-        """Return the next level, among those `left` or, by default, among all. Raises ValueError if
-        none is left."""
+    def choose(self, available: Collection[float] | None = None) -> float:
+        """Return the next level, among the `available` ones or, by default, among all. Raises
+        ValueError if none is left."""
         usable = [
             number
             for number, level in enumerate(self.model.levels)
-            if left is None or level in left
+            if available is None or level in available
         ]
         if not usable:
             raise ValueError("no level is left to ask")
         for end in (len(self.model.levels) - 1, 0):
-            if end in usable and not self.asked[end]:
+            if end in usable and not self.answer_counts[end]:
                 return self.model.levels[end]
         # (levels, thresholds)
-        hits = np.einsum("ltsr,tsr->lt", self._coarse.accuracy[usable], self._weights)
+        hits = np.einsum("ltsr,tsr->lt", self._coarse.accuracies[usable], self._weights)
         misses = self._weights.sum(axis=(1, 2)) - hits
         expected = _compute_entropy(hits) + _compute_entropy(misses)
         return self.model.levels[usable[int(expected.argmin())]]
@@ -75,19 +76,19 @@ class Staircase:
     def add(self, level: float, value: float) -> None:
         """Add an answer at a level: 1 if correct, 0 if wrong, or a value between."""
         number = self.model.levels.index(level)
-        self.asked[number] += 1
-        self.right[number] += value
-        accuracy = self._coarse.accuracy[number]
+        self.answer_counts[number] += 1
+        self.correct_counts[number] += value
+        accuracy = self._coarse.accuracies[number]
         weights = self._weights * accuracy**value * (1 - accuracy) ** (1 - value)
         self._weights = weights / weights.sum()
 
-    def limits(self) -> tuple[float, float, float]:
+    def find_interval(self) -> tuple[float, float, float]:
         """Return the threshold's interval and median so far: (lower end, median, upper end)."""
-        return self.model.limits(self.asked, self.right)
+        return self.model.find_interval(self.answer_counts, self.correct_counts)
 
-    def threshold(self) -> Threshold:
+    def estimate_threshold(self) -> Threshold:
         """Estimate the threshold from the answers so far."""
-        return self.model.summarize(self.asked, self.right)
+        return self.model.estimate_threshold(self.answer_counts, self.correct_counts)
 
 
 def _compute_entropy(parts: Floats) -> Floats:
@@ -108,16 +109,16 @@ class Staircases(Steering):
     """
 
     kind = "staircase"
-    along: ThresholdSettings
+    settings: ThresholdSettings
     questions: int = 60
     width: float = 0.0
     seed: int = 0
 
-    def count(self, arms: Arms, samples: int) -> int:
+    def count_answers(self, arms: Arms, samples: int) -> int:
         """Return the maximum number of questions for all arms together."""
         return len(arms) * min(self.questions, samples)
 
-    def rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
+    def choose_rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
         """Yield rounds of one question for every arm whose staircase has not ended. Raises RunError
         for questions without levels."""
         left = {arm.id: self._group_by_level(arm, pool) for arm in arms}
@@ -146,46 +147,49 @@ class Staircases(Steering):
         for name in sorted(
             pool.rows, key=lambda name: make_random_order(name, self.seed), reverse=True
         ):
-            level = as_number(pool.rows[name].meta.get(self.along.field))
+            level = as_number(pool.rows[name].meta.get(self.settings.field))
             if level is not None and pool.rows[name].answer is not None:
                 levels[level].append(name)
         if len(levels) < 2:
             fields = sorted({name for row in pool.rows.values() for name in row.meta})
             raise RunError(
                 f"{arm.task_name}: a staircase needs two or more different numbers in"
-                f" {self.along.field!r}, but the questions have {len(levels)}; the fields of the"
+                f" {self.settings.field!r}, but the questions have {len(levels)}; the fields of the"
                 f" questions are {', '.join(fields) or 'none'}"
             )
         return dict(sorted(levels.items()))
 
-    def _build_model(self, arm: Arm, pool: Pool, levels: Mapping[float, object]) -> Psychometric:
+    def _build_model(
+        self, arm: Arm, pool: Pool, levels: Mapping[float, object]
+    ) -> PsychometricGrid:
         keyed = {name: row for name, row in pool.rows.items() if row.answer is not None}
         guess = chance_levels(keyed, self.scorers[arm.id].scorer).get("accuracy", 0.0)
-        _, target, log, direction = self.along
+        _, target, log, direction = self.settings
         try:
-            return Psychometric(tuple(levels), guess, target, log, direction or "rising")
+            return PsychometricGrid(tuple(levels), guess, target, log, direction or "rising")
         except ValueError as exc:
             raise RunError(f"{arm.task_name}: {exc}") from exc
 
     def _is_done(self, stairs: Staircase) -> bool:
-        if not self.width or stairs.asked.sum() < 10:
+        if not self.width or stairs.answer_counts.sum() < 10:
             return False
-        low, _, high = stairs.limits()
-        return (high / low if self.along.log else high - low) <= self.width
+        low, _, high = stairs.find_interval()
+        return (high / low if self.settings.is_log else high - low) <= self.width
 
 
 @dataclass(frozen=True)
-class Split:
-    """The samples with a known answer, ordered by the hash of their ids and split in two. `raced`
-    lists units of samples that share a group or a picture, each with the number of samples up to
-    its end; `held_out` samples confirm the winner. `clusters` maps a sample to its cluster."""
+class HeldOutSplit:
+    """The samples with a known answer, ordered by the hash of their ids and split in two.
+    `race_units` lists units of samples that share a group or a picture, each with the number of
+    samples up to its end; `held_out` samples confirm the winner. `clusters` maps a sample to its
+    cluster."""
 
-    raced: list[tuple[list[str], int]]
+    race_units: list[tuple[list[str], int]]
     held_out: list[str]
     clusters: Mapping[str, str]
 
     @classmethod
-    def from_pool(cls, pool: Pool, seed: int, held_out: float) -> Split:
+    def from_pool(cls, pool: Pool, seed: int, held_out: float) -> HeldOutSplit:
         """Split the pool, holding out the share `held_out` of its samples; no unit is divided."""
         clusters = dict[str, str]()
         for name, row in pool.rows.items():
@@ -226,24 +230,24 @@ class Races(Steering):
         if summary.written or summary.kept:
             yield f"race: {save_races(summary.folder, self.results)}"
 
-    def count(self, arms: Arms, samples: int) -> int:
+    def count_answers(self, arms: Arms, samples: int) -> int:
         """Return the size of the full grid."""
         return len(arms) * samples
 
-    def rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
+    def choose_rounds(self, arms: Arms, pool: Pool) -> Iterator[Round]:
         """Yield rounds of samples for the remaining arms and, at the end, the held-out samples for
         the winner and its rival."""
-        field, split = label_arms(arms), Split.from_pool(pool, self.seed, self.held_out)
+        field, split = label_arms(arms), HeldOutSplit.from_pool(pool, self.seed, self.held_out)
         race = Race([*field], self.level)
-        yield from self.run_heats(race, field, split.raced)
+        yield from self.run_heats(race, field, split.race_units)
         yield from self.confirm(race, field, split)
 
     def run_heats(
-        self, race: Race, arms: NamedArms, raced: Sequence[tuple[Sequence[str], int]]
+        self, race: Race, arms: NamedArms, units: Sequence[tuple[Sequence[str], int]]
     ) -> Iterator[Round]:
-        """Yield rounds of these samples for the remaining arms until only one remains."""
-        for _, block in groupby(raced, key=lambda pair: (pair[1] - 1) // self.step):
-            samples, running = [unit for unit, _ in block], [arms[name] for name in race.left]
+        """Yield rounds of these units of samples for the remaining arms until only one remains."""
+        for _, block in groupby(units, key=lambda pair: (pair[1] - 1) // self.step):
+            samples, running = [unit for unit, _ in block], [arms[name] for name in race.remaining]
             yield [(sample, running) for unit in samples for sample in unit]
             for unit in samples:
                 self._add(race, arms, unit)
@@ -251,23 +255,23 @@ class Races(Steering):
                 return
 
     def confirm(
-        self, race: Race, arms: NamedArms, split: Split, against: str = ""
+        self, race: Race, arms: NamedArms, split: HeldOutSplit, opponent: str = ""
     ) -> Iterator[Round]:
-        """Ask the winner and the arm `against` (default: its rival) the held-out samples, then
-        record the result."""
+        """Ask the winner and its `opponent` (default: its rival) the held-out samples, then record
+        the result."""
         confirmation, lead = None, race.winner
-        against = against or (race.rival if lead else "")
-        if lead and lead != against and split.held_out:
-            pair = arms[lead], arms[against]
+        opponent = opponent or (race.rival if lead else "")
+        if lead and lead != opponent and split.held_out:
+            pair = arms[lead], arms[opponent]
             yield [(sample, pair) for sample in split.held_out]
             confirmation = self._compare(pair, split)
         mine = {arm.id for arm in arms.values()}
         calls = sum(key[0] in mine for key in self.answers)
         task = next(iter(arms.values())).task_name
-        result = RaceResult(task, race, len(split.clusters), calls, confirmation, against)
+        result = RaceResult(task, race, len(split.clusters), calls, confirmation, opponent)
         self.results.append(result)
 
-    def _compare(self, pair: Arms, split: Split) -> Estimate | None:
+    def _compare(self, pair: Arms, split: HeldOutSplit) -> Estimate | None:
         mine, theirs, shared = list[float](), list[float](), list[str]()
         for sample in split.held_out:
             first, second = (self.answers.get((arm.id, sample)) for arm in pair)
@@ -282,12 +286,12 @@ class Races(Steering):
         arm failed."""
         answered = list[Any]()
         for sample in samples:
-            row = [self.answers.get((arms[name].id, sample)) for name in race.left]
+            row = [self.answers.get((arms[name].id, sample)) for name in race.remaining]
             if None not in row:
                 answered.append(row)
         if answered:
             means = np.mean(np.array(answered, float), axis=0).tolist()
-            race.add(dict(zip(race.left, means, strict=True)))
+            race.add(dict(zip(race.remaining, means, strict=True)))
 
 
 def label_arms(arms: Arms) -> dict[str, Arm]:

@@ -45,7 +45,7 @@ class Pool:
                 kept[item.sample.id] = item
         return cls(task, rows, kept)
 
-    def item(self, sample: str) -> Item:
+    def get_item(self, sample: str) -> Item:
         """Return the question with the id `sample`."""
         item = self.items.get(sample) or find_item(self.task, sample)
         if item is None:
@@ -55,8 +55,8 @@ class Pool:
 
 @dataclass(eq=False)
 class Steering(Companion, ABC):
-    """A companion that chooses the samples that a run asks, in `rounds`; `answers` are the values
-    so far by (arm id, sample), None for a failure.
+    """A companion that chooses the samples that a run asks, in `choose_rounds`; `answers` are the
+    values so far by (arm id, sample), None for a failure.
 
     `most` is the maximum number of answers, for the display. The run folder records the `kind` of
     choice, because a folder with questions chosen by two methods would fit neither.
@@ -72,12 +72,12 @@ class Steering(Companion, ABC):
         self._told = threading.Condition()
 
     @abstractmethod
-    def rounds(self, arms: Sequence[Arm], pool: Pool) -> Iterator[Round]:
+    def choose_rounds(self, arms: Sequence[Arm], pool: Pool) -> Iterator[Round]:
         """Yield rounds of questions for the arms of one task. When a round is requested, `answers`
         holds the answers of the previous rounds."""
 
     @abstractmethod
-    def count(self, arms: Sequence[Arm], samples: int) -> int:
+    def count_answers(self, arms: Sequence[Arm], samples: int) -> int:
         """Return the maximum number of answers from the arms of one task, for this many samples."""
 
     def begin(self, run: RunContext) -> None:
@@ -89,7 +89,7 @@ class Steering(Companion, ABC):
                 " day; use the model without Batched"
             )
         if any(arm.draws > 1 for arm in run.plan.points):
-            raise RunError("choosing questions needs a single answer to each; set `draws: 1`")
+            raise RunError("choosing questions needs a single draw per question; set `draws: 1`")
         asked = RunFolder(run.folder).facts.get("chosen_by") or self.kind
         if asked != self.kind:
             raise RunError(
@@ -99,7 +99,7 @@ class Steering(Companion, ABC):
         self.scorers, self._progress = run.scorers, run.progress
         self.most = 0
         for (task, *_), arms in run.questions.groups().items():
-            self.most += self.count(arms, run.questions.planned[task])
+            self.most += self.count_answers(arms, run.questions.planned[task])
 
     def facts(self) -> Mapping[str, Any]:
         """Return the kind of choice, for the run folder."""
@@ -117,8 +117,8 @@ class Steering(Companion, ABC):
         self, arms: Sequence[Arm], items: Iterator[Item]
     ) -> Iterator[tuple[Item, Sequence[Arm]]]:
         """Yield the questions round by round; wait for the answers of a round before the next."""
-        pool, recorded = Pool.from_task(arms[0].task, items), self._known_answers(arms)
-        for wanted in self.rounds(arms, pool):
+        pool, recorded = Pool.from_task(arms[0].task, items), self._read_known_answers(arms)
+        for wanted in self.choose_rounds(arms, pool):
             for sample, asked in wanted:
                 new = list[Arm]()
                 for arm in asked:
@@ -131,11 +131,11 @@ class Steering(Companion, ABC):
                     with self._told:
                         self._open.add(key)
                 if new:
-                    yield pool.item(sample), new
+                    yield pool.get_item(sample), new
             if not self._wait():
                 return
 
-    def _known_answers(self, arms: Sequence[Arm]) -> Answers:
+    def _read_known_answers(self, arms: Sequence[Arm]) -> Answers:
         """Return the answers that an earlier command recorded."""
         folder = next(iter(self.scorers.values())).folder
         rows = folder.samples_by_task.get(arms[0].task_id, {})

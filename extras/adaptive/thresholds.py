@@ -54,12 +54,13 @@ THRESHOLDS_NOTE = (
     " information as one. `below 0`: the interval reaches below 0 although all levels are above;"
     " with `scale: log` it cannot."
 )
-RESHUFFLES = 999  # permutations of the draws
+RESHUFFLE_COUNT = 999  # permutations of the draws
 MISFIT_ALPHA = 0.05  # a p below this leads to a remark
 
 
 class ThresholdsEntry(TypedDict, total=False):
-    """The control parameter along which to fit accuracy, and the accuracy whose level to find."""
+    """The control parameter along which to fit accuracy, and the accuracy for which to find the
+    level."""
 
     __pydantic_config__ = FORBID_EXTRA  # type: ignore[misc]
     along: Annotated[
@@ -87,7 +88,7 @@ class ThresholdSettings(NamedTuple):
 
     field: str
     target: float = 0.75
-    log: bool = False
+    is_log: bool = False
     direction: Direction | None = None
 
     @classmethod
@@ -107,19 +108,19 @@ class ThresholdSettings(NamedTuple):
 
 @dataclass(frozen=True)
 class ArmThreshold:
-    """The threshold of one arm, or the reason `why` there is none.
+    """The threshold of one arm, or the `reason` why there is none.
 
-    With several draws, `alike` is the p-value of the hypothesis that all questions of a level are
-    equally difficult. The direction is `borrowed` if the arm's own answers do not decide it and all
-    other arms of the task agree on one.
+    With several draws, `equal_difficulty_p` is the p-value of the hypothesis that all questions of
+    a level are equally difficult. `is_borrowed` is true for a direction taken from the task's other
+    arms, if the arm's own answers do not decide it and all other arms of the task agree on one.
     """
 
     contestant: str
     task: str
     threshold: Threshold | None = None
-    why: str = ""
-    alike: float | None = None
-    borrowed: bool = False
+    reason: str = ""
+    equal_difficulty_p: float | None = None
+    is_borrowed: bool = False
 
     @cached_property
     def fit(self) -> FitCheck | None:
@@ -132,15 +133,15 @@ class ArmThreshold:
         missing."""
         threshold = self.threshold
         if threshold is None:
-            return self.why
-        place = f"{threshold.outside} all levels" if threshold.outside else f"{threshold.value:.4g}"
+            return self.reason
+        place = f"{threshold.side} all levels" if threshold.side else f"{threshold.value:.4g}"
         return f"{place}, falling" if threshold.model.direction == "falling" else place
 
     @property
-    def counts(self) -> str | None:
+    def answers_and_levels(self) -> str | None:
         """The numbers of answers and of levels."""
         threshold = self.threshold
-        return f"{sum(threshold.asked)}/{len(threshold.asked)}" if threshold else None
+        return f"{sum(counts := threshold.answer_counts)}/{len(counts)}" if threshold else None
 
     @property
     def remarks(self) -> str:
@@ -151,9 +152,10 @@ class ArmThreshold:
         p, dispersion, low = self.fit.p, self.threshold.dispersion, self.threshold.low
         remarks = {
             "misfit": p is not None and p < MISFIT_ALPHA,
-            "unlike": self.alike is not None and self.alike < MISFIT_ALPHA,
+            "unlike": self.equal_difficulty_p is not None
+            and self.equal_difficulty_p < MISFIT_ALPHA,
             f"{dispersion:.1f} as 1": dispersion > 1.2,
-            "as others": self.borrowed,
+            "as others": self.is_borrowed,
             "below 0": low < 0 < self.threshold.model.levels[0],
         }
         return ", ".join(name for name, holds in remarks.items() if holds)
@@ -190,7 +192,7 @@ def find_thresholds(run: RunScores, along: ThresholdSettings | None = None) -> l
         if arm.threshold is None and wanted.direction is None and len(ways[arm.task]) == 1:
             (way,) = ways[arm.task]
             arm = _fit_arm(scores, wanted._replace(direction=way)) or arm
-            arm = replace(arm, borrowed=True)
+            arm = replace(arm, is_borrowed=True)
         arms.append(arm)
     return arms
 
@@ -199,7 +201,7 @@ def _format_ends(interval: Threshold | FitCheck) -> str:
     return f"{interval.low:.3g}–{interval.high:.3g}"
 
 
-COLUMNS: Columns[ArmThreshold] = (
+THRESHOLD_COLUMNS: Columns[ArmThreshold] = (
     *attribute_columns("contestant", "task"),
     Column("threshold", "text"),
     Column("95 % interval", "threshold", _format_ends),
@@ -208,19 +210,21 @@ COLUMNS: Columns[ArmThreshold] = (
     Column("slope", "threshold.slope", "{:.3g}"),
     Column("lapse\n%", "threshold.lapse", percent),
     Column("guess\n%", "threshold.model.guess", partial(percent, digits=0)),
-    Column("n/\nlevels", "counts"),
+    Column("n/\nlevels", "answers_and_levels"),
     Column("remark", "remarks"),
 )
 
 
-def threshold_table(runs: Sequence[RunScores], along: ThresholdSettings | None = None) -> TextTable:
+def tabulate_thresholds(
+    runs: Sequence[RunScores], along: ThresholdSettings | None = None
+) -> TextTable:
     """Return a table with a line per arm: its threshold with the interval, slope, lapse rate and
     number of questions."""
     arms = [arm for run in runs for arm in find_thresholds(run, along)]
-    return table(COLUMNS, arms).without_empty()
+    return table(THRESHOLD_COLUMNS, arms).without_empty()
 
 
-def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
+def chart_thresholds(run: RunScores, task: str) -> list[PageLines]:
     """Return a line chart of a task: each contestant's accuracy by level with intervals, and the
     fitted function."""
     along = ThresholdSettings.from_config(run.config)
@@ -252,24 +256,24 @@ def _fit_arm(scores: PointScores, along: ThresholdSettings) -> ArmThreshold | No
     clusters = scores.clusters_of(levels)
     try:
         threshold = fit_threshold(
-            [*levels.values()], values, guess, along.target, along.log, along.direction, clusters
+            [*levels.values()], values, guess, along.target, along.is_log, along.direction, clusters
         )
     except ValueError as exc:
-        return replace(arm, why=f"none: {exc}")
-    alike = _test_alike(scores, levels) if scores.point.draws > 1 else None
-    return replace(arm, threshold=threshold, alike=alike)
+        return replace(arm, reason=f"none: {exc}")
+    alike = _test_equal_difficulty(scores, levels) if scores.point.draws > 1 else None
+    return replace(arm, threshold=threshold, equal_difficulty_p=alike)
 
 
-def _test_alike(scores: PointScores, levels: Mapping[str, float]) -> float:
+def _test_equal_difficulty(scores: PointScores, levels: Mapping[str, float]) -> float:
     """Return the p-value of a permutation test that the questions of a level are equally difficult;
     it permutes the draws among the questions of each level."""
     by_level = defaultdict[float, list[list[float]]](list)
     for name, level in levels.items():
         by_level[level].append([draw.score.value for draw in scores.not_failed(name)])
-    random, spread = np.random.default_rng(0), np.zeros(1 + RESHUFFLES)
+    random, spread = np.random.default_rng(0), np.zeros(1 + RESHUFFLE_COUNT)
     for questions in by_level.values():
         values, sizes = np.concatenate(questions), np.array([len(draws) for draws in questions])
-        dealt = random.permuted(np.tile(values, (RESHUFFLES, 1)), axis=1)
+        dealt = random.permuted(np.tile(values, (RESHUFFLE_COUNT, 1)), axis=1)
         sums = np.add.reduceat(np.vstack([values, dealt]), np.cumsum(sizes) - sizes, axis=1)
         spread += (sums**2 / sizes).sum(axis=1)
     return float(np.mean(spread >= spread[0] - 1e-9))
@@ -290,7 +294,7 @@ def _list_level_points(scores: PointScores, field: str) -> list[Point]:
 
 # ---- all combinations of two parameters
 
-MAX_MAPS = 12  # maps in a report
+MAX_HEAT_MAPS = 12  # maps in a report
 
 
 def make_crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[PageGrid]:
@@ -311,14 +315,14 @@ def make_crossed_grids(runs: Sequence[RunScores], by: Sequence[str]) -> list[Pag
                 cells.append((*levels, fmean(values[levels]), len(values[levels])))
             if len(cells) > 1:
                 grids.append(PageGrid(x, y, scores.task, scores.contestant, cells))
-    return grids[:MAX_MAPS]
+    return grids[:MAX_HEAT_MAPS]
 
 
 def make_crossed_tables(
     runs: Sequence[RunScores], by: Sequence[str]
 ) -> Iterator[tuple[str, TextTable]]:
-    """Yield the same maps as tables with titles: levels of the first field as rows, of the second
-    as columns."""
+    """Yield the maps of `make_crossed_grids` as tables with titles: levels of the first field as
+    rows, of the second as columns."""
     for grid in make_crossed_grids(runs, by):
         cells = {(x, y): f"{percent(accuracy)}\n{n}" for x, y, accuracy, n in grid.cells}
         down, across = (
@@ -342,12 +346,12 @@ def _format_level(level: Level) -> str:
     return level if isinstance(level, str) else f"{level:g}"
 
 
-def _print_thresholds(scored: Table) -> Iterator[ReportTable | str]:
+def _yield_thresholds_ending(scored: Table) -> Iterator[ReportTable | str]:
     """Yield the tables and lines to print at the end of a run: crossed fields, thresholds, and the
     reason if there are no thresholds."""
     for title, crossed in make_crossed_tables(scored.scores, scored.by):
         yield ReportTable(title, crossed)
-    yield ReportTable("thresholds", threshold_table(scored.scores), note=THRESHOLDS_NOTE)
+    yield ReportTable("thresholds", tabulate_thresholds(scored.scores), note=THRESHOLDS_NOTE)
     for run in scored.scores:
         if along := ThresholdSettings.from_config(run.config):
             rows = (row.meta for row in run.folder.samples.values())
@@ -355,33 +359,35 @@ def _print_thresholds(scored: Table) -> Iterator[ReportTable | str]:
                 yield f"no thresholds: {missing}"
 
 
-def show_thresholds(asked: AnalysisRequest) -> None:
+def show_thresholds(request: AnalysisRequest) -> None:
     """Print the thresholds along a field; settings in the request override the run's entry
     `thresholds`."""
-    along = asked.settings.get("along")
+    along = request.settings.get("along")
     try:
-        TypeAdapter(ThresholdsEntry).validate_python({**asked.settings})
+        TypeAdapter(ThresholdsEntry).validate_python({**request.settings})
     except ValidationError as exc:
         fault = exc.errors()[0]
         place = fault["loc"][0]
         raise RunError(f"{place}: {fault['msg'].lower()}, found {fault['input']!r}") from exc
-    shown = threshold_table(
-        asked.scored.scores, ThresholdSettings.from_config({"thresholds": asked.settings})
+    shown = tabulate_thresholds(
+        request.scored.scores, ThresholdSettings.from_config({"thresholds": request.settings})
     )
     if not shown.rows:
-        samples = [row for scores in asked.scored.scores for row in scores.folder.samples.values()]
+        samples = [
+            row for scores in request.scored.scores for row in scores.folder.samples.values()
+        ]
         missing = describe_missing_levels((row.meta for row in samples), along)
         raise RunError(missing or f"no arm answered a sample that has numbers in {along!r}")
-    asked.show(shown, "thresholds", THRESHOLDS_NOTE)
+    request.show(shown, "thresholds", THRESHOLDS_NOTE)
 
 
 THRESHOLDS_ANALYSIS = Analysis(
     "thresholds",
     "Thresholds",
-    lambda scored: threshold_table(scored.scores),
+    lambda scored: tabulate_thresholds(scored.scores),
     THRESHOLDS_NOTE,
-    ending=_print_thresholds,
-    curves=make_curve_builder(threshold_lines),
+    ending=_yield_thresholds_ending,
+    curves=make_curve_builder(chart_thresholds),
     settings=("along", "target", "scale", "direction"),
     ask=show_thresholds,
 )

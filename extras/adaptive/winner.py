@@ -16,7 +16,7 @@ from looktwice.pipelines.config.spec import Arm, get_public_path
 
 
 def find_marker_slots(arm: Arm) -> list[str]:
-    """Return the slots of an arm whose stages draw marks."""
+    """Return the slots in which an arm's stages draw marks."""
     paths = {slot: get_public_path(type(stage)) for slot, stage in arm.stages.items()}
     return [slot for slot, path in paths.items() if path.startswith("prompting.markers.")]
 
@@ -28,11 +28,11 @@ class FixedSamples(Steering):
     kind = "discovery"
     samples: Sequence[str] = ()
 
-    def count(self, arms: Sequence[Arm], samples: int) -> int:
+    def count_answers(self, arms: Sequence[Arm], samples: int) -> int:
         """Return the number of answers: all samples for each arm."""
         return len(arms) * len(self.samples)
 
-    def rounds(self, arms: Sequence[Arm], pool: Pool) -> Iterator[Round]:
+    def choose_rounds(self, arms: Sequence[Arm], pool: Pool) -> Iterator[Round]:
         """Yield a single round."""
         yield [(sample, arms) for sample in self.samples]
 
@@ -41,15 +41,15 @@ def finish_discovery(steering: Any, study: Any) -> Iterator[str]:
     """Write each winner as a study, try it under the styles, and add its cost to the results."""
     folder, paid = RunFolder(study.folder), [study.folder]
     for number, winner in enumerate(steering.winners):
-        path = write_winner(study.plan, winner.arm, several=len(steering.winners) > 1)
+        path = write_winner(study.plan, winner.arm, name_task=len(steering.winners) > 1)
         styles = _try_styles(steering, study, winner, path, paid)
         parts = styles, _describe_cost(steering, folder, winner)
         more = "".join(f"; {part}" for part in parts if part)
-        steering.results[number] = replace(winner.result, more=more)
+        steering.results[number] = replace(winner.result, remark=more)
         yield f"study of the winner on {winner.arm.task_name}: {path}"
 
 
-def write_winner(plan: Any, arm: Any, several: bool = False) -> Path:
+def write_winner(plan: Any, arm: Any, name_task: bool = False) -> Path:
     """Write the arm as a study with every setting spelled out, next to the study it comes from, so
     that relative paths still work; the winner of a bundled study goes into the working folder."""
     import yaml
@@ -60,7 +60,7 @@ def write_winner(plan: Any, arm: Any, several: bool = False) -> Path:
 
     source = plan.source
     folder = Path() if source is None or source in list_configs().values() else source.parent
-    name = f"{plan.name}-{arm.task_name}-winner" if several else f"{plan.name}-winner"
+    name = f"{plan.name}-{arm.task_name}-winner" if name_task else f"{plan.name}-winner"
     node = {"name": name, "tasks": {arm.task_name: spec(arm.task)}, "seed": arm.seed}
     if arm.model is not None:
         node["model"] = spec(arm.model)
@@ -76,12 +76,12 @@ def write_winner(plan: Any, arm: Any, several: bool = False) -> Path:
     return path
 
 
-def _try_styles(steering: Any, study: Any, winner: Any, path: Path, paid: list[Path]) -> str:
+def _try_styles(steering: Any, study: Any, winner: Any, path: Path, folders: list[Path]) -> str:
     """Run the winner under the styles on held-out samples and describe the worst style; empty if
     the winner draws no marks.
 
-    The folder of this run is appended to `paid`, whose runs together stay within the study's
-    budget.
+    The folder of this run is appended to `folders`; the runs in these folders together stay within
+    the study's budget.
     """
     from looktwice.eval.display.table import score_table
     from looktwice.eval.display.text_tables import format_p
@@ -100,11 +100,11 @@ def _try_styles(steering: Any, study: Any, winner: Any, path: Path, paid: list[P
     plan = load_plan(path, [wanted, f"name={path.stem}-styles"], study.plan.plugins, reach)
     options = study.options
     if options.budget is not None:
-        spent = sum(read_cost(folder / COST_FILE) for folder in paid)
+        spent = sum(read_cost(folder / COST_FILE) for folder in folders)
         options = replace(options, budget=max(0.0, options.budget - spent))
     only = FixedSamples(samples=winner.samples)
     tried = replace(study, plan=plan, options=options, companions=[only], fresh=False)
-    paid.append(tried.folder)
+    folders.append(tried.folder)
     if (outcome := tried()).stopped:
         more = ", with a larger --cost" * ("--budget" in outcome.why)
         return f"not all styles were tried; repeat the command to continue{more}"
@@ -119,8 +119,8 @@ def _try_styles(steering: Any, study: Any, winner: Any, path: Path, paid: list[P
 
 
 def _describe_cost(steering: Any, folder: Any, winner: Any) -> str:
-    """Describe tokens and cost per answer of the winner and of the baseline; empty if no model was
-    asked."""
+    """Describe the tokens and the cost per answer of the winner and of the baseline; empty if no
+    model was asked."""
     prices = list[str]()
     for arm in (winner.arm, winner.baseline):
         rows = folder.samples_by_task.get(arm.task_id, {})

@@ -28,8 +28,8 @@ from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import read_file, write_file
 from looktwice.pipelines.json_input import read_as
 
-MAJORITY, HUMANS = "majority", "humans/humans.csv"
-EXPOSURE_TOLERANCE = 25.0
+MAJORITY, HUMANS_FILE = "majority", "humans/humans.csv"
+EXPOSURE_TOLERANCE_MS = 25.0
 """Tolerance of an exposure time in ms: a frame and a half at 60 Hz."""
 
 
@@ -38,17 +38,17 @@ class Ratings:
     """The non-empty cells that raters filled in, by rater and item, and the key of the sheet."""
 
     key: SheetKey
-    filled: Mapping[str, Mapping[str, Mapping[str, str]]]
+    entries: Mapping[str, Mapping[str, Mapping[str, str]]]
 
-    def column(self, rater: str, name: str) -> dict[str, str]:
+    def get_column(self, rater: str, name: str) -> dict[str, str]:
         """Return one rater's entries in a column, by item. For MAJORITY, return the entries that
         more than half of an item's raters agree on."""
         if rater != MAJORITY:
-            rated = self.filled[rater].items()
+            rated = self.entries[rater].items()
             return {item: cells[name] for item, cells in rated if cells.get(name)}
         votes: dict[str, list[str]] = defaultdict(list)
-        for rater in self.filled:
-            for item, value in self.column(rater, name).items():
+        for rater in self.entries:
+            for item, value in self.get_column(rater, name).items():
                 votes[item].append(value)
         majority = {}
         for item, values in votes.items():
@@ -57,9 +57,9 @@ class Ratings:
                 majority[item] = value
         return majority
 
-    def numbers(self, rater: str, name: str) -> dict[str, float]:
+    def get_numbers(self, rater: str, name: str) -> dict[str, float]:
         """Return the numbers that a rater entered in a column, by item."""
-        column = self.column(rater, name) if rater in self.filled else {}
+        column = self.get_column(rater, name) if rater in self.entries else {}
         return {
             item: float(cell)
             for item, cell in column.items()
@@ -69,7 +69,7 @@ class Ratings:
     @property
     def raters(self) -> list[str]:
         """The raters, and MAJORITY if there are three or more."""
-        return [*self.filled, *([MAJORITY] if len(self.filled) > 2 else [])]
+        return [*self.entries, *([MAJORITY] if len(self.entries) > 2 else [])]
 
     @property
     def main_column(self) -> str:
@@ -79,7 +79,7 @@ class Ratings:
     def grade_answers(self, rater: str) -> dict[str, bool]:
         """Return whether the rater's answer is correct, by item; items without a correct answer are
         left out."""
-        answers = self.column(rater, "human_answer")
+        answers = self.get_column(rater, "human_answer")
         return {
             item.item: parse_letter(answers[item.item], item) == normalize_answer(item.key)
             for item in self.key.items
@@ -135,7 +135,7 @@ def add_judges(ratings: Ratings, run: Path) -> Ratings:
     """Add the answers that a run's reader and judges found in the same replies; an empty answer
     means that none was found. Raises RunError."""
     items = {(item.contestant, item.task, item.sample): item.item for item in ratings.key.items}
-    filled, folder = dict(ratings.filled), RunFolder(run)
+    filled, folder = dict(ratings.entries), RunFolder(run)
     for judge in (NO_JUDGE, *judgements(run).judges):
         cells = dict[str, Mapping[str, str]]()
         for scores in score_run(folder, judge=judge).points:
@@ -144,13 +144,13 @@ def add_judges(ratings: Ratings, run: Path) -> Ratings:
                 if item and 0 in draws and judge in (NO_JUDGE, draws[0].judge):
                     cells[item] = {ratings.main_column: draws[0].answer or NO_JUDGE}
         filled["reader" if judge == NO_JUDGE else judge] = cells
-    return replace(ratings, filled=filled)
+    return replace(ratings, entries=filled)
 
 
-def share_table(ratings: Ratings) -> TextTable:
+def tabulate_shares(ratings: Ratings) -> TextTable:
     """Return the share of each category by rater, estimated for all rows that the sheet was drawn
     from, with its 95 % interval."""
-    columns = {rater: ratings.column(rater, "category") for rater in ratings.raters}
+    columns = {rater: ratings.get_column(rater, "category") for rater in ratings.raters}
     names = dict.fromkeys(ratings.key.taxonomy)
     for column in columns.values():
         names |= dict.fromkeys(column.values())
@@ -185,7 +185,7 @@ def _format_share(items: Sequence[SheetItem], hits: Mapping[str, bool]) -> str:
     return f"{100 * share.value:.1f} [{100 * share.low:.1f}, {100 * share.high:.1f}]"
 
 
-def answer_table(ratings: Ratings) -> TextTable:
+def tabulate_answers(ratings: Ratings) -> TextTable:
     """Return the accuracy of each person, overall and by task, and the mean difficulty that they
     reported."""
     tasks: dict[str, list[SheetItem]] = {"all tasks": list(ratings.key.items)}
@@ -196,7 +196,7 @@ def answer_table(ratings: Ratings) -> TextTable:
     lines = []
     for rater in ratings.raters:
         right = ratings.grade_answers(rater)
-        rated = ratings.numbers(rater, "difficulty")
+        rated = ratings.get_numbers(rater, "difficulty")
         for task, items in tasks.items():
             n = sum(item.item in right for item in items)
             numbers = [rated[item.item] for item in items if item.item in rated]
@@ -205,16 +205,16 @@ def answer_table(ratings: Ratings) -> TextTable:
     return TextTable(("rater", "task", "right %", "n", "difficulty"), lines, 2)
 
 
-def time_table(ratings: Ratings) -> TextTable:
-    """Return the median exposure and response times by rater; no lines if nobody was timed. `off`
+def tabulate_times(ratings: Ratings) -> TextTable:
+    """Return the median exposure and response times by rater; empty if nobody was timed. `off`
     counts pictures whose exposure differed from the requested time by more than
-    `EXPOSURE_TOLERANCE`."""
+    `EXPOSURE_TOLERANCE_MS`."""
     lines = []
-    for rater in ratings.filled:
-        shown = ratings.numbers(rater, "exposure_ms").values()
-        took, right = ratings.numbers(rater, "response_ms"), ratings.grade_answers(rater)
+    for rater in ratings.entries:
+        shown = ratings.get_numbers(rater, "exposure_ms").values()
+        took, right = ratings.get_numbers(rater, "response_ms"), ratings.grade_answers(rater)
         asked = ratings.key.exposure
-        off = sum(abs(time - asked) > EXPOSURE_TOLERANCE for time in shown) if asked else 0
+        off = sum(abs(time - asked) > EXPOSURE_TOLERANCE_MS for time in shown) if asked else 0
         apart: dict[bool | None, list[float]] = {True: [], False: [], None: []}
         for item, time in took.items():
             apart[right.get(item)].append(time)
@@ -225,11 +225,11 @@ def time_table(ratings: Ratings) -> TextTable:
     return TextTable(("rater", "n", "off", "shown", "answered", "rightly", "wrongly"), lines)
 
 
-def difficulty_table(ratings: Ratings) -> TextTable:
+def tabulate_difficulties(ratings: Ratings) -> TextTable:
     """Return the accuracy of each person, and of the model whose log was sampled, by the difficulty
     that most people reported; no lines if nobody rated any (Do You See Me, Fig. 6)."""
-    rated, items = ratings.column(MAJORITY, "difficulty"), ratings.key.items
-    right = {rater: ratings.grade_answers(rater) for rater in ratings.filled}
+    rated, items = ratings.get_column(MAJORITY, "difficulty"), ratings.key.items
+    right = {rater: ratings.grade_answers(rater) for rater in ratings.entries}
     right[items[0].contestant] = {
         item.item: parse_letter(item.answer, item) == normalize_answer(item.key)
         for item in items
@@ -244,14 +244,15 @@ def difficulty_table(ratings: Ratings) -> TextTable:
 
 
 def parse_letter(answer: str, item: SheetItem) -> str:
-    """Return the answer as a letter if it is one, begins with one, as "(B) far" does, or is the
-    text of exactly one choice."""
+    """Return the letter of the choice that an answer names: the answer is the letter, begins with
+    it, as "(B) far" does, or is the text of exactly one choice. Any other answer is returned as it
+    is, normalized."""
     given = normalize_answer(answer.partition(")")[0] if answer.startswith("(") else answer)
     texts = [choice.casefold() for choice in item.choices]
     return chr(65 + texts.index(given)) if texts.count(given) == 1 else given
 
 
-def agreement_lines(ratings: Ratings) -> Iterator[str]:
+def describe_agreement(ratings: Ratings) -> Iterator[str]:
     """Describe Cohen's kappa of each pair of raters on the items that both filled in, and Fleiss'
     kappa of all raters on the items that all filled in."""
     import pandas
@@ -259,8 +260,8 @@ def agreement_lines(ratings: Ratings) -> Iterator[str]:
     samples = {item.item: (item.task, item.sample) for item in ratings.key.items}
     items = {item.item: item for item in ratings.key.items}
     columns = {}
-    for rater in ratings.filled:
-        column = ratings.column(rater, ratings.main_column)
+    for rater in ratings.entries:
+        column = ratings.get_column(rater, ratings.main_column)
         columns[rater] = {
             item: value if ratings.key.ask == ASK_ERRORS else parse_letter(value, items[item])
             for item, value in column.items()
@@ -284,13 +285,13 @@ def _format_kappa(name: str, kappa: Estimate) -> str:
     return f"{name} {kappa.value:.2f} [{kappa.low:.2f}, {kappa.high:.2f}]"
 
 
-def write_humans(ratings: Ratings, path: Path) -> Path:
-    """Write the people as a log table, which `looktwice compare` compares with models. Raises
-    OSError."""
+def write_human_log(ratings: Ratings, path: Path) -> Path:
+    """Write the people's answers as a log table, which `looktwice compare` compares with models.
+    Raises OSError."""
     items = {item.item: item for item in ratings.key.items}
     rows = [["contestant", "task", "sample", "question", "key", "answer", "value"]]
     for rater in ratings.raters:
-        answers = ratings.column(rater, "human_answer")
+        answers = ratings.get_column(rater, "human_answer")
         for number, right in ratings.grade_answers(rater).items():
             item, verdict = items[number], "right" if right else "wrong"
             answer = parse_letter(answers[number], item)
@@ -299,12 +300,12 @@ def write_humans(ratings: Ratings, path: Path) -> Path:
     return path
 
 
-def ratings_lines(ratings: Ratings) -> Iterator[str]:
+def describe_ratings(ratings: Ratings) -> Iterator[str]:
     """List entries that are outside the taxonomy, missing or not an answer, then describe the
     agreement of raters."""
     taxonomy, n = ratings.key.taxonomy, len(ratings.key.items)
-    for rater in ratings.filled:
-        column = ratings.column(rater, ratings.main_column)
+    for rater in ratings.entries:
+        column = ratings.get_column(rater, ratings.main_column)
         if left := n - len(column):
             yield f"{rater}: {format_count(left, 'item')} of {n} not filled in"
         strange = [value for value in dict.fromkeys(column.values()) if value not in taxonomy]
@@ -319,4 +320,4 @@ def ratings_lines(ratings: Ratings) -> Iterator[str]:
         if unread:
             wrong = ", ".join(unread)
             yield f"{rater}: counted as wrong, neither a letter nor the text of a choice: {wrong}"
-    yield from agreement_lines(ratings)
+    yield from describe_agreement(ratings)

@@ -43,7 +43,7 @@ TIMING_COLUMNS = ("exposure_ms", "response_ms")
 """Further columns that a page of timed trials fills in: how long the pictures were shown, and the
 time from their onset to the answer."""
 KEY_FILE, SHEET_FILE, PAGE_FILE = "key.json", "sheet.csv", "sheet.html"
-PICTURE_SIDE = 768
+MAX_PICTURE_SIDE = 768
 TEMPLATES_PACKAGE = "looktwice.extras.annotation"
 
 
@@ -128,7 +128,7 @@ def draw_sheet(
     sizes = {name: len(stratum) for name, stratum in strata.items()}
     for name, stratum in strata.items():
         chance.shuffle(stratum)
-        trained += [(name, row) for row in _pick_spread(stratum, named, practice)]
+        trained += [(name, row) for row in _take_spread_rows(stratum, named, practice)]
     taken = dict.fromkeys(strata, 0)
     while sum(taken.values()) < min(n, len(rows) - len(trained)):
         for name, stratum in strata.items():
@@ -148,9 +148,11 @@ def draw_sheet(
     )
 
 
-def _pick_spread(rows: list[dict[str, Any]], logs: Sequence[Log], n: int) -> list[dict[str, Any]]:
-    """Remove up to n rows and return them, evenly spaced from the easiest to the hardest by their
-    mean value in the logs."""
+def _take_spread_rows(
+    rows: list[dict[str, Any]], logs: Sequence[Log], n: int
+) -> list[dict[str, Any]]:
+    """Remove up to n rows from the list and return them: rows evenly spaced from the easiest to the
+    hardest by their mean value in the logs."""
     import pandas
 
     if not n:
@@ -199,7 +201,7 @@ def write_sheet(
         }
         words = {name: words[name] for name in SHOWN_COLUMNS[ask]}
         table.append((*words.values(), *("" for _ in filled)))
-        thumbnails = [make_thumbnail_url(picture, PICTURE_SIDE) for _, picture in pictures]
+        thumbnails = [make_thumbnail_url(picture, MAX_PICTURE_SIDE) for _, picture in pictures]
         taught = {"key": normalize_answer(item.key)} if item.practice else {}
         shown.append(words | taught | {"pictures": thumbnails})
     write_file(out / SHEET_FILE, format_csv(table, "\r\n"))

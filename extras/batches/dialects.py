@@ -45,8 +45,8 @@ class Batch(NamedTuple):
 
     id: str
     is_over: bool
-    done: int = 0
-    total: int = 0
+    answered_count: int = 0
+    request_count: int = 0
     files: tuple[str, ...] = ()
     error: str = ""
 
@@ -138,18 +138,18 @@ class BatchServer:
 
     def create(self, lines: Sequence[bytes], label: str) -> Batch:
         """Submit the lines as a batch, and return its state."""
-        with self._check_shape():
+        with self._convert_format_errors():
             return self.parse_batch(self.submit(lines, label))
 
     def get_status(self, identifier: str) -> Batch:
         """Return the state of a batch."""
-        with self._check_shape():
+        with self._convert_format_errors():
             return self.parse_batch(self.get(self.batch_path + identifier))
 
     def find(self, label: str, size: int, since: float) -> Batch | None:
         """Find the batch of `size` requests that was submitted under a label at time `since`, in
         seconds, or later."""
-        with self._check_shape():
+        with self._convert_format_errors():
             for data in reversed(self.get(self.list_path).get(self.list_field) or ()):
                 if self.is_match(data, label, size, since):
                     return self.parse_batch(data)
@@ -158,9 +158,9 @@ class BatchServer:
     def yield_responses(
         self, batch: Batch, keys: Sequence[str]
     ) -> Iterator[tuple[str, HttpResponse]]:
-        """Yield each key with its response in the protocol of direct requests, without the requests
+        """Yield each key with its response in the protocol of direct requests, leaving out requests
         that got no answer."""
-        with self._check_shape():
+        with self._convert_format_errors():
             for key, status, body in self.read_results(batch, keys):
                 yield key, HttpResponse(status, {}, json.dumps(body).encode())
 
@@ -196,7 +196,7 @@ class BatchServer:
         return value
 
     @contextmanager
-    def _check_shape(self) -> Iterator[None]:
+    def _convert_format_errors(self) -> Iterator[None]:
         """Convert errors raised by an unexpected response format to ModelError."""
         try:
             yield
@@ -238,7 +238,7 @@ class AnthropicBatches(BatchServer):
         """Return whether a batch has `size` requests and was created no earlier than one second
         before `since`."""
         made = datetime.fromisoformat(data["created_at"]).timestamp()
-        return self.parse_batch(data).total == size and made + 1 >= since
+        return self.parse_batch(data).request_count == size and made + 1 >= since
 
     def read_results(self, batch: Batch, keys: Sequence[str]) -> Iterator[Answer]:
         """Yield the results, without those of cancelled and expired requests."""

@@ -51,13 +51,13 @@ class Batched(Ranged):
     take up to a day.
 
     `run` goes through all samples, submits their requests, at most `requests` in a batch, checks
-    the batches every `look` seconds, and stores the replies in the cache. Then it goes through the
-    samples that were waiting again. So each turn of a conversation takes one round of batches, and
-    so does each draw of `Vote`. A run that is stopped or killed leaves its batches with the server,
-    and the same command collects them. Replies to direct requests are cache hits, too. `dialect` is
-    the provider's batch protocol; by default it is that of `chat`, if it is a `MessagesAPI`,
-    `ResponsesAPI` or `GeminiAPI`, and otherwise it depends on the host: Anthropic's and Gemini's
-    use their own protocols, all others OpenAI's. Anthropic supports no seeds and needs
+    the batches every `look` seconds, and stores the replies in the cache. Then it goes again
+    through the samples that were waiting. So each turn of a conversation takes one round of
+    batches, and so does each draw of `Vote`. A run that is stopped or killed leaves its batches
+    with the server, and the same command collects them. Replies to direct requests are cache hits,
+    too. `dialect` is the provider's batch protocol; by default it is that of `chat`, if it is a
+    `MessagesAPI`, `ResponsesAPI` or `GeminiAPI`, and otherwise it depends on the host: Anthropic's
+    and Gemini's use their own protocols, all others OpenAI's. Anthropic supports no seeds and needs
     `max_tokens`. The URL of `chat` is the one for direct requests, such as
     https://generativelanguage.googleapis.com/v1beta/openai. `prices` are those of a batch.
     `--budget` and `--max-requests` cannot limit it; `--limit` does.
@@ -94,7 +94,7 @@ class Batched(Ranged):
         )
 
     def __getattr__(self, name: str) -> Any:
-        """Return any other attribute from `chat`."""
+        """Return any other attribute of `chat`."""
         if name.startswith("_") or name == "chat":
             raise AttributeError(name)
         return getattr(self.chat, name)
@@ -166,13 +166,13 @@ class BatchQueue:
     stop: threading.Event
     say: Callable[[str], None] = lambda said: None
     give_up: Callable[[str], None] = lambda said: None
-    waiting: set[str] = field(default_factory=set)
-    failed: dict[str, ModelError] = field(default_factory=dict)
+    waiting_keys: set[str] = field(default_factory=set)
+    errors_by_key: dict[str, ModelError] = field(default_factory=dict)
     attempts: Counter[str] = field(default_factory=Counter)
     lock: threading.RLock = field(default_factory=threading.RLock)
-    finished: set[str] = field(default_factory=set)
-    size: int = 0
-    resumed: bool = False
+    finished_batches: set[str] = field(default_factory=set)
+    open_file_size: int = 0
+    has_resumed: bool = False
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -205,10 +205,10 @@ class BatchQueue:
             # if the run is stopped while one thread waits for earlier batches, no thread waits on
             if self.stop.is_set():
                 raise Stopped("stopped before the request was put into a batch")
-            if not self.resumed:
+            if not self.has_resumed:
                 self._resume()
-        if key in self.failed:
-            raise self.failed[key]
+        if key in self.errors_by_key:
+            raise self.errors_by_key[key]
         if (reply := self.store.get(key)) is not None:
             return reply
         if self.attempts[key] >= MAX_BATCHES_PER_REQUEST:
@@ -219,13 +219,13 @@ class BatchQueue:
         body = write_request(self.model.chat.body(messages, draw, options))
         line = self.server.format_line(key, json.loads(body))
         with self.lock:
-            if key not in self.waiting:
-                is_full = len(self.waiting) >= self.model.requests
-                if is_full or self.size + len(line) > self.server.max_bytes:
+            if key not in self.waiting_keys:
+                is_full = len(self.waiting_keys) >= self.model.requests
+                if is_full or self.open_file_size + len(line) > self.server.max_bytes:
                     self._close_file()
                 append_file(self._open_file, line)
-                self.waiting.add(key)
-                self.size += len(line)
+                self.waiting_keys.add(key)
+                self.open_file_size += len(line)
         raise Deferred("waiting for its batch")
 
     def collect(self) -> None:
@@ -291,7 +291,7 @@ class BatchQueue:
                 if is_orphan and self._find(note) is None:
                     note.delete()
             self._wait()
-        self.resumed = True
+        self.has_resumed = True
 
     def _find(self, note: _BatchFile) -> Batch | None:
         """Find a batch that was submitted just before its run was killed, or whose id was lost,
@@ -299,7 +299,7 @@ class BatchQueue:
         if not note.tried:
             return None
         batch = self.server.find(note.path.stem, len(note.keys), note.tried)
-        if batch is None or batch.id in self.finished | {
+        if batch is None or batch.id in self.finished_batches | {
             noted.batch for noted in self._batch_files
         }:
             return None
@@ -308,12 +308,12 @@ class BatchQueue:
 
     def _close_file(self) -> None:
         """Turn the collected requests into a batch, which `_wait` submits."""
-        if self.waiting:
+        if self.waiting_keys:
             note = _BatchFile(self.folder / f"{uuid.uuid4().hex}.json", self.name)
             self._open_file.rename(note.requests_file)
             note.write()
-            self.attempts.update(self.waiting)
-        self.waiting, self.size = set(), 0
+            self.attempts.update(self.waiting_keys)
+        self.waiting_keys, self.open_file_size = set(), 0
 
     def _wait(self) -> None:
         """Wait until every batch has ended."""
@@ -338,8 +338,8 @@ class BatchQueue:
                 raise trouble
             if trouble:
                 self.say(f"{trouble}; checking again in {self.model.look:g} s")
-            done = sum(batch.done for batch in under_way)
-            total = sum(batch.total for batch in under_way)
+            done = sum(batch.answered_count for batch in under_way)
+            total = sum(batch.request_count for batch in under_way)
             progress = (
                 f"{format_count(len(under_way), 'batch', 'batches')} under way, {done:,} of"
                 f" {total:,} requests answered"
@@ -363,8 +363,8 @@ class BatchQueue:
             except ModelError as exc:
                 # a request with neither a reply nor a final error is asked again
                 if not exc.retryable or self.attempts[key] >= MAX_BATCHES_PER_REQUEST:
-                    self.failed[key] = exc
-        self.finished.add(batch.id)
+                    self.errors_by_key[key] = exc
+        self.finished_batches.add(batch.id)
         note.delete()
         if batch.error:
             raise ModelError(f"{self.model.chat.endpoint} refused the batch: {batch.error}")

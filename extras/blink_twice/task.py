@@ -25,13 +25,13 @@ from looktwice.eval.tasks.table_task import MappedTask
 from looktwice.pipelines.picture import PictureError
 
 CRITERIA = ("clues", "truth")
-CRITERION_LINE = {
+CRITERION_PATTERNS = {
     "clues": re.compile(r"\b(?:clues?|cues?)\b[^\d\n]{0,40}?(\d+(?:\.\d+)?)(?!\s*[-.\d])", re.I),
     "truth": re.compile(r"\b(?:truth|reality)\b[^\d\n]{0,40}?(\d+(?:\.\d+)?)(?!\s*[-.\d])", re.I),
 }
 
 
-def cot_score(clues: float, truth: float) -> float:
+def compute_cot_score(clues: float, truth: float) -> float:
     """Return the CoT score (supplement, "CoT Score"): the mean of visual clues seen (0..1) and
     truth inferred (0..1).
 
@@ -48,7 +48,7 @@ def parse_cot(text: str) -> tuple[float, float] | None:
     lines; None if either is missing or ambiguous."""
     values = []
     for name in CRITERIA:
-        judged = CRITERION_LINE[name].findall(text)
+        judged = CRITERION_PATTERNS[name].findall(text)
         if len(judged) != 1 or float(judged[0]) > 1:
             return None
         values.append(float(judged[0]))
@@ -75,7 +75,7 @@ class TwiceScorer(Scorer):
     headlines = ("g_acc",)
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """Return every accuracy that the file's fields allow to compute."""
+        """Return every accuracy that can be computed from the file's fields."""
         samples = scores.keyed
         plain = group_metric("q_acc", "question", scores, {name: [name] for name in samples})
         plain = replace(plain, clusters={})

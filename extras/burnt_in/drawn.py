@@ -20,7 +20,7 @@ from looktwice.prompting.drawing.colors import parse_rgb
 Kind = Literal["rings", "boxes", "dots", "arrows"]
 CLOSENESS_LEVELS = (0.3, 0.5, 0.75)  # minimum closeness to the colour of a drawn pixel
 COVERAGE_RANGE = 0.1  # range below a level in which closeness still measures coverage
-SIZE_SHARES = (0.008, 0.7)  # size of a shape, as shares of the picture's diagonal
+SIZE_SHARE_RANGE = (0.008, 0.7)  # size of a shape, as shares of the picture's diagonal
 MIN_SHAPE_SIZE = 5.0  # minimum size of a shape in pixels
 PATCH_MARGIN = 8  # pixels of surroundings in a patch
 MAX_REGIONS = 300  # maximum number of regions per colour and level, the purest first
@@ -30,19 +30,19 @@ GREY_TINT_LENGTH = 60.0  # length of a tint below which a colour counts as grey
 GREY_REQUIREMENTS = (0.94, 4.0, 0.88)  # stricter requirements for greys: score, luma, purity
 
 
-class Threshold(NamedTuple):
+class ShapeCriterion(NamedTuple):
     """The shape model of a kind, and the lowest correlation at which a region counts as that
     kind."""
 
-    fit: type[Fit]
-    score: float
+    model: type[Fit]
+    min_score: float
 
 
-THRESHOLDS: dict[Kind, Threshold] = {
-    "rings": Threshold(RingFit, 0.88),
-    "boxes": Threshold(BoxFit, 0.93),
-    "dots": Threshold(DotFit, 0.95),
-    "arrows": Threshold(ArrowFit, 0.87),
+SHAPE_CRITERIA: dict[Kind, ShapeCriterion] = {
+    "rings": ShapeCriterion(RingFit, 0.88),
+    "boxes": ShapeCriterion(BoxFit, 0.93),
+    "dots": ShapeCriterion(DotFit, 0.95),
+    "arrows": ShapeCriterion(ArrowFit, 0.87),
 }
 # a drawn shape has its colour throughout its core, a photographed one has light and shade. Luma is
 # the reliable sign, since JPEG stores colour at half the resolution
@@ -58,7 +58,7 @@ MIN_LARGE_CORE, MIN_LARGE_CORE_CLOSENESS = (
 
 
 @dataclass(frozen=True)
-class Drawn:
+class FoundShape:
     """A drawn shape that was found in a picture; `fit` is in pixels from (`left`, `top`), and
     `area` encloses the shape in the picture."""
 
@@ -99,7 +99,9 @@ class Drawn:
 KIND_NAMES: dict[Kind, str] = {"rings": "ring", "boxes": "box", "dots": "dot", "arrows": "arrow"}
 
 
-def find_drawn_shapes(pixels: Pixels, colors: Sequence[str], kinds: Sequence[Kind]) -> list[Drawn]:
+def find_drawn_shapes(
+    pixels: Pixels, colors: Sequence[str], kinds: Sequence[Kind]
+) -> list[FoundShape]:
     """Find the drawn shapes of the given kinds and colours in RGB pixels HxWx3, sorted from top to
     bottom.
 
@@ -108,11 +110,14 @@ def find_drawn_shapes(pixels: Pixels, colors: Sequence[str], kinds: Sequence[Kin
     only, since photographs are full of white spots.
     """
     luma = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.float32)
-    found: list[Drawn] = []
+    found: list[FoundShape] = []
     for color in colors:
-        near, patches = measure_closeness(pixels, parse_rgb(color)), list[tuple[PixelRect, Patch]]()
-        for level in CLOSENESS_LEVELS if near.max() >= MIN_CLOSENESS else ():
-            patches += _find_regions(near, luma, level)
+        closeness, patches = (
+            measure_closeness(pixels, parse_rgb(color)),
+            list[tuple[PixelRect, Patch]](),
+        )
+        for level in CLOSENESS_LEVELS if closeness.max() >= MIN_CLOSENESS else ():
+            patches += _find_regions(closeness, luma, level)
         for kind in kinds:
             matching = [
                 drawn for area, patch in patches for drawn in _match_shape(patch, area, kind, color)
@@ -125,22 +130,22 @@ def find_drawn_shapes(pixels: Pixels, colors: Sequence[str], kinds: Sequence[Kin
     return sorted(found, key=lambda drawn: (drawn.area[1], drawn.area[0]))
 
 
-def _find_regions(near: Map, luma: Map, level: float) -> Iterator[tuple[PixelRect, Patch]]:
+def _find_regions(closeness: Map, luma: Map, level: float) -> Iterator[tuple[PixelRect, Patch]]:
     """Yield the connected regions with at least this closeness to the colour and a plausible size
     for a mark."""
-    mask = (near >= level).astype(np.uint8)
+    mask = (closeness >= level).astype(np.uint8)
     count, labels, stats, _ = cv2.connectedComponentsWithStats(mask, connectivity=8)
     if count < 2:
         return
-    height, width = near.shape
+    height, width = closeness.shape
     diagonal = float(np.hypot(height, width))
     x, y, w, h, area = stats[1:].T
     longest = np.maximum(w, h)
-    fits = (longest >= max(MIN_SHAPE_SIZE, SIZE_SHARES[0] * diagonal)) & (
-        longest <= SIZE_SHARES[1] * diagonal
+    fits = (longest >= max(MIN_SHAPE_SIZE, SIZE_SHARE_RANGE[0] * diagonal)) & (
+        longest <= SIZE_SHARE_RANGE[1] * diagonal
     )
     fits &= (area >= 10) & (np.minimum(w, h) >= 3)
-    purity = np.bincount(labels.ravel(), near.ravel(), count)[1:] / area
+    purity = np.bincount(labels.ravel(), closeness.ravel(), count)[1:] / area
     fits &= purity >= min(0.9, level + 0.12)
     chosen = np.flatnonzero(fits)
     for number in chosen[np.argsort(-purity[chosen])][:MAX_REGIONS].tolist():
@@ -153,46 +158,48 @@ def _find_regions(near: Map, luma: Map, level: float) -> Iterator[tuple[PixelRec
         part = rows, columns
         region = labels[part] == number + 1
         # pixels below the level count as background, even if their colour is similar
-        clear = np.maximum(near[part], np.float32(level - COVERAGE_RANGE))
-        patch = Patch(columns.start, rows.start, region, clear, luma[part], near.shape)
+        clear = np.maximum(closeness[part], np.float32(level - COVERAGE_RANGE))
+        patch = Patch(columns.start, rows.start, region, clear, luma[part], closeness.shape)
         yield (left, top, right, bottom), patch
 
 
-def _match_shape(patch: Patch, area: PixelRect, kind: Kind, color: str) -> Iterator[Drawn]:
+def _match_shape(patch: Patch, area: PixelRect, kind: Kind, color: str) -> Iterator[FoundShape]:
     """Yield the best shape of this kind for a region, if one matches."""
     wanted = np.asarray(parse_rgb(color), np.float64)
     is_grey = float(np.linalg.norm(wanted - wanted.mean())) < GREY_TINT_LENGTH
     if is_grey and kind in ("dots", "arrows"):
         return
-    demand, best = THRESHOLDS[kind], None
-    least, off, pure = (demand.score, MAX_LUMA_DIFFERENCE, 0.0)
+    criterion, best = SHAPE_CRITERIA[kind], None
+    least, off, pure = (criterion.min_score, MAX_LUMA_DIFFERENCE, 0.0)
     if is_grey:
         least, off, pure = GREY_REQUIREMENTS
-    for guess in demand.fit.propose(patch):
+    for guess in criterion.model.propose(patch):
         if guess.score(patch) < MIN_REFINED_SCORE:
             continue
         fit, score = guess.refine(patch)
         if score >= least and _is_plain(patch, fit, float(wanted @ LUMA_WEIGHTS), off, pure):
             least, best = score, fit
     if best:
-        yield Drawn(kind, color, best, patch.left, patch.top, area, least)
+        yield FoundShape(kind, color, best, patch.left, patch.top, area, least)
 
 
 def _is_plain(patch: Patch, fit: Fit, luma: float, off: float, pure: float) -> bool:
     """Return whether the core of a shape has the colour throughout."""
-    covered = fit.compute_coverage(patch.near.shape)
+    covered = fit.compute_coverage(patch.closeness.shape)
     core = covered >= min(0.95, 0.9 * float(covered.max()))
     if core.sum() < 4:
         core = covered >= 0.7 * float(covered.max())
-    bright, near = patch.luma[core], float(np.median(patch.near[core]))
+    bright, closeness = patch.luma[core], float(np.median(patch.closeness[core]))
     dark, light = np.percentile(bright, (15, 85))
     enough = max(pure, MIN_CLOSENESS if core.sum() < MIN_LARGE_CORE else MIN_LARGE_CORE_CLOSENESS)
     return bool(
-        abs(np.median(bright) - luma) <= off and light - dark <= MAX_LUMA_RANGE and near >= enough
+        abs(np.median(bright) - luma) <= off
+        and light - dark <= MAX_LUMA_RANGE
+        and closeness >= enough
     )
 
 
-def _is_letter(drawn: Drawn, patches: Sequence[tuple[PixelRect, Patch]]) -> bool:
+def _is_letter(drawn: FoundShape, patches: Sequence[tuple[PixelRect, Patch]]) -> bool:
     """Return whether a shape is probably a letter or a full stop: it is in a line with others of
     its colour."""
     left, top, right, bottom = drawn.area
@@ -202,16 +209,21 @@ def _is_letter(drawn: Drawn, patches: Sequence[tuple[PixelRect, Patch]]) -> bool
         letter, apart = y1 - y0, max(x0 - right, left - x1)
         off = abs(y0 + y1 - top - bottom) / 2
         inside = x0 <= left and y0 <= top and x1 >= right and y1 >= bottom
-        near = apart <= reach * max(high, letter) and off <= 0.75 * max(high, letter)
-        if near and 0.6 * high <= letter <= highest and not inside and (apart >= 0 or off > high):
+        is_near = apart <= reach * max(high, letter) and off <= 0.75 * max(high, letter)
+        if (
+            is_near
+            and 0.6 * high <= letter <= highest
+            and not inside
+            and (apart >= 0 or off > high)
+        ):
             line.add((x0 + x1) // max(4, letter))  # one region has an area for each level
     return len(line) > 1
 
 
-def _remove_duplicates(found: Sequence[Drawn]) -> list[Drawn]:
+def _remove_duplicates(found: Sequence[FoundShape]) -> list[FoundShape]:
     """Return the shapes without duplicates: the best of those that overlap. A ring around a dot is
     not a duplicate."""
-    kept: list[Drawn] = []
+    kept: list[FoundShape] = []
     for drawn in sorted(found, key=lambda drawn: -drawn.score):
         if not any(_measure_overlap(drawn.area, other.area) > 0.5 for other in kept):
             kept.append(drawn)

@@ -100,8 +100,8 @@ def _project_regions(view: View, regions: Mapping[int, Region]) -> Region:
 def find_marker_regions(
     marker: Mapping[str, Any], shape: tuple[int, ...], margin: float
 ) -> tuple[Region, Region]:
-    """Return the pixels that a marker, as RecoverMarks describes it, hides or has smeared, and the
-    hole of its ring; both HxW."""
+    """Return two masks HxW: the pixels that a marker, as RecoverMarks describes it, hides or
+    smears, and the hole of its ring."""
     ys, xs = np.ogrid[: shape[0], : shape[1]]
     half = marker["stroke"] / 2
     hole = np.zeros(shape[:2], bool)

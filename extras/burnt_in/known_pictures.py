@@ -24,7 +24,9 @@ from looktwice.prompting.evidence import MissingAction, handle_missing
 from looktwice.prompting.question_lines import fill_in_sha, parse_sample, read_lines
 
 THUMBNAIL_SIDE = 32  # side of a thumbnail in pixels
-MAX_BITS = 12  # maximum difference of two hashes; closer pictures are compared by thumbnails
+MAX_HASH_DISTANCE = (
+    12  # maximum difference of two hashes; closer pictures are compared by thumbnails
+)
 MAX_DIFFERENCE_RATIO = (
     0.7  # maximum ratio of the differences to the nearest and to the next picture
 )
@@ -39,19 +41,19 @@ def make_thumbnail(picture: Picture) -> Pixels:
     )
 
 
-class Match(NamedTuple):
-    """A known picture that resembles an image: its line in the file, its number in that line, and
-    its distance from the image."""
+class PictureMatch(NamedTuple):
+    """A known picture that resembles an image: its line in the file, its index in that line, and
+    its distances from the image: of the hashes, in bits, and of the thumbnails."""
 
     line: Sample
-    image: int
-    bits: int
+    picture_index: int
+    hash_distance: int
     difference: float
 
     @property
     def marks(self) -> list[Mark]:
         """The marks of this picture, in its own pixel coordinates."""
-        return [mark for mark in self.line.marks if mark.image == self.image]
+        return [mark for mark in self.line.marks if mark.image == self.picture_index]
 
 
 @dataclass(frozen=True)
@@ -111,37 +113,37 @@ class MarksFrom(WithoutModel):
                 lacking.append(f"image {number + 1} matches {lines} of {name}{differ}")
                 continue
             match = matches[0]
-            width, height = match.line.images[match.image].size
+            width, height = match.line.images[match.picture_index].size
             scale = Affine.resize(image.size[0] / width, image.size[1] / height)
             for mark in match.marks:
                 moved = mark.transform(scale, rectangle(0, 0, *image.size))
                 marks += [replace(moved, image=number)] if moved is not None else []
             notes.append(
                 f"image {number + 1} has the marks of {match.line.id} of {name}:"
-                f" hashes differ by {match.bits}, thumbnails by {match.difference:.1f}"
+                f" hashes differ by {match.hash_distance}, thumbnails by {match.difference:.1f}"
             )
         state = state.replace(sample=replace(sample, marks=tuple(marks))).with_notes(*notes)
         return handle_missing(state, self.missing, lacking) if lacking else state
 
-    def _find_nearest(self, image: Picture, prompt: str) -> list[Match]:
+    def _find_nearest(self, image: Picture, prompt: str) -> list[PictureMatch]:
         """Return the one picture that matches, none if all are too far, or several if the match is
         ambiguous."""
         own_hash, small, matches = (
             compute_perceptual_hash(image),
             make_thumbnail(image),
-            list[Match](),
+            list[PictureMatch](),
         )
         for line, number, hashed, thumbnail in self._known_pictures:
             bits = hash_distance(own_hash, hashed)
-            if bits <= MAX_BITS:
+            if bits <= MAX_HASH_DISTANCE:
                 difference = float(cv2.absdiff(small, thumbnail).mean())
-                matches.append(Match(line, number, bits, difference))
+                matches.append(PictureMatch(line, number, bits, difference))
         matches.sort(key=lambda match: match.difference)
         if not matches or matches[0].difference > self.most:
             return []
         near = [m for m in matches if MAX_DIFFERENCE_RATIO * m.difference <= matches[0].difference]
         asked = [m for m in near if m.line.question and m.line.question in prompt]
-        distinct: dict[str, Match] = {}
+        distinct: dict[str, PictureMatch] = {}
         for match in asked or near:
             plain = [mark.to_dict() | {"image": 0} for mark in match.marks]
             distinct.setdefault(json.dumps(plain), match)

@@ -20,7 +20,7 @@ from looktwice.prompting.drawing.text import BLINK_FONT_SIZE, BLINK_LETTERS, ren
 
 # thresholds between white strokes and black plate: the lower for thin, the upper for blurred ones
 INK_THRESHOLDS = (96, 150)
-CAPITAL_HEIGHTS = (5, 40)  # pixels of a capital
+CAPITAL_HEIGHT_RANGE = (5, 40)  # pixels of a capital
 MAX_BLACK_LUMA = 56.0  # maximum mean luma of a plate's margin; JPEG of quality 75 leaves about 20
 CANVAS_SIDE = 16  # side of the square on which glyphs are compared
 TEMPLATE_HEIGHTS = (5, 7, 9, 12, 18, 28)  # capital heights of the templates, in pixels
@@ -43,7 +43,7 @@ class ReadLabel:
 
     @property
     def center(self) -> XY:
-        """The middle (x, y) of the plate, in pixel-centre coordinates."""
+        """The centre (x, y) of the plate, in pixel-centre coordinates."""
         left, top, right, bottom = self.plate
         return (left + right - 1) / 2, (top + bottom - 1) / 2
 
@@ -143,7 +143,10 @@ def _find_glyphs(gray: Gray, least: int, letters: str) -> list[Glyph]:
     _, _, stats, _ = cv2.connectedComponentsWithStats(bright, connectivity=8)
     w, h = stats[1:, 2:4].T
     shape = (
-        (h >= CAPITAL_HEIGHTS[0]) & (h <= CAPITAL_HEIGHTS[1]) & (w >= 0.35 * h) & (w <= 1.25 * h)
+        (h >= CAPITAL_HEIGHT_RANGE[0])
+        & (h <= CAPITAL_HEIGHT_RANGE[1])
+        & (w >= 0.35 * h)
+        & (w <= 1.25 * h)
     )
     templates, owner = _render_templates(letters)
     glyphs: list[Glyph] = []

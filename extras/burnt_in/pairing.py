@@ -39,7 +39,7 @@ MIN_SIMILAR_SCORE = (
 MIN_LONE_SCORE = 0.8  # the same, if it is the only one found of several expected
 ARRANGEMENT_BONUS = 0.1  # bonus, in correlation, for two markers with the same arrangement
 MIN_PREDICTED_SCORE = 0.25  # minimum correlation at the place predicted from another marker
-PLATE_GAPS = (-3.0, 18.0)  # pixels between a ring's outer edge and its plate
+PLATE_GAP_RANGE = (-3.0, 18.0)  # pixels between a ring's outer edge and its plate
 MAX_READINGS = 4  # readings per word to follow up
 
 
@@ -63,7 +63,7 @@ class MarkerScene:
     colour."""
 
     gray: Gray
-    near: Mapping[str, Map]
+    closeness: Mapping[str, Map]
     radii: tuple[float, float]
 
     @classmethod
@@ -72,8 +72,8 @@ class MarkerScene:
     ) -> MarkerScene:
         """Prepare RGB pixels HxWx3 for the search."""
         gray = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.uint8)
-        near = {color: measure_closeness(pixels, parse_rgb(color)) for color in colors}
-        return cls(gray, near, radii)
+        closeness = {color: measure_closeness(pixels, parse_rgb(color)) for color in colors}
+        return cls(gray, closeness, radii)
 
     @property
     def coarse_radii(self) -> list[float]:
@@ -83,16 +83,16 @@ class MarkerScene:
 
 
 @dataclass(frozen=True)
-class Pair:
+class LabelRingPair:
     """A reading and a ring that may belong together."""
 
     label: ReadLabel
     ring: Ring
-    value: float
+    score: float
 
     @property
     def offset(self) -> XY:
-        """The vector from the middle of the plate to the middle of the ring."""
+        """The vector from the centre of the plate to the centre of the ring."""
         x, y = self.label.center
         return self.ring.x - x, self.ring.y - y
 
@@ -109,7 +109,7 @@ def find_markers(
     readings: dict[str, list[ReadLabel]] = {word: [] for word in words}
     for label in read_labels(scene.gray, words):
         readings[label.text].append(label)
-    pairs: list[Pair] = []
+    pairs: list[LabelRingPair] = []
     for labels in readings.values():
         del labels[MAX_READINGS:]
         for label in labels:
@@ -117,14 +117,14 @@ def find_markers(
     picked = _pick_one_style(pairs, len(words), style)
     blank = blank_out(scene, [pair.label.area for pair in picked])
     chosen = [
-        replace(pair, ring=refine_ring(blank.near[pair.ring.color], pair.ring, scene.radii))
+        replace(pair, ring=refine_ring(blank.closeness[pair.ring.color], pair.ring, scene.radii))
         for pair in picked
     ]
     clear = list(chosen)
     for labels in readings.values() if clear else ():
         faint = [_search_by_arrangement(blank, label, clear) for label in labels]
-        best = max(faint, key=lambda pair: pair.value * _is_separate(pair, chosen), default=None)
-        if best and best.value >= MIN_PREDICTED_SCORE and _is_separate(best, chosen):
+        best = max(faint, key=lambda pair: pair.score * _is_separate(pair, chosen), default=None)
+        if best and best.score >= MIN_PREDICTED_SCORE and _is_separate(best, chosen):
             chosen.append(best)
     sharp = sharpen_rings(scene.gray, [pair.ring for pair in chosen])
     return [
@@ -136,19 +136,19 @@ def find_markers(
 def blank_out(scene: MarkerScene, glyphs: Sequence[PixelRect]) -> MarkerScene:
     """Return the scene with zero closeness to all colours in these glyphs, so that no letter is
     taken for a ring."""
-    near = {name: values.copy() for name, values in scene.near.items()}
-    for values in near.values():
+    closeness = {name: values.copy() for name, values in scene.closeness.items()}
+    for values in closeness.values():
         for area in glyphs:
             get_window(values, area, 2)[:] = 0
-    return replace(scene, near=near)
+    return replace(scene, closeness=closeness)
 
 
-def _propose_pairs(scene: MarkerScene, label: ReadLabel) -> Iterator[Pair]:
+def _propose_pairs(scene: MarkerScene, label: ReadLabel) -> Iterator[LabelRingPair]:
     """Yield a pair for each ring that is near the label."""
-    reach = int(2 * scene.radii[1] + PLATE_GAPS[1] + 4)
+    reach = int(2 * scene.radii[1] + PLATE_GAP_RANGE[1] + 4)
     left, top = max(0, label.plate[0] - reach), max(0, label.plate[1] - reach)
-    for color, near in scene.near.items():
-        window = get_window(near, label.plate, reach).copy()
+    for color, closeness in scene.closeness.items():
+        window = get_window(closeness, label.plate, reach).copy()
         get_window(window, shift_area(label.area, -left, -top), 1)[:] = 0
         for ring in find_rings(
             window, color, scene.coarse_radii, COARSE_STROKE, 3, MIN_SIMILAR_SCORE - 0.1
@@ -156,7 +156,9 @@ def _propose_pairs(scene: MarkerScene, label: ReadLabel) -> Iterator[Pair]:
             ring = replace(ring, x=ring.x + left, y=ring.y + top)
             penalty = _compute_placement_penalty(scene, label, ring)
             if penalty is not None:
-                yield Pair(label, ring, ring.score - penalty + 0.3 * (label.likeness - 0.8))
+                yield LabelRingPair(
+                    label, ring, ring.score - penalty + 0.3 * (label.likeness - 0.8)
+                )
 
 
 def _compute_placement_penalty(scene: MarkerScene, label: ReadLabel, ring: Ring) -> float | None:
@@ -165,7 +167,7 @@ def _compute_placement_penalty(scene: MarkerScene, label: ReadLabel, ring: Ring)
     left, top, right, bottom = label.plate
     across = max(left - ring.x, 0, ring.x - right + 1)
     down = max(top - ring.y, 0, ring.y - bottom + 1)
-    if not PLATE_GAPS[0] <= np.hypot(across, down) - ring.outer <= PLATE_GAPS[1]:
+    if not PLATE_GAP_RANGE[0] <= np.hypot(across, down) - ring.outer <= PLATE_GAP_RANGE[1]:
         return None
     (x, y), (height, width) = label.center, scene.gray.shape
     if min(abs(ring.x - x), abs(ring.y - y)) <= 2.5:
@@ -173,31 +175,33 @@ def _compute_placement_penalty(scene: MarkerScene, label: ReadLabel, ring: Ring)
     return 0.05 if min(left, top, width - right, height - bottom) <= 1 else 0.12
 
 
-def _pick_one_style(pairs: Sequence[Pair], expected: int, style: Ring | None) -> list[Pair]:
+def _pick_one_style(
+    pairs: Sequence[LabelRingPair], expected: int, style: Ring | None
+) -> list[LabelRingPair]:
     """Return the best pair for each word such that all rings share a style."""
-    best, most = list[Pair](), 0.0
-    ranked = sorted(pairs, key=lambda pair: -pair.value)
+    best, most = list[LabelRingPair](), 0.0
+    ranked = sorted(pairs, key=lambda pair: -pair.score)
     for first in ranked[:12]:
-        if first.value < MIN_RING_SCORE or (style and not have_same_style(first.ring, style)):
+        if first.score < MIN_RING_SCORE or (style and not have_same_style(first.ring, style)):
             continue
         picked, total = (
             [first],
-            first.value + ARRANGEMENT_BONUS,
+            first.score + ARRANGEMENT_BONUS,
         )  # each word and each ring is used once
         for pair in ranked:
             # ring and label are arranged alike
             alike = np.hypot(*np.subtract(pair.offset, first.offset)) <= 3
-            enough = pair.value >= (MIN_SIMILAR_SCORE if alike else MIN_RING_SCORE)
+            enough = pair.score >= (MIN_SIMILAR_SCORE if alike else MIN_RING_SCORE)
             if enough and have_same_style(pair.ring, first.ring) and _is_separate(pair, picked):
                 picked.append(pair)
-                total += pair.value + ARRANGEMENT_BONUS * bool(alike)
+                total += pair.score + ARRANGEMENT_BONUS * bool(alike)
         if total > most:
             best, most = picked, total
     lone = len(best) == 1 < expected and style is None
-    return [] if lone and best[0].value < MIN_LONE_SCORE else best
+    return [] if lone and best[0].score < MIN_LONE_SCORE else best
 
 
-def _is_separate(pair: Pair, picked: Sequence[Pair]) -> bool:
+def _is_separate(pair: LabelRingPair, picked: Sequence[LabelRingPair]) -> bool:
     """Return whether a pair is distinct from those already picked: another word, another ring, and
     no ring that is a letter of the other pair's label."""
     return not any(
@@ -209,7 +213,7 @@ def _is_separate(pair: Pair, picked: Sequence[Pair]) -> bool:
     )
 
 
-def _shares_shape(first: Pair, second: Pair) -> bool:
+def _shares_shape(first: LabelRingPair, second: LabelRingPair) -> bool:
     """Return whether the ring of the first pair is the ring or a letter of the second."""
     (left, top, right, bottom), ring = second.label.area, first.ring
     letter = left - 1 <= ring.x <= right and top - 1 <= ring.y <= bottom
@@ -226,17 +230,19 @@ def measure_ring_distance(first: Ring, second: Ring) -> float:
     return float(np.hypot(first.x - second.x, first.y - second.y))
 
 
-def _search_by_arrangement(scene: MarkerScene, label: ReadLabel, pairs: Sequence[Pair]) -> Pair:
-    """Return the best ring, however faint, at the offsets from the label that other markers
-    have."""
+def _search_by_arrangement(
+    scene: MarkerScene, label: ReadLabel, pairs: Sequence[LabelRingPair]
+) -> LabelRingPair:
+    """Return the best ring, however faint, whose offset from the label is about that of a known
+    marker."""
     (x, y), options = label.center, list[Ring]()
     for pair in pairs:
         dx, dy = pair.offset
         for a, b in itertools.product((-1.0, 0.0, 1.0), repeat=2):
             ring = replace(pair.ring, x=x + dx + a, y=y + dy + b)
-            options.append(replace(ring, score=score_ring(scene.near[ring.color], ring)))
+            options.append(replace(ring, score=score_ring(scene.closeness[ring.color], ring)))
     best = max(options, key=lambda ring: ring.score)
-    return Pair(label, best, best.score)
+    return LabelRingPair(label, best, best.score)
 
 
 MIN_UNLABELLED_SCORE = 0.72  # minimum correlation of a ring without a readable label
@@ -272,29 +278,34 @@ def find_clipped_markers(
     words: Sequence[str],
     markers: Sequence[Marker],
     color: str,
-    like: Sequence[Marker],
+    examples: Sequence[Marker],
 ) -> list[Marker]:
     """Find markers whose label lies partly or wholly outside the picture, for words that were not
     read anywhere.
 
-    The search uses the style of the known `markers` of the picture, or of the markers `like` from
-    other pictures. Without either it uses `color` and the label layout of BLINK's released
+    The search uses the style of the known `markers` of the picture, or of the markers from other
+    pictures, `examples`. Without either it uses `color` and the label layout of BLINK's released
     pictures. A letter is identified by its visible part, or, if none is visible, as the only one
     left.
     """
-    pattern = next((marker.ring for marker in (*markers, *like)), None)
+    pattern = next((marker.ring for marker in (*markers, *examples)), None)
     style = pattern or Ring(0, 0, EXPECTED_RADIUS, COARSE_STROKE, color, 0)
     radii = (
         [style.radius] if pattern else [EXPECTED_RADIUS - 1, EXPECTED_RADIUS, EXPECTED_RADIUS + 1]
     )
-    near = blank_out(scene, [m.glyphs for m in markers if m.glyphs]).near[style.color]
-    layout, rings = LabelLayout.from_markers([*markers, *like]), [marker.ring for marker in markers]
+    closeness = blank_out(scene, [m.glyphs for m in markers if m.glyphs]).closeness[style.color]
+    layout, rings = (
+        LabelLayout.from_markers([*markers, *examples]),
+        [marker.ring for marker in markers],
+    )
     height, width = scene.gray.shape
-    for ring in find_rings(near, style.color, radii, style.stroke, MAX_RIM_RINGS, MIN_RING_SCORE):
+    for ring in find_rings(
+        closeness, style.color, radii, style.stroke, MAX_RIM_RINGS, MIN_RING_SCORE
+    ):
         left, top, right, bottom = shift_area(layout.glyphs, round(ring.x), round(ring.y))
         if min(left, top, width - right, height - bottom) >= 0:
             continue  # its label could have been read
-        ring = refine_ring(near, ring, scene.radii)
+        ring = refine_ring(closeness, ring, scene.radii)
         plain = ring.score >= (MIN_UNLABELLED_SCORE if pattern else MIN_ODD_STYLE_SCORE)
         apart = all(measure_ring_distance(ring, taken) > ring.radius for taken in rings)
         if plain and apart and abs(ring.radius - style.radius) <= 1:

@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.extras.burnt_in.drawn import Drawn, Kind, find_drawn_shapes
+from looktwice.extras.burnt_in.drawn import FoundShape, Kind, find_drawn_shapes
 from looktwice.extras.burnt_in.label_ocr import ReadLabel, read_labels
 from looktwice.extras.burnt_in.pairing import (
     Marker,
@@ -68,15 +68,19 @@ class Line:
 
     middle: float
     thickness: float
-    seen: NDArray[np.bool_]
+    visible_pixels: NDArray[np.bool_]
 
 
-def find_rectangles(near: Map, color: str) -> list[FoundRectangle]:
+def find_rectangles(closeness: Map, color: str) -> list[FoundRectangle]:
     """Return the most complete rectangle in a map of closeness HxW; empty if there is none."""
     ground = cv2.morphologyEx(
-        near, cv2.MORPH_OPEN, np.ones((MAX_LINE_THICKNESS + 1, MAX_LINE_THICKNESS + 1), np.uint8)
+        closeness,
+        cv2.MORPH_OPEN,
+        np.ones((MAX_LINE_THICKNESS + 1, MAX_LINE_THICKNESS + 1), np.uint8),
     )
-    thin = ((near >= MIN_LINE_CLOSENESS) & (near - ground >= MIN_CLOSENESS_LEAD)).astype(np.uint8)
+    thin = ((closeness >= MIN_LINE_CLOSENESS) & (closeness - ground >= MIN_CLOSENESS_LEAD)).astype(
+        np.uint8
+    )
     level, upright = _find_lines(thin), _find_lines(np.ascontiguousarray(thin.T))
     pairs = itertools.product(itertools.combinations(level, 2), itertools.combinations(upright, 2))
     outlines = [outline for pair in pairs if (outline := _build_rectangle(*pair, color))]
@@ -115,11 +119,11 @@ def _build_rectangle(
     for line, start, stop in zip(
         (*level, *upright), (x0, x0, y0, y0), (x1, x1, y1, y1), strict=True
     ):
-        whole.append(float(line.seen[round(start) : round(stop) + 1].mean()))
+        whole.append(float(line.visible_pixels[round(start) : round(stop) + 1].mean()))
         before, after = max(0, round(start - over)), round(stop + over) + 1
         for part in (
-            line.seen[max(0, before - CORNER_OVERSHOOT) : before],
-            line.seen[after:][:CORNER_OVERSHOOT],
+            line.visible_pixels[max(0, before - CORNER_OVERSHOOT) : before],
+            line.visible_pixels[after:][:CORNER_OVERSHOOT],
         ):
             if part.sum() >= CORNER_OVERSHOOT - 1 and len(part) == CORNER_OVERSHOOT:
                 return None
@@ -129,9 +133,9 @@ def _build_rectangle(
     return FoundRectangle(*edges, stroke, color, float(np.mean(whole)))
 
 
-WORD_PATTERN = re.compile(r"(?<![\w'])(?:[A-H]|REF)(?![\w'])")
-CLAUSE_PATTERN = re.compile(r"label?led (?:by|with|as)\b([^.?\n]*)")
-Recovered = tuple[Mark, dict[str, Any]]
+LABEL_WORD_PATTERN = re.compile(r"(?<![\w'])(?:[A-H]|REF)(?![\w'])")
+LABEL_CLAUSE_PATTERN = re.compile(r"label?led (?:by|with|as)\b([^.?\n]*)")
+RecoveredMark = tuple[Mark, dict[str, Any]]
 """A mark, and the appearance of its marker for the record."""
 UNPAIRED_COST = 1e9  # cost of pairing a box with a label that is not next to it
 PLAIN_COLORS = (
@@ -166,8 +170,8 @@ class RecoverMarks(WithoutModel):
     the appearance of each marker is stored in `meta["burnt_in"]` for EraseMarks.
 
     If labels are missing, `on_missing` decides: "keep" what was found with a note in the record,
-    "fail" (ValueError), or "abstain" with the reason. Raises ValueError for invalid settings when
-    it is built.
+    "fail" (ValueError), or "abstain" with the reason. Invalid settings raise ValueError when the
+    stage is built.
     """
 
     kinds: tuple[Literal["rings", "boxes"], ...] = ("rings",)
@@ -206,7 +210,7 @@ class RecoverMarks(WithoutModel):
         `on_missing` is "fail"."""
         sample = state.sample
         words = self.letters if self.letters is not None else find_label_words(sample)
-        markers: list[Recovered] = []
+        markers: list[RecoveredMark] = []
         if "rings" in self.kinds and words:
             markers += self._find_rings(sample, words)
         if "boxes" in self.kinds:
@@ -235,7 +239,7 @@ class RecoverMarks(WithoutModel):
             raise ValueError(f"sample {sample.id}: {reason}")
         return state.abstain(reason) if self.on_missing == "abstain" else state.with_notes(reason)
 
-    def _find_rings(self, sample: Sample, words: Sequence[str]) -> Iterator[Recovered]:
+    def _find_rings(self, sample: Sample, words: Sequence[str]) -> Iterator[RecoveredMark]:
         """Yield the point of each word that was found, with the appearance of its ring."""
         scenes = [
             MarkerScene.from_pixels(image.pixels, self.colors, self.radii)
@@ -270,13 +274,15 @@ class RecoverMarks(WithoutModel):
             more = {"plate": plate, "score": round(ring.score, 3)}
             yield point, {"kind": "ring", **point.to_dict(), **look, **more}
 
-    def _find_boxes(self, sample: Sample, words: Sequence[str]) -> Iterator[Recovered]:
+    def _find_boxes(self, sample: Sample, words: Sequence[str]) -> Iterator[RecoveredMark]:
         """Yield the rectangles of each image, one of each colour, with their labels and appearance.
         A rectangle without a label beside it gets the only label that is left, if there is one."""
         for number, image in enumerate(sample.images):
             scene = MarkerScene.from_pixels(image.pixels, self.box_colors, self.radii)
             outlines = [
-                box for color, near in scene.near.items() for box in find_rectangles(near, color)
+                box
+                for color, closeness in scene.closeness.items()
+                for box in find_rectangles(closeness, color)
             ]
             read = read_labels(scene.gray, words) if outlines else []
             beside = _match_labels(outlines, read)
@@ -290,10 +296,10 @@ class RecoverMarks(WithoutModel):
                 plate = list(label.plate) if label else None
                 yield box, {"kind": "box", **box.to_dict(), **look, "plate": plate}
 
-    def _find_plain_shapes(self, sample: Sample, words: Sequence[str]) -> Iterator[Recovered]:
+    def _find_plain_shapes(self, sample: Sample, words: Sequence[str]) -> Iterator[RecoveredMark]:
         """Yield the shapes of all images that were drawn in one plain colour, with their
         appearance."""
-        found = list[tuple[int, Drawn, ReadLabel | None]]()
+        found = list[tuple[int, FoundShape, ReadLabel | None]]()
         for number, image in enumerate(sample.images):
             shapes = find_drawn_shapes(image.pixels, self.plain_colors, self.unlabelled)
             if not shapes:
@@ -330,10 +336,10 @@ def find_label_words(sample: Sample) -> tuple[str, ...]:
     """
     prompt = f"{sample.question}\n{sample.meta.get('prompt', '')}"
     texts = [choice for choice in sample.choices if isinstance(choice, str)]
-    named = WORD_PATTERN.findall("\n".join(texts)) or WORD_PATTERN.findall(
-        "\n".join(CLAUSE_PATTERN.findall(prompt))
+    named = LABEL_WORD_PATTERN.findall("\n".join(texts)) or LABEL_WORD_PATTERN.findall(
+        "\n".join(LABEL_CLAUSE_PATTERN.findall(prompt))
     )
-    reference = ["REF"] if "REF" in WORD_PATTERN.findall(prompt) else []
+    reference = ["REF"] if "REF" in LABEL_WORD_PATTERN.findall(prompt) else []
     return tuple(dict.fromkeys([*reference, *named]))
 
 

@@ -48,10 +48,10 @@ class Ring:
         return self.radius + self.stroke / 2
 
 
-def get_window(image: NDArray[Any], area: PixelRect, by: int = 0) -> NDArray[Any]:
-    """Return a writable window of an image's pixels: the area grown by `by` pixels."""
-    left, top = max(0, area[0] - by), max(0, area[1] - by)
-    return image[top : max(0, area[3] + by), left : max(0, area[2] + by)]
+def get_window(image: NDArray[Any], area: PixelRect, margin: int = 0) -> NDArray[Any]:
+    """Return a writable window of an image's pixels: the area grown by `margin` pixels."""
+    left, top = max(0, area[0] - margin), max(0, area[1] - margin)
+    return image[top : max(0, area[3] + margin), left : max(0, area[2] + margin)]
 
 
 def measure_closeness(pixels: Pixels, color: tuple[int, int, int]) -> Map:
@@ -75,21 +75,26 @@ def measure_closeness(pixels: Pixels, color: tuple[int, int, int]) -> Map:
 
 
 def find_rings(
-    near: Map, color: str, radii: Sequence[float], stroke: float, most: int, least: float
+    closeness: Map,
+    color: str,
+    radii: Sequence[float],
+    stroke: float,
+    max_count: int,
+    min_score: float,
 ) -> list[Ring]:
-    """Return the `most` best rings in a map of closeness with a correlation of at least `least`, no
-    two at about the same position.
+    """Return the best rings in a map of closeness: at most `max_count`, each with a correlation of
+    at least `min_score`, no two at about the same position.
 
     A ring may extend beyond the map; the part outside is ignored. Each ring has one of the `radii`,
     and all have the same stroke.
     """
-    scores = np.stack([_compute_score_map(near, radius, stroke) for radius in radii])
+    scores = np.stack([_compute_score_map(closeness, radius, stroke) for radius in radii])
     best = scores.max(0)
     rings: list[Ring] = []
-    while len(rings) < most:
+    while len(rings) < max_count:
         y, x = (int(place) for place in np.unravel_index(best.argmax(), best.shape))
         score = float(best[y, x])
-        if score < least:
+        if score < min_score:
             break
         radius = radii[int(scores[:, y, x].argmax())]
         rings.append(Ring(float(x), float(y), radius, stroke, color, score))
@@ -97,10 +102,10 @@ def find_rings(
     return rings
 
 
-def refine_ring(near: Map, ring: Ring, radii: tuple[float, float]) -> Ring:
+def refine_ring(closeness: Map, ring: Ring, radii: tuple[float, float]) -> Ring:
     """Return the ring with position, radius and stroke adjusted, in steps down to a quarter pixel,
     for as long as the correlation improves."""
-    best = replace(ring, score=score_ring(near, ring))
+    best = replace(ring, score=score_ring(closeness, ring))
     for step in (1.0, 0.5, 0.25):
         better = True
         while better:
@@ -112,7 +117,7 @@ def refine_ring(near: Map, ring: Ring, radii: tuple[float, float]) -> Ring:
                 )
                 option = replace(start, x=x, y=y, radius=radius, stroke=stroke)
                 if radii[0] <= radius <= radii[1] and stroke <= 6 and _has_hole(option):
-                    score = score_ring(near, option)
+                    score = score_ring(closeness, option)
                     if score > max(best.score, start.score + 1e-4):
                         best, better = replace(option, score=score), True
     return best
@@ -148,12 +153,12 @@ def sharpen_rings(gray: NDArray[np.uint8], rings: Sequence[Ring]) -> list[Ring]:
     return [replace(ring, radius=best.radius, stroke=best.stroke) for ring in rings]
 
 
-def score_ring(near: Map, ring: Ring) -> float:
+def score_ring(closeness: Map, ring: Ring) -> float:
     """Return the correlation of a ring with its neighbourhood in the map; 0 if most of the ring
     lies outside or the neighbourhood is flat."""
     reach = ring.outer + TEMPLATE_MARGIN
     left, top = max(0, int(ring.x - reach)), max(0, int(ring.y - reach))
-    patch = near[top : int(ring.y + reach) + 2, left : int(ring.x + reach) + 2]
+    patch = closeness[top : int(ring.y + reach) + 2, left : int(ring.x + reach) + 2]
     ys, xs = np.ogrid[top : top + patch.shape[0], left : left + patch.shape[1]]
     covered, band = _compute_ring_weights(
         np.hypot(xs - ring.x, ys - ring.y), ring.radius, ring.stroke
@@ -174,15 +179,15 @@ def _compute_ring_weights(
     return covered, np.asarray(away <= stroke / 2 + TEMPLATE_MARGIN)
 
 
-def _compute_score_map(near: Map, radius: float, stroke: float) -> Map:
+def _compute_score_map(closeness: Map, radius: float, stroke: float) -> Map:
     """Return the score of a ring centred at each pixel, HxW."""
     stroke = min(stroke, MAX_STROKE_SHARE * radius)
     covered, band = _render_template(radius, stroke)
-    total, share, square = _sum_inside(radius, stroke, near.shape)
-    mean = _sum_under_kernel(near, band) / total
-    spread = np.sqrt(np.maximum(_sum_under_kernel(near**2, band) / total - mean**2, 0))
+    total, share, square = _sum_inside(radius, stroke, closeness.shape)
+    mean = _sum_under_kernel(closeness, band) / total
+    spread = np.sqrt(np.maximum(_sum_under_kernel(closeness**2, band) / total - mean**2, 0))
     height = np.sqrt(np.maximum(square - share**2, 1e-6))
-    scores = (_sum_under_kernel(near, covered) / total - share * mean) / np.maximum(
+    scores = (_sum_under_kernel(closeness, covered) / total - share * mean) / np.maximum(
         spread * height, 1e-6
     )
     lost = share * total < MIN_STROKE_SHARE * 2 * np.pi * radius * stroke

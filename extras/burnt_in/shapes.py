@@ -19,22 +19,22 @@ SAMPLES_PER_PIXEL = 4  # samples per pixel and axis for polygons
 SHAPE_MARGIN = 4  # pixels of surroundings from which a shape must stand out
 MIN_LINE_WIDTH = 0.8  # minimum line width in pixels
 MIN_VISIBLE_SHARE = 0.5  # minimum share of a ring inside the picture
-MAX_ROUNDS = 6  # per step size of the search
+MAX_REFINEMENT_ROUNDS = 6  # per step size of the search
 Points = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 @dataclass(frozen=True, eq=False)
 class Patch:
     """A connected region and its surroundings: (`left`, `top`) is the upper left pixel in the
-    picture, `mask` the region, `near` the closeness to the colour, `luma` the brightness, and
-    `limits` the picture's (height, width)."""
+    picture, `mask` the region, `closeness` the closeness to the colour, `luma` the brightness, and
+    `picture_shape` the picture's (height, width)."""
 
     left: int
     top: int
     mask: NDArray[np.bool_]
-    near: Map
+    closeness: Map
     luma: Map
-    limits: tuple[int, ...]
+    picture_shape: tuple[int, ...]
 
     @property
     def points(self) -> Points:
@@ -44,11 +44,11 @@ class Patch:
 
 
 class Fit(ABC):
-    """A shape with its measures in pixels of a patch; a subclass is a frozen dataclass. `tuned`
-    names the fields that `refine` adjusts, `steps` the step sizes."""
+    """A shape with its measures in pixels of a patch; a subclass is a frozen dataclass.
+    `tuned_fields` names the fields that `refine` adjusts, `step_sizes` the step sizes."""
 
-    tuned: ClassVar[tuple[str, ...]]
-    steps: ClassVar[tuple[float, ...]] = (0.5, 0.25)
+    tuned_fields: ClassVar[tuple[str, ...]]
+    step_sizes: ClassVar[tuple[float, ...]] = (0.5, 0.25)
 
     @classmethod
     @abstractmethod
@@ -67,10 +67,10 @@ class Fit(ABC):
 
     def score(self, patch: Patch) -> float:
         """Return the correlation of the shape with the closeness around it."""
-        covered = self.compute_coverage(patch.near.shape)
+        covered = self.compute_coverage(patch.closeness.shape)
         reach = np.ones((2 * SHAPE_MARGIN + 1, 2 * SHAPE_MARGIN + 1), np.uint8)
         band = cv2.dilate((covered > 0.05).astype(np.uint8), reach).astype(bool)
-        seen, drawn = patch.near[band], covered[band]
+        seen, drawn = patch.closeness[band], covered[band]
         if not band.any() or seen.std() < 0.02 or drawn.std() < 0.02:
             return 0.0
         return float(np.corrcoef(seen, drawn)[0, 1])
@@ -79,10 +79,10 @@ class Fit(ABC):
         """Return the shape, adjusted in steps for as long as its correlation improves, and its
         score."""
         best, most = self, self.score(patch)
-        for step in self.steps:
-            for _ in range(MAX_ROUNDS):
+        for step in self.step_sizes:
+            for _ in range(MAX_REFINEMENT_ROUNDS):
                 start = best
-                for name in self.tuned:
+                for name in self.tuned_fields:
                     for by in (step, -step):
                         option = replace(best, **{name: getattr(best, name) + by})  # type: ignore[type-var]
                         if option.is_valid and (score := option.score(patch)) > most + 1e-4:
@@ -100,7 +100,7 @@ class RingFit(Fit):
     y: float
     radius: float
     stroke: float
-    tuned = ("x", "y", "radius", "stroke")
+    tuned_fields = ("x", "y", "radius", "stroke")
 
     @property
     def is_valid(self) -> bool:
@@ -118,8 +118,8 @@ class RingFit(Fit):
         angles = np.linspace(0, 2 * np.pi, 360, endpoint=False)
         across = patch.left + x + radius * np.cos(angles)
         down = patch.top + y + radius * np.sin(angles)
-        inside = (across >= -0.5) & (across < patch.limits[1] - 0.5)
-        inside &= (down >= -0.5) & (down < patch.limits[0] - 0.5)
+        inside = (across >= -0.5) & (across < patch.picture_shape[1] - 0.5)
+        inside &= (down >= -0.5) & (down < patch.picture_shape[0] - 0.5)
         seen = float(inside.mean())
         if seen < MIN_VISIBLE_SHARE:
             return
@@ -140,7 +140,7 @@ class DotFit(Fit):
     x: float
     y: float
     radius: float
-    tuned = ("x", "y", "radius")
+    tuned_fields = ("x", "y", "radius")
 
     @property
     def is_valid(self) -> bool:
@@ -168,8 +168,8 @@ class BoxFit(Fit):
     x1: float
     y1: float
     stroke: float
-    tuned = ("x0", "y0", "x1", "y1", "stroke")
-    steps = (0.5,)
+    tuned_fields = ("x0", "y0", "x1", "y1", "stroke")
+    step_sizes = (0.5,)
 
     @property
     def is_valid(self) -> bool:
@@ -204,23 +204,25 @@ class BoxFit(Fit):
 @dataclass(frozen=True)
 class ArrowFit(Fit):
     """A straight arrow from (`tail_x`, `tail_y`) to its tip (`x`, `y`), with a shaft `stroke` wide.
-    The head is `head` long and `wide` across; it is filled or, with `is_open`, consists of two
-    lines."""
+    The head is `head_length` long and `head_width` wide; it is filled or, with `is_open`, consists
+    of two lines."""
 
     x: float
     y: float
     tail_x: float
     tail_y: float
-    head: float
-    wide: float
+    head_length: float
+    head_width: float
     stroke: float
     is_open: bool
-    tuned = ("stroke", "wide", "head")
-    steps = (1.0, 0.5)
+    tuned_fields = ("stroke", "head_width", "head_length")
+    step_sizes = (1.0, 0.5)
 
     @property
     def is_valid(self) -> bool:
-        return self.stroke >= 1 and self.wide >= 1.7 * self.stroke + 1 and self.head >= 1
+        return (
+            self.stroke >= 1 and self.head_width >= 1.7 * self.stroke + 1 and self.head_length >= 1
+        )
 
     @property
     def length(self) -> float:
@@ -272,9 +274,9 @@ class ArrowFit(Fit):
     @property
     def outline(self) -> list[XY]:
         """The corners of the shaft and the filled head, in order from the tip."""
-        left, right = self._compute_barbs(self.wide / 2)
+        left, right = self._compute_barbs(self.head_width / 2)
         start, end = self._compute_barbs(self.stroke / 2)
-        (ax, ay), back = self._axis, self.length - self.head
+        (ax, ay), back = self._axis, self.length - self.head_length
         ends = [(px - ax * back, py - ay * back) for px, py in (end, start)]
         return [(self.x, self.y), left, start, *ends[::-1], end, right]
 
@@ -286,7 +288,7 @@ class ArrowFit(Fit):
     def _compute_barbs(self, half: float) -> tuple[XY, XY]:
         """Return the points `half` to either side of the axis, at the base of the head."""
         ax, ay = self._axis
-        x, y = self.x - ax * self.head, self.y - ay * self.head
+        x, y = self.x - ax * self.head_length, self.y - ay * self.head_length
         return (x - ay * half, y + ax * half), (x + ay * half, y - ax * half)
 
     def compute_coverage(self, shape: tuple[int, ...]) -> Map:
@@ -301,7 +303,8 @@ class ArrowFit(Fit):
         else:
             lines = [(tail, base)]
             _fill_polygon(
-                canvas, [(self.x + ax / 2, self.y + ay / 2), *self._compute_barbs(self.wide / 2)]
+                canvas,
+                [(self.x + ax / 2, self.y + ay / 2), *self._compute_barbs(self.head_width / 2)],
             )
         for start, end in lines:
             _fill_polygon(canvas, _compute_line_corners(start, end, self.stroke))
@@ -311,7 +314,7 @@ class ArrowFit(Fit):
     @property
     def _inner_half_width(self) -> float:
         """The distance from the axis to the middle of a line's end in an open head."""
-        return (self.wide - self.stroke) / 2
+        return (self.head_width - self.stroke) / 2
 
 
 def _measure_distance(shape: tuple[int, ...], x: float, y: float) -> NDArray[np.float64]:
@@ -340,7 +343,7 @@ def _compute_line_corners(start: XY, end: XY, width: float) -> list[XY]:
 
 
 def _fill_polygon(canvas: NDArray[np.uint8], corners: Sequence[XY]) -> None:
-    """Paint a polygon with corners in pixel-centre coordinates onto a finer canvas, to the
-    precision of 1/16 of its pixels."""
+    """Paint a polygon with corners in pixel-centre coordinates onto a finer canvas; corners are
+    rounded to 1/16 of its pixels."""
     places = ((np.asarray(corners) + 0.5) * SAMPLES_PER_PIXEL - 0.5) * 16
     cv2.fillPoly(canvas, [np.rint(places).astype(np.int32)], 255, cv2.LINE_8, 4)

@@ -55,7 +55,8 @@ def find_lines(lines: Boxes, words: Sequence[str]) -> Boxes:
 
 
 class WordDetector(HubNetwork[Item, Boxes]):
-    """A network of transformers for an image and words; `check_words` validates the words."""
+    """A network of the `transformers` library that takes an image and words; `check_words`
+    validates the words."""
 
     result = Boxes
     images = 1
@@ -134,15 +135,15 @@ class Florence2(WordDetector):
         images = [image for image, _ in items]
         edges: list[Any] = [[] for _ in items]
         labels: list[list[str]] = [[] for _ in items]
-        for asked in self._build_queries(items[0][1]):
-            for n, answer in enumerate(self._generate(network, place, images, asked)):
+        for query in self._build_queries(items[0][1]):
+            for n, answer in enumerate(self._generate(network, place, images, query)):
                 if "quad_boxes" in answer:
                     quads = np.reshape(answer["quad_boxes"], (-1, 4, 2))
                     edges[n] += np.hstack((quads.min(1), quads.max(1))).tolist()
                 else:
                     edges[n] += answer["bboxes"]
                 names = answer.get("labels", answer.get("bboxes_labels"))
-                labels[n] += [asked.label or name for name in names]
+                labels[n] += [query.label or name for name in names]
         return [
             select_boxes(np.reshape(xyxy, (-1, 4)), np.ones(len(xyxy)), names, image, self.most)
             for xyxy, names, image in zip(edges, labels, images, strict=True)
@@ -158,10 +159,10 @@ class Florence2(WordDetector):
         )
 
     def _generate(
-        self, network: HubModel, place: Place, images: list[Pixels], asked: _Query
+        self, network: HubModel, place: Place, images: list[Pixels], query: _Query
     ) -> list[Any]:
         """Generate text about each image and parse it with the network's processor."""
-        text = [asked.task + asked.words] * len(images)
+        text = [query.task + query.words] * len(images)
         written = network.model.generate(
             **network.inputs(place, images=images, text=text),
             max_new_tokens=self.longest,
@@ -171,7 +172,7 @@ class Florence2(WordDetector):
         texts = network.processor.batch_decode(written, skip_special_tokens=False)
         read = network.processor.post_process_generation
         return [
-            read(text, task=asked.task, image_size=image.shape[1::-1])[asked.task]
+            read(text, task=query.task, image_size=image.shape[1::-1])[query.task]
             for text, image in zip(texts, images, strict=True)
         ]
 
@@ -237,10 +238,10 @@ class RFDETR(WordDetector):
         )
         boxes = []
         for detection, (image, words) in zip(detections, items, strict=True):
-            numbers, asked = detection["labels"].tolist(), self._select_labels(words)
-            kept = [n for n, number in enumerate(numbers) if number in asked]
+            numbers, words_by_label = detection["labels"].tolist(), self._select_labels(words)
+            kept = [n for n, number in enumerate(numbers) if number in words_by_label]
             xyxy, scores = (to_array(detection[name][kept]) for name in ("boxes", "scores"))
-            labels = [asked[numbers[n]] for n in kept]
+            labels = [words_by_label[numbers[n]] for n in kept]
             boxes.append(select_boxes(xyxy.reshape(-1, 4), scores, labels, image, self.most))
         return boxes
 
@@ -307,8 +308,8 @@ class _Processor:
 
 @dataclass(frozen=True)
 class MaskBoxes:
-    """Uses a segmenter as a detector by taking the boxes of its masks, for example to zoom on the
-    salient objects of `U2Net`.
+    """Uses a segmenter as a detector by taking the boxes of its masks, for example to zoom in on
+    the salient objects of `U2Net`.
 
     Requested words replace those of a `segmenter` that has words, as `SAM3` and `GroundedSAM` do.
     """

@@ -210,7 +210,7 @@ class _Detector:
             self.network = cv2.FaceDetectorYN.create(str(file), "", (320, 320))
         except cv2.error as exc:
             raise WeightsError(
-                f"{file} is not a YuNet that OpenCV can read"
+                f"{file} is not a YuNet network that OpenCV can read"
                 f" ({describe_file(file) or get_first_line(exc)}); set model: to"
                 " face_detection_yunet_2023mar.onnx from OpenCV's model zoo"
             ) from exc

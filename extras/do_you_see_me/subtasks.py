@@ -36,8 +36,8 @@ MIRRORED_NOTE = (
 
 @dataclass(frozen=True)
 class Subtask:
-    """A subtask: `folders` are its folder names, the one in the official tree first; `controls`
-    name the entries of `sweep` in order.
+    """A subtask of Do You See Me: `folders` are its folder names, the one in the official tree
+    first; `controls` name the entries of `sweep` in order.
 
     `question` is used if the CSV has no questions; it is modelled on the README's samples.
     """
@@ -50,7 +50,7 @@ class Subtask:
     errata: tuple[str, ...] = ()
 
 
-_2D = (
+SUBTASKS_2D = (
     Subtask(
         "shape_discrimination",
         ("geometric_dataset", "shape_disambiguation"),
@@ -135,7 +135,7 @@ _2D = (
         ("the paper counts 166 questions, the file has 168",),
     ),
 )
-_3D = (
+SUBTASKS_3D = (
     Subtask(
         "shape_discrimination",
         ("3D_shape_discrimination",),
@@ -178,8 +178,8 @@ _3D = (
     ),
 )
 SUBTASKS: Mapping[str, Mapping[str, Subtask]] = {
-    "2D": {subtask.name: subtask for subtask in _2D},
-    "3D": {subtask.name: subtask for subtask in _3D},
+    "2D": {subtask.name: subtask for subtask in SUBTASKS_2D},
+    "3D": {subtask.name: subtask for subtask in SUBTASKS_3D},
 }
 CLOSURE_SHAPES = ("capsule", "star", "hexagon", "circle", "pentagon", "rectangle", "triangle")
 

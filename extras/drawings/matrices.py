@@ -171,9 +171,10 @@ intersection, the symmetric difference, and the first without the second."""
 
 @dataclass(frozen=True)
 class FigureAnalogy(AnswerRule):
-    """Answers any puzzle of figures on one page whose last four are the options, by the affine and
-    set transformations of Kunda, McGreggor and Goel (2013): the change (`CHANGES`) that fits the
-    rows best is applied once more, and the option most similar to the result is the answer.
+    """Answers any puzzle of figures on one page, the last four of which are the options, by the
+    affine and set transformations of Kunda, McGreggor and Goel (2013): the change (`CHANGES`) that
+    fits the rows best is applied once more, and the option most similar to the result is the
+    answer.
 
     It reads the pixels of image 0. Parts that all figures share, such as a frame, are removed, and
     so is a placeholder of the missing figure. Similarity is the intersection over union of the ink;

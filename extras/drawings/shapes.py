@@ -39,7 +39,7 @@ class DrawnShape:
     holes."""
 
     contour: Floats
-    holes: int
+    hole_count: int
 
     @property
     def area(self) -> float:
@@ -137,7 +137,7 @@ COLORS["green"] = (0, 255, 0)  # brighter than CSS green
 # minimum share of ink of a line's pixel, and of a filled shape's
 LINE_LEVEL, FILL_LEVEL = (0.12, 0.3)
 MIN_SHAPE_AREA = 25.0  # square pixels; anything smaller is a speck
-ONE_IMAGE = "shapes are counted in one image"
+ONE_IMAGE_ERROR = "shapes are counted in one image"
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class OutlineCounter(AnswerRule):
         """Return the number, and the share of outlines that are a known shape. Raises
         NoEvidence."""
         asked = parse_shape(sample.question)
-        return _count_asked(_find_outlines(sample), asked)
+        return _count_shapes(_find_outlines(sample), asked)
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class ColoredShapeCounter(AnswerRule):
         """Return the number, and the share of shapes of that colour whose kind is known. Raises
         NoEvidence."""
         asked, color = parse_shape(sample.question), _parse_color(sample.question)
-        return _count_asked(_find_filled(sample, color), asked)
+        return _count_shapes(_find_filled_shapes(sample, color), asked)
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class MarkAskedShapes(WithoutModel):
             asked, color = parse_shape(sample.question), ""
             if COLORS.keys() & _split_words(sample.question):
                 color = _parse_color(sample.question)
-            shapes = _find_filled(sample, color) if color else _find_outlines(sample)
+            shapes = _find_filled_shapes(sample, color) if color else _find_outlines(sample)
         except NoEvidence as exc:
             return state.replace(sample=replace(sample, marks=())).with_notes(
                 f"no shape is marked: {exc}"
@@ -205,15 +205,15 @@ class MarkAskedShapes(WithoutModel):
 
 def _find_outlines(sample: Sample) -> list[DrawnShape]:
     """Return every closed outline. Raises NoEvidence if lines cross."""
-    outlines = _find_ink_shapes(get_only_pixels(sample, ONE_IMAGE), LINE_LEVEL)
-    if crossing := sum(1 for shape in outlines if shape.holes > 1):
+    outlines = _find_ink_shapes(get_only_pixels(sample, ONE_IMAGE_ERROR), LINE_LEVEL)
+    if crossing := sum(1 for shape in outlines if shape.hole_count > 1):
         raise NoEvidence(f"lines cross at {crossing} places, where contours cannot be separated")
     return outlines
 
 
-def _find_filled(sample: Sample, color: str) -> list[DrawnShape]:
+def _find_filled_shapes(sample: Sample, color: str) -> list[DrawnShape]:
     """Return the filled shapes of a colour. Raises NoEvidence."""
-    pixels = get_only_pixels(sample, ONE_IMAGE)
+    pixels = get_only_pixels(sample, ONE_IMAGE_ERROR)
     shapes = _find_ink_shapes(pixels, FILL_LEVEL)
     return [shape for shape in shapes if find_inner_color(pixels, shape) == color]
 
@@ -223,12 +223,11 @@ def _find_ink_shapes(pixels: Pixels, level: float) -> list[DrawnShape]:
     return [shape for shape in shapes if shape.area >= MIN_SHAPE_AREA]
 
 
-def _count_asked(shapes: list[DrawnShape], asked: str) -> Decision:
-    """Count the shapes of the kind asked for; also return the share of shapes whose kind is
-    known."""
+def _count_shapes(shapes: list[DrawnShape], wanted: str) -> Decision:
+    """Count the shapes of the wanted kind; also return the share of shapes whose kind is known."""
     kinds = [classify_shape(shape.contour) for shape in shapes]
     named = len(kinds) - kinds.count(None)
-    return str(kinds.count(asked)), named / len(kinds) if kinds else 0.0
+    return str(kinds.count(wanted)), named / len(kinds) if kinds else 0.0
 
 
 def _parse_color(question: str) -> str:

@@ -170,11 +170,11 @@ class PatternMatcher(AnswerRule):
 
     def decide(self, sample: Sample) -> Decision:
         """Return the number of the option, and the confidence. Raises NoEvidence."""
-        far = self.distances(get_only_pixels(sample, "target and options are on one image"))
+        far = self.measure_distances(get_only_pixels(sample, "target and options are on one image"))
         numbers = {str(number): distance for number, distance in enumerate(far, 1)}
         return find_nearest_choice(numbers, "the distances of options")
 
-    def distances(self, pixels: Pixels) -> list[float]:
+    def measure_distances(self, pixels: Pixels) -> list[float]:
         """Return the mean distance of each option in pixels. Raises NoEvidence."""
         ink, panels = (
             measure_color_distance(pixels) > 0.5,
@@ -307,7 +307,7 @@ class DotLetterReader(AnswerRule):
         gaps = np.flatnonzero(np.diff(columns) > MIN_LETTER_GAP * len(line)) + 1
         text, least = "", 1.0
         for part in np.split(columns, gaps):
-            letter, lead = read_letter(to_cells(line[:, part[0] : part[-1] + 1]))
+            letter, lead = read_letter(convert_to_cells(line[:, part[0] : part[-1] + 1]))
             text, least = text + letter, min(least, lead)
         return text, least
 
@@ -330,8 +330,9 @@ def find_ink(pixels: Pixels) -> Ink:
     return ink
 
 
-def to_cells(ink: Ink) -> Floats:
-    """Scale one letter to shares of ink (7, at most 5 columns). Raises NoEvidence."""
+def convert_to_cells(ink: Ink) -> Floats:
+    """Convert one letter to the share of ink in each of its cells (7 rows, at most 5 columns).
+    Raises NoEvidence."""
     height, width = ink.shape
     _, _, stats, _ = cv2.connectedComponentsWithStats(ink.astype(np.uint8), connectivity=8)
     dot = float(np.median(stats[1:, cv2.CC_STAT_HEIGHT]))

@@ -26,8 +26,8 @@ CALL_PATTERN = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
 
 @dataclass(frozen=True)
 class Chat:
-    """Turns as plain values, their pictures in order, the tools offered, and the videos in order,
-    each as its frames and times."""
+    """A conversation in the form of chat templates: turns as plain values, their pictures in order,
+    the tools offered, and the videos in order, each as its frames and times."""
 
     turns: Sequence[dict[str, Any]]
     images: Sequence[Pixels] = field(default=(), repr=False)
@@ -53,7 +53,7 @@ def build_chat(
         if v.picture.frames
     ]
     offered = [{"type": "function", "function": asdict(tool)} for tool in tools or ()]
-    return Chat(list(map(_turn, messages)), images, offered, videos)
+    return Chat(list(map(_convert_message, messages)), images, offered, videos)
 
 
 def _shrink_picture(pixels: Pixels, max_pixels: int | None) -> Pixels:
@@ -104,7 +104,7 @@ def split_reply(reply: str, offered: bool = True) -> tuple[str, str, tuple[ToolC
     return (CALL_PATTERN.sub("", reply).strip() if calls else reply), reasoning, tuple(calls)
 
 
-def _turn(message: Message) -> dict[str, Any]:
+def _convert_message(message: Message) -> dict[str, Any]:
     content = [
         {"type": "text", "text": part}
         if isinstance(part, str)
@@ -123,7 +123,7 @@ def _turn(message: Message) -> dict[str, Any]:
     return turn
 
 
-WITHOUT_VIDEO = (
+NO_VIDEO_NOTE = (
     "image processor and tokenizer only: its video processor needs torchvision, so no videos"
 )
 
@@ -156,17 +156,17 @@ def open_processor(model: str, revision: str | None) -> tuple[Any, str]:
         lacking = f"needs {', '.join(sorted(others))}, which requires torchvision"
         raise WeightsError(f"{model}: {name} {lacking}")
 
-    def lenient(self: Any, name: str, argument: Any) -> Any:
+    def check_argument(self: Any, name: str, argument: Any) -> Any:
         if argument is None:  # of the video processor, which is left out
             return type(None)
         return kind.check_argument_for_proper_class(self, name, argument)
 
-    loose = type(name, (kind,), {"check_argument_for_proper_class": lenient})
+    loose = type(name, (kind,), {"check_argument_for_proper_class": check_argument})
     images = load_from_hub("AutoImageProcessor", model, revision, backend="pil")
     tokenizer = load_from_hub("AutoTokenizer", model, revision)
     template = getattr(tokenizer, "chat_template", None)
     halves = {"image_processor": images, "tokenizer": tokenizer} | dict.fromkeys(spare)
     with suppress(WeightsError):  # it needs torchvision
         halves |= {name: load_from_hub("AutoVideoProcessor", model, revision) for name in spare}
-    note = WITHOUT_VIDEO if None in halves.values() else ""
+    note = NO_VIDEO_NOTE if None in halves.values() else ""
     return loose(**halves, chat_template=template), note

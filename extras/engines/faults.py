@@ -10,7 +10,7 @@ from looktwice.extras.networks.opening import get_first_line, is_out_of_memory
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.runtime.install import format_install
 
-MEMORY_FAULTS = re.compile(
+MEMORY_FAULT_PATTERN = re.compile(
     r"free memory on device|no available memory|not enough memory|kv.?cache|out of memory"
     r"|initialization failed|scheduler died|during initialization",
     re.IGNORECASE,
@@ -39,7 +39,7 @@ def make_device_error(engine: str, found: str) -> ModelError:
 def make_opening_error(engine: str, model: str, exc: BaseException) -> ModelError:
     """Return the error for an engine that could not start with a model."""
     fault = f"{engine} could not open {model!r}: {get_first_line(exc)}"
-    if is_out_of_memory(exc) or MEMORY_FAULTS.search(str(exc)):
+    if is_out_of_memory(exc) or MEMORY_FAULT_PATTERN.search(str(exc)):
         advice = (
             "; if the GPU has too little free memory (see the log above), set `memory` to another"
             " share of it, a shorter context in `engine`, or more `gpus`"

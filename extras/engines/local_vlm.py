@@ -69,7 +69,7 @@ class _Network:
         return getattr(self.processor, "tokenizer", self.processor)
 
     @property
-    def ends(self) -> set[int]:
+    def end_tokens(self) -> set[int]:
         """The tokens that end a reply."""
         ends = self.model.generation_config.eos_token_id
         return {self.tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])}
@@ -93,7 +93,9 @@ class _Network:
         )
         counts, replies = inputs["attention_mask"].sum(1).tolist(), list[Reply]()
         for row, tokens in enumerate(output.sequences[:, inputs["input_ids"].shape[1] :].tolist()):
-            end = next((n for n, token in enumerate(tokens) if token in self.ends), len(tokens))
+            end = next(
+                (n for n, token in enumerate(tokens) if token in self.end_tokens), len(tokens)
+            )
             tokens = tokens[: end + 1]  # the rest is padding
             likely: list[Mapping[str, float]] = []
             for scores in output.scores[: len(tokens)] if options.logprobs else ():
@@ -101,10 +103,10 @@ class _Network:
                 best = scores[row].float().log_softmax(-1).topk(most)
                 pairs = zip(best.indices, best.values, strict=True)
                 likely.append({self.tokenizer.decode([n]): float(p) for n, p in pairs})
-            replies.append(self.reply(tokens, counts[row], options, tuple(likely)))
+            replies.append(self.decode_reply(tokens, counts[row], options, tuple(likely)))
         return replies
 
-    def reply(
+    def decode_reply(
         self,
         tokens: list[int],
         tokens_in: int,
@@ -115,7 +117,7 @@ class _Network:
         whole = self.tokenizer.decode(tokens, skip_special_tokens=True)
         stops = [whole.index(stop) for stop in options.stop or () if stop in whole]
         text, reasoning, calls = split_reply(whole[: min(stops, default=None)], bool(options.tools))
-        is_over = bool(stops) or not self.ends.isdisjoint(tokens[-1:])
+        is_over = bool(stops) or not self.end_tokens.isdisjoint(tokens[-1:])
         finish: Finish = "tool" if calls else "stop" if is_over else "length"
         usage = Usage(tokens_in, len(tokens))
         thought = {"reasoning_content": reasoning} if reasoning else {}
@@ -144,24 +146,24 @@ class _Network:
         return Reply(best, usage=Usage(int(inputs["attention_mask"].sum()), 0), logprobs=(likely,))
 
 
-class Look(NamedTuple):
+class ReplyStart(NamedTuple):
     """The internal state of a network at the start of a reply.
 
-    `likely` (vocabulary,) holds the log-probability of each first token. `attention` (layers,
-    heads, image tokens) is the attention from the last prompt token to the image tokens. `gradient`
-    is the derivative of the most likely token's log-probability with respect to that attention, or
-    to the input pixel values, in the same shape; None if not requested. `inputs` are the network's
-    inputs, made from pictures of these `sizes` (height, width).
+    `log_probabilities` (vocabulary,) holds the log-probability of each first token. `attention`
+    (layers, heads, image tokens) is the attention from the last prompt token to the image tokens.
+    `gradient` is the derivative of the most likely token's log-probability with respect to that
+    attention, or to the input pixel values, in the same shape; None if not requested. `inputs` are
+    the network's inputs, made from pictures of these `sizes` (height, width).
     """
 
-    likely: NDArray[np.float64]
+    log_probabilities: NDArray[np.float64]
     attention: NDArray[np.float64]
     gradient: NDArray[np.float64] | None
     network: Any
     inputs: Any
     sizes: Sequence[tuple[int, int]]
 
-    def first_tokens(self, choices: Sequence[str]) -> list[int]:
+    def find_first_tokens(self, choices: Sequence[str]) -> list[int]:
         """Return the first token of each choice."""
         encoded = (self.network.tokenizer(text, add_special_tokens=False) for text in choices)
         return [tokens["input_ids"][0] for tokens in encoded]
@@ -228,7 +230,7 @@ class LocalVLM(Ranged):
             return
         try:
             check_folder(self.model)
-            self._place()
+            self._find_place()
             if find_spec("transformers") is None:
                 import_transformers()
         except WeightsError as exc:
@@ -261,10 +263,10 @@ class LocalVLM(Ranged):
             key = make_request_key(self.identity, messages, draw, options)
             drawn = hashlib.sha256(f"{full.seed or self.seed}\n{key}".encode()).digest()
             seed = int.from_bytes(drawn[:7], "big")
-        asked = _VLMRequest(self.chat(messages, full.tools), full, seed)
+        request = _VLMRequest(self.make_chat(messages, full.tools), full, seed)
         try:
             ask = get_remote_call()
-            return cast(Reply, ask(self, "answer", asked)) if ask else self.answer(asked)
+            return cast(Reply, ask(self, "answer", request)) if ask else self.answer(request)
         except WeightsError as exc:
             raise ModelError(str(exc)) from exc
         except Exception as exc:
@@ -274,23 +276,24 @@ class LocalVLM(Ranged):
                 f"{self.model}: out of memory with one request; set max_pixels or max_tokens lower"
             ) from exc
 
-    def answer(self, asked: _VLMRequest) -> Reply:
+    def answer(self, request: _VLMRequest) -> Reply:
         """Return the reply to a request, batched with similar ones. Raises WeightsError and the
         network's own errors."""
 
-        def like(asked: _VLMRequest) -> Any:
+        def make_batch_key(request: _VLMRequest) -> Any:
             """Return the batching key: greedy requests with equal settings share a batch,
             separately with and without pictures."""
-            shown = bool(asked.chat.images), bool(asked.chat.videos)
-            return asked.seed, shown, write_canonical(asked.options.given())
+            shown = bool(request.chat.images), bool(request.chat.videos)
+            return request.seed, shown, write_canonical(request.options.given())
 
         key = ("vlm batcher", self.identity, self.device, self.batch)
         batcher: Batcher[_VLMRequest, Reply] = open_shared(
-            key, lambda: Batcher(self._forward, self.batch, like, f"LocalVLM {self.model}")
+            key,
+            lambda: Batcher(self._forward, self.batch, make_batch_key, f"LocalVLM {self.model}"),
         )
-        return batcher(asked)
+        return batcher(request)
 
-    def _place(self) -> Place:
+    def _find_place(self) -> Place:
         return find_place(self.model, self.device, self.dtype, half="bfloat16")
 
     def network(self, **chosen: Any) -> _Network:
@@ -300,7 +303,7 @@ class LocalVLM(Ranged):
         `chosen` are transformers settings, such as `attn_implementation`, for which a separate
         network is loaded.
         """
-        place = self._place()
+        place = self._find_place()
         key = ("vlm", self.model, self.revision, self.weights, place, write_canonical(chosen))
         return open_shared(key, lambda: self._open(place, chosen))
 
@@ -317,17 +320,17 @@ class LocalVLM(Ranged):
         )
         return _Network(model.to(place.device).eval(), processor, note)
 
-    def _forward(self, asked: Sequence[_VLMRequest]) -> list[Reply]:
+    def _forward(self, requests: Sequence[_VLMRequest]) -> list[Reply]:
         network, torch, start = self.network(), import_torch(), time.perf_counter()
-        options, seed = asked[0].options, asked[0].seed
+        options, seed = requests[0].options, requests[0].seed
         with torch.inference_mode(), torch.random.fork_rng(enabled=seed is not None):
             if seed is not None:
                 torch.manual_seed(seed)
             if options.choices is None:
-                inputs = self.inputs(network, [request.chat for request in asked])
+                inputs = self.make_inputs(network, [request.chat for request in requests])
                 replies = network.generate(inputs, options)
             else:
-                prompts = [self.inputs(network, [request.chat]) for request in asked]
+                prompts = [self.make_inputs(network, [request.chat]) for request in requests]
                 replies = [network.choose(prompt, options.choices) for prompt in prompts]
         from transformers import __version__
 
@@ -339,18 +342,20 @@ class LocalVLM(Ranged):
             "processor": network.note,
         }
         served = {name: fact for name, fact in facts.items() if fact}
-        seconds = (time.perf_counter() - start) / len(asked)
+        seconds = (time.perf_counter() - start) / len(requests)
         return [replace(reply, seconds=seconds, served_by=served) for reply in replies]
 
-    def look(self, messages: Messages, gradient: Literal["attention", "pixels", ""] = "") -> Look:
+    def compute_reply_start(
+        self, messages: Messages, gradient: Literal["attention", "pixels", ""] = ""
+    ) -> ReplyStart:
         """Return the attention to the pictures and the first-token probabilities before a reply.
 
         Loads the network a second time, with readable attention. Raises WeightsError, PictureError
         and the network's own errors.
         """
         network, torch = self.network(attn_implementation="eager"), import_torch()
-        chat = self.chat(messages)
-        inputs = self.inputs(network, [chat])
+        chat = self.make_chat(messages)
+        inputs = self.make_inputs(network, [chat])
         seen = (inputs["input_ids"][0] == network.config.image_token_id).cpu()
         with torch.set_grad_enabled(bool(gradient)):
             pixels = [inputs["pixel_values"].requires_grad_()] if gradient == "pixels" else []
@@ -361,21 +366,23 @@ class LocalVLM(Ranged):
             layers = output.attentions
             grown: Any = torch.autograd.grad(likely.max(), pixels or layers) if gradient else ()
 
-        def rows(tensors: Sequence[Any]) -> NDArray[np.float64]:
+        def stack_rows(tensors: Sequence[Any]) -> NDArray[np.float64]:
             last = [tensor[0, :, -1].detach().float().cpu()[:, seen] for tensor in tensors]
             return np.stack([layer.double().numpy() for layer in last])
 
         first = likely.detach().cpu().double().numpy()
         sizes = [image.shape[:2] for image in chat.images]
-        growth = grown[0].double().cpu().numpy() if pixels else rows(grown) if gradient else None
-        return Look(first, rows(layers), growth, network, inputs, sizes)
+        growth = (
+            grown[0].double().cpu().numpy() if pixels else stack_rows(grown) if gradient else None
+        )
+        return ReplyStart(first, stack_rows(layers), growth, network, inputs, sizes)
 
-    def chat(self, messages: Messages, tools: Sequence[Tool] | None = None) -> Chat:
+    def make_chat(self, messages: Messages, tools: Sequence[Tool] | None = None) -> Chat:
         """Return the conversation as sent to this model: with its system message, and with pictures
         shrunk to its limit."""
         return build_chat(messages, self.system, tools, self.max_pixels)
 
-    def inputs(self, network: _Network, chats: Sequence[Chat]) -> Any:
+    def make_inputs(self, network: _Network, chats: Sequence[Chat]) -> Any:
         """Return the inputs for chats that all have pictures or all have none. Raises
         ModelError."""
         texts = [render_template(network.processor, chat) for chat in chats]

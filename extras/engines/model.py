@@ -32,9 +32,9 @@ from looktwice.pipelines.models.wire import FINISH_BY_REASON
 from looktwice.pipelines.ranges import Ranged
 from looktwice.pipelines.runtime.weights import WeightsError
 
-IN_FLIGHT = 64
+DEFAULT_IN_FLIGHT = 64
 THOUGHT_END = "</think>"
-UNSUPPORTED = ("effort", "tool_choice")
+UNSUPPORTED_OPTIONS = ("effort", "tool_choice")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class Completion:
     reason, the token ids, and the candidates for each token."""
 
     text: str
-    reason: str
+    finish_reason: str
     tokens: Sequence[int]
     tokens_in: int
     cached_tokens: int = 0
@@ -105,10 +105,12 @@ class EngineModel(Ranged):
     engine: Mapping[str, Any] = field(default_factory=dict)
     memory: float | None = field(default=None, metadata=NOT_IDENTITY)
     gpus: int = field(default=1, metadata=NOT_IDENTITY)
-    in_flight: int = field(default=IN_FLIGHT, metadata=NOT_IDENTITY)
+    in_flight: int = field(default=DEFAULT_IN_FLIGHT, metadata=NOT_IDENTITY)
     remote: ClassVar[bool] = True  # replies are cached and rate-limited like a server's
     package: ClassVar[str] = ""
-    reserved: ClassVar[Mapping[str, str]] = {}  # engine argument -> the setting that sets it
+    reserved_arguments: ClassVar[
+        Mapping[str, str]
+    ] = {}  # engine argument -> the setting that sets it
     ranges = (
         *SAMPLING,
         LIMIT_RANGES[0],
@@ -119,8 +121,8 @@ class EngineModel(Ranged):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if taken := sorted(self.reserved.keys() & self.engine.keys()):
-            pairs = ", ".join(f"{name} by `{self.reserved[name]}`" for name in taken)
+        if taken := sorted(self.reserved_arguments.keys() & self.engine.keys()):
+            pairs = ", ".join(f"{name} by `{self.reserved_arguments[name]}`" for name in taken)
             raise ValueError(f"engine must not hold arguments that other settings set: {pairs}")
 
     @cached_property
@@ -160,7 +162,7 @@ class EngineModel(Ranged):
 
     def refuse(self, options: CallOptions) -> None:
         """Raise ModelError for options that an engine in this process does not support."""
-        if lacking := [name for name in UNSUPPORTED if getattr(options, name) is not None]:
+        if lacking := [name for name in UNSUPPORTED_OPTIONS if getattr(options, name) is not None]:
             raise ModelError(
                 f"{type(self).__name__} does not support {' or '.join(lacking)}; leave it out, set"
                 " a variable of the chat template in `template`, or serve the model over HTTP"
@@ -184,7 +186,8 @@ class EngineModel(Ranged):
     def derive_seed(
         self, messages: Messages, draw: int, options: CallOptions, full: CallOptions
     ) -> int | None:
-        """Return the seed of a sampled request, derived from the seed, the draw and the request."""
+        """Return the seed of a sampled request, derived from the given seed, the draw and the
+        request."""
         key = make_request_key(self.identity, messages, draw, options)
         drawn = hashlib.sha256(f"{full.seed or 0}\n{key}".encode()).digest()
         return int.from_bytes(drawn[:7], "big")
@@ -195,8 +198,10 @@ class EngineModel(Ranged):
         engine, start = self.open(), time.perf_counter()
         if request.has_pictures and not engine.accepts_pictures:
             raise make_vision_error(type(self).__name__, self.model)
-        made = engine.submit(request).result()
-        return self.read(engine, made, request.options, time.perf_counter() - start)
+        completion = engine.submit(request).result()
+        return self.convert_completion(
+            engine, completion, request.options, time.perf_counter() - start
+        )
 
     def open(self) -> Engine:
         """Return the open engine, shared by all equal models of this process. Raises
@@ -226,40 +231,47 @@ class EngineModel(Ranged):
         except Exception as exc:
             raise make_opening_error(type(self).__name__, self.model, exc) from exc
 
-    def read(self, engine: Engine, made: Completion, options: CallOptions, seconds: float) -> Reply:
+    def convert_completion(
+        self, engine: Engine, completion: Completion, options: CallOptions, seconds: float
+    ) -> Reply:
         """Convert a completion to a reply. Raises ModelError if the engine aborted it."""
-        finish = FINISH_BY_REASON.get(made.reason, "stop")
+        finish = FINISH_BY_REASON.get(completion.finish_reason, "stop")
         if finish == "failed":
             raise ModelError(
-                f"{type(self).__name__} aborted the reply (finish reason {made.reason!r:.40})",
+                f"{type(self).__name__} aborted the reply"
+                f" (finish reason {completion.finish_reason!r:.40})",
                 retryable=True,
             )
-        whole = made.text
+        whole = completion.text
         if THOUGHT_END in whole and "<think>" not in whole:
             whole = f"<think>{whole}"  # the template put "<think>" at the prompt's end
         text, reasoning, calls = split_reply(whole, bool(options.tools))
-        thought = count_through(made.tokens, engine.thought_end) if reasoning else 0
+        thought = count_tokens_through(completion.tokens, engine.thought_end) if reasoning else 0
         facts = {
             "model": self.model,
             "engine": self.package,
             "version": engine.version,
             "revision": self.commit or "",
-            "finish_reason": "" if made.reason in FINISH_BY_REASON else made.reason[:40],
+            "finish_reason": ""
+            if completion.finish_reason in FINISH_BY_REASON
+            else completion.finish_reason[:40],
         }
         return Reply(
             text=text,
             finish="tool" if calls and finish == "stop" else finish,
             reasoning=reasoning,
             tool_calls=calls,
-            usage=Usage(made.tokens_in, len(made.tokens), thought, made.cached_tokens),
+            usage=Usage(
+                completion.tokens_in, len(completion.tokens), thought, completion.cached_tokens
+            ),
             seconds=seconds,
-            logprobs=made.logprobs,
+            logprobs=completion.logprobs,
             served_by={name: fact for name, fact in facts.items() if fact},
             attached={"reasoning_content": reasoning} if reasoning else {},
         )
 
 
-def count_through(tokens: Sequence[int], end: Sequence[int]) -> int:
+def count_tokens_through(tokens: Sequence[int], end: Sequence[int]) -> int:
     """Count the tokens up to and including the first occurrence of `end`; 0 if there is none."""
     size = len(end)
     places = range(len(tokens) - size + 1) if size else ()

@@ -34,8 +34,8 @@ from looktwice.extras.engines.model import (
 )
 from looktwice.pipelines.model import CallOptions, Messages, ModelError
 
-NAME = "SGLang"
-ANY_OBJECT = '{"type": "object"}'
+ENGINE_NAME = "SGLang"
+ANY_OBJECT_SCHEMA = '{"type": "object"}'
 ALL_TOKENS = -1  # the `top_k` that keeps all tokens
 SGLANG_ARGUMENTS = {
     "model_path": "model",
@@ -73,7 +73,7 @@ class SGLang(EngineModel):
     """
 
     package: ClassVar[str] = "sglang"
-    reserved: ClassVar[Mapping[str, str]] = SGLANG_ARGUMENTS
+    reserved_arguments: ClassVar[Mapping[str, str]] = SGLANG_ARGUMENTS
 
     def check(self) -> None:
         """Raise ModelError if the package, a GPU or the folder is missing; opens no engine."""
@@ -88,7 +88,7 @@ class SGLang(EngineModel):
         except (
             Exception
         ) as exc:  # RuntimeError, or any error of its libraries if there is no driver
-            raise make_device_error(NAME, str(exc).partition("\n")[0]) from exc
+            raise make_device_error(ENGINE_NAME, str(exc).partition("\n")[0]) from exc
 
     def derive_seed(
         self, messages: Messages, draw: int, options: CallOptions, full: CallOptions
@@ -129,10 +129,10 @@ class SGLangEngine:
 
     arguments: Mapping[str, Any]
     template: Mapping[str, Any]
-    pending: set[Future[Any]] = field(default_factory=set)
+    pending_requests: set[Future[Any]] = field(default_factory=set)
     # re-entrant, because a signal may arrive while it is held
     lock: Any = field(default_factory=threading.RLock)
-    over: ModelError | None = None
+    end_reason: ModelError | None = None
     version: str = ""
     accepts_pictures: bool = False
     thought_end: Sequence[int] = ()
@@ -181,25 +181,25 @@ class SGLangEngine:
 
     def submit(self, request: Request) -> Future[Completion]:
         """Queue a request, and return the future of its completion, which raises ModelError."""
-        if self.over is not None:
-            raise self.over
+        if self.end_reason is not None:
+            raise self.end_reason
         asked = asyncio.run_coroutine_threadsafe(self._ask(request), self.loop)
         future = Future[Completion]()
 
         def deliver(asked: Future[Completion]) -> None:
             with self.lock:
-                self.pending.discard(asked)
+                self.pending_requests.discard(asked)
             try:
                 future.set_result(asked.result())
             except (CancelledError, asyncio.CancelledError):
-                future.set_exception(self.over or make_death_error(NAME))
+                future.set_exception(self.end_reason or make_death_error(ENGINE_NAME))
             except ModelError as exc:
                 future.set_exception(exc)
             except Exception as exc:
-                future.set_exception(make_request_error(NAME, exc))
+                future.set_exception(make_request_error(ENGINE_NAME, exc))
 
         with self.lock:
-            self.pending.add(asked)
+            self.pending_requests.add(asked)
         asked.add_done_callback(deliver)
         return future
 
@@ -218,7 +218,9 @@ class SGLangEngine:
             arguments["image_data"] = [Image.fromarray(pixels) for pixels in request.chat.images]
         if request.videos:
             arguments["video_data"] = list(request.videos)
-        processor = Templated(self.manager.processor or self.manager.tokenizer, self.template)
+        processor = TemplatedProcessor(
+            self.manager.processor or self.manager.tokenizer, self.template
+        )
         chat = request.chat if self.accepts_pictures else join_texts(request.chat)
         text = render_template(processor, chat)
         if self.accepts_pictures:
@@ -236,7 +238,7 @@ class SGLangEngine:
         decode = self.manager.tokenizer.decode
         return Completion(
             text=found["text"],
-            reason=str((facts.get("finish_reason") or {}).get("type") or "stop"),
+            finish_reason=str((facts.get("finish_reason") or {}).get("type") or "stop"),
             tokens=list(found["output_ids"]),
             tokens_in=int(facts["prompt_tokens"]),
             cached_tokens=int(facts.get("cached_tokens") or 0),
@@ -248,15 +250,15 @@ class SGLangEngine:
 
     def end(self, reason: ModelError) -> None:
         """Fail all unanswered and all later requests, with this reason."""
-        self.over = self.over or reason
+        self.end_reason = self.end_reason or reason
         with self.lock:
-            waiting = list(self.pending)
+            waiting = list(self.pending_requests)
         for future in waiting:
             future.cancel()
 
     def close(self) -> None:
         """Shut the engine down and free the GPU; unanswered requests fail."""
-        self.end(make_death_error(NAME))
+        self.end(make_death_error(ENGINE_NAME))
         OPEN_ENGINES.discard(self)
         if not self.thread.is_alive():
             return
@@ -283,11 +285,11 @@ def catch_crashes() -> None:
 def fail_open_engines() -> None:
     """Fail all requests of the open engines."""
     for engine in list(OPEN_ENGINES):
-        engine.end(make_death_error(NAME))
+        engine.end(make_death_error(ENGINE_NAME))
 
 
 @dataclass(frozen=True)
-class Templated:
+class TemplatedProcessor:
     """A processor or tokenizer whose chat template gets further variables."""
 
     processor: Any
@@ -334,5 +336,7 @@ def make_sampling(request: Request) -> dict[str, Any]:
     if options.choices is not None:
         sampling["regex"] = "(" + "|".join(map(re.escape, options.choices)) + ")"
     elif options.schema is not None:
-        sampling["json_schema"] = json.dumps(options.schema) if options.schema else ANY_OBJECT
+        sampling["json_schema"] = (
+            json.dumps(options.schema) if options.schema else ANY_OBJECT_SCHEMA
+        )
     return sampling

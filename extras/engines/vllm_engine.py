@@ -29,7 +29,7 @@ from looktwice.extras.engines.model import (
     collect_candidates,
 )
 
-NAME = "VLLM"
+ENGINE_NAME = "VLLM"
 VLLM_ARGUMENTS = {
     "model": "model",
     "revision": "revision",
@@ -63,7 +63,7 @@ class VLLM(EngineModel):
     """
 
     package: ClassVar[str] = "vllm"
-    reserved: ClassVar[Mapping[str, str]] = VLLM_ARGUMENTS
+    reserved_arguments: ClassVar[Mapping[str, str]] = VLLM_ARGUMENTS
 
     def check_device(self) -> None:
         """Raise ModelError if vLLM finds no device to run on."""
@@ -71,9 +71,9 @@ class VLLM(EngineModel):
         try:
             platform = import_module("vllm.platforms").current_platform
         except Exception as exc:  # any error of its libraries if there is no driver
-            raise make_opening_error(NAME, self.model, exc) from exc
+            raise make_opening_error(ENGINE_NAME, self.model, exc) from exc
         if platform.is_unspecified():
-            raise make_device_error(NAME, "its platform is unspecified")
+            raise make_device_error(ENGINE_NAME, "its platform is unspecified")
 
     def start(self) -> Engine:
         """Open the engine. Raises vLLM's own errors."""
@@ -88,7 +88,7 @@ class VLLM(EngineModel):
 
 @dataclass(eq=False)
 class VLLMEngine:
-    """An open `vllm.LLM`; `pending` holds the future of each unfinished request.
+    """An open `vllm.LLM`; `pending_requests` holds the future of each unfinished request.
 
     vLLM's offline interface is not thread-safe. `enqueue_chat` renders a conversation with the
     model's chat template and adds it to the running batch; each `step` returns the finished
@@ -99,9 +99,9 @@ class VLLMEngine:
     arguments: Mapping[str, Any]
     template: Mapping[str, Any]
     queue: list[tuple[Request, Future[Completion]]] = field(default_factory=list)
-    pending: dict[str, Future[Completion]] = field(default_factory=dict)
-    changed: threading.Condition = field(default_factory=threading.Condition)
-    over: BaseException | None = None
+    pending_requests: dict[str, Future[Completion]] = field(default_factory=dict)
+    condition: threading.Condition = field(default_factory=threading.Condition)
+    end_reason: BaseException | None = None
     version: str = ""
     accepts_pictures: bool = False
     thought_end: Sequence[int] = ()
@@ -115,22 +115,22 @@ class VLLMEngine:
     def submit(self, request: Request) -> Future[Completion]:
         """Queue a request, and return the future of its completion, which raises ModelError."""
         future = Future[Completion]()
-        with self.changed:
-            if self.over is not None:
-                raise self.over
+        with self.condition:
+            if self.end_reason is not None:
+                raise self.end_reason
             self.queue.append((request, future))
-            self.changed.notify()
+            self.condition.notify()
         return future
 
     def close(self) -> None:
         """Shut the engine down and free the GPU; unanswered requests fail."""
-        self._end(make_death_error(NAME))
+        self._end(make_death_error(ENGINE_NAME))
         self.worker.join()
 
     def _end(self, reason: BaseException) -> None:
-        with self.changed:
-            self.over = self.over or reason
-            self.changed.notify()
+        with self.condition:
+            self.end_reason = self.end_reason or reason
+            self.condition.notify()
 
     def _work(self) -> None:
         try:
@@ -150,25 +150,25 @@ class VLLMEngine:
             while self._take_turn():
                 pass
         except BaseException as exc:  # fail the requests that would wait for this thread
-            self._end(make_death_error(NAME, exc))
-        for future in [*self.pending.values(), *(future for _, future in self.queue)]:
-            future.set_exception(self.over or make_death_error(NAME))
+            self._end(make_death_error(ENGINE_NAME, exc))
+        for future in [*self.pending_requests.values(), *(future for _, future in self.queue)]:
+            future.set_exception(self.end_reason or make_death_error(ENGINE_NAME))
         self._shut_down()
 
     def _take_turn(self) -> bool:
         """Add the requests that arrived, and run one step of the engine; return False once it is
         shut down."""
-        with self.changed:
-            while not (self.queue or self.pending or self.over):
-                self.changed.wait()
-            if self.over is not None:
+        with self.condition:
+            while not (self.queue or self.pending_requests or self.end_reason):
+                self.condition.wait()
+            if self.end_reason is not None:
                 return False
             arrived, self.queue = self.queue, []
         for request, future in arrived:
             self._add(request, future)
-        for output in self.llm.llm_engine.step() if self.pending else ():
+        for output in self.llm.llm_engine.step() if self.pending_requests else ():
             if output.finished:
-                self.pending.pop(output.request_id).set_result(read_output(output))
+                self.pending_requests.pop(output.request_id).set_result(read_output(output))
         return True
 
     def _add(self, request: Request, future: Future[Completion]) -> None:
@@ -181,9 +181,9 @@ class VLLMEngine:
                 chat_template_kwargs=dict(self.template) or None,
             )
         except Exception as exc:
-            future.set_exception(make_request_error(NAME, exc))
+            future.set_exception(make_request_error(ENGINE_NAME, exc))
             return
-        self.pending[strip_suffix(given)] = future
+        self.pending_requests[strip_suffix(given)] = future
 
     def _shut_down(self) -> None:
         with suppress(Exception):  # an engine whose process has ended cannot be shut down
@@ -246,7 +246,7 @@ def read_output(output: Any) -> Completion:
     made = output.outputs[0]
     return Completion(
         text=made.text,
-        reason=made.finish_reason or "stop",
+        finish_reason=made.finish_reason or "stop",
         tokens=list(made.token_ids),
         tokens_in=len(output.prompt_token_ids or ()),
         cached_tokens=output.num_cached_tokens or 0,

@@ -30,7 +30,7 @@ from looktwice.extras.executors.messages import (
     END,
     STOP,
     ProcessEnded,
-    Recorded,
+    RecordMade,
     SampleEnded,
     SampleRequest,
     Setup,
@@ -57,39 +57,40 @@ class Outbox:
     pipe: IO[bytes]
     models: RunModels
     clock: Clock
-    waiting: deque[Any] = field(default_factory=deque)
+    waiting_events: deque[Any] = field(default_factory=deque)
     is_filled: threading.Event = field(default_factory=threading.Event)
-    sending: threading.Lock = field(default_factory=threading.Lock)
-    tallied: float = field(default_factory=time.monotonic)
+    send_lock: threading.Lock = field(default_factory=threading.Lock)
+    last_tally: float = field(default_factory=time.monotonic)
 
     def put(self, event: Any) -> None:
         """Send this event soon."""
-        self.waiting.append(event)
+        self.waiting_events.append(event)
         self.is_filled.set()
 
-    def work(self) -> None:
+    def send_events(self) -> None:
         """Send waiting events until the process ends."""
         try:
             while self.is_filled.wait():
                 time.sleep(MESSAGE_INTERVAL)
                 self.is_filled.clear()
-                if time.monotonic() - self.tallied >= TALLY_INTERVAL:
-                    self.waiting.append(self.models.tally(self.clock))
-                    self.tallied = time.monotonic()
+                if time.monotonic() - self.last_tally >= TALLY_INTERVAL:
+                    self.waiting_events.append(self.models.tally(self.clock))
+                    self.last_tally = time.monotonic()
                 self.flush()
         finally:  # otherwise the run would wait forever for events that are not sent
             os._exit(1)
 
     def flush(self) -> None:
         """Send all waiting events now."""
-        with self.sending:
-            events = [self.waiting.popleft() for _ in range(len(self.waiting))]
+        with self.send_lock:
+            events = [self.waiting_events.popleft() for _ in range(len(self.waiting_events))]
             send_message(self.pipe, pickle.dumps(events, pickle.HIGHEST_PROTOCOL))
 
 
 @dataclass(frozen=True)
 class BlobWriter:
-    """Replaces a `RunWriter` if another process writes the lines."""
+    """A stand-in for a `RunWriter` that holds only the blobs, since another process writes the
+    lines."""
 
     blobs: Blobs
 
@@ -100,29 +101,30 @@ class BlobWriter:
 
 @dataclass(eq=False)
 class SharedModels(RunModels):
-    """The models of one of `sharers` processes, which share the rate limits of an endpoint."""
+    """The models of one of `process_count` processes, which share the rate limits of an
+    endpoint."""
 
-    sharers: int = 1
+    process_count: int = 1
 
     def wrap(self, model: Any) -> Any:
         """Return the model that the stages call here."""
         wrapped = super().wrap(model)
         for key, limiter in list_limiters().items():
-            limiter.allot(max(1, key.in_flight // self.sharers))
+            limiter.allot(max(1, key.in_flight // self.process_count))
         return wrapped
 
 
 @dataclass(eq=False)
 class ChildRun(Run):
-    """The part of a run that one process executes: the samples that `asked` yields before None.
-    `emit` is called with the events for the run."""
+    """The part of a run that one process executes: the samples that the queue `requests` yields
+    before None. `emit` is called with the events for the run."""
 
     emit: Callable[[Any], None] = lambda event: None
-    asked: queue.SimpleQueue[SampleRequest | None] = field(default_factory=queue.SimpleQueue)
+    requests: queue.SimpleQueue[SampleRequest | None] = field(default_factory=queue.SimpleQueue)
 
     def _trials(self, work: RunStart, pool: WorkerPool) -> Iterator[Trial]:
         roots = {group: build_tree(arms) for group, arms in self.questions.groups().items()}
-        while (asked := self.asked.get()) is not None:
+        while (asked := self.requests.get()) is not None:
             if self.progress.drain.is_set():  # the remaining samples are not asked
                 return
             _, seed, draw = asked.group
@@ -131,18 +133,18 @@ class ChildRun(Run):
                 work.writer,
                 pool,
                 self.progress,
-                partial(self._note_and_emit, asked.number),
+                partial(self._emit_and_note, asked.number),
                 roots[asked.group],
                 seed,
                 draw,
                 asked.sample,
                 asked.row,
-                asked.wanted,
+                asked.wanted_arms,
                 partial(self.emit, SampleEnded(asked.number)),
             )
 
-    def _note_and_emit(self, number: int, arm: Arm, row: SampleRow, record: Record) -> None:
-        self.emit(Recorded(number, row, record))
+    def _emit_and_note(self, number: int, arm: Arm, row: SampleRow, record: Record) -> None:
+        self.emit(RecordMade(number, row, record))
         self.note(arm, row, record)
 
 
@@ -153,7 +155,11 @@ def run_samples(setup: Setup, orders: IO[bytes], answers: IO[bytes]) -> None:
         progress = Progress()
         budget = Budget(price=compute_price)
         models = SharedModels(
-            progress, setup.cache, setup.only_cached, budget=budget, sharers=setup.processes
+            progress,
+            setup.cache,
+            setup.only_cached,
+            budget=budget,
+            process_count=setup.process_count,
         )
         outbox = Outbox(answers, models, clock)
         run = ChildRun(
@@ -166,7 +172,7 @@ def run_samples(setup: Setup, orders: IO[bytes], answers: IO[bytes]) -> None:
             emit=outbox.put,
         )
 
-        for target in (outbox.work, partial(_obey_parent, run, orders)):
+        for target in (outbox.send_events, partial(_obey_parent, run, orders)):
             threading.Thread(target=target, daemon=True).start()
         error: BaseException | None = None
         try:
@@ -202,10 +208,10 @@ def _obey_parent(run: ChildRun, orders: IO[bytes]) -> None:
             progress.stop.set()
             get_http_loop().cancel()
         elif order == END:
-            run.asked.put(None)
+            run.requests.put(None)
         else:
             for asked in order:
-                run.asked.put(asked)
+                run.requests.put(asked)
 
 
 def main() -> None:

@@ -24,26 +24,26 @@ from looktwice.pipelines.state import collect_remarks, remark
 
 __all__: list[str] = []
 
-MAX_SILENCE = (
+MAX_SILENCE_SECONDS = (
     10.0  # seconds without a message after which a task counts as lost, and frees its slots
 )
 
 
 @dataclass(eq=False)
 class LimitCoordinator:
-    """The coordinator of a run's tasks, of which at most `tasks` run at a time. Once a second each
-    task asks how many requests it may have in flight, and whether to stop.
+    """The coordinator of a run's tasks, of which at most `max_tasks` run at a time. Once a second
+    each task asks how many requests it may have in flight, and whether to stop.
 
     Together, the tasks never use more slots of an endpoint than the endpoint has. A task that has
     to return slots still counts with those it had when it asked, since it may start requests until
-    the answer arrives, and with those in use until it reports fewer. `given` holds the number of
-    slots that each task may use, and the largest number that it may still be using.
+    the answer arrives, and with those in use until it reports fewer. `granted_slots` holds the
+    number of slots that each task may use, and the largest number that it may still be using.
     """
 
-    tasks: int
+    max_tasks: int
     is_stopping: bool = False
     loads: dict[str, tuple[float, Mapping[LimitKey, Load]]] = field(default_factory=dict)
-    given: dict[tuple[str, LimitKey], tuple[int, int]] = field(default_factory=dict)
+    granted_slots: dict[tuple[str, LimitKey], tuple[int, int]] = field(default_factory=dict)
 
     def request_stop(self) -> None:
         """Make every task stop the next time it reports."""
@@ -53,7 +53,9 @@ class LimitCoordinator:
         """Return whether to stop, and how many slots of each endpoint this task may use."""
         now = time.monotonic()
         self.loads[task] = now, loads
-        for lost in [name for name, (heard, _) in self.loads.items() if now - heard > MAX_SILENCE]:
+        for lost in [
+            name for name, (heard, _) in self.loads.items() if now - heard > MAX_SILENCE_SECONDS
+        ]:
             self.leave(lost)
         return self.is_stopping, {
             key: self._assign_slots(task, key, load) for key, load in loads.items()
@@ -62,37 +64,41 @@ class LimitCoordinator:
     def leave(self, task: str) -> None:
         """Free the slots of a task that has ended or is lost."""
         self.loads.pop(task, None)
-        self.given = {key: slots for key, slots in self.given.items() if key[0] != task}
+        self.granted_slots = {
+            key: slots for key, slots in self.granted_slots.items() if key[0] != task
+        }
 
     def _assign_slots(self, task: str, key: LimitKey, load: Load) -> int:
         wanted = {
             name: loads[key].wanted for name, (_, loads) in self.loads.items() if key in loads
         }
         others = sum(
-            most for (name, where), (_, most) in self.given.items() if where == key and name != task
+            most
+            for (name, where), (_, most) in self.granted_slots.items()
+            if where == key and name != task
         )
         fair = divide_slots(wanted, key.in_flight)
-        spare = (key.in_flight - sum(fair.values())) // max(self.tasks, len(wanted))
+        spare = (key.in_flight - sum(fair.values())) // max(self.max_tasks, len(wanted))
         slots = max(0, min(fair[task] + spare, key.in_flight - others))
-        before, _ = self.given.get((task, key), (0, 0))
-        self.given[task, key] = slots, max(slots, before, load.in_flight)
+        before, _ = self.granted_slots.get((task, key), (0, 0))
+        self.granted_slots[task, key] = slots, max(slots, before, load.in_flight)
         return slots
 
 
-def divide_slots(wanted: Mapping[str, int], most: int) -> dict[str, int]:
-    """Divide `most` slots so that every task gets what it asks for or, if there are too few, at
+def divide_slots(wanted: Mapping[str, int], total: int) -> dict[str, int]:
+    """Divide `total` slots so that every task gets what it asks for or, if there are too few, at
     least an equal share."""
-    shares, left = dict[str, int](), most
+    shares, left = dict[str, int](), total
     for number, name in enumerate(sorted(wanted, key=lambda name: (wanted[name], name))):
         shares[name] = min(wanted[name], left // (len(wanted) - number))
         left -= shares[name]
     return shares
 
 
-Ask = Callable[[Mapping[LimitKey, Load]], tuple[bool, dict[LimitKey, int]]]
+AskLimits = Callable[[Mapping[LimitKey, Load]], tuple[bool, dict[LimitKey, int]]]
 
 
-def apply_limits(ask: Ask, drain: threading.Event) -> None:
+def apply_limits(ask: AskLimits, drain: threading.Event) -> None:
     """Ask the coordinator from within a task: apply the limits it returns, and set `drain` if it
     says to stop."""
     here = list_limiters()

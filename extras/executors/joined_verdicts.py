@@ -25,7 +25,8 @@ VerdictsByArm = Mapping[str, ScoredRecord]
 
 @dataclass(frozen=True)
 class RecordReaders:
-    """Scores records for every arm that reads them: their own, and those with another reader."""
+    """Scores records for every arm that reads them: the arm that asked, and the arms that apply
+    another reader to the same replies."""
 
     plan: Plan
     scorers: Mapping[str, RecordScorer]
@@ -43,7 +44,7 @@ class RecordReaders:
 
 class JoinedVerdicts:
     """The verdicts of a run's records in the order in which one thread writes them, after those
-    that its folder keeps. They are given up if a record comes without them."""
+    that its folder keeps. All are discarded if a record arrives without its verdicts."""
 
     def __init__(self, run: RunContext) -> None:
         self.run, folder = run, RunFolder(run.folder)
@@ -54,8 +55,8 @@ class JoinedVerdicts:
             for task, rows in folder.samples_by_task.items()
         }
         self.made: RecordColumns | None = RecordColumns()
-        if self._size:
-            loaded = kept.load() if (kept := self._find_place()) else None
+        if self._file_size:
+            loaded = kept.load() if (kept := self._open_table()) else None
             self.made, self.lines = loaded or (None, self.lines)
 
     def add_sample(self, row: SampleRow) -> None:
@@ -79,11 +80,11 @@ class JoinedVerdicts:
         """Store the table, once the writer has written everything, unless a line or a sample is not
         in it."""
         writer.flush()
-        if self.made is None or not score.LARGE_BYTES <= self._size == self.lines.end:
+        if self.made is None or not score.LARGE_BYTES <= self._file_size == self.lines.end:
             return
         with open_file(self.run.folder / "samples.jsonl") as file:
             count = sum(1 for _ in file)
-        if count == sum(map(len, self.places.values())) and (kept := self._find_place()):
+        if count == sum(map(len, self.places.values())) and (kept := self._open_table()):
             kept.save(self.made, self.lines)
 
     @cached_property
@@ -95,13 +96,13 @@ class JoinedVerdicts:
         return readers
 
     @property
-    def _size(self) -> int:
+    def _file_size(self) -> int:
         path = self.lines.path
         return path.stat().st_size if path.exists() else 0
 
-    def _find_place(self) -> KeptVerdicts | None:
-        """Return where the verdicts are kept; None if that is nowhere, or if a judge's answers
-        count."""
+    def _open_table(self) -> KeptVerdicts | None:
+        """Return the stored table of verdicts; None if the run cannot have one, or if a judge's
+        answers count."""
         folder = RunFolder(self.run.folder)
         if (folder.path / "judged.jsonl").exists():
             return None

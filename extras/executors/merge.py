@@ -20,7 +20,7 @@ from looktwice.pipelines.runtime.stores import SHA256
 
 # fields of a point that may differ between shards, because no answer depends on them
 DESCRIPTIVE_FIELDS = ("changes", "facts")
-ADVICE = "merge shards of one configuration and one data set"
+MERGE_ADVICE = "merge shards of one configuration and one data set"
 COUNT_FIELDS = ("records", "failed", "tokens_in", "tokens_out")
 
 
@@ -173,12 +173,12 @@ def _refuse_other_runs(first: RunFolder, others: Sequence[RunFolder]) -> None:
         for name in sorted(mine.keys() ^ theirs.keys()):
             point = mine.get(name) or theirs[name]
             where = f"{point.contestant} on {point.task} ({point.id})"
-            raise RunError(f"{problem}: only one of them has {where}; {ADVICE}")
+            raise RunError(f"{problem}: only one of them has {where}; {MERGE_ADVICE}")
         for name, point in mine.items():
             for setting, value in vars(point).items():
                 if value != getattr(theirs[name], setting) and setting not in DESCRIPTIVE_FIELDS:
                     where = f"{point.contestant} on {point.task}"
-                    raise RunError(f"{problem}: {setting} of {where} differs; {ADVICE}")
+                    raise RunError(f"{problem}: {setting} of {where} differs; {MERGE_ADVICE}")
 
 
 def _describe_doubts(runs: Sequence[RunFolder]) -> Iterator[str]:
@@ -211,13 +211,13 @@ def _refuse_other_data(runs: Sequence[RunFolder]) -> dict[tuple[str, str], RunFo
                 what = "samples" if "samples" in differing else " and ".join(differing)
                 raise RunError(
                     f"{run.path} was made with different {what} of {names.get(task, task)} than"
-                    f" {before.path}; {ADVICE}"
+                    f" {before.path}; {MERGE_ADVICE}"
                 )
         for task, size in (run.facts.get("samples") or {}).items():
             if sizes.setdefault(task, size) != size:
                 raise RunError(
                     f"{run.path}: a task has {size} samples, but {sizes[task]} in an earlier"
-                    f" shard; {ADVICE}"
+                    f" shard; {MERGE_ADVICE}"
                 )
         for task, rows in run.samples_by_task.items():
             for name in rows:
@@ -230,4 +230,4 @@ def _refuse_other_data(runs: Sequence[RunFolder]) -> dict[tuple[str, str], RunFo
 def _refuse_other_sample(before: SampleRow, row: SampleRow, path: Path) -> None:
     if (row.sha, row.answer) != (before.sha, before.answer):
         what = "sample" if row.sha != before.sha else "the correct answer of sample"
-        raise RunError(f"{path}: {what} {row.id} differs from the earlier shards'; {ADVICE}")
+        raise RunError(f"{path}: {what} {row.id} differs from the earlier shards'; {MERGE_ADVICE}")

@@ -24,19 +24,21 @@ Group = tuple[str, int, int]
 
 
 DRAIN, STOP, END = "drain", "stop", "end"
-"""Start nothing more; end at the next model call; no more samples follow."""
+"""The orders to a process: start nothing more; stop at the next model call; no more samples
+follow."""
 
 
 class Setup(NamedTuple):
     """The first message to a process: the plan without its tasks, the options, and the folders. The
-    process is one of `processes`, and stays on the CPU core `core` if one is given."""
+    process is one of `process_count` processes, and stays on the CPU core `core` if one is
+    given."""
 
     plan: Plan
     options: RunOptions
     folder: Path
     cache: Path
     only_cached: bool
-    processes: int
+    process_count: int
     core: int | None
 
 
@@ -48,14 +50,14 @@ class SampleRequest(NamedTuple):
     group: Group
     sample: Sample
     row: SampleRow
-    wanted: frozenset[str]
+    wanted_arms: frozenset[str]
 
 
 # ---- from a process: lists of these events, with a `Tally` (in `run_models`) now and then
 
 
-class Recorded(NamedTuple):
-    """A record of the sample that was requested under `number`."""
+class RecordMade(NamedTuple):
+    """A message with a record of the sample that was requested under `number`."""
 
     number: int
     row: SampleRow
@@ -72,8 +74,8 @@ class ProcessEnded(NamedTuple):
     """The last message of a process: how often a stage raised Stopped, why an endpoint could not be
     reached (empty if it could), and the error that ended this part of the run."""
 
-    stopped: int
-    why: str
+    stop_count: int
+    endpoint_error: str
     error: BaseException | None
 
 

@@ -72,7 +72,8 @@ def is_safe_to_fork() -> bool:
 
 
 def start_interpreter() -> subprocess.Popen[bytes]:
-    """Start a new process. Raises OSError if there is no room for another."""
+    """Start a new interpreter as a worker process. Raises OSError if there is no room for
+    another."""
     path = os.pathsep.join(filter(None, sys.path))
     return subprocess.Popen(
         [sys.executable, "-c", "from looktwice.extras.executors.child import main; main()"],

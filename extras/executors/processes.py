@@ -33,7 +33,7 @@ from looktwice.extras.executors.messages import (
     DRAIN,
     END,
     STOP,
-    Recorded,
+    RecordMade,
     SampleEnded,
     SampleRequest,
     Setup,
@@ -127,18 +127,18 @@ class Processes(Executor):
 
     Usage tallies of the processes are added to the run's models, and a process that dies is
     reported. `may_fork` means that this process is a command that has not yet used anything that
-    would fail in a fork. `returned` are samples to send again, or to leave to the run if no process
-    is left; `unsent` are samples that could not be pickled.
+    would fail in a fork. `returned_trials` are samples to send again, or to leave to the run if no
+    process is left; `unsent_trials` are samples that could not be pickled.
     """
 
     may_fork: bool = False
     processes: list[Process] = field(default_factory=list)
-    returned: deque[Trial] = field(default_factory=deque)
-    unsent: list[Trial] = field(default_factory=list)
-    taking: threading.Lock = field(default_factory=threading.Lock)
-    numbers: Iterator[int] = field(default_factory=count)
-    begun: float = 0.0
-    stopped: float = 0.0
+    returned_trials: deque[Trial] = field(default_factory=deque)
+    unsent_trials: list[Trial] = field(default_factory=list)
+    take_lock: threading.Lock = field(default_factory=threading.Lock)
+    sample_numbers: Iterator[int] = field(default_factory=count)
+    begin_time: float = 0.0
+    last_running: float = 0.0
 
     def start(self, run: RunContext) -> None:
         """Start the processes before the first question, unless an earlier run may have left
@@ -191,8 +191,8 @@ class Processes(Executor):
             self.begin()
         if not self.processes or not _can_be_sent(first):
             return chain([first], trials)
-        self.returned.append(first)
-        self.begun = self.stopped = time.monotonic()
+        self.returned_trials.append(first)
+        self.begin_time = self.last_running = time.monotonic()
         with ThreadPoolExecutor(len(self.processes), "looktwice-process") as pool:
             tasks = [
                 pool.submit(self._serve_process, process, trials, writer)
@@ -208,9 +208,9 @@ class Processes(Executor):
                 raise
         for tally in self.models.parts.values():
             add_seconds(tally.seconds, tally.busy)
-        left = [*self.returned, *self.unsent]
-        self.returned.clear()
-        self.unsent.clear()
+        left = [*self.returned_trials, *self.unsent_trials]
+        self.returned_trials.clear()
+        self.unsent_trials.clear()
         return chain(left, trials)
 
     def _pass_on_stops(self) -> None:
@@ -227,10 +227,10 @@ class Processes(Executor):
         """Kill processes that fail to start or stop, since the run would wait for them forever."""
         now = time.monotonic()
         if not self.run.progress.stop.is_set():
-            self.stopped = now
+            self.last_running = now
         for process in self.processes:
-            is_late = not process.has_greeted and now - self.begun > START_TIMEOUT
-            if is_late or now - self.stopped > STOP_TIMEOUT:
+            is_late = not process.has_greeted and now - self.begin_time > START_TIMEOUT
+            if is_late or now - self.last_running > STOP_TIMEOUT:
                 process.handle.kill()
 
     def _serve_process(self, process: Process, trials: Iterator[Trial], writer: RunWriter) -> None:
@@ -249,7 +249,7 @@ class Processes(Executor):
         except BaseException as exc:
             process.handle.kill()
             self.run.progress.handle_stop(exc)
-        self.returned.extend(trial for trial in process.asked.values() if trial.wanted)
+        self.returned_trials.extend(trial for trial in process.asked.values() if trial.wanted)
 
     def _receive(self, process: Process) -> list[Any]:
         """Receive events from a process; if it has died, its unfinished samples are processed
@@ -273,9 +273,11 @@ class Processes(Executor):
     def _send_next(self, process: Process, trials: Iterator[Trial]) -> bool:
         """Send the next sample to a process; return whether there was one."""
         try:
-            with self.taking:
-                trial = self.returned.popleft() if self.returned else next(trials, None)
-                number = next(self.numbers)
+            with self.take_lock:
+                trial = (
+                    self.returned_trials.popleft() if self.returned_trials else next(trials, None)
+                )
+                number = next(self.sample_numbers)
         except BaseException as exc:
             self.run.progress.handle_stop(exc)
             return False
@@ -287,7 +289,7 @@ class Processes(Executor):
                 [SampleRequest(number, group, trial.sample, trial.row, trial.wanted)]
             )
         except SENDING_ERRORS:  # for example a file that is not a picture
-            self.unsent.append(trial)
+            self.unsent_trials.append(trial)
             return True
         process.asked[number] = trial
         process.send(message)
@@ -296,7 +298,7 @@ class Processes(Executor):
     def _handle_event(self, process: Process, event: Any, writer: RunWriter) -> None:
         """Handle an event from a process, and write its record."""
         run = self.run
-        if isinstance(event, Recorded):
+        if isinstance(event, RecordMade):
             arm = self.arms[event.record.point]
             _drop_arm(process, event.number, arm.id)
             run.note(arm, event.row, writer.record(event.record))
@@ -308,9 +310,9 @@ class Processes(Executor):
             self.models.parts[id(process)] = event
         else:
             process.has_ended = True
-            run.progress.count("stopped", event.stopped)
-            if event.why:
-                run.progress.give_up(event.why)
+            run.progress.count("stopped", event.stop_count)
+            if event.endpoint_error:
+                run.progress.give_up(event.endpoint_error)
             if event.error is not None:
                 run.progress.handle_stop(event.error)
 

@@ -34,7 +34,7 @@ from looktwice.eval.scoring.kept import hash_code
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.extras.executors.cluster import (
     MAX_HOST_CALLS,
-    Ask,
+    AskLimits,
     HostPool,
     LimitCoordinator,
     NetworkHost,
@@ -64,8 +64,8 @@ class Job:
     number of tasks at a time.
 
     `roots` are folders that tasks may read, because the command line or LOOKTWICE_ALLOW named them
-    on this machine. `code` is the digest of this machine's looktwice: tasks with another one score
-    nothing.
+    on this machine. `code_digest` is the digest of this machine's looktwice: tasks with another one
+    score nothing.
     """
 
     plan: bytes
@@ -73,10 +73,10 @@ class Job:
     options: RunOptions
     cache: str
     only_cached: bool
-    blocks: int
-    tasks: int
+    block_count: int
+    task_count: int
     roots: tuple[str, ...]
-    code: str
+    code_digest: str
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class SentRecord:
     row: SampleRow
     line: str = ""
     blobs: Mapping[str, bytes] = field(default_factory=dict)
-    scored: VerdictsByArm = field(default_factory=dict)
+    verdicts: VerdictsByArm = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -142,7 +142,7 @@ class Dispatch:
     one."""
 
     def __init__(self, executor: RayExecutor, run: RunContext, work: RunStart) -> None:
-        self.run, self.work, self.ray = run, work, _ray_module()
+        self.run, self.work, self.ray = run, work, _import_ray()
         ray, plan = self.ray, run.plan
         nodes = ray.cluster_resources()
         gpus, tasks = nodes.get("GPU", 0), max(1, int(nodes.get("CPU", 1)))
@@ -216,7 +216,7 @@ class Dispatch:
             self._start(block)
 
     def _store_record(self, sent: SentRecord, done: set[Key]) -> None:
-        row, scored, line = sent.row, sent.scored, sent.line
+        row, scored, line = sent.row, sent.verdicts, sent.line
         self.work.sample(row)
         self.verdicts.add_sample(row)
         if line:
@@ -231,18 +231,19 @@ class Dispatch:
 
 
 @dataclass(eq=False)
-class Part(Run):
-    """The part of a run that one task executes; its records go to `sink`, scored if it `scores`."""
+class BlockRun(Run):
+    """The part of a run that one task executes; its records go to `sink`, with their verdicts if
+    `is_scoring` is true."""
 
     sink: Any = None
-    scores: bool = True
+    is_scoring: bool = True
 
     def notify_companions(
         self, arm: Arm, row: SampleRow, record: Record, scored: ScoredRecord | None = None
     ) -> None:
         """Send a record with its verdicts."""
         line = record.to_line()
-        verdicts = self._read(Record.from_line(line), row) if self.scores else {}
+        verdicts = self._read(Record.from_line(line), row) if self.is_scoring else {}
         self.sink.send(row, record, line, verdicts)
 
     @cached_property
@@ -272,7 +273,7 @@ def run_block(
     job: Job, block: int, done: set[Key], coordinator: Any, hosts: Sequence[Any]
 ) -> Iterator[SentRecord]:
     """Process the samples of a block, and yield each record as soon as it exists."""
-    ray, task = _ray_module(), uuid.uuid4().hex
+    ray, task = _import_ray(), uuid.uuid4().hex
 
     def ask(loads: Mapping[LimitKey, Load]) -> tuple[bool, dict[LimitKey, int]]:
         return ray.get(coordinator.ask.remote(task, loads))  # type: ignore[no-any-return]
@@ -283,18 +284,18 @@ def run_block(
         load_plugin(plugin)
     outbox: queue.Queue[SentRecord | BaseException | None] = queue.Queue(maxsize=64)
     with tempfile.TemporaryDirectory(prefix="looktwice-") as folder, allow_access(job.roots):
-        sink = Sink(Blobs(Path(folder) / "blobs"), outbox)
+        sink = QueueWriter(Blobs(Path(folder) / "blobs"), outbox)
         progress = Progress()
         models = LimitedModels(progress, Path(job.cache), job.only_cached, ask=ask)
-        run = Part(
+        run = BlockRun(
             ray.cloudpickle.loads(job.plan),
             Path(folder),
-            replace(job.options, shard=(block + 1, job.blocks)),
+            replace(job.options, shard=(block + 1, job.block_count)),
             models,
             in_parts=True,
             progress=progress,
             sink=sink,
-            scores=hash_code() == job.code,
+            is_scoring=hash_code() == job.code_digest,
         )
         drain = progress.drain
 
@@ -307,7 +308,7 @@ def run_block(
                 outbox.put(exc)
 
         use_remote_networks(HostPool(ray, hosts) if hosts else None)
-        for target in (work, partial(_listen, ask, drain)):
+        for target in (work, partial(_poll_limits, ask, drain)):
             threading.Thread(target=target, daemon=True).start()
         try:
             while (sent := outbox.get()) is not None:
@@ -322,14 +323,15 @@ def run_block(
             coordinator.leave.remote(task)
 
 
-def _listen(ask: Ask, drain: threading.Event) -> None:
+def _poll_limits(ask: AskLimits, drain: threading.Event) -> None:
     while not drain.wait(STOP_CHECK_INTERVAL):
         apply_limits(ask, drain)
 
 
 @dataclass(eq=False)
-class Sink:
-    """Replaces a `RunWriter`: puts the records of a run into a queue, together with the blobs."""
+class QueueWriter:
+    """A stand-in for a `RunWriter` that puts the records of a run into a queue, together with their
+    blobs."""
 
     blobs: Blobs
     outbox: queue.Queue[Any]
@@ -353,7 +355,7 @@ class Sink:
             self.outbox.put(SentRecord(row, line, blobs, scored))
 
 
-def _ray_module() -> Any:
+def _import_ray() -> Any:
     try:
         return importlib.import_module("ray")
     except ImportError as exc:
@@ -363,7 +365,7 @@ def _ray_module() -> Any:
 @contextmanager
 def _connect_ray(address: str) -> Iterator[None]:
     """Connect to Ray for the duration of a block; an existing connection is used and kept."""
-    ray = _ray_module()
+    ray = _import_ray()
     if ray.is_initialized():
         yield
         return

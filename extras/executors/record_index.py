@@ -16,7 +16,7 @@ from looktwice.eval.records.records import RecordLines, RunFolder, read_records_
 from looktwice.eval.records.writer import RunWriter
 
 DIGEST_BYTES = 16
-NUMBERS = {
+COLUMN_TYPES = {
     "run": "i",
     "begin": "q",
     "point": "i",
@@ -28,7 +28,7 @@ NUMBERS = {
 }
 """The columns and their types in `array`: the index of the run, the byte at which the line begins,
 the parts of the key (numbers of texts, and the draw), whether the record failed, and its tokens."""
-COUNTED = "failed", "tokens_in", "tokens_out"
+COUNTED_COLUMNS = "failed", "tokens_in", "tokens_out"
 Rows = NDArray[np.int64]
 
 
@@ -37,7 +37,7 @@ class RecordIndex:
 
     def __init__(self, runs: Sequence[RunFolder]) -> None:
         self.runs = runs
-        columns = {name: array(kind) for name, kind in NUMBERS.items()}
+        columns = {name: array(kind) for name, kind in COLUMN_TYPES.items()}
         digests, points, samples = bytearray(), dict[str, int](), dict[str, int]()
         for number, run in enumerate(runs):
             lines = RecordLines(run.path / "records.jsonl")
@@ -80,7 +80,7 @@ class RecordIndex:
     def count(self, run: int) -> dict[str, int]:
         """Count the records, failures and tokens of a run."""
         rows = self.find_last(run)
-        counts = {name: int(self.columns[name][rows].sum()) for name in COUNTED}
+        counts = {name: int(self.columns[name][rows].sum()) for name in COUNTED_COLUMNS}
         return {"records": len(rows)} | counts
 
     def select_latest(self, count: int) -> tuple[Rows, int]:

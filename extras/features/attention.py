@@ -31,7 +31,7 @@ from looktwice.specialists.rules import Checked
 from looktwice.specialists.sharing import look_once
 
 ATTENTION_NAME = "looktwice_received"
-QUERY_BLOCK = 256  # queries whose weights are in memory at once
+QUERY_BLOCK_SIZE = 256  # queries whose weights are in memory at once
 
 
 @dataclass(eq=False)
@@ -48,8 +48,8 @@ class AttentionSums:
     modules: dict[Any, list[Any]] = field(default_factory=dict)
 
     def stack_parts(self, model: str, layer: int | None) -> Any:
-        """Return the attention (batch, parts, keys): one part for each head of `layer`, or if that
-        is None one for each layer, averaged over its heads. Raises WeightsError if there is none.
+        """Return the attention (batch, parts, keys): one part for each head of `layer` or, if that
+        is None, one for each layer, averaged over its heads. Raises WeightsError if there is none.
         """
         import torch
 
@@ -109,8 +109,8 @@ def _attend(
     key, value = (tensor.repeat_interleave(groups, 1) for tensor in (key, value))
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     outputs, total = [], 0
-    for start in range(0, query.shape[2], QUERY_BLOCK):
-        rows = slice(start, start + QUERY_BLOCK)
+    for start in range(0, query.shape[2], QUERY_BLOCK_SIZE):
+        rows = slice(start, start + QUERY_BLOCK_SIZE)
         scores = query[:, :, rows] @ key.transpose(2, 3) * scale
         if attention_mask is not None:
             scores = scores + attention_mask[:, :, rows]
@@ -127,9 +127,9 @@ def _attend(
 
 
 Floats = NDArray[np.float64]
-Places = NDArray[np.int64]
+PatchIndices = NDArray[np.int64]
 TOWER_NAMES = ("vision_tower", "vision_model", "visual", "vision_encoder", "img_processor")
-NUMBERED_PATTERN = re.compile(r" \d+$")
+NUMBER_SUFFIX_PATTERN = re.compile(r" \d+$")
 # families whose encoder takes pictures of any size as a sequence of patches
 WINDOWED_FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
 
@@ -243,7 +243,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
         return maps
 
 
-def compute_window_order(rows: int, columns: int, merge: int, window: int) -> Places:
+def compute_window_order(rows: int, columns: int, merge: int, window: int) -> PatchIndices:
     """Return the row-major index of each patch, as (rows, columns), in the order in which Qwen2-VL
     and Qwen2.5-VL process patches.
 
@@ -295,7 +295,7 @@ class AttentionShare(WithoutModel, Checked):
         for number, image in enumerate(state.sample.images):
             if marks := select_marks(state.sample.on(number), self.labels):
                 attention = look_once(self.attention, image.pixels)
-                covered = cover_marks(marks, attention.shape, self.radius)
+                covered = make_marks_mask(marks, attention.shape, self.radius)
                 share, area = attention[covered].sum() / attention.sum(), covered.mean()
                 shares.append((share, area))
                 if isinstance(encoder, VisionAttention):
@@ -312,13 +312,13 @@ class AttentionShare(WithoutModel, Checked):
             state = state.measured("attention_share", share).measured("marked_area", area)
         if apart and isinstance(encoder, VisionAttention):
             means = np.mean(apart, axis=0)
-            state = measure_parts(state, "attention_share", means, encoder.layer)
+            state = record_parts(state, "attention_share", means, encoder.layer)
         return state.with_notes(*notes)
 
 
-def measure_parts(state: State, name: str, shares: Floats, layer: int | None) -> State:
-    """Return the state with the share of each layer, or of each head of one `layer`, as separate
-    measures."""
+def record_parts(state: State, name: str, shares: Floats, layer: int | None) -> State:
+    """Return the state with the share of each layer, or of each head of one `layer`, recorded as
+    separate measures."""
     kind = "layer" if layer is None else "head"
     for number, share in enumerate(shares.tolist()):
         state = state.measured(f"{name}_{kind}_{number}", share)
@@ -331,12 +331,14 @@ def select_marks(marks: Sequence[Mark], labels: Sequence[str]) -> list[Mark]:
     return [
         m
         for m in marks
-        if not labels or m.label in labels or NUMBERED_PATTERN.sub("", m.label) in labels
+        if not labels or m.label in labels or NUMBER_SUFFIX_PATTERN.sub("", m.label) in labels
     ]
 
 
-def cover_marks(marks: Sequence[Mark], shape: tuple[int, ...], radius: float) -> NDArray[np.bool_]:
-    """Return a mask, of this shape, of the pixels that lie inside any mark."""
+def make_marks_mask(
+    marks: Sequence[Mark], shape: tuple[int, ...], radius: float
+) -> NDArray[np.bool_]:
+    """Return a mask of the given shape that is true for the pixels inside any mark."""
     covered = np.zeros(shape, bool)
     rows, columns = np.mgrid[: shape[0], : shape[1]]
     for mark in marks:

@@ -103,8 +103,8 @@ class DIFT(Network[Item, FeatureGrid]):
 
 @dataclass(frozen=True)
 class DIFTSPair(DIFT):
-    """DIFT with the paper's settings for SPair-71k, which match the same part of another object of
-    the same kind.
+    """DIFT with the paper's settings for SPair-71k, where a match is the same part of another
+    object of the same kind.
 
     t = 261, up block 1, 8 draws at 768 px, with the prompt "a photo of a <category>". Without a
     word for the category (`prompt` of `NearestFeature`) it differs from the paper's method, and a
@@ -114,7 +114,7 @@ class DIFTSPair(DIFT):
 
 @dataclass(frozen=True)
 class DIFTHPatches(DIFT):
-    """DIFT with the paper's settings for HPatches, which match the same point in another view.
+    """DIFT with the paper's settings for HPatches, where a match is the same point in another view.
 
     t = 0, up block 2, 8 draws at 768 px, without a prompt.
     """

@@ -17,8 +17,8 @@ from looktwice.extras.engines.chat_template import Chat
 from looktwice.extras.engines.local_vlm import LocalVLM
 from looktwice.extras.features.attention import (
     Floats,
-    cover_marks,
-    measure_parts,
+    make_marks_mask,
+    record_parts,
     register_attention,
     select_marks,
     sum_attention,
@@ -111,7 +111,7 @@ class QuestionAttention(WithoutModel, Network[Inputs, TokenAttention]):
         sums, area = np.zeros((2, len(parts))), np.zeros(2)
         for number, (view, marks) in enumerate(zip(views, places, strict=True)):
             width, height = view.size
-            covered = cover_marks(marks, (height, width), self.radius)
+            covered = make_marks_mask(marks, (height, width), self.radius)
             for place, part in enumerate(parts):
                 values = looks.make_map(number, height, width, part)
                 sums[:, place] += values[covered].sum(), values.sum()
@@ -120,11 +120,11 @@ class QuestionAttention(WithoutModel, Network[Inputs, TokenAttention]):
         state = state.measured("question_attention", float(shares[0]))
         state = state.measured("marked_area", float(area[0] / area[1]))
         state = state.measured("image_attention", float(looks.values.sum()))
-        return measure_parts(state, "question_attention", shares[1:], self.layer)
+        return record_parts(state, "question_attention", shares[1:], self.layer)
 
     def prepare(self, given: Inputs) -> Inputs:
         """Return the conversation as plain text, and its pictures. Raises PictureError."""
-        chat = self._build_model().chat(given[0])
+        chat = self._build_model().make_chat(given[0])
         return write_canonical(list(chat.turns)), *chat.images
 
     def open_network(self, place: Place) -> Any:
@@ -154,7 +154,7 @@ class QuestionAttention(WithoutModel, Network[Inputs, TokenAttention]):
             if part["type"] != "image":
                 part["text"] = ""
         inputs, wordless = (
-            model.inputs(network, [Chat(chat, images)]) for chat in (turns, wordless_turns)
+            model.make_inputs(network, [Chat(chat, images)]) for chat in (turns, wordless_turns)
         )
         places = locate_tokens(network, inputs, [image.shape[:2] for image in images])
         tokens = inputs["input_ids"][0]
@@ -183,11 +183,11 @@ class QuestionAttention(WithoutModel, Network[Inputs, TokenAttention]):
         )
 
 
-def find_text_tokens(prompt: list[int], without: list[int]) -> list[int]:
-    """Return the positions of the prompt's tokens that are missing from `without`, the same prompt
+def find_text_tokens(prompt: list[int], textless: list[int]) -> list[int]:
+    """Return the positions of the prompt's tokens that are missing from `textless`, the same prompt
     without the question's text."""
-    start = _count_common_start(prompt, without)
-    same = _count_common_start(prompt[::-1], without[start:][::-1])
+    start = _count_common_start(prompt, textless)
+    same = _count_common_start(prompt[::-1], textless[start:][::-1])
     return list(range(start, len(prompt) - same))
 
 
@@ -197,7 +197,7 @@ def _count_common_start(first: list[int], second: list[int]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-FAMILIES = ("llava", "llava_next", "qwen2_vl", "qwen2_5_vl")
+SUPPORTED_FAMILIES = ("llava", "llava_next", "qwen2_vl", "qwen2_5_vl")
 
 
 def locate_tokens(network: Any, inputs: Any, sizes: Sequence[tuple[int, int]]) -> list[Floats]:
@@ -206,12 +206,13 @@ def locate_tokens(network: Any, inputs: Any, sizes: Sequence[tuple[int, int]]) -
     A place is the top, bottom, left and right edge as fractions of the picture's height and width;
     values below 0 or above 1 are padding, and NaN is a token without a place. `sizes` are the
     (height, width) of the images given to the processor. Raises WeightsError for families that are
-    not in `FAMILIES`, and if the number of tokens does not fit.
+    not in `SUPPORTED_FAMILIES`, and if the number of tokens does not fit.
     """
     config, family = network.model.config, network.model.config.model_type
-    if family not in FAMILIES:
+    if family not in SUPPORTED_FAMILIES:
         raise WeightsError(
-            f"the positions of image tokens are known for {', '.join(FAMILIES)}, not for {family!r}"
+            f"the positions of image tokens are known for {', '.join(SUPPORTED_FAMILIES)},"
+            f" not for {family!r}"
         )
     places = []
     if family.startswith("qwen"):

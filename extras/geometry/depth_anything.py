@@ -31,8 +31,8 @@ class DepthAnythingViews(Network[Pair, Views]):
     and `model.safetensors`: DA3-SMALL and DA3-BASE are Apache-2.0, DA3-LARGE and larger CC-BY-NC.
     Releases for a single view (DA3MONO-LARGE, DA3METRIC-LARGE) are refused. Maps are resized to the
     images bilinearly. If the package gives the two images different sizes, it crops both to the
-    smaller one around their middles; the depth outside is unknown. Its confidences, 1 or more,
-    become 1 minus their inverse. The package chooses the precision itself.
+    smaller size around their centres; the depth outside is unknown. Its confidences, which are 1 or
+    more, become 1 minus their inverse. The package chooses the precision itself.
     """
 
     model: str = "depth-anything/DA3-BASE"

@@ -21,7 +21,7 @@ with many images, there are fewer resamples."""
 def estimate_precision(
     scenes: Sequence[Scene], clusters: Sequence[Hashable]
 ) -> dict[str, Estimate]:
-    """Return COCO's figures over scenes with their 95 % intervals; empty without a true box.
+    """Return COCO's figures over scenes with their 95 % intervals; empty if there is no true box.
 
     `clusters` names the cluster of each scene: images of one sample, or samples of one picture.
     Whole clusters are drawn with replacement, as many as there are, and the package computes each
@@ -32,7 +32,7 @@ def estimate_precision(
     this bias. Draws without a true box that enters a figure are left out of its interval. With a
     single cluster, the interval is 0 to 1.
     """
-    matched = MatchedScenes.of(scenes)
+    matched = MatchedScenes.from_scenes(scenes)
     if matched is None:
         return {}
     codes = cluster_codes(clusters, len(scenes))
@@ -49,7 +49,7 @@ def estimate_precision(
 
 
 def _draw_figures(matched: MatchedScenes, codes: NDArray[np.int64]) -> Iterator[dict[str, float]]:
-    """Yield the figures of each resample; equal ones are computed once."""
+    """Yield the figures of each resample; those of equal resamples are computed once."""
     random, count = np.random.default_rng(0), int(codes.max()) + 1
     known = dict[bytes, dict[str, float]]()
     for _ in range(min(MAX_RESAMPLES, max(MIN_RESAMPLES, MAX_BOX_SETS // matched.matches.size))):

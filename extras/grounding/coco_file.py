@@ -11,7 +11,7 @@ from typing import Any
 
 from looktwice.eval.tasks.base import TaskError, make_random_order, require_positive
 from looktwice.eval.tasks.files import resolve_inside
-from looktwice.extras.grounding.drawn_scenes import ANSWER_INSTRUCTIONS, UNITS, Ask, Unit
+from looktwice.extras.grounding.drawn_scenes import ANSWER_INSTRUCTIONS, UNIT_PHRASES, Ask, Unit
 from looktwice.extras.grounding.places import format_places, read_places
 from looktwice.extras.grounding.scorer import PlacesScorer
 from looktwice.extras.make.files import FileTask, Source
@@ -126,7 +126,7 @@ class CocoFile(FileTask):
         width, height = picture.size
         identifier, wanted = (
             str(row.get("id")),
-            ANSWER_INSTRUCTIONS[self.ask].format(unit=UNITS[self.unit]),
+            ANSWER_INSTRUCTIONS[self.ask].format(unit=UNIT_PHRASES[self.unit]),
         )
         for number, (words, names, asked) in enumerate(self._list_questions(row, objects)):
             truth = [self._make_place(entry, (width, height), bool(names)) for entry in asked]

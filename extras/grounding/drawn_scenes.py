@@ -29,7 +29,7 @@ from looktwice.pipelines.sample import Item, Sample
 
 Ask = Literal["box", "point", "boxes", "points"]
 Unit = Literal["pixels", "0-1", "0-100", "0-1000"]
-UNITS: dict[Unit, str] = {
+UNIT_PHRASES: dict[Unit, str] = {
     "pixels": "in pixels of the image",
     "0-1": "as shares of the image's width and height, from 0 to 1",
     "0-100": "in percent of the image's width and height",
@@ -42,8 +42,8 @@ ANSWER_INSTRUCTIONS: dict[Ask, str] = {
     " {unit}.",
     "points": 'Reply with a JSON list of {{"point_2d": [x, y], "label": name}}, {unit}.',
 }
-ASKED_SHAPES = 3
-SIZES = (24.0, 64.0)  # minimum and maximum height of the shapes, in pixels
+ASKED_SHAPE_COUNT = 3
+SHAPE_SIZE_RANGE = (24.0, 64.0)  # minimum and maximum height of the shapes, in pixels
 
 
 @dataclass(frozen=True)
@@ -94,14 +94,14 @@ class DrawnScenes(MadeTask):
             asked = things[:1]
             words = f"Where is the {things[0].name}?"
         else:
-            names = tuple(map(str, rng.choice(SHAPES, ASKED_SHAPES, replace=False)))
+            names = tuple(map(str, rng.choice(SHAPES, ASKED_SHAPE_COUNT, replace=False)))
             asked = [thing for thing in things if thing.shape in names]
             words = f"Find every {names[0]}, every {names[1]} and every {names[2]}."
         places = [
             replace(_locate(thing, style.side), label=thing.shape if names else "")
             for thing in asked
         ]
-        wanted = ANSWER_INSTRUCTIONS[self.ask].format(unit=UNITS[self.unit])
+        wanted = ANSWER_INSTRUCTIONS[self.ask].format(unit=UNIT_PHRASES[self.unit])
         meta: dict[str, object] = {"sizes": [[style.side, style.side]]}
         meta |= {"categories": list(names)} if names else {}
         sample = Sample(self._id(number), f"{words} {wanted}", (picture,), (), (), meta)
@@ -114,7 +114,7 @@ class DrawnScenes(MadeTask):
         things = list[Thing]()
         for kind in rng.permutation(len(kinds))[: self.things]:
             color, shape = kinds[int(kind)]
-            size, tilt = float(rng.uniform(*SIZES)), float(rng.uniform(-12, 12))
+            size, tilt = float(rng.uniform(*SHAPE_SIZE_RANGE)), float(rng.uniform(-12, 12))
             things.append(place_thing(rng, Thing(shape, color, 0, 0, size, tilt), things, style))
         return things
 

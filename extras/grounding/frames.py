@@ -16,7 +16,7 @@ from looktwice.prompting.views.seen import find_layout
 
 FrameName = Literal["pixels", "original", "seen", "0-1", "0-100", "0-999", "0-1000", "native"]
 Order = Literal["xy", "yx"]
-RANGES = {"0-1": 1.0, "0-100": 100.0, "0-999": 999.0, "0-1000": 1000.0}
+FRAME_MAXIMA = {"0-1": 1.0, "0-100": 100.0, "0-999": 999.0, "0-1000": 1000.0}
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def find_native_frame(model: str) -> Frame | None:
     return next((frame for pattern, frame in NATIVE_FRAMES if re.search(pattern, name)), None)
 
 
-def place_numbers(
+def convert_to_source_pixels(
     numbers: Sequence[float], frame: Frame, view: View, size: tuple[int, int], model: str
 ) -> tuple[float, ...]:
     """Convert a point (x, y) or box (left, top, right, bottom) of a sent image to pixels of its
@@ -74,13 +74,13 @@ def place_numbers(
         corners = rectangle(*(edges * 2 if is_point else edges))
         back = list(bounds(part.affine.inverse.map_polygon(corners)))[: len(edges)]
         if not is_point and (edges[0] > edges[2] or edges[1] > edges[3]):
-            back = [back[k] for k in _swap_corners(edges)]
+            back = [back[k] for k in _order_swapped_edges(edges)]
     return tuple(edge - 0.5 for edge in back) if is_point else tuple(back)
 
 
-def _swap_corners(edges: Sequence[float]) -> tuple[int, ...]:
-    """Return the order in which to take a sorted box's edges so that corners swapped in `edges` are
-    swapped again."""
+def _order_swapped_edges(edges: Sequence[float]) -> tuple[int, ...]:
+    """Return the indices that put the edges of a sorted box into the order of `edges`, whose
+    opposite corners may be swapped."""
     left, right = (2, 0) if edges[0] > edges[2] else (0, 2)
     top, bottom = (3, 1) if edges[1] > edges[3] else (1, 3)
     return left, top, right, bottom
@@ -97,7 +97,7 @@ def _to_shares(
         layout = require_layout(model, sent)
         offset, seen = layout.offset, layout.size
         return [(number - offset[k % 2]) / seen[k % 2] for k, number in enumerate(numbers)]
-    shares = [number / RANGES[frame.name] for number in numbers]
+    shares = [number / FRAME_MAXIMA[frame.name] for number in numbers]
     if frame.square:
         side = max(sent)
         return [

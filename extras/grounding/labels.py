@@ -17,11 +17,11 @@ TAG_PATTERN = re.compile(r"<[^<>]{0,80}>")
 BULLET_PATTERN = re.compile(
     r"^[\s,;.&)\]}|]*(?:and\b)?[\s>#]*(?:[-*•+]|\(?\d{1,3}[.):](?!\d))?\s*", re.I
 )
-QUOTED_PATTERN = re.compile(
+QUOTED_LABEL_PATTERN = re.compile(
     rf"[\"'](?:{'|'.join(LABEL_KEYS)})[\"']\s*:\s*[\"']([^\"']{{1,200}})[\"']"
 )
 """The label in an object that is not quite JSON."""
-ENDING_PATTERN = re.compile(
+LABEL_ENDING_PATTERN = re.compile(
     r"(?:[\s:=\-–—|,*`\"'(\[]|\b(?:is|are|at|located|coordinates?|position|bbox|box|boxes|bounding|"
     r"point|in|of|the)\b)+$",
     re.I,
@@ -73,7 +73,7 @@ def find_labels(reply: str, claims: Sequence[Claim]) -> Iterator[str]:
         elif claim.notation == "loc" and "_" not in reply[start:stop]:
             label = _get_label_after(reply[stop:])
         elif reply[start : start + 1] == "{" and claim.notation != "percents":
-            named = QUOTED_PATTERN.search(reply, start, stop)
+            named = QUOTED_LABEL_PATTERN.search(reply, start, stop)
             label = named[1] if named else ""
         else:
             label = _get_label_before(reply[end:start], previous)
@@ -106,7 +106,7 @@ def _get_label_before(text: str, previous: str) -> str:
     if not re.search(r"\w", re.sub(r"\b(?:and|box|bbox|json)\b", "", plain)):
         return previous if "\n" not in text.strip("\n") else ""
     line = next((line for line in reversed(plain.split("\n")) if re.search(r"\w", line)), "")
-    return ENDING_PATTERN.sub("", BULLET_PATTERN.sub("", line)).strip(" *`\"'_")
+    return LABEL_ENDING_PATTERN.sub("", BULLET_PATTERN.sub("", line)).strip(" *`\"'_")
 
 
 @lru_cache(maxsize=10_000)
@@ -120,9 +120,9 @@ def normalize_label(label: str) -> str:
 def match_label(
     label: str, categories: Collection[str], synonyms: Mapping[str, str] | None = None
 ) -> str:
-    """Return the category that a label names: the equal one, by `synonyms`, or the only one whose
-    name it contains; else the label itself. An empty label means the category if there is only
-    one."""
+    """Return the category that a label names: the equal one, the one given by `synonyms`, or the
+    only one whose name it contains; else the label itself. An empty label means the category if
+    there is only one."""
     if not label:
         return next(iter(categories)) if len(categories) == 1 else ""
     by_name = {normalize_label(name): name for name in categories}

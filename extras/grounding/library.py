@@ -8,12 +8,12 @@ from typing import Any
 
 from looktwice.pipelines.runtime.install import format_install
 
-LIBRARY = "faster_coco_eval"
+LIBRARY_NAME = "faster_coco_eval"
 
 
 def require_library() -> None:
     """Raise ValueError with the install command if the package is missing."""
-    if find_spec(LIBRARY) is None:
+    if find_spec(LIBRARY_NAME) is None:
         raise ValueError(
             "average precision and COCO's compressed masks need the package faster-coco-eval:"
             f" {format_install('map')}"
@@ -23,4 +23,4 @@ def require_library() -> None:
 def import_library() -> Any:
     """Return the package. Raises ValueError if it is missing."""
     require_library()
-    return import_module(LIBRARY)
+    return import_module(LIBRARY_NAME)

@@ -15,9 +15,9 @@ from looktwice.pipelines.geometry import iou, overlap
 MASK_SLACK = 2.0  # pixels by which a mask may stick out of its box, as polygons are rounded
 
 
-def place_iou(found: Place, true: Place) -> float:
+def compute_place_iou(found: Place, true: Place) -> float:
     """Return the intersection over union of two boxes on one image, 0..1; for a crowd, the share of
-    the found box that lies in it, as COCO defines it."""
+    the predicted box that lies in it, as COCO defines it."""
     if found.image != true.image or not (found.has_area and true.has_area):
         return 0.0
     one, other = _get_edges(found), _get_edges(true)
@@ -49,7 +49,7 @@ def holds_point(true: Place, found: Place) -> bool:
     return 0 <= row < height and 0 <= column < width and bool(true.region[row, column])
 
 
-def pick_one(found: Places) -> Places:
+def pick_top_place(found: Places) -> Places:
     """Return the first place or, if all have confidences, the most confident one; () if there is
     none."""
     if any(place.score is None for place in found):
@@ -59,42 +59,42 @@ def pick_one(found: Places) -> Places:
 
 @dataclass(frozen=True)
 class MatchCounts:
-    """Counts of hits, of wrongly named places and of missed ones; optional places are not
-    counted."""
+    """The numbers of correctly named places, of wrongly named ones and of missed ones; optional
+    places are not counted."""
 
-    hits: int
-    extra: int
-    missed: int
+    hit_count: int
+    extra_count: int
+    missed_count: int
 
     @property
     def f1(self) -> float:
         """The harmonic mean of precision and recall; 1 if there was nothing to find or name."""
-        total = 2 * self.hits + self.extra + self.missed
-        return 2 * self.hits / total if total else 1.0
+        total = 2 * self.hit_count + self.extra_count + self.missed_count
+        return 2 * self.hit_count / total if total else 1.0
 
     @property
     def precision(self) -> float | None:
         """The share of named places that are right; None if none was named."""
-        named = self.hits + self.extra
-        return self.hits / named if named else None
+        named = self.hit_count + self.extra_count
+        return self.hit_count / named if named else None
 
     @property
     def recall(self) -> float | None:
         """The share of ground-truth places that were found; None if there are none."""
-        true = self.hits + self.missed
-        return self.hits / true if true else None
+        true = self.hit_count + self.missed_count
+        return self.hit_count / true if true else None
 
 
 def label_places(
-    found: Places, names: Sequence[str], synonyms: Mapping[str, str], more: Sequence[str] = ()
+    found: Places, names: Sequence[str], synonyms: Mapping[str, str], others: Sequence[str] = ()
 ) -> Places:
-    """Return found places, each with the category that its label names: one of `names`, which were
-    asked for, or else one of `more`."""
+    """Return the predicted places, each with the category that its label names: one of `names`,
+    which were asked for, or else one of `others`."""
     labelled = list[Place]()
     for place in found:
         label = match_label(place.label, names, synonyms)
-        if label and label not in names and more:
-            label = match_label(label, more, synonyms)
+        if label and label not in names and others:
+            label = match_label(label, others, synonyms)
         labelled.append(replace(place, label=label))
     return tuple(labelled)
 
@@ -102,13 +102,13 @@ def label_places(
 def match_places(
     found: Sequence[Place], true: Sequence[Place], fits: Callable[[Place, Place], float]
 ) -> MatchCounts:
-    """Match found and ground-truth places one to one so that as many as possible fit, and among
-    these the best; labels must be equal if the true place has one.
+    """Match predicted places with ground-truth places, one to one, so that as many as possible fit
+    and the sum of their fits is largest. Labels must be equal if the ground-truth place has one.
 
-    `fits` returns how well a found place fits a true one, 0 if it does not. A found place that fits
-    only an optional one counts neither as right nor as wrong.
+    `fits` returns how well a predicted place fits a true one, 0 if it does not. A predicted place
+    that fits only an optional one counts neither as right nor as wrong.
     """
-    needed = [place for place in true if not place.optional]
+    needed = [place for place in true if not place.is_optional]
     quality = np.array(
         [[_fit(one, other, fits) for other in needed] for one in found], float
     ).reshape(len(found), len(needed))
@@ -118,7 +118,7 @@ def match_places(
     paired = {
         int(row) for row, column in zip(rows, columns, strict=True) if quality[row, column] > 0
     }
-    optional = [place for place in true if place.optional]
+    optional = [place for place in true if place.is_optional]
     extra = 0
     for number, place in enumerate(found):
         if number not in paired and not any(_fit(place, other, fits) for other in optional):

@@ -24,18 +24,20 @@ FIGURE_NAMES = {
     "ar_100": "AR_third",
 }
 """Our names for the package's metrics."""
-BEYOND_ALL = 1e11  # square pixels: more than COCO's range "all", so that the place is ignored
+AREA_BEYOND_ALL_RANGES = (
+    1e11  # square pixels: more than COCO's range "all", so that the place is ignored
+)
 
 
 @dataclass(frozen=True)
 class Scene:
-    """The places of one image: those found, and the true ones."""
+    """The places of one image: the predicted ones and the ground truth."""
 
-    found: Places
-    true: Places
+    found_places: Places
+    true_places: Places
 
 
-def average_precision(scenes: Iterable[Scene]) -> dict[str, float]:
+def compute_average_precision(scenes: Iterable[Scene]) -> dict[str, float]:
     """Return COCO's metrics over scenes, under our names for them, without metrics to which no
     ground-truth box contributes.
 
@@ -45,7 +47,7 @@ def average_precision(scenes: Iterable[Scene]) -> dict[str, float]:
     overwrites the flag `ignore`, so a place to ignore gets an area outside every range, which has
     the same effect.
     """
-    matched = MatchedScenes.of(scenes)
+    matched = MatchedScenes.from_scenes(scenes)
     return matched.summarize() if matched else {}
 
 
@@ -62,8 +64,8 @@ class MatchedScenes:
     matches: NDArray[np.object_]
 
     @classmethod
-    def of(cls, scenes: Iterable[Scene]) -> MatchedScenes | None:
-        """Match the boxes of scenes; None if there is no true box."""
+    def from_scenes(cls, scenes: Iterable[Scene]) -> MatchedScenes | None:
+        """Match the predicted boxes of scenes with the true ones; None if there is no true box."""
         truth, found = _as_coco(scenes)
         if not truth["annotations"]:
             return None
@@ -80,8 +82,8 @@ class MatchedScenes:
         return cls(evaluation, matches.reshape(shape))
 
     def summarize(self, scenes: NDArray[np.int64] | None = None) -> dict[str, float]:
-        """Return COCO's figures over these scenes, by index, which may repeat; by default over each
-        once."""
+        """Return COCO's figures over the scenes with these indices, which may repeat; by default
+        over every scene once."""
         chosen = self.matches if scenes is None else self.matches[:, :, scenes]
         self.evaluation._evalImgs_cpp = chosen.ravel().tolist()
         self.evaluation._paramsEval.imgIds = [*range(chosen.shape[2])]
@@ -99,15 +101,15 @@ def _as_coco(scenes: Iterable[Scene]) -> tuple[dict[str, Any], list[dict[str, An
     """Return the scenes as COCO's annotations and results."""
     images, annotations, results = list[Any](), list[Any](), list[Any]()
     scenes = list(scenes)
-    names = sorted({place.label for scene in scenes for place in scene.true})
+    names = sorted({place.label for scene in scenes for place in scene.true_places})
     categories = {name: number for number, name in enumerate(names, 1)}
     for number, scene in enumerate(scenes, 1):
         images.append({"id": number})
-        for place in scene.true:
-            area = BEYOND_ALL if place.ignore else place.area
+        for place in scene.true_places:
+            area = AREA_BEYOND_ALL_RANGES if place.ignore else place.area
             about = {"id": len(annotations) + 1, "area": area, "iscrowd": int(place.crowd)}
             annotations.append(_make_entry(place, number, categories) | about)
-        for place in scene.found:
+        for place in scene.found_places:
             if place.is_box and place.label in categories:
                 score = 1.0 if place.score is None else place.score
                 results.append(_make_entry(place, number, categories) | {"score": score})

@@ -69,7 +69,7 @@ class Place:
         return (right - left) * (bottom - top)
 
     @property
-    def optional(self) -> bool:
+    def is_optional(self) -> bool:
         """True for a place that need not be found: a crowd, or one to ignore."""
         return self.crowd or self.ignore
 
@@ -125,7 +125,7 @@ def read_places(value: Any, form: Form = "xyxy") -> Places:
     """
     if isinstance(value, str):
         value = read_json(value)
-    if isinstance(value, Mapping) or _is_numbers(value):
+    if isinstance(value, Mapping) or _is_number_list(value):
         value = [value]
     if not isinstance(value, list):
         raise ValueError(f"places must be a list, got {value!r:.80}")
@@ -133,7 +133,7 @@ def read_places(value: Any, form: Form = "xyxy") -> Places:
 
 
 def _read_place(value: Any, form: Form) -> Place:
-    if _is_numbers(value):
+    if _is_number_list(value):
         value = {"box" if len(value) == 4 else "point": value}
     if not isinstance(value, Mapping):
         raise ValueError(
@@ -149,7 +149,7 @@ def _read_place(value: Any, form: Form) -> Place:
         numbers = value.get("point")
     if length == 4 and numbers is None and (mask := _read_mask(value)) is not None:
         numbers, form = list(map(float, mask_bounds(mask))), "xyxy"
-    if not _is_numbers(numbers) or len(numbers) != length:
+    if not _is_number_list(numbers) or len(numbers) != length:
         raise ValueError(
             "a place needs a `box` of four finite numbers, a `point` of two, or a `mask`, got"
             f" {dict(value)!r:.120}"
@@ -170,7 +170,7 @@ def _read_place(value: Any, form: Form) -> Place:
     )
 
 
-def _is_numbers(value: Any) -> bool:
+def _is_number_list(value: Any) -> bool:
     """Return whether a value is a list of two or four finite numbers."""
     return (
         isinstance(value, list | tuple)

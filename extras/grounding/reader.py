@@ -10,9 +10,9 @@ from looktwice.extras.grounding.frames import (
     Frame,
     FrameName,
     Order,
+    convert_to_source_pixels,
     find_native_frame,
     find_source_size,
-    place_numbers,
     require_layout,
 )
 from looktwice.extras.grounding.labels import find_labels, reports_nothing
@@ -96,5 +96,8 @@ class PlacesInReply(Reader):
         image = view.parts[0].source if view.parts else number - 1
         size = find_source_size(state.sample, image)
         return Place(
-            place_numbers(numbers, frame, view, size, self.model), label, claim.score, image
+            convert_to_source_pixels(numbers, frame, view, size, self.model),
+            label,
+            claim.score,
+            image,
         )

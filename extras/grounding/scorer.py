@@ -13,13 +13,13 @@ from looktwice.extras.grounding.ap_intervals import estimate_precision
 from looktwice.extras.grounding.library import require_library
 from looktwice.extras.grounding.matching import (
     MatchCounts,
+    compute_place_iou,
     holds_point,
     label_places,
     match_places,
-    pick_one,
-    place_iou,
+    pick_top_place,
 )
-from looktwice.extras.grounding.mean_ap import Scene, average_precision
+from looktwice.extras.grounding.mean_ap import Scene, compute_average_precision
 from looktwice.extras.grounding.places import (
     Form,
     Place,
@@ -99,7 +99,7 @@ class PlacesScorer(Scorer):
             return Score.of(
                 any(
                     holds_point(true, one)
-                    for one in pick_one(found)
+                    for one in pick_top_place(found)
                     for true in self._read_truth(row)
                 )
             )
@@ -171,7 +171,7 @@ class PlacesScorer(Scorer):
         for name, figure in figures.items():
             yield Metric(name, value=figure.value, low=figure.low, high=figure.high, unit="image")
         if figures and given and not all(given):
-            turned = average_precision(scenes[::-1])["ap"]
+            turned = compute_average_precision(scenes[::-1])["ap"]
             yield Metric("ap_reversed", value=turned, unit="image")
             yield Metric("confidence_given", value=sum(given) / len(given), unit="image")
 
@@ -201,32 +201,36 @@ class PlacesScorer(Scorer):
         return [*dict.fromkeys([*names, *filter(None, (p.label for p in self._read_truth(row)))])]
 
     def _match(self, found: Places, row: SampleRow) -> MatchCounts:
-        """Match found and ground-truth places, and count the matches."""
+        """Match predicted places with ground-truth places, and count the matches."""
         named = label_places(found, self._list_categories(row), self.synonyms)
         fits = self._rate_box_fit if self.rule == "boxes" else _rate_point_fit
         return match_places(named, self._read_truth(row), fits)
 
     def _rate_box_fit(self, found: Place, true: Place) -> float:
-        share = place_iou(found, true)
+        share = compute_place_iou(found, true)
         return share if share >= self.threshold else 0.0
 
     def _compute_first_iou(self, found: Places, row: SampleRow) -> float:
         """Return the IoU of the first box with the nearest ground-truth box."""
-        shares = [place_iou(one, true) for one in pick_one(found) for true in self._read_truth(row)]
+        shares = [
+            compute_place_iou(one, true)
+            for one in pick_top_place(found)
+            for true in self._read_truth(row)
+        ]
         return max(shares, default=0.0)
 
     def _is_accurate(self, minimum: float, found: Places, row: SampleRow) -> float:
         return float(self._compute_first_iou(found, row) >= minimum)
 
     def _compute_mean_iou(self, found: Places, row: SampleRow) -> float | None:
-        """Return the mean over ground-truth boxes of the IoU with the nearest found one of its
-        label; None if there is nothing to find."""
+        """Return the mean, over ground-truth boxes, of the IoU with the nearest predicted box of
+        the same label; None if there is nothing to find."""
         named = label_places(found, self._list_categories(row), self.synonyms)
         best = list[float]()
         for true in self._read_truth(row):
             alike = (one for one in named if not true.label or one.label == true.label)
-            if not true.optional:
-                best.append(max((place_iou(one, true) for one in alike), default=0.0))
+            if not true.is_optional:
+                best.append(max((compute_place_iou(one, true) for one in alike), default=0.0))
         return sum(best) / len(best) if best else None
 
 

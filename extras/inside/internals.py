@@ -117,7 +117,7 @@ def read_network_states(model: LocalVLM, messages: Messages) -> States:
     Raises ModelError, for example if the family is unknown or the network cannot be opened, and
     PictureError.
     """
-    chat = model.chat(messages)
+    chat = model.make_chat(messages)
     try:
         network = model.network()
     except WeightsError as exc:
@@ -128,7 +128,7 @@ def read_network_states(model: LocalVLM, messages: Messages) -> States:
             f"{model.model}: layers can be read in the families {', '.join(FAMILIES)}, not in"
             f" {config.model_type}; probe another model"
         )
-    inputs, torch = model.inputs(network, [chat]), import_torch()
+    inputs, torch = model.make_inputs(network, [chat]), import_torch()
     is_image = (inputs["input_ids"][0] == config.image_token_id).cpu()
     parts = FAMILIES[config.model_type](network.model)
     totals: dict[Layer, Any] = defaultdict(float)  # the sum over tokens, followed by their number

@@ -121,7 +121,7 @@ class UsesLocalModel:
         of a picture, as a map (rows, columns). With `gradient` it is weighted by the positive
         gradient of the most likely next token."""
         by: Literal["attention", ""] = "attention" if gradient else ""
-        look = self.local_model.look([Message("user", (view, prompt))], by)
+        look = self.local_model.compute_reply_start([Message("user", (view, prompt))], by)
         values = look.attention[layer]
         if look.gradient is not None:
             values = values * np.maximum(look.gradient[layer], 0)
@@ -134,7 +134,7 @@ class UsesLocalModel:
         """Return the norm, over the channels, of the gradient of the most likely next token with
         respect to each pixel of the network's input, (height, width). Raises WeightsError if the
         network's input is not a single plane of pixels."""
-        look = self.local_model.look([Message("user", (view, prompt))], "pixels")
+        look = self.local_model.compute_reply_start([Message("user", (view, prompt))], "pixels")
         if look.gradient is None or look.gradient.ndim != 4 or len(look.gradient) != 1:
             raise WeightsError(
                 f"{self.model}: gradients of pixels need a model whose input is a single plane of"

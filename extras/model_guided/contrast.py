@@ -52,9 +52,13 @@ class ContrastAnswer(Ranged, UsesLocalModel):
             raise ValueError(f"sample {state.sample.id} has no choices to compare")
         looks = []
         for shown in (state, self.change(state, model)):
-            looks.append(self.local_model.look([Message("user", (*shown.views, state.prompt))]))
-        tokens, likely = looks[0].first_tokens(letters), looks[0].likely
-        scores = contrast_logits(likely, looks[1].likely, self.alpha, self.beta)[tokens]
+            looks.append(
+                self.local_model.compute_reply_start(
+                    [Message("user", (*shown.views, state.prompt))]
+                )
+            )
+        tokens, likely = looks[0].find_first_tokens(letters), looks[0].log_probabilities
+        scores = contrast_logits(likely, looks[1].log_probabilities, self.alpha, self.beta)[tokens]
         if not np.isfinite(scores).any():
             return state.abstain("no choice is likely enough")
         shares = np.exp(scores - scores.max())

@@ -35,7 +35,7 @@ from looktwice.eval.statistics.contrasts import mean_difference
 from looktwice.eval.statistics.intervals import Estimate, share_interval
 from looktwice.eval.statistics.paired import ALPHA, compare_paired, holm
 from looktwice.eval.tasks.table_files import read_texts
-from looktwice.extras.annotation.ratings import HUMANS, MAJORITY
+from looktwice.extras.annotation.ratings import HUMANS_FILE, MAJORITY
 from looktwice.extras.studies.unpaired import compare_shares
 
 MAX_ROUNDING_ERROR = 0.0101
@@ -300,7 +300,7 @@ def ceiling_table(scored: Table) -> TextTable:
     """
     lines = []
     for run in scored.scores:
-        for file in sorted(run.folder.path.glob(f"*/{HUMANS}")):
+        for file in sorted(run.folder.path.glob(f"*/{HUMANS_FILE}")):
             people = [row for row in read_texts(file) if row["contestant"] != MAJORITY]
             for arm in run.points:
                 answers = [row for row in people if row["task"] == arm.task]

@@ -139,7 +139,7 @@ def test_an_interrupted_search_resumes_to_the_same_result(study: Path) -> None:
             plan = load_plan(study)
             written += Study(plan, Path(out), options, companions=[steering])().written
         (winner,) = steering.winners
-        return winner.arm.id, winner.result.calls, written
+        return winner.arm.id, winner.result.answer_count, written
 
     whole = end("whole")
     assert end("stopped", 17, 31) == whole and whole[1] == whole[2]
@@ -152,7 +152,10 @@ def test_the_budget_is_shared_by_the_tasks_and_a_small_one_is_refused(study: Pat
     assert not any(winner.samples for winner in steering.winners)  # for styles: no arm draws marks
     ended = {winner.result.task: winner for winner in steering.winners}
     assert summary.written <= 240
-    assert 60 < ended["color"].result.calls <= 160 and 30 < ended["few"].result.calls <= 80
+    assert (
+        60 < ended["color"].result.answer_count <= 160
+        and 30 < ended["few"].result.answer_count <= 80
+    )
     assert {winner.arm.contestant for winner in ended.values()} == {"sees"}
     with pytest.raises(RunError, match=r"20 answers .* 4 arms on 80 .* --budget 96"):
         Study(plan, Path("b"), companions=[Discovery(budget=30)])()
@@ -166,7 +169,7 @@ def test_a_search_reuses_the_answers_of_a_complete_run(study: Path) -> None:
     grid, steering = Study(plan)().written, Discovery(styles=())
     summary = Study(plan, companions=[steering])()
     (winner,) = steering.winners
-    assert summary.written == 0 < summary.kept == winner.result.calls < grid == 320
+    assert summary.written == 0 < summary.kept == winner.result.answer_count < grid == 320
 
 
 @pytest.mark.parametrize("styles", [["default", "nonsense"], ["default"]])
@@ -177,13 +180,13 @@ def test_invalid_styles_are_refused_before_anything_is_asked(styles: Any) -> Non
 
 def make_search(*names: str) -> Discovery:
     """Return a search among arms of which these always fail; c is the best of the others."""
-    steering = Discovery(styles=(), share=0.5)
+    steering = Discovery(styles=(), budget_share=0.5)
     arms = [
         SimpleNamespace(id=n, contestant=n, changes={}, task_name="t", baseline=n == "a")
         for n in "abc"
     ]
     rows = {str(n): SampleRow("", str(n), "A", BLANK) for n in range(90)}
-    for asked in steering.rounds(cast(Any, arms), Pool(None, rows, {})):
+    for asked in steering.choose_rounds(cast(Any, arms), Pool(None, rows, {})):
         for sample, those in asked:
             for arm in those:
                 right = float(arm.id == "c" or int(sample) % 3 == 0)

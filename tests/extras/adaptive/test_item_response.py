@@ -41,11 +41,11 @@ def test_simulated_abilities_and_difficulties_are_recovered() -> None:
     items = fit_items(values)
     assert np.abs(items.abilities - abilities).max() < 0.35
     assert items.spread == pytest.approx(1.5, rel=0.1)
-    assert np.corrcoef(items.difficulty, difficulties)[0, 1] > 0.95
-    outside = np.abs(items.difficulty - difficulties) > 1.96 * items.error
+    assert np.corrcoef(items.difficulties, difficulties)[0, 1] > 0.95
+    outside = np.abs(items.difficulties - difficulties) > 1.96 * items.standard_errors
     assert 0.02 < outside.mean() < 0.09
     values[:, ::7] = np.nan  # unasked items have an arbitrary difficulty
-    assert fit_items(values).error[0] == pytest.approx(1.5, rel=0.1)
+    assert fit_items(values).standard_errors[0] == pytest.approx(1.5, rel=0.1)
 
 
 @pytest.mark.parametrize("n", [30, 150])
@@ -72,7 +72,7 @@ def test_items_are_picked_in_every_group_along_the_difficulty() -> None:
     items, groups = fit_items(values), ["easy", "hard"] * 60
     picked = pick_items(items, groups, 12)
     assert len({*picked.tolist()}) == 12 and [groups[place] for place in picked].count("easy") == 6
-    assert abs(items.difficulty[picked].mean() - items.difficulty.mean()) < 0.15
+    assert abs(items.difficulties[picked].mean() - items.difficulties.mean()) < 0.15
     assert pick_items(items, groups, 120).tolist() == list(range(120))
 
 
@@ -96,7 +96,7 @@ def test_eight_recorded_models_lie_in_the_intervals_from_a_tenth_of_the_items(
     for arm in predict_arms(values, 191):
         total = arm.prediction.total
         assert (arm.n, total.n) == (1901, 191) and total.high - total.low < 0.14
-        inside += total.low <= arm.right <= total.high
+        inside += total.low <= arm.accuracy <= total.high
     assert inside >= 7
     held, rng = [], np.random.default_rng(0)
     for number, right in enumerate(values.value):

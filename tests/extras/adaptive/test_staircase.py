@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from looktwice.extras.adaptive.functions import Psychometric
+from looktwice.extras.adaptive.functions import PsychometricGrid
 from looktwice.extras.adaptive.runs import Staircase
 
-MODEL = Psychometric(tuple(float(level) for level in np.geomspace(1, 100, 25)), 0.25, log=True)
+MODEL = PsychometricGrid(
+    tuple(float(level) for level in np.geomspace(1, 100, 25)), 0.25, is_log=True
+)
 
 
 def climb(threshold: float, questions: int, rng: np.random.Generator) -> Staircase:
@@ -24,11 +26,11 @@ def test_it_asks_near_the_threshold_and_finds_it() -> None:
     rng, held = np.random.default_rng(0), 0
     for threshold in (3.0, 4.0, 8.0, 12.0, 20.0, 40.0):
         stairs = climb(threshold, 50, rng)
-        found = stairs.threshold()
+        found = stairs.estimate_threshold()
         held += found.low <= threshold <= found.high
         near = [
             n
-            for level, n in zip(MODEL.levels, stairs.asked, strict=True)
+            for level, n in zip(MODEL.levels, stairs.answer_counts, strict=True)
             if threshold / 3 < level < threshold * 3
         ]
         assert sum(near) > 35 and found.high / found.low < 3.5
@@ -36,7 +38,7 @@ def test_it_asks_near_the_threshold_and_finds_it() -> None:
 
 
 def test_with_two_choices_the_threshold_is_found_without_the_slope() -> None:
-    model, rng = Psychometric(MODEL.levels, 0.5, log=True), np.random.default_rng(3)
+    model, rng = PsychometricGrid(MODEL.levels, 0.5, is_log=True), np.random.default_rng(3)
     wide, held = list[float](), 0
     for number in range(30):
         stairs, slope = Staircase(model), (3, 6, 12)[number % 3]
@@ -45,7 +47,7 @@ def test_with_two_choices_the_threshold_is_found_without_the_slope() -> None:
             level = stairs.choose()
             right = 0.5 + 0.48 / (1 + (threshold / level) ** slope * 0.92)
             stairs.add(level, float(rng.random() < right))
-        low, middle, high = stairs.limits()
+        low, middle, high = stairs.find_interval()
         assert low <= middle <= high
         held += low <= threshold <= high
         wide.append(high / low)
@@ -69,4 +71,4 @@ def test_the_coarse_grid_follows_the_answers() -> None:
         down.add(level, 1.0)
         up.add(level, 0.0)
     assert down.choose() < level < up.choose()
-    assert up.threshold().value > level > down.threshold().low
+    assert up.estimate_threshold().value > level > down.estimate_threshold().low

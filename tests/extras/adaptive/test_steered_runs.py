@@ -47,12 +47,12 @@ def test_a_race_asks_the_loser_less_and_confirms_the_winner(study: Path) -> None
     (result,) = races.results
     assert result.race.winner == "sees" and result.confirmation is not None
     assert result.confirmation.n == 45 and result.is_confirmed
-    assert result.calls == summary.written < 2 * 90
+    assert result.answer_count == summary.written < 2 * 90
     asked = {record.sample for record in RunFolder(summary.folder).records().values()}
     assert len(asked) == 45 + len(result.race.values)
     again = Races(held_out=0.5)
     assert run_steered(study, again).written == 0
-    assert again.results[0].calls == result.calls
+    assert again.results[0].answer_count == result.answer_count
     assert again.results[0].race.dropped == result.race.dropped
 
 
@@ -73,7 +73,7 @@ def run_race_of_groups(seed: int, copies: int, grouped: bool = True, better: int
         name: np.repeat(rng.integers(0, odds, 40) == 0, copies)
         for name, odds in (("a", better), ("b", 2))
     }
-    for asked in races.rounds(cast(Any, arms), Pool(None, rows, {})):
+    for asked in races.choose_rounds(cast(Any, arms), Pool(None, rows, {})):
         for sample_id, those in asked:
             races.answers |= {
                 (arm.id, sample_id): float(right[arm.id][int(sample_id[1:])]) for arm in those

@@ -18,15 +18,15 @@ from looktwice.eval import score_table, write_report
 from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.extras.adaptive.fit_checks import _fit_rising, check_fit
-from looktwice.extras.adaptive.functions import Psychometric, fit_threshold
+from looktwice.extras.adaptive.fit_checks import _fit_rising_accuracies, check_fit
+from looktwice.extras.adaptive.functions import PsychometricGrid, fit_threshold
 from looktwice.extras.adaptive.thresholds import (
     ThresholdSettings,
+    chart_thresholds,
     find_thresholds,
     make_crossed_grids,
     make_crossed_tables,
-    threshold_lines,
-    threshold_table,
+    tabulate_thresholds,
 )
 from tests import tables
 from tests.made_run import MadeRun
@@ -54,7 +54,7 @@ def test_intervals_have_about_nominal_coverage() -> None:
         right = np.array(
             [rng.binomial(20, logistic(level, truth, slope, guess)) for level in LEVELS], float
         )
-        fit = Psychometric(LEVELS, guess).summarize(asked, right)
+        fit = PsychometricGrid(LEVELS, guess).estimate_threshold(asked, right)
         held += fit.low <= truth <= fit.high
     assert 70 <= held <= 80
 
@@ -62,30 +62,33 @@ def test_intervals_have_about_nominal_coverage() -> None:
 def test_the_interval_is_that_of_the_integrated_likelihood() -> None:
     """Computed another way: the likelihood of every function, summed by threshold and compared with
     the F distribution."""
-    model = Psychometric((10.0, 20.0, 30.0), 0.25)
+    model = PsychometricGrid((10.0, 20.0, 30.0), 0.25)
     asked, right = np.array([8.0, 9.0, 7.0]), np.array([2.0, 6.0, 7.0])
     by_threshold = []
     for threshold in model.thresholds:
         total = 0.0
-        for slope, lapse in product(model.slopes, model.lapses):
+        for slope, lapse in product(model.slopes, model.lapse_rates):
             half = 0.5 / (1 - 0.25 - lapse)
             at = slope * (np.array(model.levels) - threshold) + np.log(half / (1 - half))
             p = 0.25 + (0.75 - lapse) / (1 + np.exp(-at))
             seen = np.prod(p**right * (1 - p) ** (asked - right))
             total += slope**-0.5 * (1 - lapse) ** 19 * seen
         by_threshold.append(2 * np.log(total))
-    low, middle, high = model.limits(asked, right)
+    low, middle, high = model.find_interval(asked, right)
     ends = np.interp([low, high], model.thresholds, by_threshold)
     bar = max(by_threshold) - f.ppf(0.95, 1, 24 - 3)
     assert ends == pytest.approx([bar, bar], abs=0.01)
-    assert low < middle < high and model.summarize(asked, right).value == middle
+    assert low < middle < high and model.estimate_threshold(asked, right).value == middle
 
 
 def test_few_answers_leave_a_wide_interval() -> None:
-    model, right = Psychometric(LEVELS, 0.25), np.array([0.0, 0, 1, 1, 1, 1, 1, 1, 1, 1])
-    few, many = model.limits(np.ones(10), right), model.limits(np.full(10, 12.0), 12 * right)
+    model, right = PsychometricGrid(LEVELS, 0.25), np.array([0.0, 0, 1, 1, 1, 1, 1, 1, 1, 1])
+    few, many = (
+        model.find_interval(np.ones(10), right),
+        model.find_interval(np.full(10, 12.0), 12 * right),
+    )
     assert few[0] < 2 and few[2] > 15 and few[2] - few[0] > 3 * (many[2] - many[0])
-    none, ends = model.limits(np.zeros(10), np.zeros(10)), model.thresholds
+    none, ends = model.find_interval(np.zeros(10), np.zeros(10)), model.thresholds
     assert (none[0], none[2]) == (ends[0], ends[-1])
 
 
@@ -95,10 +98,10 @@ def test_many_answers_determine_the_threshold_and_its_direction(direction: str) 
     levels = [level for level in LEVELS for _ in range(200)]
     chances = [logistic(sign * level, sign * 20, 0.5, 0.25) for level in levels]
     fit = fit_threshold(levels, [float(x) for x in toss(chances, 0)], 0.25)
-    assert fit.model.direction == direction and not fit.outside
+    assert fit.model.direction == direction and not fit.side
     assert fit.low < 20 < fit.high and fit.high - fit.low < 2
     assert fit.slope == pytest.approx(0.5, rel=0.3)
-    assert fit.asked == (200,) * len(LEVELS)
+    assert fit.answer_counts == (200,) * len(LEVELS)
 
 
 def test_a_logarithmic_scale_and_thresholds_outside_its_range() -> None:
@@ -107,7 +110,7 @@ def test_a_logarithmic_scale_and_thresholds_outside_its_range() -> None:
     assert 4 < steps.value < 8 and steps.low > 3.9 and steps.high < 8.1
     never = fit_threshold(levels, [0.0] * len(levels), 0.0, log=True, direction="rising")
     always = fit_threshold(levels, [1.0] * len(levels), 0.0, log=True, direction="rising")
-    assert (never.outside, always.outside) == ("above", "below")
+    assert (never.side, always.side) == ("above", "below")
 
 
 @tables.table
@@ -135,13 +138,15 @@ def test_a_run_reports_the_thresholds_of_its_arms(tmp_path: Path) -> None:
     assert blind.text == "above all levels" and blind.remarks == "as others"
     _, rising = find_thresholds(score_run(folder), ThresholdSettings("size", direction="rising"))
     assert rising.threshold == blind.threshold and not rising.remarks
-    table = threshold_table(score_table([folder.path]).scores, ThresholdSettings("size"))
+    table = tabulate_thresholds(score_table([folder.path]).scores, ThresholdSettings("size"))
     assert table.rows[0][9] == "40/4" and table.rows[1][-1] == "as others"
     sees("falls", lambda size: size <= 20)
     _, undecided, _ = find_thresholds(score_run(made.write()), ThresholdSettings("size"))
-    assert undecided.threshold is None and "set direction" in undecided.why, "the others disagree"
+    assert undecided.threshold is None and "set direction" in undecided.reason, (
+        "the others disagree"
+    )
     high, *_ = find_thresholds(score_run(folder), ThresholdSettings("size", target=0.2))
-    assert high.threshold is None and "target" in high.why
+    assert high.threshold is None and "target" in high.reason
     assert not find_thresholds(score_run(folder), ThresholdSettings("name"))
     assert not find_thresholds(score_run(folder))
 
@@ -153,7 +158,7 @@ def test_an_undecided_direction_is_left_empty(right: int) -> None:
     with pytest.raises(ValueError, match="set direction"):
         fit_threshold(levels, values, 0.25)
     rising = fit_threshold(levels, values, 0.25, direction="rising")
-    assert rising.outside == ("below" if right == 20 else "above")
+    assert rising.side == ("below" if right == 20 else "above")
 
 
 def write_config(made: MadeRun, config: Mapping[str, Any]) -> RunScores:
@@ -169,7 +174,7 @@ def test_falling_accuracy_is_reported_wherever_its_threshold_is(tmp_path: Path) 
     run = write_config(made, {"thresholds": {"along": "size"}})
     (arm,) = find_thresholds(run)
     assert arm.text.endswith(", falling") and arm.text[:2].isdigit()
-    (chart,) = threshold_lines(run, "t")
+    (chart,) = chart_thresholds(run, "t")
     assert [*chart.lines] == ["one", "one, fitted, falling"]
 
 
@@ -191,11 +196,11 @@ def test_monotone_fits_by_hand() -> None:
     """With 1, 0 and 2 of 2 right, the fit merges the first two levels; a fit that passes 0.9 before
     them is at least 0.9 there."""
     asked, right = np.full(3, 2.0), np.array([[1.0, 0.0, 2.0], [0.0, 2.0, 1.0]])
-    assert _fit_rising(asked, right, 0.9, None) == pytest.approx(
+    assert _fit_rising_accuracies(asked, right, 0.9, None) == pytest.approx(
         np.array([[0.25, 0.25, 1], [0, 0.75, 0.75]])
     )
-    assert _fit_rising(asked, right, 0.9, 0)[0] == pytest.approx([0.9, 0.9, 1])
-    assert _fit_rising(asked, right, 0.5, 2)[1] == pytest.approx([0, 0.5, 0.5])
+    assert _fit_rising_accuracies(asked, right, 0.9, 0)[0] == pytest.approx([0.9, 0.9, 1])
+    assert _fit_rising_accuracies(asked, right, 0.5, 2)[1] == pytest.approx([0, 0.5, 0.5])
 
 
 @pytest.mark.slow
@@ -243,9 +248,9 @@ def test_draws_show_whether_questions_are_equally_hard(tmp_path: Path) -> None:
         made.answers(coin, ["AB"[number] for number in rng.integers(0, 2, 40)], draw=draw)
     run, along = score_run(made.write()), ThresholdSettings("size", direction="rising")
     firm, free = find_thresholds(run, along)
-    assert firm.alike is not None and firm.alike < 0.01
-    assert free.alike is not None and free.alike > 0.05
-    first, second = threshold_table([run], along).rows
+    assert firm.equal_difficulty_p is not None and firm.equal_difficulty_p < 0.01
+    assert free.equal_difficulty_p is not None and free.equal_difficulty_p > 0.05
+    first, second = tabulate_thresholds([run], along).rows
     assert "unlike" in first[-1] and "unlike" not in second[-1]
 
 

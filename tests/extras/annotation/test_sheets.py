@@ -12,12 +12,12 @@ import pytest
 from looktwice.eval import MarkedScenes, TaskError, evaluate
 from looktwice.extras.annotation.ratings import (
     Ratings,
-    agreement_lines,
-    answer_table,
-    difficulty_table,
+    describe_agreement,
     read_ratings,
-    share_table,
-    time_table,
+    tabulate_answers,
+    tabulate_difficulties,
+    tabulate_shares,
+    tabulate_times,
 )
 from looktwice.extras.annotation.sheet import SheetItem, SheetKey, draw_sheet, write_sheet
 from looktwice.extras.logs import compare_logs, read_logs
@@ -76,21 +76,21 @@ def test_shares_are_weighted_by_strata_and_kappas_are_correct() -> None:
     of 6, and each says a three times: kappa = (4/6 - 1/2) / (1 - 1/2).
     """
     ratings = make_ratings("errors", "888822", anna="aabbab", ben="abbaab")
-    rows = {name: cells for name, *cells in share_table(ratings).rows}
+    rows = {name: cells for name, *cells in tabulate_shares(ratings).rows}
     assert rows["a"][0].startswith("50.0 [") and rows["c"][0].startswith("0.0 [")
     assert rows["items"] == ["6", "6"]
-    (line,) = agreement_lines(ratings)
+    (line,) = describe_agreement(ratings)
     assert line.startswith("anna and ben: 66.7 % agreement on 6 items, Cohen's kappa 0.33 [")
-    ((_, share), *_) = share_table(make_ratings("errors", "999911", anna="aaabbb")).rows
+    ((_, share), *_) = tabulate_shares(make_ratings("errors", "999911", anna="aaabbb")).rows
     assert share.startswith("67.5 [")
 
 
 def test_three_raters_have_a_majority_and_fleiss_kappa() -> None:
     ratings = make_ratings("errors", "1111", anna="aabb", ben="aabb", cleo="abab")
-    assert ratings.column("majority", "category") == dict(zip("1234", "aabb", strict=True))
+    assert ratings.get_column("majority", "category") == dict(zip("1234", "aabb", strict=True))
     tie = make_ratings("errors", "1", anna="a", ben="b", cleo="a", dora="b")
-    assert not tie.column("majority", "category")
-    *_, line = agreement_lines(ratings)
+    assert not tie.get_column("majority", "category")
+    *_, line = describe_agreement(ratings)
     assert line.startswith("all 3 raters: Fleiss' kappa 0.33 [")
 
 
@@ -101,7 +101,7 @@ def test_human_answers_have_scores_by_task() -> None:
     items = replace(first, choices=choices), replace(second, choices=choices, key="B")
     filled = {"1": {"human_answer": "(A) near", "difficulty": "2"}, "2": {"human_answer": "Far"}}
     key = replace(ratings.key, items=(*items, replace(third, key="B", task="y")))
-    shown = answer_table(Ratings(key, {"anna": filled})).rows
+    shown = tabulate_answers(Ratings(key, {"anna": filled})).rows
     assert [(*row[:2], row[2][:5], *row[3:]) for row in shown] == [
         ("anna", "all tasks", "100.0", "2", "2.00"),
         ("anna", "x", "100.0", "2", "2.00"),
@@ -114,16 +114,16 @@ def test_human_difficulty_slices_the_accuracy_of_models() -> None:
     said = {"anna": "easy easy hard hard", "ben": "easy hard hard hard", "cleo": "easy easy - hard"}
     filled: dict[str, dict[str, dict[str, str]]] = {}
     for who, words in said.items():
-        levels, own = dict(zip("1234", words.split(), strict=True)), ratings.filled.get(who, {})
+        levels, own = dict(zip("1234", words.split(), strict=True)), ratings.entries.get(who, {})
         filled[who] = {n: {**own.get(n, {}), "difficulty": level} for n, level in levels.items()}
     answers = (replace(item, answer="AABB"[n]) for n, item in enumerate(ratings.key.items))
-    shown = difficulty_table(Ratings(replace(ratings.key, items=tuple(answers)), filled))
+    shown = tabulate_difficulties(Ratings(replace(ratings.key, items=tuple(answers)), filled))
     assert shown.header == ("difficulty", "n", "anna", "ben", "cleo", "m")
     assert [[cell.partition(" ")[0] for cell in row] for row in shown.rows] == [
         ["easy", "2", "100.0", "50.0", "", "100.0"],
         ["hard", "2", "50.0", "50.0", "", "0.0"],
     ]
-    assert not difficulty_table(make_ratings("answers", "11", "human_answer", anna="AB")).rows
+    assert not tabulate_difficulties(make_ratings("answers", "11", "human_answer", anna="AB")).rows
 
 
 def test_times_are_reported_for_correct_and_wrong_answers() -> None:
@@ -132,14 +132,14 @@ def test_times_are_reported_for_correct_and_wrong_answers() -> None:
     times = {"1": ("300", "210"), "2": ("500", "230"), "3": ("900", "199.9")}
     timed = {
         item: {**cells, "response_ms": times[item][0], "exposure_ms": times[item][1]}
-        for item, cells in ratings.filled["anna"].items()
+        for item, cells in ratings.entries["anna"].items()
     }
     key = replace(ratings.key, exposure=200.0)
-    shown = time_table(Ratings(key, {**ratings.filled, "anna": timed}))
+    shown = tabulate_times(Ratings(key, {**ratings.entries, "anna": timed}))
     assert shown.rows == [("anna", "3", "1", "210", "500", "400", "900")]
-    until = time_table(Ratings(replace(key, exposure=0.0), {"anna": timed}))
+    until = tabulate_times(Ratings(replace(key, exposure=0.0), {"anna": timed}))
     assert until.rows == [("anna", "3", "0", "210", "500", "400", "900")]
-    assert not time_table(ratings).rows
+    assert not tabulate_times(ratings).rows
 
 
 def test_practice_items_come_first_and_never_count(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_practice_items_come_first_and_never_count(tmp_path: Path) -> None:
     keyed = [replace(drawn, key="A") for drawn in items]
     list(write_sheet(keyed, [log], tmp_path, "answers", exposure=100.0))
     filled = fill(tmp_path, "anna", {"human_answer": ["A"] * 4 + ["B"] * 12})
-    ((_, _, share, n, _), *_) = answer_table(read_ratings([filled])).rows
+    ((_, _, share, n, _), *_) = tabulate_answers(read_ratings([filled])).rows
     assert share.startswith("0.0 [") and n == "12"
 
 

@@ -18,7 +18,7 @@ from looktwice.eval.scoring import Score, Verdict
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord
 from looktwice.eval.tasks import TaskError
 from looktwice.extras.blink_twice import BlinkTwice, TwiceScorer
-from looktwice.extras.blink_twice.task import cot_score, parse_cot
+from looktwice.extras.blink_twice.task import compute_cot_score, parse_cot
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import PictureError
 from tests.made_run import MadeRun
@@ -190,9 +190,9 @@ def test_the_published_q_acc_is_a_mix_of_no_and_yes(no: float, yes: float, q: fl
 
 
 def test_the_cot_score() -> None:
-    assert cot_score(0.5, 1.0) == 0.75
+    assert compute_cot_score(0.5, 1.0) == 0.75
     with pytest.raises(ValueError, match="clues must be in 0"):
-        cot_score(1.5, 0)
+        compute_cot_score(1.5, 0)
 
 
 @table

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from looktwice.extras.detection import PPOCR
-from looktwice.extras.detection.ppocr import FILES, build_batch
+from looktwice.extras.detection.ppocr import NETWORK_FILES, build_batch
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.stores import use_result_store
 from looktwice.pipelines.runtime.weights import WeightsError
@@ -110,7 +110,7 @@ class TestReal:
 
     @pytest.mark.slow
     def test_a_file_of_another_network_is_refused(self, tmp_path: Path) -> None:
-        other = FILES["det"].path(None).with_name("ch_ppocr_mobile_v2.0_cls_mobile.onnx")
+        other = NETWORK_FILES["det"].path(None).with_name("ch_ppocr_mobile_v2.0_cls_mobile.onnx")
         empty = tmp_path / "empty.onnx"
         empty.write_bytes(b"")
         for reader, fact in (

@@ -101,7 +101,7 @@ def test_shapes_are_distinguished_by_their_outlines(
     cv2.fillPoly(ink, [np.round(points * 256).astype(np.int32)], 255, cv2.LINE_AA, shift=8)
     (shapes,) = find_shapes(ink / 255, 0.5)
     assert classify_shape(shapes.contour) == shape
-    assert shapes.holes == 0
+    assert shapes.hole_count == 0
     assert shapes.box == pytest.approx((*points.min(0), *points.max(0)), abs=1.5)
 
 
@@ -252,4 +252,4 @@ def test_equal_options_give_no_answer() -> None:
     assert "options 1 and 2 are equal" in str(after.reason)
     pixels[636:866, 340:585] = 255
     with pytest.raises(NoEvidence, match="nothing is drawn at"):
-        matcher.distances(pixels)
+        matcher.measure_distances(pixels)

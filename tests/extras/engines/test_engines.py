@@ -20,7 +20,7 @@ import pytest
 
 from looktwice.eval.records import RunFolder
 from looktwice.extras.engines import VLLM, SGLang
-from looktwice.extras.engines.model import EngineModel, count_through
+from looktwice.extras.engines.model import EngineModel, count_tokens_through
 from looktwice.extras.engines.sglang_engine import catch_crashes
 from looktwice.extras.networks import close_networks
 from looktwice.pipelines import Message, Picture, View
@@ -224,7 +224,12 @@ def test_thoughts_are_split_off_and_counted(name: str, start: str, network: Netw
 
 
 def test_a_thought_ends_with_the_tokens_of_its_end() -> None:
-    assert [count_through((1, 2, 3, 4), end) for end in ((2, 3), (4,), (9,), ())] == [3, 4, 0, 0]
+    assert [count_tokens_through((1, 2, 3, 4), end) for end in ((2, 3), (4,), (9,), ())] == [
+        3,
+        4,
+        0,
+        0,
+    ]
 
 
 @every

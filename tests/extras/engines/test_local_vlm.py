@@ -209,10 +209,10 @@ def test_tagged_tool_calls_can_be_plain_text(folder: Callable[[str], str]) -> No
     network = LocalVLM(folder("llava"), device="cpu").network()
     said = CALL.replace(" ", "")
     tokens = network.tokenizer(said, add_special_tokens=False)["input_ids"]
-    plain = network.reply(tokens, 0, CallOptions())
+    plain = network.decode_reply(tokens, 0, CallOptions())
     assert (plain.text, plain.tool_calls) == (said, ())
     assert TaggedCalls().read_calls(plain, 8)[0][0].name == "zoom"
-    native = network.reply(tokens, 0, CallOptions(tools=(Tool("zoom", "look closer"),)))
+    native = network.decode_reply(tokens, 0, CallOptions(tools=(Tool("zoom", "look closer"),)))
     assert (native.text, native.finish, native.tool_calls[0].name) == ("", "tool", "zoom")
 
 

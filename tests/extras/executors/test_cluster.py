@@ -44,7 +44,7 @@ def test_slots_are_shared_fairly(wanted: dict[str, int], most: int, shares: obje
 
 
 def test_a_single_task_uses_all_slots_and_releases_them_gradually() -> None:
-    coordinator = cluster.LimitCoordinator(tasks=2)
+    coordinator = cluster.LimitCoordinator(max_tasks=2)
     for name, used, waiting, places in (
         ("a", 0, 0, 5),  # half of the slots at first, as another task may come
         ("a", 5, 30, 10),
@@ -64,9 +64,12 @@ def test_a_single_task_uses_all_slots_and_releases_them_gradually() -> None:
 def test_slots_of_a_silent_task_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeTime()
     clock.replace_in(monkeypatch, import_module("looktwice.extras.executors.cluster"))
-    coordinator = cluster.LimitCoordinator(tasks=1)
+    coordinator = cluster.LimitCoordinator(max_tasks=1)
     assert coordinator.ask("a", {KEY: Load(0, 50)})[1] == {KEY: 10}
-    for now, places in ((cluster.MAX_SILENCE - 1, 0), (cluster.MAX_SILENCE + 1, 10)):
+    for now, places in (
+        (cluster.MAX_SILENCE_SECONDS - 1, 0),
+        (cluster.MAX_SILENCE_SECONDS + 1, 10),
+    ):
         clock.now = now
         assert coordinator.ask("b", {KEY: Load(0, 50)})[1] == {KEY: places}
 
@@ -80,7 +83,7 @@ def test_slots_of_a_silent_task_are_freed(monkeypatch: pytest.MonkeyPatch) -> No
 @example([("a", 0, 20), ("a", 10, 20), ("a", 0, 0), ("b", 0, 20)])
 def test_the_tasks_together_never_exceed_the_limit(steps: list[tuple[str, int, int]]) -> None:
     coordinator, slots, used = (
-        cluster.LimitCoordinator(tasks=3),
+        cluster.LimitCoordinator(max_tasks=3),
         dict.fromkeys("abcd", 0),
         dict.fromkeys("abcd", 0),
     )
@@ -144,7 +147,10 @@ def test_requests_that_reuse_a_picture_follow_the_one_that_loads_it() -> None:
         time.sleep(0.3)
         return b"pixels"
 
-    sink, row = ray_executor.Sink(SimpleNamespace(get=get), found), SampleRow("t", "sha", "A", {})
+    sink, row = (
+        ray_executor.QueueWriter(SimpleNamespace(get=get), found),
+        SampleRow("t", "sha", "A", {}),
+    )
     for draw in range(2):
         record = Record("p", "s", "sha", draw, pictures=("one",))
         threading.Thread(target=sink.send, args=(row, record, "", {})).start()

@@ -32,7 +32,7 @@ from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.run_models import RunModels
 from looktwice.eval.runs.trial import Progress
 from looktwice.eval.scoring.notes import COST_FILE
-from looktwice.extras.executors.messages import Recorded, SampleEnded, pickle_message
+from looktwice.extras.executors.messages import RecordMade, SampleEnded, pickle_message
 from looktwice.extras.executors.process import Fork, Process
 from looktwice.extras.executors.processes import (
     MIN_RECORDS,
@@ -149,7 +149,7 @@ class Killing(Processes):
 
     def _handle_event(self, process: Process, event: Any, writer: Any) -> None:
         super()._handle_event(process, event, writer)
-        if isinstance(event, Recorded) and not self.killed:
+        if isinstance(event, RecordMade) and not self.killed:
             self.killed = (process,)
             process.handle.kill()
 
@@ -169,7 +169,7 @@ class Hanging(Processes):
     def _handle_event(self, process: Process, event: Any, writer: Any) -> None:
         super()._handle_event(process, event, writer)
         progress = self.run.progress
-        if isinstance(event, Recorded) and not progress.stop.is_set():
+        if isinstance(event, RecordMade) and not progress.stop.is_set():
             os.kill(process.handle.pid, signal.SIGSTOP)
             progress.drain.set()
             progress.stop.set()

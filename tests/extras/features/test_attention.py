@@ -13,7 +13,7 @@ from looktwice.extras.features import AttentionShare, VisionAttention
 from looktwice.extras.features.attention import (
     _attend,
     compute_window_order,
-    cover_marks,
+    make_marks_mask,
     select_marks,
     sum_attention,
 )
@@ -217,7 +217,7 @@ def test_shares_are_sums_over_the_pixels_under_the_marks() -> None:
         ([Mask("", corner)], 3, 0.6, 0.04),
         ([Point("", 8, 8)], 1, 0.6, 0.05),
     ):
-        covered = cover_marks(marks, attention.shape, radius)
+        covered = make_marks_mask(marks, attention.shape, radius)
         assert (attention[covered].sum(), covered.mean()) == pytest.approx((share, area))
 
 

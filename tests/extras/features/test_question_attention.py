@@ -76,7 +76,7 @@ def test_a_map_matches_the_attentions_of_transformers(
     model = LocalVLM(built(family), system="be brief", max_pixels=100_000)
     size = (56, 112) if "qwen" in family else (28, 56)  # as their processors leave them
     messages = [Message("user", (view(picture(*size)), words))]
-    inputs = model.inputs(model.network(), [model.chat(messages)])
+    inputs = model.make_inputs(model.network(), [model.make_chat(messages)])
     kind = AutoModelForImageTextToText
     eager = kind.from_pretrained(built(family), attn_implementation="eager").eval()
     with torch.inference_mode():
@@ -153,7 +153,7 @@ def find_covering_tokens(
 
 
 def features(model: LocalVLM, network: Any, own: Any, pixels: Pixels) -> tuple[Any, Any]:
-    inputs = model.inputs(network, [model.chat([Message("user", (view(pixels), "x"))])])
+    inputs = model.make_inputs(network, [model.make_chat([Message("user", (view(pixels), "x"))])])
     names = ("pixel_values", "image_sizes", "image_grid_thw")
     with torch.inference_mode():
         given = {name: inputs[name] for name in names if name in inputs}
@@ -193,7 +193,7 @@ def test_planted_attention_gives_its_known_share(corner: tuple[int, int], tmp_pa
     for part in ("", "_layer_0", "_layer_1"):
         assert measured[f"question_attention{part}"] == pytest.approx(share, rel=2e-3)
     assert measured["marked_area"] == 0.25
-    inputs = model.inputs(model.network(), [model.chat(asked_of(State.start(sample)))])
+    inputs = model.make_inputs(model.network(), [model.make_chat(asked_of(State.start(sample)))])
     tokens = inputs["input_ids"][0].tolist()
     first, words = tokens.index(6) + 5, model.network().tokenizer(" how many")["input_ids"]
     assert tokens[first : first + len(words)] == words

@@ -50,7 +50,9 @@ Image 1: grey 0
 Image 2: grey 80
 From image 1 to image 2, what changed is in short:"""
     network = scorer.network()
-    inputs = scorer.inputs(network, [scorer.chat([Message("user", (frame,))])])["input_ids"]
+    inputs = scorer.make_inputs(network, [scorer.make_chat([Message("user", (frame,))])])[
+        "input_ids"
+    ]
     tokens = network.tokenizer(words, add_special_tokens=False, return_tensors="pt")["input_ids"]
     likely = []
     for token in tokens[0]:

@@ -9,7 +9,7 @@ from looktwice.eval.scoring.row import Row, fill
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.extras.grounding import PlacesScorer
 from looktwice.extras.grounding.ap_intervals import estimate_precision, find_limits
-from looktwice.extras.grounding.mean_ap import Scene, average_precision
+from looktwice.extras.grounding.mean_ap import Scene, compute_average_precision
 from looktwice.extras.grounding.places import Place
 from tests.extras.grounding.scenes import draw_scene, make_row, make_scene, score
 from tests.optional import optional
@@ -29,7 +29,7 @@ def test_every_figure_has_an_interval_around_it() -> None:
     rng = np.random.default_rng(4)
     scenes = [make_scene(*draw_scene(rng, True)) for _ in range(12)]
     estimates = estimate_precision(scenes, range(12))
-    assert {name: one.value for name, one in estimates.items()} == average_precision(scenes)
+    assert {name: one.value for name, one in estimates.items()} == compute_average_precision(scenes)
     for one in estimates.values():
         assert 0 <= one.low < one.value < one.high <= 1 and one.high - one.low > 0.02
 
@@ -64,7 +64,7 @@ def test_images_of_one_cluster_are_drawn_together() -> None:
 
 
 def test_without_a_true_box_there_is_no_figure() -> None:
-    assert estimate_precision([Scene(RIGHT.found, ())], "a") == {}
+    assert estimate_precision([Scene(RIGHT.found_places, ())], "a") == {}
 
 
 def test_the_interval_reaches_the_row_of_the_report() -> None:
@@ -82,7 +82,7 @@ def test_the_interval_reaches_the_row_of_the_report() -> None:
 def test_intervals_of_simulated_scenes_contain_the_figure_of_many() -> None:
     rng = np.random.default_rng(1)
     many = [make_scene(*draw_scene(rng, True)) for _ in range(2000)]
-    true, hits = average_precision(many)["ap"], 0
+    true, hits = compute_average_precision(many)["ap"], 0
     for _ in range(40):
         drawn = rng.choice(2000, 50, replace=False)
         one = estimate_ap([many[number] for number in drawn])

@@ -91,7 +91,7 @@ def test_replies_about_200_scenes_give_the_figures_of_the_package(scored: bool) 
 def test_draws_of_200_scenes_give_the_figures_of_the_package_on_them(scored: bool) -> None:
     rng = np.random.default_rng(6)
     scenes = [draw_scene(rng, scored) for _ in range(SCENES)]
-    matched = MatchedScenes.of([make_scene(true, found) for true, found in scenes])
+    matched = MatchedScenes.from_scenes([make_scene(true, found) for true, found in scenes])
     assert matched is not None
     for _ in range(3):
         drawn = np.sort(rng.integers(0, SCENES, SCENES))

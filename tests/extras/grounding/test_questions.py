@@ -62,7 +62,7 @@ def test_detection_asks_for_all_objects_of_an_image(tmp_path: Path) -> None:
     assert item.sample.meta["sizes"] == [[200, 100]]
     boxes = [tuple(place["box"]) for place in json.loads(item.answer or "")]
     assert boxes == [(10, 10, 50, 50), (100, 10, 140, 50), (150, 10, 190, 50), (0, 60, 200, 100)]
-    assert [place.optional for place in read_places(item.truth["places"], "xywh")] == [
+    assert [place.is_optional for place in read_places(item.truth["places"], "xywh")] == [
         False,
         True,
         False,

@@ -49,7 +49,7 @@ def test_states_are_those_of_the_network(family: str, tmp_path: Path, torch: Any
     assert list(states) == WHOLE
     ours = [hook for module in network.model.modules() for hook in module._forward_hooks.values()]
     assert not any("internals" in hook.__module__ for hook in ours)
-    inputs = model.inputs(network, [build_chat(question)])
+    inputs = model.make_inputs(network, [build_chat(question)])
     with torch.inference_mode():
         whole = network.model(**inputs, output_hidden_states=True)
         names = {"pixel_values", "image_sizes", "image_grid_thw"} & inputs.keys()

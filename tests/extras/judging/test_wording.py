@@ -174,7 +174,7 @@ def test_a_lying_judge_is_detected_against_people_and_honest_judges(
     answers = [f"{item['item']},{TRUTH[item['reply']].replace('Z', 'none')}" for item in items]
     anna.write_text("\n".join(["item,human_answer", *answers]), "utf-8")
     ratings = people.add_judges(people.read_ratings([anna]), run)
-    kappas = {line.partition(":")[0]: line for line in people.agreement_lines(ratings)}
+    kappas = {line.partition(":")[0]: line for line in people.describe_agreement(ratings)}
     assert "kappa 1.00" in kappas["anna and honest"]
     assert "0.0 % agreement on 5 items" in kappas["anna and liar"]
     assert "50.0 % agreement on 6 items" in kappas["anna and reader"]

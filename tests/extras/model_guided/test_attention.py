@@ -187,14 +187,14 @@ def test_attention_matches_transformers(llava: str) -> None:
     model = LocalVLM(llava)
     pixels = np.random.default_rng(0).integers(0, 255, (28, 28, 3), dtype=np.uint8)
     messages = [Message("user", (View.of(Picture(pixels)), "which"))]
-    look = model.look(messages, "attention")
+    look = model.compute_reply_start(messages, "attention")
     assert look.attention.shape[0] == 2 and look.gradient is not None
     assert look.attention.shape == look.gradient.shape
     assert (look.attention > 0).all() and (look.attention.sum(-1) < 1).all()
-    assert np.exp(look.likely).sum() == pytest.approx(1, abs=1e-5)
+    assert np.exp(look.log_probabilities).sum() == pytest.approx(1, abs=1e-5)
     choices = ("A", "B", "C")
     (told,) = model(messages, options=CallOptions(choices=choices)).logprobs
-    mine = [look.likely[token] for token in look.first_tokens(choices)]
+    mine = [look.log_probabilities[token] for token in look.find_first_tokens(choices)]
     assert mine == pytest.approx([told[choice] for choice in choices], abs=1e-4)
 
 
@@ -202,7 +202,9 @@ def test_a_gradient_map_keeps_what_supports_the_most_likely_token(llava: str) ->
     vicrop = ViCrop(model=llava, layer=-1, base=28, method="gradient")
     state = State.start(scene(84, 84).sample)
     (box,) = vicrop.places(state, NoModel()).regions[0]
-    look = LocalVLM(llava).look([Message("user", (state.views[0], "how many"))], "attention")
+    look = LocalVLM(llava).compute_reply_start(
+        [Message("user", (state.views[0], "how many"))], "attention"
+    )
     assert look.gradient is not None and look.gradient[-1].min() < 0 < look.gradient[-1].max()
     expected = (look.attention[-1] * look.gradient[-1].clip(0)).mean(0)
     values = vicrop._compute_map(state.views[0], "how many")
@@ -215,7 +217,7 @@ def test_the_pure_gradient_is_the_derivative_by_the_pixels(llava: str) -> None:
     import torch
 
     model, state = LocalVLM(llava), scene(84, 84)
-    look = model.look([Message("user", (state.views[0], "how many"))], "pixels")
+    look = model.compute_reply_start([Message("user", (state.views[0], "how many"))], "pixels")
     assert look.gradient is not None
     pixels = look.inputs["pixel_values"].detach()
     assert look.gradient.shape == pixels.shape
@@ -227,7 +229,7 @@ def test_the_pure_gradient_is_the_derivative_by_the_pixels(llava: str) -> None:
             moved[tuple(place)] += step
             with torch.inference_mode():
                 logits = look.network.model(**{**look.inputs, "pixel_values": moved}).logits
-            likely.append(float(logits[0, -1].log_softmax(-1)[look.likely.argmax()]))
+            likely.append(float(logits[0, -1].log_softmax(-1)[look.log_probabilities.argmax()]))
         slope = (likely[0] - likely[1]) / 0.04
         assert look.gradient[tuple(place)] == pytest.approx(slope, rel=0.01)
 
@@ -255,17 +257,17 @@ def test_contrast_answers_by_the_change_from_the_evidence(llava: str) -> None:
     change = Show(OnMarks(), Cover(color="white"))
     eyes = LocalVLM(llava)
     looks = [
-        eyes.look([Message("user", (*s.views, s.prompt))])
+        eyes.compute_reply_start([Message("user", (*s.views, s.prompt))])
         for s in (state, change(state, NoModel()))
     ]
-    tokens = looks[0].first_tokens("ABC")
-    difference = 3 * looks[0].likely[tokens] - 2 * looks[1].likely[tokens]
+    tokens = looks[0].find_first_tokens("ABC")
+    difference = 3 * looks[0].log_probabilities[tokens] - 2 * looks[1].log_probabilities[tokens]
     after = ContrastAnswer(model=llava, change=change, alpha=2)(state, NoModel())
     assert after.answer == "ABC"[int(difference.argmax())]
     shares = np.exp(difference - difference.max())
     assert after.confidence == pytest.approx(shares.max() / shares.sum())
     plain = ContrastAnswer(model=llava, change=change, alpha=0)(state, NoModel())
-    assert plain.answer == "ABC"[int(looks[0].likely[tokens].argmax())]
+    assert plain.answer == "ABC"[int(looks[0].log_probabilities[tokens].argmax())]
     assert plain.measures["shifted"] == 0
     gone = ContrastAnswer(model=llava, change=change, beta=1)(state, NoModel())
     assert gone.reason == "abstained: no choice is likely enough"

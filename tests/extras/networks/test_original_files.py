@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from looktwice.extras.detection import GroundingDINO
-from looktwice.extras.detection.faces import FILES
+from looktwice.extras.detection.faces import DLIB_FILES
 from looktwice.extras.features import DINOv2
 from looktwice.extras.maps import DepthAnything
 from looktwice.extras.matching import KeypointMatcher, LoFTR
@@ -174,7 +174,7 @@ def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.save(held, place / "outdoor_ds.ckpt")
     numbers = {word: number for number, word in enumerate(BERT)}
     transformers.BertTokenizer(vocab=numbers).save_pretrained(place / "bert-base-uncased")
-    for name in FILES.values():
+    for name in DLIB_FILES.values():
         package = "face_recognition_models"
         (place / "dlib" / name).symlink_to(find_package_file(package, package, "models", name))
 

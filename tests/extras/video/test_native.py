@@ -220,9 +220,9 @@ class Processor:
 
 def test_local_networks_are_given_frames_and_times(folder: Path) -> None:
     model, processor = LocalVLM("none", max_pixels=600), Processor()
-    chat = model.chat([Message("user", (send(start(folder)).views[0], "Where?"))])
+    chat = model.make_chat([Message("user", (send(start(folder)).views[0], "Where?"))])
     network: Any = SimpleNamespace(processor=processor, model=SimpleNamespace(device=0, dtype=0))
-    assert model.inputs(network, [chat]) == "inputs"
+    assert model.make_inputs(network, [chat]) == "inputs"
     given = processor.given
     assert given["text"] == ["video text"] and given["images"] is None
     assert given["videos"][0].shape == (4, 20, 30, 3) and given["do_sample_frames"] is False
