@@ -276,7 +276,7 @@ EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
     },
     "parts": {
         "figures": _make_entry("paper.figures:save_figures"),
-        "latex": _make_entry("paper.latex:latex_table"),
+        "latex": _make_entry("paper.latex:make_latex_table"),
         "processes": _make_entry("executors.processes:Processes"),
         "replies": _make_entry("logs.replies:report_replies"),
         "still": _make_entry("video.still:make_still"),

@@ -21,7 +21,7 @@ from looktwice.pipelines.runtime.install import format_install
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 """The colour-blind-safe colours of Okabe and Ito."""
 MARKERS = "osD^vPX*"
-MAX_DIFFERENCES = 40
+MAX_SHOWN_DIFFERENCES = 40
 STYLE = {"font.size": 8, "svg.hashsalt": "looktwice", "svg.fonttype": "none", "pdf.fonttype": 42}
 
 
@@ -56,7 +56,9 @@ def _draw_figures(table: Table) -> dict[str, Any]:
             overall.append(row)
         if row.delta_low is not None and row.delta_high is not None:
             compared.append(row)
-    if len(compared) > MAX_DIFFERENCES:  # with many tasks, only the differences over all tasks
+    if (
+        len(compared) > MAX_SHOWN_DIFFERENCES
+    ):  # with many tasks, only the differences over all tasks
         compared = [row for row in compared if row.task == "micro"]
     figures = dict[str, Any]()
     if overall:
@@ -65,7 +67,7 @@ def _draw_figures(table: Table) -> dict[str, Any]:
         sizes = sorted({row.n for row in overall})
         asked = " to ".join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))
         axes.set_xlabel(f"accuracy %, 95 % interval, n = {asked}")
-    if 0 < len(compared) <= MAX_DIFFERENCES:
+    if 0 < len(compared) <= MAX_SHOWN_DIFFERENCES:
         figures["differences"] = _draw_differences(compared, several)
     for curve in make_curves(table.scores, table.rows):
         name = re.sub(r"[^\w.-]+", "_", f"curve {curve.factor} {curve.task}").strip("_")
@@ -104,7 +106,7 @@ def _draw_differences(rows: Rows, several: bool) -> Any:
 
 
 def _draw_intervals(lines: Sequence[tuple[str, bool, tuple[float | None, ...]]]) -> tuple[Any, Any]:
-    """Draw one row for each line, which holds a name, whether its point is filled, and its value
+    """Draw one row for each line; a line holds a name, whether its point is filled, and its value
     and interval as shares."""
     figure, axes = _make_axes(len(lines))
     for place, (_, filled, ends) in enumerate(lines):

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from looktwice.pipelines.json_input import read_as
 
-MAX_ANSWER = 64 << 20  # bytes of one answer; far more than the guest may send
+MAX_ANSWER_BYTES = 64 << 20  # bytes of one answer; far more than the guest may send
 Stop = Callable[[subprocess.Popen[bytes]], None]
 Reason = Literal["time", "size", "ended"]
 
@@ -71,7 +71,7 @@ class RunningSandbox:
                         received += chunk
                     else:
                         reason = "ended"
-                reason = "size" if len(received) > MAX_ANSWER else reason
+                reason = "size" if len(received) > MAX_ANSWER_BYTES else reason
                 if reason is not None:
                     self.close()
                     raise ExchangeError(reason)

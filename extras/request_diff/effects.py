@@ -33,7 +33,7 @@ from looktwice.pipelines.model import Message, Model, make_message_json
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import State
 
-MINE, THEIRS = "", "all"
+NO_FACTOR, ALL_FACTORS = "", "all"
 """The values of `factor` for the arms that send the first or the second side's requests
 unchanged."""
 
@@ -90,7 +90,7 @@ class RequestQuestions:
         keys, _ = self.keys
         for name, swap in self.sides.swaps.items():
             mine = swap.mine
-            sample = Sample(name, mine.asked.text, mine.pictures, mine.choices)
+            sample = Sample(name, mine.last_user_turn.text, mine.pictures, mine.choices)
             yield Item(sample, keys.get(name))
 
     @cached_property
@@ -113,7 +113,7 @@ class RequestQuestions:
                 replied = {
                     "sample": name,
                     "task": "",
-                    "question": swap.mine.asked.text,
+                    "question": swap.mine.last_user_turn.text,
                     "choices": swap.mine.choices,
                     "reply": swap.mine.reply,
                     "key": "A",
@@ -157,13 +157,13 @@ class Resend:
     second side's request if the factor is "all"."""
 
     sides: TwoSides
-    factor: str = MINE
+    factor: str = NO_FACTOR
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with the conversation and its reply. Raises InseparableFactor,
         ModelError."""
         swap = self.sides.swaps[state.sample.id]
-        unchanged = {MINE: swap.mine, THEIRS: swap.theirs}
+        unchanged = {NO_FACTOR: swap.mine, ALL_FACTORS: swap.theirs}
         request = unchanged.get(self.factor) or swap(self.factor)
         reply = model(request.messages, state.draw, request.options)
         sample, letters = state.sample, dict[str, str]()
@@ -187,13 +187,13 @@ class SwapEffects:
     """The effects of the differences: contrasts with the resent requests of the first side, and
     the factors that could not be swapped on their own, with the reason (`left_out`).
 
-    `keyed` is False if "right" means "the same answer as the first side".
+    `has_correct_answers` is False if "right" means "the same answer as the first side".
     """
 
-    compared: LogComparison
+    comparison: LogComparison
     left_out: dict[str, str]
-    keyed: bool
-    questions: int
+    has_correct_answers: bool
+    question_count: int
 
 
 def measure_effects(
@@ -221,7 +221,7 @@ def measure_effects(
         except InseparableFactor as exc:
             left_out[difference.factor] = str(exc)
     single = {f"with the {factor}": Resend(sides, factor) for factor in factors}
-    first, last = {f"as {names[0]}": Resend(sides)}, {f"as {names[1]}": Resend(sides, THEIRS)}
+    first, last = {f"as {names[0]}": Resend(sides)}, {f"as {names[1]}": Resend(sides, ALL_FACTORS)}
     arms = first | single | last
     evaluate(task, arms, model, out=out)
     return SwapEffects(compare_logs(read_logs(out)), left_out, task.keys[1], len(task))

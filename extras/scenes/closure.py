@@ -1,5 +1,5 @@
-"""Do You See Me's visual closure: which of four outlines with gaps completes to the target? The
-others have bent corners."""
+"""Do You See Me's visual closure: which of four outlines with gaps would match the target if it
+were completed? The others have bent corners."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PANEL_CENTRES = dict(
 TITLE_BASELINES = (28, 171)  # baselines
 SHAPE_HEIGHT = 95.7  # pixels from the top to the bottom of a shape
 LINE_WIDTH, FONT_SIZE = 100 / 72 * 1.5, 100 / 72 * 12  # pixels: 1.5 and 12 points at 100 dpi
-MIN_DIFFERENCE = 8.0  # smallest difference between two options, in black pixels
+MIN_PIXEL_DIFFERENCE = 8.0  # smallest difference between two options, in black pixels
 
 
 def make_outline(shape: str, official: bool = False) -> XY:
@@ -167,7 +167,7 @@ def _are_all_different(choices: Sequence[XY], gaps: Gaps, shape: str) -> bool:
         for points in choices
     ]
     pairs = permutations(inks, 2)
-    return all(np.clip(a[0] - b[1], 0, None).sum() >= MIN_DIFFERENCE for a, b in pairs)
+    return all(np.clip(a[0] - b[1], 0, None).sum() >= MIN_PIXEL_DIFFERENCE for a, b in pairs)
 
 
 def _make_scene(params: SceneParameters, choices: Sequence[XY], place: int, gaps: Gaps) -> Scene:

@@ -169,7 +169,7 @@ LETTERS_NAME = "letter_disambiguation"
 LETTER_SIZE = 400  # pixels of the square of a letter; the gap between two is a fifth of it
 LETTER_GAP = 80
 # A to Z: seven rows of five dots, each row a number of base 32
-_ROWS = (
+_LETTER_ROWS = (
     "EHHVHHH",
     "UHHUHHU",
     "EHGGGHE",
@@ -197,11 +197,11 @@ _ROWS = (
     "HHA4444",
     "V1248GV",
 )
-DOTS: dict[str, tuple[int, ...]] = {
+LETTER_DOTS: dict[str, tuple[int, ...]] = {
     letter: tuple(int(row, 32) for row in rows)
-    for letter, rows in zip(ascii_uppercase, _ROWS, strict=True)
+    for letter, rows in zip(ascii_uppercase, _LETTER_ROWS, strict=True)
 }
-GROUNDS: tuple[RGB, ...] = (
+BACKGROUND_COLORS: tuple[RGB, ...] = (
     (250, 243, 221),
     (232, 243, 214),
     (252, 228, 236),
@@ -274,8 +274,8 @@ def _to_rgb(parts: Iterable[float]) -> RGB:
 
 def draw_letters(params: SceneParameters) -> Tries:
     """Yield scenes of random letters, which may repeat, on one of five grounds."""
-    letters = [params.pick(tuple(DOTS)) for _ in range(params.levels["num_letters"])]
-    ground = params.pick(GROUNDS)
+    letters = [params.pick(tuple(LETTER_DOTS)) for _ in range(params.levels["num_letters"])]
+    ground = params.pick(BACKGROUND_COLORS)
     color = choose_foreground(ground, params.levels["contrast"], params.official)
     gap = LETTER_SIZE * params.levels["spacing"]
     dot = 0.8 * LETTER_SIZE / 7 - gap  # a seventh of the padded square, minus the gap
@@ -295,7 +295,7 @@ def draw_letters(params: SceneParameters) -> Tries:
             fill_outline(pixels, rounded_square(end, 0, LETTER_SIZE, LETTER_SIZE / 10), ground)
         pixels[:, LETTER_SIZE // 2 : wide - LETTER_SIZE // 2] = ground
         for letter, left in zip(letters, lefts, strict=True):
-            for (row, bits), column in product(enumerate(DOTS[letter]), range(5)):
+            for (row, bits), column in product(enumerate(LETTER_DOTS[letter]), range(5)):
                 if bits >> (4 - column) & 1:
                     x, y = left + column * (dot + gap), top + row * (dot + gap)
                     fill_outline(pixels, rounded_square(x, y, dot, dot / 10), color)

@@ -39,10 +39,10 @@ FRAME_NAMES = ("Target", "Option 1", "Option 2", "Option 3", "Option 4")
 CHANGE_COMBINATIONS = ((0, 0), (1, 0), (0, 1), (1, 1))
 """The combinations of two changes that make four options; none of them stands out, whichever is the
 target."""
-MIN_DIFFERENCE = 25.0  # smallest difference between two options, in black pixels
+MIN_PIXEL_DIFFERENCE = 25.0  # smallest difference between two options, in black pixels
 
 
-CORNERS_OF: Mapping[str, XY] = {
+ELEMENT_CORNERS: Mapping[str, XY] = {
     "square": SQUARE,
     "triangle": TRIANGLE,
     "line": np.array([[0.0, 0], [1, 1]]),
@@ -72,7 +72,7 @@ class Element:
         if self.kind == "circle":
             return circle(self.size / 2, self.x, self.y)
         box = np.array([self.size, self.size * (1 if self.kind == "line" else self.aspect)])
-        turned = rotate(CORNERS_OF[self.kind] * box, self.rotation, box / 2)
+        turned = rotate(ELEMENT_CORNERS[self.kind] * box, self.rotation, box / 2)
         return translate(turned, self.x, self.y)
 
     def to_dict(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def are_all_different(patterns: Sequence[Pattern]) -> bool:
         for element in pattern:
             element.draw(pixels, 60, 60)
         inks.append(pixels[:, :, 0] / 255)
-    return all(np.abs(a - b).sum() >= MIN_DIFFERENCE for a, b in combinations(inks, 2))
+    return all(np.abs(a - b).sum() >= MIN_PIXEL_DIFFERENCE for a, b in combinations(inks, 2))
 
 
 def make_sheet(
@@ -285,7 +285,7 @@ def draw_ground(params: SceneParameters) -> Tries:
             last = _rotate_all(tuple(moved), turn)
             options = [base, *(_rotate_all(base, _draw_turn(params)) for _ in range(2)), last]
         else:
-            turn, pattern = _draw_turn(params), _move_some(params, base)
+            turn, pattern = _draw_turn(params), _move_elements(params, base)
             options = [
                 _rotate_all((base, pattern)[b], turn if a else 0) for a, b in CHANGE_COMBINATIONS
             ]
@@ -312,7 +312,7 @@ def _move_element(params: SceneParameters, element: Element) -> Element:
     return replace(element, x=params.integer(10, 150), y=params.integer(10, 150))
 
 
-def _move_some(params: SceneParameters, base: Pattern) -> Pattern:
+def _move_elements(params: SceneParameters, base: Pattern) -> Pattern:
     count = params.integer(1, min(2, len(base)))
     pattern = list(base)
     for number in set(params.shuffled(range(len(base)))[:count]):

@@ -162,7 +162,7 @@ def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
     return SamNetwork(network.to(place.device).eval(), place, pads=kind in ("sam", "sam_hq"))
 
 
-Opened = SamNetwork | SamPackage
+AnySam = SamNetwork | SamPackage
 Item = tuple[Pixels, Floats, MaskFilter | None]
 """An image, its prompts (n, 2) or (n, 4), and a filter; without a filter each prompt gets one
 mask."""
@@ -223,7 +223,7 @@ class SAM(Network[Item, Masks]):
             return open_sam_package(self.model, place)
         return open_sam(self.model, self.revision, place)
 
-    def forward(self, network: Opened, place: Place, items: Sequence[Item]) -> list[Masks]:
+    def forward(self, network: AnySam, place: Place, items: Sequence[Item]) -> list[Masks]:
         """Return the masks of each image: all images are encoded together, and their prompts
         decoded image by image."""
         masks = []
@@ -261,7 +261,7 @@ class SAM(Network[Item, Masks]):
         return Masks(result.masks, result.scores, labels)
 
     def _decode_chunks(
-        self, network: Opened, seen: Any, pixels: Pixels, prompts: Floats
+        self, network: AnySam, seen: Any, pixels: Pixels, prompts: Floats
     ) -> Iterator[tuple[Any, Any]]:
         """Yield masks and scores for chunks of prompts: one for a box, three for a point."""
         for start in range(0, len(prompts), self.prompts):
@@ -269,7 +269,7 @@ class SAM(Network[Item, Masks]):
             yield network.decode(seen, chunk, _get_size(pixels), prompts.shape[1] == 2)
 
     def _decode_best_masks(
-        self, network: Opened, seen: Any, pixels: Pixels, prompts: Floats
+        self, network: AnySam, seen: Any, pixels: Pixels, prompts: Floats
     ) -> Masks:
         masks, scores = list[BoolMask](), list[float]()
         for logits, iou in self._decode_chunks(network, seen, pixels, prompts):

@@ -8,9 +8,9 @@ from struct import Struct
 
 from looktwice.eval.tasks.base import TaskError
 
-LENGTH = Struct("<QI")
+RECORD_HEADER = Struct("<QI")
 """The header of a record: the record's length in bytes, and a checksum of the length."""
-CHECKSUM = 4  # bytes after a record
+CHECKSUM_BYTES = 4  # bytes after a record
 MAX_RECORD_BYTES = 1 << 30  # bytes of a record
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """The wire types of protocol buffers' fields."""
@@ -29,10 +29,14 @@ def find_records(path: Path) -> Iterator[tuple[int, int]]:
     with path.open("rb") as file:
         while position < total:
             file.seek(position)
-            head = file.read(LENGTH.size)
-            length = LENGTH.unpack(head)[0] if len(head) == LENGTH.size else MAX_RECORD_BYTES
-            start = position + LENGTH.size
-            position = start + length + CHECKSUM
+            head = file.read(RECORD_HEADER.size)
+            length = (
+                RECORD_HEADER.unpack(head)[0]
+                if len(head) == RECORD_HEADER.size
+                else MAX_RECORD_BYTES
+            )
+            start = position + RECORD_HEADER.size
+            position = start + length + CHECKSUM_BYTES
             if length >= MAX_RECORD_BYTES or position > total:
                 raise TaskError(
                     f"{path}: the record at byte {start} does not end in the file; it is not a"

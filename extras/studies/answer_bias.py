@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-FALSE_SHARE = 0.01
+FALSE_DISCOVERY_RATE = 0.01
 """The false discovery rate among the listed questions (Benjamini and Hochberg 1995)."""
 MIN_RIGHT_SHARE = 0.8
 """Only questions of which at least this share of the draws is right can be listed; the bias is
@@ -36,8 +36,8 @@ MEAN_GRID = np.sin(np.pi / 2 * (np.arange(30) + 0.5) / 30) ** 2  # evenly spaced
 # from one guess for all draws of a question to a new guess in each draw
 FIRMNESS_GRID = np.geomspace(0.1, 1000, 11)
 # weight of the uniform prior over means and firmness, in wrong choices
-UNSEEN_COUNT = 0.25
-MAX_ROUNDS = 40  # of expectation-maximization; more rounds change nothing that a table shows
+PRIOR_COUNT = 0.25
+MAX_FIT_ROUNDS = 40  # of expectation-maximization; more rounds change nothing that a table shows
 MAX_OFFERS = 100_000  # limit for open questions, each of which offers the keys of all others
 
 
@@ -140,18 +140,18 @@ class AnswerBias:
         np.add.at(table, (np.array(group, np.int64), np.asarray(kind.reshape(-1), np.int64)), 1)
         patterns, pattern, times = np.unique(table, axis=0, return_inverse=True, return_counts=True)
         chance = _compute_beta_binomial(kinds[:, 0], kinds[:, 1])
-        for _ in range(MAX_ROUNDS):
+        for _ in range(MAX_FIT_ROUNDS):
             parts = chance * firmness
             by_mean = parts.sum(axis=2)
             logs = patterns @ np.log(by_mean) + np.log(means)
             top = logs.max(axis=1, keepdims=True)
             totals = np.exp(logs - top).sum(axis=1, keepdims=True)
             shares = np.exp(logs - top) / totals
-            means = (times @ shares + UNSEEN_COUNT / len(MEAN_GRID)) / (
-                len(self.groups) + UNSEEN_COUNT
+            means = (times @ shares + PRIOR_COUNT / len(MEAN_GRID)) / (
+                len(self.groups) + PRIOR_COUNT
             )
             weights = patterns.T @ (times[:, None] * shares) / by_mean
-            firmness = np.einsum("km,kmf->f", weights, parts) + UNSEEN_COUNT / len(FIRMNESS_GRID)
+            firmness = np.einsum("km,kmf->f", weights, parts) + PRIOR_COUNT / len(FIRMNESS_GRID)
             firmness /= firmness.sum()
         likelihood = float(times @ (top + np.log(totals))[:, 0])
         return FittedBias(means, firmness, shares[pattern.reshape(-1)], likelihood)
@@ -204,7 +204,7 @@ class AnswerBias:
         """
         from scipy.special import bdtrc
 
-        low_enough = self.compute_tails(draws) <= FALSE_SHARE * LEAK_SHARE
+        low_enough = self.compute_tails(draws) <= FALSE_DISCOVERY_RATE * LEAK_SHARE
         low_enough[:, np.arange(draws + 1) < MIN_RIGHT_SHARE * draws] = False
         fewest = np.where(low_enough.any(axis=1), low_enough.argmax(axis=1), draws + 1)
         return float(np.mean(bdtrc(fewest - 1.0, draws, KNOWN_RIGHT_SHARE) * (fewest <= draws)))

@@ -42,7 +42,7 @@ from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values, benjamini_hochberg
 from looktwice.extras.studies.answer_bias import (
     CANDIDATE_DRAWS,
-    FALSE_SHARE,
+    FALSE_DISCOVERY_RATE,
     KNOWN_RIGHT_SHARE,
     LEAK_SHARE,
     TARGET_POWER,
@@ -176,9 +176,9 @@ def find_audits(run: RunScores) -> list[Audit]:
 
 def select_beyond_bias(bias: AnswerBias) -> list[BlindQuestion]:
     """Return the questions that are right more often than bias explains, at a false discovery rate
-    of FALSE_SHARE."""
+    of FALSE_DISCOVERY_RATE."""
     corrected = np.array(benjamini_hochberg(bias.p_values))
-    return [*compress(bias.questions, corrected <= FALSE_SHARE)]
+    return [*compress(bias.questions, corrected <= FALSE_DISCOVERY_RATE)]
 
 
 def find_imageless_items(audited: Sequence[Audit], rule: Rule = "chance") -> list[BlindItem]:
@@ -186,7 +186,7 @@ def find_imageless_items(audited: Sequence[Audit], rule: Rule = "chance") -> lis
 
     Under the rule `any`, one right answer suffices, even a lucky guess, as in Mirage's cleaned set.
     Under `chance`, a model's right answers must exceed those expected from its answer bias, at a
-    false discovery rate of `FALSE_SHARE` (Benjamini and Hochberg 1995).
+    false discovery rate of `FALSE_DISCOVERY_RATE` (Benjamini and Hochberg 1995).
     """
     listed: dict[tuple[str, str], BlindItem] = {}
     for audit in audited:
@@ -201,7 +201,7 @@ def count_expected_by_chance(audited: Sequence[Audit], rule: Rule) -> float:
     """Return the number of items that the rule `any` would list because of answer bias alone; for
     `chance`, the bound on the number of false discoveries, summed over the models."""
     if rule == "chance":
-        return FALSE_SHARE * sum(len(find_imageless_items([audit])) for audit in audited)
+        return FALSE_DISCOVERY_RATE * sum(len(find_imageless_items([audit])) for audit in audited)
     lucky: dict[tuple[str, str], float] = defaultdict(lambda: 1.0)
     for audit in audited:
         tails = cache(audit.bias.compute_tails)
@@ -304,7 +304,7 @@ ARM_COLUMNS: Columns[ArmLine] = (
 )
 
 
-def arm_table(audits: Sequence[Audit], blind: Sequence[BlindItem]) -> TextTable:
+def make_arm_table(audits: Sequence[Audit], blind: Sequence[BlindItem]) -> TextTable:
     """Build a table with a row for each arm: accuracy on all samples and on the cleaned set, and
     the mirage score."""
     lines = [ArmLine(audit, arm, audit.list_kept(blind)) for audit in audits for arm in audit.arms]
@@ -352,7 +352,7 @@ BIAS_COLUMNS: Columns[Audit] = (
 )
 
 
-def bias_table(audits: Sequence[Audit]) -> TextTable:
+def make_bias_table(audits: Sequence[Audit]) -> TextTable:
     """Build a table with a row for each audit: the accuracy expected from answer bias, and the
     power of its draws to detect known questions."""
     return table(BIAS_COLUMNS, [audit for audit in audits if audit.items])
@@ -389,7 +389,7 @@ LETTER_COLUMNS: Columns[LetterLine] = (
 )
 
 
-def letter_table(run: RunScores, audits: Sequence[Audit]) -> TextTable:
+def make_letter_table(run: RunScores, audits: Sequence[Audit]) -> TextTable:
     """Build a table with a row for each arm with choices: the frequency of each letter, the recall
     by the key's position, and the share of questions that are right in all draws."""
     letters = dict[str, Mapping[ChosenLetter, int]]()
@@ -436,9 +436,9 @@ def make_audit_page(run: RunScores, audits: Sequence[Audit], rule: Rule = "chanc
     """Return the audit as a Markdown page; the full list of items is in the CSV."""
     blind = find_imageless_items(audits, rule)
     parts = [f"# What {run.name} answers without its images", *describe_audit(audits, blind, rule)]
-    parts += ["## Arms", arm_table(audits, blind).markdown]
-    parts += ["## What could be detected", bias_table(audits).markdown, BIAS_NOTE]
-    letters = letter_table(run, audits)
+    parts += ["## Arms", make_arm_table(audits, blind).markdown]
+    parts += ["## What could be detected", make_bias_table(audits).markdown, BIAS_NOTE]
+    letters = make_letter_table(run, audits)
     parts += ["## Letters and positions", letters.markdown] if letters.rows else []
     named = ", ".join(item.sample for item in blind[:50]) + (", ..." if len(blind) > 50 else "")
     parts += ["## Items that need no image", named or "none"]

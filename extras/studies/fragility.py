@@ -57,7 +57,7 @@ FRAGILITY_NOTE = (
 )
 RESAMPLE_COUNT, PERMUTATION_COUNT, SIGNIFICANCE_LEVEL = 2000, 1000, 0.05
 FLOOR_HEADER, ABOVE_HEADER, ALIKE_HEADER = "floor\nof R", "above\nthe floor", "identical\nstyles"
-Published = dict[str, dict[str, dict[str, float]]]
+PublishedAccuracies = dict[str, dict[str, dict[str, float]]]
 """Accuracies in percent by task, variant and model."""
 
 
@@ -302,7 +302,7 @@ def _format_ratio_cell(line: Fragility) -> str:
     return number_cell(ratio) if ratio else f"none, default\nalways {percent(line.means[0])}"
 
 
-FRAGILITIES: Columns[Fragility] = (
+FRAGILITY_COLUMNS: Columns[Fragility] = (
     *attribute_columns("contestant", "task"),
     Column("n", "n"),
     Column("default %", lambda line: line.means[0], percent),
@@ -326,14 +326,16 @@ FRAGILITIES: Columns[Fragility] = (
 PUBLISHED_HEADER = ("contestant", "task", "default %", "best minus\nworst", "worst", "best")
 
 
-def fragility_table(scored: Table, whole: bool = True) -> TextTable:
+def make_fragility_table(scored: Table, whole: bool = True) -> TextTable:
     """Build a table with a row per contestant and task: the default, significant effects, R, and
     best minus worst; then published rows.
 
     If not `whole`, as on a terminal, the table has only the run's own rows and no columns about
     chance.
     """
-    own = table(FRAGILITIES, [line for run in scored.scores for line in measure_fragilities(run)])
+    own = table(
+        FRAGILITY_COLUMNS, [line for run in scored.scores for line in measure_fragilities(run)]
+    )
     if not whole:
         return own.without(FLOOR_HEADER, ABOVE_HEADER, ALIKE_HEADER)
     spreads = [
@@ -349,7 +351,7 @@ class StyleLine(NamedTuple):
     shift: StyleShift
 
 
-STYLES: Columns[StyleLine] = (
+STYLE_COLUMNS: Columns[StyleLine] = (
     *attribute_columns("contestant", "task", of="fragility"),
     Column("style", "shift.name", text),
     Column("accuracy %", "shift.accuracy", percent),
@@ -367,10 +369,10 @@ def find_style_shifts(run: RunScores) -> list[StyleLine]:
     return [StyleLine(line, shift) for line in measure_fragilities(run) for shift in line.shifts]
 
 
-def read_published(run: RunScores) -> Published:
+def read_published(run: RunScores) -> PublishedAccuracies:
     """Return the accuracies in the rows of `published:` whose names have the form "MODEL [STYLE]",
     by task, style and model."""
-    published: Published = defaultdict(lambda: defaultdict(dict))
+    published: PublishedAccuracies = defaultdict(lambda: defaultdict(dict))
     for name, row in (run.config.get("published") or {}).items():
         model, bracket, style = str(name).partition(" [")
         for task, value in (row.get("accuracy") or {}).items() if bracket else ():
@@ -378,7 +380,7 @@ def read_published(run: RunScores) -> Published:
     return published
 
 
-def _list_published_spreads(published: Published) -> Iterator[Sequence[str]]:
+def _list_published_spreads(published: PublishedAccuracies) -> Iterator[Sequence[str]]:
     """Yield a row under PUBLISHED_HEADER per task and model, followed by each task's mean and
     largest spread."""
     for task, styles in published.items():
@@ -398,14 +400,14 @@ def _list_published_spreads(published: Published) -> Iterator[Sequence[str]]:
 FRAGILITY_ANALYSIS = Analysis(
     "fragility",
     "Fragility under marker styles",
-    fragility_table,
+    make_fragility_table,
     FRAGILITY_NOTE,
     needs="a study with `fragility:`",
-    ending=partial(fragility_table, whole=False),
+    ending=partial(make_fragility_table, whole=False),
 )
 EVERY_STYLE_ANALYSIS = Analysis(
     "styles",
     "Every style and codec",
-    make_table_builder(STYLES, find_style_shifts),
+    make_table_builder(STYLE_COLUMNS, find_style_shifts),
     needs="a study with `fragility:`",
 )

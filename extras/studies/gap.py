@@ -100,7 +100,7 @@ def find_factor_effects(run: RunScores) -> list[FactorEffect]:
     return lines + _add_share_of_gap(macro) + _measure_effects("micro", "accuracy", shared)
 
 
-FACTORS: Columns[FactorEffect] = (
+FACTOR_COLUMNS: Columns[FactorEffect] = (
     *attribute_columns("task", "metric", "factor"),
     Column("from", "before", percent),
     Column("with", "after", percent),
@@ -111,10 +111,12 @@ FACTORS: Columns[FactorEffect] = (
 )
 
 
-def factor_table(scored: Table) -> TextTable:
+def make_factor_table(scored: Table) -> TextTable:
     """Build a table of each factor's effect in percentage points, with its paired interval and
     p."""
-    return table(FACTORS, [line for run in scored.scores for line in find_factor_effects(run)])
+    return table(
+        FACTOR_COLUMNS, [line for run in scored.scores for line in find_factor_effects(run)]
+    )
 
 
 def _select_arms(points: Sequence[PointScores], gap: Mapping[str, str]) -> dict[str, PointScores]:
@@ -204,7 +206,7 @@ def _average_effects(lines: Sequence[FactorEffect]) -> FactorEffect:
 # ---- comparison with published results and with people
 
 
-def published_table(scored: Table) -> TextTable:
+def make_published_table(scored: Table) -> TextTable:
     """Build a table with a line for each row of `published:` in the runs' configurations, in
     percent, with its source.
 
@@ -246,7 +248,7 @@ def published_table(scored: Table) -> TextTable:
     return TextTable(("who", "source", *titles), shown, 2)
 
 
-def published_gap_table(scored: Table) -> TextTable:
+def make_published_gap_table(scored: Table) -> TextTable:
     """Build a table with a line for each contestant and each row of `published:` that states its
     number of questions.
 
@@ -292,7 +294,7 @@ def find_published_shares(published: Mapping[str, Any]) -> Iterator[tuple[str, t
                 yield str(task), (k, int(n))
 
 
-def ceiling_table(scored: Table) -> TextTable:
+def make_ceiling_table(scored: Table) -> TextTable:
     """Build a table of the accuracy of each contestant and of people, each with its 95 % interval,
     on the items of annotation sheets that were imported into the run's folder.
 
@@ -314,9 +316,14 @@ def ceiling_table(scored: Table) -> TextTable:
     return TextTable(("sheet", "task", "contestant", "items", "right %", "people %"), lines, 3)
 
 
-FACTORS_ANALYSIS = Analysis("gap", "Why the numbers differ", factor_table, ending=factor_table)
-PEOPLE_ANALYSIS = Analysis("people", "People on the same items", ceiling_table, wrap=False)
-PUBLISHED_ANALYSIS = Analysis("published", "Published results", published_table, wrap=False)
+FACTORS_ANALYSIS = Analysis(
+    "gap", "Why the numbers differ", make_factor_table, ending=make_factor_table
+)
+PEOPLE_ANALYSIS = Analysis("people", "People on the same items", make_ceiling_table, wrap=False)
+PUBLISHED_ANALYSIS = Analysis("published", "Published results", make_published_table, wrap=False)
 PUBLISHED_GAPS_ANALYSIS = Analysis(
-    "published-gaps", "Difference from published results, points", published_gap_table, wrap=False
+    "published-gaps",
+    "Difference from published results, points",
+    make_published_gap_table,
+    wrap=False,
 )

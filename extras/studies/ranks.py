@@ -33,7 +33,7 @@ from looktwice.eval.statistics.paired import Values
 from looktwice.extras.logs.standings import RankChanges, compare_ranks
 from looktwice.extras.studies.fragility import (
     Fragility,
-    Published,
+    PublishedAccuracies,
     measure_fragilities,
     read_published,
     resample_means,
@@ -69,7 +69,7 @@ class Flip:
     flipped: float
 
 
-FLIPS: Columns[Flip] = (
+FLIP_COLUMNS: Columns[Flip] = (
     *attribute_columns("task"),
     Column("leads", "first", text),
     Column("over", "second", text),
@@ -80,7 +80,7 @@ FLIPS: Columns[Flip] = (
 )
 
 
-def flip_table(scored: Table) -> TextTable:
+def make_flip_table(scored: Table) -> TextTable:
     """Build a table with a row for each pair of contestants of a run on a task."""
     flips = list[Flip]()
     for run in scored.scores:
@@ -88,7 +88,7 @@ def flip_table(scored: Table) -> TextTable:
         for fragility in measure_fragilities(run):
             tasks[fragility.task].append(fragility)
         flips += chain.from_iterable(map(find_rank_flips, tasks.values()))
-    return table(FLIPS, flips)
+    return table(FLIP_COLUMNS, flips)
 
 
 def find_rank_flips(contestants: Sequence[Fragility]) -> Iterator[Flip]:
@@ -131,7 +131,7 @@ class RankMoves(NamedTuple):
     change: RankChanges
 
 
-RANKS: Columns[RankMoves] = (
+RANK_COLUMNS: Columns[RankMoves] = (
     *attribute_columns("source", "task", "style"),
     Column("models", "models"),
     Column("pairs\nflipped", "change.flipped"),
@@ -147,7 +147,7 @@ def find_rank_moves(run: RunScores) -> Iterator[RankMoves]:
 
     The ranks are those of the run's models, if it has three or more, and of published models.
     """
-    own: Published = defaultdict(lambda: defaultdict(dict))
+    own: PublishedAccuracies = defaultdict(lambda: defaultdict(dict))
     for fragility in measure_fragilities(run):
         for style, accuracy in zip(fragility.values.arms, fragility.means.tolist(), strict=True):
             own[fragility.task][style][fragility.contestant] = 100 * accuracy
@@ -207,7 +207,7 @@ def _format_leads(rate: _SwapRate | None) -> str:
     return f"{rate.leads} of {rate.count}" if rate else ""
 
 
-ORDERS: Columns[OrderLine] = (
+ORDER_COLUMNS: Columns[OrderLine] = (
     *attribute_columns("contestant", "other"),
     Column("settings", "over_settings.count"),
     Column("leads in", lambda line: _format_leads(line.over_settings)),
@@ -268,20 +268,20 @@ def _collect_values_by_draw(arms: Sequence[PointScores]) -> list[dict[Question, 
 FLIPS_ANALYSIS = Analysis(
     "flips",
     "Changes of the lead under other styles",
-    flip_table,
+    make_flip_table,
     needs="a study with `fragility:` and two models",
-    ending=flip_table,
+    ending=make_flip_table,
 )
 RANK_MOVES_ANALYSIS = Analysis(
     "ranks",
     "Ranks under other styles",
-    make_table_builder(RANKS, find_rank_moves),
+    make_table_builder(RANK_COLUMNS, find_rank_moves),
     needs="a study with `fragility:` and three models",
 )
 ORDER_ANALYSIS = Analysis(
     "order",
     "Stability of the order",
-    make_table_builder(ORDERS, find_orders, empty=False),
+    make_table_builder(ORDER_COLUMNS, find_orders, empty=False),
     ORDER_NOTE,
     wrap=False,
 )

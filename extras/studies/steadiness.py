@@ -81,7 +81,7 @@ class Draws:
         return bootstrap_mean(votes, self.scores.clusters_of(self.complete))
 
 
-DRAWS: Columns[Draws] = (
+DRAW_COLUMNS: Columns[Draws] = (
     *ARM_NAME_COLUMNS,
     Column("n", "split.n"),
     Column("left\nout", "left_out", nonzero_cell),
@@ -126,7 +126,7 @@ class _Spread:
         return (self.ranked[-1].value or 0.0) - (self.ranked[0].value or 0.0)
 
 
-SPREADS: Columns[_Spread] = (
+SPREAD_COLUMNS: Columns[_Spread] = (
     *attribute_columns("contestant", "task"),
     Column("variants", lambda line: len(line.ranked)),
     Column("mean %", "mean", percent),
@@ -142,7 +142,7 @@ def _format_changes(row: Row) -> str:
     return row.contestant.partition(" [")[2].removesuffix("]") or "unchanged"
 
 
-def spread_table(scored: Table) -> TextTable:
+def make_spread_table(scored: Table) -> TextTable:
     """Build a table with a row per contestant and task that has at least three variants: mean,
     worst, best, and best minus worst.
 
@@ -159,12 +159,12 @@ def spread_table(scored: Table) -> TextTable:
         if len(rows) >= MIN_VARIANTS:
             ranked = sorted(rows, key=lambda row: row.value or 0.0)
             lines.append(_Spread(f"{name} ({run})" if many else name, task, ranked))
-    return table(SPREADS, lines)
+    return table(SPREAD_COLUMNS, lines)
 
 
-SPREAD_ANALYSIS = Analysis("spread", "Spread over variants", spread_table)
+SPREAD_ANALYSIS = Analysis("spread", "Spread over variants", make_spread_table)
 SEVERAL_DRAWS_ANALYSIS = Analysis(
-    "draws", "Draws", make_table_builder(DRAWS, find_draws, empty=False), DRAW_NOTE
+    "draws", "Draws", make_table_builder(DRAW_COLUMNS, find_draws, empty=False), DRAW_NOTE
 )
 
 

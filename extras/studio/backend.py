@@ -30,7 +30,14 @@ from looktwice.eval.runs.dry_run import DryRun, RequestSize, count_requests, try
 from looktwice.eval.runs.study import Study
 from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.tasks.own_questions import Folder
-from looktwice.extras.studio.draft import FOLDER, MODELS, QUESTIONS_FILE, Draft, Node, make_example
+from looktwice.extras.studio.draft import (
+    DEFAULT_MODELS,
+    FOLDER_TASK,
+    QUESTIONS_FILE,
+    Draft,
+    Node,
+    make_example,
+)
 from looktwice.extras.studio.forms import Catalog
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
@@ -55,10 +62,10 @@ from looktwice.prompting.markers.base import Marking
 from looktwice.prompting.views.seen import Drawing, find_drawings
 
 MAX_SHOWN_PICTURES = 256  # pictures that the page may request
-MAX_STATES = 32  # states in the cache, with the pixels of their views
+MAX_CACHED_STATES = 32  # states in the cache, with the pixels of their views
 REQUEST_ERRORS = (ValueError, LookupError, OSError)
 """Exceptions for faults in a request, which the page displays."""
-LINE_PATTERN = re.compile(r"^draft\.|[0-9a-f]{16}\.jsonl: .*\s+line 1: ")
+INTERNAL_NAME_PATTERN = re.compile(r"^draft\.|[0-9a-f]{16}\.jsonl: .*\s+line 1: ")
 IMAGE_SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp"}
 
 
@@ -79,11 +86,11 @@ class StudioBackend:
     that the page may call, by name."""
 
     folder: Path
-    models: dict[str, Node] = field(default_factory=lambda: {**MODELS})
+    models: dict[str, Node] = field(default_factory=lambda: {**DEFAULT_MODELS})
     plugins: Sequence[str] = ()
     images: dict[str, Picture] = field(default_factory=dict)
     shown: MemoryCache = field(default_factory=partial(MemoryCache, MAX_SHOWN_PICTURES))
-    states: MemoryCache = field(default_factory=partial(MemoryCache, MAX_STATES))
+    states: MemoryCache = field(default_factory=partial(MemoryCache, MAX_CACHED_STATES))
     lock: Lock = field(default_factory=Lock)
     ask_lock: Lock = field(default_factory=Lock)
 
@@ -164,7 +171,7 @@ class StudioBackend:
         """Return the error messages without the names of the studio's internal files."""
         faults = exc.faults if isinstance(exc, ConfigError) else (str(exc),)
         return [
-            LINE_PATTERN.sub("", printable(fault).replace(f"{self.folder}/", ""))
+            INTERNAL_NAME_PATTERN.sub("", printable(fault).replace(f"{self.folder}/", ""))
             for fault in faults
         ]
 
@@ -202,7 +209,7 @@ class StudioBackend:
 
     def build_plan(self, draft: Draft, task: Folder) -> Plan:
         """Plan the study with all its arms. Raises ConfigError."""
-        config = draft.make_study(self.models, {**FOLDER, "file": task.file})
+        config = draft.make_study(self.models, {**FOLDER_TASK, "file": task.file})
         plan = make_plan(config, self.binder.scope, "studio")
         self._check_models(plan.points)
         return plan

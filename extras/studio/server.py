@@ -28,7 +28,7 @@ from looktwice.eval.recorded.show import ShownRun
 from looktwice.eval.records.records import RunError, RunFolder
 from looktwice.eval.tasks.base import check_items
 from looktwice.extras.studio.backend import REQUEST_ERRORS, StudioBackend
-from looktwice.extras.studio.draft import MODELS, POCKET_NAME, Draft, Node, Slot
+from looktwice.extras.studio.draft import DEFAULT_MODELS, POCKET_NAME, Draft, Node, Slot
 from looktwice.pipelines.config.build import Binder, build
 from looktwice.pipelines.config.classes import ConfigError, extend_hint, suggest_names
 from looktwice.pipelines.config.overrides import parse_override
@@ -128,7 +128,7 @@ def make_page_studio(folder: Path, page: RunPage, plugins: Sequence[str] = ()) -
 def studio_widget(
     sample: Sample | Picture | str | Path,
     stages: Mapping[str, Stage] | None = None,
-    models: Mapping[str, Node] = MODELS,
+    models: Mapping[str, Node] = DEFAULT_MODELS,
 ) -> Any:
     """Return a notebook widget with the studio of a sample, a picture or a picture's file.
 

@@ -95,7 +95,7 @@ class SomStyle(Tint):
     label: Label | None = field(default_factory=lambda: Label(text="{number}", placement="inside"))
 
 
-VPBenchName = Literal[
+VPBenchStyleName = Literal[
     "default",
     "color blue",
     "color green",
@@ -144,7 +144,7 @@ class _Drawing:
     numbers: bool = False
 
 
-DRAWINGS: dict[VPBenchName, _Drawing] = {
+DRAWINGS: dict[VPBenchStyleName, _Drawing] = {
     "default": _Drawing(),
     "color blue": _Drawing(color="blue"),
     "color green": _Drawing(color="green"),
@@ -200,7 +200,7 @@ class VPBenchStyle(WithoutModel):
     for characters other than A to Z and 0 to 9 in a label.
     """
 
-    style: VPBenchName = "default"
+    style: VPBenchStyleName = "default"
     letters: Literal["opencv4", "opencv5"] = "opencv4"
     labels: bool = True
     only: tuple[str, ...] = ()

@@ -31,7 +31,7 @@ PYTHON_TYPES: Mapping[str, Any] = {
     "string": str,
 }
 """The Python type hints from which TRL derives the JSON types of arguments."""
-ENDED = "The question is answered; give no further call."
+ENDED_MESSAGE = "The question is answered; give no further call."
 
 
 def make_rows(rollouts: Rollouts, samples: Sequence[str] = ()) -> list[dict[str, Any]]:
@@ -108,12 +108,12 @@ class _Environment:
 
     _rollouts: Rollouts
     _rollout: Rollout | None = None
-    _calls = 0
+    _call_count = 0
 
     def reset(self, sample: str, **row: Any) -> list[Block]:
         """Start a rollout of the question `sample` (its id), and return its texts and pictures."""
         self._close()
-        self._rollout, self._calls = Rollout(self._rollouts, self._rollouts.items[sample]), 0
+        self._rollout, self._call_count = Rollout(self._rollouts, self._rollouts.items[sample]), 0
         return _make_blocks(_get_request(self._rollout).messages[-1].parts)
 
     def _close(self) -> None:
@@ -124,14 +124,14 @@ class _Environment:
     def _call(self, name: str, arguments: Mapping[str, Any]) -> list[Block]:
         """Run a tool call, and return the texts and pictures that the agent adds after it."""
         rollout = self._rollout
-        self._calls += 1
+        self._call_count += 1
         if rollout is None or rollout.asked is None:
-            return [{"type": "text", "text": ENDED}]
+            return [{"type": "text", "text": ENDED_MESSAGE}]
         before = len(rollout.asked.messages)
-        call = ToolCall(f"call_{self._calls}", name, json.dumps(arguments))
+        call = ToolCall(f"call_{self._call_count}", name, json.dumps(arguments))
         asked = rollout.send(Reply("", "tool", tool_calls=(call,)))
         if asked is None:
-            return [{"type": "text", "text": ENDED}]
+            return [{"type": "text", "text": ENDED_MESSAGE}]
         added = [turn for turn in asked.messages[before:] if turn.role != "assistant"]
         return [block for turn in added for block in _make_blocks(turn.parts)]
 
@@ -145,7 +145,7 @@ class _Environment:
         rollout, (*looks, answer) = self._rollout, _read_replies(completion)
         if rollout is None:
             raise ValueError("the environment has no rollout; call reset first")
-        is_same = [1] * self._calls == [len(look.tool_calls) for look in looks]
+        is_same = [1] * self._call_count == [len(look.tool_calls) for look in looks]
         is_same = is_same and not any(look.text for look in looks)
         rollout.step = step
         if rollout.asked is not None and not is_same:

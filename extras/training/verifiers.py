@@ -46,8 +46,8 @@ __all__ = ["StudyHarness", "StudyTaskset"]
 
 INFO_KEY = "looktwice"
 """The key in a trace's `info` for the verdict of the study's scorer."""
-_OPENING = threading.Lock()
-_THREADS = ThreadPoolExecutor(256, thread_name_prefix="looktwice-rollout")
+_OPENING_LOCK = threading.Lock()
+_THREAD_POOL = ThreadPoolExecutor(256, thread_name_prefix="looktwice-rollout")
 """The threads for concurrent rollouts; most of the time a thread waits for its model."""
 
 
@@ -62,7 +62,7 @@ def _open_rollouts(study: str, contestant: str, out: str) -> Rollouts:
 def open_rollouts(study: str, contestant: str, out: str) -> Rollouts:
     """Open the rollouts of a contestant once for this process. Every other process uses the next
     free folder, such as `out-2`. Raises ConfigError, RunError."""
-    with _OPENING:
+    with _OPENING_LOCK:
         return _open_rollouts(study, contestant, out)
 
 
@@ -148,7 +148,7 @@ class StudyHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
             model = _TracedModel(ctx.model, endpoint, pictures=pictures, secret=secret)
             return rollouts.run(rollouts.items[data.id], model)
 
-        scored = await asyncio.get_running_loop().run_in_executor(_THREADS, run)
+        scored = await asyncio.get_running_loop().run_in_executor(_THREAD_POOL, run)
         trace.info[INFO_KEY] = {
             "value": float(scored.score.value),
             "verdict": scored.verdict.value,

@@ -19,7 +19,7 @@ from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.picture import Picture, PictureError, Pixels
 from looktwice.pipelines.sample import Sample
 
-COLUMNS = "video_path video_file video videos clip video_name"
+COLUMN_NAMES = "video_path video_file video videos clip video_name"
 """Common names of a column of videos."""
 
 
@@ -146,7 +146,7 @@ class Video:
 
     def find_columns(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the name of the table's column of videos. Raises TaskError."""
-        column = self.column or guess_column(COLUMNS, names)
+        column = self.column or guess_column(COLUMN_NAMES, names)
         if column is None:
             raise TaskError(
                 "no column of videos was found; the table has the columns"

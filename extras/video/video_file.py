@@ -34,7 +34,7 @@ SIGNATURES = {
 Other formats are refused by name and content: a playlist could make FFmpeg open other files."""
 PACKET_BYTES = 188  # bytes between the sync bytes of an MPEG transport stream
 HEAD_BYTES = PACKET_BYTES + 12  # bytes at the start of a file from which its format is recognised
-FORMATS = "MP4, MOV, MKV, WebM, AVI, MPEG, FLV, Ogg and GIF"
+FORMAT_NAMES = "MP4, MOV, MKV, WebM, AVI, MPEG, FLV, Ogg and GIF"
 TIME_TOLERANCE = Fraction(1, 10**6)  # tolerance for times given in decimals, in seconds
 MILLISECOND = Fraction(1, 1000)
 """The time base of Matroska, which rounds the times of frames; coarser time bases are exact."""
@@ -175,7 +175,7 @@ class VideoFile:
             kind = find_format(head)
             if not kind:
                 content = f"it begins with {head[:8]!r}" if head else "it is empty"
-                raise PictureError(f"{self.name}: not a video, {content}; {FORMATS} are read")
+                raise PictureError(f"{self.name}: not a video, {content}; {FORMAT_NAMES} are read")
             file.seek(0)
             with av.open(file, format=kind) as container:
                 stream = container.streams.best("video")

@@ -27,7 +27,7 @@ from looktwice.extras.wires.turns import (
 from looktwice.pipelines.models.refusals.filters import is_prompt_blocked
 
 PROTOCOL = "gemini"
-SETTINGS = {
+SETTING_FIELDS = {
     "temperature": "temperature",
     "top_p": "topP",
     "top_k": "topK",
@@ -38,8 +38,8 @@ SETTINGS = {
     "top_logprobs": "logprobs",
 }
 """Fields of chat completions -> fields of `generationConfig`."""
-CONVERTED = {
-    *SETTINGS,
+CONVERTED_FIELDS = {
+    *SETTING_FIELDS,
     "model",
     "messages",
     "tools",
@@ -49,14 +49,14 @@ CONVERTED = {
     "logprobs",
     "generationConfig",
 }
-MODES = {"none": "NONE", "required": "ANY"}
+CALLING_MODES = {"none": "NONE", "required": "ANY"}
 RESOLUTIONS = {"low": "MEDIA_RESOLUTION_LOW", "high": "MEDIA_RESOLUTION_HIGH"}
 
 
 def make_content_request(body: Json) -> Json:
     """Convert a chat-completions request body to a generateContent body, which does not name the
     model. Raises ModelError."""
-    request = {name: value for name, value in body.items() if name not in CONVERTED}
+    request = {name: value for name, value in body.items() if name not in CONVERTED_FIELDS}
     if tools := body.get("tools"):
         request["tools"] = [{"functionDeclarations": list(map(_declare_function, tools))}]
     choice = body.get("tool_choice", "auto")
@@ -64,7 +64,7 @@ def make_content_request(body: Json) -> Json:
         named = {"mode": "ANY", "allowedFunctionNames": [choice["function"]["name"]]}
         request["toolConfig"] = {"functionCallingConfig": named}
     elif choice != "auto":
-        request["toolConfig"] = {"functionCallingConfig": {"mode": MODES[choice]}}
+        request["toolConfig"] = {"functionCallingConfig": {"mode": CALLING_MODES[choice]}}
     system = [turn["content"] for turn in body["messages"] if turn["role"] == "system"]
     if system:
         request["systemInstruction"] = {"parts": [{"text": text} for text in system]}
@@ -74,7 +74,7 @@ def make_content_request(body: Json) -> Json:
 
 
 def _make_settings(body: Json) -> Json:
-    settings: Json = {SETTINGS[name]: body[name] for name in SETTINGS if name in body}
+    settings: Json = {SETTING_FIELDS[name]: body[name] for name in SETTING_FIELDS if name in body}
     if body.get("logprobs"):
         settings["responseLogprobs"] = True
     if form := body.get("response_format"):

@@ -26,13 +26,13 @@ from looktwice.extras.wires.turns import (
 from looktwice.pipelines.model import ModelError
 
 PROTOCOL = "messages"
-NOT_SENT = ("messages", "tools", "tool_choice", "seed", "response_format", "reasoning_effort")
+UNSENT_FIELDS = ("messages", "tools", "tool_choice", "seed", "response_format", "reasoning_effort")
 
 
 def make_message_request(body: Json) -> Json:
     """Convert a chat-completions request body to a Messages API body. Raises ModelError."""
     refuse_fields(body, "Anthropic", "logprobs", "top_logprobs")
-    request = {name: value for name, value in body.items() if name not in NOT_SENT}
+    request = {name: value for name, value in body.items() if name not in UNSENT_FIELDS}
     for ours, name in (("stop", "stop_sequences"), ("max_completion_tokens", "max_tokens")):
         if ours in request:
             request[name] = request.pop(ours)

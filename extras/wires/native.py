@@ -22,7 +22,7 @@ from looktwice.pipelines.models.wire import (
     make_wire_options,
 )
 
-RESERVED = {"model", "stream", "tools", "seed", "temperature", "top_p"}
+RESERVED_FIELDS = {"model", "stream", "tools", "seed", "temperature", "top_p"}
 """The fields of a request that `extra` must not set, because the model's settings fill them or
 because they would change the form of the reply."""
 
@@ -41,7 +41,7 @@ class NativeAPI(ChatAPI):
     dialect: ClassVar[str] = ""
     absent: ClassVar[tuple[str, ...]] = ("choices_as",)
     reply_fields: ClassVar[tuple[str, ...]] = ()
-    reserved = RESERVED
+    reserved = RESERVED_FIELDS
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -118,7 +118,13 @@ class ResponsesAPI(NativeAPI):
     dialect = "openai"
     absent = ("choices_as", "seed", "stop", "top_k", "choices")
     reply_fields = ("output",)
-    reserved = RESERVED | {"input", "instructions", "store", "max_output_tokens", "top_logprobs"}
+    reserved = RESERVED_FIELDS | {
+        "input",
+        "instructions",
+        "store",
+        "max_output_tokens",
+        "top_logprobs",
+    }
 
     @property
     def path(self) -> str:
@@ -134,7 +140,7 @@ class ResponsesAPI(NativeAPI):
         return responses.make_response_completion(data)
 
 
-def sign_messages(key: str | None) -> dict[str, str]:
+def make_messages_headers(key: str | None) -> dict[str, str]:
     """Return the headers of a request to Anthropic."""
     return {"anthropic-version": "2023-06-01"} | ({"x-api-key": key} if key else {})
 
@@ -157,7 +163,7 @@ class MessagesAPI(NativeAPI):
     dialect = "anthropic"
     absent = ("choices_as", "seed", "logprobs", "detail", "choices")
     reply_fields = ("content",)
-    reserved = RESERVED | {"messages", "system", "max_tokens", "stop_sequences", "top_k"}
+    reserved = RESERVED_FIELDS | {"messages", "system", "max_tokens", "stop_sequences", "top_k"}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -176,7 +182,7 @@ class MessagesAPI(NativeAPI):
 
     def sign(self, key: str | None) -> dict[str, str]:
         """Return the headers with the version of the protocol, and with the key if there is one."""
-        return sign_messages(key)
+        return make_messages_headers(key)
 
     def translate(self, body: Json, options: CallOptions) -> Json:
         """Convert a chat-completions body to the Messages protocol."""
@@ -187,7 +193,7 @@ class MessagesAPI(NativeAPI):
         return messages.make_signed_completion(data)
 
 
-def sign_contents(key: str | None) -> dict[str, str]:
+def make_contents_headers(key: str | None) -> dict[str, str]:
     """Return the header in which Gemini takes a key."""
     return {"x-goog-api-key": key} if key else {}
 
@@ -207,7 +213,7 @@ class GeminiAPI(NativeAPI):
     protocol = "generateContent"
     dialect = "gemini"
     reply_fields = ("candidates", "promptFeedback", "usageMetadata")
-    reserved = RESERVED | {"contents", "systemInstruction"}
+    reserved = RESERVED_FIELDS | {"contents", "systemInstruction"}
 
     @property
     def default_url(self) -> str:
@@ -221,7 +227,7 @@ class GeminiAPI(NativeAPI):
 
     def sign(self, key: str | None) -> dict[str, str]:
         """Return the header that carries the key, if there is one."""
-        return sign_contents(key)
+        return make_contents_headers(key)
 
     def translate(self, body: Json, options: CallOptions) -> Json:
         """Convert a chat-completions body to the generateContent protocol."""

@@ -25,7 +25,7 @@ from looktwice.extras.wires.turns import (
 )
 
 PROTOCOL = "responses"
-CONVERTED = {
+CONVERTED_FIELDS = {
     "messages",
     "tools",
     "tool_choice",
@@ -36,15 +36,15 @@ CONVERTED = {
     "logprobs",
     "top_logprobs",
 }
-THOUGHTS, LOGPROBS = "reasoning.encrypted_content", "message.output_text.logprobs"
+THOUGHTS_FIELD, LOGPROBS_FIELD = "reasoning.encrypted_content", "message.output_text.logprobs"
 
 
 def make_response_request(body: Json) -> Json:
     """Convert a chat-completions request body to a Responses body that asks for encrypted thoughts
     and stores nothing at the server. Raises ModelError."""
     refuse_fields(body, "OpenAI's Responses protocol", "seed", "stop", "top_k")
-    request = {name: value for name, value in body.items() if name not in CONVERTED}
-    request |= {"store": False, "include": [THOUGHTS]}
+    request = {name: value for name, value in body.items() if name not in CONVERTED_FIELDS}
+    request |= {"store": False, "include": [THOUGHTS_FIELD]}
     if limit := body.get("max_completion_tokens", body.get("max_tokens")):
         request["max_output_tokens"] = limit
     if effort := body.get("reasoning_effort"):
@@ -52,7 +52,7 @@ def make_response_request(body: Json) -> Json:
     if "response_format" in body:
         request["text"] = {"format": _make_format(body["response_format"])}
     if body.get("top_logprobs") is not None:
-        request["include"] = [THOUGHTS, LOGPROBS]
+        request["include"] = [THOUGHTS_FIELD, LOGPROBS_FIELD]
         request["top_logprobs"] = body["top_logprobs"]
     # strict is this protocol's default, and refuses schemas with optional arguments
     tools = [{"type": "function", "strict": False, **t["function"]} for t in body.get("tools", ())]

@@ -12,7 +12,7 @@ from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.picture import Payload
 
 Json = dict[str, Any]
-TURN = "provider_turn"
+TURN_FIELD = "provider_turn"
 """The field of an assistant's message that holds its turn in the provider's own protocol, as
 `{"protocol": ..., "items": [...]}`."""
 
@@ -103,7 +103,7 @@ def refuse_fields(body: Json, provider: str, *names: str) -> None:
 def attach_turn(protocol: str, items: Sequence[Json]) -> Json:
     """Return the message field that stores a turn in its provider's form; empty if there are no
     items."""
-    return {TURN: {"protocol": protocol, "items": list(items)}} if items else {}
+    return {TURN_FIELD: {"protocol": protocol, "items": list(items)}} if items else {}
 
 
 def restore_items(
@@ -123,7 +123,7 @@ def restore_items(
     returns the call id of an item that calls one of the client's tools, `find_text` the visible
     text of an item; both return None for other items.
     """
-    kept = message.get(TURN) or {}
+    kept = message.get(TURN_FIELD) or {}
     if kept.get("protocol") != protocol:
         return None
     calls = list(message.get("tool_calls") or ())

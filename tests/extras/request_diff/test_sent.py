@@ -233,7 +233,7 @@ def test_two_taps_of_the_same_questions(tmp_path: Path) -> None:
     folders = [tmp_path / name / "tap" for name in ("one", "two")]
     one, two = select_sides([side for folder in folders for side in read_requests(folder)])
     assert [one.name, two.name] == [f"{folder}: m" for folder in folders]
-    assert (one.repeated, two.repeated) == (1, 1)
+    assert (one.repeat_count, two.repeat_count) == (1, 1)
     compared = compare_requests(one, two)
     assert len(compared.pairing.pairs) == N
     planted = PLANTED["four at once"][1]

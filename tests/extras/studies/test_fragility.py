@@ -19,15 +19,15 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import holm, mcnemar_p
 from looktwice.extras.studies.fragility import (
-    FRAGILITIES,
+    FRAGILITY_COLUMNS,
     Fragility,
-    fragility_table,
+    make_fragility_table,
     measure_fragilities,
     simulate_spreads,
 )
 from looktwice.extras.studies.fragility_key import expand_fragility
 from looktwice.extras.studies.ranks import find_rank_flips
-from looktwice.extras.toolkits.styles import DRAWINGS, VPBenchName
+from looktwice.extras.toolkits.styles import DRAWINGS, VPBenchStyleName
 from looktwice.pipelines.config import ConfigError, load_plan
 from looktwice.pipelines.config.classes import Faults
 from tests.made_run import MadeRun, analyse, join_attributes
@@ -205,12 +205,12 @@ def test_the_shipped_study_holds_the_published_accuracies() -> None:
 
 
 def test_the_styles_of_the_sweep_are_those_that_are_drawn() -> None:
-    assert get_args(VPBenchName) == tuple(DRAWINGS)
+    assert get_args(VPBenchStyleName) == tuple(DRAWINGS)
     whole = expand_fragility(
         {"stages": {"mark": {}, "ask": {"use": "prompting.turns.Ask"}}, "fragility": {}}, Faults()
     )
     styles, codecs = whole["sweep"].values()
-    assert [node["style"] for node in styles] == list(get_args(VPBenchName)[:17])
+    assert [node["style"] for node in styles] == list(get_args(VPBenchStyleName)[:17])
     assert len(codecs) == 4
     codec = {"codec": "jpeg", "quality": 90, "chroma": "4:2:0", "before": "ask"}
     assert whole["sweep"]["stages.encode"][1] == {"use": "prompting.views.Encode", **codec}
@@ -232,13 +232,13 @@ def test_one_key_varies_the_style_of_a_task_with_marks(tmp_path: Path) -> None:
     scored = score_table([Study(load_plan(tmp_path / "f.yaml"), tmp_path)().folder])
     (fragility,) = measure_fragilities(scored.scores[0])
     assert fragility.values.arms == ("default", "default, jpeg70", "radius 3", "radius 3, jpeg70")
-    table = fragility_table(scored)
+    table = make_fragility_table(scored)
     assert "floor\nof R" not in table.header  # there is one draw
     mine, theirs = table.rows
     assert mine[:5] == ("plain", "shape", "6", mine[3], "0 of 3")
     ends = ("8.5", "", "radius 3", "default")
     assert theirs == ("Other, published", "set", "", "80.0", "", "", *ends)
-    assert len(fragility_table(scored, whole=False).rows) == 1
+    assert len(make_fragility_table(scored, whole=False).rows) == 1
     assert len(analyse("styles", *scored.scores).rows) == 3
     assert not analyse("flips", *scored.scores).rows
     assert not analyse("ranks", *scored.scores).rows
@@ -249,7 +249,7 @@ def test_one_key_varies_the_style_of_a_task_with_marks(tmp_path: Path) -> None:
 
 
 def test_a_constant_baseline_has_no_ratio_and_this_is_reported() -> None:
-    (line,) = text_table(FRAGILITIES, [variants("m", "1111", "1011")]).rows
+    (line,) = text_table(FRAGILITY_COLUMNS, [variants("m", "1111", "1011")]).rows
     assert line[5] == "none, default\nalways 100.0"
 
 
@@ -273,7 +273,7 @@ def test_the_shipped_study_reports_the_published_spreads(tmp_path: Path) -> None
     published = read_yaml(CONFIGS / "marker_fragility.yaml")["published"]
     (tmp_path / "f.yaml").write_text(f"{STUDY}\npublished: {json.dumps(published)}\n")
     scored = score_table([Study(load_plan(tmp_path / "f.yaml"), tmp_path)().folder])
-    shown = fragility_table(scored)
+    shown = make_fragility_table(scored)
     spread = shown.header.index("best minus\nworst")
     told = {row[1]: row[spread] for row in shown.rows if row[0] == "9 models, published"}
     spreads = zip(("7.7", "10.7", "3.5", "6.9"), ("15.3", "19.2", "4.8", "18.0"), strict=True)

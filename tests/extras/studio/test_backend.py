@@ -20,7 +20,7 @@ import pytest
 
 from looktwice.eval import Folder, RunFolder, TaskError
 from looktwice.extras.studio.backend import REQUEST_ERRORS, StudioBackend
-from looktwice.extras.studio.draft import MODELS, Draft, Slot
+from looktwice.extras.studio.draft import DEFAULT_MODELS, Draft, Slot
 from looktwice.extras.studio.server import FIRST_SLOTS, StudioServer
 from looktwice.pipelines import ConfigError, Mask, Picture
 from tests.chat_server import ChatServer, chat_server
@@ -58,7 +58,7 @@ def test_only_the_named_model_is_asked_and_only_once(
     backend: StudioBackend, server: ChatServer
 ) -> None:
     chat = {"use": "pipelines.models.ChatAPI", "model": "tiny", "url": server.url, "max_tokens": 9}
-    backend.models = {**MODELS, "tiny": chat}
+    backend.models = {**DEFAULT_MODELS, "tiny": chat}
     draft = draft_of(backend, model="tiny", choices=("cat", "dog"), answer="B", draws=2)
     assert "2 requests, 2 pictures" in backend.render(draft)["amount"]
     rows = backend.ask(draft)
@@ -113,7 +113,7 @@ def test_the_cost_of_a_request_is_reported(backend: StudioBackend) -> None:
     assert len(first["views"]) == 1 and first["amount"] == amount
     assert first["words"] == backend.render(draft)["words"]
     chat = replace(draft, model="far")
-    backend.models = {**MODELS, "far": ELSEWHERE}
+    backend.models = {**DEFAULT_MODELS, "far": ELSEWHERE}
     assert backend.render(chat)["amount"].endswith("tokens estimated")
     assert (
         backend.render(replace(draft, stages=FIRST_SLOTS[:1]))["amount"] == "no stage asks a model"

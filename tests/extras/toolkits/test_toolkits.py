@@ -239,7 +239,7 @@ def test_contributions_add_up_to_the_gap(gap_run: Path, tmp_path: Path) -> None:
     text = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
     assert "Why the numbers differ" in page
     assert "| jigsaw | accuracy | encode: none | 0.0 | 0.0 | +0.0<br>" in text
-    assert gaps.factor_table(score_table(gap_run)).rows[-1][2] == "the whole gap"
+    assert gaps.make_factor_table(score_table(gap_run)).rows[-1][2] == "the whole gap"
 
 
 @needs_extras
