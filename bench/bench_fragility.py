@@ -76,7 +76,7 @@ def false_differences(times: int) -> Iterator[str]:
             )
             ps = [shift.delta.p for shift in fragility.shifts]
             plain += min(ps) < 0.05
-            corrected += any(shift.significant for shift in fragility.shifts)
+            corrected += any(shift.is_significant for shift in fragility.shifts)
             far += fragility.null_spread.p < 0.05
             assert [shift.p_holm for shift in fragility.shifts] == holm(ps)
         yield (

@@ -87,8 +87,8 @@ def _make_axes(lines: int) -> tuple[Any, Any]:
 def _draw_differences(rows: Rows, several: bool) -> Any:
     """Draw the paired differences from the baseline with their bootstrap intervals.
 
-    A point is filled if p (Holm) is below 0.05 divided by the number of families: single tasks and
-    all tasks together, in each run.
+    A point is filled if p (Holm) is below 0.05 divided by the number of families of comparisons; in
+    each run, single tasks are one family and all tasks together are another.
     """
     lines, level = list[tuple[str, bool, tuple[float | None, ...]]](), ALPHA
     level /= max(1, len({(row.run, row.task == "micro") for row in rows}))

@@ -104,8 +104,8 @@ class Bubblewrap(PythonSandbox):
         yield from ("--remount-ro", "/dev", "--remount-ro", "/")
 
     def find_fault(self) -> str:
-        """Return why the sandbox cannot run and what to install; "" if a test run shows that it
-        isolates its code."""
+        """Return why the sandbox cannot run and what to install; "" if a test run shows that the
+        sandbox isolates code."""
         return _find_fault(self)
 
 

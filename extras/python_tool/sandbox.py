@@ -171,8 +171,8 @@ class PythonSandbox(Ranged):
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Run the code of the last message, after the code of earlier messages that has not run in
-        the sample's sandbox yet. Raises ModelError if there is no sandbox."""
+        """Run the code of the last message; first run the code of earlier messages that has not yet
+        run in the sample's sandbox. Raises ModelError if there is no sandbox."""
         if fault := self.find_fault():
             raise ModelError(fault)
         session, start = _session.get(), time.perf_counter()

@@ -1,4 +1,4 @@
-"""Commands that read logs, whether of looktwice or of other programs."""
+"""The commands `compare` and `export`, which read logs of looktwice and of other programs."""
 
 from __future__ import annotations
 

@@ -95,8 +95,8 @@ class RequestQuestions:
 
     @cached_property
     def keys(self) -> tuple[dict[str, str], bool]:
-        """The key of each sample; and True if these are correct answers, False if they are the
-        first side's answers."""
+        """The key of each sample, and whether the keys are correct answers (True) or the first
+        side's answers (False)."""
         swaps = self.sides.swaps
         keys = dict[str, str]()
         for name, swap in swaps.items():
@@ -229,9 +229,9 @@ def measure_effects(
 
 @ask_once()
 def build_model_to_ask(node: str, plugins: Sequence[str]) -> Model:
-    """Build the model that is given as a node such as `{use: pipelines.models.ChatAPI, model:
-    NAME}`, as the name of a class, or as a YAML file, of which the first of `models:` is taken.
-    Raises ConfigError."""
+    """Build a model from a node such as `{use: pipelines.models.ChatAPI, model: NAME}`, from the
+    name of a class, or from a YAML file, of which the first entry of `models:` is used. Raises
+    ConfigError."""
     source: Any = Path(node) if node.endswith((".yaml", ".yml")) else {}
     text = node if node.startswith("{") else f"{{use: {node}}}"
     overrides = [] if source else [f"models.asked={text}"]

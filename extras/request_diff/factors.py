@@ -80,8 +80,8 @@ class RequestComparison:
 
     @property
     def unpaired_samples(self) -> Iterator[tuple[Requests, Requests, list[tuple[str, str]]]]:
-        """Triples (side, other side, samples of the side without a partner); each sample comes with
-        the reason."""
+        """For each side: the side, the other side, and the side's samples without a partner, each
+        with the reason."""
         base, rival, (_, own, others) = self.base, self.rival, self.pairing
         for side, other, indices in ((base, rival, own), (rival, base, others)):
             yield side, other, [(side.requests[index].sample, why) for index, why in indices]
@@ -232,8 +232,8 @@ class Prompt:
 
 
 def find_changed_words(mine: Sequence[str], theirs: Sequence[str]) -> list[ValuePair]:
-    """Return the differences between two texts, each as the words in the first text and the words
-    in the second."""
+    """Return the differences between two texts; each difference is a pair of the words in the first
+    text and the words that replace them in the second."""
     matcher = SequenceMatcher(None, mine, theirs, autojunk=False)
     return [
         (" ".join(mine[start:end]), " ".join(theirs[first:last]))
@@ -280,5 +280,5 @@ def _list_picture_factors(
             limit = MAX_SHRINKING_DIFFERENCE if 2 * low < high else limit
     # views that no lossy codec has changed
     exact = [(a, b) for a, b in pairs if a.size == b.size and a.is_lossless and b.is_lossless]
-    if difference > limit or any(a.pixels != b.pixels for a, b in exact):
+    if difference > limit or any(a.pixel_digest != b.pixel_digest for a, b in exact):
         yield "what pictures show", ("as here", f"up to {difference:.0f} of 255 levels apart")

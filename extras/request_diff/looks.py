@@ -23,8 +23,8 @@ UNREADABLE = "unreadable"
 
 @dataclass(frozen=True)
 class Appearance:
-    """The properties of a picture: its perceptual hash (0 if it cannot be read) and its RGB
-    thumbnail of shape (THUMBNAIL_SIDE ** 2 * 3,)."""
+    """The appearance of a picture as it was sent: its perceptual hash (0 if it cannot be read) and
+    its RGB thumbnail of shape (THUMBNAIL_SIDE ** 2 * 3,)."""
 
     picture: Picture = field(repr=False)
     hash: int
@@ -37,7 +37,7 @@ class Appearance:
 
     @cached_property
     def codec(self) -> str:
-        """The codec; for a WebP, also "lossless" or "lossy".
+        """The codec; for WebP, also "lossless" or "lossy".
 
         For a JPEG, also the chroma subsampling and the quality at which libjpeg would write its
         luminance table, with "about" if no quality matches exactly.
@@ -64,7 +64,7 @@ class Appearance:
         return self.codec in ("PNG", "WebP lossless")
 
     @cached_property
-    def pixels(self) -> str:
+    def pixel_digest(self) -> str:
         """The SHA-256 of the decoded pixels; the pixels themselves are not stored."""
         pixels = decode(self.picture.payload.data, self.picture.name)
         return hashlib.sha256(pixels.tobytes()).hexdigest()
@@ -84,7 +84,7 @@ _appearances: dict[str, Appearance] = {}
 
 
 def get_appearance(picture: Picture) -> Appearance:
-    """Return the properties of a picture; an unreadable picture counts as black."""
+    """Return the appearance of a picture; an unreadable picture counts as black."""
     if picture.sha not in _appearances:
         small, code = np.zeros(THUMBNAIL_SIDE * THUMBNAIL_SIDE * 3, np.float32), 0
         try:

@@ -288,7 +288,8 @@ def _measure_distances(mine: Sequence[Request], theirs: Sequence[Request]) -> Ma
 
 
 def _measure_similarity(mine: Sequence[set[str]], theirs: Sequence[set[str]]) -> Matrix:
-    """Compute the share of words (0 to 1) that two requests have in common, weighted by rarity.
+    """Compute the share of words (0 to 1) that each pair of requests has in common, weighted by
+    rarity.
 
     Words that most questions of a side contain weigh almost nothing, so a template does not count.
     """

@@ -97,14 +97,14 @@ class Swap:
         return self._swap_pictures(make)
 
     def swap_order(self) -> Request:
-        """Return the first request with its pictures in the second's order."""
+        """Return the first request with its pictures in the order of the second request."""
         shown = [view for message in self.mine.messages for view in message.views]
         numbers = sorted(self.partners)
         ordered = dict(zip(numbers, sorted(numbers, key=self.partners.__getitem__), strict=True))
         return self._swap_pictures(lambda number, view: shown[ordered.get(number, number)])
 
     def swap_count(self) -> Request:
-        """Return the first request with the second's number of pictures.
+        """Return the first request with as many pictures as the second request has.
 
         Pictures that the second lacks are removed; pictures that only the second has are appended.
         """
@@ -121,7 +121,8 @@ class Swap:
         return self._swap_question((*parts[: last + 1], *more, *parts[last + 1 :]))
 
     def swap_placement(self) -> Request:
-        """Return the first request with all pictures before or after the text, as in the second."""
+        """Return the first request with all pictures before or after the text, as in the second
+        request."""
         first = PICTURE_FIRST_BY_ORDER.get(self.prompts[1].place_of_pictures)
         if first is None:
             raise InseparableFactor("the other side has words between the pictures")
@@ -130,7 +131,8 @@ class Swap:
         return self._swap_question((*asked.views, *words) if first else (*words, *asked.views))
 
     def swap_turns(self, factor: str) -> Request:
-        """Return the first request with the second's system message or earlier turns."""
+        """Return the first request with the system message or the earlier turns of the second
+        request."""
         mine, theirs = self.mine, self.theirs
         system, turns = (theirs, mine) if factor == "system words" else (mine, theirs)
         messages = [turn for turn in system.messages if turn.role == "system"]
@@ -141,8 +143,8 @@ class Swap:
         return replace(mine, messages=tuple(messages))
 
     def swap_wording(self, factor: str) -> Request:
-        """Return the first request with the second's template, or its form or order of the
-        choices."""
+        """Return the first request with the template, or the form or order of the choices, of the
+        second request."""
         mine, theirs = self.prompts
         if (mine.choice_list is None) != (theirs.choice_list is None):
             raise InseparableFactor("one side lists no choices")

@@ -78,8 +78,8 @@ FILLED_SHAPES: dict[str, XY] = {
 
 @dataclass(frozen=True)
 class Figure:
-    """A filled shape with a `color`, or an outline with concentric `rings`, whose line width
-    shrinks with their size; about 60 px wide at scale 1."""
+    """A filled shape with a `color`, or an outline of `ring_count` concentric rings, whose line
+    width shrinks with their size; about 60 px wide at scale 1."""
 
     shape: str
     x: float
@@ -196,8 +196,8 @@ def draw_shapes(params: SceneParameters) -> Tries:
 
 
 def _place_outlines(params: SceneParameters) -> list[Figure]:
-    """Place outlines where there is room, beginning with one of each kind, so that every kind can
-    be shown."""
+    """Place outlines where there is room. Except in the official version, begin with one of each
+    kind, and return none if one of these has no room."""
     rng, levels = params.rng, params.levels
     kinds = params.shuffled(OUTLINES)[: levels["num_shapes"]]
     times = rng.integers(1, levels["max_instances"], len(kinds), endpoint=True)
@@ -283,7 +283,7 @@ def _place_filled(
     params: SceneParameters, order: Sequence[str], colors: Sequence[str], sharing: int, size: float
 ) -> list[Figure]:
     """Place figures where there is room, at a random size around the mean for `size`, or slightly
-    smaller; `sharing` is the number of figures that share the picture's area."""
+    smaller; `sharing` is the number of figures among which the picture's area is divided."""
     mean = size * math.sqrt(PICTURE_SIDE * PICTURE_SIDE / (FIGURE_MARGIN * sharing)) / 100
     apart = 0 if params.official else MIN_FIGURE_DISTANCE
     placed: list[Figure] = []

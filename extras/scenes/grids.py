@@ -46,8 +46,8 @@ Grid = Mapping[Cell, tuple[str, str]]
 
 
 class GridQuestion(NamedTuple):
-    """A question about a grid: the grid's index, the cell of the reference shape (`place`), the
-    direction, and the shape and fill of the targets (None for any)."""
+    """A question about a grid: the grid's index (`grid`), the cell of the reference shape
+    (`place`), the direction, and the shape and fill of the targets (None for any)."""
 
     grid: int
     place: Cell
@@ -212,16 +212,17 @@ BACKGROUND_COLORS: tuple[RGB, ...] = (
 COLOR_SHIFTS = {1: (180, 1.2, 0.85), 2: (60, 1.2, 0.9), 3: (10, 1.05, 0.95)}
 CONTRAST_RATIOS = {1: 1.7, 2: 1.3, 3: 1.1}
 """The contrast ratios (WCAG 2) of the levels easy, medium and hard, which approximate the median
-contrasts of the authors' colours on their grounds."""
+contrasts of the authors' colours with their backgrounds."""
 
 RATIO_PATTERN = re.compile(r"(\d+(?:\.\d+)?):1")
 
 
 class Contrast(Control):
-    """A control parameter with level 1, 2 or 3, or a contrast ratio as text, such as "1.5:1"."""
+    """A control parameter whose level is 1, 2 or 3, or a contrast ratio as a string, such as
+    "1.5:1"."""
 
     def find_fault(self, value: object) -> str:
-        """Return a sentence about what is wrong with a level; "" if it is valid."""
+        """Return a sentence that says what is wrong with a level; "" if the level is valid."""
         ratio = RATIO_PATTERN.fullmatch(value) if isinstance(value, str) else None
         if value in CONTRAST_RATIOS or (ratio and 1 < float(ratio[1]) <= 15):
             return ""
@@ -244,11 +245,9 @@ def _compute_luminance(color: RGB) -> float:
 
 
 def choose_foreground(ground: RGB, level: int | str, official: bool) -> RGB:
-    """Return the colour of the dots: the ground's colour, shifted in hue, saturation and value as
-    by the authors.
-
-    Unless `official`, the colour is darkened or lightened until it has the level's contrast with
-    the ground.
+    """Return the colour of the dots: the background's colour, shifted in hue, saturation and value
+    as the authors shift it. Unless `official`, the colour is darkened or lightened until it has the
+    level's contrast with the background.
     """
     hue, saturation, value = colorsys.rgb_to_hsv(*(part / 255 for part in ground))
     turn, more, less = COLOR_SHIFTS[level if isinstance(level, int) else 1]
@@ -273,7 +272,7 @@ def _to_rgb(parts: Iterable[float]) -> RGB:
 
 
 def draw_letters(params: SceneParameters) -> Tries:
-    """Yield scenes of random letters, which may repeat, on one of five grounds."""
+    """Yield scenes of random letters, which may repeat, on one of five background colours."""
     letters = [params.pick(tuple(LETTER_DOTS)) for _ in range(params.levels["num_letters"])]
     ground = params.pick(BACKGROUND_COLORS)
     color = choose_foreground(ground, params.levels["contrast"], params.official)

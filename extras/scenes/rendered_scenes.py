@@ -82,8 +82,8 @@ def draw_view(
     height: float,
     degrees: float = 0.0,
 ) -> View:
-    """Draw solids with these shapes and colours, as many as fit without touching, and return their
-    view from a camera at this height."""
+    """Place solids with these shapes and colours at random, as many as fit without touching, and
+    return their view from a camera at this height."""
     rng, solids = params.rng, list[Solid]()
     for shape, color in appearances:
         for _ in range(200):
@@ -101,7 +101,7 @@ def draw_view(
 
 
 def draw_appearances(params: SceneParameters, count: int) -> Sequence[tuple[str, str]]:
-    """Draw `count` different pairs of shape and colour."""
+    """Draw `count` different pairs of shape and colour at random."""
     return params.shuffled(product(SHAPES, COLORS))[:count]
 
 

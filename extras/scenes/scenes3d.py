@@ -331,7 +331,7 @@ class View:
 
     @property
     def points(self) -> Floats:
-        """The point in space that each pixel shows, (height, width, 3); sky is a million units
+        """The point in space that each pixel shows, (height, width, 3); the sky is a million units
         away."""
         far = np.minimum(self.hits.distance, BACKDROP_DISTANCE)[..., None]
         return self.camera.eye + far * self.camera.pixel_rays.reshape(*far.shape[:2], 3)

@@ -118,7 +118,7 @@ def make_sheet(
     **meta: Any,
 ) -> Scene:
     """Make the sheet on which the option with the index `place` is the target; `noise` holds the
-    noise beneath each pattern, beginning with the target."""
+    noise beneath each pattern, beginning with that of the target."""
     target = choices[place]
     drawn = [[element.to_dict() for element in choice] for choice in choices]
     truth: dict[str, Any] = {"target": drawn[place], "options": drawn}
@@ -168,7 +168,7 @@ def shuffle_options(params: SceneParameters, options: Sequence[T]) -> tuple[list
 # ---- form constancy
 
 NEUTRAL_LEVELS = {"rotation": 0, "aspect_ratio": 1, "size": 1, "shape_change": 0}
-"""The levels of the controls that change nothing."""
+"""The level of each control at which it changes nothing."""
 ROTATION_JITTER = 2  # degrees by which the rotations of a pattern's elements may vary
 Change = Callable[[int, Element, int], Element]
 """A function that applies a change several times to an element, given the element's number in its
@@ -324,7 +324,7 @@ def _move_elements(params: SceneParameters, base: Pattern) -> Pattern:
 
 
 def _draw_specks(params: SceneParameters) -> list[Speck]:
-    """Draw lines, dots and rectangles; their number follows from the density."""
+    """Draw random lines, dots and rectangles, as many as the level of the density requires."""
     rng = params.rng
     specks = list[Speck]()
     for _ in range(int(FRAME_SIDE * FRAME_SIDE * params.levels["density"] / 100)):

@@ -1,5 +1,5 @@
 """Do You See Me's five 3D subtasks: counting solids (two subtasks), letters made of solids, pairs
-of groups of which one may be tilted, and grids of solids."""
+of groups of solids of which one group may be tilted, and grids of solids."""
 
 from __future__ import annotations
 

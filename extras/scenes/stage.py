@@ -1,8 +1,8 @@
 """The ground, light and camera of Do You See Me's 3D scenes.
 
 The authors place solids into photographs with Blender; here they stand on plain ground in one of
-five tints. The fields of the authors' sidecar files are in each item's truth under `sidecar`, with the
-same names.
+five tints. The fields of the authors' sidecar files are in each item's truth under `sidecar`, with
+the same names.
 """
 
 from __future__ import annotations

@@ -87,12 +87,12 @@ class SamNetwork:
         )
         seen = self.model.get_image_embeddings(batch)
 
-        def part(levels: Any, n: int) -> Any:
+        def select_image(levels: Any, n: int) -> Any:
             if isinstance(levels, torch.Tensor):
                 return levels[n : n + 1]
-            return [part(level, n) for level in levels]
+            return [select_image(level, n) for level in levels]
 
-        return [part(seen, n) for n in range(len(images))]
+        return [select_image(seen, n) for n in range(len(images))]
 
     def decode(self, seen: Any, prompts: Floats, size: Size, several: bool) -> tuple[Any, Any]:
         """Decode the masks of n prompts as small logits (n, k, h, w), and their predicted IoU (n,
@@ -124,7 +124,7 @@ class SamNetwork:
             logits = resize(logits, (self.side, self.side))[..., :rows, :columns]
         return resize(logits, size)[0, 0]
 
-    def mask(self, logits: Any, size: Size) -> BoolMask:
+    def make_mask(self, logits: Any, size: Size) -> BoolMask:
         """Return one mask at the size of the image."""
         inside: BoolMask = (self.upscale(logits, size) > 0).cpu().numpy()
         return inside
@@ -274,7 +274,7 @@ class SAM(Network[Item, Masks]):
         masks, scores = list[BoolMask](), list[float]()
         for logits, iou in self._decode_chunks(network, seen, pixels, prompts):
             for small, best in zip(logits, iou.argmax(1).tolist(), strict=True):
-                masks.append(network.mask(small[best], _get_size(pixels)))
+                masks.append(network.make_mask(small[best], _get_size(pixels)))
             scores += iou.amax(1).tolist()
         return Masks(np.array(masks), np.array(scores), np.full(len(masks), ""))
 
@@ -297,7 +297,7 @@ class SAM(Network[Item, Masks]):
         # no mask with a higher score overlaps one of these too much; all scores are above 0
         kept = cv2.dnn.NMSBoxes(boxes, scores, 0.0, filter.overlap) if boxes else ()
         numbers = np.ravel(kept).astype(int)[: filter.most]
-        masks = [network.mask(small[n], size) for n in numbers]
+        masks = [network.make_mask(small[n], size) for n in numbers]
         return sort_by_area(masks, [scores[n] for n in numbers], pixels)
 
 

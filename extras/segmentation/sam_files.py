@@ -286,7 +286,7 @@ class SamPackage:
         )
         return logits, iou
 
-    def mask(self, logits: Any, size: Any) -> NDArray[np.bool_]:
+    def make_mask(self, logits: Any, size: Any) -> NDArray[np.bool_]:
         """Return one mask from logits at the size of the image."""
         return np.asarray((logits > 0).cpu().numpy())
 

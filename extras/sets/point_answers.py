@@ -35,7 +35,8 @@ class UnreadablePoints(ValueError):
 
 
 def read_tuples(reply: str, size: Size, in_pixels: bool = False) -> Iterator[Spot | Area]:
-    """Yield the points and boxes in round brackets of a reply, in pixels (RoboRefer, d97a995).
+    """Yield the points and boxes that a reply writes in round brackets, in pixels (RoboRefer,
+    d97a995).
 
     Without `in_pixels`, fractions and all boxes are shares of the size, and points of whole numbers
     are pixels. A box counts as all its pixels. Raises UnreadablePoints for a box whose corners are
@@ -83,7 +84,7 @@ def read_gemini(reply: str, size: Size) -> Iterator[Spot]:
 
 def read_thousandths(reply: str, size: Size) -> Iterator[Spot]:
     """Yield the pairs in square or round brackets: whole numbers are thousandths of the size,
-    fractions shares (Qwen3-VL's JSON in lmms-eval, 75571cf)."""
+    fractions are shares of it (Qwen3-VL's JSON in lmms-eval, 75571cf)."""
     for texts in PAIR_PATTERN.findall(reply):
         most = 1.0 if any("." in text for text in texts) else 1000.0
         yield _scale([float(_check_length(text)) / most for text in texts], size)
@@ -118,7 +119,7 @@ def read_point_objects(reply: str, size: Size) -> Iterator[Spot]:
         raise UnreadablePoints(f"not a list of points: {exc}") from exc
 
 
-FORMS: Mapping[str, Callable[[str, Size], Iterator[Spot | Area]]] = {
+POINT_READERS: Mapping[str, Callable[[str, Size], Iterator[Spot | Area]]] = {
     "tuples": read_tuples,
     "pixels": lambda reply, size: read_tuples(reply, size, in_pixels=True),
     "molmo": read_attributes,
@@ -131,7 +132,8 @@ FORMS: Mapping[str, Callable[[str, Size], Iterator[Spot | Area]]] = {
 
 
 def compute_share_in_mask(spots: Sequence[Spot | Area], mask: MaskPixels) -> float:
-    """Return the share of points, and of the pixels of boxes, that lie in a mask (rows by columns).
+    """Return the share of points that lie in a mask (rows by columns); every pixel of a box counts
+    as a point.
 
     Points outside the picture count as outside the mask. Return 0 if there are no points.
     """
@@ -169,14 +171,14 @@ class PointScorer(BenchmarkScorer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.form not in FORMS:
-            raise ValueError(f"`form` must be one of {', '.join(FORMS)}, got {self.form!r}")
+        if self.form not in POINT_READERS:
+            raise ValueError(f"`form` must be one of {', '.join(POINT_READERS)}, got {self.form!r}")
 
     def compare(self, answer: str, row: SampleRow) -> Score:
         """Compare the points of a reply with the mask in the truth of its row."""
         mask = read_mask(row.truth["places"][0]["mask"])
         try:
-            spots = [*FORMS[self.form](answer, (mask.shape[1], mask.shape[0]))]
+            spots = [*POINT_READERS[self.form](answer, (mask.shape[1], mask.shape[0]))]
         except UnreadablePoints:
             return Score(Verdict.UNREADABLE)
         value = compute_share_in_mask(spots, mask)

@@ -177,7 +177,8 @@ class PointBench(ListedTask):
 
     @cached_property
     def _folders(self) -> Mapping[str, tuple[Files, Mapping[str, str]]]:
-        """The files of images and masks, and their paths by name. Raises TaskError."""
+        """The folder or zip of the images and that of the masks, each with its file paths by name.
+        Raises TaskError."""
         root, folders = self._root / self._file_path.parent, {}
         for kind in ("images", "masks"):
             path = root / f"selected_{kind}.zip"
@@ -192,7 +193,8 @@ class PointBench(ListedTask):
 
     @cached_property
     def _points_by_image(self) -> Mapping[str, Any]:
-        """The existing points of steerable questions, in hundredths, by image."""
+        """The existing points of steerable questions, in hundredths of the image's size, by
+        image."""
         path = self._root / self._file_path.parent / "pixmo_metadata.csv"
         if not path.is_file():
             return {}

@@ -14,7 +14,7 @@ TAGGED_BOX_PATTERN = re.compile(r"<\|begin_of_box\|>(.*?)<\|end_of_box\|>")
 
 
 def read_boxed(reply: str) -> str | None:
-    r"""Return the content of the last \boxed{...}, with the braces in it, or else of the last
+    r"""Return the content of the last \boxed{...}, including nested braces, or else of the last
     <|begin_of_box|>; None if there is neither.
 
     Boxes whose braces do not close are ignored; nested boxes belong to the outer one.

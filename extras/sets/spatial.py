@@ -126,7 +126,8 @@ class SpatialDise(SetTask):
 
     @cached_property
     def _image_locations(self) -> Mapping[str, tuple[Path, int, int]]:
-        """The tar file, offset and length of every image, by name. Raises TaskError."""
+        """The tar file that holds each image, and the image's offset and length in it, by name.
+        Raises TaskError."""
         shards = sorted((self._root / "image").glob("*.tar"))
         if not shards:
             raise TaskError(f"{self._root}/image contains no tar files; download them from the hub")

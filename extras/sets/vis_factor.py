@@ -40,7 +40,8 @@ def read_last_answer(reply: str) -> str:
 
 
 def read_prediction(reply: str, test: str, additional: str) -> str:
-    """Parse the answer in a reply by the rules of VisFactor's code, in the form of the keys.
+    """Parse the answer in a reply by the rules of VisFactor's code, and return it in the form of
+    the correct answers.
 
     The answer is T or F for twelve tests, and for VZ3 unless `additional` is a number; the text for
     CS1 to CS3; the last two numbers as "(3, 4)" for CF3; the last number for I3, MA1 and SS3; the

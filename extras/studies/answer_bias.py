@@ -1,5 +1,5 @@
-"""The answer bias of a model that does not see the image (towards a word, a letter, or repeating a
-guess), and how often this bias makes answers right.
+"""The answer bias of a model that does not see the image (towards a word, towards a letter, or
+towards repeating a guess), and how often this bias makes answers right.
 
 A model that always says "red" is right in every draw of a question whose key is red, but knows
 nothing. Its bias shows in the wrong choices of *other* questions. The right answers to a question
@@ -43,8 +43,8 @@ MAX_OFFERS = 100_000  # limit for open questions, each of which offers the keys 
 
 @dataclass(frozen=True)
 class BlindQuestion:
-    """A model's answers to a question without its image: the count of each answer in `draws` draws,
-    of which `right` are right.
+    """A model's answers to a question without its image: the count of each answer in
+    `draw_count` draws, of which `right_count` are right.
 
     `choices` are in the sample's order, and `key` is the right one. An open question has no choices
     and any text as key; `accepts` returns whether an answer is right.
@@ -55,28 +55,28 @@ class BlindQuestion:
     choices: tuple[str, ...]
     key: str
     answers: Mapping[str, int]
-    draws: int
-    right: int
+    draw_count: int
+    right_count: int
     accepts: Callable[[str], bool] | None = None
 
 
 class Offer(NamedTuple):
     """An answer that a question offers, its letter in the sample's order ("" for an open question),
-    and the number of the question's draws that give it (`draws`)."""
+    and the number of the question's draws that give it (`draw_count`)."""
 
-    question: int
+    question_index: int
     word: str
     letter: str
-    draws: int
+    draw_count: int
 
 
 class Grouping(NamedTuple):
-    """A rule that groups the offers that share a bias: the same word or letter (`by`, a field of
+    """A rule that groups the offers that share a bias: the same word or letter (`offer_field` of
     Offer) in questions with the same `wording`; `description` is for tables."""
 
     description: str
     wording: Callable[[str], str]
-    by: str
+    offer_field: str
 
 
 WORDINGS: Mapping[str, Callable[[str], str]] = {
@@ -96,8 +96,8 @@ class FittedBias(NamedTuple):
     """A fitted bias: the weights over MEAN_GRID and over FIRMNESS_GRID, each group's weights over
     MEAN_GRID (groups, means), and the log-likelihood."""
 
-    means: Floats
-    firmness: Floats
+    mean_weights: Floats
+    firmness_weights: Floats
     group_weights: Floats
     log_likelihood: float
 
@@ -115,25 +115,25 @@ class AnswerBias:
     """
 
     questions: Sequence[BlindQuestion]
-    wrong: Sequence[Offer]
+    wrong_offers: Sequence[Offer]
     grouping: Grouping
 
     @cached_property
     def groups(self) -> Mapping[Hashable, int]:
         """The index of each group of wrong choices."""
-        names = dict.fromkeys(self._find_group(offer) for offer in self.wrong)
+        names = dict.fromkeys(self._find_group(offer) for offer in self.wrong_offers)
         return {name: number for number, name in enumerate(names)}
 
     @cached_property
-    def fitted(self) -> FittedBias:
+    def fitted_bias(self) -> FittedBias:
         """The bias fitted to the wrong choices; equal counts, and groups with equal counts, are
         computed only once."""
         means, firmness = (np.full(len(grid), 1 / len(grid)) for grid in (MEAN_GRID, FIRMNESS_GRID))
-        if not self.wrong:
+        if not self.wrong_offers:
             return FittedBias(means, firmness, np.zeros((0, len(MEAN_GRID))), 0.0)
         counts, group = list[tuple[int, int]](), list[int]()
-        for offer in self.wrong:
-            counts.append((offer.draws, self.questions[offer.question].draws))
+        for offer in self.wrong_offers:
+            counts.append((offer.draw_count, self.questions[offer.question_index].draw_count))
             group.append(self.groups[self._find_group(offer)])
         kinds, kind = np.unique(np.array(counts, np.int64), axis=0, return_inverse=True)
         table = np.zeros((len(self.groups), len(kinds)), np.int64)
@@ -161,7 +161,7 @@ class AnswerBias:
         draws right, (questions, draws + 1)."""
         chance = (
             _compute_beta_binomial(np.arange(draws + 1), np.full(draws + 1, draws))
-            @ self.fitted.firmness
+            @ self.fitted_bias.firmness_weights
         )
         tails = np.minimum(1, np.cumsum(chance[::-1], axis=0)[::-1])
         return np.asarray(self._key_weights @ tails.T)
@@ -173,16 +173,16 @@ class AnswerBias:
         out = np.ones(len(self.questions))
         tails = {
             draws: self.compute_tails(draws)
-            for draws in {question.draws for question in self.questions}
+            for draws in {question.draw_count for question in self.questions}
         }
         for number, question in enumerate(self.questions):
-            if question.right >= MIN_RIGHT_SHARE * question.draws:
-                out[number] = tails[question.draws][number, question.right]
+            if question.right_count >= MIN_RIGHT_SHARE * question.draw_count:
+                out[number] = tails[question.draw_count][number, question.right_count]
         return out
 
     @cached_property
-    def expected(self) -> float:
-        """The expected share of draws that bias alone makes right."""
+    def expected_right_share(self) -> float:
+        """The share of draws that bias alone is expected to make right."""
         return float((self._key_weights @ MEAN_GRID).mean())
 
     @cached_property
@@ -190,11 +190,11 @@ class AnswerBias:
         """The share of questions that give one wrong choice in MIN_RIGHT_SHARE of their draws,
         among the questions that are not right that often."""
         firm = {
-            o.question
-            for o in self.wrong
-            if o.draws >= MIN_RIGHT_SHARE * self.questions[o.question].draws
+            o.question_index
+            for o in self.wrong_offers
+            if o.draw_count >= MIN_RIGHT_SHARE * self.questions[o.question_index].draw_count
         }
-        return len(firm) / max(1, len({offer.question for offer in self.wrong}))
+        return len(firm) / max(1, len({offer.question_index for offer in self.wrong_offers}))
 
     def compute_power(self, draws: int) -> float:
         """Return the share of known questions that would be listed after `draws` draws of each
@@ -223,11 +223,13 @@ class AnswerBias:
         for number, question in enumerate(self.questions):
             key = Offer(number, question.key, _map_letters(question).get(question.key, ""), 0)
             groups.append(self.groups.get(self._find_group(key), -1))
-        return np.asarray(np.vstack([self.fitted.group_weights, self.fitted.means])[groups])
+        return np.asarray(
+            np.vstack([self.fitted_bias.group_weights, self.fitted_bias.mean_weights])[groups]
+        )
 
     def _find_group(self, offer: Offer) -> Hashable:
-        question, grouping = self.questions[offer.question], self.grouping
-        choice = getattr(offer, grouping.by) if grouping.by else ""
+        question, grouping = self.questions[offer.question_index], self.grouping
+        choice = getattr(offer, grouping.offer_field) if grouping.offer_field else ""
         return grouping.wording(question.text), len(question.choices), choice
 
 
@@ -241,12 +243,15 @@ def estimate_bias(questions: Sequence[BlindQuestion]) -> AnswerBias:
     """
     wrong = []
     for offer in _list_offers(questions):
-        question = questions[offer.question]
-        if question.right < MIN_RIGHT_SHARE * question.draws and offer.word != question.key:
+        question = questions[offer.question_index]
+        if (
+            question.right_count < MIN_RIGHT_SHARE * question.draw_count
+            and offer.word != question.key
+        ):
             wrong.append(offer)
     coarsest, *others = (AnswerBias(questions, wrong, grouping) for grouping in GROUPINGS)
     finer = [bias for bias in others if 3 * len(bias.groups) <= len(wrong)]
-    return max([coarsest, *finer], key=lambda bias: bias.fitted.log_likelihood)
+    return max([coarsest, *finer], key=lambda bias: bias.fitted_bias.log_likelihood)
 
 
 def _list_offers(questions: Sequence[BlindQuestion]) -> Iterator[Offer]:

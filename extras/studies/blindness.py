@@ -80,8 +80,8 @@ class BlindItem:
 
     task: str
     sample: str
-    right: int
-    asked: int
+    right_count: int
+    asked_count: int
     p: float
 
 
@@ -110,7 +110,7 @@ class Audit:
         """The model's answer bias, estimated from its answers without the images."""
         arm = self.arms[next(filter(self.arms.__contains__, BLIND_ARMS))]
         questions = (_make_question(arm, name, self.seen.samples[name]) for name in self.chance)
-        return estimate_bias([question for question in questions if question.draws])
+        return estimate_bias([question for question in questions if question.draw_count])
 
     @cached_property
     def items(self) -> list[BlindItem]:
@@ -118,7 +118,7 @@ class Audit:
         bias."""
         task = self.seen.point.task
         pairs = zip(self.bias.questions, self.bias.p_values.tolist(), strict=True)
-        return [BlindItem(task, row.sample, row.right, row.draws, p) for row, p in pairs]
+        return [BlindItem(task, row.sample, row.right_count, row.draw_count, p) for row, p in pairs]
 
     def list_kept(self, blind: Sequence[BlindItem]) -> set[str]:
         """Return the samples of the cleaned set, which excludes the listed items."""
@@ -126,9 +126,9 @@ class Audit:
         return self.seen.samples.keys() - left_out
 
     @property
-    def draws(self) -> int:
+    def draw_count(self) -> int:
         """The number of draws per question without its image."""
-        return max((question.draws for question in self.bias.questions), default=0)
+        return max((question.draw_count for question in self.bias.questions), default=0)
 
     @cached_property
     def values(self) -> Values[str, str]:
@@ -192,7 +192,7 @@ def find_imageless_items(audited: Sequence[Audit], rule: Rule = "chance") -> lis
     for audit in audited:
         by_bias = {question.sample for question in select_beyond_bias(audit.bias)}
         for item in audit.items:
-            if item.right > 0 if rule == "any" else item.sample in by_bias:
+            if item.right_count > 0 if rule == "any" else item.sample in by_bias:
                 listed.setdefault((item.task, item.sample), item)
     return list(listed.values())
 
@@ -206,12 +206,13 @@ def count_expected_by_chance(audited: Sequence[Audit], rule: Rule) -> float:
     for audit in audited:
         tails = cache(audit.bias.compute_tails)
         for number, item in enumerate(audit.items):
-            lucky[item.task, item.sample] *= 1 - float(tails(item.asked)[number, 1])
+            lucky[item.task, item.sample] *= 1 - float(tails(item.asked_count)[number, 1])
     return sum(1 - never for never in lucky.values())
 
 
 def _make_question(arm: PointScores, name: str, row: SampleRow) -> BlindQuestion:
-    """Collect an arm's answers to a sample with a key, as texts, from draws that did not fail."""
+    """Build the question from an arm's answers, as texts, to a sample with a key; leave out draws
+    that failed."""
     words = (
         choice.casefold() if isinstance(choice, str) else write_canonical(choice)
         for choice in row.sample["choices"]
@@ -253,17 +254,20 @@ def make_clean_subset(run: RunScores, audits: Sequence[Audit], blind: Sequence[B
 
 def format_blind_items(blind: Sequence[BlindItem]) -> str:
     """Format the items that need no image as CSV."""
-    lines = [(item.task, item.sample, item.right, item.asked, f"{item.p:.3g}") for item in blind]
+    lines = [
+        (item.task, item.sample, item.right_count, item.asked_count, f"{item.p:.3g}")
+        for item in blind
+    ]
     return format_csv([("task", "sample", "right", "asked", "p"), *lines])
 
 
 @dataclass(frozen=True)
 class ArmLine:
-    """An arm of an audit as a table row; `kept` are the samples of the cleaned set."""
+    """An arm of an audit as a table row; `kept_samples` are the samples of the cleaned set."""
 
     audit: Audit
     arm: str
-    kept: set[str]
+    kept_samples: set[str]
 
     @property
     def scores(self) -> PointScores:
@@ -276,14 +280,16 @@ class ArmLine:
         return self.audit.values.mean(self.arm)
 
     @property
-    def paired(self) -> Estimate | None:
+    def paired_difference(self) -> Estimate | None:
         """The paired difference from `seen`; None for `seen` itself."""
         return None if self.arm == "seen" else self.audit.values.compare_arms(self.arm, "seen")
 
     @property
-    def cleaned(self) -> str:
+    def cleaned_accuracy(self) -> str:
         """The accuracy on the cleaned set, and the number of its samples."""
-        values = [value for name, value in self.scores.comparable.items() if name in self.kept]
+        values = [
+            value for name, value in self.scores.comparable.items() if name in self.kept_samples
+        ]
         return f"{percent(fmean(values))}\nn = {len(values)}" if values else ""
 
     def compare_to_seen(self, measure: Callable[[str], float | None]) -> float | None:
@@ -296,11 +302,11 @@ ARM_COLUMNS: Columns[ArmLine] = (
     Column("input", lambda line: ARMS[line.arm], text),
     Column("n", "accuracy.n"),
     Column("accuracy\n%", "accuracy", share_cell),
-    Column("against seen", "paired", change_cell),
-    Column("p", "paired.p", format_p),
+    Column("against seen", "paired_difference", change_cell),
+    Column("p", "paired_difference.p", format_p),
     Column("mirage\nscore", lambda line: line.compare_to_seen(line.audit.compute_mirage), "{:.2f}"),
     Column("above\nchance", lambda line: line.compare_to_seen(line.audit.compute_excess), "{:.2f}"),
-    Column("accuracy on\ncleaned set %", "cleaned"),
+    Column("accuracy on\ncleaned set %", "cleaned_accuracy"),
 )
 
 
@@ -322,7 +328,7 @@ BIAS_NOTE = (
 
 def describe_power(audit: Audit) -> str:
     """Describe in a sentence how many of the known questions the draws of an audit can detect."""
-    bias, draws = audit.bias, audit.draws
+    bias, draws = audit.bias, audit.draw_count
     power, needed = bias.compute_power(draws), bias.find_draws_needed()
     if needed is None:
         more = f"no number of draws up to {CANDIDATE_DRAWS[-1]} reaches {TARGET_POWER:.0%}"
@@ -344,10 +350,10 @@ BIAS_COLUMNS: Columns[Audit] = (
     *attribute_columns("contestant", "task", of="seen"),
     Column("bias estimated for", "bias.grouping.description", text),
     Column("questions", lambda audit: len(audit.items)),
-    Column("draws", "draws"),
-    Column("right\nby bias %", "bias.expected", percent),
+    Column("draws", "draw_count"),
+    Column("right\nby bias %", "bias.expected_right_share", percent),
     Column("repeats a\nwrong choice %", "bias.firm_share", percent),
-    Column("power\n%", lambda audit: audit.bias.compute_power(audit.draws), percent),
+    Column("power\n%", lambda audit: audit.bias.compute_power(audit.draw_count), percent),
     Column("detectable", lambda audit: describe_power(audit)),
 )
 

@@ -75,7 +75,7 @@ class StyleShift:
     p_holm: float
 
     @property
-    def significant(self) -> bool:
+    def is_significant(self) -> bool:
         """True if the effect is significant."""
         return self.p_holm < SIGNIFICANCE_LEVEL
 
@@ -93,16 +93,16 @@ class Fragility:
     """The results of one contestant on one task under all styles and codecs, the default first.
 
     `values` are means over draws, and `squares` the means of the draws' squares, (variants,
-    samples). `repeats` is, for each sample, the mean squared difference between two draws of the
-    default, NaN with a single draw. All intervals use the same `resamples` of the clusters, so
-    they are paired.
+    samples). `repeat_differences` holds, for each sample, the mean squared difference between two
+    draws of the default, NaN with a single draw. All intervals use the same `resamples` of the
+    clusters, so they are paired.
     """
 
     contestant: str
     task: str
     values: Values[str, str]
     squares: Floats
-    repeats: Floats
+    repeat_differences: Floats
     resamples: int = RESAMPLE_COUNT
 
     @classmethod
@@ -197,8 +197,13 @@ class Fragility:
         values, squares = self.values.value, self.squares
         # two draws of different variants are independent
         gaps = squares[1:] - 2 * values[1:] * values[0] + squares[0]
-        again = ~np.isnan(self.repeats)
-        drawn_twice = [np.nan_to_num(self.repeats), squares[0] * again, values[0] * again, again]
+        again = ~np.isnan(self.repeat_differences)
+        drawn_twice = [
+            np.nan_to_num(self.repeat_differences),
+            squares[0] * again,
+            values[0] * again,
+            again,
+        ]
         return np.concatenate([values, squares[:1], gaps, np.stack(drawn_twice)])
 
     @cached_property
@@ -269,8 +274,8 @@ def resample_means(rows: Floats, clusters: Clusters, resamples: int) -> Floats:
 
 @cache_measure
 def measure_fragilities(run: RunScores) -> list[Fragility]:
-    """Return the fragility of each contestant that has the marker of `fragility:`, on every task:
-    its styles and codecs in order, on the samples that all arms have."""
+    """Return the fragility of each contestant that has the marker named in `fragility:`, on every
+    task: its styles and codecs in order, on the samples that all arms have."""
     wanted = run.config.get("fragility")
     if not isinstance(wanted, Mapping):
         return []
@@ -308,7 +313,7 @@ FRAGILITY_COLUMNS: Columns[Fragility] = (
     Column("default %", lambda line: line.means[0], percent),
     Column(
         "differ from\nthe default",
-        lambda line: f"{sum(s.significant for s in line.shifts)} of {len(line.shifts)}",
+        lambda line: f"{sum(s.is_significant for s in line.shifts)} of {len(line.shifts)}",
     ),
     Column("R", _format_ratio_cell),
     Column(FLOOR_HEADER, "floor", "{:.2f}"),
@@ -360,7 +365,7 @@ STYLE_COLUMNS: Columns[StyleLine] = (
     Column("right\nto wrong", "shift.delta.worse"),
     Column("p", "shift.delta.p", format_p),
     Column("p\n(Holm)", "shift.p_holm", format_p),
-    Column("differs", lambda line: "yes" if line.shift.significant else ""),
+    Column("differs", lambda line: "yes" if line.shift.is_significant else ""),
 )
 
 

@@ -29,7 +29,7 @@ def compute_clopper_pearson(k: int, n: int) -> tuple[float, float]:
 
 
 def compare_shares(k: int, n: int, other: int, other_n: int) -> Estimate:
-    """Compare the shares `k` of `n` and `other` of `other_n` in two independent samples.
+    """Compare the shares `k` / `n` and `other` / `other_n` in two independent samples.
 
     The p-value is Fisher's exact test, two-sided; the interval combines the exact intervals of
     both, as Newcombe (1998) combines Wilson's. With 12 or more units in each sample its coverage is

@@ -89,8 +89,8 @@ class StudioBackend:
     models: dict[str, Node] = field(default_factory=lambda: {**DEFAULT_MODELS})
     plugins: Sequence[str] = ()
     images: dict[str, Picture] = field(default_factory=dict)
-    shown: MemoryCache = field(default_factory=partial(MemoryCache, MAX_SHOWN_PICTURES))
-    states: MemoryCache = field(default_factory=partial(MemoryCache, MAX_CACHED_STATES))
+    picture_cache: MemoryCache = field(default_factory=partial(MemoryCache, MAX_SHOWN_PICTURES))
+    state_cache: MemoryCache = field(default_factory=partial(MemoryCache, MAX_CACHED_STATES))
     lock: Lock = field(default_factory=Lock)
     ask_lock: Lock = field(default_factory=Lock)
 
@@ -103,7 +103,7 @@ class StudioBackend:
     def _catalog(self) -> Node:
         return Catalog(self.plugins).to_dict()
 
-    def start(self, draft: Draft) -> Node:
+    def make_start_data(self, draft: Draft) -> Node:
         """Return the page's initial data: forms, the models that it may call, a draft, an example
         for a page without pictures, and the pictures of both."""
         example = make_example(self.save_picture)
@@ -150,7 +150,7 @@ class StudioBackend:
         return {"sha": sha, "note": payload.note, **facts}
 
     def _cache_payload(self, payload: Payload) -> str:
-        return self.shown.get_or_compute(payload.sha, lambda: (payload, 1)).sha
+        return self.picture_cache.get_or_compute(payload.sha, lambda: (payload, 1)).sha
 
     def answer(self, what: str, data: bytes) -> Any:
         """Return the response to the request `what`: plain values, or the bytes of a file.
@@ -270,7 +270,7 @@ class StudioBackend:
 
         `key` identifies the stage and all stages before it, by which a run shares them among arms.
         """
-        return self.states.get_or_compute(key, lambda: (stage(state, model), 1))
+        return self.state_cache.get_or_compute(key, lambda: (stage(state, model), 1))
 
     def ask(self, draft: Draft) -> list[Node]:
         """Run the study in all its arms, and return a row for each reply, with the pictures sent.
@@ -346,7 +346,7 @@ def list_texts(state: State) -> list[Node]:
 
 
 def describe_amount(trials: Sequence[DryRun]) -> str:
-    """Describe how much a run of these arms would send, and how the tokens are counted."""
+    """Describe the amount that a run of these arms would send, and how the tokens are counted."""
     tried = [replace(t, requests=[*map(count_tokens, t.calls, t.requests)]) for t in trials]
     amount = count_requests(tried, {trial.arm.task_id: 1 for trial in tried})
     if not amount.requests:
@@ -383,7 +383,8 @@ def describe_undrawn(trial: DryRun, dry_run: Callable[[Arm, Item], DryRun]) -> I
 
 
 def get_outcome(trial: DryRun) -> tuple[object, ...]:
-    """Return the requests that a trial would send and its answer, for comparison."""
+    """Return the requests that a trial would send, and its answer, so that trials can be
+    compared."""
     state, views = trial.state, trial.state.shown or trial.state.views
     return state.prompt, state.answer, [view.picture.payload.sha for view in views]
 

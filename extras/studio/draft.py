@@ -29,7 +29,7 @@ from looktwice.prompting import Ask, Circles, MultipleChoice
 Node = dict[str, Any]
 FOLDER_TASK: Mapping[str, Any] = {"use": "eval.tasks.Folder", "path": "."}
 QUESTIONS_FILE = "samples.jsonl"
-Corner = Annotated[float, Field(ge=0, le=1e6)]
+Coordinate = Annotated[float, Field(ge=0, le=1e6)]
 POCKET_NAME = "Pocket"
 DEFAULT_MODELS: Mapping[str, Node] = {POCKET_NAME: {"use": "pipelines.models.Pocket"}}
 """The models that the studio may call by default."""
@@ -41,7 +41,7 @@ class PageMark(TypedDict, total=False):
 
     label: str
     image: Annotated[int, Field(ge=0)]
-    lasso: Annotated[list[tuple[Corner, Corner]], Field(min_length=1)]
+    lasso: Annotated[list[tuple[Coordinate, Coordinate]], Field(min_length=1)]
 
 
 @dataclass(frozen=True)

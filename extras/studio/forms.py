@@ -123,8 +123,8 @@ class Catalog:
 
 
 def list_shown_settings(cls: type, settings: Sequence[Form]) -> list[str]:
-    """Return the names of the settings that the page shows unfolded: those without a default, then
-    plain values, with the class's own before inherited ones."""
+    """Return the names of the settings that the page shows unfolded: first those without a default,
+    then plain values; a class's own settings precede inherited ones."""
     own = [name for base in cls.__mro__ for name in inspect.get_annotations(base)]
     ordered = sorted(settings, key=lambda setting: own.index(setting["name"]))
     needed = [setting["name"] for setting in ordered if "default" not in setting]

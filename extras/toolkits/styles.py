@@ -30,8 +30,8 @@ from looktwice.prompting.wording.instructions import Text, Wording, fill_in, joi
 
 @dataclass(frozen=True)
 class BlinkPaperStyle(Circles):
-    """blink_paper: red circles of radius 10 px at an image height of 1024 px (BLINK, section 4 and
-    Fig. 7).
+    """The style blink_paper: red circles of radius 10 px at an image height of 1024 px (BLINK,
+    section 4 and Fig. 7).
 
     The paper specifies neither stroke nor lettering; 4 px and an em of 24 px at this height are our
     choice.
@@ -46,7 +46,8 @@ class BlinkPaperStyle(Circles):
 
 @dataclass(frozen=True)
 class BlinkReleasedStyle(Circles):
-    """blink_released: the fixed-size markers in the released images of BLINK's Relative_Depth.
+    """The style blink_released: the fixed-size markers in the released images of BLINK's
+    Relative_Depth.
 
     A pure red ring of 13 x 13 px with a stroke of 3; a white letter of 9 x 11 px on a black plate
     of 14 x 15 px, its top 31 px above the point. Measured on 124 markers; A and B are the images'
@@ -63,8 +64,8 @@ class BlinkReleasedStyle(Circles):
 
 @dataclass(frozen=True)
 class Vlm2Style(Dots):
-    """vlm2: VLM2-Bench's grid dots, after Scaffold: a dot and its text in black or white, without a
-    plate.
+    """The style vlm2: VLM2-Bench's grid dots, after Scaffold; a dot and its text are black or
+    white, without a plate.
 
     The radius is 1/240 and the em 1/40 of the image's width. The grid itself is a separate stage;
     this stage draws such dots on marks.
@@ -82,8 +83,8 @@ class Vlm2Style(Dots):
 
 @dataclass(frozen=True)
 class SomStyle(Tint):
-    """som: Set-of-Mark (Yang et al., 2023): every region tinted and outlined in its own colour,
-    with its number inside.
+    """The style som, that of Set-of-Mark (Yang et al., 2023): every region is tinted and outlined
+    in its own colour, with its number inside.
 
     The number is at the centre of the region's largest inscribed circle, or next to the region if
     that is too small.
@@ -141,7 +142,7 @@ class _Drawing:
     scale: float = 0.5
     offset: tuple[int, int] = (0, -25)
     ref_offset: int = 0  # horizontal offset of the label REF; 0: as for other labels
-    numbers: bool = False
+    numbers_labels: bool = False
 
 
 DRAWINGS: dict[VPBenchStyleName, _Drawing] = {
@@ -158,14 +159,14 @@ DRAWINGS: dict[VPBenchStyleName, _Drawing] = {
     "radius 3": _Drawing(radius=3),
     "radius 10": _Drawing(radius=10),
     "radius 15": _Drawing(radius=15),
-    "text label": _Drawing(numbers=True),
+    "text label": _Drawing(numbers_labels=True),
     "text offset below": _Drawing(offset=(0, 12)),
     "text offset left": _Drawing(offset=(-18, -7), ref_offset=-27),
     "text offset right": _Drawing(offset=(18, -7), ref_offset=27),
     "no marker": _Drawing("", offset=(0, 0)),
     "no marker text size 0.2": _Drawing("", scale=0.2, offset=(0, 0)),
     "no marker text size 1.0": _Drawing("", scale=1.0, offset=(0, 0)),
-    "no marker text label": _Drawing("", offset=(0, 0), numbers=True),
+    "no marker text label": _Drawing("", offset=(0, 0), numbers_labels=True),
 }
 POLYGON_CORNERS = {
     "square": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
@@ -261,7 +262,9 @@ class VPBenchStyle(WithoutModel):
         """Return the label text and the colour name as drawn, for marks with these labels."""
         drawing = DRAWINGS[self.style]
         colors = self.colors or (drawing.color,)
-        numbered = [label for label in labels if label != REFERENCE_LABEL and drawing.numbers]
+        numbered = [
+            label for label in labels if label != REFERENCE_LABEL and drawing.numbers_labels
+        ]
         looks = []
         for place, label in enumerate(labels):
             text = str(numbered.index(label) + 1) if label in numbered else label

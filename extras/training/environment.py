@@ -72,10 +72,10 @@ def _refuse_unsuitable(rollouts: Rollouts) -> None:
 
 def _get_request(rollout: Rollout) -> PendingRequest:
     """Return the pending request. Raises ValueError if the stages answered without the model."""
-    if rollout.asked is None:
+    if rollout.pending_request is None:
         fault = "was answered without the model; leave it out of the training"
         raise ValueError(f"the question {rollout.item.sample.id} {fault}")
-    return rollout.asked
+    return rollout.pending_request
 
 
 def _make_blocks(parts: Sequence[str | View]) -> list[Block]:
@@ -104,7 +104,7 @@ def _list_tools(rollouts: Rollouts) -> Sequence[Tool]:
 
 
 class _Environment:
-    """An environment that TRL drives, with one rollout at a time."""
+    """An environment that TRL drives; it holds one rollout at a time."""
 
     _rollouts: Rollouts
     _rollout: Rollout | None = None
@@ -125,9 +125,9 @@ class _Environment:
         """Run a tool call, and return the texts and pictures that the agent adds after it."""
         rollout = self._rollout
         self._call_count += 1
-        if rollout is None or rollout.asked is None:
+        if rollout is None or rollout.pending_request is None:
             return [{"type": "text", "text": ENDED_MESSAGE}]
-        before = len(rollout.asked.messages)
+        before = len(rollout.pending_request.messages)
         call = ToolCall(f"call_{self._call_count}", name, json.dumps(arguments))
         asked = rollout.send(Reply("", "tool", tool_calls=(call,)))
         if asked is None:
@@ -148,7 +148,7 @@ class _Environment:
         is_same = [1] * self._call_count == [len(look.tool_calls) for look in looks]
         is_same = is_same and not any(look.text for look in looks)
         rollout.step = step
-        if rollout.asked is not None and not is_same:
+        if rollout.pending_request is not None and not is_same:
             rollout.close()
             repeated = _RepeatingModel([*looks, answer])
             return float(self._rollouts.run(rollout.item, repeated, lambda: step).score.value)

@@ -60,7 +60,7 @@ def _open_rollouts(study: str, contestant: str, out: str) -> Rollouts:
 
 
 def open_rollouts(study: str, contestant: str, out: str) -> Rollouts:
-    """Open the rollouts of a contestant once for this process. Every other process uses the next
+    """Open the rollouts of a contestant once for this process; each further process uses the next
     free folder, such as `out-2`. Raises ConfigError, RunError."""
     with _OPENING_LOCK:
         return _open_rollouts(study, contestant, out)
@@ -88,7 +88,8 @@ class StudyTask(vf.Task[StudyData]):  # type: ignore[misc]
 
     @vf.reward(weight=1.0)
     async def study_reward(self, trace: vf.Trace) -> float:
-        """Return the value of the answer: 0 if it is wrong, unreadable or missing."""
+        """Return the score of the answer, which is 0 if the answer is wrong, unreadable or
+        missing."""
         return float(trace.info.get(INFO_KEY, {}).get("value", 0.0))
 
 

@@ -70,4 +70,4 @@ def parse_video_score(text: str, case: JudgeCase) -> JudgeVerdict:
 VIDEO_PASS = JudgePass(
     DESCRIPTION_PASS, DESCRIPTION_SCORER, lambda case: True, build_video_prompt, parse_video_score
 )
-"""`looktwice judge RUN --pass vid`."""
+"""The pass that `looktwice judge RUN --pass vid` runs."""

@@ -137,7 +137,7 @@ class Vlm2Bench(TableTask):
 
     @property
     def _kind(self) -> str:
-        """The kind of subtask: Mat, Trk, Cpr, Cnt, Grp or VID."""
+        """The kind of the subtask: Mat, Trk, Cpr, Cnt, Grp or VID."""
         return self.name[3:]
 
     @property

@@ -20,9 +20,9 @@ from looktwice.extras.wires.turns import (
     read_text,
     refuse_fields,
     restore_items,
-    write_call,
-    write_completion,
-    write_usage,
+    make_call_json,
+    make_completion_json,
+    make_usage_json,
 )
 from looktwice.pipelines.models.refusals.filters import is_prompt_blocked
 
@@ -37,7 +37,7 @@ SETTING_FIELDS = {
     "seed": "seed",
     "top_logprobs": "logprobs",
 }
-"""Fields of chat completions -> fields of `generationConfig`."""
+"""The name of a chat-completions field -> the name of the same setting in `generationConfig`."""
 CONVERTED_FIELDS = {
     *SETTING_FIELDS,
     "model",
@@ -213,7 +213,9 @@ def _read_turn(response: Json) -> tuple[Json, Sequence[Json]]:
     for part in parts:
         if call := part.get("functionCall"):
             number = f"call_{len(calls)}"
-            calls.append(write_call(call.get("id") or number, call["name"], call.get("args") or {}))
+            calls.append(
+                make_call_json(call.get("id") or number, call["name"], call.get("args") or {})
+            )
         else:
             (thoughts if part.get("thought") else texts).append(str(part.get("text") or ""))
     thought = "".join(thoughts)
@@ -228,10 +230,10 @@ def _make_completion(response: Json, turn: Json) -> Json:
     asked = parse_count(usage, "promptTokenCount") + parse_count(usage, "toolUsePromptTokenCount")
     out = parse_count(usage, "candidatesTokenCount") + thoughts
     cached = parse_count(usage, "cachedContentTokenCount")
-    counts = write_usage(asked, out, cached, thoughts)
+    counts = make_usage_json(asked, out, cached, thoughts)
     tokens = _convert_tokens(candidate.get("logprobsResult") or {})
     model = response.get("modelVersion")
-    return write_completion(model, reason, turn, counts, logprobs={"content": tokens})
+    return make_completion_json(model, reason, turn, counts, logprobs={"content": tokens})
 
 
 def _convert_tokens(result: Mapping[str, Any]) -> list[Json]:

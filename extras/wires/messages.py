@@ -19,9 +19,9 @@ from looktwice.extras.wires.turns import (
     read_arguments,
     refuse_fields,
     restore_items,
-    write_call,
-    write_completion,
-    write_usage,
+    make_call_json,
+    make_completion_json,
+    make_usage_json,
 )
 from looktwice.pipelines.model import ModelError
 
@@ -190,18 +190,18 @@ def make_signed_completion(message: Json) -> Json:
 def _make_completion(message: Json, turn: Json) -> Json:
     usage = message.get("usage") or {}
     calls = [
-        write_call(block["id"], block["name"], block["input"])
+        make_call_json(block["id"], block["name"], block["input"])
         for block in message["content"]
         if block["type"] == "tool_use"
     ]
     cached = parse_count(usage, "cache_read_input_tokens")
     asked = parse_count(usage, "input_tokens") + parse_count(usage, "cache_creation_input_tokens")
     details = usage.get("output_tokens_details") or {}
-    return write_completion(
+    return make_completion_json(
         message.get("model"),
         message.get("stop_reason"),
         turn | {"tool_calls": calls},
-        write_usage(
+        make_usage_json(
             asked + cached,
             parse_count(usage, "output_tokens"),
             cached,

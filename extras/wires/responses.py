@@ -19,9 +19,9 @@ from looktwice.extras.wires.turns import (
     read_text,
     refuse_fields,
     restore_items,
-    write_call,
-    write_completion,
-    write_usage,
+    make_call_json,
+    make_completion_json,
+    make_usage_json,
 )
 
 PROTOCOL = "responses"
@@ -139,7 +139,7 @@ def make_response_completion(data: Json) -> Json:
     for item in data["output"]:
         kind = item["type"]
         if kind == "function_call":
-            calls.append(write_call(item["call_id"], item["name"], item["arguments"]))
+            calls.append(make_call_json(item["call_id"], item["name"], item["arguments"]))
         elif kind == "reasoning":
             thoughts += [part["text"] for part in item.get("summary") or ()]
             thoughts += [part["text"] for part in item.get("content") or ()]
@@ -156,13 +156,13 @@ def make_response_completion(data: Json) -> Json:
     }
     usage = data.get("usage") or {}
     asked, out = (usage.get(f"{side}_tokens_details") or {} for side in ("input", "output"))
-    counts = write_usage(
+    counts = make_usage_json(
         parse_count(usage, "input_tokens"),
         parse_count(usage, "output_tokens"),
         parse_count(asked, "cached_tokens"),
         parse_count(out, "reasoning_tokens"),
     )
-    completion = write_completion(
+    completion = make_completion_json(
         data.get("model"), _find_end_reason(data), turn, counts, logprobs={"content": tokens}
     )
     return completion | ({"error": data["error"]} if data.get("error") else {})

@@ -133,7 +133,7 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
         audit.compute_mirage("no-image") == pytest.approx(2 / 3)
         and audit.compute_excess("no-image") == 0.0
     )
-    assert [(item.right, item.asked) for item in audit.items] == [(1, 1), (0, 1)] * 2
+    assert [(item.right_count, item.asked_count) for item in audit.items] == [(1, 1), (0, 1)] * 2
     bias = audit.items[0].p
     assert 0.9 < bias < 1 and [item.p for item in audit.items] == [bias, 1.0] * 2
     assert find_imageless_items([audit]) == [] and len(find_imageless_items([audit], "any")) == 2

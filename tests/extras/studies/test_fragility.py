@@ -89,10 +89,10 @@ def test_differences_and_spread_by_hand() -> None:
     assert join_attributes(worse.delta, "better worse") == (0, 10)
     assert join_attributes(better.delta, "better worse") == (6, 0)
     assert [worse.delta.value, better.delta.value] == pytest.approx([-0.25, 0.15])
-    assert worse.significant and better.significant
+    assert worse.is_significant and better.is_significant
     assert worse.delta.low < -0.25 < worse.delta.high < 0
     same = variants("a", "1100", "1100")
-    assert not same.shifts[0].significant and same.ratio == Estimate(0.0, 0.0, 0.0, 4, 4)
+    assert not same.shifts[0].is_significant and same.ratio == Estimate(0.0, 0.0, 0.0, 4, 4)
 
 
 def test_resamples_are_paired_and_reproducible() -> None:
@@ -117,15 +117,23 @@ def test_samples_of_one_picture_are_resampled_together() -> None:
         assert (copy.delta.low, copy.delta.high) == pytest.approx(edges, abs=0.02)
     (flip,) = find_rank_flips([one, variants("b", *(1 - table))])
     (copied,) = find_rank_flips([four, variants("b", *(1 - fourfold), clusters=clusters)])
-    assert copied.chance == pytest.approx(flip.chance, abs=0.02) and flip.chance > 0.05
+    assert (
+        copied.default_flip_share == pytest.approx(flip.default_flip_share, abs=0.02)
+        and flip.default_flip_share > 0.05
+    )
 
 
 def test_a_planted_flip_is_found_and_sampling_noise_alone_is_not() -> None:
     leader = variants("leader", "1" * 60 + "0" * 40, "1" * 30 + "0" * 70)
     other = variants("other", "1" * 40 + "0" * 60, "1" * 50 + "0" * 50)
     (flip,) = find_rank_flips([other, leader])
-    assert (flip.first, flip.second, flip.reversals, flip.variants) == ("leader", "other", 1, 2)
-    assert (flip.lead, flip.chance, flip.flipped) == pytest.approx((0.2, 0, 0.5))
+    assert (flip.leader, flip.follower, flip.reversal_count, flip.variant_count) == (
+        "leader",
+        "other",
+        1,
+        2,
+    )
+    assert (flip.lead, flip.default_flip_share, flip.flip_share) == pytest.approx((0.2, 0, 0.5))
     assert not list(find_rank_flips([leader, leader]))  # tied: no winner
 
 
@@ -175,7 +183,7 @@ def test_sixteen_identical_styles_do_not_differ() -> None:
         [shift.delta.p for shift in study.shifts]
     )
     moved = draw_study(np.random.default_rng(0), 0.4, 1, styles=17, n=200, one_way=True)
-    assert all(shift.significant for shift in moved.shifts) and moved.null_spread.p < 0.01
+    assert all(shift.is_significant for shift in moved.shifts) and moved.null_spread.p < 0.01
 
 
 def test_the_spread_of_identical_styles_by_hand() -> None:

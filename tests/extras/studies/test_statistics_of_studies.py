@@ -13,11 +13,13 @@ from looktwice.extras.studies.unpaired import compare_means
 def test_draws_by_hand() -> None:
     """Rows 1 1, 0 0, 1 0: within (0 + 0 + 1/2) / 3; means of variance 1/4, less within / 2."""
     found = split_variance([[1, 1], [0, 0], [1, 0]])
-    assert [found.mean, found.within, found.between] == pytest.approx([1 / 2, 1 / 6, 1 / 6])
+    assert [found.mean, found.within_samples, found.between_samples] == pytest.approx(
+        [1 / 2, 1 / 6, 1 / 6]
+    )
     errors = [found.samples_error, found.draws_error]
     assert errors == pytest.approx([sqrt(1 / 18), sqrt(1 / 36)])
     assert found.draw_share == pytest.approx(0.5)
-    assert split_variance([[1, 0], [0, 1]]).between == 0.0
+    assert split_variance([[1, 0], [0, 1]]).between_samples == 0.0
     with pytest.raises(ValueError, match="two"):
         split_variance([[1], [0]])
 
