@@ -211,8 +211,7 @@ def count_expected_by_chance(audited: Sequence[Audit], rule: Rule) -> float:
 
 
 def _make_question(arm: PointScores, name: str, row: SampleRow) -> BlindQuestion:
-    """Build the question from an arm's answers, as texts, to a sample with a key; leave out draws
-    that failed."""
+    """Build a question from an arm's answers to a sample, as texts; leave out failed draws."""
     words = (
         choice.casefold() if isinstance(choice, str) else write_canonical(choice)
         for choice in row.sample["choices"]
@@ -254,10 +253,7 @@ def make_clean_subset(run: RunScores, audits: Sequence[Audit], blind: Sequence[B
 
 def format_blind_items(blind: Sequence[BlindItem]) -> str:
     """Format the items that need no image as CSV."""
-    lines = [
-        (item.task, item.sample, item.right_count, item.asked_count, f"{item.p:.3g}")
-        for item in blind
-    ]
+    lines = [(b.task, b.sample, b.right_count, b.asked_count, f"{b.p:.3g}") for b in blind]
     return format_csv([("task", "sample", "right", "asked", "p"), *lines])
 
 
@@ -287,9 +283,7 @@ class ArmLine:
     @property
     def cleaned_accuracy(self) -> str:
         """The accuracy on the cleaned set, and the number of its samples."""
-        values = [
-            value for name, value in self.scores.comparable.items() if name in self.kept_samples
-        ]
+        values = [v for name, v in self.scores.comparable.items() if name in self.kept_samples]
         return f"{percent(fmean(values))}\nn = {len(values)}" if values else ""
 
     def compare_to_seen(self, measure: Callable[[str], float | None]) -> float | None:

@@ -54,8 +54,8 @@ STUDIO_HEADER = "X-Looktwice"
 
 @dataclass
 class StudioServer(LocalPage):
-    """The server of a studio's page. `make_first_draft` returns the first draft for the query of the page's
-    URL."""
+    """The server of a studio's page. `make_first_draft` returns the first draft for the query of
+    the page's URL."""
 
     backend: StudioBackend
     make_first_draft: Callable[[Mapping[str, str]], Draft]

@@ -227,9 +227,9 @@ def _parse_number(answer: str | None) -> int | None:
 def score_count(count: int, truth: int, image_count: int) -> float:
     """Return the score (0 to 1) of a count, given the correct count and the number of images.
 
-    It is 1 if right, otherwise 1 - (4/image_count) * e**(1/10), at least 0, where e is the error divided
-    by the largest possible error. Example: with 4 images, a correct count of 1 and an answer of 2,
-    the score is 0.10404.
+    It is 1 if right, otherwise 1 - (4 / image_count) * e**(1/10), at least 0, where e is the error
+    divided by the largest possible error. Example: with 4 images, a correct count of 1 and an
+    answer of 2, the score is 0.10404.
     """
     if count == truth:
         return 1.0

@@ -15,13 +15,13 @@ from looktwice.extras.wires.turns import (
     Json,
     attach_turn,
     iterate_parts,
+    make_call_json,
+    make_completion_json,
+    make_usage_json,
     parse_count,
     read_text,
     refuse_fields,
     restore_items,
-    make_call_json,
-    make_completion_json,
-    make_usage_json,
 )
 
 PROTOCOL = "responses"
