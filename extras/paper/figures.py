@@ -20,9 +20,14 @@ from looktwice.pipelines.runtime.install import format_install
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 """The colour-blind-safe colours of Okabe and Ito."""
-MARKERS = "osD^vPX*"
+MARKER_SHAPES = "osD^vPX*"
 MAX_SHOWN_DIFFERENCES = 40
-STYLE = {"font.size": 8, "svg.hashsalt": "looktwice", "svg.fonttype": "none", "pdf.fonttype": 42}
+PLOT_STYLE = {
+    "font.size": 8,
+    "svg.hashsalt": "looktwice",
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+}
 
 
 def save_figures(table: Table, folder: Path) -> list[Path]:
@@ -38,7 +43,7 @@ def save_figures(table: Table, folder: Path) -> list[Path]:
         raise RunError(f"figures need matplotlib; type: {command}") from exc
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(PLOT_STYLE):
         for name, figure in _draw_figures(table).items():
             for ending, dates in (("svg", {"Date": None}), ("pdf", {"CreationDate": None})):
                 path = folder / f"{name}.{ending}"
@@ -131,7 +136,7 @@ def _draw_curve(curve: PageLines) -> Any:
             color=COLORS[number % len(COLORS)],
             linewidth=1,
             capsize=2,
-            marker=MARKERS[number % len(MARKERS)],
+            marker=MARKER_SHAPES[number % len(MARKER_SHAPES)],
             markersize=4,
             label=label.replace("$", r"\$"),
         )

@@ -36,7 +36,9 @@ class Container(PythonSandbox):
         for name in ("image", "runtime"):
             value = getattr(self, name)
             if value.startswith("-"):
-                raise ValueError(f"{name} is a name, which cannot begin with '-', found {value!r}")
+                raise ValueError(
+                    f"`{name}` must be a name that does not begin with '-', found {value!r}"
+                )
         if not self.image:
             raise ValueError("image is needed, such as `image: my-python-with-pillow:1`")
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from looktwice.pipelines.json_input import read_as
 
 MAX_ANSWER_BYTES = 64 << 20  # bytes of one answer; far more than the guest may send
-Stop = Callable[[subprocess.Popen[bytes]], None]
+StopProcess = Callable[[subprocess.Popen[bytes]], None]
 Reason = Literal["time", "size", "ended"]
 
 
@@ -32,7 +32,7 @@ class RunningSandbox:
     It is stopped after an ExchangeError.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], stop: Stop) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], stop: StopProcess) -> None:
         self.process, self._stop, self.rest = process, stop, b""
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:

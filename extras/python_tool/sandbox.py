@@ -83,15 +83,15 @@ def read_guest() -> str:
 @dataclass(eq=False)
 class LiveSession:
     """The running sandbox of one sample, its identity, and the pieces of code that ran in it
-    (`executed`)."""
+    (`executed_code`)."""
 
     sandbox: RunningSandbox | None = None
     identity: str = ""
-    executed: list[str] = field(default_factory=list)
+    executed_code: list[str] = field(default_factory=list)
 
     def close(self) -> None:
         """Stop the sandbox, which discards its variables."""
-        sandbox, self.sandbox, self.executed = self.sandbox, None, []
+        sandbox, self.sandbox, self.executed_code = self.sandbox, None, []
         if sandbox is not None:
             sandbox.close()
 
@@ -196,12 +196,12 @@ class PythonSandbox(Ranged):
         """Run the code of new messages, and return the last result and whether the sandbox was
         stopped, so that the variables are lost."""
         wanted = [write_canonical(make_message_json(message)) for message in messages]
-        is_same = session.identity == self.identity and session.executed == wanted[:-1]
+        is_same = session.identity == self.identity and session.executed_code == wanted[:-1]
         if session.sandbox is None or not is_same:
             session.close()
             session.sandbox, session.identity = self._start_guest(session), self.identity
-        numbers = 1 + sum(len(m.views) for m in messages[: len(session.executed)])
-        for message, name in list(zip(messages, wanted, strict=True))[len(session.executed) :]:
+        numbers = 1 + sum(len(m.views) for m in messages[: len(session.executed_code)])
+        for message, name in list(zip(messages, wanted, strict=True))[len(session.executed_code) :]:
             request = build_request(message, numbers)
             numbers += len(message.views)
             try:
@@ -211,7 +211,7 @@ class PythonSandbox(Ranged):
                 why = self._format_fault(exc)
                 ended = CodeResult(output="", error=why, pictures=[], notes=[], versions={})
                 return ended, True
-            session.executed.append(name)
+            session.executed_code.append(name)
         return self._limit_result(result), False
 
     def _start_guest(self, session: LiveSession) -> RunningSandbox:

@@ -48,7 +48,8 @@ SYSCALL_TABLES = {
 
 
 def make_no_process_filter() -> bytes | None:
-    """Return the filter as a BPF program, or None for a processor that is not in `SYSCALL_TABLES`.
+    """Return a filter that refuses new processes, as a BPF program; None for a processor that is
+    not in `SYSCALL_TABLES`.
 
     The refused calls, and `clone` without CLONE_THREAD, fail with EPERM; `clone3`, whose flags a
     filter cannot read, fails with ENOSYS, after which libc falls back to `clone`.

@@ -150,7 +150,7 @@ def _compare_requests(
 
 def export(
     logs: Annotated[
-        list[Path], Argument(metavar="LOG...", help="Run folders, or logs as `compare` reads them.")
+        list[Path], Argument(metavar="LOG...", help="Run folders, or logs that `compare` can read.")
     ],
     to: Format = "",
     out: Annotated[

@@ -185,13 +185,13 @@ class Resend:
 @dataclass(frozen=True)
 class SwapEffects:
     """The effects of the differences: contrasts with the resent requests of the first side, and
-    the factors that could not be swapped on their own, with the reason (`left_out`).
+    the factors that could not be swapped on their own, with the reason (`skipped_factors`).
 
     `has_correct_answers` is False if "right" means "the same answer as the first side".
     """
 
     comparison: LogComparison
-    left_out: dict[str, str]
+    skipped_factors: dict[str, str]
     has_correct_answers: bool
     question_count: int
 

@@ -117,5 +117,5 @@ def describe_effects(effects: SwapEffects) -> Iterator[str]:
             "no correct answer is known, so the first side's answers count as right; give --labels"
             " FILE, a log or a run with correct answers"
         )
-    for factor, why in effects.left_out.items():
+    for factor, why in effects.skipped_factors.items():
         yield f"{factor} could not be tested on its own: {why}"

@@ -204,7 +204,7 @@ class Pairing(NamedTuple):
     reason) for each side's requests without a partner."""
 
     pairs: list[tuple[int, int]]
-    unpaired: list[tuple[int, str]]
+    unpaired_base: list[tuple[int, str]]
     unpaired_rival: list[tuple[int, str]]
 
 

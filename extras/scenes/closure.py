@@ -13,7 +13,7 @@ from looktwice.eval.tasks.outlines import XY, on_circle, regular_polygon, star
 from looktwice.eval.tasks.swept import Control, IntegerControl, SceneParameters
 from looktwice.extras.do_you_see_me.subtasks import CLOSURE_SHAPES, SUBTASKS
 from looktwice.extras.scenes.canvas import make_blank, stroke_outline, write_text
-from looktwice.extras.scenes.scene import Scene, SceneType, Tries
+from looktwice.extras.scenes.scene import Attempts, Scene, SceneType
 from looktwice.extras.scenes.sheets import CHANGE_COMBINATIONS, FRAME_NAMES, shuffle_options
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
@@ -62,7 +62,7 @@ def make_outline(shape: str, official: bool = False) -> XY:
     return np.concatenate([points, points[:1]]) if official else points
 
 
-def draw_closure(params: SceneParameters) -> Tries:
+def draw_closure(params: SceneParameters) -> Attempts:
     """Yield sheets of a target and four options. In the official version the target is the plain
     shape, it is the only option without bent corners, and every panel is scaled to its own height.
 

@@ -27,7 +27,7 @@ from looktwice.extras.scenes.canvas import (
     make_blank,
     stroke_outline,
 )
-from looktwice.extras.scenes.scene import Scene, SceneType, Tries, number_labels
+from looktwice.extras.scenes.scene import Attempts, Scene, SceneType, number_labels
 from looktwice.pipelines.geometry import Rect, grow, overlaps
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
@@ -181,7 +181,7 @@ def are_separated(first: Figure, second: Figure, distance: float) -> bool:
     return False
 
 
-def draw_shapes(params: SceneParameters) -> Tries:
+def draw_shapes(params: SceneParameters) -> Attempts:
     """Yield scenes whose question asks for the number of a random shape among those present."""
     while True:
         figures = _place_outlines(params)
@@ -246,7 +246,7 @@ MIN_FIGURE_DISTANCE = 6.0
 FIGURE_MARGIN = 4
 
 
-def draw_colors(params: SceneParameters) -> Tries:
+def draw_colors(params: SceneParameters) -> Attempts:
     """Yield scenes whose question asks for the number of a shape in a colour. In the official
     version figures are placed as long as there is room, the question is about a pair that is
     present, and sizes depend on a number drawn independently of the figures.
@@ -336,7 +336,7 @@ MAX_ATTEMPTS = 200  # positions tried for all rectangles of a picture
 EDGE_RATIO = 0.8  # a rectangle's shorter edge, as a share of the longer one
 
 
-def draw_rotation(params: SceneParameters) -> Tries:
+def draw_rotation(params: SceneParameters) -> Attempts:
     """Yield scenes of two filled squares side by side, of which the right one is rotated by
     `rotation` degrees, clockwise or counterclockwise.
 
@@ -357,7 +357,7 @@ def draw_rotation(params: SceneParameters) -> Tries:
     yield _make_black_scene(question, "Yes" if turn else "No", truth, outlines, labels, size)
 
 
-def draw_counting(params: SceneParameters) -> Tries:
+def draw_counting(params: SceneParameters) -> Attempts:
     """Yield scenes of filled axis-aligned rectangles of one size at random positions, which do not
     touch."""
     size, number = float(params.levels["size"]), params.levels["instances"]

@@ -21,7 +21,7 @@ KINDS: Mapping[str, SceneType] = {
     kind.name: kind
     for kind in (
         sheets.GROUND_TYPE,
-        grids.SHAPES_IN_GRIDS,
+        grids.GRIDS_TYPE,
         counting.COLORED_TYPE,
         counting.SHAPES_TYPE,
         grids.LETTERS_TYPE,

@@ -26,7 +26,7 @@ from looktwice.extras.scenes.canvas import (
     make_blank,
     stroke_outline,
 )
-from looktwice.extras.scenes.scene import Scene, SceneType, Tries
+from looktwice.extras.scenes.scene import Attempts, Scene, SceneType
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
@@ -81,7 +81,7 @@ class GridQuestion(NamedTuple):
         )
 
 
-def draw_grids(params: SceneParameters) -> Tries:
+def draw_grids(params: SceneParameters) -> Attempts:
     """Yield scenes. In the official version the question is random, and two in five answers are 0.
 
     Otherwise the answer is drawn first, from those possible in these grids, and then a question
@@ -97,14 +97,14 @@ def draw_grids(params: SceneParameters) -> Tries:
     cells = [np.reshape([*grid.values()], (rows, columns, 2)).tolist() for grid in grids]
     truth = {"grids": cells, "asked": asked._asdict() | {"place": list(asked.place)}}
 
-    def corner(number: int, row: int, column: int) -> tuple[int, int]:
+    def find_corner(number: int, row: int, column: int) -> tuple[int, int]:
         return SHAPE_SIDE + number * (
             columns * CELL_PITCH + GRID_GAP
         ) + column * CELL_PITCH, row * CELL_PITCH
 
     marks = []
     for n, (row, column) in product(range(number), places):
-        x, y = corner(n, row, column)
+        x, y = find_corner(n, row, column)
         label = f"grid {n + 1} (row {row + 1}, column {column + 1})"
         marks.append(Box(label, x, y, x + CELL_SIDE, y + CELL_SIDE))
     meta = {"direction": asked.direction, "coordinates": "from 1"}
@@ -113,9 +113,9 @@ def draw_grids(params: SceneParameters) -> Tries:
         wide, high = columns * CELL_PITCH, rows * CELL_PITCH
         pixels = make_blank(number * wide + (number - 1) * GRID_GAP + 2 * SHAPE_SIDE, high)
         for n, grid in enumerate(grids):
-            stroke_outline(pixels, SQUARE * (wide, high) + corner(n, 0, 0), 3)
+            stroke_outline(pixels, SQUARE * (wide, high) + find_corner(n, 0, 0), 3)
             for (row, column), (shape, color) in grid.items():
-                outline = OUTLINES[shape] + corner(n, row, column)
+                outline = OUTLINES[shape] + find_corner(n, row, column)
                 fill_outline(pixels, outline, BLACK if color == "black" else WHITE)
                 stroke_outline(pixels, outline, 2)
         return pixels
@@ -151,7 +151,7 @@ def _list_starts(grid: Grid, direction: str) -> list[Cell]:
     return [(row, column) for row, column in grid if (row + down, column + right) in grid]
 
 
-SHAPES_IN_GRIDS = SceneType(
+GRIDS_TYPE = SceneType(
     "visual_spatial",
     "integer",
     (
@@ -271,7 +271,7 @@ def _to_rgb(parts: Iterable[float]) -> RGB:
     return red, green, blue
 
 
-def draw_letters(params: SceneParameters) -> Tries:
+def draw_letters(params: SceneParameters) -> Attempts:
     """Yield scenes of random letters, which may repeat, on one of five background colours."""
     letters = [params.pick(tuple(LETTER_DOTS)) for _ in range(params.levels["num_letters"])]
     ground = params.pick(BACKGROUND_COLORS)

@@ -71,8 +71,8 @@ class LettersAndShapes(MadeTask):
             raise TaskError(f"`leak` must be a share of the questions in 0..1, got {self.leak}")
         if min(self.width, self.height) < 10 * self.largest:
             raise TaskError(
-                f"an image of {self.width} x {self.height} pixels is too small for shapes of"
-                f" {self.largest}; make both sides at least {10 * self.largest}"
+                f"an image of {self.width} x {self.height} pixels is too small for shapes"
+                f" {self.largest} pixels high; make both sides at least {10 * self.largest}"
             )
 
     @property

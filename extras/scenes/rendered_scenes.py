@@ -28,7 +28,7 @@ from looktwice.eval.tasks.swept import Control, IntegerControl, Level, ScenePara
 from looktwice.extras.scenes.scene import find_valid_try
 from looktwice.extras.scenes.scenes3d import (
     COLORS,
-    MIN_CENTRE_DISTANCE,
+    MIN_DISTANCE_FACTOR,
     SHAPES,
     SKY,
     XYZ,
@@ -91,7 +91,7 @@ def draw_view(
                 (-MAX_COORDINATE, -MAX_COORDINATE, 0.5), (MAX_COORDINATE, MAX_COORDINATE, 1.1)
             ).tolist()
             solid = Solid.on_ground(shape, color, x, y, size)
-            if solid.is_separated(solids, MIN_CENTRE_DISTANCE):
+            if solid.is_separated(solids, MIN_DISTANCE_FACTOR):
                 solids.append(solid)
                 break
     tint = rng.uniform(70, 190) + rng.uniform(-20, 20, 3)
@@ -121,7 +121,7 @@ DEPTH_QUESTION = "Which point is closer to the camera?"
 
 
 def draw_depth(params: SceneParameters) -> ViewQuestion | None:
-    """Ask which of two points is closer; their distances differ by a factor of `ratio` to 1.3
+    """Ask which of two points is closer; their distances differ by a factor of `ratio` to 1.3 x
     `ratio`.
 
     The closer point is the lower one in half of the questions, and the one farther from the image's
@@ -180,8 +180,8 @@ def draw_reflectance(params: SceneParameters) -> ViewQuestion | None:
 
 
 def compare_values(values: Floats, letter: str) -> NDArray[np.bool_]:
-    """Return a mask of the pairs (2, n) in which the first value is clearly smaller (letter A), the
-    second (B), or neither (C)."""
+    """Return a mask of the pairs (2, n) in which the first value is clearly smaller (`letter` A),
+    the second is (B), or neither is (C)."""
     first, second = values
     if letter == "C":
         return np.asarray(np.maximum(first, second) <= MAX_SAME_RATIO * np.minimum(first, second))
@@ -211,7 +211,8 @@ CORRESPONDENCE_QUESTION = (
 
 
 def draw_correspondence(params: SceneParameters) -> ViewQuestion | None:
-    """Ask which point of a second view, `angle` degrees to a side, shows the spot REF of the first.
+    """Ask which point of a second view, from `angle` degrees to a side, shows the same spot as the
+    point REF of the first view.
 
     The number of wrong points that are nearer to REF's position than the right one, `rank`, is
     balanced.

@@ -43,7 +43,7 @@ class Scene:
         )
 
 
-Tries = Iterator[Scene | None]
+Attempts = Iterator[Scene | None]
 """Attempts to make a scene: None for each attempt that does not meet all requirements."""
 
 
@@ -60,7 +60,7 @@ class SceneType:
     name: str
     form: Literal["integer", "option", "letters", "yes_no"]
     controls: Controls
-    draw: Callable[[SceneParameters], Tries]
+    draw: Callable[[SceneParameters], Attempts]
     flaws: tuple[str, ...] = ()
     group: str = "2D"
 

@@ -27,7 +27,7 @@ XYZ = tuple[float, float, float]
 SOLID_RADIUS = 3**0.5  # from the centre of a solid of size 1 to its farthest corner
 MAX_RAY_STEPS = 80  # most steps along a ray to a surface
 HIT_TOLERANCE = 2e-4  # distance at which a ray has hit, relative to the solid's size
-MIN_CENTRE_DISTANCE = 1.45  # of solids that do not touch, as a multiple of the sum of sizes
+MIN_DISTANCE_FACTOR = 1.45  # of solids that do not touch, as a multiple of the sum of sizes
 TUBE_RADIUS = 0.25  # radius of the torus' tube, relative to its size
 ROTATION_PLANES = {"x": (1, 2), "y": (2, 0), "z": (0, 1)}  # the plane of a rotation about each axis
 
@@ -43,7 +43,7 @@ def _compute_box_distance(side_distances: Floats) -> Floats:
     return np.asarray(outside + np.minimum(side_distances.max(axis=1), 0))
 
 
-DISTANCES: Mapping[str, Callable[[Floats], Floats]] = {
+DISTANCE_FUNCTIONS: Mapping[str, Callable[[Floats], Floats]] = {
     "cube": lambda points: _compute_box_distance(np.abs(points) - 1),
     "sphere": lambda points: np.linalg.norm(points, axis=1) - 1,
     "cylinder": lambda points: _compute_box_distance(
@@ -58,7 +58,7 @@ DISTANCES: Mapping[str, Callable[[Floats], Floats]] = {
 }
 """The signed distances of points (n, 3) from each solid of size 1 at the origin, negative inside;
 near a cone's rim and tip they are lower bounds."""
-SHAPES = tuple(DISTANCES)
+SHAPES = tuple(DISTANCE_FUNCTIONS)
 
 
 GAMMA = 2.2
@@ -134,7 +134,7 @@ class Solid:
     def cast(self, origin: Floats, directions: Floats) -> Floats:
         """Return the distance at which rays with unit directions (n, 3) hit the solid; infinity for
         a miss."""
-        turn, measure = self.rotation_matrix, DISTANCES[self.shape]
+        turn, measure = self.rotation_matrix, DISTANCE_FUNCTIONS[self.shape]
         start = (origin - self.center) @ turn / self.size
         middle = -(directions @ (turn @ start))  # distance along each ray to its nearest point
         rays = np.flatnonzero(middle > np.sqrt(max(float(start @ start) - SOLID_RADIUS**2, 0)))
@@ -154,7 +154,7 @@ class Solid:
 
     def compute_normals(self, points: Floats) -> Floats:
         """Compute the outward unit normals (n, 3) at points on the surface."""
-        turn, measure = self.rotation_matrix, DISTANCES[self.shape]
+        turn, measure = self.rotation_matrix, DISTANCE_FUNCTIONS[self.shape]
         own = (points - self.center) @ turn / self.size
         steps = 1e-4 * np.concatenate([np.eye(3), -np.eye(3)])
         gaps = measure((own[:, None] + steps).reshape(-1, 3)).reshape(-1, 6)

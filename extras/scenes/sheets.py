@@ -26,7 +26,7 @@ from looktwice.extras.scenes.canvas import (
     stroke_outline,
     write_text,
 )
-from looktwice.extras.scenes.scene import Scene, SceneType, T, Tries
+from looktwice.extras.scenes.scene import Attempts, Scene, SceneType, T
 from looktwice.pipelines.marks import Box, Marks
 from looktwice.pipelines.picture import Pixels
 
@@ -175,7 +175,7 @@ Change = Callable[[int, Element, int], Element]
 pattern."""
 
 
-def draw_constancy(params: SceneParameters) -> Tries:
+def draw_constancy(params: SceneParameters) -> Attempts:
     """Yield sheets. In the official version the options are the target itself and three copies with
     all changes, which differ from each other only by the jitter.
 
@@ -222,8 +222,8 @@ def _apply_changes(pattern: Pattern, changes: Sequence[Change], times: int) -> P
 
 
 def _split_changes(params: SceneParameters, base: Pattern) -> tuple[list[Change], list[Change]]:
-    """Split the changes into two groups: rotation and kind, and size and aspect ratio; if there are
-    only two changes, each is a group."""
+    """Split the changes into two groups, one with rotation and kind, the other with size and aspect
+    ratio; if there are only two changes, each is a group."""
     form, scale, levels = list[Change](), list[Change](), params.levels
     size, aspect = levels["size"], levels["aspect_ratio"]
     if levels["rotation"]:
@@ -267,7 +267,7 @@ FRAME_SIDE = 200  # pixels of the square that the noise fills
 MIN_SHIFT = 20.0  # smallest shift of a moved element, in pixels
 
 
-def draw_ground(params: SceneParameters) -> Tries:
+def draw_ground(params: SceneParameters) -> Attempts:
     """Yield sheets. In the official version only the options have noise; two wrong options are
     rotated targets, and the third is moved, rotated or both.
 

@@ -22,10 +22,10 @@ from looktwice.extras.scenes.grids import (
     GridQuestion,
     compute_contrast,
 )
-from looktwice.extras.scenes.scene import Scene, SceneType, Tries, number_labels
+from looktwice.extras.scenes.scene import Attempts, Scene, SceneType, number_labels
 from looktwice.extras.scenes.scenes3d import (
     COLORS,
-    MIN_CENTRE_DISTANCE,
+    MIN_DISTANCE_FACTOR,
     SHAPES,
     Camera,
     Floats,
@@ -55,7 +55,7 @@ def _place_solids(
             x, y, size = params.rng.uniform((-7, -5, 0.6), (7, 9, 1.2)).tolist()
             solid = Solid.on_ground(shape, color, x, y, size)
             if not solid.is_separated(
-                placed, 0 if params.official else MIN_CENTRE_DISTANCE, MIN_SOLID_DISTANCE
+                placed, 0 if params.official else MIN_DISTANCE_FACTOR, MIN_SOLID_DISTANCE
             ):
                 continue
             reach = stage.measure_distances(solid)
@@ -68,7 +68,7 @@ def _place_solids(
     return placed
 
 
-def draw_counted(colored: bool, params: SceneParameters) -> Tries:
+def draw_counting(colored: bool, params: SceneParameters) -> Attempts:
     """Yield scenes whose question asks for the number of a shape, or, if `colored`, of a shape in
     one colour.
 
@@ -145,7 +145,7 @@ MIN_CONTRAST = 2.0  # minimum contrast ratio with the ground (WCAG 2)
 LEVEL_CAMERA = Camera((0.0, -8.5, 5.5), (0.0, 0.3, 1.5), PICTURE_SIZE)
 
 
-def draw_letters(params: SceneParameters) -> Tries:
+def draw_letters(params: SceneParameters) -> Attempts:
     """Yield scenes of random letters of 7 x 5 dots, which may repeat. In the official version they
     have any of eight colours on any ground; otherwise their colour contrasts with the ground."""
     levels, stage = params.levels, SceneSetup.draw(params, LEVEL_CAMERA)
@@ -183,7 +183,7 @@ GROUP_CENTRES = (-4.0, 4.0)  # x of the groups' centres
 MIN_CHANGED_SHARE = 0.02  # minimum share of a tilted solid's coarse pixels that must change
 
 
-def draw_constancy(params: SceneParameters) -> Tries:
+def draw_constancy(params: SceneParameters) -> Attempts:
     """Yield scenes of two groups of the same solids, of which the right group may be tilted.
 
     In the official version it is always tilted. Otherwise it is tilted in half of the scenes, no
@@ -256,7 +256,7 @@ ROW_NUMBERING_NOTE = (
 )
 
 
-def draw_grids(params: SceneParameters) -> Tries:
+def draw_grids(params: SceneParameters) -> Attempts:
     """Yield scenes of a grid of solids in rows that recede from the camera.
 
     In the official version rows and columns count from 0, column 0 is on the right although the
@@ -322,7 +322,11 @@ def _make_grid_scene(
 
 
 def _make_type(
-    name: str, form: Form, draw: Callable[[SceneParameters], Tries], controls: Controls, *flaws: str
+    name: str,
+    form: Form,
+    draw: Callable[[SceneParameters], Attempts],
+    controls: Controls,
+    *flaws: str,
 ) -> SceneType:
     return SceneType(name, form, controls, draw, (*SUBTASKS["3D"][name].errata, *flaws), "3D")
 
@@ -350,7 +354,7 @@ SOLID_SCENE_TYPES: dict[str, SceneType] = {
         _make_type(
             "shape_discrimination",
             "integer",
-            partial(draw_counted, False),
+            partial(draw_counting, False),
             COUNTING_CONTROLS,
             HIDDEN_NOTE,
         ),
@@ -360,7 +364,7 @@ SOLID_SCENE_TYPES: dict[str, SceneType] = {
         _make_type(
             "joint_shape_color",
             "integer",
-            partial(draw_counted, True),
+            partial(draw_counting, True),
             COUNTING_CONTROLS,
             HIDDEN_NOTE,
         ),

@@ -51,7 +51,7 @@ class SceneSetup:
 
     ground: str
     light: str
-    grain: int
+    grain_seed: int
     camera: Camera
 
     @classmethod
@@ -69,7 +69,7 @@ class SceneSetup:
     def make_view(self, solids: Sequence[Solid]) -> View:
         """Make the camera's view of these solids."""
         grain, tint = (
-            draw_grain(make_rng("grain", self.grain)),
+            draw_grain(make_rng("grain", self.grain_seed)),
             to_linear_color(GROUND_COLORS[self.ground]),
         )
         return View(World(tuple(solids), tint, grain, LIGHT_POSITIONS[self.light]), self.camera)

@@ -49,8 +49,8 @@ NO_CALLS_LEFT_PATTERN = re.compile(r"cannot look any further")
 
 @dataclass(frozen=True)
 class Sighting:
-    """The region of one colour in an image: its coverage `coverage` (0..1) within `box` (left, top,
-    right, bottom) in pixels.
+    """The region of one colour in an image: its `coverage` (0..1) within `box` (left, top, right,
+    bottom) in pixels.
 
     `is_whole` is False if the border crops it.
     """
@@ -76,7 +76,7 @@ class Sighting:
         return float(np.median([high for _, _, _, high, _ in self.parts]))
 
     def count_shapes(self, kind: str) -> int:
-        """Count the components that fill as much of their box as this kind of shape."""
+        """Count the components that fill as much of their box as this kind of shape does."""
         low, high = FILL_SHARES.get(kind, (2.0, 2.0))
         return sum(low <= area / (wide * tall) < high for _, _, wide, tall, area in self.parts)
 

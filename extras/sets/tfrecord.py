@@ -39,8 +39,8 @@ def find_records(path: Path) -> Iterator[tuple[int, int]]:
             position = start + length + CHECKSUM_BYTES
             if length >= MAX_RECORD_BYTES or position > total:
                 raise TaskError(
-                    f"{path}: the record at byte {start} does not end in the file; it is not a"
-                    " TFRecord file, or the download is incomplete"
+                    f"{path}: the record at byte {start} extends beyond the end of the file; it is not"
+                    " a TFRecord file, or the download is incomplete"
                 )
             yield start, length
 
@@ -107,7 +107,7 @@ def _iterate_fields(message: bytes) -> Fields:
         else:
             raise ValueError(f"a field has the unknown type {kind}")
         if position + length > len(message):
-            raise ValueError("a field does not end in its record")
+            raise ValueError("a field extends beyond the end of its record")
         yield tag >> 3, kind, message[position : position + length]
         position += length
 
@@ -120,4 +120,4 @@ def _read_varint(message: bytes, position: int) -> tuple[int, int]:
         position, shift = position + 1, shift + 7
         if byte < 0x80:
             return number - (1 << 64) if number >> 63 else number, position
-    raise ValueError("a number does not end in its record")
+    raise ValueError("a number extends beyond the end of its record")

@@ -71,8 +71,8 @@ Rule = Literal["chance", "any"]
 
 @dataclass(frozen=True)
 class BlindItem:
-    """A question's number of right answers without its image, and their probability `p` under the
-    model's answer bias alone.
+    """A question's number of right answers without its image, and the probability `p` of at least
+    as many under the model's answer bias alone.
 
     `p` is 1 if less than `answer_bias.MIN_RIGHT_SHARE` of the draws are right; such a question is
     never listed.

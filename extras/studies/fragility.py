@@ -171,7 +171,7 @@ class Fragility:
 
     @property
     def floor(self) -> float | None:
-        """R of the default compared with another of its draws; None with a single draw."""
+        """R of the default compared with another draw of itself; None with a single draw."""
         floor = self._measured_means[1]
         return None if isnan(floor) else floor
 

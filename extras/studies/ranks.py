@@ -185,7 +185,7 @@ class _SwapRate:
             return None
         first, rival = np.split(shared.value, 2)
         leads = first.mean(axis=1) > rival.mean(axis=1) + 1e-12
-        return cls(count, int(leads.sum()), swap_rate_over_settings(first, rival, shared.clusters))
+        return cls(count, int(leads.sum()), estimate_swap_rate(first, rival, shared.clusters))
 
 
 class OrderLine(NamedTuple):
@@ -218,7 +218,7 @@ ORDER_COLUMNS: Columns[OrderLine] = (
 )
 
 
-def find_orders(run: RunScores) -> Iterator[OrderLine]:
+def find_comparable_pairs(run: RunScores) -> Iterator[OrderLine]:
     """Yield the pairs of contestants that were asked under several settings or in several draws.
     Skip runs with `fragility:`, which have separate tables for this.
     """
@@ -280,13 +280,13 @@ RANK_MOVES_ANALYSIS = Analysis(
 ORDER_ANALYSIS = Analysis(
     "order",
     "Stability of the order",
-    make_table_builder(ORDER_COLUMNS, find_orders, empty=False),
+    make_table_builder(ORDER_COLUMNS, find_comparable_pairs, empty=False),
     ORDER_NOTE,
     wrap=False,
 )
 
 
-def swap_rate_over_settings(
+def estimate_swap_rate(
     values: ArrayLike, others: ArrayLike, clusters: Clusters | None = None
 ) -> Estimate:
     """Estimate the probability that two contestants swap ranks between two settings drawn at random

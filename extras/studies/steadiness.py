@@ -97,7 +97,7 @@ DRAW_COLUMNS: Columns[Draws] = (
 )
 
 
-def find_draws(run: RunScores) -> Iterator[Draws]:
+def find_arms_with_draws(run: RunScores) -> Iterator[Draws]:
     """Yield each arm that has several draws, with the analysis of its draws."""
     for scores in run.points:
         complete = find_complete_draws(scores) if scores.point.draws > 1 else {}
@@ -166,7 +166,7 @@ def make_spread_table(scored: Table) -> TextTable:
 
 SPREAD_ANALYSIS = Analysis("spread", "Spread over variants", make_spread_table)
 SEVERAL_DRAWS_ANALYSIS = Analysis(
-    "draws", "Draws", make_table_builder(DRAW_COLUMNS, find_draws, empty=False), DRAW_NOTE
+    "draws", "Draws", make_table_builder(DRAW_COLUMNS, find_arms_with_draws, empty=False), DRAW_NOTE
 )
 
 

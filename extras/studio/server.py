@@ -102,7 +102,7 @@ class StudioServer(LocalPage):
         `refused`."""
         if request.headers.get(STUDIO_HEADER) != "studio":
             raise web.HTTPForbidden(
-                text=f"only the studio's own page may send this ({STUDIO_HEADER})"
+                text=f"only the studio's own page may send this request ({STUDIO_HEADER})"
             )
         data = await request.read()
         try:

@@ -84,7 +84,8 @@ def measure_hershey(text: str, scale: float) -> tuple[int, int]:
 
 
 def draw_hershey(pixels: Pixels, text: str, left: int, line: int, scale: float, color: RGB) -> None:
-    """Write text in place, from `left`, on the baseline `line`; parts outside are cut off."""
+    """Write text into the pixels, from `left`, on the baseline `line`; parts outside the image are
+    cut off."""
     unit = round(scale * FIXED_ONE)
     x, y = left << FRACTION_BITS, (line << FRACTION_BITS) - BASE_DEPTH * unit
     for letter in text:

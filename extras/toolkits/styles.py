@@ -175,7 +175,7 @@ POLYGON_CORNERS = {
 }
 
 
-class MarkLook(NamedTuple):
+class MarkAppearance(NamedTuple):
     """The appearance of one mark: the text of its label, and the name of its colour."""
 
     text: str
@@ -230,7 +230,7 @@ class VPBenchStyle(WithoutModel):
         drawing, pixels = DRAWINGS[self.style], np.array(view.pixels)
         drawn = False
         for mark, (text, name) in zip(
-            marks, self.list_looks([m.label for m in marks]), strict=True
+            marks, self.list_appearances([m.label for m in marks]), strict=True
         ):
             for place in view.to_view(mark) if self._selects(mark) else ():
                 left, top, right, bottom = find_part_rect(view, place)
@@ -255,21 +255,23 @@ class VPBenchStyle(WithoutModel):
     def list_labels(self, marks: Sequence[Mark]) -> list[str]:
         """Return the texts of the labels that are drawn for a sample's marks."""
         points = [mark for mark in marks if isinstance(mark, Point)]
-        looks = zip(points, self.list_looks([mark.label for mark in points]), strict=True)
-        return [look.text for mark, look in looks if self.labels and self._selects(mark)]
+        appearances = zip(
+            points, self.list_appearances([mark.label for mark in points]), strict=True
+        )
+        return [look.text for mark, look in appearances if self.labels and self._selects(mark)]
 
-    def list_looks(self, labels: Sequence[str]) -> list[MarkLook]:
+    def list_appearances(self, labels: Sequence[str]) -> list[MarkAppearance]:
         """Return the label text and the colour name as drawn, for marks with these labels."""
         drawing = DRAWINGS[self.style]
         colors = self.colors or (drawing.color,)
         numbered = [
             label for label in labels if label != REFERENCE_LABEL and drawing.numbers_labels
         ]
-        looks = []
+        appearances = []
         for place, label in enumerate(labels):
             text = str(numbered.index(label) + 1) if label in numbered else label
-            looks.append(MarkLook(text, colors[place % len(colors)]))
-        return looks
+            appearances.append(MarkAppearance(text, colors[place % len(colors)]))
+        return appearances
 
     def _draw_label(self, pixels: Pixels, text: str, x: int, y: int, drawing: _Drawing) -> None:
         old, face, white = self.letters == "opencv4", cv2.FONT_HERSHEY_SIMPLEX, (255, 255, 255)
@@ -320,12 +322,12 @@ class VPBenchPrompt(Wording):
                 " this prompt needs"
             )
         labels, lettered = [point.label for point in points], self.marks.labels
-        looks = self.marks.list_looks(labels)
-        colors = list(dict.fromkeys(look.color for look in looks))
-        if not lettered and len(colors) < len(looks):
+        appearances = self.marks.list_appearances(labels)
+        colors = list(dict.fromkeys(look.color for look in appearances))
+        if not lettered and len(colors) < len(appearances):
             raise ValueError(f"sample {sample.id}: points without labels need different `colors`")
         names: dict[str, str] = {}  # of points whose names differ from those in the choices
-        for label, look in zip(labels, looks, strict=True):
+        for label, look in zip(labels, appearances, strict=True):
             name = look.text if lettered else f"the {look.color} point"
             names |= {label: name} if name != label else {}
 
@@ -340,7 +342,7 @@ class VPBenchPrompt(Wording):
         parts = {
             "shape": DRAWINGS[self.marks.style].shape,
             "color": join_names(colors),
-            "labels": join_names([look.text for look in looks]),
+            "labels": join_names([look.text for look in appearances]),
             "question": state.prompt,
             "choices": "\n".join(lines),
         }

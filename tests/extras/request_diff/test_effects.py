@@ -98,7 +98,7 @@ def test_the_effect_of_a_factor_is_measured_by_disturbing_it(
     place = folders / labels if labels else None
     sides = TwoSides(folders / "one", folders / "two", ("one", "two"), place)
     worth = measure_effects(sides, Scripted(reply_if_disturbed), tmp_path / "asked", ("one", "two"))
-    assert (worth.has_correct_answers, worth.question_count, worth.left_out) == (
+    assert (worth.has_correct_answers, worth.question_count, worth.skipped_factors) == (
         bool(labels),
         60,
         {},

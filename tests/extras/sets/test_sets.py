@@ -97,7 +97,7 @@ def test_places_of_images(text: str, places: list[int], count: int, placed: str)
 def test_a_truncated_record_is_named(tmp_path: Path) -> None:
     path = made.erqa(tmp_path)
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(TaskError, match="does not end in the file"):
+    with pytest.raises(TaskError, match="extends beyond the end of the file"):
         len(sets.Erqa(path=path))
 
 

@@ -5,7 +5,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from looktwice.extras.studies.ranks import swap_rate_over_settings
+from looktwice.extras.studies.ranks import estimate_swap_rate
 from looktwice.extras.studies.steadiness import split_variance
 from looktwice.extras.studies.unpaired import compare_means
 
@@ -38,12 +38,12 @@ def test_standard_errors_of_draws_and_samples_match_repeated_runs() -> None:
 def test_swaps_by_hand() -> None:
     """The first contestant leads in two settings and trails in one: two of three pairs disagree."""
     ones, zeros = [1] * 10, [0] * 10
-    swaps = swap_rate_over_settings([ones, ones, zeros], [zeros, zeros, ones])
+    swaps = estimate_swap_rate([ones, ones, zeros], [zeros, zeros, ones])
     assert swaps.value == pytest.approx(2 / 3)
-    assert swap_rate_over_settings([ones, ones], [zeros, zeros]).value == 0
-    assert swap_rate_over_settings([ones, ones], [zeros, ones]).value == 0.5  # a tie in one of them
+    assert estimate_swap_rate([ones, ones], [zeros, zeros]).value == 0
+    assert estimate_swap_rate([ones, ones], [zeros, ones]).value == 0.5  # a tie in one of them
     with pytest.raises(ValueError, match="two"):
-        swap_rate_over_settings([ones], [zeros])
+        estimate_swap_rate([ones], [zeros])
 
 
 def test_p_values_do_not_depend_on_scale() -> None:
