@@ -39,8 +39,8 @@ def find_records(path: Path) -> Iterator[tuple[int, int]]:
             position = start + length + CHECKSUM_BYTES
             if length >= MAX_RECORD_BYTES or position > total:
                 raise TaskError(
-                    f"{path}: the record at byte {start} extends beyond the end of the file; it is not"
-                    " a TFRecord file, or the download is incomplete"
+                    f"{path}: the record at byte {start} extends beyond the end of the file; it is"
+                    " not a TFRecord file, or the download is incomplete"
                 )
             yield start, length
 
