@@ -309,7 +309,7 @@ def make_questions(kind: str, n: int) -> tuple[tuple[Item, ...], Truth]:
         # no other test uses the small pictures of this seed
         task = RenderedScenes(kind, n=n, seed=83 if small else 0)
         drawn = [task.make_question(number) for number in range(n)]
-        patch.setattr(RenderedScenes, "question", lambda self, number: drawn[number])
+        patch.setattr(RenderedScenes, "make_question", lambda self, number: drawn[number])
         items = tuple(task)
     return items, Truth({v.pixels.tobytes(): v for question in drawn for v in question.views})
 

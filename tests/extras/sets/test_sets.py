@@ -105,7 +105,7 @@ def test_numbers_of_examples_are_read_packed_or_not() -> None:
     for packed in (True, False):
         example = made.make_example({"n": [0, 300, -1], "t": [b"a", b""]}, packed)
         assert parse_example(example) == {"n": [0, 300, -1], "t": [b"a", b""]}
-    with pytest.raises(ValueError, match="does not end"):
+    with pytest.raises(ValueError, match="extends beyond"):
         parse_example(b"\x0a\x7f\x00")
 
 
