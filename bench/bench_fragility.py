@@ -39,7 +39,7 @@ def draw_study(
         drawn[f"style {number}"] = (random.random((draws, n)) < shares).T.astype(float).tolist()
     clusters = {f"s{i}": f"picture {i // size}" for i in range(n)}
     study = Fragility.from_draws("model", "task", drawn, clusters)
-    return replace(study, resamples=resamples)
+    return replace(study, resample_count=resamples)
 
 
 def ratios(times: int) -> Iterator[str]:

@@ -141,7 +141,7 @@ ANALYSES = {
         "studies.steadiness:SPREAD_ANALYSIS", "Spread over variants", ("variants",)
     ),
     "draws": _make_entry("studies.steadiness:SEVERAL_DRAWS_ANALYSIS", "Draws", ("draws",)),
-    "audit": _make_entry("studies.audit:AUDIT", "Answers without the images", ("asked",)),
+    "audit": _make_entry("studies.audit:AUDIT_ANALYSIS", "Answers without the images", ("asked",)),
     "probe": _make_entry("inside.arms:PROBE", "Where in a model the answer is lost", ("asked",)),
     "items": _make_entry(
         "adaptive.questions:ITEMS",

@@ -30,7 +30,7 @@ estimated from the other questions."""
 KNOWN_RIGHT_SHARE, LEAK_SHARE, TARGET_POWER = 0.9, 0.1, 0.8
 """The power is computed for known questions, which are right in the first share of their draws and
 make up the second share of all questions; the third is the target power."""
-CANDIDATE_DRAWS = (*range(2, 21), 25, 30, 40, 60)
+CANDIDATE_DRAW_COUNTS = (*range(2, 21), 25, 30, 40, 60)
 
 MEAN_GRID = np.sin(np.pi / 2 * (np.arange(30) + 0.5) / 30) ** 2  # evenly spaced in the arc sine
 # from one guess for all draws of a question to a new guess in each draw
@@ -210,9 +210,10 @@ class AnswerBias:
         return float(np.mean(bdtrc(fewest - 1.0, draws, KNOWN_RIGHT_SHARE) * (fewest <= draws)))
 
     def find_draws_needed(self) -> int | None:
-        """Return the smallest of CANDIDATE_DRAWS that reaches TARGET_POWER, or None."""
+        """Return the smallest of CANDIDATE_DRAW_COUNTS that reaches TARGET_POWER, or None."""
         return next(
-            (draws for draws in CANDIDATE_DRAWS if self.compute_power(draws) >= TARGET_POWER), None
+            (draws for draws in CANDIDATE_DRAW_COUNTS if self.compute_power(draws) >= TARGET_POWER),
+            None,
         )
 
     @cached_property

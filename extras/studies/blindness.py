@@ -41,7 +41,7 @@ from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values, benjamini_hochberg
 from looktwice.extras.studies.answer_bias import (
-    CANDIDATE_DRAWS,
+    CANDIDATE_DRAW_COUNTS,
     FALSE_DISCOVERY_RATE,
     KNOWN_RIGHT_SHARE,
     LEAK_SHARE,
@@ -53,7 +53,7 @@ from looktwice.extras.studies.answer_bias import (
 from looktwice.pipelines.disk import dump_yaml
 from looktwice.pipelines.json_input import write_canonical
 
-ARMS: Mapping[str, str] = {
+ARM_DESCRIPTIONS: Mapping[str, str] = {
     "seen": "question, choices and image",
     "no-image": "no image, asked as if it were there",
     "blank": "a grey image",
@@ -92,7 +92,7 @@ class Audit:
     arms: Mapping[str, PointScores]
 
     @property
-    def seen(self) -> PointScores:
+    def seen_arm(self) -> PointScores:
         """The arm with the full input."""
         return self.arms["seen"]
 
@@ -100,7 +100,7 @@ class Audit:
     def chance(self) -> Mapping[str, float]:
         """The chance level of each sample with a key: 1 over its number of choices, or, for open
         questions, the share of the most frequent key."""
-        keyed = self.seen.keyed
+        keyed = self.seen_arm.keyed
         keys = Counter(row.answer for row in keyed.values() if not row.n_choices)
         common = max(keys.values(), default=0) / max(1, keys.total())
         return {n: 1 / row.n_choices if row.n_choices else common for n, row in keyed.items()}
@@ -109,21 +109,21 @@ class Audit:
     def bias(self) -> AnswerBias:
         """The model's answer bias, estimated from its answers without the images."""
         arm = self.arms[next(filter(self.arms.__contains__, BLIND_ARMS))]
-        questions = (_make_question(arm, name, self.seen.samples[name]) for name in self.chance)
+        questions = (_make_question(arm, name, self.seen_arm.samples[name]) for name in self.chance)
         return estimate_bias([question for question in questions if question.draw_count])
 
     @cached_property
     def items(self) -> list[BlindItem]:
         """The samples asked without their image, with their p-values under the model's answer
         bias."""
-        task = self.seen.point.task
+        task = self.seen_arm.point.task
         pairs = zip(self.bias.questions, self.bias.p_values.tolist(), strict=True)
         return [BlindItem(task, row.sample, row.right_count, row.draw_count, p) for row, p in pairs]
 
     def list_kept(self, blind: Sequence[BlindItem]) -> set[str]:
         """Return the samples of the cleaned set, which excludes the listed items."""
-        left_out = {item.sample for item in blind if item.task == self.seen.point.task}
-        return self.seen.samples.keys() - left_out
+        left_out = {item.sample for item in blind if item.task == self.seen_arm.point.task}
+        return self.seen_arm.samples.keys() - left_out
 
     @property
     def draw_count(self) -> int:
@@ -134,7 +134,7 @@ class Audit:
     def values(self) -> Values[str, str]:
         """The values of every arm, on the samples of the `seen` arm."""
         arms = {name: scores.comparable for name, scores in self.arms.items()}
-        values = Values.of(arms, self.seen.clusters)
+        values = Values.of(arms, self.seen_arm.clusters)
         return values.where(values.valid_mask("seen"))
 
     def compute_means(self, arm: str) -> tuple[float, float, float] | None:
@@ -164,13 +164,13 @@ def find_audits(run: RunScores) -> list[Audit]:
     `blank`."""
     groups: dict[str, dict[str, PointScores]] = defaultdict(dict)
     for scores in run.points:
-        if scores.point.contestant in ARMS and len(scores.columns):
+        if scores.point.contestant in ARM_DESCRIPTIONS and len(scores.columns):
             group = write_canonical([scores.point.task_id, contestant_changes(scores.point)])
             groups[group][scores.point.contestant] = scores
     audited = []
     for arms in groups.values():
         if "seen" in arms and {*BLIND_ARMS} & arms.keys():
-            audited.append(Audit({name: arms[name] for name in ARMS if name in arms}))
+            audited.append(Audit({name: arms[name] for name in ARM_DESCRIPTIONS if name in arms}))
     return audited
 
 
@@ -238,8 +238,8 @@ def make_clean_subset(run: RunScores, audits: Sequence[Audit], blind: Sequence[B
     nodes = {}
     for audit in audits:
         kept = audit.list_kept(blind)
-        ids = [name for name in audit.seen.samples if name in kept]
-        nodes[audit.seen.point.task] = {"subset": {"ids": ids}}
+        ids = [name for name in audit.seen_arm.samples if name in kept]
+        nodes[audit.seen_arm.point.task] = {"subset": {"ids": ids}}
     short = "task" in run.config and len(nodes) == 1
     plain = {"task": next(iter(nodes.values()))} if short else {"tasks": nodes}
     count = len({(item.task, item.sample) for item in blind})
@@ -293,7 +293,7 @@ class ArmLine:
 
 ARM_COLUMNS: Columns[ArmLine] = (
     *ARM_NAME_COLUMNS,
-    Column("input", lambda line: ARMS[line.arm], text),
+    Column("input", lambda line: ARM_DESCRIPTIONS[line.arm], text),
     Column("n", "accuracy.n"),
     Column("accuracy\n%", "accuracy", share_cell),
     Column("against seen", "paired_difference", change_cell),
@@ -325,7 +325,7 @@ def describe_power(audit: Audit) -> str:
     bias, draws = audit.bias, audit.draw_count
     power, needed = bias.compute_power(draws), bias.find_draws_needed()
     if needed is None:
-        more = f"no number of draws up to {CANDIDATE_DRAWS[-1]} reaches {TARGET_POWER:.0%}"
+        more = f"no number of draws up to {CANDIDATE_DRAW_COUNTS[-1]} reaches {TARGET_POWER:.0%}"
     else:
         more = f"{needed} draws would reach {TARGET_POWER:.0%}"
     if power == 0:
@@ -341,7 +341,7 @@ def describe_power(audit: Audit) -> str:
 
 
 BIAS_COLUMNS: Columns[Audit] = (
-    *attribute_columns("contestant", "task", of="seen"),
+    *attribute_columns("contestant", "task", of="seen_arm"),
     Column("bias estimated for", "bias.grouping.description", text),
     Column("questions", lambda audit: len(audit.items)),
     Column("draws", "draw_count"),
@@ -414,12 +414,12 @@ def describe_audit(audits: Sequence[Audit], blind: Sequence[BlindItem], rule: Ru
             means = audit.compute_means(arm) if arm in audit.arms else None
             if means and means[1] > 0:
                 sentences.append(
-                    f"{audit.seen.task}: accuracy is {100 * means[1]:.1f} % with the image and"
+                    f"{audit.seen_arm.task}: accuracy is {100 * means[1]:.1f} % with the image and"
                     f" {100 * means[0]:.1f} % in the arm {arm}: mirage score"
                     f" {means[0] / means[1]:.2f}; chance is {100 * chance:.1f} %."
                 )
         if audit.items and rule == "chance":
-            sentences.append(f"{audit.seen.task}: {describe_power(audit)}.")
+            sentences.append(f"{audit.seen_arm.task}: {describe_power(audit)}.")
     asked = len({(item.task, item.sample) for audit in audits for item in audit.items})
     words = (
         "any right answer without the image"

@@ -92,18 +92,18 @@ class NullSpread(NamedTuple):
 class Fragility:
     """The results of one contestant on one task under all styles and codecs, the default first.
 
-    `values` are means over draws, and `squares` the means of the draws' squares, (variants,
+    `values` are means over draws, and `mean_squares` the means of the draws' squares, (variants,
     samples). `repeat_differences` holds, for each sample, the mean squared difference between two
-    draws of the default, NaN with a single draw. All intervals use the same `resamples` of the
-    clusters, so they are paired.
+    draws of the default, NaN with a single draw. All intervals use the same `resample_count`
+    resamples of the clusters, so they are paired.
     """
 
     contestant: str
     task: str
     values: Values[str, str]
-    squares: Floats
+    mean_squares: Floats
     repeat_differences: Floats
-    resamples: int = RESAMPLE_COUNT
+    resample_count: int = RESAMPLE_COUNT
 
     @classmethod
     def from_draws(
@@ -194,7 +194,7 @@ class Fragility:
         elsewhere), the squared difference of two draws, the square and the value of one draw, and
         1.
         """
-        values, squares = self.values.value, self.squares
+        values, squares = self.values.value, self.mean_squares
         # two draws of different variants are independent
         gaps = squares[1:] - 2 * values[1:] * values[0] + squares[0]
         again = ~np.isnan(self.repeat_differences)
@@ -208,7 +208,7 @@ class Fragility:
 
     @cached_property
     def _resampled_means(self) -> Floats:
-        return resample_means(self._ratio_inputs, self.values.clusters, self.resamples)
+        return resample_means(self._ratio_inputs, self.values.clusters, self.resample_count)
 
     @cached_property
     def _measured_means(self) -> tuple[float, float]:

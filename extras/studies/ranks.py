@@ -106,7 +106,7 @@ def find_rank_flips(contestants: Sequence[Fragility]) -> Iterator[Flip]:
         lead = float(gaps[0].mean())
         if abs(lead) < 1e-9:
             continue
-        drawn = resample_means(gaps, shared.clusters, leader.resamples)
+        drawn = resample_means(gaps, shared.clusters, leader.resample_count)
         turned = drawn * np.sign(lead) < -1e-9
         first, second = (leader, rival) if lead > 0 else (rival, leader)
         yield Flip(
