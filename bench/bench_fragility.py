@@ -39,7 +39,7 @@ def draw_study(
         drawn[f"style {number}"] = (random.random((draws, n)) < shares).T.astype(float).tolist()
     clusters = {f"s{i}": f"picture {i // size}" for i in range(n)}
     study = Fragility.from_draws("model", "task", drawn, clusters)
-    return replace(study, resamples=resamples)
+    return replace(study, resample_count=resamples)
 
 
 def ratios(times: int) -> Iterator[str]:
@@ -76,7 +76,7 @@ def false_differences(times: int) -> Iterator[str]:
             )
             ps = [shift.delta.p for shift in fragility.shifts]
             plain += min(ps) < 0.05
-            corrected += any(shift.significant for shift in fragility.shifts)
+            corrected += any(shift.is_significant for shift in fragility.shifts)
             far += fragility.null_spread.p < 0.05
             assert [shift.p_holm for shift in fragility.shifts] == holm(ps)
         yield (

@@ -52,7 +52,7 @@ Sizes, questions and parameter names are those of the official files, so `accura
 Kruskal-Wallis tests are comparable.
 Flaws of the authors' images are corrected unless `official: true` is set.
 
-Each item's `truth` has every shape with its place (also `task.scene(number)`), hidden from stages.
+Each item's `truth` has every shape with its place (also `task.make_scene(number)`), hidden from stages.
 `marks: true` adds shapes, letters, cells or options to the sample as boxes, for oracles and zooms.
 
 The best constant answer in 300 questions at the paper's levels (17.92, 87.75 and 40.69 % in the
@@ -153,7 +153,7 @@ def shortcuts() -> Iterator[str]:
 
 def _most(task: GeneratedDoYouSeeMe) -> str:
     ((answer, times),) = Counter(
-        task.scene(number).answer for number in range(COUNTED)
+        task.make_scene(number).answer for number in range(COUNTED)
     ).most_common(1)
     return f'always "{answer}": {100 * times / COUNTED:.1f} %'
 

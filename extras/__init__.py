@@ -141,7 +141,7 @@ ANALYSES = {
         "studies.steadiness:SPREAD_ANALYSIS", "Spread over variants", ("variants",)
     ),
     "draws": _make_entry("studies.steadiness:SEVERAL_DRAWS_ANALYSIS", "Draws", ("draws",)),
-    "audit": _make_entry("studies.audit:AUDIT", "Answers without the images", ("asked",)),
+    "audit": _make_entry("studies.audit:AUDIT_ANALYSIS", "Answers without the images", ("asked",)),
     "probe": _make_entry("inside.arms:PROBE", "Where in a model the answer is lost", ("asked",)),
     "items": _make_entry(
         "adaptive.questions:ITEMS_ANALYSIS",
@@ -276,7 +276,7 @@ EXTENSIONS: Mapping[str, Mapping[str, Extension]] = {
     },
     "parts": {
         "figures": _make_entry("paper.figures:save_figures"),
-        "latex": _make_entry("paper.latex:latex_table"),
+        "latex": _make_entry("paper.latex:make_latex_table"),
         "processes": _make_entry("executors.processes:Processes"),
         "replies": _make_entry("logs.replies:report_replies"),
         "still": _make_entry("video.still:make_still"),

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from looktwice.extras.wires.gemini import make_content_completion, make_content_request
 from looktwice.extras.wires.messages import make_message_completion, make_message_request
-from looktwice.extras.wires.native import sign_contents, sign_messages
+from looktwice.extras.wires.native import make_contents_headers, make_messages_headers
 from looktwice.extras.wires.turns import Json, parse_count
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import ModelError
@@ -219,7 +219,7 @@ class AnthropicBatches(BatchServer):
     list_path = "messages/batches?limit=100"
 
     def make_auth_headers(self, key: str | None) -> dict[str, str]:
-        return sign_messages(key)
+        return make_messages_headers(key)
 
     def convert_body(self, body: Json) -> Json:
         return {"params": body if self.is_native else make_message_request(body)}
@@ -261,7 +261,7 @@ class GeminiBatches(BatchServer):
     list_field = "operations"
 
     def make_auth_headers(self, key: str | None) -> dict[str, str]:
-        return sign_contents(key)
+        return make_contents_headers(key)
 
     def convert_body(self, body: Json) -> Json:
         request = body if self.is_native else make_content_request(body)

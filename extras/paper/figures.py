@@ -20,9 +20,14 @@ from looktwice.pipelines.runtime.install import format_install
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 """The colour-blind-safe colours of Okabe and Ito."""
-MARKERS = "osD^vPX*"
-MAX_DIFFERENCES = 40
-STYLE = {"font.size": 8, "svg.hashsalt": "looktwice", "svg.fonttype": "none", "pdf.fonttype": 42}
+MARKER_SHAPES = "osD^vPX*"
+MAX_SHOWN_DIFFERENCES = 40
+PLOT_STYLE = {
+    "font.size": 8,
+    "svg.hashsalt": "looktwice",
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+}
 
 
 def save_figures(table: Table, folder: Path) -> list[Path]:
@@ -38,7 +43,7 @@ def save_figures(table: Table, folder: Path) -> list[Path]:
         raise RunError(f"figures need matplotlib; type: {command}") from exc
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(PLOT_STYLE):
         for name, figure in _draw_figures(table).items():
             for ending, dates in (("svg", {"Date": None}), ("pdf", {"CreationDate": None})):
                 path = folder / f"{name}.{ending}"
@@ -56,7 +61,9 @@ def _draw_figures(table: Table) -> dict[str, Any]:
             overall.append(row)
         if row.delta_low is not None and row.delta_high is not None:
             compared.append(row)
-    if len(compared) > MAX_DIFFERENCES:  # with many tasks, only the differences over all tasks
+    if (
+        len(compared) > MAX_SHOWN_DIFFERENCES
+    ):  # with many tasks, only the differences over all tasks
         compared = [row for row in compared if row.task == "micro"]
     figures = dict[str, Any]()
     if overall:
@@ -65,7 +72,7 @@ def _draw_figures(table: Table) -> dict[str, Any]:
         sizes = sorted({row.n for row in overall})
         asked = " to ".join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))
         axes.set_xlabel(f"accuracy %, 95 % interval, n = {asked}")
-    if 0 < len(compared) <= MAX_DIFFERENCES:
+    if 0 < len(compared) <= MAX_SHOWN_DIFFERENCES:
         figures["differences"] = _draw_differences(compared, several)
     for curve in make_curves(table.scores, table.rows):
         name = re.sub(r"[^\w.-]+", "_", f"curve {curve.factor} {curve.task}").strip("_")
@@ -85,8 +92,8 @@ def _make_axes(lines: int) -> tuple[Any, Any]:
 def _draw_differences(rows: Rows, several: bool) -> Any:
     """Draw the paired differences from the baseline with their bootstrap intervals.
 
-    A point is filled if p (Holm) is below 0.05 divided by the number of families: single tasks and
-    all tasks together, in each run.
+    A point is filled if p (Holm) is below 0.05 divided by the number of families of comparisons; in
+    each run, single tasks are one family and all tasks together are another.
     """
     lines, level = list[tuple[str, bool, tuple[float | None, ...]]](), ALPHA
     level /= max(1, len({(row.run, row.task == "micro") for row in rows}))
@@ -104,7 +111,7 @@ def _draw_differences(rows: Rows, several: bool) -> Any:
 
 
 def _draw_intervals(lines: Sequence[tuple[str, bool, tuple[float | None, ...]]]) -> tuple[Any, Any]:
-    """Draw one row for each line, which holds a name, whether its point is filled, and its value
+    """Draw one row for each line; a line holds a name, whether its point is filled, and its value
     and interval as shares."""
     figure, axes = _make_axes(len(lines))
     for place, (_, filled, ends) in enumerate(lines):
@@ -129,7 +136,7 @@ def _draw_curve(curve: PageLines) -> Any:
             color=COLORS[number % len(COLORS)],
             linewidth=1,
             capsize=2,
-            marker=MARKERS[number % len(MARKERS)],
+            marker=MARKER_SHAPES[number % len(MARKER_SHAPES)],
             markersize=4,
             label=label.replace("$", r"\$"),
         )

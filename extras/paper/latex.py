@@ -17,8 +17,8 @@ from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import MINUS, percent
 from looktwice.eval.scoring.row import Rows
 
-LEVELS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
-SIGNS = str.maketrans(
+STAR_LEVELS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
+LATEX_ESCAPES = str.maketrans(
     {
         "\\": r"\textbackslash{}",
         "~": r"\textasciitilde{}",
@@ -28,7 +28,7 @@ SIGNS = str.maketrans(
 )
 
 
-def latex_table(table: Table) -> str:
+def make_latex_table(table: Table) -> str:
     """Return a LaTeX `table` with a row per contestant and a column per task, in percent.
 
     The best accuracies of each column are bold, including ties. A rule separates the rows of
@@ -54,7 +54,7 @@ def latex_table(table: Table) -> str:
             blocks["levels"].setdefault(name, {})[task] = shown
             continue
         p = 1.0 if row.p_holm is None else len(runs) * row.p_holm
-        star = next((f"$^{{{sign}}}$" for level, sign in LEVELS if p < level), "")
+        star = next((f"$^{{{sign}}}$" for level, sign in STAR_LEVELS if p < level), "")
         if round(row.value or 0.0, 3) == best[task]:
             shown = f"\\textbf{{{shown}}}"
         blocks["arms"].setdefault(name, {})[task] = shown + star
@@ -96,7 +96,7 @@ def _format_latex_row(cells: Sequence[str]) -> str:
 
 def escape_latex(text: str) -> str:
     """Escape the characters of a text that LaTeX reserves, and join its lines."""
-    return " ".join(text.split()).translate(SIGNS)
+    return " ".join(text.split()).translate(LATEX_ESCAPES)
 
 
 def _write_caption(rows: Rows) -> str:

@@ -17,7 +17,7 @@ from typing import ClassVar
 from looktwice.extras.python_tool.exchange import ExchangeError, RunningSandbox
 from looktwice.extras.python_tool.packages import find_interpreter, find_package_paths
 from looktwice.extras.python_tool.sandbox import (
-    START_SECONDS,
+    START_TIMEOUT_SECONDS,
     CodeResult,
     GuestStarted,
     PythonSandbox,
@@ -27,14 +27,14 @@ from looktwice.extras.python_tool.syscalls import make_no_process_filter, open_f
 
 __all__ = ["Bubblewrap"]
 
-INSTALL = (
+INSTALL_ADVICE = (
     "Python as a tool needs a sandbox, and code never runs without one: install bubblewrap"
     " (`apt-get install bubblewrap`, `dnf install bubblewrap`), or name"
     " `sandbox: {use: prompting.agent.Container, image: ...}` with Docker or Podman"
 )
-LIBRARIES = "/usr/lib", "/usr/lib64", "/lib", "/lib64"
-PACKAGES = "/packages"
-ENVIRONMENT = {
+LIBRARY_FOLDERS = "/usr/lib", "/usr/lib64", "/lib", "/lib64"
+PACKAGE_FOLDER = "/packages"
+ENVIRONMENT_VARIABLES = {
     "HOME": "/work",
     "LANG": "C.UTF-8",
     "MPLBACKEND": "Agg",
@@ -58,7 +58,7 @@ class Bubblewrap(PythonSandbox):
 
     packages: tuple[str, ...] = ("numpy", "pillow", "opencv-python-headless", "scipy", "matplotlib")
 
-    path: ClassVar[tuple[str, ...]] = (PACKAGES,)
+    path: ClassVar[tuple[str, ...]] = (PACKAGE_FOLDER,)
 
     def start(self, program: str) -> subprocess.Popen[bytes]:
         """Start Python under bubblewrap. Raises OSError."""
@@ -88,24 +88,24 @@ class Bubblewrap(PythonSandbox):
         yield from ("--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent")
         yield from ("--new-session", "--cap-drop", "ALL", "--uid", "65534", "--gid", "65534")
         yield from ("--hostname", "sandbox", "--clearenv")
-        for name, value in ENVIRONMENT.items():
+        for name, value in ENVIRONMENT_VARIABLES.items():
             yield from ("--setenv", name, value)
         yield from ("--proc", "/proc", "--dev", "/dev")
         for folder in (self.folder, "/tmp"):
             yield from ("--size", str(self.disk_mb << 20), "--tmpfs", folder)
-        for library in map(Path, LIBRARIES):
+        for library in map(Path, LIBRARY_FOLDERS):
             if library.is_symlink():
                 yield from ("--symlink", os.readlink(library), str(library))
             elif library.is_dir():
                 yield from ("--ro-bind", str(library), str(library))
         yield from _bind_python()
         for name, path in find_package_paths(self.packages).items():
-            yield from ("--ro-bind", str(path), f"{PACKAGES}/{name}")
+            yield from ("--ro-bind", str(path), f"{PACKAGE_FOLDER}/{name}")
         yield from ("--remount-ro", "/dev", "--remount-ro", "/")
 
     def find_fault(self) -> str:
-        """Return why the sandbox cannot run and what to install; "" if a test run shows that it
-        isolates its code."""
+        """Return why the sandbox cannot run and what to install; "" if a test run shows that the
+        sandbox isolates code."""
         return _find_fault(self)
 
 
@@ -117,7 +117,7 @@ def _bind_python() -> Iterator[str]:
     library = prefix / "lib" / version
     mounted = [python, library, *sorted((prefix / "lib").glob("libpython*"))]
     for path in mounted:
-        if not str(path).startswith(tuple(f"{folder}/" for folder in LIBRARIES)):
+        if not str(path).startswith(tuple(f"{folder}/" for folder in LIBRARY_FOLDERS)):
             yield from ("--ro-bind", str(path), str(path))
     if (library / "site-packages").is_dir():
         yield from ("--tmpfs", str(library / "site-packages"))
@@ -126,12 +126,14 @@ def _bind_python() -> Iterator[str]:
 @cache
 def _find_fault(sandbox: Bubblewrap) -> str:
     if sys.platform != "linux":
-        return f"bubblewrap exists for Linux only; {INSTALL}"
+        return f"bubblewrap exists for Linux only; {INSTALL_ADVICE}"
     if shutil.which("bwrap") is None:
-        return f"`bwrap` is not on the PATH; {INSTALL}"
+        return f"`bwrap` is not on the PATH; {INSTALL_ADVICE}"
     if make_no_process_filter() is None:
-        return f"the system call filter does not support this processor; {INSTALL}"
-    return "" if _is_isolated(sandbox) else f"bubblewrap cannot make a sandbox here; {INSTALL}"
+        return f"the system call filter does not support this processor; {INSTALL_ADVICE}"
+    return (
+        "" if _is_isolated(sandbox) else f"bubblewrap cannot make a sandbox here; {INSTALL_ADVICE}"
+    )
 
 
 def _is_isolated(sandbox: Bubblewrap) -> bool:
@@ -152,8 +154,8 @@ def _is_isolated(sandbox: Bubblewrap) -> bool:
         except OSError:
             return False
         try:
-            running.ask(fields, GuestStarted, START_SECONDS)
-            result = running.ask({"images": [], "code": code}, CodeResult, START_SECONDS)
+            running.ask(fields, GuestStarted, START_TIMEOUT_SECONDS)
+            result = running.ask({"images": [], "code": code}, CodeResult, START_TIMEOUT_SECONDS)
         except ExchangeError:
             return False
         running.close()

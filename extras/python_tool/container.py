@@ -15,7 +15,7 @@ from looktwice.extras.python_tool.sandbox import PythonSandbox
 __all__ = ["Container"]
 
 NAME_PREFIX = "looktwice-python-"
-CHECK_SECONDS = 30
+CHECK_TIMEOUT_SECONDS = 30
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,9 @@ class Container(PythonSandbox):
         for name in ("image", "runtime"):
             value = getattr(self, name)
             if value.startswith("-"):
-                raise ValueError(f"{name} is a name, which cannot begin with '-', found {value!r}")
+                raise ValueError(
+                    f"`{name}` must be a name that does not begin with '-', found {value!r}"
+                )
         if not self.image:
             raise ValueError("image is needed, such as `image: my-python-with-pillow:1`")
 
@@ -85,7 +87,9 @@ def _find_fault(engine: str, image: str) -> str:
         return f"`{engine}` is not on the PATH; {rule}, so install it, or use bubblewrap"
     command = [engine, "image", "inspect", image]
     try:
-        found = subprocess.run(command, capture_output=True, check=False, timeout=CHECK_SECONDS)
+        found = subprocess.run(
+            command, capture_output=True, check=False, timeout=CHECK_TIMEOUT_SECONDS
+        )
     except (OSError, subprocess.TimeoutExpired):
         return f"`{engine}` does not answer; {rule}, so start it, or use bubblewrap"
     if found.returncode:

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from looktwice.pipelines.json_input import read_as
 
-MAX_ANSWER = 64 << 20  # bytes of one answer; far more than the guest may send
-Stop = Callable[[subprocess.Popen[bytes]], None]
+MAX_ANSWER_BYTES = 64 << 20  # bytes of one answer; far more than the guest may send
+StopProcess = Callable[[subprocess.Popen[bytes]], None]
 Reason = Literal["time", "size", "ended"]
 
 
@@ -32,7 +32,7 @@ class RunningSandbox:
     It is stopped after an ExchangeError.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], stop: Stop) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], stop: StopProcess) -> None:
         self.process, self._stop, self.rest = process, stop, b""
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
@@ -71,7 +71,7 @@ class RunningSandbox:
                         received += chunk
                     else:
                         reason = "ended"
-                reason = "size" if len(received) > MAX_ANSWER else reason
+                reason = "size" if len(received) > MAX_ANSWER_BYTES else reason
                 if reason is not None:
                     self.close()
                     raise ExchangeError(reason)

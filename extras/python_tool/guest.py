@@ -25,14 +25,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif")
-FRAME = "looktwice frame"
+IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif")
+FRAME_KEY = "looktwice frame"
 """The key in `info` of a Pillow image whose value is its frame: the number of the source image, the
 affine map from the source image to this one as (a, b, c, d, e, f) in pixel centres, and the size of
 this image for which the map is valid."""
 Frame = tuple[int, tuple[float, ...], tuple[int, int]]
 MAX_TRACE_LINES = 12
-MAX_LINE = 300  # characters of a line of a traceback
+MAX_LINE_LENGTH = 300  # characters of a line of a traceback
 
 
 class BoundedText(io.TextIOBase):
@@ -101,7 +101,7 @@ def map_unknown(old: Any, new: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     return None
 
 
-TRACKED: dict[str, Callable[..., Any]] = {
+TRACKED_METHODS: dict[str, Callable[..., Any]] = {
     "crop": map_crop,
     "resize": map_resize,
     "transpose": map_transpose,
@@ -113,8 +113,8 @@ function that computes the affine map."""
 
 
 def track_frames(image_class: Any) -> None:
-    """Patch `thumbnail` and the methods in `TRACKED` of Pillow's image class, so that they update
-    the frame of the image."""
+    """Patch `thumbnail` and the methods in `TRACKED_METHODS` of Pillow's image class, so that they
+    update the frame of the image."""
 
     def wrap(name: str, find_map: Callable[..., Any]) -> None:
         method = getattr(image_class, name)
@@ -124,15 +124,15 @@ def track_frames(image_class: Any) -> None:
             made = method(self, *args, **kwargs)
             if made is self:
                 return made
-            made.info.pop(FRAME, None)
+            made.info.pop(FRAME_KEY, None)
             if frame and (moved := find_map(self, made, args, kwargs)):
-                made.info[FRAME] = (frame[0], compose_maps(moved, frame[1]), made.size)
+                made.info[FRAME_KEY] = (frame[0], compose_maps(moved, frame[1]), made.size)
             return made
 
         tracked.__doc__ = method.__doc__
         setattr(image_class, name, tracked)
 
-    for name, find_map in TRACKED.items():
+    for name, find_map in TRACKED_METHODS.items():
         wrap(name, find_map)
     shrink = image_class.thumbnail
 
@@ -142,14 +142,14 @@ def track_frames(image_class: Any) -> None:
         sx, sy = self.size[0] / before[0], self.size[1] / before[1]
         if frame:
             moved = (sx, 0.0, (sx - 1) / 2, 0.0, sy, (sy - 1) / 2)
-            self.info[FRAME] = (frame[0], compose_maps(moved, frame[1]), self.size)
+            self.info[FRAME_KEY] = (frame[0], compose_maps(moved, frame[1]), self.size)
 
     image_class.thumbnail = thumbnail
 
 
 def read_frame(image: Any) -> Frame | None:
     """Return the frame of an image if it is known and valid for the image's present size."""
-    frame = getattr(image, "info", {}).get(FRAME)
+    frame = getattr(image, "info", {}).get(FRAME_KEY)
     return frame if frame and tuple(frame[2]) == tuple(image.size) else None
 
 
@@ -179,7 +179,7 @@ class Session:
 
         image = Image.frombytes("RGB", size, pixels)
         image.save(f"image_{number}.png", compress_level=1)
-        image.info[FRAME] = (number, (1.0, 0.0, 0.0, 0.0, 1.0, 0.0), image.size)
+        image.info[FRAME_KEY] = (number, (1.0, 0.0, 0.0, 0.0, 1.0, 0.0), image.size)
         self.names[f"image_{number}"] = image
         self.names["images"] = [*self.names["images"], image]
         self.known[f"image_{number}.png"] = self._get_stamp(f"image_{number}.png")
@@ -221,7 +221,7 @@ class Session:
         return {**result, "versions": find_versions()}
 
     def _run_statements(self, code: str, name: str) -> None:
-        """Run the statements; the value of a last expression is shown or printed."""
+        """Run the statements; if the last one is an expression, show or print its value."""
         tree = ast.parse(code, name)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         exec(compile(tree, name, "exec"), self.names)
@@ -262,7 +262,7 @@ class Session:
         if share < 1:
             image = image.copy()
             if frame:
-                image.info[FRAME] = frame
+                image.info[FRAME_KEY] = frame
             image = image.resize([max(1, int(side * share)) for side in image.size])
             frame = read_frame(image)
             self.notes.append(f"a picture was made smaller, to {image.size[0]} x {image.size[1]}")
@@ -301,7 +301,7 @@ class Session:
     def _collect_files(self) -> None:
         """Show the image files that the code wrote or changed in the working folder."""
         for name in sorted(os.listdir(".")):
-            if not name.lower().endswith(ENDINGS) or not os.path.isfile(name):
+            if not name.lower().endswith(IMAGE_ENDINGS) or not os.path.isfile(name):
                 continue
             stamp = self._get_stamp(name)
             if self.known.get(name) == stamp:
@@ -330,7 +330,7 @@ def format_error(exc: BaseException, name: str) -> str:
             lines.append(f"{frame.filename[1:-1]}, line {frame.lineno}: {frame.line}")
     last = traceback.format_exception_only(exc)
     lines = [*lines[-MAX_TRACE_LINES:], *(line.rstrip() for line in last[-4:])]
-    return "\n".join(line[:MAX_LINE] for line in lines)
+    return "\n".join(line[:MAX_LINE_LENGTH] for line in lines)
 
 
 def set_limits(memory_mb: int, disk_mb: int) -> None:

@@ -41,9 +41,9 @@ from looktwice.pipelines.view import View
 
 __all__ = ["PythonSandbox"]
 
-START_SECONDS = 30.0  # to start a sandbox, and for all pieces of code that ran before in it
-LIMITS = "memory_mb", "disk_mb", "characters", "pictures", "megapixels"
-SILENT = "(the code printed nothing)"
+START_TIMEOUT_SECONDS = 30.0  # to start a sandbox, and for all pieces of code that ran before in it
+LIMIT_SETTINGS = "memory_mb", "disk_mb", "characters", "pictures", "megapixels"
+NO_OUTPUT_TEXT = "(the code printed nothing)"
 
 
 @with_config(FORBID_EXTRA)
@@ -83,21 +83,21 @@ def read_guest() -> str:
 @dataclass(eq=False)
 class LiveSession:
     """The running sandbox of one sample, its identity, and the pieces of code that ran in it
-    (`done`)."""
+    (`executed_code`)."""
 
-    running: RunningSandbox | None = None
+    sandbox: RunningSandbox | None = None
     identity: str = ""
-    done: list[str] = field(default_factory=list)
+    executed_code: list[str] = field(default_factory=list)
 
     def close(self) -> None:
         """Stop the sandbox, which discards its variables."""
-        running, self.running, self.done = self.running, None, []
-        if running is not None:
-            running.close()
+        sandbox, self.sandbox, self.executed_code = self.sandbox, None, []
+        if sandbox is not None:
+            sandbox.close()
 
 
 _session: ContextVar[LiveSession | None] = ContextVar("session", default=None)
-_turns = threading.BoundedSemaphore(
+_run_slots = threading.BoundedSemaphore(
     os.cpu_count() or 1
 )  # on an overloaded machine, code would reach its time limit too early
 
@@ -171,14 +171,14 @@ class PythonSandbox(Ranged):
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Run the code of the last message, after the code of earlier messages that has not run in
-        the sample's sandbox yet. Raises ModelError if there is no sandbox."""
+        """Run the code of the last message; first run the code of earlier messages that has not yet
+        run in the sample's sandbox. Raises ModelError if there is no sandbox."""
         if fault := self.find_fault():
             raise ModelError(fault)
         session, start = _session.get(), time.perf_counter()
         kept = session or LiveSession()
         try:
-            with yield_permit(), _turns:
+            with yield_permit(), _run_slots:
                 result, restarted = self._run(kept, messages)
         finally:
             if session is None:
@@ -186,7 +186,9 @@ class PythonSandbox(Ranged):
         attached: dict[str, Any] = {"pictures": result["pictures"]} if result["pictures"] else {}
         attached |= {"restarted": True} if restarted else {}
         parts = [result["output"].rstrip(), result["error"], *result["notes"]]
-        text = "\n".join(filter(None, parts)) or (SILENT if not result["pictures"] else "(shown)")
+        text = "\n".join(filter(None, parts)) or (
+            NO_OUTPUT_TEXT if not result["pictures"] else "(shown)"
+        )
         seconds = time.perf_counter() - start
         return Reply(text, seconds=seconds, served_by=result["versions"], attached=attached)
 
@@ -194,22 +196,22 @@ class PythonSandbox(Ranged):
         """Run the code of new messages, and return the last result and whether the sandbox was
         stopped, so that the variables are lost."""
         wanted = [write_canonical(make_message_json(message)) for message in messages]
-        is_same = session.identity == self.identity and session.done == wanted[:-1]
-        if session.running is None or not is_same:
+        is_same = session.identity == self.identity and session.executed_code == wanted[:-1]
+        if session.sandbox is None or not is_same:
             session.close()
-            session.running, session.identity = self._start_guest(session), self.identity
-        numbers = 1 + sum(len(m.views) for m in messages[: len(session.done)])
-        for message, name in list(zip(messages, wanted, strict=True))[len(session.done) :]:
+            session.sandbox, session.identity = self._start_guest(session), self.identity
+        numbers = 1 + sum(len(m.views) for m in messages[: len(session.executed_code)])
+        for message, name in list(zip(messages, wanted, strict=True))[len(session.executed_code) :]:
             request = build_request(message, numbers)
             numbers += len(message.views)
             try:
-                result: CodeResult = session.running.ask(request, CodeResult, self.seconds)
+                result: CodeResult = session.sandbox.ask(request, CodeResult, self.seconds)
             except ExchangeError as exc:
                 session.close()
                 why = self._format_fault(exc)
                 ended = CodeResult(output="", error=why, pictures=[], notes=[], versions={})
                 return ended, True
-            session.done.append(name)
+            session.executed_code.append(name)
         return self._limit_result(result), False
 
     def _start_guest(self, session: LiveSession) -> RunningSandbox:
@@ -217,9 +219,9 @@ class PythonSandbox(Ranged):
             running = RunningSandbox(self.start(read_guest()), self.stop)
         except OSError as exc:
             raise ModelError(f"the sandbox does not start: {exc}") from exc
-        settings = {name: getattr(self, name) for name in ("folder", "path", *LIMITS)}
+        settings = {name: getattr(self, name) for name in ("folder", "path", *LIMIT_SETTINGS)}
         try:
-            running.ask(settings, GuestStarted, START_SECONDS)
+            running.ask(settings, GuestStarted, START_TIMEOUT_SECONDS)
         except ExchangeError as exc:
             raise ModelError(f"Python does not start in the sandbox ({exc.reason})") from exc
         return running

@@ -23,7 +23,7 @@ from looktwice.prompting.coordinates import ToolError
 
 __all__ = ["RunPython"]
 
-DESCRIPTION = (
+TOOL_DESCRIPTION = (
     "Runs Python on the images. The variables image_1, image_2, ... are Pillow images at full size"
     " (read image_1.size), also saved as image_1.png and so on; numpy, cv2, scipy and matplotlib"
     " can be imported where installed. print() returns text. show(picture) shows you a picture (a"
@@ -52,7 +52,7 @@ class RunPython:
     """
 
     sandbox: PythonSandbox = field(default_factory=Bubblewrap)
-    description: str = DESCRIPTION
+    description: str = TOOL_DESCRIPTION
 
     arguments = PythonArguments
     permission: ClassVar[tuple[str, str]] = (

@@ -1,4 +1,4 @@
-"""Commands that read logs, whether of looktwice or of other programs."""
+"""The commands `compare` and `export`, which read logs of looktwice and of other programs."""
 
 from __future__ import annotations
 
@@ -140,8 +140,8 @@ def _compare_requests(
             pair = TwoSides(base.path, rival.path, (base.contestant, rival.contestant), labels)
             asked = out / f"asked-{folders[rival.name]}"
             effects = measure_effects(pair, model, asked, (base.name, rival.name))
-            baseline = effects.compared.logs[0].name
-            contrasts = [c for c in effects.compared.contrasts if c.baseline == baseline]
+            baseline = effects.comparison.logs[0].name
+            contrasts = [c for c in effects.comparison.contrasts if c.baseline == baseline]
             print_text_table(console_table(contrasts), "effect of each difference", blocks=1)
             for line in report.describe_effects(effects):
                 say(line)
@@ -150,7 +150,7 @@ def _compare_requests(
 
 def export(
     logs: Annotated[
-        list[Path], Argument(metavar="LOG...", help="Run folders, or logs as `compare` reads them.")
+        list[Path], Argument(metavar="LOG...", help="Run folders, or logs that `compare` can read.")
     ],
     to: Format = "",
     out: Annotated[

@@ -33,7 +33,7 @@ from looktwice.pipelines.model import Message, Model, make_message_json
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import State
 
-MINE, THEIRS = "", "all"
+NO_FACTOR, ALL_FACTORS = "", "all"
 """The values of `factor` for the arms that send the first or the second side's requests
 unchanged."""
 
@@ -90,13 +90,13 @@ class RequestQuestions:
         keys, _ = self.keys
         for name, swap in self.sides.swaps.items():
             mine = swap.mine
-            sample = Sample(name, mine.asked.text, mine.pictures, mine.choices)
+            sample = Sample(name, mine.last_user_turn.text, mine.pictures, mine.choices)
             yield Item(sample, keys.get(name))
 
     @cached_property
     def keys(self) -> tuple[dict[str, str], bool]:
-        """The key of each sample; and True if these are correct answers, False if they are the
-        first side's answers."""
+        """The key of each sample, and whether the keys are correct answers (True) or the first
+        side's answers (False)."""
         swaps = self.sides.swaps
         keys = dict[str, str]()
         for name, swap in swaps.items():
@@ -113,7 +113,7 @@ class RequestQuestions:
                 replied = {
                     "sample": name,
                     "task": "",
-                    "question": swap.mine.asked.text,
+                    "question": swap.mine.last_user_turn.text,
                     "choices": swap.mine.choices,
                     "reply": swap.mine.reply,
                     "key": "A",
@@ -157,13 +157,13 @@ class Resend:
     second side's request if the factor is "all"."""
 
     sides: TwoSides
-    factor: str = MINE
+    factor: str = NO_FACTOR
 
     def __call__(self, state: State, model: Model) -> State:
         """Return the state with the conversation and its reply. Raises InseparableFactor,
         ModelError."""
         swap = self.sides.swaps[state.sample.id]
-        unchanged = {MINE: swap.mine, THEIRS: swap.theirs}
+        unchanged = {NO_FACTOR: swap.mine, ALL_FACTORS: swap.theirs}
         request = unchanged.get(self.factor) or swap(self.factor)
         reply = model(request.messages, state.draw, request.options)
         sample, letters = state.sample, dict[str, str]()
@@ -185,15 +185,15 @@ class Resend:
 @dataclass(frozen=True)
 class SwapEffects:
     """The effects of the differences: contrasts with the resent requests of the first side, and
-    the factors that could not be swapped on their own, with the reason (`left_out`).
+    the factors that could not be swapped on their own, with the reason (`skipped_factors`).
 
-    `keyed` is False if "right" means "the same answer as the first side".
+    `has_correct_answers` is False if "right" means "the same answer as the first side".
     """
 
-    compared: LogComparison
-    left_out: dict[str, str]
-    keyed: bool
-    questions: int
+    comparison: LogComparison
+    skipped_factors: dict[str, str]
+    has_correct_answers: bool
+    question_count: int
 
 
 def measure_effects(
@@ -221,7 +221,7 @@ def measure_effects(
         except InseparableFactor as exc:
             left_out[difference.factor] = str(exc)
     single = {f"with the {factor}": Resend(sides, factor) for factor in factors}
-    first, last = {f"as {names[0]}": Resend(sides)}, {f"as {names[1]}": Resend(sides, THEIRS)}
+    first, last = {f"as {names[0]}": Resend(sides)}, {f"as {names[1]}": Resend(sides, ALL_FACTORS)}
     arms = first | single | last
     evaluate(task, arms, model, out=out)
     return SwapEffects(compare_logs(read_logs(out)), left_out, task.keys[1], len(task))
@@ -229,9 +229,9 @@ def measure_effects(
 
 @ask_once()
 def build_model_to_ask(node: str, plugins: Sequence[str]) -> Model:
-    """Build the model that is given as a node such as `{use: pipelines.models.ChatAPI, model:
-    NAME}`, as the name of a class, or as a YAML file, of which the first of `models:` is taken.
-    Raises ConfigError."""
+    """Build a model from a node such as `{use: pipelines.models.ChatAPI, model: NAME}`, from the
+    name of a class, or from a YAML file, of which the first entry of `models:` is used. Raises
+    ConfigError."""
     source: Any = Path(node) if node.endswith((".yaml", ".yml")) else {}
     text = node if node.startswith("{") else f"{{use: {node}}}"
     overrides = [] if source else [f"models.asked={text}"]

@@ -22,9 +22,9 @@ UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True)
-class Look:
-    """The properties of a picture: its perceptual hash (0 if it cannot be read) and its RGB
-    thumbnail of shape (THUMBNAIL_SIDE ** 2 * 3,)."""
+class Appearance:
+    """The appearance of a picture as it was sent: its perceptual hash (0 if it cannot be read) and
+    its RGB thumbnail of shape (THUMBNAIL_SIDE ** 2 * 3,)."""
 
     picture: Picture = field(repr=False)
     hash: int
@@ -37,7 +37,7 @@ class Look:
 
     @cached_property
     def codec(self) -> str:
-        """The codec; for a WebP, also "lossless" or "lossy".
+        """The codec; for WebP, also "lossless" or "lossy".
 
         For a JPEG, also the chroma subsampling and the quality at which libjpeg would write its
         luminance table, with "about" if no quality matches exactly.
@@ -64,13 +64,13 @@ class Look:
         return self.codec in ("PNG", "WebP lossless")
 
     @cached_property
-    def pixels(self) -> str:
+    def pixel_digest(self) -> str:
         """The SHA-256 of the decoded pixels; the pixels themselves are not stored."""
         pixels = decode(self.picture.payload.data, self.picture.name)
         return hashlib.sha256(pixels.tobytes()).hexdigest()
 
 
-def measure_level_distance(mine: Look, theirs: Look) -> float:
+def measure_level_distance(mine: Appearance, theirs: Appearance) -> float:
     """Return the largest difference between two thumbnails, in levels from 0 to 255.
 
     Measured on 40 drawings: re-encoding (JPEGs of quality 30 included) and shrinking to two thirds
@@ -79,13 +79,13 @@ def measure_level_distance(mine: Look, theirs: Look) -> float:
     return float(np.abs(mine.thumbnail - theirs.thumbnail).max())
 
 
-_looks: dict[str, Look] = {}
+_appearances: dict[str, Appearance] = {}
 """A cache by the picture's SHA-256, so that a picture in many requests is decoded once."""
 
 
-def get_look(picture: Picture) -> Look:
-    """Return the properties of a picture; an unreadable picture counts as black."""
-    if picture.sha not in _looks:
+def get_appearance(picture: Picture) -> Appearance:
+    """Return the appearance of a picture; an unreadable picture counts as black."""
+    if picture.sha not in _appearances:
         small, code = np.zeros(THUMBNAIL_SIDE * THUMBNAIL_SIDE * 3, np.float32), 0
         try:
             # average over areas: other resampling would alias and depend on the size
@@ -94,8 +94,8 @@ def get_look(picture: Picture) -> Look:
             small, code = np.asarray(image, np.float32).ravel(), compute_perceptual_hash(picture)
         except PictureError:
             pass
-        _looks[picture.sha] = Look(picture, code, small)
-    return _looks[picture.sha]
+        _appearances[picture.sha] = Appearance(picture, code, small)
+    return _appearances[picture.sha]
 
 
 @lru_cache(maxsize=1)

@@ -13,7 +13,7 @@ from looktwice.extras.request_diff.factors import FACTORS, Difference, RequestCo
 from looktwice.pipelines.counted import format_count, shorten_text
 from looktwice.pipelines.disk import write_file
 
-MAX_WORDS, MAX_CHANGES, COMMON_SHARE = 60, 6, 0.5
+MAX_CELL_LENGTH, MAX_LISTED_CHANGES, COMMON_CHANGE_SHARE = 60, 6, 0.5
 METHOD_NOTE = (
     "Requests are paired by what their pictures show (perceptual hash and thumbnail) and by the"
     " words that distinguish the questions of one side; a request that is equally near to two is"
@@ -29,9 +29,9 @@ def make_request_table(comparison: RequestComparison) -> TextTable:
     base, rival = comparison.base.name, comparison.rival.name
     columns: Columns[Difference] = (
         Column("what differs", "factor", text),
-        Column(base, lambda d: shorten_text(d.most_frequent[0][0], MAX_WORDS), text),
-        Column(rival, lambda d: shorten_text(d.most_frequent[0][1], MAX_WORDS), text),
-        Column("pairs", lambda d: f"{len(d.examples)} of {d.pairs}"),
+        Column(base, lambda d: shorten_text(d.most_frequent[0][0], MAX_CELL_LENGTH), text),
+        Column(rival, lambda d: shorten_text(d.most_frequent[0][1], MAX_CELL_LENGTH), text),
+        Column("pairs", lambda d: f"{len(d.examples)} of {d.pair_count}"),
         Column(
             "with these",
             lambda d: None if d.most_frequent[1] == len(d.examples) else d.most_frequent[1],
@@ -46,8 +46,8 @@ def describe_requests(comparison: RequestComparison) -> Iterator[str]:
     never differ, and which requests have no partner and why."""
     base, rival = comparison.base, comparison.rival
     for side in (base, rival):
-        if side.repeated:
-            repeated = format_count(side.repeated, "request")
+        if side.repeat_count:
+            repeated = format_count(side.repeat_count, "request")
             yield f"{side.name}: ignoring {repeated} that repeat an earlier one exactly"
     pairs = len(comparison.pairing.pairs)
     yield (
@@ -66,9 +66,9 @@ def describe_requests(comparison: RequestComparison) -> Iterator[str]:
         yield f"  the same in all pairs: {', '.join(same)}"
     constant, rare = 0, 0
     for (before, after), count in comparison.changed_words:
-        if constant < MAX_CHANGES and count >= COMMON_SHARE * pairs:
+        if constant < MAX_LISTED_CHANGES and count >= COMMON_CHANGE_SHARE * pairs:
             constant += 1
-            old, new = (repr(shorten_text(words, 4 * MAX_WORDS)) for words in (before, after))
+            old, new = (repr(shorten_text(words, 4 * MAX_CELL_LENGTH)) for words in (before, after))
             change = f"{old} became {new}" if after else f"{old} is missing"
             change = f"in {rival.name}, {change if before else f'{new} was added'}"
             yield f"  template, in {count} of {pairs}: {change}"
@@ -112,10 +112,10 @@ def write_request_diff(comparisons: list[RequestComparison], folder: Path) -> li
 def describe_effects(effects: SwapEffects) -> Iterator[str]:
     """Yield lines that state which answers count as right, and which differences could not be
     tested on their own."""
-    if not effects.keyed:
+    if not effects.has_correct_answers:
         yield (
             "no correct answer is known, so the first side's answers count as right; give --labels"
             " FILE, a log or a run with correct answers"
         )
-    for factor, why in effects.left_out.items():
+    for factor, why in effects.skipped_factors.items():
         yield f"{factor} could not be tested on its own: {why}"

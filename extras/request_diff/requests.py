@@ -27,7 +27,7 @@ from looktwice.eval.tasks.base import TaskError
 from looktwice.extras.logs.compare import find_places
 from looktwice.extras.logs.format import read_logs
 from looktwice.extras.logs.log import Log, make_names_unique
-from looktwice.extras.request_diff.looks import get_look
+from looktwice.extras.request_diff.looks import get_appearance
 from looktwice.pipelines.model import CallOptions, Message
 from looktwice.pipelines.picture import Picture, hash_distance
 from looktwice.prompting.wording.read_choices import ListedChoices, find_choices
@@ -53,7 +53,7 @@ class Request:
     settings: Mapping[str, Any] = field(default_factory=dict)
     reply: str = ""
     key: str = ""
-    calls: int = 1
+    call_count: int = 1
 
     @property
     def pictures(self) -> tuple[Picture, ...]:
@@ -61,20 +61,20 @@ class Request:
         return tuple(view.picture for message in self.messages for view in message.views)
 
     @property
-    def asked(self) -> Message:
+    def last_user_turn(self) -> Message:
         """The user's last turn; an empty message if there is none."""
         turns = [message for message in self.messages if message.role == "user"]
         return turns[-1] if turns else Message("user", ())
 
     @property
-    def listed(self) -> ListedChoices | None:
+    def choice_list(self) -> ListedChoices | None:
         """The choices that the user's last turn lists."""
-        return find_choices(self.asked.text)
+        return find_choices(self.last_user_turn.text)
 
     @property
     def choices(self) -> tuple[str, ...]:
         """The texts of the choices, in the order in which they are listed."""
-        return self.listed.texts if self.listed else ()
+        return self.choice_list.texts if self.choice_list else ()
 
     @property
     def options(self) -> CallOptions:
@@ -84,7 +84,7 @@ class Request:
 
     def words(self, with_choices: bool) -> set[str]:
         """Return the words of the user's last turn, with or without those of its choices."""
-        text, choices = self.asked.text, None if with_choices else self.listed
+        text, choices = self.last_user_turn.text, None if with_choices else self.choice_list
         if choices is not None:
             text = text[: choices.start] + text[choices.end :]
         return set(WORD_PATTERN.findall(text.casefold()))
@@ -94,13 +94,13 @@ class Request:
 class Requests:
     """One side of a comparison: the requests of one contestant of a run, or of a log.
 
-    `repeated` counts the exact repetitions, which are left out. `path` is the run or log. `name`
-    is unique among the compared sides.
+    `repeat_count` is the number of exact repetitions, which are left out. `path` is the run or log.
+    `name` is unique among the compared sides.
     """
 
     name: str
     requests: tuple[Request, ...]
-    repeated: int = 0
+    repeat_count: int = 0
     path: Path = Path()
     contestant: str = ""
 
@@ -204,7 +204,7 @@ class Pairing(NamedTuple):
     reason) for each side's requests without a partner."""
 
     pairs: list[tuple[int, int]]
-    unpaired: list[tuple[int, str]]
+    unpaired_base: list[tuple[int, str]]
     unpaired_rival: list[tuple[int, str]]
 
 
@@ -269,7 +269,7 @@ def _measure_distances(mine: Sequence[Request], theirs: Sequence[Request]) -> Ma
     """Compute the distances (n, m) between all requests of two sides: 0 for equal requests,
     infinite for different questions."""
     sides, pictures = (mine, theirs), list[dict[int, tuple[Picture, ...]]]()
-    is_listed = all(any(request.listed for request in side) for side in sides)
+    is_listed = all(any(request.choice_list for request in side) for side in sides)
     similarity = _measure_similarity(
         *([request.words(is_listed) for request in side] for side in sides)
     )
@@ -288,7 +288,8 @@ def _measure_distances(mine: Sequence[Request], theirs: Sequence[Request]) -> Ma
 
 
 def _measure_similarity(mine: Sequence[set[str]], theirs: Sequence[set[str]]) -> Matrix:
-    """Compute the share of words (0 to 1) that two requests have in common, weighted by rarity.
+    """Compute the share of words (0 to 1) that each pair of requests has in common, weighted by
+    rarity.
 
     Words that most questions of a side contain weigh almost nothing, so a template does not count.
     """
@@ -315,11 +316,11 @@ def _measure_picture_distances(
     The distance of two requests is the mean distance from each picture of the request with fewer
     pictures to the nearest picture of the other request, so that additional pictures do not count.
     """
-    looks = [[*map(get_look, chain(*side))] for side in (mine, theirs)]
-    first, second = (np.stack([look.thumbnail for look in side]) for side in looks)
+    appearances = [[*map(get_appearance, chain(*side))] for side in (mine, theirs)]
+    first, second = (np.stack([look.thumbnail for look in side]) for side in appearances)
     squares = (first**2).mean(axis=1)[:, np.newaxis] + (second**2).mean(axis=1)
     gaps = np.sqrt(np.maximum(squares - 2 * (first @ second.T / first.shape[1]), 0))
-    hashes = [hash_distance(a.hash, b.hash) for a, b in product(*looks)]
+    hashes = [hash_distance(a.hash, b.hash) for a, b in product(*appearances)]
     distances = np.reshape(hashes, gaps.shape) + np.minimum(gaps, MAX_THUMBNAIL_DIFFERENCE) / 2
     sizes = [[*map(len, side)] for side in (mine, theirs)]
     rows, columns = (

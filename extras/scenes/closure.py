@@ -1,5 +1,5 @@
-"""Do You See Me's visual closure: which of four outlines with gaps completes to the target? The
-others have bent corners."""
+"""Do You See Me's visual closure: which of four outlines with gaps would match the target if it
+were completed? The others have bent corners."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from looktwice.eval.tasks.outlines import XY, on_circle, regular_polygon, star
 from looktwice.eval.tasks.swept import Control, IntegerControl, SceneParameters
 from looktwice.extras.do_you_see_me.subtasks import CLOSURE_SHAPES, SUBTASKS
 from looktwice.extras.scenes.canvas import make_blank, stroke_outline, write_text
-from looktwice.extras.scenes.scene import Scene, SceneType, Tries
+from looktwice.extras.scenes.scene import Attempts, Scene, SceneType
 from looktwice.extras.scenes.sheets import CHANGE_COMBINATIONS, FRAME_NAMES, shuffle_options
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
@@ -31,7 +31,7 @@ PANEL_CENTRES = dict(
 TITLE_BASELINES = (28, 171)  # baselines
 SHAPE_HEIGHT = 95.7  # pixels from the top to the bottom of a shape
 LINE_WIDTH, FONT_SIZE = 100 / 72 * 1.5, 100 / 72 * 12  # pixels: 1.5 and 12 points at 100 dpi
-MIN_DIFFERENCE = 8.0  # smallest difference between two options, in black pixels
+MIN_PIXEL_DIFFERENCE = 8.0  # smallest difference between two options, in black pixels
 
 
 def make_outline(shape: str, official: bool = False) -> XY:
@@ -62,7 +62,7 @@ def make_outline(shape: str, official: bool = False) -> XY:
     return np.concatenate([points, points[:1]]) if official else points
 
 
-def draw_closure(params: SceneParameters) -> Tries:
+def draw_closure(params: SceneParameters) -> Attempts:
     """Yield sheets of a target and four options. In the official version the target is the plain
     shape, it is the only option without bent corners, and every panel is scaled to its own height.
 
@@ -167,7 +167,7 @@ def _are_all_different(choices: Sequence[XY], gaps: Gaps, shape: str) -> bool:
         for points in choices
     ]
     pairs = permutations(inks, 2)
-    return all(np.clip(a[0] - b[1], 0, None).sum() >= MIN_DIFFERENCE for a, b in pairs)
+    return all(np.clip(a[0] - b[1], 0, None).sum() >= MIN_PIXEL_DIFFERENCE for a, b in pairs)
 
 
 def _make_scene(params: SceneParameters, choices: Sequence[XY], place: int, gaps: Gaps) -> Scene:

@@ -27,13 +27,13 @@ from looktwice.extras.scenes.canvas import (
     make_blank,
     stroke_outline,
 )
-from looktwice.extras.scenes.scene import Scene, SceneType, Tries, number_labels
+from looktwice.extras.scenes.scene import Attempts, Scene, SceneType, number_labels
 from looktwice.pipelines.geometry import Rect, grow, overlaps
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
 PICTURE_SIDE = 400  # pixels of the picture
-PLACEMENT_TRIES = 50  # positions tried for a figure
+MAX_PLACEMENT_TRIES = 50  # positions tried for a figure
 # pixels from the centre of an outline of scale 1 to the side of its square
 HALF_SIDE = 30.0
 RING_SCALES = (1.0, 0.7, 0.4)
@@ -64,7 +64,7 @@ def _parse_corners(text: str) -> XY:
     return np.asarray(points - points.mean(axis=0), np.float64)
 
 
-FILLED: dict[str, XY] = {
+FILLED_SHAPES: dict[str, XY] = {
     "star": _parse_corners("50,10 61,40 94,40 68,60 79,90 50,70 21,90 32,60 6,40 39,40"),
     "triangle": _parse_corners("50,20 80,80 20,80"),
     "pentagon": _parse_corners("50,20 80,40 70,80 30,80 20,40"),
@@ -78,8 +78,8 @@ FILLED: dict[str, XY] = {
 
 @dataclass(frozen=True)
 class Figure:
-    """A filled shape with a `color`, or an outline with concentric `rings`, whose line width
-    shrinks with their size; about 60 px wide at scale 1."""
+    """A filled shape with a `color`, or an outline of `ring_count` concentric rings, whose line
+    width shrinks with their size; about 60 px wide at scale 1."""
 
     shape: str
     x: float
@@ -87,7 +87,7 @@ class Figure:
     scale: float
     rotation: float
     color: str = ""
-    rings: int = 1
+    ring_count: int = 1
 
     @property
     def name(self) -> str:
@@ -97,9 +97,9 @@ class Figure:
     @property
     def contours(self) -> list[XY]:
         """The corners of every ring, the largest first."""
-        outline = (FILLED if self.color else OUTLINES)[self.shape]
+        outline = (FILLED_SHAPES if self.color else OUTLINES)[self.shape]
         whole = rotate(outline * self.scale, self.rotation)
-        return [whole * ring + (self.x, self.y) for ring in RING_SCALES[: self.rings]]
+        return [whole * ring + (self.x, self.y) for ring in RING_SCALES[: self.ring_count]]
 
     @property
     def box(self) -> Rect:
@@ -111,7 +111,7 @@ class Figure:
     @property
     def rotated_box(self) -> Rect:
         """The axis-aligned box around the rotated bounding box of a filled shape."""
-        width, height = np.ptp(FILLED[self.shape], axis=0) * self.scale
+        width, height = np.ptp(FILLED_SHAPES[self.shape], axis=0) * self.scale
         turn = math.radians(self.rotation)
         cos, sin = abs(math.cos(turn)), abs(math.sin(turn))
         wide, high = (width * cos + height * sin) / 2, (width * sin + height * cos) / 2
@@ -130,7 +130,7 @@ class Figure:
         if self.color:
             numbers = {"color": self.color, **numbers}
         else:
-            numbers["rings"] = self.rings
+            numbers["rings"] = self.ring_count
         return {"shape": self.shape, **numbers, "box": list(self.box)}
 
 
@@ -150,7 +150,7 @@ def _make_scene(
             figure.draw(pixels)
         return pixels
 
-    return Scene(question, str(counts.get(name, 0)), truth, paint, tuple(marks), asked=name)
+    return Scene(question, str(counts.get(name, 0)), truth, paint, tuple(marks), counted_label=name)
 
 
 # ---- shape discrimination
@@ -181,13 +181,13 @@ def are_separated(first: Figure, second: Figure, distance: float) -> bool:
     return False
 
 
-def draw_shapes(params: SceneParameters) -> Tries:
+def draw_shapes(params: SceneParameters) -> Attempts:
     """Yield scenes whose question asks for the number of a random shape among those present."""
     while True:
         figures = _place_outlines(params)
         counts: Counter[str] = Counter()
         for figure in figures:
-            counts[figure.shape] += figure.rings
+            counts[figure.shape] += figure.ring_count
         if len(counts) == params.levels["num_shapes"] or (counts and params.official):
             asked = params.pick(sorted(counts))
             yield _make_scene(RINGS_QUESTION.format(asked), figures, counts, asked)
@@ -196,8 +196,8 @@ def draw_shapes(params: SceneParameters) -> Tries:
 
 
 def _place_outlines(params: SceneParameters) -> list[Figure]:
-    """Place outlines where there is room, beginning with one of each kind, so that every kind can
-    be shown."""
+    """Place outlines where there is room. Except in the official version, begin with one of each
+    kind, and return none if one of these has no room."""
     rng, levels = params.rng, params.levels
     kinds = params.shuffled(OUTLINES)[: levels["num_shapes"]]
     times = rng.integers(1, levels["max_instances"], len(kinds), endpoint=True)
@@ -206,7 +206,7 @@ def _place_outlines(params: SceneParameters) -> list[Figure]:
         order.sort(key=lambda numbered: numbered[0] > 0)
     placed: list[Figure] = []
     for number, kind in order:
-        for _ in range(PLACEMENT_TRIES):
+        for _ in range(MAX_PLACEMENT_TRIES):
             scale, rotation = rng.uniform(0.8, 2.0), rng.uniform(0, 360)
             rim = 1.2 * 2 * HALF_SIDE * scale
             x, y = rng.uniform(rim, PICTURE_SIDE - rim, 2).tolist()
@@ -215,7 +215,7 @@ def _place_outlines(params: SceneParameters) -> list[Figure]:
                 are_separated(figure, neighbour, levels["min_distance"]) for neighbour in placed
             ):
                 rings = params.integer(2, 3) if rng.random() < RINGED_SHARE else 1
-                placed.append(replace(figure, rings=rings))
+                placed.append(replace(figure, ring_count=rings))
                 break
         else:
             if number == 0 and not params.official:
@@ -246,7 +246,7 @@ MIN_FIGURE_DISTANCE = 6.0
 FIGURE_MARGIN = 4
 
 
-def draw_colors(params: SceneParameters) -> Tries:
+def draw_colors(params: SceneParameters) -> Attempts:
     """Yield scenes whose question asks for the number of a shape in a colour. In the official
     version figures are placed as long as there is room, the question is about a pair that is
     present, and sizes depend on a number drawn independently of the figures.
@@ -255,7 +255,7 @@ def draw_colors(params: SceneParameters) -> Tries:
     the drawing.
     """
     most, tints = params.levels["max_instances"], params.levels["num_colors"]
-    kinds = params.shuffled(FILLED)[: params.levels["num_shapes"]]
+    kinds = params.shuffled(FILLED_SHAPES)[: params.levels["num_shapes"]]
     for number in count():
         times = params.rng.integers(1, most, len(kinds), endpoint=True)
         if params.official:
@@ -283,15 +283,15 @@ def _place_filled(
     params: SceneParameters, order: Sequence[str], colors: Sequence[str], sharing: int, size: float
 ) -> list[Figure]:
     """Place figures where there is room, at a random size around the mean for `size`, or slightly
-    smaller; `sharing` is the number of figures that share the picture's area."""
+    smaller; `sharing` is the number of figures among which the picture's area is divided."""
     mean = size * math.sqrt(PICTURE_SIDE * PICTURE_SIDE / (FIGURE_MARGIN * sharing)) / 100
     apart = 0 if params.official else MIN_FIGURE_DISTANCE
     placed: list[Figure] = []
     for kind, color in zip(order, colors, strict=True):
         own = params.rng.uniform(0.5, 1.5) * mean
-        for smaller in np.repeat((1.0, 0.8), PLACEMENT_TRIES).tolist():
+        for smaller in np.repeat((1.0, 0.8), MAX_PLACEMENT_TRIES).tolist():
             scale = own * smaller
-            sides = np.ptp(FILLED[kind], axis=0) * scale
+            sides = np.ptp(FILLED_SHAPES[kind], axis=0) * scale
             low = max(10.0, *(sides / 20)) + sides / 2
             if (low >= PICTURE_SIDE - low).any():
                 continue
@@ -336,7 +336,7 @@ MAX_ATTEMPTS = 200  # positions tried for all rectangles of a picture
 EDGE_RATIO = 0.8  # a rectangle's shorter edge, as a share of the longer one
 
 
-def draw_rotation(params: SceneParameters) -> Tries:
+def draw_rotation(params: SceneParameters) -> Attempts:
     """Yield scenes of two filled squares side by side, of which the right one is rotated by
     `rotation` degrees, clockwise or counterclockwise.
 
@@ -357,7 +357,7 @@ def draw_rotation(params: SceneParameters) -> Tries:
     yield _make_black_scene(question, "Yes" if turn else "No", truth, outlines, labels, size)
 
 
-def draw_counting(params: SceneParameters) -> Tries:
+def draw_counting(params: SceneParameters) -> Attempts:
     """Yield scenes of filled axis-aligned rectangles of one size at random positions, which do not
     touch."""
     size, number = float(params.levels["size"]), params.levels["instances"]
@@ -378,7 +378,7 @@ def draw_counting(params: SceneParameters) -> Tries:
         labels = list(number_labels(["rectangle"] * number))
         question = "How many rectangles are in the image? Answer with a number."
         scene = _make_black_scene(question, str(number), truth, outlines, labels, size)
-        yield replace(scene, asked="rectangle")
+        yield replace(scene, counted_label="rectangle")
 
 
 def _make_black_scene(

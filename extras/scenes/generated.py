@@ -13,7 +13,7 @@ from looktwice.eval.tasks.swept import KindAndControls, SceneParameters, SweptTa
 from looktwice.extras.do_you_see_me.subtasks import SweepScorer
 from looktwice.extras.scenes import closure, counting, grids, sheets
 from looktwice.extras.scenes.scene import Scene, SceneType, find_valid_try
-from looktwice.extras.scenes.solid_scenes import SOLID_SCENES
+from looktwice.extras.scenes.solid_scenes import SOLID_SCENE_TYPES
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
 
@@ -21,7 +21,7 @@ KINDS: Mapping[str, SceneType] = {
     kind.name: kind
     for kind in (
         sheets.GROUND_TYPE,
-        grids.SHAPES_IN_GRIDS,
+        grids.GRIDS_TYPE,
         counting.COLORED_TYPE,
         counting.SHAPES_TYPE,
         grids.LETTERS_TYPE,
@@ -30,9 +30,9 @@ KINDS: Mapping[str, SceneType] = {
         counting.ROTATION_TYPE,
         counting.COUNTING_TYPE,
     )
-} | SOLID_SCENES
-MARKED_NOTE = "every object is a mark, which can give counts away"
-ASKED_MARKED = "every object that is to be counted is a mark, which gives the count away"
+} | SOLID_SCENE_TYPES
+ALL_MARKED_NOTE = "every object is a mark, which can give counts away"
+TARGETS_MARKED_NOTE = "every object that is to be counted is a mark, which gives the count away"
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class GeneratedDoYouSeeMe(SweptTask):
                 f"official: the code of {self.name} was not published, so its flaws cannot be"
                 " reproduced"
             )
-        if self.marks == "asked" and not self.scene(0).asked:
+        if self.marks == "asked" and not self.make_scene(0).counted_label:
             raise TaskError(
                 f"marks: `asked` is for questions that count objects, but {self.name} asks"
                 " something else"
@@ -95,7 +95,7 @@ class GeneratedDoYouSeeMe(SweptTask):
         if self.kind.flaws and not self.official:
             notes.append("without the flaws of the authors' images")
         if self.marks:
-            notes.append(MARKED_NOTE if self.marks is True else ASKED_MARKED)
+            notes.append(ALL_MARKED_NOTE if self.marks is True else TARGETS_MARKED_NOTE)
         return Facts(
             f"made ({self.kind.group})",
             "by construction",
@@ -104,7 +104,7 @@ class GeneratedDoYouSeeMe(SweptTask):
             scorer=SweepScorer(self.kind.name, self.kind.group, self.kind.form, tuple(self.levels)),
         )
 
-    def scene(self, number: int) -> Scene:
+    def make_scene(self, number: int) -> Scene:
         """Make the scene of question `number`, with its key, truth, marks and painter; repeated
         calls return the same scene."""
         words = (self.name, self.seed, "official" if self.official else "ours")
@@ -119,12 +119,12 @@ class GeneratedDoYouSeeMe(SweptTask):
         return find_valid_try(tries, self.name, plan)
 
     def _item(self, number: int) -> Item:
-        scene, name = self.scene(number), self._id(number)
+        scene, name = self.make_scene(number), self._id(number)
         meta = {"image": name, **self._plan(number), **scene.meta}
         meta |= {"subtask": self.kind.name, "kind": self.kind.group}
         meta |= {"prompt": scene.question, "official": self.official}
         images = (Picture(scene.paint(), name),)
-        marks = scene.asked_marks if self.marks == "asked" else scene.marks if self.marks else ()
+        marks = scene.counted_marks if self.marks == "asked" else scene.marks if self.marks else ()
         sample = Sample(name, scene.question, images, (), marks, meta)
         return Item(sample, scene.answer, scene.truth)
 
@@ -134,5 +134,5 @@ class GeneratedDoYouSeeMe(SweptTask):
         plan = self._plan(number)
         if {self.subset.per, self.subset.whole} - {None} <= plan.keys():
             return plan
-        scene = self.scene(number)
+        scene = self.make_scene(number)
         return {**plan, **scene.meta, "answer": scene.answer}

@@ -26,7 +26,7 @@ from looktwice.extras.scenes.canvas import (
     make_blank,
     stroke_outline,
 )
-from looktwice.extras.scenes.scene import Scene, SceneType, Tries
+from looktwice.extras.scenes.scene import Attempts, Scene, SceneType
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
@@ -46,8 +46,8 @@ Grid = Mapping[Cell, tuple[str, str]]
 
 
 class GridQuestion(NamedTuple):
-    """A question about a grid: the grid's index, the cell of the reference shape (`place`), the
-    direction, and the shape and fill of the targets (None for any)."""
+    """A question about a grid: the grid's index (`grid`), the cell of the reference shape
+    (`place`), the direction, and the shape and fill of the targets (None for any)."""
 
     grid: int
     place: Cell
@@ -81,7 +81,7 @@ class GridQuestion(NamedTuple):
         )
 
 
-def draw_grids(params: SceneParameters) -> Tries:
+def draw_grids(params: SceneParameters) -> Attempts:
     """Yield scenes. In the official version the question is random, and two in five answers are 0.
 
     Otherwise the answer is drawn first, from those possible in these grids, and then a question
@@ -97,14 +97,14 @@ def draw_grids(params: SceneParameters) -> Tries:
     cells = [np.reshape([*grid.values()], (rows, columns, 2)).tolist() for grid in grids]
     truth = {"grids": cells, "asked": asked._asdict() | {"place": list(asked.place)}}
 
-    def corner(number: int, row: int, column: int) -> tuple[int, int]:
+    def find_corner(number: int, row: int, column: int) -> tuple[int, int]:
         return SHAPE_SIDE + number * (
             columns * CELL_PITCH + GRID_GAP
         ) + column * CELL_PITCH, row * CELL_PITCH
 
     marks = []
     for n, (row, column) in product(range(number), places):
-        x, y = corner(n, row, column)
+        x, y = find_corner(n, row, column)
         label = f"grid {n + 1} (row {row + 1}, column {column + 1})"
         marks.append(Box(label, x, y, x + CELL_SIDE, y + CELL_SIDE))
     meta = {"direction": asked.direction, "coordinates": "from 1"}
@@ -113,9 +113,9 @@ def draw_grids(params: SceneParameters) -> Tries:
         wide, high = columns * CELL_PITCH, rows * CELL_PITCH
         pixels = make_blank(number * wide + (number - 1) * GRID_GAP + 2 * SHAPE_SIDE, high)
         for n, grid in enumerate(grids):
-            stroke_outline(pixels, SQUARE * (wide, high) + corner(n, 0, 0), 3)
+            stroke_outline(pixels, SQUARE * (wide, high) + find_corner(n, 0, 0), 3)
             for (row, column), (shape, color) in grid.items():
-                outline = OUTLINES[shape] + corner(n, row, column)
+                outline = OUTLINES[shape] + find_corner(n, row, column)
                 fill_outline(pixels, outline, BLACK if color == "black" else WHITE)
                 stroke_outline(pixels, outline, 2)
         return pixels
@@ -151,7 +151,7 @@ def _list_starts(grid: Grid, direction: str) -> list[Cell]:
     return [(row, column) for row, column in grid if (row + down, column + right) in grid]
 
 
-SHAPES_IN_GRIDS = SceneType(
+GRIDS_TYPE = SceneType(
     "visual_spatial",
     "integer",
     (
@@ -169,7 +169,7 @@ LETTERS_NAME = "letter_disambiguation"
 LETTER_SIZE = 400  # pixels of the square of a letter; the gap between two is a fifth of it
 LETTER_GAP = 80
 # A to Z: seven rows of five dots, each row a number of base 32
-_ROWS = (
+_LETTER_ROWS = (
     "EHHVHHH",
     "UHHUHHU",
     "EHGGGHE",
@@ -197,11 +197,11 @@ _ROWS = (
     "HHA4444",
     "V1248GV",
 )
-DOTS: dict[str, tuple[int, ...]] = {
+LETTER_DOTS: dict[str, tuple[int, ...]] = {
     letter: tuple(int(row, 32) for row in rows)
-    for letter, rows in zip(ascii_uppercase, _ROWS, strict=True)
+    for letter, rows in zip(ascii_uppercase, _LETTER_ROWS, strict=True)
 }
-GROUNDS: tuple[RGB, ...] = (
+BACKGROUND_COLORS: tuple[RGB, ...] = (
     (250, 243, 221),
     (232, 243, 214),
     (252, 228, 236),
@@ -212,16 +212,17 @@ GROUNDS: tuple[RGB, ...] = (
 COLOR_SHIFTS = {1: (180, 1.2, 0.85), 2: (60, 1.2, 0.9), 3: (10, 1.05, 0.95)}
 CONTRAST_RATIOS = {1: 1.7, 2: 1.3, 3: 1.1}
 """The contrast ratios (WCAG 2) of the levels easy, medium and hard, which approximate the median
-contrasts of the authors' colours on their grounds."""
+contrasts of the authors' colours with their backgrounds."""
 
 RATIO_PATTERN = re.compile(r"(\d+(?:\.\d+)?):1")
 
 
 class Contrast(Control):
-    """A control parameter with level 1, 2 or 3, or a contrast ratio as text, such as "1.5:1"."""
+    """A control parameter whose level is 1, 2 or 3, or a contrast ratio as a string, such as
+    "1.5:1"."""
 
     def find_fault(self, value: object) -> str:
-        """Return a sentence about what is wrong with a level; "" if it is valid."""
+        """Return a sentence that says what is wrong with a level; "" if the level is valid."""
         ratio = RATIO_PATTERN.fullmatch(value) if isinstance(value, str) else None
         if value in CONTRAST_RATIOS or (ratio and 1 < float(ratio[1]) <= 15):
             return ""
@@ -244,11 +245,9 @@ def _compute_luminance(color: RGB) -> float:
 
 
 def choose_foreground(ground: RGB, level: int | str, official: bool) -> RGB:
-    """Return the colour of the dots: the ground's colour, shifted in hue, saturation and value as
-    by the authors.
-
-    Unless `official`, the colour is darkened or lightened until it has the level's contrast with
-    the ground.
+    """Return the colour of the dots: the background's colour, shifted in hue, saturation and value
+    as the authors shift it. Unless `official`, the colour is darkened or lightened until it has the
+    level's contrast with the background.
     """
     hue, saturation, value = colorsys.rgb_to_hsv(*(part / 255 for part in ground))
     turn, more, less = COLOR_SHIFTS[level if isinstance(level, int) else 1]
@@ -272,10 +271,10 @@ def _to_rgb(parts: Iterable[float]) -> RGB:
     return red, green, blue
 
 
-def draw_letters(params: SceneParameters) -> Tries:
-    """Yield scenes of random letters, which may repeat, on one of five grounds."""
-    letters = [params.pick(tuple(DOTS)) for _ in range(params.levels["num_letters"])]
-    ground = params.pick(GROUNDS)
+def draw_letters(params: SceneParameters) -> Attempts:
+    """Yield scenes of random letters, which may repeat, on one of five background colours."""
+    letters = [params.pick(tuple(LETTER_DOTS)) for _ in range(params.levels["num_letters"])]
+    ground = params.pick(BACKGROUND_COLORS)
     color = choose_foreground(ground, params.levels["contrast"], params.official)
     gap = LETTER_SIZE * params.levels["spacing"]
     dot = 0.8 * LETTER_SIZE / 7 - gap  # a seventh of the padded square, minus the gap
@@ -295,7 +294,7 @@ def draw_letters(params: SceneParameters) -> Tries:
             fill_outline(pixels, rounded_square(end, 0, LETTER_SIZE, LETTER_SIZE / 10), ground)
         pixels[:, LETTER_SIZE // 2 : wide - LETTER_SIZE // 2] = ground
         for letter, left in zip(letters, lefts, strict=True):
-            for (row, bits), column in product(enumerate(DOTS[letter]), range(5)):
+            for (row, bits), column in product(enumerate(LETTER_DOTS[letter]), range(5)):
                 if bits >> (4 - column) & 1:
                     x, y = left + column * (dot + gap), top + row * (dot + gap)
                     fill_outline(pixels, rounded_square(x, y, dot, dot / 10), color)

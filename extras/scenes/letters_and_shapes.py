@@ -28,7 +28,7 @@ COLORS = {
     "purple": (150, 20, 190),
 }
 SHAPES = ("triangles", "squares", "circles")
-COLUMNS, ROWS = 3, 2  # layout of the shapes of one colour
+COLUMN_COUNT, ROW_COUNT = 3, 2  # layout of the shapes of one colour
 SHAPE_GAP = 0.6  # between two shapes, as a share of their height
 MIN_GAP = 24  # pixels between two objects, and between an object and the border
 MAX_TRIES = 500
@@ -71,8 +71,8 @@ class LettersAndShapes(MadeTask):
             raise TaskError(f"`leak` must be a share of the questions in 0..1, got {self.leak}")
         if min(self.width, self.height) < 10 * self.largest:
             raise TaskError(
-                f"an image of {self.width} x {self.height} pixels is too small for shapes of"
-                f" {self.largest}; make both sides at least {10 * self.largest}"
+                f"an image of {self.width} x {self.height} pixels is too small for shapes"
+                f" {self.largest} pixels high; make both sides at least {10 * self.largest}"
             )
 
     @property
@@ -111,7 +111,8 @@ class LettersAndShapes(MadeTask):
             question = f"How many of the {color} shapes are {SHAPES[0]}?"
         leaky = self.leak > 0 and make_rng("leak", self.seed, number).random() < self.leak
         if leaky and kind == "count":
-            question += f" Of the {COLUMNS * ROWS}, {COLUMNS * ROWS - int(answer)} are not."
+            count = COLUMN_COUNT * ROW_COUNT
+            question += f" Of the {count}, {count - int(answer)} are not."
         elif leaky:
             place = ascii_uppercase.index(answer)
             before, after = ascii_uppercase[place - 1], ascii_uppercase[(place + 1) % 26]
@@ -135,7 +136,7 @@ def _draw_shapes(rng: Generator, turn: int | None = None) -> list[str]:
         triangles = int(rng.integers(1, 6))
     else:
         triangles = deal_evenly(turn, range(1, 6), "triangles")
-    others = [str(rng.choice(SHAPES[1:])) for _ in range(COLUMNS * ROWS - triangles)]
+    others = [str(rng.choice(SHAPES[1:])) for _ in range(COLUMN_COUNT * ROW_COUNT - triangles)]
     return [str(shape) for shape in rng.permutation([SHAPES[0]] * triangles + others)]
 
 
@@ -180,11 +181,11 @@ def _render_shapes(shapes: Sequence[str], high: int) -> Image.Image:
     """Render shapes `high` pixels high, in rows, as the coverage of each pixel, by
     supersampling."""
     times, step = 4, round(high * (1 + SHAPE_GAP))
-    size = (COLUMNS - 1) * step + high, (ROWS - 1) * step + high
+    size = (COLUMN_COUNT - 1) * step + high, (ROW_COUNT - 1) * step + high
     image = Image.new("L", (size[0] * times, size[1] * times))
     draw = ImageDraw.Draw(image)
     for place, shape in enumerate(shapes):
-        left, top = (place % COLUMNS) * step * times, (place // COLUMNS) * step * times
+        left, top = (place % COLUMN_COUNT) * step * times, (place // COLUMN_COUNT) * step * times
         right, bottom = left + high * times - 1, top + high * times - 1
         if shape == "triangles":
             draw.polygon([(left, bottom), (right, bottom), ((left + right) / 2, top)], fill=255)

@@ -27,12 +27,12 @@ from looktwice.extras.scenes.scene import find_valid_try
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.sample import Item, Sample
 
-REASONING = (
+REASONING_QUESTION = (
     "The pictures of each row follow one rule, the same in all three rows. Which picture stands in"
     " the place of the question mark?"
 )
-PERCEPTION = "How many lines does the picture in row {}, column {} of the matrix have?"
-OPTIONS = tuple(f"picture {letter}" for letter in "ABCD")
+PERCEPTION_QUESTION = "How many lines does the picture in row {}, column {} of the matrix have?"
+OPTION_NAMES = tuple(f"picture {letter}" for letter in "ABCD")
 PANEL_GAP = 0.25  # between two panels, as a share of a panel
 SPOKE_RANGE = (0.2, 0.85)  # the start and end of spokes, as shares of half a panel
 CONTROLS = (
@@ -50,7 +50,7 @@ class Puzzle:
     pictures: tuple[int, ...]
     options: tuple[int, ...]
     rule: str
-    right: int
+    right_index: int
 
     def paint(self, size: int) -> Pixels:
         """Draw the matrix with panels of `size` pixels, and the lettered options below it."""
@@ -147,7 +147,7 @@ class Puzzles(SweptTask):
     def _kind_and_controls(self) -> KindAndControls:
         return "puzzle", CONTROLS
 
-    def puzzle(self, number: int) -> Puzzle:
+    def make_puzzle(self, number: int) -> Puzzle:
         """Make puzzle `number`; repeated calls return the same puzzle."""
         plan = self._plan(number)
         rng = make_rng("puzzle", self.seed, number, *map(str, plan.values()))
@@ -168,14 +168,14 @@ class Puzzles(SweptTask):
         return {"image": image, "role": role, **self._plan(number // 2)}
 
     def _item(self, number: int) -> Item:
-        puzzle, meta = self.puzzle(number // 2), dict(self._known(number))
-        question, choices, right = REASONING, OPTIONS, puzzle.right
+        puzzle, meta = self.make_puzzle(number // 2), dict(self._known(number))
+        question, choices, right = REASONING_QUESTION, OPTION_NAMES, puzzle.right_index
         if meta["role"] == "perception":
             rng = make_rng("perception", self.seed, number)
             place = int(rng.integers(8))
             count = puzzle.pictures[place].bit_count()
             right = min(deal_evenly(number // 2, range(4), "count", self.seed), count)
-            question = PERCEPTION.format(place // 3 + 1, place % 3 + 1)
+            question = PERCEPTION_QUESTION.format(place // 3 + 1, place % 3 + 1)
             choices = tuple(str(count - right + n) for n in range(4))
         picture = Picture(puzzle.paint(meta["size"]), meta["image"])
         sample = Sample(self._id(number), question, (picture,), choices, (), meta)

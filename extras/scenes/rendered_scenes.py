@@ -28,7 +28,7 @@ from looktwice.eval.tasks.swept import Control, IntegerControl, Level, ScenePara
 from looktwice.extras.scenes.scene import find_valid_try
 from looktwice.extras.scenes.scenes3d import (
     COLORS,
-    MIN_CENTRE_DISTANCE,
+    MIN_DISTANCE_FACTOR,
     SHAPES,
     SKY,
     XYZ,
@@ -54,7 +54,7 @@ SMOOTH_NEIGHBOURHOOD = np.ones(
 
 
 @dataclass(frozen=True, eq=False)
-class AskedViews:
+class ViewQuestion:
     """A question about views of one world; `marks` lie on the pictures, `answer` is a letter of the
     choices."""
 
@@ -78,20 +78,20 @@ def place_camera(degrees: float, height: float) -> Camera:
 
 def draw_view(
     params: SceneParameters,
-    looks: Sequence[tuple[str, str | XYZ]],
+    appearances: Sequence[tuple[str, str | XYZ]],
     height: float,
     degrees: float = 0.0,
 ) -> View:
-    """Draw solids with these shapes and colours, as many as fit without touching, and return their
-    view from a camera at this height."""
+    """Place solids with these shapes and colours at random, as many as fit without touching, and
+    return their view from a camera at this height."""
     rng, solids = params.rng, list[Solid]()
-    for shape, color in looks:
+    for shape, color in appearances:
         for _ in range(200):
             x, y, size = rng.uniform(
                 (-MAX_COORDINATE, -MAX_COORDINATE, 0.5), (MAX_COORDINATE, MAX_COORDINATE, 1.1)
             ).tolist()
             solid = Solid.on_ground(shape, color, x, y, size)
-            if solid.is_separated(solids, MIN_CENTRE_DISTANCE):
+            if solid.is_separated(solids, MIN_DISTANCE_FACTOR):
                 solids.append(solid)
                 break
     tint = rng.uniform(70, 190) + rng.uniform(-20, 20, 3)
@@ -101,7 +101,7 @@ def draw_view(
 
 
 def draw_appearances(params: SceneParameters, count: int) -> Sequence[tuple[str, str]]:
-    """Draw `count` different pairs of shape and colour."""
+    """Draw `count` different pairs of shape and colour at random."""
     return params.shuffled(product(SHAPES, COLORS))[:count]
 
 
@@ -120,8 +120,8 @@ def find_smooth_points(view: View, solids_only: bool = False) -> NDArray[np.int6
 DEPTH_QUESTION = "Which point is closer to the camera?"
 
 
-def draw_depth(params: SceneParameters) -> AskedViews | None:
-    """Ask which of two points is closer; their distances differ by a factor of `ratio` to 1.3
+def draw_depth(params: SceneParameters) -> ViewQuestion | None:
+    """Ask which of two points is closer; their distances differ by a factor of `ratio` to 1.3 x
     `ratio`.
 
     The closer point is the lower one in half of the questions, and the one farther from the image's
@@ -140,7 +140,7 @@ def draw_depth(params: SceneParameters) -> AskedViews | None:
         )
         if pair and pair[1] <= 1.3 * ratio:
             marks = make_depth_marks(pair[0], letter)
-            return AskedViews(
+            return ViewQuestion(
                 (view,), DEPTH_QUESTION, ("A is closer", "B is closer"), letter, marks
             )
     return None
@@ -154,7 +154,7 @@ MAX_SAME_RATIO, MIN_CLEAR_RATIO = (
 )  # ratios of two values that are about the same, and clearly different
 
 
-def draw_reflectance(params: SceneParameters) -> AskedViews | None:
+def draw_reflectance(params: SceneParameters) -> ViewQuestion | None:
     """Ask which of two points on gray solids reflects less, or whether they are about the same.
 
     Their brightness in the picture is balanced independently of their reflectance: for every
@@ -176,12 +176,12 @@ def draw_reflectance(params: SceneParameters) -> AskedViews | None:
     number = int(fits.argmax())
     places = zip("AB", columns[:, number], rows[:, number], strict=True)
     marks = tuple(Point(label, float(x), float(y)) for label, x, y in places)
-    return AskedViews((view,), REFLECTANCE_QUESTION, SHADE_CHOICES, letter, marks)
+    return ViewQuestion((view,), REFLECTANCE_QUESTION, SHADE_CHOICES, letter, marks)
 
 
 def compare_values(values: Floats, letter: str) -> NDArray[np.bool_]:
-    """Return a mask of the pairs (2, n) in which the first value is clearly smaller (letter A), the
-    second (B), or neither (C)."""
+    """Return a mask of the pairs (2, n) in which the first value is clearly smaller (`letter` A),
+    the second is (B), or neither is (C)."""
     first, second = values
     if letter == "C":
         return np.asarray(np.maximum(first, second) <= MAX_SAME_RATIO * np.minimum(first, second))
@@ -196,22 +196,23 @@ MOTION_QUESTION = (
 )
 
 
-def draw_motion(params: SceneParameters) -> AskedViews:
-    """Ask to which side a camera moves around the centre, by `angle` degrees."""
+def draw_motion(params: SceneParameters) -> ViewQuestion:
+    """Ask to which side a camera moves as it turns `angle` degrees around the centre."""
     letter, angle = params.deal("AB"), float(params.levels["angle"])
     start = float(params.rng.uniform(-20, 20))
     first = draw_view(params, draw_appearances(params, 8), 2.5, start)
     second = View(first.world, place_camera(start + angle * (1 if letter == "B" else -1), 2.5))
-    return AskedViews((first, second), MOTION_QUESTION, ("left", "right"), letter)
+    return ViewQuestion((first, second), MOTION_QUESTION, ("left", "right"), letter)
 
 
-SPOT_QUESTION = (
+CORRESPONDENCE_QUESTION = (
     "Which point on the second image shows the same spot as the point REF on the first image?"
 )
 
 
-def draw_correspondence(params: SceneParameters) -> AskedViews | None:
-    """Ask which point of a second view, `angle` degrees to a side, shows the spot REF of the first.
+def draw_correspondence(params: SceneParameters) -> ViewQuestion | None:
+    """Ask which point of a second view, from `angle` degrees to a side, shows the same spot as the
+    point REF of the first view.
 
     The number of wrong points that are nearer to REF's position than the right one, `rank`, is
     balanced.
@@ -231,25 +232,25 @@ def draw_correspondence(params: SceneParameters) -> AskedViews | None:
         return None
     marks = make_marks(places[0][chosen[0]], places[1][chosen], letter)
     names = tuple(f"Point {label}" for label in "ABCD")
-    return AskedViews((first, second), SPOT_QUESTION, names, letter, marks)
+    return ViewQuestion((first, second), CORRESPONDENCE_QUESTION, names, letter, marks)
 
 
 RELATIONS = ("to the left of", "to the right of", "in front of", "behind")
-MIN_DISTANCE_BESIDE, MIN_DISTANCE_BEFORE = (
+MIN_SIDEWAYS_DISTANCE, MIN_DEPTH_DISTANCE = (
     1.2,
     1.5,
 )  # minimum distances, in units, between solids beside, and in front of, each other
 
 
-def draw_relation(params: SceneParameters) -> AskedViews | None:
+def draw_relation(params: SceneParameters) -> ViewQuestion | None:
     """Ask whether one solid is beside, in front of or behind another, as seen by the camera."""
     letter, relation = params.deal("AB"), params.levels["relation"]
     view = draw_view(params, draw_appearances(params, 6), 6.0)
     own = np.array([solid.center for solid in view.world.solids]) @ view.camera.axes.T
     value, least = (
-        (own[:, 0], MIN_DISTANCE_BESIDE)
+        (own[:, 0], MIN_SIDEWAYS_DISTANCE)
         if relation in RELATIONS[:2]
-        else (own[:, 2], MIN_DISTANCE_BEFORE)
+        else (own[:, 2], MIN_DEPTH_DISTANCE)
     )
     sign = 1 if (relation in ("to the left of", "in front of")) == (letter == "A") else -1
     whole = np.flatnonzero(view.measure_visible_shares() > 0.6)
@@ -257,16 +258,16 @@ def draw_relation(params: SceneParameters) -> AskedViews | None:
         if sign * (value[second] - value[first]) >= least:
             names = [view.world.solids[number].name for number in (first, second)]
             question = f"Is the {names[0]} {relation} the {names[1]}?"
-            return AskedViews((view,), question, ("yes", "no"), letter)
+            return ViewQuestion((view,), question, ("yes", "no"), letter)
     return None
 
 
-MAX_COUNTED = 6
+MAX_COUNTED_SOLIDS = 6
 
 
-def draw_counting(params: SceneParameters) -> AskedViews | None:
-    """Ask how many solids have a colour; most of each solid is visible."""
-    place, key = params.deal(list(product(range(4), range(1, MAX_COUNTED + 1))))
+def draw_counting(params: SceneParameters) -> ViewQuestion | None:
+    """Ask how many solids have a given colour; the larger part of each solid is visible."""
+    place, key = params.deal(list(product(range(4), range(1, MAX_COUNTED_SOLIDS + 1))))
     low = max(0, key - place)
     asked, *others = params.shuffled(COLORS)
     count = max(params.levels["objects"], key)
@@ -275,7 +276,7 @@ def draw_counting(params: SceneParameters) -> AskedViews | None:
     if len(view.world.solids) < count or view.measure_visible_shares().min() <= 0.5:
         return None
     choices = tuple(str(low + number) for number in range(4))
-    return AskedViews((view,), f"How many {asked} objects are there?", choices, "ABCD"[key - low])
+    return ViewQuestion((view,), f"How many {asked} objects are there?", choices, "ABCD"[key - low])
 
 
 @dataclass(frozen=True)
@@ -284,7 +285,7 @@ class RenderedKind:
     failed try), and the control parameter."""
 
     subtask: str
-    draw: Callable[[SceneParameters], AskedViews | None]
+    draw: Callable[[SceneParameters], ViewQuestion | None]
     control: Control
 
 
@@ -319,9 +320,9 @@ class RenderedScenes(KindTask):
     the number of `objects`. Every level occurs equally often, and levels are slices of the scores.
 
     Pictures are 480 x 360 pixels. Nothing is drawn on them: points are in the sample's marks, and
-    any stage may draw them. `views(number)` returns a question's views with their cameras, whose
-    `hits` give the identity, distance, normal, reflectance and light at every pixel; solids,
-    cameras and lamp are also in each item's `truth`. Cues in the picture that might predict the
+    any stage may draw them. `make_views(number)` returns a question's views with their cameras;
+    their `hits` give the identity, distance, normal, reflectance and light at every pixel. Solids,
+    cameras and light are also in each item's `truth`. Cues in the picture that might predict the
     answer are balanced: height and eccentricity of the closer point, brightness of the darker one,
     and distance of the right point from REF's position. Question `i` depends only on `kind`,
     `controls`, `seed` and `i`. `looktwice make` saves the questions in BLINK's columns. Raises
@@ -337,16 +338,16 @@ class RenderedScenes(KindTask):
     _controls = CONTROLS
     _note = "rendered images"
 
-    def question(self, number: int) -> AskedViews:
+    def make_question(self, number: int) -> ViewQuestion:
         """Make question `number` with its views; repeated calls return the same question."""
         plan = self._plan(number)
         rng = make_rng("rendered", self.kind, self.seed, number, *map(str, plan.values()))
         params = SceneParameters(rng, plan, partial(self._deal, number))
         return find_valid_try(map(KINDS[self.kind].draw, repeat(params)), self.kind, plan)
 
-    def views(self, number: int) -> tuple[View, ...]:
+    def make_views(self, number: int) -> tuple[View, ...]:
         """Return the views of question `number`, with the ground truth of every pixel."""
-        return self.question(number).views
+        return self.make_question(number).views
 
     def _item(self, number: int) -> Item:
         return make_item(self.kind, self.seed, number, tuple(self._plan(number).items()))
@@ -356,7 +357,7 @@ class RenderedScenes(KindTask):
 def make_item(kind: str, seed: int, number: int, levels: tuple[tuple[str, Level], ...]) -> Item:
     """Build question `number` of a kind at these levels of its control."""
     task = RenderedScenes(kind, seed=seed, controls=dict(levels))
-    asked, name = task.question(number), f"{kind}_{number:05}"
+    asked, name = task.make_question(number), f"{kind}_{number:05}"
     pictures = tuple(
         Picture(view.pixels, f"{name} image {place}") for place, view in enumerate(asked.views, 1)
     )

@@ -22,7 +22,7 @@ class Scene:
 
     `truth` describes the whole picture as plain JSON values; it gives the answer away, and so may
     `marks`. `meta` holds further facts about the question, except for its control parameters.
-    `asked` is the label, without its number, of the marks to be counted; it is empty if the
+    `counted_label` is the label, without its number, of the marks to be counted; it is empty if the
     question does not ask for a count.
     """
 
@@ -32,17 +32,19 @@ class Scene:
     paint: Callable[[], Pixels]
     marks: Marks = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
-    asked: str = ""
+    counted_label: str = ""
 
     @property
-    def asked_marks(self) -> Marks:
+    def counted_marks(self) -> Marks:
         """The marks that the question asks to count."""
         names = ((mark, mark.label.rpartition(" ")[0]) for mark in self.marks)
-        return tuple(mark for mark, name in names if self.asked and name == self.asked)
+        return tuple(
+            mark for mark, name in names if self.counted_label and name == self.counted_label
+        )
 
 
-Tries = Iterator[Scene | None]
-"""Tries of a scene: None for each try that does not meet all requirements."""
+Attempts = Iterator[Scene | None]
+"""Attempts to make a scene: None for each attempt that does not meet all requirements."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class SceneType:
     """A subtask: the function that draws its scenes, its controls in the official order, and the
     form of its answers.
 
-    `draw` yields tries, None for each that does not meet the requirements; it ends if no try can
+    `draw` yields attempts, None for each that does not meet the requirements; it ends if none can
     meet them. `flaws` describe the faults of the authors' images, which `official: true`
     reproduces.
     """
@@ -58,7 +60,7 @@ class SceneType:
     name: str
     form: Literal["integer", "option", "letters", "yes_no"]
     controls: Controls
-    draw: Callable[[SceneParameters], Tries]
+    draw: Callable[[SceneParameters], Attempts]
     flaws: tuple[str, ...] = ()
     group: str = "2D"
 

@@ -27,7 +27,7 @@ XYZ = tuple[float, float, float]
 SOLID_RADIUS = 3**0.5  # from the centre of a solid of size 1 to its farthest corner
 MAX_RAY_STEPS = 80  # most steps along a ray to a surface
 HIT_TOLERANCE = 2e-4  # distance at which a ray has hit, relative to the solid's size
-MIN_CENTRE_DISTANCE = 1.45  # of solids that do not touch, as a multiple of the sum of sizes
+MIN_DISTANCE_FACTOR = 1.45  # of solids that do not touch, as a multiple of the sum of sizes
 TUBE_RADIUS = 0.25  # radius of the torus' tube, relative to its size
 ROTATION_PLANES = {"x": (1, 2), "y": (2, 0), "z": (0, 1)}  # the plane of a rotation about each axis
 
@@ -36,14 +36,14 @@ def _compute_radius(points: Floats) -> Floats:
     return np.hypot(points[:, 0], points[:, 1])
 
 
-def _compute_box_distance(over: Floats) -> Floats:
+def _compute_box_distance(side_distances: Floats) -> Floats:
     """Return the signed distance of points to a box or profile, given their signed distances (n, k)
-    beyond its sides."""
-    outside = np.linalg.norm(np.maximum(over, 0), axis=1)
-    return np.asarray(outside + np.minimum(over.max(axis=1), 0))
+    to each of its sides."""
+    outside = np.linalg.norm(np.maximum(side_distances, 0), axis=1)
+    return np.asarray(outside + np.minimum(side_distances.max(axis=1), 0))
 
 
-DISTANCES: Mapping[str, Callable[[Floats], Floats]] = {
+DISTANCE_FUNCTIONS: Mapping[str, Callable[[Floats], Floats]] = {
     "cube": lambda points: _compute_box_distance(np.abs(points) - 1),
     "sphere": lambda points: np.linalg.norm(points, axis=1) - 1,
     "cylinder": lambda points: _compute_box_distance(
@@ -58,7 +58,7 @@ DISTANCES: Mapping[str, Callable[[Floats], Floats]] = {
 }
 """The signed distances of points (n, 3) from each solid of size 1 at the origin, negative inside;
 near a cone's rim and tip they are lower bounds."""
-SHAPES = tuple(DISTANCES)
+SHAPES = tuple(DISTANCE_FUNCTIONS)
 
 
 GAMMA = 2.2
@@ -101,10 +101,14 @@ class Solid:
         """Return a solid that stands on the ground at (x, y)."""
         return cls(shape, color, (x, y, size * (TUBE_RADIUS if shape == "torus" else 1)), size)
 
-    def is_separated(self, solids: Sequence[Solid], sizes: float, least: float = 0.0) -> bool:
+    def is_separated(
+        self, solids: Sequence[Solid], size_factor: float, min_distance: float = 0.0
+    ) -> bool:
         """Return whether the distance from each of the solids, along the ground, is at least
-        `sizes` times the sum of the two solids' sizes, and at least `least`."""
-        rooms = ((s.center[:2], max(least, sizes * (self.size + s.size))) for s in solids)
+        `size_factor` times the sum of the two solids' sizes, and at least `min_distance`."""
+        rooms = (
+            (s.center[:2], max(min_distance, size_factor * (self.size + s.size))) for s in solids
+        )
         return all(math.dist(self.center[:2], middle) >= room for middle, room in rooms)
 
     @property
@@ -118,7 +122,7 @@ class Solid:
         return to_linear_color(COLORS[self.color]) if isinstance(self.color, str) else self.color
 
     @property
-    def turn(self) -> Floats:
+    def rotation_matrix(self) -> Floats:
         """The 3x3 rotation matrix whose columns are the solid's axes."""
         angle, (first, second) = np.radians(self.degrees), ROTATION_PLANES[self.axis]
         matrix = np.eye(3)
@@ -130,7 +134,7 @@ class Solid:
     def cast(self, origin: Floats, directions: Floats) -> Floats:
         """Return the distance at which rays with unit directions (n, 3) hit the solid; infinity for
         a miss."""
-        turn, measure = self.turn, DISTANCES[self.shape]
+        turn, measure = self.rotation_matrix, DISTANCE_FUNCTIONS[self.shape]
         start = (origin - self.center) @ turn / self.size
         middle = -(directions @ (turn @ start))  # distance along each ray to its nearest point
         rays = np.flatnonzero(middle > np.sqrt(max(float(start @ start) - SOLID_RADIUS**2, 0)))
@@ -150,7 +154,7 @@ class Solid:
 
     def compute_normals(self, points: Floats) -> Floats:
         """Compute the outward unit normals (n, 3) at points on the surface."""
-        turn, measure = self.turn, DISTANCES[self.shape]
+        turn, measure = self.rotation_matrix, DISTANCE_FUNCTIONS[self.shape]
         own = (points - self.center) @ turn / self.size
         steps = 1e-4 * np.concatenate([np.eye(3), -np.eye(3)])
         gaps = measure((own[:, None] + steps).reshape(-1, 3)).reshape(-1, 6)
@@ -166,11 +170,11 @@ class Solid:
 
 # ---- cameras and what they see
 
-Numbers = NDArray[np.int64]
+Ints = NDArray[np.int64]
 SKY, GROUND = -2, -1
 """The identities of pixels that show no solid."""
 AMBIENT_SHARE = 0.35  # share of ambient light
-TEXTURE_CELLS = 512  # cells of a texture in each direction
+TEXTURE_SIDE = 512  # cells of a texture in each direction
 TEXTURE_DENSITY = 24.0  # cells of the texture per unit of the ground
 FADE_DISTANCE = (
     25.0  # distance, in units, at which the ground's texture has lost most of its contrast
@@ -183,9 +187,9 @@ SUBPIXEL_OFFSETS = (-1 / 3, 0.0, 1 / 3)
 
 
 def draw_grain(rng: Generator) -> Floats:
-    """Draw a periodic texture with mean about 1 and with coarse and fine structure."""
-    rows, columns = np.meshgrid(*[np.fft.fftfreq(TEXTURE_CELLS, 1 / TEXTURE_CELLS)] * 2)
-    spectrum = np.fft.fft2(rng.standard_normal((TEXTURE_CELLS, TEXTURE_CELLS))) / np.hypot(
+    """Draw a random periodic texture that has a mean of about 1, and coarse and fine structure."""
+    rows, columns = np.meshgrid(*[np.fft.fftfreq(TEXTURE_SIDE, 1 / TEXTURE_SIDE)] * 2)
+    spectrum = np.fft.fft2(rng.standard_normal((TEXTURE_SIDE, TEXTURE_SIDE))) / np.hypot(
         rows, columns
     ).clip(4)
     waves = np.fft.ifft2(spectrum).real
@@ -250,7 +254,7 @@ class Hits(NamedTuple):
     """What rays hit: the identity (n,) and distance (n,), and the normal, reflectance and reflected
     light (n, 3 each)."""
 
-    identity: Numbers
+    identity: Ints
     distance: Floats
     normal: Floats
     albedo: Floats
@@ -259,14 +263,15 @@ class Hits(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """Solids on a ground of one reflectance and grain, under a lamp at `light` and a bright sky."""
+    """Solids on a ground of one reflectance and grain, under a bright sky and a lamp at the point
+    `light`."""
 
     solids: tuple[Solid, ...]
     ground: XYZ
     grain: Floats
     light: XYZ = (-5.0, -7.0, 12.0)
 
-    def find_nearest(self, origin: Floats, directions: Floats) -> tuple[Floats, Numbers]:
+    def find_nearest(self, origin: Floats, directions: Floats) -> tuple[Floats, Ints]:
         """Return the distance of each ray (n, 3) to its first hit, and the identity of the object
         hit."""
         down = directions[:, 2]
@@ -293,7 +298,7 @@ class World:
         fade = np.exp(-far[ground] / FADE_DISTANCE)
         contrast = 1 + fade * (self._sample_grain(TEXTURE_DENSITY * points[ground, :2]) - 1)
         albedo[ground] = contrast[:, None] * np.array(self.ground)
-        clouds = self._sample_grain(1.5 * TEXTURE_CELLS * directions[sky][:, [0, 2]]) ** 0.5
+        clouds = self._sample_grain(1.5 * TEXTURE_SIDE * directions[sky][:, [0, 2]]) ** 0.5
         albedo[sky] = clouds[:, None] * np.array([0.55, 0.7, 0.9])
         away = points - np.array(self.light)
         length = np.linalg.norm(away, axis=1)
@@ -326,7 +331,7 @@ class View:
 
     @property
     def points(self) -> Floats:
-        """The point in space that each pixel shows, (height, width, 3); sky is a million units
+        """The point in space that each pixel shows, (height, width, 3); the sky is a million units
         away."""
         far = np.minimum(self.hits.distance, BACKDROP_DISTANCE)[..., None]
         return self.camera.eye + far * self.camera.pixel_rays.reshape(*far.shape[:2], 3)
@@ -350,7 +355,7 @@ class View:
         radiance[edge] = self.world.trace(self.camera, fine).radiance.reshape(-1, 9, 3).mean(axis=1)
         return np.asarray(np.rint(255 * radiance.clip(0, 1) ** (1 / GAMMA)), np.uint8)
 
-    def locate_in(self, view: View, pixels: Numbers) -> tuple[Floats, NDArray[np.bool_]]:
+    def locate_in(self, view: View, pixels: Ints) -> tuple[Floats, NDArray[np.bool_]]:
         """Return the positions (n, 2) in another view of the points at pixels (n, 2) of this view,
         and a mask of the points that are visible there."""
         columns, rows = pixels.T

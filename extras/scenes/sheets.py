@@ -26,7 +26,7 @@ from looktwice.extras.scenes.canvas import (
     stroke_outline,
     write_text,
 )
-from looktwice.extras.scenes.scene import Scene, SceneType, T, Tries
+from looktwice.extras.scenes.scene import Attempts, Scene, SceneType, T
 from looktwice.pipelines.marks import Box, Marks
 from looktwice.pipelines.picture import Pixels
 
@@ -39,10 +39,10 @@ FRAME_NAMES = ("Target", "Option 1", "Option 2", "Option 3", "Option 4")
 CHANGE_COMBINATIONS = ((0, 0), (1, 0), (0, 1), (1, 1))
 """The combinations of two changes that make four options; none of them stands out, whichever is the
 target."""
-MIN_DIFFERENCE = 25.0  # smallest difference between two options, in black pixels
+MIN_PIXEL_DIFFERENCE = 25.0  # smallest difference between two options, in black pixels
 
 
-CORNERS_OF: Mapping[str, XY] = {
+ELEMENT_CORNERS: Mapping[str, XY] = {
     "square": SQUARE,
     "triangle": TRIANGLE,
     "line": np.array([[0.0, 0], [1, 1]]),
@@ -72,7 +72,7 @@ class Element:
         if self.kind == "circle":
             return circle(self.size / 2, self.x, self.y)
         box = np.array([self.size, self.size * (1 if self.kind == "line" else self.aspect)])
-        turned = rotate(CORNERS_OF[self.kind] * box, self.rotation, box / 2)
+        turned = rotate(ELEMENT_CORNERS[self.kind] * box, self.rotation, box / 2)
         return translate(turned, self.x, self.y)
 
     def to_dict(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def are_all_different(patterns: Sequence[Pattern]) -> bool:
         for element in pattern:
             element.draw(pixels, 60, 60)
         inks.append(pixels[:, :, 0] / 255)
-    return all(np.abs(a - b).sum() >= MIN_DIFFERENCE for a, b in combinations(inks, 2))
+    return all(np.abs(a - b).sum() >= MIN_PIXEL_DIFFERENCE for a, b in combinations(inks, 2))
 
 
 def make_sheet(
@@ -118,7 +118,7 @@ def make_sheet(
     **meta: Any,
 ) -> Scene:
     """Make the sheet on which the option with the index `place` is the target; `noise` holds the
-    noise beneath each pattern, beginning with the target."""
+    noise beneath each pattern, beginning with that of the target."""
     target = choices[place]
     drawn = [[element.to_dict() for element in choice] for choice in choices]
     truth: dict[str, Any] = {"target": drawn[place], "options": drawn}
@@ -168,14 +168,14 @@ def shuffle_options(params: SceneParameters, options: Sequence[T]) -> tuple[list
 # ---- form constancy
 
 NEUTRAL_LEVELS = {"rotation": 0, "aspect_ratio": 1, "size": 1, "shape_change": 0}
-"""The levels of the controls that change nothing."""
+"""The level of each control at which it changes nothing."""
 ROTATION_JITTER = 2  # degrees by which the rotations of a pattern's elements may vary
 Change = Callable[[int, Element, int], Element]
 """A function that applies a change several times to an element, given the element's number in its
 pattern."""
 
 
-def draw_constancy(params: SceneParameters) -> Tries:
+def draw_constancy(params: SceneParameters) -> Attempts:
     """Yield sheets. In the official version the options are the target itself and three copies with
     all changes, which differ from each other only by the jitter.
 
@@ -222,8 +222,8 @@ def _apply_changes(pattern: Pattern, changes: Sequence[Change], times: int) -> P
 
 
 def _split_changes(params: SceneParameters, base: Pattern) -> tuple[list[Change], list[Change]]:
-    """Split the changes into two groups: rotation and kind, and size and aspect ratio; if there are
-    only two changes, each is a group."""
+    """Split the changes into two groups, one with rotation and kind, the other with size and aspect
+    ratio; if there are only two changes, each is a group."""
     form, scale, levels = list[Change](), list[Change](), params.levels
     size, aspect = levels["size"], levels["aspect_ratio"]
     if levels["rotation"]:
@@ -267,7 +267,7 @@ FRAME_SIDE = 200  # pixels of the square that the noise fills
 MIN_SHIFT = 20.0  # smallest shift of a moved element, in pixels
 
 
-def draw_ground(params: SceneParameters) -> Tries:
+def draw_ground(params: SceneParameters) -> Attempts:
     """Yield sheets. In the official version only the options have noise; two wrong options are
     rotated targets, and the third is moved, rotated or both.
 
@@ -285,7 +285,7 @@ def draw_ground(params: SceneParameters) -> Tries:
             last = _rotate_all(tuple(moved), turn)
             options = [base, *(_rotate_all(base, _draw_turn(params)) for _ in range(2)), last]
         else:
-            turn, pattern = _draw_turn(params), _move_some(params, base)
+            turn, pattern = _draw_turn(params), _move_elements(params, base)
             options = [
                 _rotate_all((base, pattern)[b], turn if a else 0) for a, b in CHANGE_COMBINATIONS
             ]
@@ -312,7 +312,7 @@ def _move_element(params: SceneParameters, element: Element) -> Element:
     return replace(element, x=params.integer(10, 150), y=params.integer(10, 150))
 
 
-def _move_some(params: SceneParameters, base: Pattern) -> Pattern:
+def _move_elements(params: SceneParameters, base: Pattern) -> Pattern:
     count = params.integer(1, min(2, len(base)))
     pattern = list(base)
     for number in set(params.shuffled(range(len(base)))[:count]):
@@ -324,7 +324,7 @@ def _move_some(params: SceneParameters, base: Pattern) -> Pattern:
 
 
 def _draw_specks(params: SceneParameters) -> list[Speck]:
-    """Draw lines, dots and rectangles; their number follows from the density."""
+    """Draw random lines, dots and rectangles, as many as the level of the density requires."""
     rng = params.rng
     specks = list[Speck]()
     for _ in range(int(FRAME_SIDE * FRAME_SIDE * params.levels["density"] / 100)):

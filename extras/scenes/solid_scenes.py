@@ -1,5 +1,5 @@
 """Do You See Me's five 3D subtasks: counting solids (two subtasks), letters made of solids, pairs
-of groups of which one may be tilted, and grids of solids."""
+of groups of solids of which one group may be tilted, and grids of solids."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from looktwice.eval.tasks.swept import Control, Controls, IntegerControl, SceneP
 from looktwice.extras.do_you_see_me.subtasks import SUBTASKS, Form
 from looktwice.extras.scenes.grids import (
     DIRECTION_STEPS,
-    DOTS,
+    LETTER_DOTS,
     Cell,
     GridQuestion,
     compute_contrast,
 )
-from looktwice.extras.scenes.scene import Scene, SceneType, Tries, number_labels
+from looktwice.extras.scenes.scene import Attempts, Scene, SceneType, number_labels
 from looktwice.extras.scenes.scenes3d import (
     COLORS,
-    MIN_CENTRE_DISTANCE,
+    MIN_DISTANCE_FACTOR,
     SHAPES,
     Camera,
     Floats,
@@ -33,11 +33,11 @@ from looktwice.extras.scenes.scenes3d import (
     is_fully_visible,
     measure_visible_shares,
 )
-from looktwice.extras.scenes.stage import GROUNDS, PICTURE_SIZE, Stage
+from looktwice.extras.scenes.stage import GROUND_COLORS, PICTURE_SIZE, SceneSetup
 
 # ---- solids that are counted
 
-PLACEMENT_TRIES = 50  # positions tried for a solid
+MAX_PLACEMENT_TRIES = 50  # positions tried for a solid
 HIDDEN_NOTE = "a solid may hide or touch one that was placed earlier"
 MIN_SOLID_DISTANCE = 2.0  # minimum distance of two solids' centres
 COUNTED_COLORS = ("red", "blue", "yellow", "black", "white")
@@ -45,17 +45,17 @@ HIGH_CAMERA = Camera((0.0, -15.0, 8.0), (0.0, 0.5, 0.0), PICTURE_SIZE)
 
 
 def _place_solids(
-    params: SceneParameters, stage: Stage, names: Sequence[tuple[str, str]]
+    params: SceneParameters, stage: SceneSetup, names: Sequence[tuple[str, str]]
 ) -> list[Solid]:
     """Place solids of these shapes and colours where there is room, entirely within the picture."""
     placed, reaches = list[Solid](), list[Floats]()
     least = params.levels["min_visibility"]
     for shape, color in names:
-        for _ in range(PLACEMENT_TRIES):
+        for _ in range(MAX_PLACEMENT_TRIES):
             x, y, size = params.rng.uniform((-7, -5, 0.6), (7, 9, 1.2)).tolist()
             solid = Solid.on_ground(shape, color, x, y, size)
             if not solid.is_separated(
-                placed, 0 if params.official else MIN_CENTRE_DISTANCE, MIN_SOLID_DISTANCE
+                placed, 0 if params.official else MIN_DISTANCE_FACTOR, MIN_SOLID_DISTANCE
             ):
                 continue
             reach = stage.measure_distances(solid)
@@ -68,7 +68,7 @@ def _place_solids(
     return placed
 
 
-def draw_counted(colored: bool, params: SceneParameters) -> Tries:
+def draw_counting(colored: bool, params: SceneParameters) -> Attempts:
     """Yield scenes whose question asks for the number of a shape, or, if `colored`, of a shape in
     one colour.
 
@@ -79,7 +79,7 @@ def draw_counted(colored: bool, params: SceneParameters) -> Tries:
     levels, most = params.levels, params.levels["max_instances"]
     key = 0 if params.official else params.deal(range(0 if colored else 1, most + 1))
     while True:
-        stage = Stage.draw(params, HIGH_CAMERA, params.official)
+        stage = SceneSetup.draw(params, HIGH_CAMERA, params.official)
         shapes = params.shuffled(SHAPES)[: levels["num_shapes"]]
         colors = params.shuffled(COUNTED_COLORS)
         names = list[tuple[str, str]]()
@@ -101,7 +101,7 @@ def draw_counted(colored: bool, params: SceneParameters) -> Tries:
 
 def _make_counting_scene(
     params: SceneParameters,
-    stage: Stage,
+    stage: SceneSetup,
     solids: Sequence[Solid],
     asked: tuple[str, str],
     colored: bool,
@@ -122,10 +122,12 @@ def _make_counting_scene(
     if colored:
         question = f"In the scene, how many {color} {shape}'s are there?"
         answer, name = str(of_pair[asked]), f"{color} {shape}"
-        return stage.make_scene(solids, question, answer, sidecar, asked=name)
+        return stage.make_scene(solids, question, answer, sidecar, counted_label=name)
     question = f"In the scene, how many {shape}'s are there in total?"
     labels = list(number_labels(solid.shape for solid in solids))
-    return stage.make_scene(solids, question, str(of_shape[shape]), sidecar, labels, asked=shape)
+    return stage.make_scene(
+        solids, question, str(of_shape[shape]), sidecar, labels, counted_label=shape
+    )
 
 
 COUNTING_CONTROLS = (
@@ -143,12 +145,12 @@ MIN_CONTRAST = 2.0  # minimum contrast ratio with the ground (WCAG 2)
 LEVEL_CAMERA = Camera((0.0, -8.5, 5.5), (0.0, 0.3, 1.5), PICTURE_SIZE)
 
 
-def draw_letters(params: SceneParameters) -> Tries:
+def draw_letters(params: SceneParameters) -> Attempts:
     """Yield scenes of random letters of 7 x 5 dots, which may repeat. In the official version they
     have any of eight colours on any ground; otherwise their colour contrasts with the ground."""
-    levels, stage = params.levels, Stage.draw(params, LEVEL_CAMERA)
-    letters = [params.pick(tuple(DOTS)) for _ in range(levels["num_letters"])]
-    ground = GROUNDS[stage.ground]
+    levels, stage = params.levels, SceneSetup.draw(params, LEVEL_CAMERA)
+    letters = [params.pick(tuple(LETTER_DOTS)) for _ in range(levels["num_letters"])]
+    ground = GROUND_COLORS[stage.ground]
     colors = [name for name in COLORS if name != "white"]
     if not params.official:
         colors = [name for name in colors if compute_contrast(COLORS[name], ground) >= MIN_CONTRAST]
@@ -157,7 +159,7 @@ def draw_letters(params: SceneParameters) -> Tries:
     solids, labels = list[Solid](), list[str]()
     wide = 6.5 * step * len(letters) - 2.5 * step
     for number, letter in enumerate(letters):
-        for (row, bits), column in product(enumerate(DOTS[letter]), range(5)):
+        for (row, bits), column in product(enumerate(LETTER_DOTS[letter]), range(5)):
             if bits >> (4 - column) & 1:
                 x, z = (6.5 * number + column) * step - wide / 2 + step / 2, (7 - row) * step
                 center = (x, z * lean, z)
@@ -181,7 +183,7 @@ GROUP_CENTRES = (-4.0, 4.0)  # x of the groups' centres
 MIN_CHANGED_SHARE = 0.02  # minimum share of a tilted solid's coarse pixels that must change
 
 
-def draw_constancy(params: SceneParameters) -> Tries:
+def draw_constancy(params: SceneParameters) -> Attempts:
     """Yield scenes of two groups of the same solids, of which the right group may be tilted.
 
     In the official version it is always tilted. Otherwise it is tilted in half of the scenes, no
@@ -192,7 +194,7 @@ def draw_constancy(params: SceneParameters) -> Tries:
     count, degrees = levels["num_shapes"], float(levels["rotation"])
     while True:
         stage, left, right = (
-            Stage.draw(params, FAR_CAMERA, params.official),
+            SceneSetup.draw(params, FAR_CAMERA, params.official),
             list[Solid](),
             list[Solid](),
         )
@@ -230,7 +232,7 @@ def draw_constancy(params: SceneParameters) -> Tries:
         yield stage.make_scene([*left, *right], question, answer, sidecar, labels)
 
 
-def _measure_change(stage: Stage, solid: Solid) -> float:
+def _measure_change(stage: SceneSetup, solid: Solid) -> float:
     """Return the share of a solid's coarse pixels that its rotation changes."""
     masks = [np.isfinite(stage.measure_distances(s)) for s in (solid, replace(solid, degrees=0.0))]
     return float((masks[0] != masks[1]).sum() / masks[1].sum())
@@ -248,13 +250,13 @@ DIRECTION_PHRASES = {
     "up": "in front of",
 }
 OFFICIAL_DIRECTION_PHRASES = {**DIRECTION_PHRASES, "down": "ahead", "up": "behind"}
-COUNTING_NOTE = (
+ROW_NUMBERING_NOTE = (
     " Rows are counted from 1, beginning with the one nearest to the camera, and columns from 1,"
     " beginning on the left."
 )
 
 
-def draw_grids(params: SceneParameters) -> Tries:
+def draw_grids(params: SceneParameters) -> Attempts:
     """Yield scenes of a grid of solids in rows that recede from the camera.
 
     In the official version rows and columns count from 0, column 0 is on the right although the
@@ -265,7 +267,11 @@ def draw_grids(params: SceneParameters) -> Tries:
     rows, columns = params.levels["max_row"] + 1, params.levels["max_column"] + 1
     side, colors = -1 if params.official else 1, [name for name in COLORS if name != "white"]
     while True:
-        stage, solids, shapes = Stage.draw(params, WIDE_CAMERA), list[Solid](), dict[Cell, str]()
+        stage, solids, shapes = (
+            SceneSetup.draw(params, WIDE_CAMERA),
+            list[Solid](),
+            dict[Cell, str](),
+        )
         for row, column in product(range(rows), range(columns)):
             shapes[row, column] = params.pick(SHAPES)
             x = side * (column - (columns - 1) / 2) * GRID_PITCH
@@ -281,7 +287,7 @@ def draw_grids(params: SceneParameters) -> Tries:
 
 
 def _make_grid_scene(
-    params: SceneParameters, stage: Stage, solids: Sequence[Solid], shapes: Mapping[Cell, str]
+    params: SceneParameters, stage: SceneSetup, solids: Sequence[Solid], shapes: Mapping[Cell, str]
 ) -> Scene:
     by_count, grid = (
         defaultdict[int, list[GridQuestion]](list),
@@ -305,7 +311,7 @@ def _make_grid_scene(
     question = (
         f"In grid 0, starting from the {shapes[asked.place]} at position (row"
         f" {asked.place[0] + first}, column {asked.place[1] + first}), how many {plural} are there"
-        f" {ways[asked.direction]} it in the same {line}?{COUNTING_NOTE * first}"
+        f" {ways[asked.direction]} it in the same {line}?{ROW_NUMBERING_NOTE * first}"
     )
     sidecar = {f"grid_0_{row}_{column}": shape for (row, column), shape in shapes.items()}
     labels = [f"(row {row + first}, column {column + first})" for row, column in shapes]
@@ -316,18 +322,22 @@ def _make_grid_scene(
 
 
 def _make_type(
-    name: str, form: Form, draw: Callable[[SceneParameters], Tries], controls: Controls, *flaws: str
+    name: str,
+    form: Form,
+    draw: Callable[[SceneParameters], Attempts],
+    controls: Controls,
+    *flaws: str,
 ) -> SceneType:
     return SceneType(name, form, controls, draw, (*SUBTASKS["3D"][name].errata, *flaws), "3D")
 
 
-LETTERS_QUESTION = (
+LETTERS_CONTROLS = (
     Control("dot_type", DOT_SHAPES),
     Control("dot_size", (0.05, 0.08, 0.11, 0.14), 0.02, 0.2),
     Control("spacing", (0.4, 0.5), 0.2, 0.6),
     IntegerControl("num_letters", (1, 2), 1, 3),
 )
-CONSTANCY_QUESTION = (
+CONSTANCY_CONTROLS = (
     IntegerControl("num_shapes", (1, 2, 3, 4), 1, 4),
     Control("rotation", (5, 7.5, 10, 12.5, 15), 1, 45),
 )
@@ -338,27 +348,27 @@ GRID_CONTROLS = (
 FAINT_DOTS_NOTE = (
     "the dots' colour is chosen without regard to the ground, so some are hardly visible"
 )
-SOLID_SCENES: dict[str, SceneType] = {
+SOLID_SCENE_TYPES: dict[str, SceneType] = {
     f"{kind.name}_3d": kind
     for kind in (
         _make_type(
             "shape_discrimination",
             "integer",
-            partial(draw_counted, False),
+            partial(draw_counting, False),
             COUNTING_CONTROLS,
             HIDDEN_NOTE,
         ),
         _make_type(
-            "letter_disambiguation", "letters", draw_letters, LETTERS_QUESTION, FAINT_DOTS_NOTE
+            "letter_disambiguation", "letters", draw_letters, LETTERS_CONTROLS, FAINT_DOTS_NOTE
         ),
         _make_type(
             "joint_shape_color",
             "integer",
-            partial(draw_counted, True),
+            partial(draw_counting, True),
             COUNTING_CONTROLS,
             HIDDEN_NOTE,
         ),
-        _make_type("form_constancy", "yes_no", draw_constancy, CONSTANCY_QUESTION),
+        _make_type("form_constancy", "yes_no", draw_constancy, CONSTANCY_CONTROLS),
         _make_type("visual_spatial", "integer", draw_grids, GRID_CONTROLS),
     )
 }

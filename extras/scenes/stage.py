@@ -1,8 +1,8 @@
-"""The ground, lamp and camera of Do You See Me's 3D scenes.
+"""The ground, light and camera of Do You See Me's 3D scenes.
 
-The authors place solids into photographs with Blender; here they are on a ground in one of five
-tints. The fields of the authors' sidecar files are in each item's truth under `sidecar`, with the
-same names.
+The authors place solids into photographs with Blender; here they stand on plain ground in one of
+five tints. The fields of the authors' sidecar files are in each item's truth under `sidecar`, with
+the same names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from looktwice.extras.scenes.scenes3d import (
 )
 from looktwice.pipelines.marks import Box
 
-GROUNDS: Mapping[str, RGB] = {
+GROUND_COLORS: Mapping[str, RGB] = {
     "street": (110, 112, 116),
     "grassland": (88, 116, 62),
     "beach": (206, 186, 148),
@@ -46,31 +46,31 @@ COARSE_FACTOR = 4  # picture pixels per coarse pixel; coarse pictures are used t
 
 
 @dataclass(frozen=True)
-class Stage:
-    """A ground, a lamp and a camera for solids."""
+class SceneSetup:
+    """The ground plane, light and camera for rendering solids."""
 
     ground: str
     light: str
-    grain: int
+    grain_seed: int
     camera: Camera
 
     @classmethod
-    def draw(cls, params: SceneParameters, camera: Camera, fixed: bool = False) -> Stage:
-        """Draw a random stage; if `fixed`, always return the same one."""
-        ground, light = params.pick(tuple(GROUNDS)), params.pick(tuple(LIGHT_POSITIONS))
+    def draw(cls, params: SceneParameters, camera: Camera, fixed: bool = False) -> SceneSetup:
+        """Draw a random setup; if `fixed`, always return the same one."""
+        ground, light = params.pick(tuple(GROUND_COLORS)), params.pick(tuple(LIGHT_POSITIONS))
         grain = params.integer(1, 8)
         return cls("hall", "middle", 0, camera) if fixed else cls(ground, light, grain, camera)
 
     @property
     def sidecar(self) -> dict[str, str]:
-        """The fields of the sidecar that describe the stage."""
+        """The fields of the sidecar that describe the setup."""
         return {"scene": self.ground, "light": self.light}
 
     def make_view(self, solids: Sequence[Solid]) -> View:
         """Make the camera's view of these solids."""
         grain, tint = (
-            draw_grain(make_rng("grain", self.grain)),
-            to_linear_color(GROUNDS[self.ground]),
+            draw_grain(make_rng("grain", self.grain_seed)),
+            to_linear_color(GROUND_COLORS[self.ground]),
         )
         return View(World(tuple(solids), tint, grain, LIGHT_POSITIONS[self.light]), self.camera)
 

@@ -49,22 +49,22 @@ NO_CALLS_LEFT_PATTERN = re.compile(r"cannot look any further")
 
 @dataclass(frozen=True)
 class Sighting:
-    """The region of one colour in an image: its coverage `cover` (0..1) within `box` (left, top,
-    right, bottom) in pixels.
+    """The region of one colour in an image: its `coverage` (0..1) within `box` (left, top, right,
+    bottom) in pixels.
 
-    `whole` is False if the border crops it.
+    `is_whole` is False if the border crops it.
     """
 
-    number: int
+    image_number: int
     size: tuple[int, int]
     box: tuple[int, int, int, int]
-    cover: Mask
-    whole: bool
+    coverage: Mask
+    is_whole: bool
 
     @property
     def parts(self) -> list[list[int]]:
         """The left, top, width, height and area of each connected component, without specks."""
-        solid = (self.cover >= 0.5).astype(np.uint8)
+        solid = (self.coverage >= 0.5).astype(np.uint8)
         parts = cv2.connectedComponentsWithStats(solid, connectivity=8)[2][1:]
         kept: list[list[int]] = parts[parts[:, 4] * 8 >= parts[:, 4].max()].tolist()
         return kept
@@ -76,14 +76,14 @@ class Sighting:
         return float(np.median([high for _, _, _, high, _ in self.parts]))
 
     def count_shapes(self, kind: str) -> int:
-        """Count the components that fill as much of their box as this kind of shape."""
+        """Count the components that fill as much of their box as this kind of shape does."""
         low, high = FILL_SHARES.get(kind, (2.0, 2.0))
         return sum(low <= area / (wide * tall) < high for _, _, wide, tall, area in self.parts)
 
     def read_letter(self) -> str:
         """Return the letter that is most similar in form and proportion."""
-        shape = _to_square(self.cover)
-        height, width = self.cover.shape
+        shape = _to_square(self.coverage)
+        height, width = self.coverage.shape
 
         def measure_difference(letter: str) -> float:
             drawn, aspect = _render_letters()[letter]
@@ -134,8 +134,8 @@ class NearSighted:
     def __call__(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
-        """Reply with the answer if it is legible, else with a call of the tool if possible, else
-        that it cannot tell."""
+        """Reply with the answer if it is legible; otherwise call the tool if possible, or say that
+        the model cannot tell."""
         likely = dict[str, float]()
         if _get_text(messages, "user").endswith("Answer Yes or No."):
             text, calls = self._answer_yes_or_no(messages), tuple[ToolCall, ...]()
@@ -169,19 +169,20 @@ class NearSighted:
         seen = [sight for number, view in images if (sight := _find_color(number, view, color))]
         if not seen:
             return f"I see nothing {color}.", ()
-        best = max(seen, key=lambda sight: (sight.whole, sight.measure_height(several)))
+        best = max(seen, key=lambda sight: (sight.is_whole, sight.measure_height(several)))
         height = best.measure_height(several)
         if height >= self.min_height:
             answer = best.count_shapes(question[2]) if several else best.read_letter()
-            return f"In image {best.number} it is large enough for me.\nANSWER: {answer}", ()
+            return f"In image {best.image_number} it is large enough for me.\nANSWER: {answer}", ()
         notes = {name: note for name, *note in CLUE_LINE_PATTERN.findall(_get_text(messages))}
         if color in notes:
             return f"I was told so.\nANSWER: {''.join(notes[color])}", ()
         small = (
-            f"What is {color} in image {best.number} is {height:.0f} pixels high, too small for me."
+            f"What is {color} in image {best.image_number} is {height:.0f} pixels high, too small"
+            " for me."
         )
         window = self.window * 0.9 ** (len(images) - len(seen))
-        arguments = json.dumps({"image": best.number, "box": self._crop_box(best, window)})
+        arguments = json.dumps({"image": best.image_number, "box": self._crop_box(best, window)})
         return self._make_call(small, arguments, messages, options)
 
     def _answer_yes_or_no(self, messages: Messages) -> str:
@@ -197,7 +198,8 @@ class NearSighted:
         if sight is None or sought[0].re is SOUGHT_COLOR_PATTERN:
             return "Yes" if sight else "No"
         near = (
-            sight.whole and sight.measure_height(sought[0].re is COUNT_PATTERN) >= self.min_height
+            sight.is_whole
+            and sight.measure_height(sought[0].re is COUNT_PATTERN) >= self.min_height
         )
         return "Yes" if near else "No"
 
@@ -292,9 +294,9 @@ def _render_letters() -> dict[str, tuple[Mask, float]]:
     return drawn
 
 
-def _to_square(cover: Mask) -> Mask:
+def _to_square(coverage: Mask) -> Mask:
     return np.asarray(
-        cv2.resize(cover, (LETTER_SIDE, LETTER_SIDE), interpolation=cv2.INTER_AREA), np.float32
+        cv2.resize(coverage, (LETTER_SIDE, LETTER_SIDE), interpolation=cv2.INTER_AREA), np.float32
     )
 
 

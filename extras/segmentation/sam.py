@@ -87,12 +87,12 @@ class SamNetwork:
         )
         seen = self.model.get_image_embeddings(batch)
 
-        def part(levels: Any, n: int) -> Any:
+        def select_image(levels: Any, n: int) -> Any:
             if isinstance(levels, torch.Tensor):
                 return levels[n : n + 1]
-            return [part(level, n) for level in levels]
+            return [select_image(level, n) for level in levels]
 
-        return [part(seen, n) for n in range(len(images))]
+        return [select_image(seen, n) for n in range(len(images))]
 
     def decode(self, seen: Any, prompts: Floats, size: Size, several: bool) -> tuple[Any, Any]:
         """Decode the masks of n prompts as small logits (n, k, h, w), and their predicted IoU (n,
@@ -124,7 +124,7 @@ class SamNetwork:
             logits = resize(logits, (self.side, self.side))[..., :rows, :columns]
         return resize(logits, size)[0, 0]
 
-    def mask(self, logits: Any, size: Size) -> BoolMask:
+    def make_mask(self, logits: Any, size: Size) -> BoolMask:
         """Return one mask at the size of the image."""
         inside: BoolMask = (self.upscale(logits, size) > 0).cpu().numpy()
         return inside
@@ -162,7 +162,7 @@ def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
     return SamNetwork(network.to(place.device).eval(), place, pads=kind in ("sam", "sam_hq"))
 
 
-Opened = SamNetwork | SamPackage
+AnySam = SamNetwork | SamPackage
 Item = tuple[Pixels, Floats, MaskFilter | None]
 """An image, its prompts (n, 2) or (n, 4), and a filter; without a filter each prompt gets one
 mask."""
@@ -223,7 +223,7 @@ class SAM(Network[Item, Masks]):
             return open_sam_package(self.model, place)
         return open_sam(self.model, self.revision, place)
 
-    def forward(self, network: Opened, place: Place, items: Sequence[Item]) -> list[Masks]:
+    def forward(self, network: AnySam, place: Place, items: Sequence[Item]) -> list[Masks]:
         """Return the masks of each image: all images are encoded together, and their prompts
         decoded image by image."""
         masks = []
@@ -261,7 +261,7 @@ class SAM(Network[Item, Masks]):
         return Masks(result.masks, result.scores, labels)
 
     def _decode_chunks(
-        self, network: Opened, seen: Any, pixels: Pixels, prompts: Floats
+        self, network: AnySam, seen: Any, pixels: Pixels, prompts: Floats
     ) -> Iterator[tuple[Any, Any]]:
         """Yield masks and scores for chunks of prompts: one for a box, three for a point."""
         for start in range(0, len(prompts), self.prompts):
@@ -269,12 +269,12 @@ class SAM(Network[Item, Masks]):
             yield network.decode(seen, chunk, _get_size(pixels), prompts.shape[1] == 2)
 
     def _decode_best_masks(
-        self, network: Opened, seen: Any, pixels: Pixels, prompts: Floats
+        self, network: AnySam, seen: Any, pixels: Pixels, prompts: Floats
     ) -> Masks:
         masks, scores = list[BoolMask](), list[float]()
         for logits, iou in self._decode_chunks(network, seen, pixels, prompts):
             for small, best in zip(logits, iou.argmax(1).tolist(), strict=True):
-                masks.append(network.mask(small[best], _get_size(pixels)))
+                masks.append(network.make_mask(small[best], _get_size(pixels)))
             scores += iou.amax(1).tolist()
         return Masks(np.array(masks), np.array(scores), np.full(len(masks), ""))
 
@@ -297,7 +297,7 @@ class SAM(Network[Item, Masks]):
         # no mask with a higher score overlaps one of these too much; all scores are above 0
         kept = cv2.dnn.NMSBoxes(boxes, scores, 0.0, filter.overlap) if boxes else ()
         numbers = np.ravel(kept).astype(int)[: filter.most]
-        masks = [network.mask(small[n], size) for n in numbers]
+        masks = [network.make_mask(small[n], size) for n in numbers]
         return sort_by_area(masks, [scores[n] for n in numbers], pixels)
 
 

@@ -32,7 +32,7 @@ HEAD_COUNT = 8  # heads of the mask decoder: not visible in shapes, and the same
 PERCEPTRON_PATTERN = re.compile(
     r"(.*\.(?:\w+_head|hf_mlp|output_hypernetworks_mlps\.\d+))\.layers\.(\d+)\.(.*)"
 )
-SHARED_EMBEDDING = "prompt_encoder.shared_embedding.positional_embedding"
+SHARED_EMBEDDING_NAME = "prompt_encoder.shared_embedding.positional_embedding"
 
 
 def open_sam_file(path: str) -> tuple[Any, bool]:
@@ -53,7 +53,7 @@ def open_sam_file(path: str) -> tuple[Any, bool]:
     config = getattr(transformers, f"{kind}Config")(**settings)
     named = {name: tensor for name, tensor in tensors.items() if not name.startswith("pixel_")}
     named = rename_tensors(rename_perceptrons(named), "sam", "mask_decoder")
-    named["shared_image_embedding.positional_embedding"] = named[SHARED_EMBEDDING]
+    named["shared_image_embedding.positional_embedding"] = named[SHARED_EMBEDDING_NAME]
     network = open_converted(f"{kind}Model", config, named, path)
     if kind == "SamHQ":
         fix_sam_hq(network)
@@ -175,7 +175,7 @@ def _open_sam2(path: str, tensors: Tensors) -> Any:
     points = [kept.pop(name) for name in sorted(kept) if name.startswith(POINT_PREFIX)]
     named = rename_tensors(rename_perceptrons(kept), "sam2", "mask_decoder")
     named["prompt_encoder.point_embed.weight"] = import_torch().cat(points)
-    named["shared_image_embedding.positional_embedding"] = named[SHARED_EMBEDDING]
+    named["shared_image_embedding.positional_embedding"] = named[SHARED_EMBEDDING_NAME]
     width = tensors["no_mem_embed"].shape[-1]
     stages = Counter[int]()
     for n in range(count_distinct(tensors, r"image_encoder\.trunk\.blocks\.(\d+)\.")):
@@ -286,7 +286,7 @@ class SamPackage:
         )
         return logits, iou
 
-    def mask(self, logits: Any, size: Any) -> NDArray[np.bool_]:
+    def make_mask(self, logits: Any, size: Any) -> NDArray[np.bool_]:
         """Return one mask from logits at the size of the image."""
         return np.asarray((logits > 0).cpu().numpy())
 

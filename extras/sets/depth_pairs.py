@@ -38,8 +38,8 @@ class Da2k(SetTask):
     units = "images"
     errata = ("point1 is always the closer one in the file; here it is A or B in turn",)
     _file = "annotations.json"
-    _packed = "DA-2K.zip"
-    _patterns = (_packed,)
+    _zip_name = "DA-2K.zip"
+    _patterns = (_zip_name,)
 
     def _cells(self) -> Iterator[tuple[int, Any]]:
         yield from enumerate(self._read_json(dict).items())

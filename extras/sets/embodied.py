@@ -19,9 +19,9 @@ from looktwice.extras.sets.tfrecord import Values, find_records, parse_example, 
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import PLACEHOLDERS_FIELD
 
-IMAGES = "image/encoded"
+IMAGE_FEATURE = "image/encoded"
 LETTERS = ("A", "B", "C", "D")
-FORM = re.compile(r"\s*\bPlease answer\b")
+FORM_INSTRUCTION_PATTERN = re.compile(r"\s*\bPlease answer\b")
 """The instruction about the form of the answer, which follows the choices."""
 
 
@@ -70,8 +70,8 @@ class Erqa(SetTask):
         text, key = (_get_text(features.get(name)) for name in ("question", "answer"))
         if not text or not key:
             raise ValueError(f"question or answer is missing; found only {', '.join(features)}")
-        count = len(features.get(IMAGES, ()))
-        _, choices = split_lettered(FORM.split(text)[0])
+        count = len(features.get(IMAGE_FEATURE, ()))
+        _, choices = split_lettered(FORM_INSTRUCTION_PATTERN.split(text)[0])
         choices = choices if len(choices) > 1 else LETTERS
         prompt = insert_image_tags(
             text, [int(n) for n in features.get("visual_indices", ())], count
@@ -86,7 +86,7 @@ class Erqa(SetTask):
 
         def read(number: int) -> bytes:
             record = parse_example(read_record(self._record_file, *span))
-            image = record[IMAGES][number]
+            image = record[IMAGE_FEATURE][number]
             if not isinstance(image, bytes):
                 raise PictureError(f"{question.id}: image {number + 1} is not encoded")
             return image

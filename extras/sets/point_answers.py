@@ -21,13 +21,13 @@ Spot = tuple[float, float]
 Area = tuple[int, int, int, int]
 Size = tuple[int, int]
 """(width, height)."""
-TUPLE = re.compile(r"\(([-+]?\d+\.?\d*(?:,\s*[-+]?\d+\.?\d*)*?)\)")
-ATTRIBUTES = re.compile(r'x\d+="(-?\d+\.?\d*)"\s+y\d+="(-?\d+\.?\d*)"')
-FENCED = re.compile(r"```(?:\w+)?\n(.*?)```", re.S)
-PAIR = re.compile(r"[\[(]\s*([-+]?\d+\.?\d*)\s*,\s*([-+]?\d+\.?\d*)\s*[\])]")
-PLAIN_PAIR = re.compile(r"\(([-+]?\d*\.?\d+)\s*,\s*([-+]?\d*\.?\d+)\)")
+TUPLE_PATTERN = re.compile(r"\(([-+]?\d+\.?\d*(?:,\s*[-+]?\d+\.?\d*)*?)\)")
+ATTRIBUTES_PATTERN = re.compile(r'x\d+="(-?\d+\.?\d*)"\s+y\d+="(-?\d+\.?\d*)"')
+FENCED_BLOCK_PATTERN = re.compile(r"```(?:\w+)?\n(.*?)```", re.S)
+PAIR_PATTERN = re.compile(r"[\[(]\s*([-+]?\d+\.?\d*)\s*,\s*([-+]?\d+\.?\d*)\s*[\])]")
+PLAIN_PAIR_PATTERN = re.compile(r"\(([-+]?\d*\.?\d+)\s*,\s*([-+]?\d*\.?\d+)\)")
 MAX_DIGITS = 15  # digits; a longer number is a loop of the model
-COUNTING = "counting"
+COUNTING_CATEGORY = "counting"
 
 
 class UnreadablePoints(ValueError):
@@ -35,13 +35,14 @@ class UnreadablePoints(ValueError):
 
 
 def read_tuples(reply: str, size: Size, in_pixels: bool = False) -> Iterator[Spot | Area]:
-    """Yield the points and boxes in round brackets of a reply, in pixels (RoboRefer, d97a995).
+    """Yield the points and boxes that a reply writes in round brackets, in pixels (RoboRefer,
+    d97a995).
 
     Without `in_pixels`, fractions and all boxes are shares of the size, and points of whole numbers
     are pixels. A box counts as all its pixels. Raises UnreadablePoints for a box whose corners are
     swapped, and, with `in_pixels`, for fractions.
     """
-    for group in TUPLE.findall(reply):
+    for group in TUPLE_PATTERN.findall(reply):
         texts = group.split(",")
         numbers = [float(text) if "." in text else int(text) for text in map(_check_length, texts)]
         if len(numbers) == 2:
@@ -62,14 +63,14 @@ def read_tuples(reply: str, size: Size, in_pixels: bool = False) -> Iterator[Spo
 def read_attributes(reply: str, size: Size) -> Iterator[Spot]:
     """Yield points written x1="50" y1="50", in hundredths of the size (Molmo; RoboRefer,
     d97a995)."""
-    for pair in ATTRIBUTES.findall(reply):
+    for pair in ATTRIBUTES_PATTERN.findall(reply):
         yield _scale([float(_check_length(text)) / 100 for text in pair], size)
 
 
 def read_gemini(reply: str, size: Size) -> Iterator[Spot]:
     """Yield the points {"point": [y, x]} of a JSON list in a code fence, in thousandths of the size
     (RoboRefer, d97a995); yield none without a fence."""
-    fenced = FENCED.search(reply)
+    fenced = FENCED_BLOCK_PATTERN.search(reply)
     try:
         listed = read_json(fenced[1].strip()) if fenced else []
     except ValueError:
@@ -83,16 +84,16 @@ def read_gemini(reply: str, size: Size) -> Iterator[Spot]:
 
 def read_thousandths(reply: str, size: Size) -> Iterator[Spot]:
     """Yield the pairs in square or round brackets: whole numbers are thousandths of the size,
-    fractions shares (Qwen3-VL's JSON in lmms-eval, 75571cf)."""
-    for texts in PAIR.findall(reply):
+    fractions are shares of it (Qwen3-VL's JSON in lmms-eval, 75571cf)."""
+    for texts in PAIR_PATTERN.findall(reply):
         most = 1.0 if any("." in text for text in texts) else 1000.0
         yield _scale([float(_check_length(text)) / most for text in texts], size)
 
 
-def read_guessed(reply: str, size: Size) -> Iterator[Spot]:
+def read_by_size(reply: str, size: Size) -> Iterator[Spot]:
     """Yield the pairs in round brackets: shares of the size if both numbers are at most 1,
     thousandths if both are at most 1000, else pixels (Point-Bench in lmms-eval, 75571cf)."""
-    for texts in PLAIN_PAIR.findall(reply):
+    for texts in PLAIN_PAIR_PATTERN.findall(reply):
         x, y = (float(_check_length(text)) for text in texts)
         width, height = size
         most = next((most for most in (1.0, 1000.0) if 0 <= x <= most and 0 <= y <= most), None)
@@ -118,20 +119,21 @@ def read_point_objects(reply: str, size: Size) -> Iterator[Spot]:
         raise UnreadablePoints(f"not a list of points: {exc}") from exc
 
 
-FORMS: Mapping[str, Callable[[str, Size], Iterator[Spot | Area]]] = {
+POINT_READERS: Mapping[str, Callable[[str, Size], Iterator[Spot | Area]]] = {
     "tuples": read_tuples,
     "pixels": lambda reply, size: read_tuples(reply, size, in_pixels=True),
     "molmo": read_attributes,
     "gemini": read_gemini,
     "thousandths": read_thousandths,
-    "guessed": read_guessed,
+    "guessed": read_by_size,
     "point_objects": read_point_objects,
 }
 """The functions that parse the points of a reply, by name of the form."""
 
 
 def compute_share_in_mask(spots: Sequence[Spot | Area], mask: MaskPixels) -> float:
-    """Return the share of points, and of the pixels of boxes, that lie in a mask (rows by columns).
+    """Return the share of points that lie in a mask (rows by columns); every pixel of a box counts
+    as a point.
 
     Points outside the picture count as outside the mask. Return 0 if there are no points.
     """
@@ -169,19 +171,19 @@ class PointScorer(BenchmarkScorer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.form not in FORMS:
-            raise ValueError(f"`form` must be one of {', '.join(FORMS)}, got {self.form!r}")
+        if self.form not in POINT_READERS:
+            raise ValueError(f"`form` must be one of {', '.join(POINT_READERS)}, got {self.form!r}")
 
     def compare(self, answer: str, row: SampleRow) -> Score:
         """Compare the points of a reply with the mask in the truth of its row."""
         mask = read_mask(row.truth["places"][0]["mask"])
         try:
-            spots = [*FORMS[self.form](answer, (mask.shape[1], mask.shape[0]))]
+            spots = [*POINT_READERS[self.form](answer, (mask.shape[1], mask.shape[0]))]
         except UnreadablePoints:
             return Score(Verdict.UNREADABLE)
         value = compute_share_in_mask(spots, mask)
         if self.count == "all":
-            counting = row.meta.get("category") == COUNTING
+            counting = row.meta.get("category") == COUNTING_CATEGORY
             asked = int(row.truth.get("count") or 1) if counting else 1
             spots = spots if counting else spots[:1]
             value = float(len(spots) == asked and compute_share_in_mask(spots, mask) == 1)

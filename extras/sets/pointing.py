@@ -26,9 +26,12 @@ from looktwice.pipelines.marks import Mask, Point
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item
 
-KEY = "a point in the mask"
+KEY_TEXT = "a point in the mask"
 """The key of every question; the mask itself is in the truth."""
-REF_SPATIAL, POINT_BENCH = PointScorer(), PointScorer(form="point_objects", count="all")
+REF_SPATIAL_SCORER, POINT_BENCH_SCORER = (
+    PointScorer(),
+    PointScorer(form="point_objects", count="all"),
+)
 TEXT_COLUMNS = ("id", "object", "prompt", "suffix", "step")
 
 
@@ -45,7 +48,7 @@ class RefSpatial(ListedTask):
 
     path: Path | None = None
     name: Literal["location", "placement", "unseen"] = "location"
-    scorer: Scorer | None = REF_SPATIAL
+    scorer: Scorer | None = REF_SPATIAL_SCORER
     subset: Subset = Subset()
     hub: str = ""
     revision: str = ""
@@ -88,7 +91,7 @@ class RefSpatial(ListedTask):
         if self._table is None:
             images = get_text(cells, "rgb_path"), get_text(cells, "mask_path")
         name = str(cells.get("id"))
-        return [RowQuestion(number, name, question, (), KEY, meta, images)]
+        return [RowQuestion(number, name, question, (), KEY_TEXT, meta, images)]
 
     def __iter__(self) -> Iterator[Item]:
         """Yield the items in order."""
@@ -131,7 +134,7 @@ class PointBench(ListedTask):
     """
 
     path: Path | None = None
-    scorer: Scorer | None = POINT_BENCH
+    scorer: Scorer | None = POINT_BENCH_SCORER
     subset: Subset = Subset()
     hub: str = ""
     revision: str = ""
@@ -151,7 +154,7 @@ class PointBench(ListedTask):
         count = int(cells.get("count") or 0)
         meta = {"category": str(cells.get("category") or ""), "points": count}
         name = f"{number}/{names[0]}"
-        return [RowQuestion(number, name, question, (), KEY, meta, names)]
+        return [RowQuestion(number, name, question, (), KEY_TEXT, meta, names)]
 
     def _pictures(self, question: RowQuestion, cells: Any) -> Pictures:
         return (self._open_by_name("images", question.images[0]),)
@@ -174,7 +177,8 @@ class PointBench(ListedTask):
 
     @cached_property
     def _folders(self) -> Mapping[str, tuple[Files, Mapping[str, str]]]:
-        """The files of images and masks, and their paths by name. Raises TaskError."""
+        """The folder or zip of the images and that of the masks, each with its file paths by name.
+        Raises TaskError."""
         root, folders = self._root / self._file_path.parent, {}
         for kind in ("images", "masks"):
             path = root / f"selected_{kind}.zip"
@@ -189,7 +193,8 @@ class PointBench(ListedTask):
 
     @cached_property
     def _points_by_image(self) -> Mapping[str, Any]:
-        """The existing points of steerable questions, in hundredths, by image."""
+        """The existing points of steerable questions, in hundredths of the image's size, by
+        image."""
         path = self._root / self._file_path.parent / "pixmo_metadata.csv"
         if not path.is_file():
             return {}

@@ -8,32 +8,32 @@ from dataclasses import dataclass
 from looktwice.eval.readers.reader import Reading, TextReader
 from looktwice.pipelines.sample import Sample
 
-BRACE = re.compile("[{}]")
-BOX = re.compile(r"\\boxed\{")
-TAGGED = re.compile(r"<\|begin_of_box\|>(.*?)<\|end_of_box\|>")
+BRACE_PATTERN = re.compile("[{}]")
+BOXED_PATTERN = re.compile(r"\\boxed\{")
+TAGGED_BOX_PATTERN = re.compile(r"<\|begin_of_box\|>(.*?)<\|end_of_box\|>")
 
 
 def read_boxed(reply: str) -> str | None:
-    r"""Return the content of the last \boxed{...}, with the braces in it, or else of the last
+    r"""Return the content of the last \boxed{...}, including nested braces, or else of the last
     <|begin_of_box|>; None if there is neither.
 
     Boxes whose braces do not close are ignored; nested boxes belong to the outer one.
     """
     found, place, ends = None, 0, match_braces(reply)
-    for box in BOX.finditer(reply):
+    for box in BOXED_PATTERN.finditer(reply):
         end = ends.get(box.end() - 1)
         if end is not None and box.start() >= place:
             found, place = reply[box.end() : end], end
     if found is not None:
         return found
-    tagged = TAGGED.findall(reply)
+    tagged = TAGGED_BOX_PATTERN.findall(reply)
     return tagged[-1].strip() if tagged else None
 
 
 def match_braces(text: str) -> dict[int, int]:
     """Map the position of each opening brace to the position of its closing brace."""
     opened, ends = list[int](), dict[int, int]()
-    for brace in BRACE.finditer(text):
+    for brace in BRACE_PATTERN.finditer(text):
         if brace[0] == "{":
             opened.append(brace.start())
         elif opened:

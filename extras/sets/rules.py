@@ -13,16 +13,16 @@ from looktwice.eval.scoring.verdict import Metric, PointScores, Score, ScoredRec
 from looktwice.extras.toolkits.scorer import BenchmarkScorer
 from looktwice.pipelines.json_input import read_json
 
-ANSWER_LINE = re.compile(r"Answer\s*:\s*([A-D])\b", re.I)
-DECIMAL = re.compile(r"-?(?:\d+\.\d+|\d+|\.\d+)")
-BIAS = "expected_bias"
+ANSWER_LINE_PATTERN = re.compile(r"Answer\s*:\s*([A-D])\b", re.I)
+DECIMAL_PATTERN = re.compile(r"-?(?:\d+\.\d+|\d+|\.\d+)")
+BIASED_ANSWER_FIELD = "expected_bias"
 """The truth field with the answer of a biased model."""
 
 
 def read_answer_line(reply: str) -> str:
     """Return the last letter after "Answer:", unchanged, and A for a reply without one
     (OmniSpatial, 208bac2): "answer: b" gives "b", which is never a correct answer."""
-    return next(reversed(ANSWER_LINE.findall(reply)), "A")
+    return next(reversed(ANSWER_LINE_PATTERN.findall(reply)), "A")
 
 
 def read_json_letter(reply: str) -> str:
@@ -78,13 +78,13 @@ def is_exact_match(reply: str, key: str) -> bool:
     texts = [re.sub(r"\s+", " ", text.strip().lower().strip("\"'`")) for text in (reply, key)]
     texts = [text[:-1].rstrip() if text.endswith(".") else text for text in texts]
     numbers = [text.strip().replace(",", "") for text in texts]
-    if all(map(DECIMAL.fullmatch, numbers)):
+    if all(map(DECIMAL_PATTERN.fullmatch, numbers)):
         return Decimal(numbers[0]) == Decimal(numbers[1])
     return texts[0] == texts[1]
 
 
 def _score_biased(reply: str, row: SampleRow) -> bool:
-    return score_biased(reply, row.answer or "", str(row.truth.get(BIAS, "")))[0]
+    return score_biased(reply, row.answer or "", str(row.truth.get(BIASED_ANSWER_FIELD, "")))[0]
 
 
 def _make_rule(read: Callable[[str], str]) -> Callable[[str, SampleRow], bool]:
@@ -134,6 +134,8 @@ class SetScorer(BenchmarkScorer):
         return metrics
 
     def _measure_bias(self, draw: ScoredRecord, row: SampleRow) -> float | None:
-        if draw.answer is None or BIAS not in row.truth:
+        if draw.answer is None or BIASED_ANSWER_FIELD not in row.truth:
             return None
-        return float(score_biased(draw.answer, row.answer or "", str(row.truth[BIAS]))[1])
+        return float(
+            score_biased(draw.answer, row.answer or "", str(row.truth[BIASED_ANSWER_FIELD]))[1]
+        )

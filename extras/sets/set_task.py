@@ -24,7 +24,7 @@ from looktwice.eval.tasks.row_task import RowTask
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.picture import Picture
 
-UTF8_NAMES = 0x800
+UTF8_NAME_FLAG = 0x800
 """The flag of a zip entry whose name is UTF-8; names without this flag are read as code page
 437."""
 
@@ -34,7 +34,7 @@ class SetTask(RowTask):
     data set `hub` of the Hugging Face hub at the commit `revision`.
 
     A subclass is a frozen dataclass with its settings as fields. It names the file in `_file`, the
-    zip that may contain it in `_packed` and the files to download in `_patterns`, and defines
+    zip that may contain it in `_zip_name` and the files to download in `_patterns`, and defines
     `_cells`, `_questions` and `_pictures`. `errata` are known errors of the release, `note` is what
     tables state about the set.
     """
@@ -46,7 +46,7 @@ class SetTask(RowTask):
     errata: ClassVar[tuple[str, ...]] = ()
     note: ClassVar[str] = ""
     _file: ClassVar[str] = ""
-    _packed: ClassVar[str] = ""
+    _zip_name: ClassVar[str] = ""
     _patterns: ClassVar[tuple[str, ...]] = ("*",)
 
     @property
@@ -70,8 +70,8 @@ class SetTask(RowTask):
     @cached_property
     def _root(self) -> Path:
         """The folder or zip of the set."""
-        packed = self._location[0] / self._packed
-        return packed if self._packed and packed.is_file() else self._location[0]
+        packed = self._location[0] / self._zip_name
+        return packed if self._zip_name and packed.is_file() else self._location[0]
 
     @cached_property
     def _files(self) -> Files:
@@ -157,7 +157,7 @@ def map_names(files: Files) -> Mapping[str, str]:
         return {unicodedata.normalize("NFC", path.name): path.as_posix() for path in paths}
     for name, entry in files.names.items():
         spellings = [name]
-        if not entry.flag_bits & UTF8_NAMES:
+        if not entry.flag_bits & UTF8_NAME_FLAG:
             spellings += _respell(name)
         for spelling in spellings:
             key = unicodedata.normalize("NFC", PurePosixPath(spelling).name)

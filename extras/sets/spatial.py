@@ -21,7 +21,7 @@ from looktwice.extras.sets.set_task import ListedTask, SetTask, get_letter, get_
 from looktwice.pipelines.disk import MAX_LINE_BYTES
 from looktwice.pipelines.picture import Picture, PictureError
 
-OMNI_SPATIAL = SetScorer(rule="omni_spatial")
+OMNI_SPATIAL_SCORER = SetScorer(rule="omni_spatial")
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class OmniSpatial(ListedTask):
     """
 
     path: Path | None = None
-    scorer: Scorer | None = OMNI_SPATIAL
+    scorer: Scorer | None = OMNI_SPATIAL_SCORER
     subset: Subset = Subset()
     hub: str = ""
     revision: str = ""
 
     _file = "data.json"
-    _packed = "OmniSpatial-test.zip"
-    _patterns = (_packed,)
+    _zip_name = "OmniSpatial-test.zip"
+    _patterns = (_zip_name,)
 
     def _questions(self, number: int, cells: Any) -> Questions:
         name, question, task, part = (
@@ -58,14 +58,14 @@ class OmniSpatial(ListedTask):
         return tuple(map(self._open, question.images))
 
 
-MERGED = ("image",)
-SEPARATE = (
+MERGED_IMAGE_COLUMNS = ("image",)
+SEPARATE_IMAGE_COLUMNS = (
     "question_image_path",
     "question_image_1_path",
     "question_image_2_path",
     *(f"option_{letter}_image_path" for letter in "abcd"),
 )
-FIELDS = ("category", "difficulty", "source", "dise_category")
+META_COLUMNS = ("category", "difficulty", "source", "dise_category")
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,12 @@ class SpatialDise(SetTask):
         if choices != tuple(ascii_uppercase[: len(choices)]):
             raise ValueError(f"options must be A, B ..., found {cells.get('options')!r:.80}")
         answer = read_answer_key(cells.get("answer"), choices)
-        columns = MERGED if self.images == "merged" else SEPARATE
+        columns = MERGED_IMAGE_COLUMNS if self.images == "merged" else SEPARATE_IMAGE_COLUMNS
         names = filter(None, (cells.get(column, "") for column in columns))
         members = dict.fromkeys(name.removeprefix("images/").lstrip("/\\") for name in names)
         if not members:
             raise ValueError(f"no image is named in {', '.join(columns)}")
-        meta = {name: cells.get(name, "") for name in FIELDS}
+        meta = {name: cells.get(name, "") for name in META_COLUMNS}
         name = f"{self.part}_{number}"
         return [RowQuestion(number, name, question, choices, answer, meta, tuple(members))]
 
@@ -125,8 +125,9 @@ class SpatialDise(SetTask):
         return tuple(Picture.lazy(partial(self._read, name), name) for name in question.images)
 
     @cached_property
-    def _shards(self) -> Mapping[str, tuple[Path, int, int]]:
-        """The tar file, offset and length of every image, by name. Raises TaskError."""
+    def _image_locations(self) -> Mapping[str, tuple[Path, int, int]]:
+        """The tar file that holds each image, and the image's offset and length in it, by name.
+        Raises TaskError."""
         shards = sorted((self._root / "image").glob("*.tar"))
         if not shards:
             raise TaskError(f"{self._root}/image contains no tar files; download them from the hub")
@@ -142,9 +143,9 @@ class SpatialDise(SetTask):
         return members
 
     def _read(self, name: str) -> bytes:
-        if name not in self._shards:
+        if name not in self._image_locations:
             raise PictureError(f"no tar file in {self._root}/image has the image {name}")
-        shard, offset, size = self._shards[name]
+        shard, offset, size = self._image_locations[name]
         with shard.open("rb") as file:
             file.seek(offset)
             return file.read(size)

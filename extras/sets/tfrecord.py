@@ -8,9 +8,9 @@ from struct import Struct
 
 from looktwice.eval.tasks.base import TaskError
 
-LENGTH = Struct("<QI")
+RECORD_HEADER = Struct("<QI")
 """The header of a record: the record's length in bytes, and a checksum of the length."""
-CHECKSUM = 4  # bytes after a record
+CHECKSUM_BYTES = 4  # bytes after a record
 MAX_RECORD_BYTES = 1 << 30  # bytes of a record
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """The wire types of protocol buffers' fields."""
@@ -29,14 +29,18 @@ def find_records(path: Path) -> Iterator[tuple[int, int]]:
     with path.open("rb") as file:
         while position < total:
             file.seek(position)
-            head = file.read(LENGTH.size)
-            length = LENGTH.unpack(head)[0] if len(head) == LENGTH.size else MAX_RECORD_BYTES
-            start = position + LENGTH.size
-            position = start + length + CHECKSUM
+            head = file.read(RECORD_HEADER.size)
+            length = (
+                RECORD_HEADER.unpack(head)[0]
+                if len(head) == RECORD_HEADER.size
+                else MAX_RECORD_BYTES
+            )
+            start = position + RECORD_HEADER.size
+            position = start + length + CHECKSUM_BYTES
             if length >= MAX_RECORD_BYTES or position > total:
                 raise TaskError(
-                    f"{path}: the record at byte {start} does not end in the file; it is not a"
-                    " TFRecord file, or the download is incomplete"
+                    f"{path}: the record at byte {start} extends beyond the end of the file; it is"
+                    " not a TFRecord file, or the download is incomplete"
                 )
             yield start, length
 
@@ -103,7 +107,7 @@ def _iterate_fields(message: bytes) -> Fields:
         else:
             raise ValueError(f"a field has the unknown type {kind}")
         if position + length > len(message):
-            raise ValueError("a field does not end in its record")
+            raise ValueError("a field extends beyond the end of its record")
         yield tag >> 3, kind, message[position : position + length]
         position += length
 
@@ -116,4 +120,4 @@ def _read_varint(message: bytes, position: int) -> tuple[int, int]:
         position, shift = position + 1, shift + 7
         if byte < 0x80:
             return number - (1 << 64) if number >> 63 else number, position
-    raise ValueError("a number does not end in its record")
+    raise ValueError("a number extends beyond the end of its record")

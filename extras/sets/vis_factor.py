@@ -20,35 +20,36 @@ from looktwice.eval.tasks.table_files import TextTable, require_columns
 from looktwice.eval.tasks.table_task import TableTask
 from looktwice.pipelines.sample import PLACEHOLDERS_FIELD
 
-TRUE_OR_FALSE = frozenset(
+TRUE_OR_FALSE_TESTS = frozenset(
     ("CF1", "CF2", "MV1", "MV2", "MV3", "P3", "RL2", "S1", "S2", "SS2", "VZ1", "VZ2")
 )
-SPELLINGS = {"t": "T", "y": "T", "1": "T", "true": "T", "yes": "T"}
-SPELLINGS |= {"f": "F", "n": "F", "0": "F", "false": "F", "no": "F"}
+TRUE_OR_FALSE_SPELLINGS = {"t": "T", "y": "T", "1": "T", "true": "T", "yes": "T"}
+TRUE_OR_FALSE_SPELLINGS |= {"f": "F", "n": "F", "0": "F", "false": "F", "no": "F"}
 WORD_TESTS, NUMBER_TESTS = ("CS1", "CS2", "CS3"), ("I3", "MA1", "SS3")
-ANSWER = re.compile(r'\{\s*"answer"\s*:\s*(.+?)\s*\}')
-COLUMNS = ("index", "question", "answer", "category_id", "eval_index", "additional")
-STEPS = "Output: Reason step by step. At the end, respond"
+ANSWER_PATTERN = re.compile(r'\{\s*"answer"\s*:\s*(.+?)\s*\}')
+TEXT_COLUMNS = ("index", "question", "answer", "category_id", "eval_index", "additional")
+STEPS_INSTRUCTION = "Output: Reason step by step. At the end, respond"
 
 
 def read_last_answer(reply: str) -> str:
     """Return the value of the last {"answer": ...} in a reply, without quotes; "" if there is
     none."""
-    value = next(reversed(ANSWER.findall(reply)), "").strip()
+    value = next(reversed(ANSWER_PATTERN.findall(reply)), "").strip()
     quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
     return value[1:-1] if quoted else value
 
 
 def read_prediction(reply: str, test: str, additional: str) -> str:
-    """Parse the answer in a reply by the rules of VisFactor's code, in the form of the keys.
+    """Parse the answer in a reply by the rules of VisFactor's code, and return it in the form of
+    the correct answers.
 
     The answer is T or F for twelve tests, and for VZ3 unless `additional` is a number; the text for
     CS1 to CS3; the last two numbers as "(3, 4)" for CF3; the last number for I3, MA1 and SS3; the
     last capital for VZ3. The last three rules use the whole reply if it has no {"answer": ...}.
     """
     value = read_last_answer(reply)
-    if test in TRUE_OR_FALSE or (test == "VZ3" and not additional.isdigit()):
-        return SPELLINGS.get(value.lower(), "")
+    if test in TRUE_OR_FALSE_TESTS or (test == "VZ3" and not additional.isdigit()):
+        return TRUE_OR_FALSE_SPELLINGS.get(value.lower(), "")
     if test in WORD_TESTS:
         return value
     value = value or reply
@@ -103,7 +104,7 @@ class VisFactorScorer(Scorer):
         return [whole, *found]
 
 
-VIS_FACTOR = VisFactorScorer()
+VIS_FACTOR_SCORER = VisFactorScorer()
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class VisFactor(TableTask):
 
     path: Path
     steps: bool = False
-    scorer: Scorer | None = VIS_FACTOR
+    scorer: Scorer | None = VIS_FACTOR_SCORER
     subset: Subset = Subset()
 
     @property
@@ -135,23 +136,23 @@ class VisFactor(TableTask):
         if path.suffix.lower() != ".tsv" or not path.is_file():
             raise TaskError(f"{path} is not a .tsv file; set `path` to VisFactor.tsv")
         table = TextTable(path, "tsv")
-        require_columns(path, [*COLUMNS, "image"], table.columns)
+        require_columns(path, [*TEXT_COLUMNS, "image"], table.columns)
         return table
 
     @property
     def _word_columns(self) -> Sequence[str]:
-        return COLUMNS
+        return TEXT_COLUMNS
 
     @property
     def _image_columns(self) -> Sequence[str]:
         return ("image",)
 
     def _questions(self, number: int, cells: Row) -> Questions:
-        texts = {name: as_text(cells[name]) for name in COLUMNS}
+        texts = {name: as_text(cells[name]) for name in TEXT_COLUMNS}
         if not texts["index"] or not texts["question"].strip():
             raise ValueError("index and question must not be empty")
         prompt = fill_question(texts, self.steps)
-        meta: dict[str, Any] = {name: texts[name] for name in COLUMNS[3:]}
+        meta: dict[str, Any] = {name: texts[name] for name in TEXT_COLUMNS[3:]}
         meta |= {"prompt": prompt, "row": number, PLACEHOLDERS_FIELD: True}
         return [RowQuestion(number, texts["index"], prompt, (), texts["answer"], meta)]
 
@@ -162,7 +163,7 @@ def fill_question(texts: Mapping[str, str], steps: bool = False) -> str:
     parts = texts["additional"].replace("<br>", "\n").split(";")
     if texts["additional"] not in ("", "nan"):
         text = re.sub(r"<ADDITIONAL_(\d+)>", lambda place: _select_part(parts, place), text)
-    text = text.replace("Output: Respond", STEPS) if steps else text
+    text = text.replace("Output: Respond", STEPS_INSTRUCTION) if steps else text
     return re.sub(r"<IMAGE_(\d+)>", lambda place: f"<image {int(place[1]) + 1}>", text)
 
 

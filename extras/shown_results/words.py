@@ -135,8 +135,8 @@ class DepthWords(RegionWords):
 
 @dataclass(frozen=True, kw_only=True)
 class MatchWords(RegionWords):
-    """Lists the position of each mark of one picture in another picture, and the other picture's
-    mark that is nearest to this position.
+    """Lists the position at which each mark of one picture appears in another picture, and the
+    other picture's mark that is nearest to this position.
 
     `images` are the numbers of the two pictures, from 0. A mark is shifted by the median shift of
     the `nearest` matched points around it.

@@ -1,5 +1,5 @@
-"""The answer bias of a model that does not see the image (towards a word, a letter, or repeating a
-guess), and how often this bias makes answers right.
+"""The answer bias of a model that does not see the image (towards a word, towards a letter, or
+towards repeating a guess), and how often this bias makes answers right.
 
 A model that always says "red" is right in every draw of a question whose key is red, but knows
 nothing. Its bias shows in the wrong choices of *other* questions. The right answers to a question
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-FALSE_SHARE = 0.01
+FALSE_DISCOVERY_RATE = 0.01
 """The false discovery rate among the listed questions (Benjamini and Hochberg 1995)."""
 MIN_RIGHT_SHARE = 0.8
 """Only questions of which at least this share of the draws is right can be listed; the bias is
@@ -30,21 +30,21 @@ estimated from the other questions."""
 KNOWN_RIGHT_SHARE, LEAK_SHARE, TARGET_POWER = 0.9, 0.1, 0.8
 """The power is computed for known questions, which are right in the first share of their draws and
 make up the second share of all questions; the third is the target power."""
-CANDIDATE_DRAWS = (*range(2, 21), 25, 30, 40, 60)
+CANDIDATE_DRAW_COUNTS = (*range(2, 21), 25, 30, 40, 60)
 
 MEAN_GRID = np.sin(np.pi / 2 * (np.arange(30) + 0.5) / 30) ** 2  # evenly spaced in the arc sine
 # from one guess for all draws of a question to a new guess in each draw
 FIRMNESS_GRID = np.geomspace(0.1, 1000, 11)
 # weight of the uniform prior over means and firmness, in wrong choices
-UNSEEN_COUNT = 0.25
-MAX_ROUNDS = 40  # of expectation-maximization; more rounds change nothing that a table shows
+PRIOR_COUNT = 0.25
+MAX_FIT_ROUNDS = 40  # of expectation-maximization; more rounds change nothing that a table shows
 MAX_OFFERS = 100_000  # limit for open questions, each of which offers the keys of all others
 
 
 @dataclass(frozen=True)
 class BlindQuestion:
-    """A model's answers to a question without its image: the count of each answer in `draws` draws,
-    of which `right` are right.
+    """A model's answers to a question without its image: the count of each answer in
+    `draw_count` draws, of which `right_count` are right.
 
     `choices` are in the sample's order, and `key` is the right one. An open question has no choices
     and any text as key; `accepts` returns whether an answer is right.
@@ -55,28 +55,28 @@ class BlindQuestion:
     choices: tuple[str, ...]
     key: str
     answers: Mapping[str, int]
-    draws: int
-    right: int
+    draw_count: int
+    right_count: int
     accepts: Callable[[str], bool] | None = None
 
 
 class Offer(NamedTuple):
     """An answer that a question offers, its letter in the sample's order ("" for an open question),
-    and the number of the question's draws that give it (`draws`)."""
+    and the number of the question's draws that give it (`draw_count`)."""
 
-    question: int
+    question_index: int
     word: str
     letter: str
-    draws: int
+    draw_count: int
 
 
 class Grouping(NamedTuple):
-    """A rule that groups the offers that share a bias: the same word or letter (`by`, a field of
+    """A rule that groups the offers that share a bias: the same word or letter (`offer_field` of
     Offer) in questions with the same `wording`; `description` is for tables."""
 
     description: str
     wording: Callable[[str], str]
-    by: str
+    offer_field: str
 
 
 WORDINGS: Mapping[str, Callable[[str], str]] = {
@@ -96,8 +96,8 @@ class FittedBias(NamedTuple):
     """A fitted bias: the weights over MEAN_GRID and over FIRMNESS_GRID, each group's weights over
     MEAN_GRID (groups, means), and the log-likelihood."""
 
-    means: Floats
-    firmness: Floats
+    mean_weights: Floats
+    firmness_weights: Floats
     group_weights: Floats
     log_likelihood: float
 
@@ -115,43 +115,43 @@ class AnswerBias:
     """
 
     questions: Sequence[BlindQuestion]
-    wrong: Sequence[Offer]
+    wrong_offers: Sequence[Offer]
     grouping: Grouping
 
     @cached_property
     def groups(self) -> Mapping[Hashable, int]:
         """The index of each group of wrong choices."""
-        names = dict.fromkeys(self._find_group(offer) for offer in self.wrong)
+        names = dict.fromkeys(self._find_group(offer) for offer in self.wrong_offers)
         return {name: number for number, name in enumerate(names)}
 
     @cached_property
-    def fitted(self) -> FittedBias:
+    def fitted_bias(self) -> FittedBias:
         """The bias fitted to the wrong choices; equal counts, and groups with equal counts, are
         computed only once."""
         means, firmness = (np.full(len(grid), 1 / len(grid)) for grid in (MEAN_GRID, FIRMNESS_GRID))
-        if not self.wrong:
+        if not self.wrong_offers:
             return FittedBias(means, firmness, np.zeros((0, len(MEAN_GRID))), 0.0)
         counts, group = list[tuple[int, int]](), list[int]()
-        for offer in self.wrong:
-            counts.append((offer.draws, self.questions[offer.question].draws))
+        for offer in self.wrong_offers:
+            counts.append((offer.draw_count, self.questions[offer.question_index].draw_count))
             group.append(self.groups[self._find_group(offer)])
         kinds, kind = np.unique(np.array(counts, np.int64), axis=0, return_inverse=True)
         table = np.zeros((len(self.groups), len(kinds)), np.int64)
         np.add.at(table, (np.array(group, np.int64), np.asarray(kind.reshape(-1), np.int64)), 1)
         patterns, pattern, times = np.unique(table, axis=0, return_inverse=True, return_counts=True)
         chance = _compute_beta_binomial(kinds[:, 0], kinds[:, 1])
-        for _ in range(MAX_ROUNDS):
+        for _ in range(MAX_FIT_ROUNDS):
             parts = chance * firmness
             by_mean = parts.sum(axis=2)
             logs = patterns @ np.log(by_mean) + np.log(means)
             top = logs.max(axis=1, keepdims=True)
             totals = np.exp(logs - top).sum(axis=1, keepdims=True)
             shares = np.exp(logs - top) / totals
-            means = (times @ shares + UNSEEN_COUNT / len(MEAN_GRID)) / (
-                len(self.groups) + UNSEEN_COUNT
+            means = (times @ shares + PRIOR_COUNT / len(MEAN_GRID)) / (
+                len(self.groups) + PRIOR_COUNT
             )
             weights = patterns.T @ (times[:, None] * shares) / by_mean
-            firmness = np.einsum("km,kmf->f", weights, parts) + UNSEEN_COUNT / len(FIRMNESS_GRID)
+            firmness = np.einsum("km,kmf->f", weights, parts) + PRIOR_COUNT / len(FIRMNESS_GRID)
             firmness /= firmness.sum()
         likelihood = float(times @ (top + np.log(totals))[:, 0])
         return FittedBias(means, firmness, shares[pattern.reshape(-1)], likelihood)
@@ -161,7 +161,7 @@ class AnswerBias:
         draws right, (questions, draws + 1)."""
         chance = (
             _compute_beta_binomial(np.arange(draws + 1), np.full(draws + 1, draws))
-            @ self.fitted.firmness
+            @ self.fitted_bias.firmness_weights
         )
         tails = np.minimum(1, np.cumsum(chance[::-1], axis=0)[::-1])
         return np.asarray(self._key_weights @ tails.T)
@@ -173,16 +173,16 @@ class AnswerBias:
         out = np.ones(len(self.questions))
         tails = {
             draws: self.compute_tails(draws)
-            for draws in {question.draws for question in self.questions}
+            for draws in {question.draw_count for question in self.questions}
         }
         for number, question in enumerate(self.questions):
-            if question.right >= MIN_RIGHT_SHARE * question.draws:
-                out[number] = tails[question.draws][number, question.right]
+            if question.right_count >= MIN_RIGHT_SHARE * question.draw_count:
+                out[number] = tails[question.draw_count][number, question.right_count]
         return out
 
     @cached_property
-    def expected(self) -> float:
-        """The expected share of draws that bias alone makes right."""
+    def expected_right_share(self) -> float:
+        """The share of draws that bias alone is expected to make right."""
         return float((self._key_weights @ MEAN_GRID).mean())
 
     @cached_property
@@ -190,11 +190,11 @@ class AnswerBias:
         """The share of questions that give one wrong choice in MIN_RIGHT_SHARE of their draws,
         among the questions that are not right that often."""
         firm = {
-            o.question
-            for o in self.wrong
-            if o.draws >= MIN_RIGHT_SHARE * self.questions[o.question].draws
+            o.question_index
+            for o in self.wrong_offers
+            if o.draw_count >= MIN_RIGHT_SHARE * self.questions[o.question_index].draw_count
         }
-        return len(firm) / max(1, len({offer.question for offer in self.wrong}))
+        return len(firm) / max(1, len({offer.question_index for offer in self.wrong_offers}))
 
     def compute_power(self, draws: int) -> float:
         """Return the share of known questions that would be listed after `draws` draws of each
@@ -204,15 +204,16 @@ class AnswerBias:
         """
         from scipy.special import bdtrc
 
-        low_enough = self.compute_tails(draws) <= FALSE_SHARE * LEAK_SHARE
+        low_enough = self.compute_tails(draws) <= FALSE_DISCOVERY_RATE * LEAK_SHARE
         low_enough[:, np.arange(draws + 1) < MIN_RIGHT_SHARE * draws] = False
         fewest = np.where(low_enough.any(axis=1), low_enough.argmax(axis=1), draws + 1)
         return float(np.mean(bdtrc(fewest - 1.0, draws, KNOWN_RIGHT_SHARE) * (fewest <= draws)))
 
     def find_draws_needed(self) -> int | None:
-        """Return the smallest of CANDIDATE_DRAWS that reaches TARGET_POWER, or None."""
+        """Return the smallest of CANDIDATE_DRAW_COUNTS that reaches TARGET_POWER, or None."""
         return next(
-            (draws for draws in CANDIDATE_DRAWS if self.compute_power(draws) >= TARGET_POWER), None
+            (draws for draws in CANDIDATE_DRAW_COUNTS if self.compute_power(draws) >= TARGET_POWER),
+            None,
         )
 
     @cached_property
@@ -223,11 +224,13 @@ class AnswerBias:
         for number, question in enumerate(self.questions):
             key = Offer(number, question.key, _map_letters(question).get(question.key, ""), 0)
             groups.append(self.groups.get(self._find_group(key), -1))
-        return np.asarray(np.vstack([self.fitted.group_weights, self.fitted.means])[groups])
+        return np.asarray(
+            np.vstack([self.fitted_bias.group_weights, self.fitted_bias.mean_weights])[groups]
+        )
 
     def _find_group(self, offer: Offer) -> Hashable:
-        question, grouping = self.questions[offer.question], self.grouping
-        choice = getattr(offer, grouping.by) if grouping.by else ""
+        question, grouping = self.questions[offer.question_index], self.grouping
+        choice = getattr(offer, grouping.offer_field) if grouping.offer_field else ""
         return grouping.wording(question.text), len(question.choices), choice
 
 
@@ -241,12 +244,15 @@ def estimate_bias(questions: Sequence[BlindQuestion]) -> AnswerBias:
     """
     wrong = []
     for offer in _list_offers(questions):
-        question = questions[offer.question]
-        if question.right < MIN_RIGHT_SHARE * question.draws and offer.word != question.key:
+        question = questions[offer.question_index]
+        if (
+            question.right_count < MIN_RIGHT_SHARE * question.draw_count
+            and offer.word != question.key
+        ):
             wrong.append(offer)
     coarsest, *others = (AnswerBias(questions, wrong, grouping) for grouping in GROUPINGS)
     finer = [bias for bias in others if 3 * len(bias.groups) <= len(wrong)]
-    return max([coarsest, *finer], key=lambda bias: bias.fitted.log_likelihood)
+    return max([coarsest, *finer], key=lambda bias: bias.fitted_bias.log_likelihood)
 
 
 def _list_offers(questions: Sequence[BlindQuestion]) -> Iterator[Offer]:

@@ -36,4 +36,4 @@ def print_audit(asked: AnalysisRequest) -> None:
     asked.say(f"audit: {out / 'audit.md'}, with needs_no_image.csv and clean.yaml next to it")
 
 
-AUDIT = AnalysisOnRequest("Answers without the images", ("rule",), print_audit)
+AUDIT_ANALYSIS = AnalysisOnRequest("Answers without the images", ("rule",), print_audit)

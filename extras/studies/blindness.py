@@ -41,8 +41,8 @@ from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import Values, benjamini_hochberg
 from looktwice.extras.studies.answer_bias import (
-    CANDIDATE_DRAWS,
-    FALSE_SHARE,
+    CANDIDATE_DRAW_COUNTS,
+    FALSE_DISCOVERY_RATE,
     KNOWN_RIGHT_SHARE,
     LEAK_SHARE,
     TARGET_POWER,
@@ -53,7 +53,7 @@ from looktwice.extras.studies.answer_bias import (
 from looktwice.pipelines.disk import dump_yaml
 from looktwice.pipelines.json_input import write_canonical
 
-ARMS: Mapping[str, str] = {
+ARM_DESCRIPTIONS: Mapping[str, str] = {
     "seen": "question, choices and image",
     "no-image": "no image, asked as if it were there",
     "blank": "a grey image",
@@ -71,8 +71,8 @@ Rule = Literal["chance", "any"]
 
 @dataclass(frozen=True)
 class BlindItem:
-    """A question's number of right answers without its image, and their probability `p` under the
-    model's answer bias alone.
+    """A question's number of right answers without its image, and the probability `p` of at least
+    as many under the model's answer bias alone.
 
     `p` is 1 if less than `answer_bias.MIN_RIGHT_SHARE` of the draws are right; such a question is
     never listed.
@@ -80,8 +80,8 @@ class BlindItem:
 
     task: str
     sample: str
-    right: int
-    asked: int
+    right_count: int
+    asked_count: int
     p: float
 
 
@@ -92,7 +92,7 @@ class Audit:
     arms: Mapping[str, PointScores]
 
     @property
-    def seen(self) -> PointScores:
+    def seen_arm(self) -> PointScores:
         """The arm with the full input."""
         return self.arms["seen"]
 
@@ -100,7 +100,7 @@ class Audit:
     def chance(self) -> Mapping[str, float]:
         """The chance level of each sample with a key: 1 over its number of choices, or, for open
         questions, the share of the most frequent key."""
-        keyed = self.seen.keyed
+        keyed = self.seen_arm.keyed
         keys = Counter(row.answer for row in keyed.values() if not row.n_choices)
         common = max(keys.values(), default=0) / max(1, keys.total())
         return {n: 1 / row.n_choices if row.n_choices else common for n, row in keyed.items()}
@@ -109,32 +109,32 @@ class Audit:
     def bias(self) -> AnswerBias:
         """The model's answer bias, estimated from its answers without the images."""
         arm = self.arms[next(filter(self.arms.__contains__, BLIND_ARMS))]
-        questions = (_make_question(arm, name, self.seen.samples[name]) for name in self.chance)
-        return estimate_bias([question for question in questions if question.draws])
+        questions = (_make_question(arm, name, self.seen_arm.samples[name]) for name in self.chance)
+        return estimate_bias([question for question in questions if question.draw_count])
 
     @cached_property
     def items(self) -> list[BlindItem]:
         """The samples asked without their image, with their p-values under the model's answer
         bias."""
-        task = self.seen.point.task
+        task = self.seen_arm.point.task
         pairs = zip(self.bias.questions, self.bias.p_values.tolist(), strict=True)
-        return [BlindItem(task, row.sample, row.right, row.draws, p) for row, p in pairs]
+        return [BlindItem(task, row.sample, row.right_count, row.draw_count, p) for row, p in pairs]
 
     def list_kept(self, blind: Sequence[BlindItem]) -> set[str]:
         """Return the samples of the cleaned set, which excludes the listed items."""
-        left_out = {item.sample for item in blind if item.task == self.seen.point.task}
-        return self.seen.samples.keys() - left_out
+        left_out = {item.sample for item in blind if item.task == self.seen_arm.point.task}
+        return self.seen_arm.samples.keys() - left_out
 
     @property
-    def draws(self) -> int:
+    def draw_count(self) -> int:
         """The number of draws per question without its image."""
-        return max((question.draws for question in self.bias.questions), default=0)
+        return max((question.draw_count for question in self.bias.questions), default=0)
 
     @cached_property
     def values(self) -> Values[str, str]:
         """The values of every arm, on the samples of the `seen` arm."""
         arms = {name: scores.comparable for name, scores in self.arms.items()}
-        values = Values.of(arms, self.seen.clusters)
+        values = Values.of(arms, self.seen_arm.clusters)
         return values.where(values.valid_mask("seen"))
 
     def compute_means(self, arm: str) -> tuple[float, float, float] | None:
@@ -164,21 +164,21 @@ def find_audits(run: RunScores) -> list[Audit]:
     `blank`."""
     groups: dict[str, dict[str, PointScores]] = defaultdict(dict)
     for scores in run.points:
-        if scores.point.contestant in ARMS and len(scores.columns):
+        if scores.point.contestant in ARM_DESCRIPTIONS and len(scores.columns):
             group = write_canonical([scores.point.task_id, contestant_changes(scores.point)])
             groups[group][scores.point.contestant] = scores
     audited = []
     for arms in groups.values():
         if "seen" in arms and {*BLIND_ARMS} & arms.keys():
-            audited.append(Audit({name: arms[name] for name in ARMS if name in arms}))
+            audited.append(Audit({name: arms[name] for name in ARM_DESCRIPTIONS if name in arms}))
     return audited
 
 
 def select_beyond_bias(bias: AnswerBias) -> list[BlindQuestion]:
     """Return the questions that are right more often than bias explains, at a false discovery rate
-    of FALSE_SHARE."""
+    of FALSE_DISCOVERY_RATE."""
     corrected = np.array(benjamini_hochberg(bias.p_values))
-    return [*compress(bias.questions, corrected <= FALSE_SHARE)]
+    return [*compress(bias.questions, corrected <= FALSE_DISCOVERY_RATE)]
 
 
 def find_imageless_items(audited: Sequence[Audit], rule: Rule = "chance") -> list[BlindItem]:
@@ -186,13 +186,13 @@ def find_imageless_items(audited: Sequence[Audit], rule: Rule = "chance") -> lis
 
     Under the rule `any`, one right answer suffices, even a lucky guess, as in Mirage's cleaned set.
     Under `chance`, a model's right answers must exceed those expected from its answer bias, at a
-    false discovery rate of `FALSE_SHARE` (Benjamini and Hochberg 1995).
+    false discovery rate of `FALSE_DISCOVERY_RATE` (Benjamini and Hochberg 1995).
     """
     listed: dict[tuple[str, str], BlindItem] = {}
     for audit in audited:
         by_bias = {question.sample for question in select_beyond_bias(audit.bias)}
         for item in audit.items:
-            if item.right > 0 if rule == "any" else item.sample in by_bias:
+            if item.right_count > 0 if rule == "any" else item.sample in by_bias:
                 listed.setdefault((item.task, item.sample), item)
     return list(listed.values())
 
@@ -201,17 +201,17 @@ def count_expected_by_chance(audited: Sequence[Audit], rule: Rule) -> float:
     """Return the number of items that the rule `any` would list because of answer bias alone; for
     `chance`, the bound on the number of false discoveries, summed over the models."""
     if rule == "chance":
-        return FALSE_SHARE * sum(len(find_imageless_items([audit])) for audit in audited)
+        return FALSE_DISCOVERY_RATE * sum(len(find_imageless_items([audit])) for audit in audited)
     lucky: dict[tuple[str, str], float] = defaultdict(lambda: 1.0)
     for audit in audited:
         tails = cache(audit.bias.compute_tails)
         for number, item in enumerate(audit.items):
-            lucky[item.task, item.sample] *= 1 - float(tails(item.asked)[number, 1])
+            lucky[item.task, item.sample] *= 1 - float(tails(item.asked_count)[number, 1])
     return sum(1 - never for never in lucky.values())
 
 
 def _make_question(arm: PointScores, name: str, row: SampleRow) -> BlindQuestion:
-    """Collect an arm's answers to a sample with a key, as texts, from draws that did not fail."""
+    """Build a question from an arm's answers to a sample, as texts; leave out failed draws."""
     words = (
         choice.casefold() if isinstance(choice, str) else write_canonical(choice)
         for choice in row.sample["choices"]
@@ -238,8 +238,8 @@ def make_clean_subset(run: RunScores, audits: Sequence[Audit], blind: Sequence[B
     nodes = {}
     for audit in audits:
         kept = audit.list_kept(blind)
-        ids = [name for name in audit.seen.samples if name in kept]
-        nodes[audit.seen.point.task] = {"subset": {"ids": ids}}
+        ids = [name for name in audit.seen_arm.samples if name in kept]
+        nodes[audit.seen_arm.point.task] = {"subset": {"ids": ids}}
     short = "task" in run.config and len(nodes) == 1
     plain = {"task": next(iter(nodes.values()))} if short else {"tasks": nodes}
     count = len({(item.task, item.sample) for item in blind})
@@ -253,17 +253,17 @@ def make_clean_subset(run: RunScores, audits: Sequence[Audit], blind: Sequence[B
 
 def format_blind_items(blind: Sequence[BlindItem]) -> str:
     """Format the items that need no image as CSV."""
-    lines = [(item.task, item.sample, item.right, item.asked, f"{item.p:.3g}") for item in blind]
+    lines = [(b.task, b.sample, b.right_count, b.asked_count, f"{b.p:.3g}") for b in blind]
     return format_csv([("task", "sample", "right", "asked", "p"), *lines])
 
 
 @dataclass(frozen=True)
 class ArmLine:
-    """An arm of an audit as a table row; `kept` are the samples of the cleaned set."""
+    """An arm of an audit as a table row; `kept_samples` are the samples of the cleaned set."""
 
     audit: Audit
     arm: str
-    kept: set[str]
+    kept_samples: set[str]
 
     @property
     def scores(self) -> PointScores:
@@ -276,14 +276,14 @@ class ArmLine:
         return self.audit.values.mean(self.arm)
 
     @property
-    def paired(self) -> Estimate | None:
+    def paired_difference(self) -> Estimate | None:
         """The paired difference from `seen`; None for `seen` itself."""
         return None if self.arm == "seen" else self.audit.values.compare_arms(self.arm, "seen")
 
     @property
-    def cleaned(self) -> str:
+    def cleaned_accuracy(self) -> str:
         """The accuracy on the cleaned set, and the number of its samples."""
-        values = [value for name, value in self.scores.comparable.items() if name in self.kept]
+        values = [v for name, v in self.scores.comparable.items() if name in self.kept_samples]
         return f"{percent(fmean(values))}\nn = {len(values)}" if values else ""
 
     def compare_to_seen(self, measure: Callable[[str], float | None]) -> float | None:
@@ -293,18 +293,18 @@ class ArmLine:
 
 ARM_COLUMNS: Columns[ArmLine] = (
     *ARM_NAME_COLUMNS,
-    Column("input", lambda line: ARMS[line.arm], text),
+    Column("input", lambda line: ARM_DESCRIPTIONS[line.arm], text),
     Column("n", "accuracy.n"),
     Column("accuracy\n%", "accuracy", share_cell),
-    Column("against seen", "paired", change_cell),
-    Column("p", "paired.p", format_p),
+    Column("against seen", "paired_difference", change_cell),
+    Column("p", "paired_difference.p", format_p),
     Column("mirage\nscore", lambda line: line.compare_to_seen(line.audit.compute_mirage), "{:.2f}"),
     Column("above\nchance", lambda line: line.compare_to_seen(line.audit.compute_excess), "{:.2f}"),
-    Column("accuracy on\ncleaned set %", "cleaned"),
+    Column("accuracy on\ncleaned set %", "cleaned_accuracy"),
 )
 
 
-def arm_table(audits: Sequence[Audit], blind: Sequence[BlindItem]) -> TextTable:
+def make_arm_table(audits: Sequence[Audit], blind: Sequence[BlindItem]) -> TextTable:
     """Build a table with a row for each arm: accuracy on all samples and on the cleaned set, and
     the mirage score."""
     lines = [ArmLine(audit, arm, audit.list_kept(blind)) for audit in audits for arm in audit.arms]
@@ -322,10 +322,10 @@ BIAS_NOTE = (
 
 def describe_power(audit: Audit) -> str:
     """Describe in a sentence how many of the known questions the draws of an audit can detect."""
-    bias, draws = audit.bias, audit.draws
+    bias, draws = audit.bias, audit.draw_count
     power, needed = bias.compute_power(draws), bias.find_draws_needed()
     if needed is None:
-        more = f"no number of draws up to {CANDIDATE_DRAWS[-1]} reaches {TARGET_POWER:.0%}"
+        more = f"no number of draws up to {CANDIDATE_DRAW_COUNTS[-1]} reaches {TARGET_POWER:.0%}"
     else:
         more = f"{needed} draws would reach {TARGET_POWER:.0%}"
     if power == 0:
@@ -341,18 +341,18 @@ def describe_power(audit: Audit) -> str:
 
 
 BIAS_COLUMNS: Columns[Audit] = (
-    *attribute_columns("contestant", "task", of="seen"),
+    *attribute_columns("contestant", "task", of="seen_arm"),
     Column("bias estimated for", "bias.grouping.description", text),
     Column("questions", lambda audit: len(audit.items)),
-    Column("draws", "draws"),
-    Column("right\nby bias %", "bias.expected", percent),
+    Column("draws", "draw_count"),
+    Column("right\nby bias %", "bias.expected_right_share", percent),
     Column("repeats a\nwrong choice %", "bias.firm_share", percent),
-    Column("power\n%", lambda audit: audit.bias.compute_power(audit.draws), percent),
+    Column("power\n%", lambda audit: audit.bias.compute_power(audit.draw_count), percent),
     Column("detectable", lambda audit: describe_power(audit)),
 )
 
 
-def bias_table(audits: Sequence[Audit]) -> TextTable:
+def make_bias_table(audits: Sequence[Audit]) -> TextTable:
     """Build a table with a row for each audit: the accuracy expected from answer bias, and the
     power of its draws to detect known questions."""
     return table(BIAS_COLUMNS, [audit for audit in audits if audit.items])
@@ -389,7 +389,7 @@ LETTER_COLUMNS: Columns[LetterLine] = (
 )
 
 
-def letter_table(run: RunScores, audits: Sequence[Audit]) -> TextTable:
+def make_letter_table(run: RunScores, audits: Sequence[Audit]) -> TextTable:
     """Build a table with a row for each arm with choices: the frequency of each letter, the recall
     by the key's position, and the share of questions that are right in all draws."""
     letters = dict[str, Mapping[ChosenLetter, int]]()
@@ -414,12 +414,12 @@ def describe_audit(audits: Sequence[Audit], blind: Sequence[BlindItem], rule: Ru
             means = audit.compute_means(arm) if arm in audit.arms else None
             if means and means[1] > 0:
                 sentences.append(
-                    f"{audit.seen.task}: accuracy is {100 * means[1]:.1f} % with the image and"
+                    f"{audit.seen_arm.task}: accuracy is {100 * means[1]:.1f} % with the image and"
                     f" {100 * means[0]:.1f} % in the arm {arm}: mirage score"
                     f" {means[0] / means[1]:.2f}; chance is {100 * chance:.1f} %."
                 )
         if audit.items and rule == "chance":
-            sentences.append(f"{audit.seen.task}: {describe_power(audit)}.")
+            sentences.append(f"{audit.seen_arm.task}: {describe_power(audit)}.")
     asked = len({(item.task, item.sample) for audit in audits for item in audit.items})
     words = (
         "any right answer without the image"
@@ -436,9 +436,9 @@ def make_audit_page(run: RunScores, audits: Sequence[Audit], rule: Rule = "chanc
     """Return the audit as a Markdown page; the full list of items is in the CSV."""
     blind = find_imageless_items(audits, rule)
     parts = [f"# What {run.name} answers without its images", *describe_audit(audits, blind, rule)]
-    parts += ["## Arms", arm_table(audits, blind).markdown]
-    parts += ["## What could be detected", bias_table(audits).markdown, BIAS_NOTE]
-    letters = letter_table(run, audits)
+    parts += ["## Arms", make_arm_table(audits, blind).markdown]
+    parts += ["## What could be detected", make_bias_table(audits).markdown, BIAS_NOTE]
+    letters = make_letter_table(run, audits)
     parts += ["## Letters and positions", letters.markdown] if letters.rows else []
     named = ", ".join(item.sample for item in blind[:50]) + (", ..." if len(blind) > 50 else "")
     parts += ["## Items that need no image", named or "none"]

@@ -57,7 +57,7 @@ FRAGILITY_NOTE = (
 )
 RESAMPLE_COUNT, PERMUTATION_COUNT, SIGNIFICANCE_LEVEL = 2000, 1000, 0.05
 FLOOR_HEADER, ABOVE_HEADER, ALIKE_HEADER = "floor\nof R", "above\nthe floor", "identical\nstyles"
-Published = dict[str, dict[str, dict[str, float]]]
+PublishedAccuracies = dict[str, dict[str, dict[str, float]]]
 """Accuracies in percent by task, variant and model."""
 
 
@@ -75,7 +75,7 @@ class StyleShift:
     p_holm: float
 
     @property
-    def significant(self) -> bool:
+    def is_significant(self) -> bool:
         """True if the effect is significant."""
         return self.p_holm < SIGNIFICANCE_LEVEL
 
@@ -92,18 +92,18 @@ class NullSpread(NamedTuple):
 class Fragility:
     """The results of one contestant on one task under all styles and codecs, the default first.
 
-    `values` are means over draws, and `squares` the means of the draws' squares, (variants,
-    samples). `repeats` is, for each sample, the mean squared difference between two draws of the
-    default, NaN with a single draw. All intervals use the same `resamples` of the clusters, so
-    they are paired.
+    `values` are means over draws, and `mean_squares` the means of the draws' squares, (variants,
+    samples). `repeat_differences` holds, for each sample, the mean squared difference between two
+    draws of the default, NaN with a single draw. All intervals use the same `resample_count`
+    resamples of the clusters, so they are paired.
     """
 
     contestant: str
     task: str
     values: Values[str, str]
-    squares: Floats
-    repeats: Floats
-    resamples: int = RESAMPLE_COUNT
+    mean_squares: Floats
+    repeat_differences: Floats
+    resample_count: int = RESAMPLE_COUNT
 
     @classmethod
     def from_draws(
@@ -171,7 +171,7 @@ class Fragility:
 
     @property
     def floor(self) -> float | None:
-        """R of the default compared with another of its draws; None with a single draw."""
+        """R of the default compared with another draw of itself; None with a single draw."""
         floor = self._measured_means[1]
         return None if isnan(floor) else floor
 
@@ -194,16 +194,21 @@ class Fragility:
         elsewhere), the squared difference of two draws, the square and the value of one draw, and
         1.
         """
-        values, squares = self.values.value, self.squares
+        values, squares = self.values.value, self.mean_squares
         # two draws of different variants are independent
         gaps = squares[1:] - 2 * values[1:] * values[0] + squares[0]
-        again = ~np.isnan(self.repeats)
-        drawn_twice = [np.nan_to_num(self.repeats), squares[0] * again, values[0] * again, again]
+        again = ~np.isnan(self.repeat_differences)
+        drawn_twice = [
+            np.nan_to_num(self.repeat_differences),
+            squares[0] * again,
+            values[0] * again,
+            again,
+        ]
         return np.concatenate([values, squares[:1], gaps, np.stack(drawn_twice)])
 
     @cached_property
     def _resampled_means(self) -> Floats:
-        return resample_means(self._ratio_inputs, self.values.clusters, self.resamples)
+        return resample_means(self._ratio_inputs, self.values.clusters, self.resample_count)
 
     @cached_property
     def _measured_means(self) -> tuple[float, float]:
@@ -269,8 +274,8 @@ def resample_means(rows: Floats, clusters: Clusters, resamples: int) -> Floats:
 
 @cache_measure
 def measure_fragilities(run: RunScores) -> list[Fragility]:
-    """Return the fragility of each contestant that has the marker of `fragility:`, on every task:
-    its styles and codecs in order, on the samples that all arms have."""
+    """Return the fragility of each contestant that has the marker named in `fragility:`, on every
+    task: its styles and codecs in order, on the samples that all arms have."""
     wanted = run.config.get("fragility")
     if not isinstance(wanted, Mapping):
         return []
@@ -302,13 +307,13 @@ def _format_ratio_cell(line: Fragility) -> str:
     return number_cell(ratio) if ratio else f"none, default\nalways {percent(line.means[0])}"
 
 
-FRAGILITIES: Columns[Fragility] = (
+FRAGILITY_COLUMNS: Columns[Fragility] = (
     *attribute_columns("contestant", "task"),
     Column("n", "n"),
     Column("default %", lambda line: line.means[0], percent),
     Column(
         "differ from\nthe default",
-        lambda line: f"{sum(s.significant for s in line.shifts)} of {len(line.shifts)}",
+        lambda line: f"{sum(s.is_significant for s in line.shifts)} of {len(line.shifts)}",
     ),
     Column("R", _format_ratio_cell),
     Column(FLOOR_HEADER, "floor", "{:.2f}"),
@@ -326,14 +331,16 @@ FRAGILITIES: Columns[Fragility] = (
 PUBLISHED_HEADER = ("contestant", "task", "default %", "best minus\nworst", "worst", "best")
 
 
-def fragility_table(scored: Table, whole: bool = True) -> TextTable:
+def make_fragility_table(scored: Table, whole: bool = True) -> TextTable:
     """Build a table with a row per contestant and task: the default, significant effects, R, and
     best minus worst; then published rows.
 
     If not `whole`, as on a terminal, the table has only the run's own rows and no columns about
     chance.
     """
-    own = table(FRAGILITIES, [line for run in scored.scores for line in measure_fragilities(run)])
+    own = table(
+        FRAGILITY_COLUMNS, [line for run in scored.scores for line in measure_fragilities(run)]
+    )
     if not whole:
         return own.without(FLOOR_HEADER, ABOVE_HEADER, ALIKE_HEADER)
     spreads = [
@@ -349,7 +356,7 @@ class StyleLine(NamedTuple):
     shift: StyleShift
 
 
-STYLES: Columns[StyleLine] = (
+STYLE_COLUMNS: Columns[StyleLine] = (
     *attribute_columns("contestant", "task", of="fragility"),
     Column("style", "shift.name", text),
     Column("accuracy %", "shift.accuracy", percent),
@@ -358,7 +365,7 @@ STYLES: Columns[StyleLine] = (
     Column("right\nto wrong", "shift.delta.worse"),
     Column("p", "shift.delta.p", format_p),
     Column("p\n(Holm)", "shift.p_holm", format_p),
-    Column("differs", lambda line: "yes" if line.shift.significant else ""),
+    Column("differs", lambda line: "yes" if line.shift.is_significant else ""),
 )
 
 
@@ -367,10 +374,10 @@ def find_style_shifts(run: RunScores) -> list[StyleLine]:
     return [StyleLine(line, shift) for line in measure_fragilities(run) for shift in line.shifts]
 
 
-def read_published(run: RunScores) -> Published:
+def read_published(run: RunScores) -> PublishedAccuracies:
     """Return the accuracies in the rows of `published:` whose names have the form "MODEL [STYLE]",
     by task, style and model."""
-    published: Published = defaultdict(lambda: defaultdict(dict))
+    published: PublishedAccuracies = defaultdict(lambda: defaultdict(dict))
     for name, row in (run.config.get("published") or {}).items():
         model, bracket, style = str(name).partition(" [")
         for task, value in (row.get("accuracy") or {}).items() if bracket else ():
@@ -378,7 +385,7 @@ def read_published(run: RunScores) -> Published:
     return published
 
 
-def _list_published_spreads(published: Published) -> Iterator[Sequence[str]]:
+def _list_published_spreads(published: PublishedAccuracies) -> Iterator[Sequence[str]]:
     """Yield a row under PUBLISHED_HEADER per task and model, followed by each task's mean and
     largest spread."""
     for task, styles in published.items():
@@ -398,14 +405,14 @@ def _list_published_spreads(published: Published) -> Iterator[Sequence[str]]:
 FRAGILITY_ANALYSIS = Analysis(
     "fragility",
     "Fragility under marker styles",
-    fragility_table,
+    make_fragility_table,
     FRAGILITY_NOTE,
     needs="a study with `fragility:`",
-    ending=partial(fragility_table, whole=False),
+    ending=partial(make_fragility_table, whole=False),
 )
 EVERY_STYLE_ANALYSIS = Analysis(
     "styles",
     "Every style and codec",
-    make_table_builder(STYLES, find_style_shifts),
+    make_table_builder(STYLE_COLUMNS, find_style_shifts),
     needs="a study with `fragility:`",
 )

@@ -45,22 +45,23 @@ INTERACTION, WHOLE_GAP = "interaction", "the whole gap"
 
 @dataclass(frozen=True)
 class FactorEffect:
-    """The effect of changing one factor alone, which changes the metric from `before` to `after` on
+    """The effect of changing one factor alone, which changes the metric from `metric_before` to
+    `metric_after` on
     the units that all arms have.
 
     The factors are followed by `interaction` (the gap minus the sum of their effects) and the whole
     gap. The effect lies in -1..1, except for `interaction`; the effect's p is NaN if the effect was
-    not tested. `of_gap` is its share of the gap, given only if the gap is significant (for a mean
-    over tasks, by its interval).
+    not tested. `share_of_gap` is the effect's share of the gap, given only if the gap is
+    significant (for a mean over tasks, by its interval).
     """
 
     task: str
     metric: str
     factor: str
     effect: Estimate
-    before: float | None = None
-    after: float | None = None
-    of_gap: float | None = None
+    metric_before: float | None = None
+    metric_after: float | None = None
+    share_of_gap: float | None = None
 
     @property
     def p(self) -> float | None:
@@ -100,21 +101,26 @@ def find_factor_effects(run: RunScores) -> list[FactorEffect]:
     return lines + _add_share_of_gap(macro) + _measure_effects("micro", "accuracy", shared)
 
 
-FACTORS: Columns[FactorEffect] = (
+FACTOR_COLUMNS: Columns[FactorEffect] = (
     *attribute_columns("task", "metric", "factor"),
-    Column("from", "before", percent),
-    Column("with", "after", percent),
+    Column("from", "metric_before", percent),
+    Column("with", "metric_after", percent),
     Column("effect", "effect", change_cell),
     Column("p", "p", format_p),
-    Column("of gap", lambda line: None if line.of_gap is None else f"{100 * line.of_gap:.0f} %"),
+    Column(
+        "of gap",
+        lambda line: None if line.share_of_gap is None else f"{100 * line.share_of_gap:.0f} %",
+    ),
     Column("n", "effect.n"),
 )
 
 
-def factor_table(scored: Table) -> TextTable:
+def make_factor_table(scored: Table) -> TextTable:
     """Build a table of each factor's effect in percentage points, with its paired interval and
     p."""
-    return table(FACTORS, [line for run in scored.scores for line in find_factor_effects(run)])
+    return table(
+        FACTOR_COLUMNS, [line for run in scored.scores for line in find_factor_effects(run)]
+    )
 
 
 def _select_arms(points: Sequence[PointScores], gap: Mapping[str, str]) -> dict[str, PointScores]:
@@ -183,7 +189,7 @@ def _add_share_of_gap(lines: Sequence[FactorEffect]) -> list[FactorEffect]:
     whole, p = lines[-1].effect, lines[-1].p
     if not (p < 0.05 if p is not None else whole.low > 0 or whole.high < 0):
         return [*lines]
-    return [replace(line, of_gap=line.effect.value / whole.value) for line in lines]
+    return [replace(line, share_of_gap=line.effect.value / whole.value) for line in lines]
 
 
 def _average_effects(lines: Sequence[FactorEffect]) -> FactorEffect:
@@ -192,11 +198,13 @@ def _average_effects(lines: Sequence[FactorEffect]) -> FactorEffect:
     first, rows = lines[0], []
     for line in lines:
         effect = line.effect
-        rows.append((effect.value, effect.low, effect.high, effect.n, line.before, line.after))
+        rows.append(
+            (effect.value, effect.low, effect.high, effect.n, line.metric_before, line.metric_after)
+        )
     value, low, high, n, before, after = np.array(rows, float).T
     mean, units = fmean(value), int(n.sum())
     below, above = (float(np.linalg.norm(end - value)) / len(rows) for end in (low, high))
-    ends = (None, None) if first.before is None else (fmean(before), fmean(after))
+    ends = (None, None) if first.metric_before is None else (fmean(before), fmean(after))
     whole = Estimate(mean, mean - below, mean + above, units, units)
     return FactorEffect("macro", first.metric, first.factor, whole, *ends)
 
@@ -204,7 +212,7 @@ def _average_effects(lines: Sequence[FactorEffect]) -> FactorEffect:
 # ---- comparison with published results and with people
 
 
-def published_table(scored: Table) -> TextTable:
+def make_published_table(scored: Table) -> TextTable:
     """Build a table with a line for each row of `published:` in the runs' configurations, in
     percent, with its source.
 
@@ -246,7 +254,7 @@ def published_table(scored: Table) -> TextTable:
     return TextTable(("who", "source", *titles), shown, 2)
 
 
-def published_gap_table(scored: Table) -> TextTable:
+def make_published_gap_table(scored: Table) -> TextTable:
     """Build a table with a line for each contestant and each row of `published:` that states its
     number of questions.
 
@@ -292,7 +300,7 @@ def find_published_shares(published: Mapping[str, Any]) -> Iterator[tuple[str, t
                 yield str(task), (k, int(n))
 
 
-def ceiling_table(scored: Table) -> TextTable:
+def make_ceiling_table(scored: Table) -> TextTable:
     """Build a table of the accuracy of each contestant and of people, each with its 95 % interval,
     on the items of annotation sheets that were imported into the run's folder.
 
@@ -314,9 +322,14 @@ def ceiling_table(scored: Table) -> TextTable:
     return TextTable(("sheet", "task", "contestant", "items", "right %", "people %"), lines, 3)
 
 
-FACTORS_ANALYSIS = Analysis("gap", "Why the numbers differ", factor_table, ending=factor_table)
-PEOPLE_ANALYSIS = Analysis("people", "People on the same items", ceiling_table, wrap=False)
-PUBLISHED_ANALYSIS = Analysis("published", "Published results", published_table, wrap=False)
+FACTORS_ANALYSIS = Analysis(
+    "gap", "Why the numbers differ", make_factor_table, ending=make_factor_table
+)
+PEOPLE_ANALYSIS = Analysis("people", "People on the same items", make_ceiling_table, wrap=False)
+PUBLISHED_ANALYSIS = Analysis("published", "Published results", make_published_table, wrap=False)
 PUBLISHED_GAPS_ANALYSIS = Analysis(
-    "published-gaps", "Difference from published results, points", published_gap_table, wrap=False
+    "published-gaps",
+    "Difference from published results, points",
+    make_published_gap_table,
+    wrap=False,
 )

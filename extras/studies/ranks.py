@@ -33,7 +33,7 @@ from looktwice.eval.statistics.paired import Values
 from looktwice.extras.logs.standings import RankChanges, compare_ranks
 from looktwice.extras.studies.fragility import (
     Fragility,
-    Published,
+    PublishedAccuracies,
     measure_fragilities,
     read_published,
     resample_means,
@@ -51,36 +51,36 @@ ORDER_NOTE = (
 
 @dataclass(frozen=True)
 class Flip:
-    """A pair of contestants, of which `first` leads by `lead` under the default, and how often
+    """A pair of contestants, of which `leader` leads by `lead` under the default, and how often
     their order flips.
 
-    Of `variants` styles and codecs, `reversals` reverse the order on all samples. `chance` is the
-    share of resamples that reverse the order under the default alone, `flipped` the share over all
-    variants and resamples; a tie is not a flip.
+    Of `variant_count` styles and codecs, `reversal_count` reverse the order on all samples.
+    `default_flip_share` is the share of resamples that reverse the order under the default alone,
+    `flip_share` the share over all variants and resamples; a tie is not a flip.
     """
 
     task: str
-    first: str
-    second: str
+    leader: str
+    follower: str
     lead: float
-    reversals: int
-    variants: int
-    chance: float
-    flipped: float
+    reversal_count: int
+    variant_count: int
+    default_flip_share: float
+    flip_share: float
 
 
-FLIPS: Columns[Flip] = (
+FLIP_COLUMNS: Columns[Flip] = (
     *attribute_columns("task"),
-    Column("leads", "first", text),
-    Column("over", "second", text),
+    Column("leads", "leader", text),
+    Column("over", "follower", text),
     Column("by, points", "lead", percent),
-    Column("styles that\nflip them", lambda flip: f"{flip.reversals} of {flip.variants}"),
-    Column("by samples\nalone %", "chance", percent),
-    Column("in all %", "flipped", percent),
+    Column("styles that\nflip them", lambda flip: f"{flip.reversal_count} of {flip.variant_count}"),
+    Column("by samples\nalone %", "default_flip_share", percent),
+    Column("in all %", "flip_share", percent),
 )
 
 
-def flip_table(scored: Table) -> TextTable:
+def make_flip_table(scored: Table) -> TextTable:
     """Build a table with a row for each pair of contestants of a run on a task."""
     flips = list[Flip]()
     for run in scored.scores:
@@ -88,7 +88,7 @@ def flip_table(scored: Table) -> TextTable:
         for fragility in measure_fragilities(run):
             tasks[fragility.task].append(fragility)
         flips += chain.from_iterable(map(find_rank_flips, tasks.values()))
-    return table(FLIPS, flips)
+    return table(FLIP_COLUMNS, flips)
 
 
 def find_rank_flips(contestants: Sequence[Fragility]) -> Iterator[Flip]:
@@ -106,18 +106,18 @@ def find_rank_flips(contestants: Sequence[Fragility]) -> Iterator[Flip]:
         lead = float(gaps[0].mean())
         if abs(lead) < 1e-9:
             continue
-        drawn = resample_means(gaps, shared.clusters, leader.resamples)
+        drawn = resample_means(gaps, shared.clusters, leader.resample_count)
         turned = drawn * np.sign(lead) < -1e-9
         first, second = (leader, rival) if lead > 0 else (rival, leader)
         yield Flip(
             task=leader.task,
-            first=first.contestant,
-            second=second.contestant,
+            leader=first.contestant,
+            follower=second.contestant,
             lead=abs(lead),
-            reversals=int((gaps.mean(axis=1) * np.sign(lead) < -1e-9).sum()),
-            variants=len(names),
-            chance=float(turned[:, 0].mean()),
-            flipped=float(turned.mean()),
+            reversal_count=int((gaps.mean(axis=1) * np.sign(lead) < -1e-9).sum()),
+            variant_count=len(names),
+            default_flip_share=float(turned[:, 0].mean()),
+            flip_share=float(turned.mean()),
         )
 
 
@@ -127,13 +127,13 @@ class RankMoves(NamedTuple):
     source: str
     task: str
     style: str
-    models: int
+    model_count: int
     change: RankChanges
 
 
-RANKS: Columns[RankMoves] = (
+RANK_COLUMNS: Columns[RankMoves] = (
     *attribute_columns("source", "task", "style"),
-    Column("models", "models"),
+    Column("models", "model_count"),
     Column("pairs\nflipped", "change.flipped"),
     Column("pairs\ntied", "change.tied"),
     Column("models\nmoved", "change.moved"),
@@ -147,7 +147,7 @@ def find_rank_moves(run: RunScores) -> Iterator[RankMoves]:
 
     The ranks are those of the run's models, if it has three or more, and of published models.
     """
-    own: Published = defaultdict(lambda: defaultdict(dict))
+    own: PublishedAccuracies = defaultdict(lambda: defaultdict(dict))
     for fragility in measure_fragilities(run):
         for style, accuracy in zip(fragility.values.arms, fragility.means.tolist(), strict=True):
             own[fragility.task][style][fragility.contestant] = 100 * accuracy
@@ -165,10 +165,10 @@ def find_rank_moves(run: RunScores) -> Iterator[RankMoves]:
 @dataclass(frozen=True)
 class _SwapRate:
     """The probability `swap` that two contestants change places between settings or draws; the
-    first leads in `leads` of `count`."""
+    first leads in `lead_count` of `count`."""
 
     count: int
-    leads: int
+    lead_count: int
     swap: Estimate
 
     @classmethod
@@ -185,7 +185,7 @@ class _SwapRate:
             return None
         first, rival = np.split(shared.value, 2)
         leads = first.mean(axis=1) > rival.mean(axis=1) + 1e-12
-        return cls(count, int(leads.sum()), swap_rate_over_settings(first, rival, shared.clusters))
+        return cls(count, int(leads.sum()), estimate_swap_rate(first, rival, shared.clusters))
 
 
 class OrderLine(NamedTuple):
@@ -193,35 +193,34 @@ class OrderLine(NamedTuple):
 
     contestant: str
     other: str
-    over_settings: _SwapRate | None
-    over_draws: _SwapRate | None
+    rate_over_settings: _SwapRate | None
+    rate_over_draws: _SwapRate | None
 
     @property
     def n(self) -> int:
         """The number of samples from which the swap rates are computed."""
-        rate = self.over_settings or self.over_draws
+        rate = self.rate_over_settings or self.rate_over_draws
         return rate.swap.n if rate else 0
 
 
 def _format_leads(rate: _SwapRate | None) -> str:
-    return f"{rate.leads} of {rate.count}" if rate else ""
+    return f"{rate.lead_count} of {rate.count}" if rate else ""
 
 
-ORDERS: Columns[OrderLine] = (
+ORDER_COLUMNS: Columns[OrderLine] = (
     *attribute_columns("contestant", "other"),
-    Column("settings", "over_settings.count"),
-    Column("leads in", lambda line: _format_leads(line.over_settings)),
-    Column("swap between\nsettings %", "over_settings.swap", estimate_cell),
-    Column("draws", "over_draws.count"),
-    Column("swap between\ndraws %", "over_draws.swap", estimate_cell),
+    Column("settings", "rate_over_settings.count"),
+    Column("leads in", lambda line: _format_leads(line.rate_over_settings)),
+    Column("swap between\nsettings %", "rate_over_settings.swap", estimate_cell),
+    Column("draws", "rate_over_draws.count"),
+    Column("swap between\ndraws %", "rate_over_draws.swap", estimate_cell),
     Column("n", "n", nonzero_cell),
 )
 
 
-def find_orders(run: RunScores) -> Iterator[OrderLine]:
+def find_comparable_pairs(run: RunScores) -> Iterator[OrderLine]:
     """Yield the pairs of contestants that were asked under several settings or in several draws.
-
-    Runs with `fragility:` are skipped, since they have separate tables for this.
+    Skip runs with `fragility:`, which have separate tables for this.
     """
     by_contestant = defaultdict[str, dict[str, list[PointScores]]](dict)
     for arm in () if run.config.get("fragility") else run.points:
@@ -244,7 +243,7 @@ def find_orders(run: RunScores) -> Iterator[OrderLine]:
         settings = [[_collect_values(side[setting]) for setting in shared] for side in pair]
         drawn = [_collect_values_by_draw(arms) if is_drawn else [] for arms in start]
         line = OrderLine(first, rival, *(_SwapRate.build(v, clusters) for v in (settings, drawn)))
-        if line.over_settings or line.over_draws:
+        if line.rate_over_settings or line.rate_over_draws:
             yield line
 
 
@@ -268,26 +267,26 @@ def _collect_values_by_draw(arms: Sequence[PointScores]) -> list[dict[Question, 
 FLIPS_ANALYSIS = Analysis(
     "flips",
     "Changes of the lead under other styles",
-    flip_table,
+    make_flip_table,
     needs="a study with `fragility:` and two models",
-    ending=flip_table,
+    ending=make_flip_table,
 )
 RANK_MOVES_ANALYSIS = Analysis(
     "ranks",
     "Ranks under other styles",
-    make_table_builder(RANKS, find_rank_moves),
+    make_table_builder(RANK_COLUMNS, find_rank_moves),
     needs="a study with `fragility:` and three models",
 )
 ORDER_ANALYSIS = Analysis(
     "order",
     "Stability of the order",
-    make_table_builder(ORDERS, find_orders, empty=False),
+    make_table_builder(ORDER_COLUMNS, find_comparable_pairs, empty=False),
     ORDER_NOTE,
     wrap=False,
 )
 
 
-def swap_rate_over_settings(
+def estimate_swap_rate(
     values: ArrayLike, others: ArrayLike, clusters: Clusters | None = None
 ) -> Estimate:
     """Estimate the probability that two contestants swap ranks between two settings drawn at random

@@ -53,49 +53,51 @@ def find_complete_draws(scores: PointScores) -> dict[str, list[ScoredRecord]]:
 
 @dataclass(frozen=True)
 class Draws:
-    """The draws of an arm on the samples that have all draws."""
+    """The draws of an arm on the samples for which no draw is missing or failed."""
 
     scores: PointScores
-    complete: Mapping[str, list[ScoredRecord]]
-    split: DrawVariance
+    complete_draws: Mapping[str, list[ScoredRecord]]
+    variance: DrawVariance
 
     @property
-    def left_out(self) -> int:
-        """The number of samples with a key that lack a draw."""
-        return len(self.scores.keyed) - len(self.complete)
+    def left_out_count(self) -> int:
+        """The number of samples with a key of which a draw is missing or failed."""
+        return len(self.scores.keyed) - len(self.complete_draws)
 
     @property
     def share_any_right(self) -> Estimate:
         """The share of samples with at least one right draw: pass@k, where k is the number of
         draws."""
-        right = [{d.verdict for d in draws} >= {Verdict.RIGHT} for draws in self.complete.values()]
-        return bootstrap_mean(right, self.scores.clusters_of(self.complete))
+        right = [
+            {d.verdict for d in draws} >= {Verdict.RIGHT} for draws in self.complete_draws.values()
+        ]
+        return bootstrap_mean(right, self.scores.clusters_of(self.complete_draws))
 
     @property
-    def majority(self) -> Estimate:
+    def majority_accuracy(self) -> Estimate:
         """The accuracy of the most frequent answer of each sample."""
         votes = []
-        for draws in self.complete.values():
+        for draws in self.complete_draws.values():
             answers, worth = zip(*((draw.answer, draw.score.value) for draw in draws), strict=True)
             votes.append(majority_value(answers, worth))
-        return bootstrap_mean(votes, self.scores.clusters_of(self.complete))
+        return bootstrap_mean(votes, self.scores.clusters_of(self.complete_draws))
 
 
-DRAWS: Columns[Draws] = (
+DRAW_COLUMNS: Columns[Draws] = (
     *ARM_NAME_COLUMNS,
-    Column("n", "split.n"),
-    Column("left\nout", "left_out", nonzero_cell),
-    Column("draws", "split.draws"),
-    Column("accuracy %", "split.mean", percent),
-    Column("error from\nsamples", "split.samples_error", percent),
-    Column("error from\ndraws", "split.draws_error", percent),
-    Column("variance from\ndraws %", "split.draw_share", percent),
+    Column("n", "variance.n"),
+    Column("left\nout", "left_out_count", nonzero_cell),
+    Column("draws", "variance.draw_count"),
+    Column("accuracy %", "variance.mean", percent),
+    Column("error from\nsamples", "variance.samples_error", percent),
+    Column("error from\ndraws", "variance.draws_error", percent),
+    Column("variance from\ndraws %", "variance.draw_share", percent),
     Column("pass@k %\n(k = draws)", "share_any_right", estimate_cell),
-    Column("majority %", "majority", estimate_cell),
+    Column("majority %", "majority_accuracy", estimate_cell),
 )
 
 
-def find_draws(run: RunScores) -> Iterator[Draws]:
+def find_arms_with_draws(run: RunScores) -> Iterator[Draws]:
     """Yield each arm that has several draws, with the analysis of its draws."""
     for scores in run.points:
         complete = find_complete_draws(scores) if scores.point.draws > 1 else {}
@@ -115,25 +117,25 @@ class _Spread:
 
     contestant: str
     task: str
-    ranked: list[Row]
+    ranked_rows: list[Row]
 
     @property
     def mean(self) -> float:
-        return fmean(row.value or 0.0 for row in self.ranked)
+        return fmean(row.value or 0.0 for row in self.ranked_rows)
 
     @property
     def spread(self) -> float:
-        return (self.ranked[-1].value or 0.0) - (self.ranked[0].value or 0.0)
+        return (self.ranked_rows[-1].value or 0.0) - (self.ranked_rows[0].value or 0.0)
 
 
-SPREADS: Columns[_Spread] = (
+SPREAD_COLUMNS: Columns[_Spread] = (
     *attribute_columns("contestant", "task"),
-    Column("variants", lambda line: len(line.ranked)),
+    Column("variants", lambda line: len(line.ranked_rows)),
     Column("mean %", "mean", percent),
-    Column("worst %", lambda line: line.ranked[0].value, percent),
-    Column("worst variant", lambda line: _format_changes(line.ranked[0])),
-    Column("best %", lambda line: line.ranked[-1].value, percent),
-    Column("best variant", lambda line: _format_changes(line.ranked[-1])),
+    Column("worst %", lambda line: line.ranked_rows[0].value, percent),
+    Column("worst variant", lambda line: _format_changes(line.ranked_rows[0])),
+    Column("best %", lambda line: line.ranked_rows[-1].value, percent),
+    Column("best variant", lambda line: _format_changes(line.ranked_rows[-1])),
     Column("spread", "spread", percent),
 )
 
@@ -142,7 +144,7 @@ def _format_changes(row: Row) -> str:
     return row.contestant.partition(" [")[2].removesuffix("]") or "unchanged"
 
 
-def spread_table(scored: Table) -> TextTable:
+def make_spread_table(scored: Table) -> TextTable:
     """Build a table with a row per contestant and task that has at least three variants: mean,
     worst, best, and best minus worst.
 
@@ -159,12 +161,12 @@ def spread_table(scored: Table) -> TextTable:
         if len(rows) >= MIN_VARIANTS:
             ranked = sorted(rows, key=lambda row: row.value or 0.0)
             lines.append(_Spread(f"{name} ({run})" if many else name, task, ranked))
-    return table(SPREADS, lines)
+    return table(SPREAD_COLUMNS, lines)
 
 
-SPREAD_ANALYSIS = Analysis("spread", "Spread over variants", spread_table)
+SPREAD_ANALYSIS = Analysis("spread", "Spread over variants", make_spread_table)
 SEVERAL_DRAWS_ANALYSIS = Analysis(
-    "draws", "Draws", make_table_builder(DRAWS, find_draws, empty=False), DRAW_NOTE
+    "draws", "Draws", make_table_builder(DRAW_COLUMNS, find_arms_with_draws, empty=False), DRAW_NOTE
 )
 
 
@@ -177,26 +179,26 @@ class DrawVariance:
     """
 
     mean: float
-    between: float
-    within: float
+    between_samples: float
+    within_samples: float
     n: int
-    draws: int
+    draw_count: int
 
     @property
     def samples_error(self) -> float:
         """The standard error of the mean that remains with any number of draws."""
-        return sqrt(self.between / self.n)
+        return sqrt(self.between_samples / self.n)
 
     @property
     def draws_error(self) -> float:
         """The standard error of the mean over repetitions of the run on the same samples."""
-        return sqrt(self.within / (self.n * self.draws))
+        return sqrt(self.within_samples / (self.n * self.draw_count))
 
     @property
     def draw_share(self) -> float:
         """The share of an answer's variance that lies within samples; 0 if nothing varies."""
-        total = self.between + self.within
-        return self.within / total if total > 0 else 0.0
+        total = self.between_samples + self.within_samples
+        return self.within_samples / total if total > 0 else 0.0
 
 
 def split_variance(values: ArrayLike) -> DrawVariance:

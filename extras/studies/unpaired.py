@@ -19,7 +19,7 @@ from looktwice.eval.statistics.intervals import (
 )
 
 
-def clopper_pearson(k: int, n: int) -> tuple[float, float]:
+def compute_clopper_pearson(k: int, n: int) -> tuple[float, float]:
     """Compute the exact interval of a share of k out of n (Clopper and Pearson 1934)."""
     from scipy.special import betaincinv
 
@@ -29,7 +29,7 @@ def clopper_pearson(k: int, n: int) -> tuple[float, float]:
 
 
 def compare_shares(k: int, n: int, other: int, other_n: int) -> Estimate:
-    """Compare the shares `k` of `n` and `other` of `other_n` in two independent samples.
+    """Compare the shares `k` / `n` and `other` / `other_n` in two independent samples.
 
     The p-value is Fisher's exact test, two-sided; the interval combines the exact intervals of
     both, as Newcombe (1998) combines Wilson's. With 12 or more units in each sample its coverage is
@@ -38,7 +38,10 @@ def compare_shares(k: int, n: int, other: int, other_n: int) -> Estimate:
     from scipy.special import gammaln
 
     share, rival = k / n, other / other_n
-    (low, high), (floor, top) = clopper_pearson(k, n), clopper_pearson(other, other_n)
+    (low, high), (floor, top) = (
+        compute_clopper_pearson(k, n),
+        compute_clopper_pearson(other, other_n),
+    )
     gap = share - rival
     below, above = hypot(share - low, top - rival), hypot(high - share, rival - floor)
     right = np.arange(max(0, k + other - other_n), min(n, k + other) + 1)

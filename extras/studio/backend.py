@@ -30,7 +30,14 @@ from looktwice.eval.runs.dry_run import DryRun, RequestSize, count_requests, try
 from looktwice.eval.runs.study import Study
 from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.tasks.own_questions import Folder
-from looktwice.extras.studio.draft import FOLDER, MODELS, QUESTIONS_FILE, Draft, Node, make_example
+from looktwice.extras.studio.draft import (
+    DEFAULT_MODELS,
+    FOLDER_TASK,
+    QUESTIONS_FILE,
+    Draft,
+    Node,
+    make_example,
+)
 from looktwice.extras.studio.forms import Catalog
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import ConfigError
@@ -55,10 +62,10 @@ from looktwice.prompting.markers.base import Marking
 from looktwice.prompting.views.seen import Drawing, find_drawings
 
 MAX_SHOWN_PICTURES = 256  # pictures that the page may request
-MAX_STATES = 32  # states in the cache, with the pixels of their views
+MAX_CACHED_STATES = 32  # states in the cache, with the pixels of their views
 REQUEST_ERRORS = (ValueError, LookupError, OSError)
 """Exceptions for faults in a request, which the page displays."""
-LINE_PATTERN = re.compile(r"^draft\.|[0-9a-f]{16}\.jsonl: .*\s+line 1: ")
+INTERNAL_NAME_PATTERN = re.compile(r"^draft\.|[0-9a-f]{16}\.jsonl: .*\s+line 1: ")
 IMAGE_SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp"}
 
 
@@ -79,11 +86,11 @@ class StudioBackend:
     that the page may call, by name."""
 
     folder: Path
-    models: dict[str, Node] = field(default_factory=lambda: {**MODELS})
+    models: dict[str, Node] = field(default_factory=lambda: {**DEFAULT_MODELS})
     plugins: Sequence[str] = ()
     images: dict[str, Picture] = field(default_factory=dict)
-    shown: MemoryCache = field(default_factory=partial(MemoryCache, MAX_SHOWN_PICTURES))
-    states: MemoryCache = field(default_factory=partial(MemoryCache, MAX_STATES))
+    picture_cache: MemoryCache = field(default_factory=partial(MemoryCache, MAX_SHOWN_PICTURES))
+    state_cache: MemoryCache = field(default_factory=partial(MemoryCache, MAX_CACHED_STATES))
     lock: Lock = field(default_factory=Lock)
     ask_lock: Lock = field(default_factory=Lock)
 
@@ -96,7 +103,7 @@ class StudioBackend:
     def _catalog(self) -> Node:
         return Catalog(self.plugins).to_dict()
 
-    def start(self, draft: Draft) -> Node:
+    def make_start_data(self, draft: Draft) -> Node:
         """Return the page's initial data: forms, the models that it may call, a draft, an example
         for a page without pictures, and the pictures of both."""
         example = make_example(self.save_picture)
@@ -143,7 +150,7 @@ class StudioBackend:
         return {"sha": sha, "note": payload.note, **facts}
 
     def _cache_payload(self, payload: Payload) -> str:
-        return self.shown.get_or_compute(payload.sha, lambda: (payload, 1)).sha
+        return self.picture_cache.get_or_compute(payload.sha, lambda: (payload, 1)).sha
 
     def answer(self, what: str, data: bytes) -> Any:
         """Return the response to the request `what`: plain values, or the bytes of a file.
@@ -164,7 +171,7 @@ class StudioBackend:
         """Return the error messages without the names of the studio's internal files."""
         faults = exc.faults if isinstance(exc, ConfigError) else (str(exc),)
         return [
-            LINE_PATTERN.sub("", printable(fault).replace(f"{self.folder}/", ""))
+            INTERNAL_NAME_PATTERN.sub("", printable(fault).replace(f"{self.folder}/", ""))
             for fault in faults
         ]
 
@@ -202,7 +209,7 @@ class StudioBackend:
 
     def build_plan(self, draft: Draft, task: Folder) -> Plan:
         """Plan the study with all its arms. Raises ConfigError."""
-        config = draft.make_study(self.models, {**FOLDER, "file": task.file})
+        config = draft.make_study(self.models, {**FOLDER_TASK, "file": task.file})
         plan = make_plan(config, self.binder.scope, "studio")
         self._check_models(plan.points)
         return plan
@@ -263,7 +270,7 @@ class StudioBackend:
 
         `key` identifies the stage and all stages before it, by which a run shares them among arms.
         """
-        return self.states.get_or_compute(key, lambda: (stage(state, model), 1))
+        return self.state_cache.get_or_compute(key, lambda: (stage(state, model), 1))
 
     def ask(self, draft: Draft) -> list[Node]:
         """Run the study in all its arms, and return a row for each reply, with the pictures sent.
@@ -339,7 +346,7 @@ def list_texts(state: State) -> list[Node]:
 
 
 def describe_amount(trials: Sequence[DryRun]) -> str:
-    """Describe how much a run of these arms would send, and how the tokens are counted."""
+    """Describe the amount that a run of these arms would send, and how the tokens are counted."""
     tried = [replace(t, requests=[*map(count_tokens, t.calls, t.requests)]) for t in trials]
     amount = count_requests(tried, {trial.arm.task_id: 1 for trial in tried})
     if not amount.requests:
@@ -376,7 +383,8 @@ def describe_undrawn(trial: DryRun, dry_run: Callable[[Arm, Item], DryRun]) -> I
 
 
 def get_outcome(trial: DryRun) -> tuple[object, ...]:
-    """Return the requests that a trial would send and its answer, for comparison."""
+    """Return the requests that a trial would send, and its answer, so that trials can be
+    compared."""
     state, views = trial.state, trial.state.shown or trial.state.views
     return state.prompt, state.answer, [view.picture.payload.sha for view in views]
 

@@ -27,11 +27,11 @@ from looktwice.pipelines.state import Stage
 from looktwice.prompting import Ask, Circles, MultipleChoice
 
 Node = dict[str, Any]
-FOLDER: Mapping[str, Any] = {"use": "eval.tasks.Folder", "path": "."}
+FOLDER_TASK: Mapping[str, Any] = {"use": "eval.tasks.Folder", "path": "."}
 QUESTIONS_FILE = "samples.jsonl"
-Corner = Annotated[float, Field(ge=0, le=1e6)]
+Coordinate = Annotated[float, Field(ge=0, le=1e6)]
 POCKET_NAME = "Pocket"
-MODELS: Mapping[str, Node] = {POCKET_NAME: {"use": "pipelines.models.Pocket"}}
+DEFAULT_MODELS: Mapping[str, Node] = {POCKET_NAME: {"use": "pipelines.models.Pocket"}}
 """The models that the studio may call by default."""
 
 
@@ -41,7 +41,7 @@ class PageMark(TypedDict, total=False):
 
     label: str
     image: Annotated[int, Field(ge=0)]
-    lasso: Annotated[list[tuple[Corner, Corner]], Field(min_length=1)]
+    lasso: Annotated[list[tuple[Coordinate, Coordinate]], Field(min_length=1)]
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Draft:
             raise ConfigError([f"stages.{twice[0]}: each stage needs a unique name; change one"])
         return {stage.slot: stage.node for stage in self.stages[:after] if stage.on}
 
-    def make_study(self, models: Mapping[str, Node], task: Mapping[str, Any] = FOLDER) -> Node:
+    def make_study(self, models: Mapping[str, Node], task: Mapping[str, Any] = FOLDER_TASK) -> Node:
         """Make the study of this question. Raises ConfigError for an unknown model."""
         if self.model not in models:
             there = ", ".join(models)

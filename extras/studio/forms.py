@@ -34,7 +34,7 @@ TEXT_AREA_LENGTH = 48  # characters from which a text gets a text area
 MAX_SLIDER_LIMIT = 1000  # limits from here on are ignored by sliders
 COLOR_PATTERN = re.compile("colou?r$|^fill$|^plate$")
 RULE_PATTERN = re.compile(r"(?P<names>.+?) (?P<sign>[<>])=? (?P<bound>-?[\d.]+)")
-SHOWN_SETTINGS = 5  # settings of a stage that the page shows unfolded
+SHOWN_SETTING_COUNT = 5  # settings of a stage that the page shows unfolded
 PLAIN_KINDS = {"whole", "number", "text", "words", "color", "flag", "choice"}
 TYPE_KINDS = {Model: "model", bool: "flag", int: "whole", float: "number"}
 Form = dict[str, Any]
@@ -96,14 +96,14 @@ class Catalog:
             is_long = isinstance(default, str) and len(default) > TEXT_AREA_LENGTH
             kind = "color" if COLOR_PATTERN.search(f.name) else "words" if is_long else "text"
             return setting | {"kind": kind}
-        if paths := self._list_fitting(inner):
+        if paths := self._list_fitting_classes(inner):
             made = (
                 {"is": get_public_path(type(default))} if dataclasses.is_dataclass(default) else {}
             )
             return setting | {"kind": "part", "of": paths} | made
         return setting | {"kind": "json"}
 
-    def _list_fitting(self, hints: Sequence[Any]) -> list[str]:
+    def _list_fitting_classes(self, hints: Sequence[Any]) -> list[str]:
         """Return the paths of the classes that satisfy one of the type hints, and add their
         forms."""
         fitting = dict[str, type]()
@@ -123,13 +123,13 @@ class Catalog:
 
 
 def list_shown_settings(cls: type, settings: Sequence[Form]) -> list[str]:
-    """Return the names of the settings that the page shows unfolded: those without a default, then
-    plain values, with the class's own before inherited ones."""
+    """Return the names of the settings that the page shows unfolded: first those without a default,
+    then plain values; a class's own settings precede inherited ones."""
     own = [name for base in cls.__mro__ for name in inspect.get_annotations(base)]
     ordered = sorted(settings, key=lambda setting: own.index(setting["name"]))
     needed = [setting["name"] for setting in ordered if "default" not in setting]
     plain = [setting["name"] for setting in ordered if setting["kind"] in PLAIN_KINDS]
-    return [*dict.fromkeys([*needed, *plain])][:SHOWN_SETTINGS]
+    return [*dict.fromkeys([*needed, *plain])][:SHOWN_SETTING_COUNT]
 
 
 def get_ranges(cls: type) -> dict[str, dict[str, float]]:

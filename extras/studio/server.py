@@ -28,7 +28,7 @@ from looktwice.eval.recorded.show import ShownRun
 from looktwice.eval.records.records import RunError, RunFolder
 from looktwice.eval.tasks.base import check_items
 from looktwice.extras.studio.backend import REQUEST_ERRORS, StudioBackend
-from looktwice.extras.studio.draft import MODELS, POCKET_NAME, Draft, Node, Slot
+from looktwice.extras.studio.draft import DEFAULT_MODELS, POCKET_NAME, Draft, Node, Slot
 from looktwice.pipelines.config.build import Binder, build
 from looktwice.pipelines.config.classes import ConfigError, extend_hint, suggest_names
 from looktwice.pipelines.config.overrides import parse_override
@@ -54,11 +54,11 @@ STUDIO_HEADER = "X-Looktwice"
 
 @dataclass
 class StudioServer(LocalPage):
-    """The server of a studio's page. `begin` returns the first draft for the query of the page's
-    URL."""
+    """The server of a studio's page. `make_first_draft` returns the first draft for the query of
+    the page's URL."""
 
     backend: StudioBackend
-    begin: Callable[[Mapping[str, str]], Draft]
+    make_first_draft: Callable[[Mapping[str, str]], Draft]
 
     @property
     def routes(self) -> Mapping[str, ShowFunction]:
@@ -83,13 +83,15 @@ class StudioServer(LocalPage):
     def show_start(self, request: web.Request) -> web.Response:
         """Return the forms, the models that the page may call, and the first draft."""
         try:
-            return web.json_response(self.backend.start(self.begin(request.query)))
+            return web.json_response(
+                self.backend.make_start_data(self.make_first_draft(request.query))
+            )
         except (LookupError, ValueError) as exc:
             raise web.HTTPNotFound(text=f"the studio cannot open this: {exc}") from exc
 
     def show_picture(self, request: web.Request) -> web.Response:
         """Return a picture of the page, with the bytes that are sent to models."""
-        shown = self.backend.shown.entries.get(request.match_info["sha"])
+        shown = self.backend.picture_cache.entries.get(request.match_info["sha"])
         if shown is None:
             raise web.HTTPNotFound(text="this picture is no longer cached; render it again")
         payload, *_ = shown
@@ -100,7 +102,7 @@ class StudioServer(LocalPage):
         `refused`."""
         if request.headers.get(STUDIO_HEADER) != "studio":
             raise web.HTTPForbidden(
-                text=f"only the studio's own page may send this ({STUDIO_HEADER})"
+                text=f"only the studio's own page may send this request ({STUDIO_HEADER})"
             )
         data = await request.read()
         try:
@@ -128,7 +130,7 @@ def make_page_studio(folder: Path, page: RunPage, plugins: Sequence[str] = ()) -
 def studio_widget(
     sample: Sample | Picture | str | Path,
     stages: Mapping[str, Stage] | None = None,
-    models: Mapping[str, Node] = MODELS,
+    models: Mapping[str, Node] = DEFAULT_MODELS,
 ) -> Any:
     """Return a notebook widget with the studio of a sample, a picture or a picture's file.
 
@@ -150,7 +152,7 @@ def studio_widget(
     folder = tempfile.TemporaryDirectory(prefix="looktwice-studio-", ignore_cleanup_errors=True)
     backend, item = StudioBackend(Path(folder.name).resolve(), {**models}), Item(sample, None)
     draft = Draft.from_item(item, stages or {}, backend.save_picture, model=next(iter(models)))
-    start = backend.start(draft if stages else replace(draft, stages=FIRST_SLOTS))
+    start = backend.make_start_data(draft if stages else replace(draft, stages=FIRST_SLOTS))
     traits = {
         "_esm": make_widget_script(),
         "_css": read_page_file("studio.css", TEMPLATES_PACKAGE),
@@ -180,7 +182,7 @@ class WidgetChannel:
 
     backend: StudioBackend
     first_draft: Mapping[str, Any]
-    sent: set[str] = field(default_factory=set)
+    sent_pictures: set[str] = field(default_factory=set)
 
     def __call__(self, widget: Any, asked: Mapping[str, Any], buffers: Sequence[Any]) -> None:
         """Send the response, or the errors, with the number of the request."""
@@ -194,9 +196,9 @@ class WidgetChannel:
             reply["faults"] = (
                 self.backend.explain_fault(exc) if is_told else [f"internal error: {exc!r}"]
             )
-        kept = self.backend.shown.entries
-        new = [shown for sha, (shown, *_) in kept.items() if sha not in self.sent]
-        self.sent |= {shown.sha for shown in new}
+        kept = self.backend.picture_cache.entries
+        new = [shown for sha, (shown, *_) in kept.items() if sha not in self.sent_pictures]
+        self.sent_pictures |= {shown.sha for shown in new}
         reply["pictures"] = [[shown.sha, shown.media_type] for shown in new]
         widget.send(reply, [*(shown.data for shown in new), file])
 

@@ -49,7 +49,7 @@ A character's first two letters are its left and right edge; after that each pai
 letters before and after R. A space lifts the pen.
 """
 
-HERSHEY_SIGNS = dict(
+HERSHEY_CHARACTERS = dict(
     zip(
         ascii_uppercase + digits,
         HERSHEY_STROKES.replace("\n", "|").strip("|").split("|"),
@@ -64,13 +64,13 @@ def get_hershey_strokes(letter: str) -> list[NDArray[np.int64]]:
 
     Raises ValueError for a character other than A to Z and 0 to 9.
     """
-    if letter not in HERSHEY_SIGNS:
+    if letter not in HERSHEY_CHARACTERS:
         raise ValueError(
             f"OpenCV 4's letters are bundled only for A to Z and 0 to 9, found {letter!r}; set"
             " letters:"
             " opencv5"
         )
-    edges, strokes = HERSHEY_SIGNS[letter][:2], HERSHEY_SIGNS[letter][2:].split(" ")
+    edges, strokes = HERSHEY_CHARACTERS[letter][:2], HERSHEY_CHARACTERS[letter][2:].split(" ")
     return [np.array([*map(ord, pairs)]).reshape(-1, 2) - ord("R") for pairs in (edges, *strokes)]
 
 
@@ -84,7 +84,8 @@ def measure_hershey(text: str, scale: float) -> tuple[int, int]:
 
 
 def draw_hershey(pixels: Pixels, text: str, left: int, line: int, scale: float, color: RGB) -> None:
-    """Write text in place, from `left`, on the baseline `line`; parts outside are cut off."""
+    """Write text into the pixels, from `left`, on the baseline `line`; parts outside the image are
+    cut off."""
     unit = round(scale * FIXED_ONE)
     x, y = left << FRACTION_BITS, (line << FRACTION_BITS) - BASE_DEPTH * unit
     for letter in text:

@@ -50,7 +50,7 @@ class BlinkOfficial(TextReader):
         return None
 
 
-_REFUSALS = (
+_REFUSAL_PHRASES = (
     "Sorry, I can't help with images of people yet.",
     "I can't process this file.",
     "I'm sorry, but without the image provided",
@@ -59,7 +59,7 @@ _REFUSALS = (
 _FAILURE_TEXT = "Failed to obtain answer via API"
 _PUNCTUATION = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))
 _CLAIM_PATTERN = pattern(r"answer\s+is\s+\**([A-D])")  # no word end: "the answer is difficult" is D
-_MAX_WORDS = 4  # words among which VLMEvalKit looks for the letter
+_MAX_WORDS_FROM_END = 4  # words among which VLMEvalKit looks for the letter
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,11 @@ class Vlmevalkit(TextReader):
         compared with the choices."""
         words = reply.translate(_PUNCTUATION).split()
         mentioned = [*filter(words.__contains__, letters)]
-        if any(refusal in reply for refusal in _REFUSALS) or (not mentioned and "Z" in words):
+        if any(refusal in reply for refusal in _REFUSAL_PHRASES) or (
+            not mentioned and "Z" in words
+        ):
             return ""
-        nearest = 0 if self.form == "2024-02" else len(words) - _MAX_WORDS
+        nearest = 0 if self.form == "2024-02" else len(words) - _MAX_WORDS_FROM_END
         if len(mentioned) == 1 and words.index(mentioned[0]) >= nearest:
             return mentioned[0]
         claim = _CLAIM_PATTERN.search(reply) if self.form == "2026-06" else None

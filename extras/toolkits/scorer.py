@@ -150,7 +150,7 @@ RULES: Mapping[str, Callable[[str, SampleRow], bool]] = {
 }
 """The functions that decide whether a reply is right, by name of the rule."""
 
-MEAN = "mean_accuracy"
+MEAN_METRIC = "mean_accuracy"
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ class BenchmarkScorer(Scorer):
                 )
         if self.mean_of and (counted := self._select_counted(samples)):
             values = {name: guessed[name] for name in counted}
-            levels[MEAN] = compute_mean_of_means(values, samples, self.mean_of)
+            levels[MEAN_METRIC] = compute_mean_of_means(values, samples, self.mean_of)
         return levels
 
     def _list_means(self, scores: PointScores) -> Iterator[Metric]:
@@ -253,7 +253,7 @@ def _make_mean_metric(
     mean = compute_mean_of_means(values, scores.keyed, fields)
     own = None if isclose(mean, fmean(values.values())) else mean
     failed = frozenset(values.keys() - scores.comparable.keys())
-    return Metric(MEAN, values, "sample", failed, own, part, clusters=scores.clusters)
+    return Metric(MEAN_METRIC, values, "sample", failed, own, part, clusters=scores.clusters)
 
 
 def compute_mean_of_means(

@@ -30,8 +30,8 @@ from looktwice.prompting.wording.instructions import Text, Wording, fill_in, joi
 
 @dataclass(frozen=True)
 class BlinkPaperStyle(Circles):
-    """blink_paper: red circles of radius 10 px at an image height of 1024 px (BLINK, section 4 and
-    Fig. 7).
+    """The style blink_paper: red circles of radius 10 px at an image height of 1024 px (BLINK,
+    section 4 and Fig. 7).
 
     The paper specifies neither stroke nor lettering; 4 px and an em of 24 px at this height are our
     choice.
@@ -46,7 +46,8 @@ class BlinkPaperStyle(Circles):
 
 @dataclass(frozen=True)
 class BlinkReleasedStyle(Circles):
-    """blink_released: the fixed-size markers in the released images of BLINK's Relative_Depth.
+    """The style blink_released: the fixed-size markers in the released images of BLINK's
+    Relative_Depth.
 
     A pure red ring of 13 x 13 px with a stroke of 3; a white letter of 9 x 11 px on a black plate
     of 14 x 15 px, its top 31 px above the point. Measured on 124 markers; A and B are the images'
@@ -63,8 +64,8 @@ class BlinkReleasedStyle(Circles):
 
 @dataclass(frozen=True)
 class Vlm2Style(Dots):
-    """vlm2: VLM2-Bench's grid dots, after Scaffold: a dot and its text in black or white, without a
-    plate.
+    """The style vlm2: VLM2-Bench's grid dots, after Scaffold; a dot and its text are black or
+    white, without a plate.
 
     The radius is 1/240 and the em 1/40 of the image's width. The grid itself is a separate stage;
     this stage draws such dots on marks.
@@ -82,8 +83,8 @@ class Vlm2Style(Dots):
 
 @dataclass(frozen=True)
 class SomStyle(Tint):
-    """som: Set-of-Mark (Yang et al., 2023): every region tinted and outlined in its own colour,
-    with its number inside.
+    """The style som, that of Set-of-Mark (Yang et al., 2023): every region is tinted and outlined
+    in its own colour, with its number inside.
 
     The number is at the centre of the region's largest inscribed circle, or next to the region if
     that is too small.
@@ -95,7 +96,7 @@ class SomStyle(Tint):
     label: Label | None = field(default_factory=lambda: Label(text="{number}", placement="inside"))
 
 
-VPBenchName = Literal[
+VPBenchStyleName = Literal[
     "default",
     "color blue",
     "color green",
@@ -141,10 +142,10 @@ class _Drawing:
     scale: float = 0.5
     offset: tuple[int, int] = (0, -25)
     ref_offset: int = 0  # horizontal offset of the label REF; 0: as for other labels
-    numbers: bool = False
+    numbers_labels: bool = False
 
 
-DRAWINGS: dict[VPBenchName, _Drawing] = {
+DRAWINGS: dict[VPBenchStyleName, _Drawing] = {
     "default": _Drawing(),
     "color blue": _Drawing(color="blue"),
     "color green": _Drawing(color="green"),
@@ -158,14 +159,14 @@ DRAWINGS: dict[VPBenchName, _Drawing] = {
     "radius 3": _Drawing(radius=3),
     "radius 10": _Drawing(radius=10),
     "radius 15": _Drawing(radius=15),
-    "text label": _Drawing(numbers=True),
+    "text label": _Drawing(numbers_labels=True),
     "text offset below": _Drawing(offset=(0, 12)),
     "text offset left": _Drawing(offset=(-18, -7), ref_offset=-27),
     "text offset right": _Drawing(offset=(18, -7), ref_offset=27),
     "no marker": _Drawing("", offset=(0, 0)),
     "no marker text size 0.2": _Drawing("", scale=0.2, offset=(0, 0)),
     "no marker text size 1.0": _Drawing("", scale=1.0, offset=(0, 0)),
-    "no marker text label": _Drawing("", offset=(0, 0), numbers=True),
+    "no marker text label": _Drawing("", offset=(0, 0), numbers_labels=True),
 }
 POLYGON_CORNERS = {
     "square": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
@@ -174,7 +175,7 @@ POLYGON_CORNERS = {
 }
 
 
-class MarkLook(NamedTuple):
+class MarkAppearance(NamedTuple):
     """The appearance of one mark: the text of its label, and the name of its colour."""
 
     text: str
@@ -200,7 +201,7 @@ class VPBenchStyle(WithoutModel):
     for characters other than A to Z and 0 to 9 in a label.
     """
 
-    style: VPBenchName = "default"
+    style: VPBenchStyleName = "default"
     letters: Literal["opencv4", "opencv5"] = "opencv4"
     labels: bool = True
     only: tuple[str, ...] = ()
@@ -229,7 +230,7 @@ class VPBenchStyle(WithoutModel):
         drawing, pixels = DRAWINGS[self.style], np.array(view.pixels)
         drawn = False
         for mark, (text, name) in zip(
-            marks, self.list_looks([m.label for m in marks]), strict=True
+            marks, self.list_appearances([m.label for m in marks]), strict=True
         ):
             for place in view.to_view(mark) if self._selects(mark) else ():
                 left, top, right, bottom = find_part_rect(view, place)
@@ -254,19 +255,23 @@ class VPBenchStyle(WithoutModel):
     def list_labels(self, marks: Sequence[Mark]) -> list[str]:
         """Return the texts of the labels that are drawn for a sample's marks."""
         points = [mark for mark in marks if isinstance(mark, Point)]
-        looks = zip(points, self.list_looks([mark.label for mark in points]), strict=True)
-        return [look.text for mark, look in looks if self.labels and self._selects(mark)]
+        appearances = zip(
+            points, self.list_appearances([mark.label for mark in points]), strict=True
+        )
+        return [look.text for mark, look in appearances if self.labels and self._selects(mark)]
 
-    def list_looks(self, labels: Sequence[str]) -> list[MarkLook]:
+    def list_appearances(self, labels: Sequence[str]) -> list[MarkAppearance]:
         """Return the label text and the colour name as drawn, for marks with these labels."""
         drawing = DRAWINGS[self.style]
         colors = self.colors or (drawing.color,)
-        numbered = [label for label in labels if label != REFERENCE_LABEL and drawing.numbers]
-        looks = []
+        numbered = [
+            label for label in labels if label != REFERENCE_LABEL and drawing.numbers_labels
+        ]
+        appearances = []
         for place, label in enumerate(labels):
             text = str(numbered.index(label) + 1) if label in numbered else label
-            looks.append(MarkLook(text, colors[place % len(colors)]))
-        return looks
+            appearances.append(MarkAppearance(text, colors[place % len(colors)]))
+        return appearances
 
     def _draw_label(self, pixels: Pixels, text: str, x: int, y: int, drawing: _Drawing) -> None:
         old, face, white = self.letters == "opencv4", cv2.FONT_HERSHEY_SIMPLEX, (255, 255, 255)
@@ -317,12 +322,12 @@ class VPBenchPrompt(Wording):
                 " this prompt needs"
             )
         labels, lettered = [point.label for point in points], self.marks.labels
-        looks = self.marks.list_looks(labels)
-        colors = list(dict.fromkeys(look.color for look in looks))
-        if not lettered and len(colors) < len(looks):
+        appearances = self.marks.list_appearances(labels)
+        colors = list(dict.fromkeys(look.color for look in appearances))
+        if not lettered and len(colors) < len(appearances):
             raise ValueError(f"sample {sample.id}: points without labels need different `colors`")
         names: dict[str, str] = {}  # of points whose names differ from those in the choices
-        for label, look in zip(labels, looks, strict=True):
+        for label, look in zip(labels, appearances, strict=True):
             name = look.text if lettered else f"the {look.color} point"
             names |= {label: name} if name != label else {}
 
@@ -337,7 +342,7 @@ class VPBenchPrompt(Wording):
         parts = {
             "shape": DRAWINGS[self.marks.style].shape,
             "color": join_names(colors),
-            "labels": join_names([look.text for look in looks]),
+            "labels": join_names([look.text for look in appearances]),
             "question": state.prompt,
             "choices": "\n".join(lines),
         }

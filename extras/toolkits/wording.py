@@ -18,7 +18,7 @@ from looktwice.prompting.wording.instructions import get_benchmark_prompt, show_
 
 @dataclass(frozen=True)
 class BlinkDecoding(CallOptions):
-    """BLINK's runner: temperature 0, at most 1,024 tokens."""
+    """The options of BLINK's runner: temperature 0, at most 1,024 tokens."""
 
     temperature: float | None = 0.0
     max_tokens: int | None = 1024
@@ -26,7 +26,8 @@ class BlinkDecoding(CallOptions):
 
 @dataclass(frozen=True)
 class BlinkConsistencyDecoding(CallOptions):
-    """BLINK's self-consistency study: temperature 1, with five draws (set `draws: 5`)."""
+    """The options of BLINK's self-consistency study: temperature 1, with five draws (set `draws:
+    5`)."""
 
     temperature: float | None = 1.0
     max_tokens: int | None = 1024
@@ -34,23 +35,24 @@ class BlinkConsistencyDecoding(CallOptions):
 
 @dataclass(frozen=True)
 class Vlm2ShortDecoding(CallOptions):
-    """VLM2-Bench's scripts for GC and VID: at most 512 tokens, with the model's default
-    sampling."""
+    """The options of VLM2-Bench's scripts for GC and VID: at most 512 tokens, with the model's
+    default sampling."""
 
     max_tokens: int | None = 512
 
 
 @dataclass(frozen=True)
 class Vlm2LongDecoding(CallOptions):
-    """VLM2-Bench's scripts for OC and PC: at most 2,048 tokens, with the model's default
-    sampling."""
+    """The options of VLM2-Bench's scripts for OC and PC: at most 2,048 tokens, with the model's
+    default sampling."""
 
     max_tokens: int | None = 2048
 
 
 @dataclass(frozen=True)
 class DoYouSeeMeDecoding(CallOptions):
-    """Do You See Me, all models: temperature 1.0, top-p 0.95, at most 200 new tokens."""
+    """The options of Do You See Me for all models: temperature 1.0, top-p 0.95, at most 200 new
+    tokens."""
 
     temperature: float | None = 1.0
     top_p: float | None = 0.95
@@ -59,7 +61,7 @@ class DoYouSeeMeDecoding(CallOptions):
 
 @dataclass(frozen=True)
 class VlmevalkitDecoding(CallOptions):
-    """VLMEvalKit's API models: temperature 0, at most 2,048 tokens."""
+    """The options of VLMEvalKit's API models: temperature 0, at most 2,048 tokens."""
 
     temperature: float | None = 0.0
     max_tokens: int | None = 2048
@@ -67,8 +69,8 @@ class VlmevalkitDecoding(CallOptions):
 
 @dataclass(frozen=True)
 class LmmsEvalDecoding(CallOptions):
-    """lmms-eval on BLINK: at most 1,024 tokens; temperature 0, the default for tasks that set
-    none."""
+    """The options of lmms-eval for BLINK: at most 1,024 tokens; temperature 0, the default for
+    tasks that set none."""
 
     temperature: float | None = 0.0
     max_tokens: int | None = 1024

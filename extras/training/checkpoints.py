@@ -16,7 +16,7 @@ from looktwice.pipelines.config.plan import load_plan
 from looktwice.pipelines.config.shipped import find_config
 from looktwice.pipelines.disk import write_file
 
-PAGE = "certificate.md"
+PAGE_NAME = "certificate.md"
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def certify_checkpoint(
             _add_estimate(figures, f"{task}/{label}", values)
         verdict += certificate.verdict
     if found:
-        write_file(out / name / PAGE, format_certificates(scored, found))
+        write_file(out / name / PAGE_NAME, format_certificates(scored, found))
     return Checkpoint(out / name, figures, verdict)
 
 

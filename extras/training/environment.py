@@ -31,7 +31,7 @@ PYTHON_TYPES: Mapping[str, Any] = {
     "string": str,
 }
 """The Python type hints from which TRL derives the JSON types of arguments."""
-ENDED = "The question is answered; give no further call."
+ENDED_MESSAGE = "The question is answered; give no further call."
 
 
 def make_rows(rollouts: Rollouts, samples: Sequence[str] = ()) -> list[dict[str, Any]]:
@@ -72,10 +72,10 @@ def _refuse_unsuitable(rollouts: Rollouts) -> None:
 
 def _get_request(rollout: Rollout) -> PendingRequest:
     """Return the pending request. Raises ValueError if the stages answered without the model."""
-    if rollout.asked is None:
+    if rollout.pending_request is None:
         fault = "was answered without the model; leave it out of the training"
         raise ValueError(f"the question {rollout.item.sample.id} {fault}")
-    return rollout.asked
+    return rollout.pending_request
 
 
 def _make_blocks(parts: Sequence[str | View]) -> list[Block]:
@@ -104,16 +104,16 @@ def _list_tools(rollouts: Rollouts) -> Sequence[Tool]:
 
 
 class _Environment:
-    """An environment that TRL drives, with one rollout at a time."""
+    """An environment that TRL drives; it holds one rollout at a time."""
 
     _rollouts: Rollouts
     _rollout: Rollout | None = None
-    _calls = 0
+    _call_count = 0
 
     def reset(self, sample: str, **row: Any) -> list[Block]:
         """Start a rollout of the question `sample` (its id), and return its texts and pictures."""
         self._close()
-        self._rollout, self._calls = Rollout(self._rollouts, self._rollouts.items[sample]), 0
+        self._rollout, self._call_count = Rollout(self._rollouts, self._rollouts.items[sample]), 0
         return _make_blocks(_get_request(self._rollout).messages[-1].parts)
 
     def _close(self) -> None:
@@ -124,14 +124,14 @@ class _Environment:
     def _call(self, name: str, arguments: Mapping[str, Any]) -> list[Block]:
         """Run a tool call, and return the texts and pictures that the agent adds after it."""
         rollout = self._rollout
-        self._calls += 1
-        if rollout is None or rollout.asked is None:
-            return [{"type": "text", "text": ENDED}]
-        before = len(rollout.asked.messages)
-        call = ToolCall(f"call_{self._calls}", name, json.dumps(arguments))
+        self._call_count += 1
+        if rollout is None or rollout.pending_request is None:
+            return [{"type": "text", "text": ENDED_MESSAGE}]
+        before = len(rollout.pending_request.messages)
+        call = ToolCall(f"call_{self._call_count}", name, json.dumps(arguments))
         asked = rollout.send(Reply("", "tool", tool_calls=(call,)))
         if asked is None:
-            return [{"type": "text", "text": ENDED}]
+            return [{"type": "text", "text": ENDED_MESSAGE}]
         added = [turn for turn in asked.messages[before:] if turn.role != "assistant"]
         return [block for turn in added for block in _make_blocks(turn.parts)]
 
@@ -145,10 +145,10 @@ class _Environment:
         rollout, (*looks, answer) = self._rollout, _read_replies(completion)
         if rollout is None:
             raise ValueError("the environment has no rollout; call reset first")
-        is_same = [1] * self._calls == [len(look.tool_calls) for look in looks]
+        is_same = [1] * self._call_count == [len(look.tool_calls) for look in looks]
         is_same = is_same and not any(look.text for look in looks)
         rollout.step = step
-        if rollout.asked is not None and not is_same:
+        if rollout.pending_request is not None and not is_same:
             rollout.close()
             repeated = _RepeatingModel([*looks, answer])
             return float(self._rollouts.run(rollout.item, repeated, lambda: step).score.value)

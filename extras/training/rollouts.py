@@ -100,7 +100,7 @@ class Rollouts:
         """Run the stages on one question with a model, write the record, and return its verdict.
 
         `get_step`, called after the stages, returns the training step. If a stage fails, the record
-        holds the error. Raises the exceptions that end the stages without a record, such as
+        holds the error. Raises exceptions that end the stages before a record is written, such as
         Stopped, and ValueError outside the context.
         """
         if not self._is_open.is_set():
@@ -147,12 +147,15 @@ class PendingRequest:
 
 
 class _AwaitedModel:
-    """A model that passes its requests (`asked`) to another thread and waits for replies."""
+    """A model that passes its requests to another thread through the queue `requests`, and waits
+    for replies."""
 
     identity = "a model in training"
 
     def __init__(self) -> None:
-        self.asked: queue.SimpleQueue[PendingRequest | BaseException | None] = queue.SimpleQueue()
+        self.requests: queue.SimpleQueue[PendingRequest | BaseException | None] = (
+            queue.SimpleQueue()
+        )
         self.replies: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
 
     def __call__(
@@ -160,7 +163,7 @@ class _AwaitedModel:
     ) -> Reply:
         """Pass on the request, and return the reply when it is sent. Raises Stopped if None is sent
         instead."""
-        self.asked.put(PendingRequest(tuple(messages), options))
+        self.requests.put(PendingRequest(tuple(messages), options))
         if (reply := self.replies.get()) is None:
             raise Stopped("the rollout was closed")
         return reply
@@ -170,14 +173,15 @@ class Rollout:
     """One attempt at a question, driven by the caller: the stages run in a separate thread, which
     waits for each reply.
 
-    `asked` is the pending request, or None once the stages have ended; from then on `scored` holds
-    the verdict. `step` is the training step, which may be set until the stages end.
+    `pending_request` is the request to answer next, or None once the stages have ended; from then
+    on `scored_record` holds the verdict. `step` is the training step, which may be set until the
+    stages end.
     """
 
     def __init__(self, rollouts: Rollouts, item: Item) -> None:
         self.item = item
-        self.asked: PendingRequest | None = None
-        self.scored: ScoredRecord | None = None
+        self.pending_request: PendingRequest | None = None
+        self.scored_record: ScoredRecord | None = None
         self.step: int | None = None
         self._model = _AwaitedModel()
         self._thread = threading.Thread(target=self._run, args=(rollouts,), daemon=True)
@@ -187,18 +191,18 @@ class Rollout:
     def _run(self, rollouts: Rollouts) -> None:
         fault: BaseException | None = None
         try:
-            self.scored = rollouts.run(self.item, self._model, lambda: self.step)
+            self.scored_record = rollouts.run(self.item, self._model, lambda: self.step)
         except Stopped:
             pass
         except BaseException as exc:  # re-raised in the trainer's thread
             fault = exc
-        self._model.asked.put(fault)
+        self._model.requests.put(fault)
 
     def _wait(self) -> None:
-        """Wait for the next request or the end of the stages. Raises the exception that ended them
-        without a record."""
-        asked = self._model.asked.get()
-        self.asked = asked if isinstance(asked, PendingRequest) else None
+        """Wait for the next request or the end of the stages. Reraises the exception that ended the
+        stages before a record was written, if there was one."""
+        asked = self._model.requests.get()
+        self.pending_request = asked if isinstance(asked, PendingRequest) else None
         if isinstance(asked, BaseException):
             raise asked
 
@@ -208,23 +212,23 @@ class Rollout:
 
         Raises ValueError if no request is pending.
         """
-        if self.asked is None:
+        if self.pending_request is None:
             raise ValueError(f"the rollout of {self.item.sample.id} has ended; start another one")
         self._model.replies.put(reply)
         self._wait()
-        return self.asked
+        return self.pending_request
 
     def finish(self, reply: Reply) -> ScoredRecord:
         """Send the final reply, send it again for any further request, and return the verdict."""
-        while self.asked is not None:
+        while self.pending_request is not None:
             self.send(reply)
-        if self.scored is None:
+        if self.scored_record is None:
             raise ValueError(f"the rollout of {self.item.sample.id} was closed; start another one")
-        return self.scored
+        return self.scored_record
 
     def close(self) -> None:
         """Abort the rollout without writing a record, unless it has ended."""
-        if self.asked is not None:
+        if self.pending_request is not None:
             self._model.replies.put(None)
             self._wait()
         self._thread.join()

@@ -46,8 +46,8 @@ __all__ = ["StudyHarness", "StudyTaskset"]
 
 INFO_KEY = "looktwice"
 """The key in a trace's `info` for the verdict of the study's scorer."""
-_OPENING = threading.Lock()
-_THREADS = ThreadPoolExecutor(256, thread_name_prefix="looktwice-rollout")
+_OPENING_LOCK = threading.Lock()
+_THREAD_POOL = ThreadPoolExecutor(256, thread_name_prefix="looktwice-rollout")
 """The threads for concurrent rollouts; most of the time a thread waits for its model."""
 
 
@@ -60,9 +60,9 @@ def _open_rollouts(study: str, contestant: str, out: str) -> Rollouts:
 
 
 def open_rollouts(study: str, contestant: str, out: str) -> Rollouts:
-    """Open the rollouts of a contestant once for this process. Every other process uses the next
+    """Open the rollouts of a contestant once for this process; each further process uses the next
     free folder, such as `out-2`. Raises ConfigError, RunError."""
-    with _OPENING:
+    with _OPENING_LOCK:
         return _open_rollouts(study, contestant, out)
 
 
@@ -88,7 +88,8 @@ class StudyTask(vf.Task[StudyData]):  # type: ignore[misc]
 
     @vf.reward(weight=1.0)
     async def study_reward(self, trace: vf.Trace) -> float:
-        """Return the value of the answer: 0 if it is wrong, unreadable or missing."""
+        """Return the score of the answer, which is 0 if the answer is wrong, unreadable or
+        missing."""
         return float(trace.info.get(INFO_KEY, {}).get("value", 0.0))
 
 
@@ -148,7 +149,7 @@ class StudyHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
             model = _TracedModel(ctx.model, endpoint, pictures=pictures, secret=secret)
             return rollouts.run(rollouts.items[data.id], model)
 
-        scored = await asyncio.get_running_loop().run_in_executor(_THREADS, run)
+        scored = await asyncio.get_running_loop().run_in_executor(_THREAD_POOL, run)
         trace.info[INFO_KEY] = {
             "value": float(scored.score.value),
             "verdict": scored.verdict.value,

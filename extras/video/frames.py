@@ -1,4 +1,4 @@
-"""The setting `video` of tasks: which frames of a video a question shows."""
+"""The setting `video` of tasks, which chooses the frames of a video that a question shows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.picture import Picture, PictureError, Pixels
 from looktwice.pipelines.sample import Sample
 
-COLUMNS = "video_path video_file video videos clip video_name"
+COLUMN_NAMES = "video_path video_file video videos clip video_name"
 """Common names of a column of videos."""
 
 
@@ -27,7 +27,7 @@ class Moment(NamedTuple):
     """A frame to show: its time in seconds, and its index in the file."""
 
     time: float
-    number: int
+    frame_index: int
 
 
 @dataclass(eq=False)
@@ -40,39 +40,39 @@ class Footage:
 
     file: VideoFile
     moments: Sequence[Moment]
-    waiting: dict[int, Pixels] = field(default_factory=dict, repr=False)
+    untaken_pixels: dict[int, Pixels] = field(default_factory=dict, repr=False)
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def take_pixels(self, place: int) -> Pixels:
         """Return the pixels of the moment with the index `place`. Raises PictureError."""
         with self.lock:
-            if place not in self.waiting:
-                frames = self.file.decode(sorted({moment.number for moment in self.moments}))
-                self.waiting = {n: frames[m.number] for n, m in enumerate(self.moments)}
-            return self.waiting.pop(place)
+            if place not in self.untaken_pixels:
+                frames = self.file.decode(sorted({moment.frame_index for moment in self.moments}))
+                self.untaken_pixels = {n: frames[m.frame_index] for n, m in enumerate(self.moments)}
+            return self.untaken_pixels.pop(place)
 
 
 class Frame(Picture):
     """A frame of a video, decoded when its pixels are first needed."""
 
     footage: Footage
-    place: int
+    moment_index: int
 
     @classmethod
     def from_footage(cls, footage: Footage, place: int) -> Frame:
         """Return the frame of the moment with the index `place`."""
         seconds = round(footage.moments[place].time, 3)
         frame = cls(np.zeros((1, 1, 3), np.uint8), f"{footage.file.name} at {seconds:g} s")
-        frame._pixels, frame.footage, frame.place = None, footage, place
+        frame._pixels, frame.footage, frame.moment_index = None, footage, place
         frame.seconds = seconds
         return frame
 
     @property
     def pixels(self) -> Pixels:
-        """HxWx3 RGB uint8, read-only."""
+        """The pixels as read-only HxWx3 RGB uint8."""
         with self._lock:
             if self._pixels is None:
-                pixels = self.footage.take_pixels(self.place)
+                pixels = self.footage.take_pixels(self.moment_index)
                 pixels.flags.writeable = False
                 self._pixels = pixels
             return self._pixels
@@ -84,7 +84,7 @@ class Frame(Picture):
 
     @property
     def size(self) -> tuple[int, int]:
-        """(width, height) in pixels, upright."""
+        """The width and height of the upright frame in pixels."""
         height, width = self.pixels.shape[:2]
         return width, height
 
@@ -146,7 +146,7 @@ class Video:
 
     def find_columns(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the name of the table's column of videos. Raises TaskError."""
-        column = self.column or guess_column(COLUMNS, names)
+        column = self.column or guess_column(COLUMN_NAMES, names)
         if column is None:
             raise TaskError(
                 "no column of videos was found; the table has the columns"
@@ -192,7 +192,7 @@ class Video:
         )
         facts = {
             "seconds": [picture.seconds for picture in pictures],
-            "frame_numbers": [moment.number for part in footage for moment in part.moments],
+            "frame_numbers": [moment.frame_index for part in footage for moment in part.moments],
         }
         return replace(sample, images=pictures, marks=marks, meta={**sample.meta, **facts})
 
@@ -211,7 +211,7 @@ class Video:
         for mark, time in zip(sample.marks, moments, strict=True) if self.at_marks else ():
             if time is not None and mark.image == place:
                 marked = Moment(time, file.find_frame(time))
-                is_shown = marked.number in {moment.number for moment in chosen}
+                is_shown = marked.frame_index in {moment.frame_index for moment in chosen}
                 chosen += [] if is_shown else [marked]
         if len(chosen) > self.most:
             raise PictureError(
@@ -249,7 +249,10 @@ def _place_marks(
                 f" {format_count(len(footage), 'video')}"
             )
         part = footage[mark.image]
-        number, numbers = part.file.find_frame(moment), [shown.number for shown in part.moments]
+        number, numbers = (
+            part.file.find_frame(moment),
+            [shown.frame_index for shown in part.moments],
+        )
         if number not in numbers:
             times = ", ".join(f"{round(shown.time, 3):g}" for shown in part.moments)
             raise PictureError(

@@ -15,7 +15,7 @@ FramesAndTimes = tuple[Sequence[Pixels], Sequence[float]]
 
 def make_inputs(processor: Any, videos: Sequence[FramesAndTimes]) -> dict[str, Any]:
     """Return the arguments that pass videos to a processor, each as its frames and their times in
-    seconds, without sampling the frames again. Raises ModelError if it takes no videos.
+    seconds, without sampling the frames again. Raises ModelError if the processor takes no videos.
 
     Times are passed as transformers' `VideoMetadata`: frame indices at the mean frame rate of the
     video, so that index / fps is the time.

@@ -68,7 +68,7 @@ class Clip(Picture):
         return self._video.sha
 
 
-class Scene(NamedTuple):
+class ViewGroup(NamedTuple):
     """Consecutive views of one video, or views that are not frames (`footage` is None)."""
 
     footage: Footage | None
@@ -101,7 +101,7 @@ class SendVideo(Ranged, WithoutModel):
         if self.form == "frames":
             return state
         views = list[View]()
-        for scene in _split_scenes(state):
+        for scene in _group_views(state):
             if scene.footage is None:
                 views += scene.views
             else:
@@ -134,9 +134,9 @@ class SendVideo(Ranged, WithoutModel):
         return View(Clip.from_frames(frames, payload), parts)
 
 
-def _split_scenes(state: State) -> list[Scene]:
+def _group_views(state: State) -> list[ViewGroup]:
     """Split the views, in order, into runs of frames of the same video."""
-    scenes = list[Scene]()
+    scenes = list[ViewGroup]()
     for view in state.views:
         shown = [state.sample.images[part.source] for part in view.parts]
         films = [image.footage if isinstance(image, Frame) else None for image in shown]
@@ -145,7 +145,7 @@ def _split_scenes(state: State) -> list[Scene]:
         if scenes and footage is not None and scenes[-1].footage is footage:
             scenes[-1].views.append(view)
         else:
-            scenes.append(Scene(footage, [view]))
+            scenes.append(ViewGroup(footage, [view]))
     return scenes
 
 

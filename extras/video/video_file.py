@@ -19,7 +19,7 @@ from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.picture import Picture, PictureError, Pixels
 from looktwice.pipelines.runtime.install import format_install
 
-SIGNATURES = {
+FORMAT_SIGNATURES = {
     "mp4": (4, (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")),
     "matroska": (0, (b"\x1aE\xdf\xa3",)),
     "avi": (8, (b"AVI ",)),
@@ -34,7 +34,7 @@ SIGNATURES = {
 Other formats are refused by name and content: a playlist could make FFmpeg open other files."""
 PACKET_BYTES = 188  # bytes between the sync bytes of an MPEG transport stream
 HEAD_BYTES = PACKET_BYTES + 12  # bytes at the start of a file from which its format is recognised
-FORMATS = "MP4, MOV, MKV, WebM, AVI, MPEG, FLV, Ogg and GIF"
+FORMAT_NAMES = "MP4, MOV, MKV, WebM, AVI, MPEG, FLV, Ogg and GIF"
 TIME_TOLERANCE = Fraction(1, 10**6)  # tolerance for times given in decimals, in seconds
 MILLISECOND = Fraction(1, 1000)
 """The time base of Matroska, which rounds the times of frames; coarser time bases are exact."""
@@ -43,7 +43,7 @@ MILLISECOND = Fraction(1, 1000)
 def find_format(head: bytes) -> str:
     """Return FFmpeg's name of a video file's format, given its first 200 bytes; "" if it is not a
     video."""
-    for name, (offset, signatures) in SIGNATURES.items():
+    for name, (offset, signatures) in FORMAT_SIGNATURES.items():
         if any(head.startswith(signature, offset) for signature in signatures):
             is_cut = name == "mpegts" and head[PACKET_BYTES : PACKET_BYTES + 1] != b"G"
             is_other = name == "avi" and not head.startswith(b"RIFF")
@@ -175,7 +175,9 @@ class VideoFile:
             kind = find_format(head)
             if not kind:
                 content = f"it begins with {head[:8]!r}" if head else "it is empty"
-                raise PictureError(f"{self.name}: not a video, {content}; {FORMATS} are read")
+                raise PictureError(
+                    f"{self.name}: not a video, {content}; the supported formats are {FORMAT_NAMES}"
+                )
             file.seek(0)
             with av.open(file, format=kind) as container:
                 stream = container.streams.best("video")

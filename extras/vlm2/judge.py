@@ -25,7 +25,7 @@ SCENE_NOTES = {
         " again."
     ),
 }
-SCALES = {
+GRADE_SCALES = {
     "AB": (
         "1: the description makes clear that the second scene shows another person than the first.",
         (
@@ -48,7 +48,7 @@ def build_video_prompt(case: JudgeCase) -> Message:
     """Build the prompt from the scenes, the scale and the description. Raises KeyError for a video
     that is neither AB nor ABA."""
     kind = str(case.sample.meta["type"])
-    lines = ["You grade the description of a short video.", SCENE_NOTES[kind], *SCALES[kind]]
+    lines = ["You grade the description of a short video.", SCENE_NOTES[kind], *GRADE_SCALES[kind]]
     lines.append(
         "Nothing else about the description counts: neither its style nor its other details."
     )
@@ -59,7 +59,7 @@ def build_video_prompt(case: JudgeCase) -> Message:
 def parse_video_score(text: str, case: JudgeCase) -> JudgeVerdict:
     """Parse the number after the last "Score:", if it is on the scale."""
     scores = re.findall(r"\bScore\W{0,4}:\W{0,4}(\d+(?:\.\d+)?)", text, re.I)
-    highest = len(SCALES[str(case.sample.meta["type"])]) - 1
+    highest = len(GRADE_SCALES[str(case.sample.meta["type"])]) - 1
     if not scores:
         return JudgeVerdict(reason="the judge's reply has no score")
     if scores[-1] not in map(str, range(highest + 1)):
@@ -70,4 +70,4 @@ def parse_video_score(text: str, case: JudgeCase) -> JudgeVerdict:
 VIDEO_PASS = JudgePass(
     DESCRIPTION_PASS, DESCRIPTION_SCORER, lambda case: True, build_video_prompt, parse_video_score
 )
-"""`looktwice judge RUN --pass vid`."""
+"""The pass that `looktwice judge RUN --pass vid` runs."""

@@ -224,21 +224,22 @@ def _parse_number(answer: str | None) -> int | None:
     return int(digits) if digits.isdecimal() and len(digits) <= MAX_DIGITS else None
 
 
-def score_count(count: int, truth: int, images: int) -> float:
+def score_count(count: int, truth: int, image_count: int) -> float:
     """Return the score (0 to 1) of a count, given the correct count and the number of images.
 
-    It is 1 if right, otherwise 1 - (4/images) * e**(1/10), at least 0, where e is the error divided
-    by the largest possible error. Worked values: 4 images, truth 1, found 2: 0.10404.
+    It is 1 if right, otherwise 1 - (4 / image_count) * e**(1/10), at least 0, where e is the error
+    divided by the largest possible error. Example: with 4 images, a correct count of 1 and an
+    answer of 2, the score is 0.10404.
     """
     if count == truth:
         return 1.0
-    largest = max(truth - 1, images - truth)
+    largest = max(truth - 1, image_count - truth)
     if largest <= 0:
         return 0.0
-    penalty = 4 / images * float((abs(count - truth) / largest) ** 0.1)
+    penalty = 4 / image_count * float((abs(count - truth) / largest) ** 0.1)
     return max(0.0, 1.0 - penalty)
 
 
-def compute_chance_score(truth: int, images: int) -> float:
+def compute_chance_score(truth: int, image_count: int) -> float:
     """Return the mean score of a uniform guess from 1 to the number of images."""
-    return fmean(score_count(count, truth, images) for count in range(1, images + 1))
+    return fmean(score_count(count, truth, image_count) for count in range(1, image_count + 1))

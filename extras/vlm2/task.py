@@ -133,20 +133,20 @@ class Vlm2Bench(TableTask):
     @property
     def scorer(self) -> Scorer:
         """The benchmark's own scorer for this subtask."""
-        return SCORERS[self._sort](self.name)
+        return SCORERS[self._kind](self.name)
 
     @property
-    def _sort(self) -> str:
-        """The kind of subtask: Mat, Trk, Cpr, Cnt, Grp or VID."""
+    def _kind(self) -> str:
+        """The kind of the subtask: Mat, Trk, Cpr, Cnt, Grp or VID."""
         return self.name[3:]
 
     @property
     def note(self) -> str:
         """A note on how videos are sampled, or on pairs that do not have exactly two questions."""
-        if self._sort == "VID":
+        if self._kind == "VID":
             frames = f"{self.frames} frames from first to last"
             return f"VID: {frames if self.frames else f'{self.fps:g} frames per second'}"
-        if SCORERS[self._sort] is not PairScorer:
+        if SCORERS[self._kind] is not PairScorer:
             return ""
         sides = Counter((q.meta["pair"], get_side(self.name, q.meta, q.answer)) for q in self._rows)
         pairs = Counter(pair for pair, _ in sides)
@@ -212,7 +212,7 @@ class Vlm2Bench(TableTask):
 
     @property
     def _word_columns(self) -> list[str]:
-        return [*TSV_COLUMNS, *(self._image_columns if self._sort == "Cnt" else [])]
+        return [*TSV_COLUMNS, *(self._image_columns if self._kind == "Cnt" else [])]
 
     @cached_property
     def _left_out(self) -> RowErrors:
@@ -241,7 +241,7 @@ class Vlm2Bench(TableTask):
             named |= {"q_id": as_text(named["q_id"]), "image_seq": images}
             return [self._question(number, named)]
         row = json_object(cells)
-        video = self._sort == "VID"
+        video = self._kind == "VID"
         needed = ("vid", "question") if video else ("q_id", "question", "gt_answer", "images")
         if missing := [key for key in needed if key not in row]:
             raise ValueError(f"it lacks {', '.join(missing)}; it has {', '.join(sorted(row))}")
@@ -257,7 +257,7 @@ class Vlm2Bench(TableTask):
 
     def _question(self, number: int, row: Row) -> RowQuestion:
         """Build the question of a JSON line, or of a TSV row, which has no field `images`."""
-        identifier, words, sort = str(row["q_id"]), str(row["question"]), self._sort
+        identifier, words, sort = str(row["q_id"]), str(row["question"]), self._kind
         images = tuple(map(str, as_list(row.get("images"))))
         if not images and not self._is_tsv:
             raise ValueError(f"{identifier} has no images")
@@ -294,7 +294,7 @@ class Vlm2Bench(TableTask):
         return RowQuestion(number, identifier, question, choices, answer, meta, images)
 
     def _item(self, question: RowQuestion, cells: Row) -> Item:
-        if self._sort != "VID":
+        if self._kind != "VID":
             return super()._item(question, cells)
         folder = f"{self._prefix}{SUBTASKS[self.name][1]}"
         names = [f"{folder}/{question.id}{suffix}" for suffix in VIDEO_ENDINGS]

@@ -50,7 +50,7 @@ class VideoFrames:
     frames: int | None = 8
     fps: float | None = None
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    decoded: list[Picture] | None = field(default=None, repr=False)
+    decoded_pictures: list[Picture] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         with self._open_on_disk() as path:
@@ -77,9 +77,11 @@ class VideoFrames:
     def _make_decoder(self, index: int) -> Callable[[], bytes]:
         def fetch() -> bytes:
             with self.lock:
-                if self.decoded is None:
-                    self.decoded = [Picture(pixels, self.name) for pixels in self._decode()]
-                return self.decoded[index].payload.data
+                if self.decoded_pictures is None:
+                    self.decoded_pictures = [
+                        Picture(pixels, self.name) for pixels in self._decode()
+                    ]
+                return self.decoded_pictures[index].payload.data
 
         return fetch
 

@@ -15,19 +15,19 @@ from looktwice.extras.wires.turns import (
     Json,
     attach_turn,
     iterate_parts,
+    make_call_json,
+    make_completion_json,
+    make_usage_json,
     parse_count,
     read_arguments,
     read_text,
     refuse_fields,
     restore_items,
-    write_call,
-    write_completion,
-    write_usage,
 )
 from looktwice.pipelines.models.refusals.filters import is_prompt_blocked
 
 PROTOCOL = "gemini"
-SETTINGS = {
+SETTING_FIELDS = {
     "temperature": "temperature",
     "top_p": "topP",
     "top_k": "topK",
@@ -37,9 +37,9 @@ SETTINGS = {
     "seed": "seed",
     "top_logprobs": "logprobs",
 }
-"""Fields of chat completions -> fields of `generationConfig`."""
-CONVERTED = {
-    *SETTINGS,
+"""The name of a chat-completions field -> the name of the same setting in `generationConfig`."""
+CONVERTED_FIELDS = {
+    *SETTING_FIELDS,
     "model",
     "messages",
     "tools",
@@ -49,14 +49,14 @@ CONVERTED = {
     "logprobs",
     "generationConfig",
 }
-MODES = {"none": "NONE", "required": "ANY"}
+CALLING_MODES = {"none": "NONE", "required": "ANY"}
 RESOLUTIONS = {"low": "MEDIA_RESOLUTION_LOW", "high": "MEDIA_RESOLUTION_HIGH"}
 
 
 def make_content_request(body: Json) -> Json:
     """Convert a chat-completions request body to a generateContent body, which does not name the
     model. Raises ModelError."""
-    request = {name: value for name, value in body.items() if name not in CONVERTED}
+    request = {name: value for name, value in body.items() if name not in CONVERTED_FIELDS}
     if tools := body.get("tools"):
         request["tools"] = [{"functionDeclarations": list(map(_declare_function, tools))}]
     choice = body.get("tool_choice", "auto")
@@ -64,7 +64,7 @@ def make_content_request(body: Json) -> Json:
         named = {"mode": "ANY", "allowedFunctionNames": [choice["function"]["name"]]}
         request["toolConfig"] = {"functionCallingConfig": named}
     elif choice != "auto":
-        request["toolConfig"] = {"functionCallingConfig": {"mode": MODES[choice]}}
+        request["toolConfig"] = {"functionCallingConfig": {"mode": CALLING_MODES[choice]}}
     system = [turn["content"] for turn in body["messages"] if turn["role"] == "system"]
     if system:
         request["systemInstruction"] = {"parts": [{"text": text} for text in system]}
@@ -74,7 +74,7 @@ def make_content_request(body: Json) -> Json:
 
 
 def _make_settings(body: Json) -> Json:
-    settings: Json = {SETTINGS[name]: body[name] for name in SETTINGS if name in body}
+    settings: Json = {SETTING_FIELDS[name]: body[name] for name in SETTING_FIELDS if name in body}
     if body.get("logprobs"):
         settings["responseLogprobs"] = True
     if form := body.get("response_format"):
@@ -213,7 +213,9 @@ def _read_turn(response: Json) -> tuple[Json, Sequence[Json]]:
     for part in parts:
         if call := part.get("functionCall"):
             number = f"call_{len(calls)}"
-            calls.append(write_call(call.get("id") or number, call["name"], call.get("args") or {}))
+            calls.append(
+                make_call_json(call.get("id") or number, call["name"], call.get("args") or {})
+            )
         else:
             (thoughts if part.get("thought") else texts).append(str(part.get("text") or ""))
     thought = "".join(thoughts)
@@ -228,10 +230,10 @@ def _make_completion(response: Json, turn: Json) -> Json:
     asked = parse_count(usage, "promptTokenCount") + parse_count(usage, "toolUsePromptTokenCount")
     out = parse_count(usage, "candidatesTokenCount") + thoughts
     cached = parse_count(usage, "cachedContentTokenCount")
-    counts = write_usage(asked, out, cached, thoughts)
+    counts = make_usage_json(asked, out, cached, thoughts)
     tokens = _convert_tokens(candidate.get("logprobsResult") or {})
     model = response.get("modelVersion")
-    return write_completion(model, reason, turn, counts, logprobs={"content": tokens})
+    return make_completion_json(model, reason, turn, counts, logprobs={"content": tokens})
 
 
 def _convert_tokens(result: Mapping[str, Any]) -> list[Json]:

@@ -15,24 +15,24 @@ from looktwice.extras.wires.turns import (
     Json,
     attach_turn,
     iterate_parts,
+    make_call_json,
+    make_completion_json,
+    make_usage_json,
     parse_count,
     read_arguments,
     refuse_fields,
     restore_items,
-    write_call,
-    write_completion,
-    write_usage,
 )
 from looktwice.pipelines.model import ModelError
 
 PROTOCOL = "messages"
-NOT_SENT = ("messages", "tools", "tool_choice", "seed", "response_format", "reasoning_effort")
+UNSENT_FIELDS = ("messages", "tools", "tool_choice", "seed", "response_format", "reasoning_effort")
 
 
 def make_message_request(body: Json) -> Json:
     """Convert a chat-completions request body to a Messages API body. Raises ModelError."""
     refuse_fields(body, "Anthropic", "logprobs", "top_logprobs")
-    request = {name: value for name, value in body.items() if name not in NOT_SENT}
+    request = {name: value for name, value in body.items() if name not in UNSENT_FIELDS}
     for ours, name in (("stop", "stop_sequences"), ("max_completion_tokens", "max_tokens")):
         if ours in request:
             request[name] = request.pop(ours)
@@ -190,18 +190,18 @@ def make_signed_completion(message: Json) -> Json:
 def _make_completion(message: Json, turn: Json) -> Json:
     usage = message.get("usage") or {}
     calls = [
-        write_call(block["id"], block["name"], block["input"])
+        make_call_json(block["id"], block["name"], block["input"])
         for block in message["content"]
         if block["type"] == "tool_use"
     ]
     cached = parse_count(usage, "cache_read_input_tokens")
     asked = parse_count(usage, "input_tokens") + parse_count(usage, "cache_creation_input_tokens")
     details = usage.get("output_tokens_details") or {}
-    return write_completion(
+    return make_completion_json(
         message.get("model"),
         message.get("stop_reason"),
         turn | {"tool_calls": calls},
-        write_usage(
+        make_usage_json(
             asked + cached,
             parse_count(usage, "output_tokens"),
             cached,

@@ -22,7 +22,7 @@ from looktwice.pipelines.models.wire import (
     make_wire_options,
 )
 
-RESERVED = {"model", "stream", "tools", "seed", "temperature", "top_p"}
+RESERVED_FIELDS = {"model", "stream", "tools", "seed", "temperature", "top_p"}
 """The fields of a request that `extra` must not set, because the model's settings fill them or
 because they would change the form of the reply."""
 
@@ -39,13 +39,13 @@ class NativeAPI(ChatAPI):
     server_tools: tuple[Mapping[str, Any], ...] = ()
     protocol: ClassVar[str] = ""
     dialect: ClassVar[str] = ""
-    absent: ClassVar[tuple[str, ...]] = ("choices_as",)
+    absent_settings: ClassVar[tuple[str, ...]] = ("choices_as",)
     reply_fields: ClassVar[tuple[str, ...]] = ()
-    reserved = RESERVED
+    reserved = RESERVED_FIELDS
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = [name for name in self.absent if getattr(self, name, None) is not None]
+        given = [name for name in self.absent_settings if getattr(self, name, None) is not None]
         given += ["token_field"] if self.token_field != "max_tokens" else []
         if given:
             raise ValueError(
@@ -59,7 +59,7 @@ class NativeAPI(ChatAPI):
         """Build the request in the provider's protocol, with payloads for pictures. Raises
         ModelError for options that the protocol does not have."""
         full = options.filled_from(self)
-        given = [name for name in self.absent if getattr(full, name, None) is not None]
+        given = [name for name in self.absent_settings if getattr(full, name, None) is not None]
         if given:
             raise ModelError(
                 f"{', '.join(given)}: {self.protocol} requests have no such field; leave it out"
@@ -77,7 +77,7 @@ class NativeAPI(ChatAPI):
         """Convert a chat-completions body to the provider's protocol."""
         raise NotImplementedError
 
-    def complete(self, data: Json) -> Json:
+    def make_completion(self, data: Json) -> Json:
         """Convert a reply in the provider's protocol to a chat completion."""
         raise NotImplementedError
 
@@ -91,7 +91,7 @@ class NativeAPI(ChatAPI):
             return read_response(response, url, seconds)
         try:
             if any(name in data for name in self.reply_fields):
-                data = self.complete(data)
+                data = self.make_completion(data)
             elif find_error(data) is None:
                 raise LookupError(f"none of {', '.join(self.reply_fields)}")
         except (LookupError, TypeError, AttributeError, ValueError) as exc:
@@ -116,9 +116,15 @@ class ResponsesAPI(NativeAPI):
 
     protocol = "Responses"
     dialect = "openai"
-    absent = ("choices_as", "seed", "stop", "top_k", "choices")
+    absent_settings = ("choices_as", "seed", "stop", "top_k", "choices")
     reply_fields = ("output",)
-    reserved = RESERVED | {"input", "instructions", "store", "max_output_tokens", "top_logprobs"}
+    reserved = RESERVED_FIELDS | {
+        "input",
+        "instructions",
+        "store",
+        "max_output_tokens",
+        "top_logprobs",
+    }
 
     @property
     def path(self) -> str:
@@ -129,13 +135,13 @@ class ResponsesAPI(NativeAPI):
         """Convert a chat-completions body to the Responses protocol."""
         return responses.make_response_request(body)
 
-    def complete(self, data: Json) -> Json:
+    def make_completion(self, data: Json) -> Json:
         """Convert a reply in the Responses protocol to a chat completion."""
         return responses.make_response_completion(data)
 
 
-def sign_messages(key: str | None) -> dict[str, str]:
-    """Return the headers of a request to Anthropic."""
+def make_messages_headers(key: str | None) -> dict[str, str]:
+    """Return the headers for requests to Anthropic."""
     return {"anthropic-version": "2023-06-01"} | ({"x-api-key": key} if key else {})
 
 
@@ -155,9 +161,9 @@ class MessagesAPI(NativeAPI):
 
     protocol = "Messages"
     dialect = "anthropic"
-    absent = ("choices_as", "seed", "logprobs", "detail", "choices")
+    absent_settings = ("choices_as", "seed", "logprobs", "detail", "choices")
     reply_fields = ("content",)
-    reserved = RESERVED | {"messages", "system", "max_tokens", "stop_sequences", "top_k"}
+    reserved = RESERVED_FIELDS | {"messages", "system", "max_tokens", "stop_sequences", "top_k"}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -176,19 +182,19 @@ class MessagesAPI(NativeAPI):
 
     def sign(self, key: str | None) -> dict[str, str]:
         """Return the headers with the version of the protocol, and with the key if there is one."""
-        return sign_messages(key)
+        return make_messages_headers(key)
 
     def translate(self, body: Json, options: CallOptions) -> Json:
         """Convert a chat-completions body to the Messages protocol."""
         return messages.make_message_request(body)
 
-    def complete(self, data: Json) -> Json:
+    def make_completion(self, data: Json) -> Json:
         """Convert a reply in the Messages protocol to a chat completion."""
         return messages.make_signed_completion(data)
 
 
-def sign_contents(key: str | None) -> dict[str, str]:
-    """Return the header in which Gemini takes a key."""
+def make_contents_headers(key: str | None) -> dict[str, str]:
+    """Return the header that carries the key to Gemini."""
     return {"x-goog-api-key": key} if key else {}
 
 
@@ -207,7 +213,7 @@ class GeminiAPI(NativeAPI):
     protocol = "generateContent"
     dialect = "gemini"
     reply_fields = ("candidates", "promptFeedback", "usageMetadata")
-    reserved = RESERVED | {"contents", "systemInstruction"}
+    reserved = RESERVED_FIELDS | {"contents", "systemInstruction"}
 
     @property
     def default_url(self) -> str:
@@ -221,7 +227,7 @@ class GeminiAPI(NativeAPI):
 
     def sign(self, key: str | None) -> dict[str, str]:
         """Return the header that carries the key, if there is one."""
-        return sign_contents(key)
+        return make_contents_headers(key)
 
     def translate(self, body: Json, options: CallOptions) -> Json:
         """Convert a chat-completions body to the generateContent protocol."""
@@ -235,6 +241,6 @@ class GeminiAPI(NativeAPI):
         }
         return merge_fields(request, {"generationConfig": form})
 
-    def complete(self, data: Json) -> Json:
+    def make_completion(self, data: Json) -> Json:
         """Convert a reply in the generateContent protocol to a chat completion."""
         return gemini.make_signed_completion(data)

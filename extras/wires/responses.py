@@ -15,17 +15,17 @@ from looktwice.extras.wires.turns import (
     Json,
     attach_turn,
     iterate_parts,
+    make_call_json,
+    make_completion_json,
+    make_usage_json,
     parse_count,
     read_text,
     refuse_fields,
     restore_items,
-    write_call,
-    write_completion,
-    write_usage,
 )
 
 PROTOCOL = "responses"
-CONVERTED = {
+CONVERTED_FIELDS = {
     "messages",
     "tools",
     "tool_choice",
@@ -36,15 +36,15 @@ CONVERTED = {
     "logprobs",
     "top_logprobs",
 }
-THOUGHTS, LOGPROBS = "reasoning.encrypted_content", "message.output_text.logprobs"
+THOUGHTS_FIELD, LOGPROBS_FIELD = "reasoning.encrypted_content", "message.output_text.logprobs"
 
 
 def make_response_request(body: Json) -> Json:
     """Convert a chat-completions request body to a Responses body that asks for encrypted thoughts
     and stores nothing at the server. Raises ModelError."""
     refuse_fields(body, "OpenAI's Responses protocol", "seed", "stop", "top_k")
-    request = {name: value for name, value in body.items() if name not in CONVERTED}
-    request |= {"store": False, "include": [THOUGHTS]}
+    request = {name: value for name, value in body.items() if name not in CONVERTED_FIELDS}
+    request |= {"store": False, "include": [THOUGHTS_FIELD]}
     if limit := body.get("max_completion_tokens", body.get("max_tokens")):
         request["max_output_tokens"] = limit
     if effort := body.get("reasoning_effort"):
@@ -52,7 +52,7 @@ def make_response_request(body: Json) -> Json:
     if "response_format" in body:
         request["text"] = {"format": _make_format(body["response_format"])}
     if body.get("top_logprobs") is not None:
-        request["include"] = [THOUGHTS, LOGPROBS]
+        request["include"] = [THOUGHTS_FIELD, LOGPROBS_FIELD]
         request["top_logprobs"] = body["top_logprobs"]
     # strict is this protocol's default, and refuses schemas with optional arguments
     tools = [{"type": "function", "strict": False, **t["function"]} for t in body.get("tools", ())]
@@ -139,7 +139,7 @@ def make_response_completion(data: Json) -> Json:
     for item in data["output"]:
         kind = item["type"]
         if kind == "function_call":
-            calls.append(write_call(item["call_id"], item["name"], item["arguments"]))
+            calls.append(make_call_json(item["call_id"], item["name"], item["arguments"]))
         elif kind == "reasoning":
             thoughts += [part["text"] for part in item.get("summary") or ()]
             thoughts += [part["text"] for part in item.get("content") or ()]
@@ -156,13 +156,13 @@ def make_response_completion(data: Json) -> Json:
     }
     usage = data.get("usage") or {}
     asked, out = (usage.get(f"{side}_tokens_details") or {} for side in ("input", "output"))
-    counts = write_usage(
+    counts = make_usage_json(
         parse_count(usage, "input_tokens"),
         parse_count(usage, "output_tokens"),
         parse_count(asked, "cached_tokens"),
         parse_count(out, "reasoning_tokens"),
     )
-    completion = write_completion(
+    completion = make_completion_json(
         data.get("model"), _find_end_reason(data), turn, counts, logprobs={"content": tokens}
     )
     return completion | ({"error": data["error"]} if data.get("error") else {})

@@ -12,7 +12,7 @@ from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.picture import Payload
 
 Json = dict[str, Any]
-TURN = "provider_turn"
+TURN_FIELD = "provider_turn"
 """The field of an assistant's message that holds its turn in the provider's own protocol, as
 `{"protocol": ..., "items": [...]}`."""
 
@@ -39,8 +39,8 @@ class Image(NamedTuple):
 
 
 def iterate_parts(content: Any) -> Iterator[str | Image]:
-    """Yield the non-empty texts and the pictures of a chat-completions content. Raises ModelError
-    for any other part, such as a link to a picture."""
+    """Yield the non-empty texts and the pictures in the content of a chat-completions message.
+    Raises ModelError for any other part, such as a link to a picture."""
     if isinstance(content, str) or content is None:
         content = [{"type": "text", "text": content or ""}]
     for part in content:
@@ -66,7 +66,7 @@ def _read_image(node: Json) -> Image:
 
 
 def read_text(content: Any) -> str:
-    """Join the texts of an assistant's content; ignore its other parts."""
+    """Join the text parts of an assistant's content; ignore its other parts."""
     parts = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
     return "".join(part.get("text") or "" for part in parts if part.get("type", "text") == "text")
 
@@ -87,7 +87,7 @@ def read_arguments(call: Json) -> Json:
     return given if isinstance(given, dict) else {"arguments": written}
 
 
-def write_call(identifier: str, name: str, arguments: Any) -> Json:
+def make_call_json(identifier: str, name: str, arguments: Any) -> Json:
     """Return a tool call in the form of chat completions, with the arguments as JSON text."""
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments)
@@ -103,7 +103,7 @@ def refuse_fields(body: Json, provider: str, *names: str) -> None:
 def attach_turn(protocol: str, items: Sequence[Json]) -> Json:
     """Return the message field that stores a turn in its provider's form; empty if there are no
     items."""
-    return {TURN: {"protocol": protocol, "items": list(items)}} if items else {}
+    return {TURN_FIELD: {"protocol": protocol, "items": list(items)}} if items else {}
 
 
 def restore_items(
@@ -123,7 +123,7 @@ def restore_items(
     returns the call id of an item that calls one of the client's tools, `find_text` the visible
     text of an item; both return None for other items.
     """
-    kept = message.get(TURN) or {}
+    kept = message.get(TURN_FIELD) or {}
     if kept.get("protocol") != protocol:
         return None
     calls = list(message.get("tool_calls") or ())
@@ -170,18 +170,22 @@ def merge_fields(body: Json, extra: Mapping[str, Any]) -> Json:
     return merged
 
 
-def write_completion(model: Any, reason: Any, message: Json, usage: Json, **fields: Any) -> Json:
+def make_completion_json(
+    model: Any, reason: Any, message: Json, usage: Json, **fields: Any
+) -> Json:
     """Return a chat completion with one choice; `fields` are further fields of the choice."""
     choice = {"message": {"role": "assistant", **message}, "finish_reason": reason, **fields}
     return {"model": model, "choices": [choice], "usage": usage}
 
 
-def write_usage(asked: int, out: int, cached: int, thoughts: int) -> Json:
-    """Return token counts in the form of chat completions; `asked` includes cached tokens, and
-    `out` thinking tokens."""
+def make_usage_json(
+    prompt_tokens: int, output_tokens: int, cached_tokens: int, thinking_tokens: int
+) -> Json:
+    """Return token counts in the form of chat completions; `prompt_tokens` includes cached tokens,
+    and `output_tokens` thinking tokens."""
     return {
-        "prompt_tokens": asked,
-        "completion_tokens": out,
-        "prompt_tokens_details": {"cached_tokens": cached},
-        "completion_tokens_details": {"reasoning_tokens": thoughts},
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": output_tokens,
+        "prompt_tokens_details": {"cached_tokens": cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": thinking_tokens},
     }

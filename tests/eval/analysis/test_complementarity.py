@@ -99,13 +99,13 @@ def test_published_rows_are_shown_next_to_the_run(tmp_path: Path) -> None:
     score_answers(folder, lot=(CHANCE, "AAAAA"))
     (folder / "run.yaml").write_text(yaml.safe_dump({"config": plan.config}, sort_keys=False))
     run = score_run(RunFolder(folder))
-    grid = gap.published_table(make_table([run]))
+    grid = gap.make_published_table(make_table([run]))
     assert grid.header == ("who", "source", "jigsaw", "other", "macro")
     assert grid.rows[:1] == [("human", "Table 1", "99.00", "50.00", "95.67")]
     (scores,) = run.points
     point = replace(scores.point, task="jigsaw", facts={"errata": ["mixed"]})
     flagged = replace(run, points=(replace(scores, point=point),))
-    header = gap.published_table(make_table([flagged])).header
+    header = gap.make_published_table(make_table([flagged])).header
     assert header[2:] == ("jigsaw\nsee its errata", "other", "macro")
     assert not analyse("published", score_answers(tmp_path / "bare", lot=(CHANCE, "AAAAA"))).rows
 

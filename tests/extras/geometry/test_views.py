@@ -136,7 +136,7 @@ class Truth:
     def of(cls, task: RenderedScenes) -> "Truth":
         known = dict[bytes, Views]()
         for number in range(task.n):
-            views, depths, cameras, places = task.views(number), [], [], []
+            views, depths, cameras, places = task.make_views(number), [], [], []
             for view in views:
                 own = (view.points - np.array(view.camera.eye)) @ view.camera.axes.T
                 width, height = view.camera.size

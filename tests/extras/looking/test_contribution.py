@@ -146,7 +146,7 @@ def test_samples_of_one_picture_are_one_cluster_of_every_difference(tmp_path: Pa
         widths.append(certificate.gain.high - certificate.gain.low)
         back = certificate.difference("without", "full")
         told = format_with_interval(back.value, back.low, back.high, sign=True)
-        assert [row[5] for row in blindness.arm_table([audit], []).rows] == ["", told]
+        assert [row[5] for row in blindness.make_arm_table([audit], []).rows] == ["", told]
     assert certificate.gain.clusters == 8 and certificate.gain.p == 2 / 2**4
     assert widths[1] > 1.8 * widths[0]
 

@@ -49,8 +49,8 @@ def test_pixels_are_those_of_the_other_side_where_possible() -> None:
     small = replace(FIRST, codec=JPEG, height=240).requests("b", 1).requests[0]
     file = BytesIO()  # differs from our bytes
     Image.fromarray(whole.pictures[0].pixels).save(file, "JPEG", quality=75, optimize=True)
-    lossy = Message("user", (View.of(Picture.encoded(file.getvalue())), whole.asked.text))
-    bare = Message("user", (View.of(whole.pictures[0]), whole.asked.text))
+    lossy = Message("user", (View.of(Picture.encoded(file.getvalue())), whole.last_user_turn.text))
+    bare = Message("user", (View.of(whole.pictures[0]), whole.last_user_turn.text))
     for mine, theirs in ((bare, lossy), (lossy, bare)):
         (turn,) = Swap(Request("a", (mine,)), Request("b", (theirs,)))("codec").messages
         assert turn.views[0].picture.sha == theirs.views[0].picture.sha
@@ -98,10 +98,14 @@ def test_the_effect_of_a_factor_is_measured_by_disturbing_it(
     place = folders / labels if labels else None
     sides = TwoSides(folders / "one", folders / "two", ("one", "two"), place)
     worth = measure_effects(sides, Scripted(reply_if_disturbed), tmp_path / "asked", ("one", "two"))
-    assert (worth.keyed, worth.questions, worth.left_out) == (bool(labels), 60, {})
+    assert (worth.has_correct_answers, worth.question_count, worth.skipped_factors) == (
+        bool(labels),
+        60,
+        {},
+    )
     keys = [item.answer for item in MarkedScenes("symbol", n=60)] if labels else ["A"] * 60
     drop = pytest.approx((keys.count("B") - keys.count("A")) / 60)
-    against = {c.contestant: c for c in worth.compared.contrasts if c.baseline == "as one"}
+    against = {c.contestant: c for c in worth.comparison.contrasts if c.baseline == "as one"}
     drops = {"with the codec": drop, "with the form of the choices": drop, "as two": drop}
     expected = drops | {"with the size": 0, "with the system words": 0}
     assert {name: round(c.paired.value, 9) for name, c in against.items()} == expected
@@ -137,7 +141,7 @@ def test_changed_requests_are_asked_again(
             evaluate(scenes, {"m": Pipeline(ask)}, Scripted("(A)"), out=tap)
         model, sides = Warm(), TwoSides(*taps, ("m", "m"))
         worth = measure_effects(sides, model, tmp_path / "asked", ("a: m", "b: m"))
-        assert (worth.questions, model.asked) == (4, {None, heat})
+        assert (worth.question_count, model.asked) == (4, {None, heat})
 
 
 @pytest.mark.slow

@@ -165,11 +165,11 @@ def test_unmatched_requests_have_a_reason() -> None:
     compared = compare(alien)
     assert not compared.pairing.pairs
     reason = "no request of the other side has the same pictures and question"
-    assert {why for _, why in compared.pairing.unpaired} == {reason}
+    assert {why for _, why in compared.pairing.unpaired_base} == {reason}
 
     half = compare(replace(FIRST, height=200).requests("half", 40, 10))
     assert half.pairing.pairs == [(n + 10, n) for n in range(30)]
-    assert [place for place, _ in half.pairing.unpaired] == [*range(10), *range(40, N)]
+    assert [place for place, _ in half.pairing.unpaired_base] == [*range(10), *range(40, N)]
 
     mine = FIRST.requests().requests
     words = ["What is the time on the clock?", "How many birds are in the sky?"]
@@ -180,7 +180,7 @@ def test_unmatched_requests_have_a_reason() -> None:
     assert compare_requests(*swapped).pairing.pairs == [(0, 1), (1, 0)]
 
     twice = compare(Requests("twice", (*mine, mine[3])))
-    assert twice.pairing.unpaired == [
+    assert twice.pairing.unpaired_base == [
         (3, "two requests of the other side are equally likely matches")
     ]
     assert [place for place, _ in twice.pairing.unpaired_rival] == [3, N]
@@ -233,7 +233,7 @@ def test_two_taps_of_the_same_questions(tmp_path: Path) -> None:
     folders = [tmp_path / name / "tap" for name in ("one", "two")]
     one, two = select_sides([side for folder in folders for side in read_requests(folder)])
     assert [one.name, two.name] == [f"{folder}: m" for folder in folders]
-    assert (one.repeated, two.repeated) == (1, 1)
+    assert (one.repeat_count, two.repeat_count) == (1, 1)
     compared = compare_requests(one, two)
     assert len(compared.pairing.pairs) == N
     planted = PLANTED["four at once"][1]

@@ -29,9 +29,9 @@ from looktwice.extras.scenes.canvas import fill_outline, make_blank, stroke_outl
 from looktwice.extras.scenes.closure import make_outline
 from looktwice.extras.scenes.generated import KINDS
 from looktwice.extras.scenes.grids import (
+    BACKGROUND_COLORS,
     CONTRAST_RATIOS,
-    DOTS,
-    GROUNDS,
+    LETTER_DOTS,
     choose_foreground,
     compute_contrast,
 )
@@ -57,7 +57,7 @@ def make_items(name: str, n: int, official: bool = False, **controls: Any) -> tu
 def scenes(name: str, n: int, official: bool = False, **controls: Any) -> list[Scene]:
     """Like `made`, but without drawing."""
     task = GeneratedDoYouSeeMe(name, n=n, official=official, controls=controls)
-    return [task.scene(number) for number in range(n)]
+    return [task.make_scene(number) for number in range(n)]
 
 
 def gray(item: Item) -> Any:
@@ -124,7 +124,7 @@ def test_stages_do_not_see_the_ground_truth(name: str) -> None:
     more = {"dot", "contrast_ratio", "direction", "coordinates", "patches", "num_shapes"}
     more |= {"image", "subtask", "kind", "prompt", "official"}
     for number, item in enumerate(make_items(name, n)):
-        sample, scene = item.sample.to_dict(), task.scene(number)
+        sample, scene = item.sample.to_dict(), task.make_scene(number)
         assert sample["marks"] == []
         assert controls <= sample["meta"].keys() <= controls | more
         assert json.loads(json.dumps(item.truth)) == item.truth == scene.truth
@@ -336,8 +336,10 @@ LETTERS = {
 
 def test_letters_are_the_standard_ones() -> None:
     for letter, rows in LETTERS.items():
-        assert [f"{bits:05b}" for bits in DOTS[letter]] == rows.translate({46: 48, 35: 49}).split()
-    assert len(set(DOTS.values())) == 26
+        assert [f"{bits:05b}" for bits in LETTER_DOTS[letter]] == rows.translate(
+            {46: 48, 35: 49}
+        ).split()
+    assert len(set(LETTER_DOTS.values())) == 26
 
 
 @pytest.mark.slow
@@ -360,7 +362,7 @@ def test_letters_can_be_read_from_their_dots(spacing: float) -> None:
                 row = round((y + h / 2 - 200) / pitch) + 3
                 if 0 <= column < 5:
                     rows[row] |= 16 >> column
-            read += next((name for name, dots in DOTS.items() if dots == tuple(rows)), "?")
+            read += next((name for name, dots in LETTER_DOTS.items() if dots == tuple(rows)), "?")
         assert read == item.answer
 
 
@@ -561,11 +563,11 @@ def test_always_answering_zero_scores_higher_if_official() -> None:
 
 def test_contrast_follows_its_level_unless_official() -> None:
     ours = {
-        level: [compute_contrast(choose_foreground(g, level, False), g) for g in GROUNDS]
+        level: [compute_contrast(choose_foreground(g, level, False), g) for g in BACKGROUND_COLORS]
         for level in CONTRAST_RATIOS
     }
     theirs = {
-        level: [compute_contrast(choose_foreground(g, level, True), g) for g in GROUNDS]
+        level: [compute_contrast(choose_foreground(g, level, True), g) for g in BACKGROUND_COLORS]
         for level in CONTRAST_RATIOS
     }
     for level, wanted in CONTRAST_RATIOS.items():

@@ -65,14 +65,14 @@ def list_last_panels(a: Spokes, b: Spokes) -> dict[str, Spokes | None]:
 
 def test_exhaustive_search_finds_one_solution_of_every_puzzle() -> None:
     task, used = Puzzles(n=900), set()
-    for puzzle in map(task.puzzle, range(900)):
+    for puzzle in map(task.make_puzzle, range(900)):
         rows = np.reshape([spokes(bits) for bits in puzzle.pictures], (3, 3)).tolist()
         rules = [list_last_panels(first, second) for first, second, _ in rows]
         holding = [n for n in rules[0] if rules[0][n] == rows[0][2] and rules[1][n] == rows[1][2]]
         options = [spokes(bits) for bits in puzzle.options]
         followed = {rules[2][name] for name in holding}
-        assert [n for n, option in enumerate(options) if option in followed] == [puzzle.right]
-        assert puzzle.rule in holding and rules[2][puzzle.rule] == options[puzzle.right]
+        assert [n for n, option in enumerate(options) if option in followed] == [puzzle.right_index]
+        assert puzzle.rule in holding and rules[2][puzzle.rule] == options[puzzle.right_index]
         used.add(puzzle.rule)
     assert used >= {"turn by 1", "spread by -1", "either", "not both", "both", "first alone"}
 

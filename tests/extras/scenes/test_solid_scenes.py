@@ -33,7 +33,7 @@ from looktwice.extras.scenes.scenes3d import (
     World,
     draw_grain,
 )
-from looktwice.extras.scenes.solid_scenes import SOLID_SCENES
+from looktwice.extras.scenes.solid_scenes import SOLID_SCENE_TYPES
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import Stage, State
@@ -48,7 +48,7 @@ from looktwice.specialists.answers import (
 from looktwice.specialists.results import Boxes, DepthMap, Matches
 from tests.dysm_keys import QUESTIONS_3D, sidecar_answer
 
-FIVE = tuple(SOLID_SCENES)
+FIVE = tuple(SOLID_SCENE_TYPES)
 
 
 def small_view(*solids: Solid, eye: Any = (0.0, -10.0, 4.0), size: Any = (96, 72)) -> View:
@@ -63,10 +63,12 @@ def small_view(*solids: Solid, eye: Any = (0.0, -10.0, 4.0), size: Any = (96, 72
 @pytest.mark.parametrize("axis", ["x", "y", "z"])
 def test_every_pixel_lies_on_the_surface_of_its_solid(shape: str, axis: Any) -> None:
     solid = Solid(shape, "red", (0.4, 0.0, 1.5), 1.2, axis, 25)
-    assert solid.turn == pytest.approx(Rotation.from_euler(axis, 25, degrees=True).as_matrix())
+    assert solid.rotation_matrix == pytest.approx(
+        Rotation.from_euler(axis, 25, degrees=True).as_matrix()
+    )
     view = small_view(solid)
     hit = view.hits.identity == 0
-    own = (view.points[hit] - solid.center) @ solid.turn / solid.size
+    own = (view.points[hit] - solid.center) @ solid.rotation_matrix / solid.size
     radial, along = np.hypot(own[:, 0], own[:, 1]), own[:, 2]
     off = {
         "cube": np.abs(own).max(axis=1) - 1,
@@ -138,7 +140,7 @@ MANY = 8
 @cache
 def scenes(name: str, official: bool = False) -> tuple[Scene, ...]:
     task = GeneratedDoYouSeeMe(name, n=MANY, official=official)
-    return tuple(map(task.scene, range(MANY)))
+    return tuple(map(task.make_scene, range(MANY)))
 
 
 def read_published(data: Path, name: str) -> tuple[list[dict[str, str]], str, dict[str, Any]]:
@@ -157,7 +159,7 @@ REPEATS = {"letter_disambiguation": 2, "form_constancy": 4, "visual_spatial": 5}
 def test_published_rows_and_sidecars_follow_from_our_renderer(
     shared_data: Path, named: str
 ) -> None:
-    kind = SOLID_SCENES[named]
+    kind = SOLID_SCENE_TYPES[named]
     rows, stem, sidecar = read_published(shared_data, kind.name)
     keys = {row["filename"]: row for row in rows}
     row = keys[f"{stem}.png"]
@@ -183,7 +185,7 @@ def test_published_rows_and_sidecars_follow_from_our_renderer(
 def test_correct_answers_follow_from_the_sidecar(name: str, official: bool) -> None:
     for scene in scenes(name, official):
         sidecar = scene.truth["sidecar"]
-        assert sidecar_answer(SOLID_SCENES[name].name, scene.question, sidecar) == scene.answer
+        assert sidecar_answer(SOLID_SCENE_TYPES[name].name, scene.question, sidecar) == scene.answer
 
 
 def view_of(scene: Scene) -> View:
@@ -214,7 +216,7 @@ def test_identities_show_the_promised_part_of_each_solid() -> None:
             controls={"num_shapes": 5, "max_instances": 3, "min_visibility": 0.9},
         )
         shares += [
-            view_of(task.scene(number)).measure_visible_shares().min() for number in range(2)
+            view_of(task.make_scene(number)).measure_visible_shares().min() for number in range(2)
         ]
     assert min(least) >= 0.9 - COARSE
     assert min(hidden) < 0.9 - COARSE
@@ -256,7 +258,7 @@ def test_most_official_colour_counts_are_one_and_ours_are_balanced() -> None:
 @pytest.mark.parametrize("name", ["shape_discrimination_3d", "joint_shape_color_3d"])
 def test_the_number_of_marked_objects_is_the_correct_answer(name: str) -> None:
     for scene in scenes(name):
-        assert len(scene.asked_marks) == int(scene.answer)
+        assert len(scene.counted_marks) == int(scene.answer)
         assert len(scene.marks) == scene.truth["sidecar"]["num_objects"]
 
 
@@ -306,8 +308,8 @@ def make_questions(kind: str, n: int) -> tuple[tuple[Item, ...], Truth]:
             patch.setattr(rendered_scenes, "PICTURE_SIZE", (240, 180))
         # no other test uses the small pictures of this seed
         task = RenderedScenes(kind, n=n, seed=83 if small else 0)
-        drawn = [task.question(number) for number in range(n)]
-        patch.setattr(RenderedScenes, "question", lambda self, number: drawn[number])
+        drawn = [task.make_question(number) for number in range(n)]
+        patch.setattr(RenderedScenes, "make_question", lambda self, number: drawn[number])
         items = tuple(task)
     return items, Truth({v.pixels.tobytes(): v for question in drawn for v in question.views})
 

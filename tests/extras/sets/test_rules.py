@@ -16,7 +16,11 @@ from bench.sets.rows import COMPARISONS, Comparison, compare, make_row, place_ro
 from looktwice.eval.scoring.verdict import Score, Verdict
 from looktwice.extras.judging.passes import JudgeCase, Wording, list_passes
 from looktwice.extras.sets import Boxed, PointScorer, SetScorer, VisFactorScorer
-from looktwice.extras.sets.point_answers import FORMS, UnreadablePoints, compute_share_in_mask
+from looktwice.extras.sets.point_answers import (
+    POINT_READERS,
+    UnreadablePoints,
+    compute_share_in_mask,
+)
 from looktwice.extras.sets.rules import RULES, score_biased
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.sample import Sample
@@ -66,9 +70,9 @@ def test_vis_factor(test: str, additional: str, key: str, reply: str, right: boo
 def test_points(form: str, reply: str, spots: list[list[float]] | None) -> None:
     if spots is None:
         with pytest.raises(UnreadablePoints):
-            list(FORMS[form](reply, (64, 48)))
+            list(POINT_READERS[form](reply, (64, 48)))
     else:
-        assert list(map(list, FORMS[form](reply, (64, 48)))) == spots
+        assert list(map(list, POINT_READERS[form](reply, (64, 48)))) == spots
 
 
 def test_places_beyond_the_picture_count_as_misses() -> None:

@@ -97,7 +97,7 @@ def test_places_of_images(text: str, places: list[int], count: int, placed: str)
 def test_a_truncated_record_is_named(tmp_path: Path) -> None:
     path = made.erqa(tmp_path)
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(TaskError, match="does not end in the file"):
+    with pytest.raises(TaskError, match="extends beyond the end of the file"):
         len(sets.Erqa(path=path))
 
 
@@ -105,7 +105,7 @@ def test_numbers_of_examples_are_read_packed_or_not() -> None:
     for packed in (True, False):
         example = made.make_example({"n": [0, 300, -1], "t": [b"a", b""]}, packed)
         assert parse_example(example) == {"n": [0, 300, -1], "t": [b"a", b""]}
-    with pytest.raises(ValueError, match="does not end"):
+    with pytest.raises(ValueError, match="extends beyond"):
         parse_example(b"\x0a\x7f\x00")
 
 

@@ -45,7 +45,10 @@ def test_more_draws_do_not_help_against_a_model_with_constant_guesses() -> None:
         np.random.default_rng(0), 80, 4, 20, 0.0
     )
     bias = estimate_bias(questions)
-    assert not list_findings(questions) and sum(question.right >= 16 for question in questions) > 10
+    assert (
+        not list_findings(questions)
+        and sum(question.right_count >= 16 for question in questions) > 10
+    )
     assert (
         bias.compute_power(20) == 0 and bias.find_draws_needed() is None and bias.firm_share > 0.7
     )
@@ -67,7 +70,7 @@ def test_a_preferred_word_is_distinguished_from_a_known_answer() -> None:
     questions += [make_question("blue", "blue")] * 5
     bias = estimate_bias(questions)
     assert set(bias.p_values[:30]) == {bias.p_values[0]} and bias.p_values[0] > 0.9
-    assert (bias.p_values[30:60] == 1).all() and bias.grouping.by in ("letter", "word")
+    assert (bias.p_values[30:60] == 1).all() and bias.grouping.offer_field in ("letter", "word")
     assert (
         bias.p_values[60] == pytest.approx(bias.compute_tails(10)[60, 10])
         and bias.p_values[60] < 0.001
@@ -83,7 +86,9 @@ def test_tail_probabilities_match_enumeration_and_decrease() -> None:
         and np.allclose(tails[:, 0], 1)
         and (np.diff(tails, axis=1) <= 0).all()
     )
-    assert estimate_bias(questions).expected == pytest.approx(tails[:, 1:].mean(), abs=1e-9)
+    assert estimate_bias(questions).expected_right_share == pytest.approx(
+        tails[:, 1:].mean(), abs=1e-9
+    )
 
 
 def test_without_wrong_choices_nothing_is_reported() -> None:

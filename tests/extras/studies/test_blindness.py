@@ -24,8 +24,8 @@ from looktwice.extras.studies.blindness import (
     count_expected_by_chance,
     find_audits,
     find_imageless_items,
-    letter_table,
     make_audit_page,
+    make_letter_table,
 )
 from looktwice.pipelines import Model, Picture, Sample, Scripted, Stage, State
 from looktwice.pipelines.config import load_plan
@@ -133,13 +133,13 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
         audit.compute_mirage("no-image") == pytest.approx(2 / 3)
         and audit.compute_excess("no-image") == 0.0
     )
-    assert [(item.right, item.asked) for item in audit.items] == [(1, 1), (0, 1)] * 2
+    assert [(item.right_count, item.asked_count) for item in audit.items] == [(1, 1), (0, 1)] * 2
     bias = audit.items[0].p
     assert 0.9 < bias < 1 and [item.p for item in audit.items] == [bias, 1.0] * 2
     assert find_imageless_items([audit]) == [] and len(find_imageless_items([audit], "any")) == 2
     never = float(audit.bias.compute_tails(1)[1, 1])  # no B was said where it is wrong
     assert count_expected_by_chance([audit], "any") == pytest.approx(2 * bias + 2 * never)
-    seen, blind = letter_table(scored, [audit]).rows
+    seen, blind = make_letter_table(scored, [audit]).rows
     assert seen[3:5] == ("A 75 B 25", "A 100 B 50") and blind[3:5] == ("A 100 B 0", "A 100 B 0")
 
 
@@ -192,7 +192,7 @@ def test_open_answers_are_compared_with_the_keys_of_other_questions(tmp_path: Pa
 def test_letters_are_counted_as_shown(tmp_path: Path) -> None:
     """A model that always says A is right on a quarter, and on all if the key comes first."""
     scored = ask_all(tmp_path, 2, Scripted("(A)"), 40).scores[0]
-    rows = letter_table(scored, find_audits(scored)).rows
+    rows = make_letter_table(scored, find_audits(scored)).rows
     assert [row[3] for row in rows] == ["A 100 B 0 C 0 D 0"] * 2 and rows[0][4] == rows[0][3]
 
 

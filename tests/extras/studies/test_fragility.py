@@ -19,15 +19,15 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.intervals import Estimate
 from looktwice.eval.statistics.paired import holm, mcnemar_p
 from looktwice.extras.studies.fragility import (
-    FRAGILITIES,
+    FRAGILITY_COLUMNS,
     Fragility,
-    fragility_table,
+    make_fragility_table,
     measure_fragilities,
     simulate_spreads,
 )
 from looktwice.extras.studies.fragility_key import expand_fragility
 from looktwice.extras.studies.ranks import find_rank_flips
-from looktwice.extras.toolkits.styles import DRAWINGS, VPBenchName
+from looktwice.extras.toolkits.styles import DRAWINGS, VPBenchStyleName
 from looktwice.pipelines.config import ConfigError, load_plan
 from looktwice.pipelines.config.classes import Faults
 from tests.made_run import MadeRun, analyse, join_attributes
@@ -89,10 +89,10 @@ def test_differences_and_spread_by_hand() -> None:
     assert join_attributes(worse.delta, "better worse") == (0, 10)
     assert join_attributes(better.delta, "better worse") == (6, 0)
     assert [worse.delta.value, better.delta.value] == pytest.approx([-0.25, 0.15])
-    assert worse.significant and better.significant
+    assert worse.is_significant and better.is_significant
     assert worse.delta.low < -0.25 < worse.delta.high < 0
     same = variants("a", "1100", "1100")
-    assert not same.shifts[0].significant and same.ratio == Estimate(0.0, 0.0, 0.0, 4, 4)
+    assert not same.shifts[0].is_significant and same.ratio == Estimate(0.0, 0.0, 0.0, 4, 4)
 
 
 def test_resamples_are_paired_and_reproducible() -> None:
@@ -117,15 +117,23 @@ def test_samples_of_one_picture_are_resampled_together() -> None:
         assert (copy.delta.low, copy.delta.high) == pytest.approx(edges, abs=0.02)
     (flip,) = find_rank_flips([one, variants("b", *(1 - table))])
     (copied,) = find_rank_flips([four, variants("b", *(1 - fourfold), clusters=clusters)])
-    assert copied.chance == pytest.approx(flip.chance, abs=0.02) and flip.chance > 0.05
+    assert (
+        copied.default_flip_share == pytest.approx(flip.default_flip_share, abs=0.02)
+        and flip.default_flip_share > 0.05
+    )
 
 
 def test_a_planted_flip_is_found_and_sampling_noise_alone_is_not() -> None:
     leader = variants("leader", "1" * 60 + "0" * 40, "1" * 30 + "0" * 70)
     other = variants("other", "1" * 40 + "0" * 60, "1" * 50 + "0" * 50)
     (flip,) = find_rank_flips([other, leader])
-    assert (flip.first, flip.second, flip.reversals, flip.variants) == ("leader", "other", 1, 2)
-    assert (flip.lead, flip.chance, flip.flipped) == pytest.approx((0.2, 0, 0.5))
+    assert (flip.leader, flip.follower, flip.reversal_count, flip.variant_count) == (
+        "leader",
+        "other",
+        1,
+        2,
+    )
+    assert (flip.lead, flip.default_flip_share, flip.flip_share) == pytest.approx((0.2, 0, 0.5))
     assert not list(find_rank_flips([leader, leader]))  # tied: no winner
 
 
@@ -175,7 +183,7 @@ def test_sixteen_identical_styles_do_not_differ() -> None:
         [shift.delta.p for shift in study.shifts]
     )
     moved = draw_study(np.random.default_rng(0), 0.4, 1, styles=17, n=200, one_way=True)
-    assert all(shift.significant for shift in moved.shifts) and moved.null_spread.p < 0.01
+    assert all(shift.is_significant for shift in moved.shifts) and moved.null_spread.p < 0.01
 
 
 def test_the_spread_of_identical_styles_by_hand() -> None:
@@ -205,12 +213,12 @@ def test_the_shipped_study_holds_the_published_accuracies() -> None:
 
 
 def test_the_styles_of_the_sweep_are_those_that_are_drawn() -> None:
-    assert get_args(VPBenchName) == tuple(DRAWINGS)
+    assert get_args(VPBenchStyleName) == tuple(DRAWINGS)
     whole = expand_fragility(
         {"stages": {"mark": {}, "ask": {"use": "prompting.turns.Ask"}}, "fragility": {}}, Faults()
     )
     styles, codecs = whole["sweep"].values()
-    assert [node["style"] for node in styles] == list(get_args(VPBenchName)[:17])
+    assert [node["style"] for node in styles] == list(get_args(VPBenchStyleName)[:17])
     assert len(codecs) == 4
     codec = {"codec": "jpeg", "quality": 90, "chroma": "4:2:0", "before": "ask"}
     assert whole["sweep"]["stages.encode"][1] == {"use": "prompting.views.Encode", **codec}
@@ -232,13 +240,13 @@ def test_one_key_varies_the_style_of_a_task_with_marks(tmp_path: Path) -> None:
     scored = score_table([Study(load_plan(tmp_path / "f.yaml"), tmp_path)().folder])
     (fragility,) = measure_fragilities(scored.scores[0])
     assert fragility.values.arms == ("default", "default, jpeg70", "radius 3", "radius 3, jpeg70")
-    table = fragility_table(scored)
+    table = make_fragility_table(scored)
     assert "floor\nof R" not in table.header  # there is one draw
     mine, theirs = table.rows
     assert mine[:5] == ("plain", "shape", "6", mine[3], "0 of 3")
     ends = ("8.5", "", "radius 3", "default")
     assert theirs == ("Other, published", "set", "", "80.0", "", "", *ends)
-    assert len(fragility_table(scored, whole=False).rows) == 1
+    assert len(make_fragility_table(scored, whole=False).rows) == 1
     assert len(analyse("styles", *scored.scores).rows) == 3
     assert not analyse("flips", *scored.scores).rows
     assert not analyse("ranks", *scored.scores).rows
@@ -249,7 +257,7 @@ def test_one_key_varies_the_style_of_a_task_with_marks(tmp_path: Path) -> None:
 
 
 def test_a_constant_baseline_has_no_ratio_and_this_is_reported() -> None:
-    (line,) = text_table(FRAGILITIES, [variants("m", "1111", "1011")]).rows
+    (line,) = text_table(FRAGILITY_COLUMNS, [variants("m", "1111", "1011")]).rows
     assert line[5] == "none, default\nalways 100.0"
 
 
@@ -273,7 +281,7 @@ def test_the_shipped_study_reports_the_published_spreads(tmp_path: Path) -> None
     published = read_yaml(CONFIGS / "marker_fragility.yaml")["published"]
     (tmp_path / "f.yaml").write_text(f"{STUDY}\npublished: {json.dumps(published)}\n")
     scored = score_table([Study(load_plan(tmp_path / "f.yaml"), tmp_path)().folder])
-    shown = fragility_table(scored)
+    shown = make_fragility_table(scored)
     spread = shown.header.index("best minus\nworst")
     told = {row[1]: row[spread] for row in shown.rows if row[0] == "9 models, published"}
     spreads = zip(("7.7", "10.7", "3.5", "6.9"), ("15.3", "19.2", "4.8", "18.0"), strict=True)

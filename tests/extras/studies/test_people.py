@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from looktwice.eval import Results, RunFolder, score_table
-from looktwice.extras.studies.gap import published_table
+from looktwice.extras.studies.gap import make_published_table
 from looktwice.extras.vlm2 import PairScorer
 from looktwice.pipelines.config.spec import spec
 from tests.first_day.studies import get_output, looktwice
@@ -54,7 +54,7 @@ def test_human_results_on_another_split_are_labelled_and_not_compared(
     shown = score_table(folder.path)
     rows = {row.task: row.people for row in shown.where(metric="accuracy", contestant="plain")}
     assert rows == {"cups": cups, "balls": others, "macro": others and 0.99, "micro": None}
-    assert {line[0] for line in published_table(shown).rows if line[1] == ""} == {*names}
+    assert {line[0] for line in make_published_table(shown).rows if line[1] == ""} == {*names}
     if split == "val":
         output = get_output("score", folder.path, "--table", "full")
         assert "\u221220.0" not in output  # 50 less 70, on test
@@ -88,7 +88,7 @@ def test_terminal_report_and_page_show_the_gap_to_people(tmp_path: Path) -> None
 
 def test_published_table_and_latex_have_the_gap_below_each_contestant(tmp_path: Path) -> None:
     folder = run(tmp_path, 6)
-    shown = published_table(score_table(folder.path))
+    shown = make_published_table(score_table(folder.path))
     lines = {line[0]: dict(zip(shown.header, line, strict=True)) for line in shown.rows}
     less = lines["plain, vs people"]
     assert (less["cups"], less["balls"]) == ("\u221230.00", "\u221220.00")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom, fisher_exact
 
 from looktwice.eval.display.table import score_table
-from looktwice.extras.studies.gap import find_published_shares, published_gap_table
+from looktwice.extras.studies.gap import find_published_shares, make_published_gap_table
 from looktwice.extras.studies.unpaired import compare_shares
 from tests.extras.studies.test_people import run
 from tests.paths import CONFIGS, ROOT
@@ -102,7 +102,7 @@ def test_a_run_is_compared_with_rows_that_give_their_n(tmp_path: Path) -> None:
         "other": {"source": "x", "split": "test", "n": counts, "accuracy": {"cups": 20}},
         "bare": {"source": "x", "accuracy": {"cups": 20}},
     }
-    table = published_gap_table(score_table(run(tmp_path, 9, published, "val").path))
+    table = make_published_gap_table(score_table(run(tmp_path, 9, published, "val").path))
     gap = compare_shares(9, 10, 20, 100)
     assert table.header == ("contestant", "minus", "cups")
     interval = f"[{100 * gap.low:+.1f}, {100 * gap.high:+.1f}]"
@@ -117,7 +117,7 @@ def test_a_star_is_corrected_over_the_table(tmp_path: Path) -> None:
     for count in (1, 20):
         published = {f"row {number}": of for number in range(count)}
         folder = tmp_path / str(count)
-        shown = published_gap_table(score_table(run(folder, 9, published, "val").path))
+        shown = make_published_gap_table(score_table(run(folder, 9, published, "val").path))
         assert len(shown.rows) == count
         stars.append({"*" in row[2] for row in shown.rows})
     assert compare_shares(9, 10, 4, 12).p == pytest.approx(0.0115, abs=0.001)

@@ -5,7 +5,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from looktwice.extras.studies.ranks import swap_rate_over_settings
+from looktwice.extras.studies.ranks import estimate_swap_rate
 from looktwice.extras.studies.steadiness import split_variance
 from looktwice.extras.studies.unpaired import compare_means
 
@@ -13,11 +13,13 @@ from looktwice.extras.studies.unpaired import compare_means
 def test_draws_by_hand() -> None:
     """Rows 1 1, 0 0, 1 0: within (0 + 0 + 1/2) / 3; means of variance 1/4, less within / 2."""
     found = split_variance([[1, 1], [0, 0], [1, 0]])
-    assert [found.mean, found.within, found.between] == pytest.approx([1 / 2, 1 / 6, 1 / 6])
+    assert [found.mean, found.within_samples, found.between_samples] == pytest.approx(
+        [1 / 2, 1 / 6, 1 / 6]
+    )
     errors = [found.samples_error, found.draws_error]
     assert errors == pytest.approx([sqrt(1 / 18), sqrt(1 / 36)])
     assert found.draw_share == pytest.approx(0.5)
-    assert split_variance([[1, 0], [0, 1]]).between == 0.0
+    assert split_variance([[1, 0], [0, 1]]).between_samples == 0.0
     with pytest.raises(ValueError, match="two"):
         split_variance([[1], [0]])
 
@@ -36,12 +38,12 @@ def test_standard_errors_of_draws_and_samples_match_repeated_runs() -> None:
 def test_swaps_by_hand() -> None:
     """The first contestant leads in two settings and trails in one: two of three pairs disagree."""
     ones, zeros = [1] * 10, [0] * 10
-    swaps = swap_rate_over_settings([ones, ones, zeros], [zeros, zeros, ones])
+    swaps = estimate_swap_rate([ones, ones, zeros], [zeros, zeros, ones])
     assert swaps.value == pytest.approx(2 / 3)
-    assert swap_rate_over_settings([ones, ones], [zeros, zeros]).value == 0
-    assert swap_rate_over_settings([ones, ones], [zeros, ones]).value == 0.5  # a tie in one of them
+    assert estimate_swap_rate([ones, ones], [zeros, zeros]).value == 0
+    assert estimate_swap_rate([ones, ones], [zeros, ones]).value == 0.5  # a tie in one of them
     with pytest.raises(ValueError, match="two"):
-        swap_rate_over_settings([ones], [zeros])
+        estimate_swap_rate([ones], [zeros])
 
 
 def test_p_values_do_not_depend_on_scale() -> None:

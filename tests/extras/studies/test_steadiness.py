@@ -5,7 +5,7 @@ from pathlib import Path
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.runs import Study
 from looktwice.eval.scoring.score import score_run
-from looktwice.extras.studies.steadiness import spread_table
+from looktwice.extras.studies.steadiness import make_spread_table
 from looktwice.pipelines.config import load_plan
 from tests.made_run import MadeRun, analyse, join_attributes, lines_of
 from tests.optional import needs_extras
@@ -91,7 +91,7 @@ def scored(tmp_path: Path, text: str = STUDY) -> Table:
 
 
 def test_mean_worst_and_spread_over_the_variants(tmp_path: Path) -> None:
-    (line,) = lines_of(spread_table(scored(tmp_path)))
+    (line,) = lines_of(make_spread_table(scored(tmp_path)))
     assert (line["contestant"], line["task"], line["variants"]) == ("styles", "jigsaw", "3")
     figures = [line[name] for name in ("mean %", "worst %", "best %", "spread")]
     assert figures == ["50.0", "50.0", "50.0", "0.0"]

@@ -20,7 +20,7 @@ import pytest
 
 from looktwice.eval import Folder, RunFolder, TaskError
 from looktwice.extras.studio.backend import REQUEST_ERRORS, StudioBackend
-from looktwice.extras.studio.draft import MODELS, Draft, Slot
+from looktwice.extras.studio.draft import DEFAULT_MODELS, Draft, Slot
 from looktwice.extras.studio.server import FIRST_SLOTS, StudioServer
 from looktwice.pipelines import ConfigError, Mask, Picture
 from tests.chat_server import ChatServer, chat_server
@@ -58,14 +58,14 @@ def test_only_the_named_model_is_asked_and_only_once(
     backend: StudioBackend, server: ChatServer
 ) -> None:
     chat = {"use": "pipelines.models.ChatAPI", "model": "tiny", "url": server.url, "max_tokens": 9}
-    backend.models = {**MODELS, "tiny": chat}
+    backend.models = {**DEFAULT_MODELS, "tiny": chat}
     draft = draft_of(backend, model="tiny", choices=("cat", "dog"), answer="B", draws=2)
     assert "2 requests, 2 pictures" in backend.render(draft)["amount"]
     rows = backend.ask(draft)
     assert [row["draw"] for row in rows] == [0, 1] and rows[0]["reply"].startswith("(")
     asked = server.stats["replies"]
     assert backend.ask(draft) == rows and server.stats["replies"] == asked == 2
-    assert all(sha in backend.shown.entries for row in rows for sha in row["shas"])
+    assert all(sha in backend.picture_cache.entries for row in rows for sha in row["shas"])
     elsewhere = {**chat, "url": "http://127.0.0.1:9/v1"}
     caption = {"use": "prompting.turns.CaptionThenAnswer", "captioner": elsewhere}
     with pytest.raises(ConfigError, match=r"stages.look: the studio may ask only \{ref: Pocket\}"):
@@ -113,7 +113,7 @@ def test_the_cost_of_a_request_is_reported(backend: StudioBackend) -> None:
     assert len(first["views"]) == 1 and first["amount"] == amount
     assert first["words"] == backend.render(draft)["words"]
     chat = replace(draft, model="far")
-    backend.models = {**MODELS, "far": ELSEWHERE}
+    backend.models = {**DEFAULT_MODELS, "far": ELSEWHERE}
     assert backend.render(chat)["amount"].endswith("tokens estimated")
     assert (
         backend.render(replace(draft, stages=FIRST_SLOTS[:1]))["amount"] == "no stage asks a model"
@@ -179,11 +179,11 @@ def test_a_lasso_becomes_a_mask_of_its_interior(backend: StudioBackend, tmp_path
 def test_results_of_stages_are_reused_unless_a_setting_changed(backend: StudioBackend) -> None:
     draft = draft_of(backend)
     first = backend.render(draft)["views"]
-    assert len(backend.states.entries) == 1 and backend.render(draft)["views"] == first
+    assert len(backend.state_cache.entries) == 1 and backend.render(draft)["views"] == first
     larger = Slot("mark", {**FIRST_SLOTS[0].node, "radius": 20})
     assert backend.render(replace(draft, stages=(larger, FIRST_SLOTS[1])))["views"] != first
     assert backend.render(replace(draft, marks=({"label": "B", "x": 9, "y": 9},)))["views"] != first
-    assert len(backend.states.entries) == 3
+    assert len(backend.state_cache.entries) == 3
 
 
 def test_concurrent_requests_wait(backend: StudioBackend) -> None:

@@ -12,7 +12,7 @@ from PIL import Image
 
 from looktwice.extras.studio.backend import StudioBackend
 from looktwice.extras.studio.draft import make_example
-from looktwice.extras.studio.forms import PLAIN_KINDS, SHOWN_SETTINGS, Catalog
+from looktwice.extras.studio.forms import PLAIN_KINDS, SHOWN_SETTING_COUNT, Catalog
 from tests.browser import CHROMIUM, Browser, axe_run, axe_script, open_browser
 from tests.extras.studio.opened import OpenStudio, opened_studio
 
@@ -107,7 +107,7 @@ def test_settings_without_a_default_and_the_first_plain_ones_are_open() -> None:
         needed = {name for name, setting in settings.items() if "default" not in setting}
         plain = {name for name, setting in settings.items() if setting["kind"] in PLAIN_KINDS}
         assert needed <= {*form["open"]} <= needed | plain
-        assert len(form["open"]) == min(SHOWN_SETTINGS, len(needed | plain))
+        assert len(form["open"]) == min(SHOWN_SETTING_COUNT, len(needed | plain))
 
 
 @needs_browser

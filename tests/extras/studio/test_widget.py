@@ -68,7 +68,7 @@ def test_every_message_of_the_page_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend, draft = make_desk(tmp_path)
-    talk, kernel = WidgetChannel(backend, backend.start(draft)), Kernel()
+    talk, kernel = WidgetChannel(backend, backend.make_start_data(draft)), Kernel()
     torn = {"label": "A", "lasso": 5}
     talk(kernel, {"number": 1, "what": "render", "body": {"draft": {"marks": [torn]}}}, [])
     assert kernel.reply["faults"] == ["marks[0].lasso is 5, not a list"]
@@ -82,7 +82,7 @@ def test_every_message_of_the_page_is_answered(
 def test_the_module_shows_the_messages_of_the_kernel(tmp_path: Path) -> None:
     (tmp_path / "backend").mkdir()
     backend, draft = make_desk(tmp_path / "backend")
-    talk, kernel = WidgetChannel(backend, backend.start(draft)), Kernel()
+    talk, kernel = WidgetChannel(backend, backend.make_start_data(draft)), Kernel()
 
     async def hear(request: web.Request) -> web.Response:
         content, buffers = await request.json()

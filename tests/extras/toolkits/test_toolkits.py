@@ -230,7 +230,7 @@ def test_contributions_add_up_to_the_gap(gap_run: Path, tmp_path: Path) -> None:
     assert [name.partition(":")[0] for name in lines] == [*factors, "the whole gap"]
     whole, read = lines["the whole gap"], lines["read: Robust"]
     assert whole.effect.value > 0.2
-    assert (read.effect.value, read.of_gap, read.effect.n) == (whole.effect.value, 1.0, 12)
+    assert (read.effect.value, read.share_of_gap, read.effect.n) == (whole.effect.value, 1.0, 12)
     assert read.p is not None and read.p < 0.05
     values = {name: line.effect.value for name, line in lines.items() if line is not whole}
     assert sum(values.values()) == pytest.approx(whole.effect.value)
@@ -239,7 +239,7 @@ def test_contributions_add_up_to_the_gap(gap_run: Path, tmp_path: Path) -> None:
     text = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
     assert "Why the numbers differ" in page
     assert "| jigsaw | accuracy | encode: none | 0.0 | 0.0 | +0.0<br>" in text
-    assert gaps.factor_table(score_table(gap_run)).rows[-1][2] == "the whole gap"
+    assert gaps.make_factor_table(score_table(gap_run)).rows[-1][2] == "the whole gap"
 
 
 @needs_extras

@@ -11,7 +11,7 @@ from skimage import data
 
 from looktwice.extras.toolkits import VPBenchPrompt, VPBenchStyle
 from looktwice.extras.toolkits.hershey import draw_hershey, measure_hershey
-from looktwice.extras.toolkits.styles import VPBenchName
+from looktwice.extras.toolkits.styles import VPBenchStyleName
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel
@@ -35,7 +35,7 @@ BLOCKS = [("opencv4", True), ("opencv5", True), ("opencv4", False)]
     ("style", "letters", "labels"),
     [
         (style, letters, labels)
-        for style in (*get_args(VPBenchName)[:17], "no marker text size 1.0")
+        for style in (*get_args(VPBenchStyleName)[:17], "no marker text size 1.0")
         for letters, labels in BLOCKS
         if labels or not style.startswith("no marker")  # else nothing is drawn
     ],

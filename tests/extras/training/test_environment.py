@@ -145,7 +145,7 @@ def test_an_environment_that_is_reset_drops_its_rollout(rollouts: Rollouts) -> N
     environment.reset(**rows[0])
     first = environment._rollout
     environment.reset(**rows[1])
-    assert first.asked is None
+    assert first.pending_request is None
     study_reward([[{"role": "assistant", "content": "A"}]], [environment])
     assert [record.sample for record in RunFolder(rollouts.out).last_records()] == [
         rows[1]["sample"]

@@ -39,15 +39,18 @@ def say(text: str, messages: Messages) -> Reply:
 def test_a_rollout_shows_pictures_and_is_scored(rollouts: Rollouts) -> None:
     item = next(iter(rollouts.items.values()))
     rollout = Rollout(rollouts, item)
-    assert rollout.asked and [turn.role for turn in rollout.asked.messages] == ["system", "user"]
-    assert [tool.name for tool in rollout.asked.options.tools or ()] == ["zoom"]
+    assert rollout.pending_request and [turn.role for turn in rollout.pending_request.messages] == [
+        "system",
+        "user",
+    ]
+    assert [tool.name for tool in rollout.pending_request.options.tools or ()] == ["zoom"]
     asked = rollout.send(call(box=BOX))
     assert asked and asked.messages[-1].role == "tool"
     assert [view.size for view in asked.messages[-1].views] == [(64, 64)]
     rollout.step = 7
     scored = rollout.finish(Reply(f"({item.answer})"))
     assert (scored.score.value, scored.measured[STEP_MEASURE]) == (1.0, 7)
-    assert rollout.scored == scored
+    assert rollout.scored_record == scored
     with pytest.raises(ValueError, match="ended"):
         rollout.send(Reply("A"))
 
@@ -68,7 +71,7 @@ def test_a_closed_rollout_leaves_no_record(rollouts: Rollouts) -> None:
     rollout = Rollout(rollouts, next(iter(rollouts.items.values())))
     rollout.close()
     rollout.close()
-    assert (rollout.asked, rollout.scored) == (None, None)
+    assert (rollout.pending_request, rollout.scored_record) == (None, None)
     assert not RunFolder(rollouts.out).records()
     for go_on in (lambda: rollout.send(Reply("A")), lambda: rollout.finish(Reply("A"))):
         with pytest.raises(ValueError, match=rollout.item.sample.id):
@@ -91,7 +94,7 @@ def test_a_failed_stage_is_recorded_and_another_error_is_raised(rollouts: Rollou
 def test_stages_that_ask_on_get_the_final_reply_again(rollouts: Rollouts) -> None:
     rollout = Rollout(rollouts, next(iter(rollouts.items.values())))
     scored = rollout.finish(call(box=[900, 900, 901, 901]))
-    assert scored.verdict != "right" and rollout.asked is None
+    assert scored.verdict != "right" and rollout.pending_request is None
 
 
 @pytest.mark.parametrize(
