@@ -17,7 +17,7 @@ from rich.console import Console
 
 from looktwice.eval import Results
 from looktwice.eval.analysis.finding import TaskFinding
-from looktwice.eval.analysis.one_change import FoundRow
+from looktwice.eval.analysis.one_change import FindingRow
 from looktwice.eval.display.text_tables import TextTable, format_signed
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
@@ -265,7 +265,7 @@ def table_of(tasks: Sequence[TaskFinding], names: str) -> str:
     )
 
 
-def _cells(row: FoundRow) -> Iterator[str]:
+def _cells(row: FindingRow) -> Iterator[str]:
     assert row.accuracy is not None
     value, low, high = row.accuracy.value, row.accuracy.low, row.accuracy.high
     yield row.label
@@ -279,7 +279,7 @@ def require(**claims: bool) -> None:
         raise ValueError(f"the results contradict the text: {', '.join(false)}")
 
 
-def rows_of(task: TaskFinding) -> dict[str, FoundRow]:
+def rows_of(task: TaskFinding) -> dict[str, FindingRow]:
     """Return the rows of a task by contestant."""
     return {row.label: row for row in task.rows}
 

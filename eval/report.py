@@ -160,7 +160,7 @@ def _locate_evidence(finding: Finding, page: RunPage) -> PageEvidence | None:
     rival = page.get_contestant_number(number, base.contestant)
     contestant = page.get_contestant_number(number, arm.contestant)
     samples = [page.get_sample_number(arm, flip.sample) for flip in finding.flips]
-    return PageEvidence(contestant, rival, samples, finding.evidence, first.is_gained)
+    return PageEvidence(contestant, rival, samples, finding.flip_selection, first.is_gained)
 
 
 def _locate_rows(task: TaskFinding, page: RunPage) -> PageFinding:

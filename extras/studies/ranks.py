@@ -281,7 +281,7 @@ RANK_MOVES_ANALYSIS = Analysis(
 ORDER_ANALYSIS = Analysis(
     "order",
     "Stability of the order",
-    make_table_builder(ORDERS, find_orders, empty=False),
+    make_table_builder(ORDERS, find_orders, keep_empty=False),
     ORDER_NOTE,
     wrap=False,
 )

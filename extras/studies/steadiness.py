@@ -164,7 +164,7 @@ def spread_table(scored: Table) -> TextTable:
 
 SPREAD_ANALYSIS = Analysis("spread", "Spread over variants", spread_table)
 SEVERAL_DRAWS_ANALYSIS = Analysis(
-    "draws", "Draws", make_table_builder(DRAWS, find_draws, empty=False), DRAW_NOTE
+    "draws", "Draws", make_table_builder(DRAWS, find_draws, keep_empty=False), DRAW_NOTE
 )
 
 

@@ -102,7 +102,7 @@ def test_a_main_effect(study: Study) -> None:
     assert all(
         (flip.before, flip.after, flip.is_gained) == ("A", "B", False) for flip in finding.flips
     )
-    assert finding.evidence == (
+    assert finding.flip_selection == (
         "4 of the 30 samples of shape that unmarked loses, drawn at random with seed 0"
     )
 
@@ -210,7 +210,7 @@ def test_a_table_of_all_tasks_then_one_for_each_the_widest_spread_first(study: S
     ]
     assert join_attributes(finding.rows[1], "arm change is_significant") == ("", -0.25, True)
     assert join_attributes(finding.rows[1].difference, "better worse") == (0, 20)
-    assert finding.evidence.startswith("4 of the 20 samples of color that other loses")
+    assert finding.flip_selection.startswith("4 of the 20 samples of color that other loses")
     assert finding.sentences[0] == "On all tasks, plain is right on 100 % [95, 100] of 80 samples."
 
 
