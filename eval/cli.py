@@ -67,7 +67,7 @@ COMMANDS: Mapping[str, Extension] = {
     ),
     "replay": Extension(
         f"{COMMANDS_PACKAGE}.runs:replay",
-        "Repeat a run with its recorded replies and compare.",
+        "Repeat a run with its recorded replies and compare the results.",
         ALLOW_OPTIONS,
     ),
     "cache": Extension(

@@ -56,9 +56,10 @@ PAIR_NOTE = (
     " minus the other, with its 95 % bootstrap interval over clusters (questions of one group or"
     " picture are resampled together); p is exact, and corrected over the lines of this table."
     " Kappa measures how far the two are right on the same questions, beyond what independent"
-    " contestants would be (Cohen 1960; error consistency of Geirhos et al. 2020). `new halves swap` is the probability that two new"
-    " sets of half as many questions rank the two in opposite orders, if the true difference equals"
-    " the measured one; at most 50 %. Counts, oracle and kappa use the first draw."
+    " contestants would be (Cohen 1960; error consistency of Geirhos et al. 2020). `new halves"
+    " swap` is the probability that two new sets of half as many questions rank the two in opposite"
+    " orders, if the true difference equals the measured one; at most 50 %. Counts, oracle and"
+    " kappa use the first draw."
 )
 ORACLE_NOTE = (
     "All contestants on the questions that all of them answered without failing, first draw. The"

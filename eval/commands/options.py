@@ -30,7 +30,8 @@ def complete_config(incomplete: str) -> list[str]:
 
 
 def complete_setting(ctx: Context, incomplete: str) -> list[str]:
-    """Return the settings of the configuration typed before, such as `stages.mark.radius=`."""
+    """Return the settings of the configuration that was typed before them, such as
+    `stages.mark.radius=`."""
     from looktwice.pipelines.config.classes import ConfigError
     from looktwice.pipelines.config.load import load
     from looktwice.pipelines.config.shipped import find_config
@@ -69,7 +70,7 @@ def _list_paths(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
 
 
 def _list_setting_paths(node: Any, path: str = "") -> Iterator[str]:
-    """Yield the dotted paths of the settings of a configuration, without those of mappings."""
+    """Yield the dotted path of each setting of a configuration that is not a mapping."""
     if not isinstance(node, Mapping):
         yield path
         return
@@ -78,7 +79,7 @@ def _list_setting_paths(node: Any, path: str = "") -> Iterator[str]:
             yield from _list_setting_paths(value, f"{path}.{key}" if path else str(key))
 
 
-NONE: list[str] = []
+NO_VALUES: list[str] = []
 """The default of an option that may be given several times."""
 ConfigPath = Annotated[
     Path, Argument(metavar="CONFIG", help="A YAML configuration.", autocompletion=complete_config)
@@ -100,7 +101,7 @@ JudgeOverrides = Annotated[
 Plugins = Annotated[
     list[str], Option("--plugin", help="A package or .py file whose classes `use:` may name.")
 ]
-Allowed = Annotated[
+AllowedAccess = Annotated[
     list[str],
     Option(
         "--allow",
@@ -112,7 +113,7 @@ Allowed = Annotated[
     ),
 ]
 """The option of every command that reads studies or runs; `guard_command` adds it."""
-OnlyCached = Annotated[
+OnlyCachedReplies = Annotated[
     bool, Option("--only-cached", help="Use cached replies only; call no model.")
 ]
 Columns = Annotated[
@@ -136,19 +137,19 @@ Reader = Annotated[str | None, Option("--reader", help="Read the replies with th
 CacheOfRun = Annotated[
     Path | None, Option("--cache", help="The run's reply cache (default: next to the run folder).")
 ]
-Limit = Annotated[int | None, Option(min=1, help="Only this many samples of each task.")]
+SampleLimit = Annotated[int | None, Option(min=1, help="Only this many samples of each task.")]
 OutFolder = Annotated[Path, Option(help="The folder that holds all runs.")]
 OutCache = Annotated[
     Path | None, Option(help="The folder of the reply cache (default: OUT/.cache).")
 ]
-Opened = Annotated[bool, Option("--open", help="Open a browser.")]
+OpenBrowser = Annotated[bool, Option("--open", help="Open a browser.")]
 Port = Annotated[int, Option(min=0, max=65535, help="The port on 127.0.0.1; 0 takes a free one.")]
 Workers = Annotated[int, Option(min=1, help="Worker threads.")]
 RunWorkers = Annotated[
     int | None,
     Option(min=1, help="Worker threads (default: 16 plus the largest `in_flight` of the study)."),
 ]
-Judged = Annotated[
+JudgeName = Annotated[
     str,
     Option(
         "--judge", help="The judge to use, or `none` (default: the one with the most verdicts)."
@@ -157,14 +158,14 @@ Judged = Annotated[
 AllArms = Annotated[
     bool, Option("--all", help="Also show the arms of earlier plans in the same folder.")
 ]
-By = Annotated[
+SliceFields = Annotated[
     list[str],
     Option(
         "--by",
         help="Also report each value of this meta field or measurement; `size,things` crosses two.",
     ),
 ]
-Only = Annotated[
+SampleSubset = Annotated[
     Path | None,
     Option(help="Only the samples that this file names, such as clean.yaml from `audit`."),
 ]
@@ -196,8 +197,8 @@ def guard_command(command: Callable[..., None], fenced: bool = True) -> Callable
 
     own = signature(command).parameters
     if fenced and "allow" not in own:
-        hints = {**get_type_hints(command, include_extras=True), "allow": Allowed}
-        added = Parameter("allow", Parameter.KEYWORD_ONLY, default=NONE)
+        hints = {**get_type_hints(command, include_extras=True), "allow": AllowedAccess}
+        added = Parameter("allow", Parameter.KEYWORD_ONLY, default=NO_VALUES)
         every = [p.replace(annotation=hints[p.name]) for p in (*own.values(), added)]
         run.__signature__ = signature(command).replace(parameters=every)  # type: ignore[attr-defined]
         run.__annotations__ = hints
@@ -340,8 +341,8 @@ def refuse(sentence: str) -> NoReturn:
 
 @contextmanager
 def until_interrupted() -> Iterator[None]:
-    """Run a server inside until Ctrl-C ends it normally. Raises Exit with the exit code of any
-    other signal."""
+    """Run the body, such as a server, until Ctrl-C ends it normally. Raises Exit with the exit code
+    of any other signal."""
     try:
         yield
     except Interrupted as exc:

@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from looktwice.eval.commands.options import (
-    NONE,
+    NO_VALUES,
     Plugins,
     Reader,
     build_reader,
@@ -34,7 +34,7 @@ def annotate(
     ] = "wrong",
     by: Annotated[
         list[str], Option(help="A column that defines strata: contestant, task, answer ...")
-    ] = NONE,
+    ] = NO_VALUES,
     taxonomy: Annotated[
         str, Option(help="The categories: a,b,c or a file with one on each line.")
     ] = "",
@@ -54,7 +54,7 @@ def annotate(
         Path | None, Option(help="replies: a run whose judges are compared with the people.")
     ] = None,
     reader: Reader = None,
-    plugin: Plugins = NONE,
+    plugin: Plugins = NO_VALUES,
 ) -> None:
     """Create an annotation sheet for people, or evaluate filled-in ones.
 

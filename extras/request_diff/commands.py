@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, BadParameter, Option
 
 from looktwice.eval.commands.options import (
-    NONE,
+    NO_VALUES,
     Columns,
     Plugins,
     Reader,
@@ -64,7 +64,7 @@ def compare(
     ] = "",
     only: Annotated[
         list[str], Option(help="Compare only this contestant with the baseline.")
-    ] = NONE,
+    ] = NO_VALUES,
     pairs: Annotated[
         bool, Option("--pairs", help="Also compare the other contestants with each other.")
     ] = False,
@@ -79,12 +79,12 @@ def compare(
     labels: Annotated[
         Path | None, Option(help="A log or run with the correct answers to the requests.")
     ] = None,
-    column: Columns = NONE,
+    column: Columns = NO_VALUES,
     reader: Reader = None,
     out: Annotated[Path, Option(help="The output folder, for compare.md, .csv and items.")] = Path(
         "compare"
     ),
-    plugin: Plugins = NONE,
+    plugin: Plugins = NO_VALUES,
 ) -> None:
     """Compare logs of any harness, sample by sample.
 
@@ -161,14 +161,14 @@ def export(
     ] = "",
     only: Annotated[
         list[str], Option(help="trajectories: keep only these verdicts, such as right.")
-    ] = NONE,
-    contestant: TrajectoryContestants = NONE,
+    ] = NO_VALUES,
+    contestant: TrajectoryContestants = NO_VALUES,
     whole: Annotated[
         bool, Option("--whole", help="trajectories: leave out any with refused tool calls.")
     ] = False,
-    column: Columns = NONE,
+    column: Columns = NO_VALUES,
     reader: Reader = None,
-    plugin: Plugins = NONE,
+    plugin: Plugins = NO_VALUES,
 ) -> None:
     """Export runs and logs to the formats of other tools.
 
