@@ -16,7 +16,7 @@ from looktwice.eval.display.score_tables import overview_table, sort_rows, task_
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.display.text_tables import escape_markdown
 from looktwice.eval.page.data import PageChange, PageContestant, PageEvidence, PageFinding
-from looktwice.eval.page.pairs import ALL
+from looktwice.eval.page.pairs import ALL_TASKS
 from looktwice.eval.page.render import read_page_file, stream_page
 from looktwice.eval.page.run_page import Images, RunPage
 from looktwice.eval.scoring.run_rows import headline_rows
@@ -109,7 +109,7 @@ def render_report_page(report: Report, page: RunPage, *, served: bool = False) -
     scored, finding = report.scored, report.finding
     evidence = _locate_evidence(finding, page)
     first = evidence.samples if evidence else ()
-    data = page.data(scored.rows, whole=not served, first=first)
+    data = page.make_data(scored.rows, with_texts=not served, first=first)
     lines = [*data.lines]
     grids = [*data.grids]
     for part in find_analyses(scored):
@@ -172,7 +172,7 @@ def _locate_rows(task: TaskFinding, page: RunPage) -> PageFinding:
         numbers = row.accuracy, row.difference, row.is_significant, row.failure
         rows.append(PageChange(row.label, who, *numbers, row.answered, row.abstained))
         base = who if row.is_baseline else base
-    where = tasks.index(task.task) if task.task in tasks else ALL
+    where = tasks.index(task.task) if task.task in tasks else ALL_TASKS
     title = task.caption if len(page.runs) < 2 else f"{task.caption} ({task.run})"
     return PageFinding(title, where, base, rows, task.chance, task.is_one_change)
 

@@ -28,7 +28,7 @@ from looktwice.eval.display.text_tables import (
     nonzero_cell,
     number_cell,
     percent,
-    points,
+    percentage_points,
     share_cell,
     table,
     text,
@@ -243,7 +243,7 @@ SPECIALIST_COLUMNS: Columns[SpecialistPair] = (
     Column(
         "gain over\nthe better",
         lambda pair: pair.shared_samples.shares[2] - max(pair.shared_samples.shares[:2]),
-        points,
+        percentage_points,
     ),
     Column("either %\nby chance", "oracle_by_chance", percent),
     Column("excluded", "excluded_count", nonzero_cell),

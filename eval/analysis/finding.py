@@ -21,7 +21,7 @@ from typing import Any
 
 from looktwice.eval.analysis.analyses import find_analyses
 from looktwice.eval.analysis.one_change import FindingRow, OneChange, TaskArms
-from looktwice.eval.display.table import Table, judge_lines
+from looktwice.eval.display.table import Table, describe_judging
 from looktwice.eval.display.text_tables import (
     Column,
     Columns,
@@ -225,7 +225,7 @@ def _describe_notes(scored: Table) -> Iterator[str]:
     beginnings = (*SHOWN_NOTE_PREFIXES, *runs)
     yield from (note for note in scored.notes if note.startswith(beginnings))
     for run in scored.scores:
-        yield from judge_lines(run)
+        yield from describe_judging(run)
     own = defaultdict[tuple[str, str], list[str]](list)
     for row in headline_rows(scored.scores, scored.rows):
         if not row.slice:

@@ -353,7 +353,7 @@ def probe_table(probed: ProbedRun, whole: bool = True) -> TextTable:
         for name, right, cells in answers:
             share = estimate_cell(bootstrap_mean(right, arm.clusters))
             rows.append((arm.contestant, arm.task, name, share, *cells))
-    return TextTable(header, rows, text_columns=3)
+    return TextTable(header, rows, text_column_count=3)
 
 
 def describe_probe(arm: ArmProbe) -> list[str]:

@@ -46,8 +46,8 @@ def logs(answers: dict[str, str], tasks: int = 1, groups: int = 0) -> PageData:
     return PageData("logs", contestants, [PageTask(f"t{i}") for i in range(tasks)], samples, given)
 
 
-def page_of(table: Table, images: run_page.Images | None = None) -> PageData:
-    return run_page.RunPage(table.scores, images).data(table.rows)
+def page_of(table: Table, images: run_page.ImageLoader | None = None) -> PageData:
+    return run_page.RunPage(table.scores, images).make_data(table.rows)
 
 
 def data_of(page: str) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def test_a_file_holds_first_the_samples_on_which_contestants_differ(
     table = score_table(made.write().path)
     whole = page_of(table)
     assert whole.detailed is None and whole.answers[0, 4][0].turns[-1].parts == ("Answer: B",)
-    for most in ("MAX_ANSWERS", "SHOWN_ANSWERS"):
+    for most in ("MAX_ANSWERS", "MAX_SHOWN_ANSWERS"):
         monkeypatch.setattr(run_page, most, 4)
     assert page_of(table).detailed == frozenset({4, 0})
     monkeypatch.setattr(run_page, "MAX_CHARACTERS", 1300)
@@ -178,7 +178,7 @@ def test_a_full_file_stops_reading_images(made: MadeRun, monkeypatch: pytest.Mon
 
     # there is room for one in addition to texts
     monkeypatch.setattr(run_page, "MAX_PICTURE_CHARACTERS", 4 * 120 + 1)
-    monkeypatch.setattr(run_page, "PREFETCHED_THUMBNAILS", 1)
+    monkeypatch.setattr(run_page, "PREFETCHED_SAMPLE_COUNT", 1)
     data = page_of(table, images)
     assert (read, list(data.thumbnails)) == (["s0", "s2"], [pictures[0].sha])
     shown = [picture for sample in data.samples for picture in sample.pictures]
