@@ -18,7 +18,7 @@ from looktwice.eval.display.text_tables import escape_markdown
 from looktwice.eval.page.data import PageChange, PageContestant, PageEvidence, PageFinding
 from looktwice.eval.page.pairs import ALL_TASKS
 from looktwice.eval.page.render import read_page_file, stream_page
-from looktwice.eval.page.run_page import Images, RunPage
+from looktwice.eval.page.run_page import ImageLoader, RunPage
 from looktwice.eval.scoring.run_rows import headline_rows
 from looktwice.eval.scoring.score import pause_collection
 from looktwice.eval.scoring.verdict import PointScores
@@ -43,7 +43,7 @@ TASK_FACTS = (
 def write_report(
     runs: Table | Sequence[str | Path],
     out: str | Path,
-    images: Images | None = None,
+    images: ImageLoader | None = None,
     *,
     reader: Stage | None = None,
     again: bool = True,

@@ -21,12 +21,12 @@ from looktwice.pipelines.sample import Item
 
 @dataclass(eq=False)
 class Questions:
-    """The questions of a plan under the options of a run; `data` holds the digest of each task's
-    items by task id, once `planned` has counted them."""
+    """The questions of a plan under the options of a run; `digests` holds the digest of each task's
+    items by task id, once `planned_counts` has counted them."""
 
     plan: Plan
     options: RunOptions
-    data: dict[str, DataDigest] = field(default_factory=lambda: defaultdict(DataDigest))
+    digests: dict[str, DataDigest] = field(default_factory=lambda: defaultdict(DataDigest))
 
     @property
     def is_whole(self) -> bool:
@@ -38,7 +38,7 @@ class Questions:
         """The tasks by id."""
         return {arm.task_id: arm.task for arm in self.plan.points}
 
-    def groups(self) -> dict[tuple[str, int, int], list[Arm]]:
+    def group_arms(self) -> dict[tuple[str, int, int], list[Arm]]:
         """Return the arms by (task id, seed, draw); each group takes one pass over the items of its
         task."""
         groups: dict[tuple[str, int, int], list[Arm]] = defaultdict(list)
@@ -47,7 +47,7 @@ class Questions:
                 groups[arm.task_id, arm.seed, draw].append(arm)
         return groups
 
-    def items(self, task: Any) -> Iterator[Item]:
+    def select_items(self, task: Any) -> Iterator[Item]:
         """Return the items within the limit and the shard. Raises TaskError for a duplicate id and
         for an empty task."""
         return filter(self._in_shard, self._all_items(task))
@@ -70,18 +70,18 @@ class Questions:
         if not seen:
             raise TaskError(f"{name}: the task is empty; check its path, split and subset")
 
-    def total(self) -> int:
+    def count_records(self) -> int:
         """Return the number of records of the whole plan."""
-        return sum(self.planned[arm.task_id] * arm.draws for arm in self.plan.points)
+        return sum(self.planned_counts[arm.task_id] * arm.draws for arm in self.plan.points)
 
     @cached_property
-    def planned(self) -> Mapping[str, int]:
+    def planned_counts(self) -> Mapping[str, int]:
         """The number of samples within limit and shard, by task id; a sample's shard depends on its
         id."""
         planned = {}
         for name, task in self.tasks.items():
             if self.options.shard[1] > 1:
-                items = self.data[name].hash_items(self._all_items(task))
+                items = self.digests[name].hash_items(self._all_items(task))
                 planned[name] = sum(map(self._in_shard, items))
             else:
                 planned[name] = len(range(count_items(task))[: self.options.limit])
@@ -96,12 +96,14 @@ class Questions:
             return by_arm
         ids, asked = dict[str, set[str]](), dict[str, set[tuple[str, int]]]()
         for name, task in self.tasks.items():
-            ids[name] = {item.sample.id for item in self.items(task)}
+            ids[name] = {item.sample.id for item in self.select_items(task)}
         for arm in self.plan.points:
             asked[arm.id] = {pair for pair in by_arm[arm.id] if pair[0] in ids[arm.task_id]}
         return asked
 
-    def compare(self, folder: RunFolder, answered: set[tuple[str, str]]) -> dict[str, list[str]]:
+    def find_unchanged(
+        self, folder: RunFolder, answered: set[tuple[str, str]]
+    ) -> dict[str, list[str]]:
         """Return the sample ids of each task (by id) whose samples have not changed since the
         earlier run.
 
@@ -118,7 +120,7 @@ class Questions:
                 continue
             now, changed = dict[str, None](), list[str]()
             is_same = True
-            for item in self.items(task) if old else ():
+            for item in self.select_items(task) if old else ():
                 name, row = item.sample.id, old.get(item.sample.id)
                 now[name] = None
                 if row is None or row.sha != item.sample.sha:

@@ -29,12 +29,12 @@ class WorkerPool:
     sleeping_threads: int = 0
     ended: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    taking: threading.Lock = field(default_factory=threading.Lock)
+    take_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.turns = threading.Semaphore(self.workers)
-        self.most = 2 * self.workers if self.workers > 1 else 1
-        self.pool = ThreadPoolExecutor(self.most, thread_name_prefix="looktwice")
+        self.max_threads = 2 * self.workers if self.workers > 1 else 1
+        self.pool = ThreadPoolExecutor(self.max_threads, thread_name_prefix="looktwice")
 
     def run(self, samples: Iterator[Task], on_interrupt: Callable[[], None]) -> None:
         """Process all samples. On Ctrl-C, call `on_interrupt`, wait for started work to end, and
@@ -60,7 +60,9 @@ class WorkerPool:
         self.turns.release()
         with self.lock:
             self.sleeping_threads += 1
-            is_wanted = self.started_threads < min(self.most, self.workers + self.sleeping_threads)
+            is_wanted = self.started_threads < min(
+                self.max_threads, self.workers + self.sleeping_threads
+            )
         if is_wanted:
             self._start_thread()
 
@@ -77,9 +79,9 @@ class WorkerPool:
 
     def _work(self, task: Task | None) -> None:
         while task is not None and task():
-            task = self._take()
+            task = self._take_sample()
 
-    def _take(self) -> Task | None:
+    def _take_sample(self) -> Task | None:
         """Return the first part of the next sample, or None if there is none left or too many
         threads are awake."""
         with self.lock:
@@ -87,7 +89,7 @@ class WorkerPool:
                 self.started_threads -= 1
                 return None
         try:
-            with self.taking:
+            with self.take_lock:
                 task = next(self.samples, None)
         except BaseException as exc:
             self.on_error(exc)

@@ -85,7 +85,7 @@ class Discovery(Races):
     def begin(self, run: RunContext) -> None:
         """Divide the budget between the tasks and prepare the run. Raises RunError for settings
         that do not allow asking one question at a time."""
-        groups, planned = run.questions.groups(), run.questions.planned
+        groups, planned = run.questions.group_arms(), run.questions.planned_counts
         grids = [len(arms) * planned[task] for (task, *_), arms in groups.items()]
         self.share = min(1.0, self.budget / sum(grids)) if self.budget else DEFAULT_BUDGET_SHARE
         super().begin(run)

@@ -128,7 +128,7 @@ class StudyResponder:
         asked = Request(question.turns, question.options, 0, question.sent)
         states = list[State]()
         for number, draw in enumerate(draws):
-            request = replace(asked, draw=draw if is_sampled else number).keep(blobs)
+            request = replace(asked, draw=draw if is_sampled else number).store(blobs)
             model = RecordingModel(
                 make_no_model(Forward()) if arm.model is None else self.models[id(arm.model)],
                 sample.id,

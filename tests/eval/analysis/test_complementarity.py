@@ -78,7 +78,7 @@ def test_only_specialists_are_paired_and_only_with_models(tmp_path: Path) -> Non
     x, y = ((MLLM, said) for said in models)
     run = score_answers(tmp_path, one=(SIFT, "AAAAA"), **luck, two=(SIFT, "BBBBB"), x=x, y=y)
     pairs = find_specialist_pairs(run)
-    names = [(p.specialist.contestant, p.mllm.contestant, p.both.n) for p in pairs]
+    names = [(p.specialist.contestant, p.mllm.contestant, p.shared_samples.n) for p in pairs]
     assert names == [("one", "x", 5), ("one", "y", 1), ("two", "x", 5), ("two", "y", 1)]
 
 

@@ -162,7 +162,7 @@ def test_no_significant_effect(study: Study) -> None:
         "None of 2 contestants differs significantly from the baseline; the smallest p is 1.000"
         " (Holm)."
     )
-    assert not finding.claims
+    assert not finding.has_significant_change
     assert finding.flips == ()
 
 
@@ -261,7 +261,7 @@ def test_an_interaction_is_not_reported_without_a_significant_change(study: Stud
     finding = study.finding(sweep=sweep)
     effects = find_sweep_effects(score_table(study.made.path).scores[0])
     assert any(e.p_holm is not None and e.p_holm < 0.001 for e in effects if " x " in e.factor)
-    assert not finding.claims
+    assert not finding.has_significant_change
     assert not any("interact" in sentence for sentence in finding.sentences)
 
 

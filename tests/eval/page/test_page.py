@@ -15,7 +15,7 @@ from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.page import render_page, run_page
 from looktwice.eval.page.conversations import make_image_loader
 from looktwice.eval.page.data import PageAnswer, PageContestant, PageData, PageSample, PageTask
-from looktwice.eval.page.pairs import ALL, PageNumbers
+from looktwice.eval.page.pairs import ALL_TASKS, PageNumbers
 from looktwice.eval.page.render import escape_json, read_page_file, stream_page
 from looktwice.eval.statistics.paired import FLIP, compare_paired
 from looktwice.eval.tasks import Folder
@@ -81,7 +81,7 @@ def test_the_numbers_of_a_page_are_those_of_the_tables(made: MadeRun) -> None:
 def test_pairs_exclude_samples_that_failed_or_were_asked_of_one_side_only() -> None:
     numbers = PageNumbers(logs({"base": "1100f1", "other": "0111f "}, tasks=2))
     pairs = {p.task: (*join_attributes(p.paired, "n better worse"), p.out) for p in numbers.pairs}
-    assert pairs == {0: (2, 1, 1, 0), 1: (2, 1, 0, 1), ALL: (4, 2, 1, 1)}
+    assert pairs == {0: (2, 1, 1, 0), 1: (2, 1, 0, 1), ALL_TASKS: (4, 2, 1, 1)}
     assert [a.accuracy and a.accuracy.n for a in numbers.arms if a.contestant == 1] == [3, 2, 5]
 
 

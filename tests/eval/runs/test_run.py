@@ -247,7 +247,7 @@ def test_limit_and_shards(tmp_path: Path) -> None:
     run(one, tmp_path / "limit", limit=2)()
     assert sorted(key[1] for key in records(tmp_path / "limit")) == ["grey_0", "grey_1"]
     made = iter(Greys(6))
-    assert len([*run(one, tmp_path / "made", limit=2).questions.items(made)]) == 2
+    assert len([*run(one, tmp_path / "made", limit=2).questions.select_items(made)]) == 2
     assert next(made).sample.id == "grey_2"  # no further one is generated, which may take long
     names = []
     for number in (1, 2, 3):
@@ -291,7 +291,7 @@ def test_an_interrupted_run_is_not_finished(tmp_path: Path, how: str) -> None:
 def test_the_planned_number_of_records(tmp_path: Path, part: dict[str, Any], number: int) -> None:
     points = [point(Greys(6), draws=draws) for draws in (1, 2)]
     study = run(points, tmp_path, **part)
-    assert study.questions.total() == study().written == number
+    assert study.questions.count_records() == study().written == number
     assert RunFolder(tmp_path).facts["planned"] == {points[0].task_id: number // 3}
     assert RunFolder(tmp_path).facts["arms"] == [arm.id for arm in study.plan.points]
     run(points, tmp_path)()  # the samples of the other part are not lost

@@ -342,7 +342,7 @@ def test_a_failure_held_back_in_an_ending_process_is_repeated(tmp_path: Path) ->
     models = RunModels(Progress(), tmp_path, False, say=words.append)
     processes = Processes()
     processes.start(Run(plan_of(CHAT), tmp_path, models=models))
-    walk, recorded = SimpleNamespace(wanted={"a", "b"}), SimpleNamespace(wanted=set())
+    walk, recorded = SimpleNamespace(wanted_arms={"a", "b"}), SimpleNamespace(wanted_arms=set())
     process = SimpleNamespace(
         asked={1: walk, 2: recorded, 3: walk},
         over={},
