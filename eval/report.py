@@ -11,7 +11,7 @@ from typing import Any
 
 from looktwice.eval.analysis.analyses import ReportTable, find_analyses
 from looktwice.eval.analysis.finding import Finding, TaskFinding, change_table, find
-from looktwice.eval.analysis.one_change import OneChange
+from looktwice.eval.analysis.one_change import OneChangeStudy
 from looktwice.eval.display.score_tables import overview_table, sort_rows, task_table
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.display.text_tables import escape_markdown
@@ -137,7 +137,7 @@ def _shorten_labels(scored: Table, page: RunPage) -> list[PageContestant]:
     "marked [mark.radius=9]"."""
     labels = dict[tuple[int, str], str]()
     for number, run in enumerate(page.runs):
-        for name, label in OneChange(scored, run).short_labels.items():
+        for name, label in OneChangeStudy(scored, run).short_labels.items():
             labels[number, page.make_label(number, name)] = page.make_label(number, label)
     named = list[PageContestant]()
     for key, contestant in page.contestants.items():
@@ -170,7 +170,9 @@ def _locate_rows(task: TaskFinding, page: RunPage) -> PageFinding:
     for row in task.rows:
         who = page.get_contestant_number(run, row.contestant)
         numbers = row.accuracy, row.difference, row.is_significant, row.failure
-        rows.append(PageChange(row.label, who, *numbers, row.answered, row.abstained))
+        rows.append(
+            PageChange(row.label, who, *numbers, row.answered_accuracy, row.abstained_share)
+        )
         base = who if row.is_baseline else base
     where = tasks.index(task.task) if task.task in tasks else ALL_TASKS
     title = task.caption if len(page.runs) < 2 else f"{task.caption} ({task.run})"
@@ -260,7 +262,7 @@ class Report:
             asked = {scores.point.contestant for scores in run.points if len(scores.columns)}
             for name in dict.fromkeys(scores.point.contestant for scores in run.points):
                 if name not in asked:
-                    pairs.append((name, "planned, but no sample was asked yet"))
+                    pairs.append((name, "planned, but no sample has been asked yet"))
         return pairs
 
     @property

@@ -188,11 +188,12 @@ class _Layout:
 
 def _describe_answers(row: FindingRow) -> str:
     """Describe how many answers failed, and, if some abstained, the accuracy of the rest."""
-    if row.answered is None:
+    if row.answered_accuracy is None:
         return _format_failed(row)
-    answered = f"{100 * (1 - row.abstained):.0f} % answered: {100 * row.answered.value:.0f} %"
+    share, accuracy = 1 - row.abstained_share, row.answered_accuracy.value
+    answered = f"{100 * share:.0f} % answered: {100 * accuracy:.0f} %"
     return f"{_format_failed(row)}  {answered}"
 
 
 def _format_failed(row: FindingRow) -> str:
-    return f"  {row.failed} failed" if row.failed and row.accuracy else ""
+    return f"  {row.failed_count} failed" if row.failed_count and row.accuracy else ""

@@ -20,7 +20,7 @@ from random import Random
 from typing import Any
 
 from looktwice.eval.analysis.analyses import find_analyses
-from looktwice.eval.analysis.one_change import FindingRow, OneChange, TaskArms
+from looktwice.eval.analysis.one_change import FindingRow, OneChangeStudy, TaskArms
 from looktwice.eval.display.table import Table, describe_judging
 from looktwice.eval.display.text_tables import (
     Column,
@@ -183,7 +183,7 @@ def find(scored: Table) -> Finding:
         if run.folder.facts.get("chosen_by"):  # its arms share no samples
             notes += [line for part in find_analyses(scored) for line in part.sentences(run)]
             continue
-        study = OneChange(scored, run)
+        study = OneChangeStudy(scored, run)
         for task in study.tables:
             sentences = tuple(_write_sentences(study, task))
             about = run.name, task.task, task.rows, sentences, task.name
@@ -242,7 +242,7 @@ def _describe_notes(scored: Table) -> Iterator[str]:
         )
 
 
-def _choose_flips(study: OneChange) -> tuple[tuple[Flip, ...], str]:
+def _choose_flips(study: OneChangeStudy) -> tuple[tuple[Flip, ...], str]:
     """Return samples that the largest significant change flips in its direction, and a phrase on
     how they were chosen."""
     significant = [
@@ -274,9 +274,9 @@ CHANGE_COLUMNS: Columns[FindingRow] = (
     Column("difference", "difference", change_cell),
     Column("gained", "difference.better"),
     Column("lost", "difference.worse"),
-    Column("failed", lambda row: row.failed or None),
-    Column("% right of\nanswered", "answered", share_cell),
-    Column("abstained\n%", lambda row: row.abstained or None, percent),
+    Column("failed", lambda row: row.failed_count or None),
+    Column("% right of\nanswered", "answered_accuracy", share_cell),
+    Column("abstained\n%", lambda row: row.abstained_share or None, percent),
     Column("significant", lambda row: "yes" if row.is_significant else None),
 )
 
@@ -292,7 +292,7 @@ def change_table(task: TaskFinding) -> TextTable:
 # ---- sentences
 
 
-def _write_sentences(study: OneChange, task: TaskArms) -> Iterator[str]:
+def _write_sentences(study: OneChangeStudy, task: TaskArms) -> Iterator[str]:
     """Yield the headline, the number of significant changes, interactions, abstentions, and arms
     whose answers all failed."""
     rows, level = task.rows, ""
@@ -322,15 +322,16 @@ def _write_sentences(study: OneChange, task: TaskArms) -> Iterator[str]:
 def _describe_abstentions(task: TaskArms) -> Iterator[str]:
     """Yield how often each contestant abstained, and its accuracy on the rest."""
     for row in task.rows:
-        if row.abstained:
-            share = f"{100 * row.abstained:.0f} %"
+        if row.abstained_share:
+            share = f"{100 * row.abstained_share:.0f} %"
             answered = (
-                row.answered and f" and is right on {_format_share(row.answered)} of the rest"
+                row.answered_accuracy
+                and f" and is right on {_format_share(row.answered_accuracy)} of the rest"
             )
             yield f"{row.label} abstained on {share} of {task.title}{answered or ''}."
 
 
-def _describe_interactions(study: OneChange, task: TaskArms) -> Iterator[str]:
+def _describe_interactions(study: OneChangeStudy, task: TaskArms) -> Iterator[str]:
     """Yield a sentence for the largest significant interaction of every two factors, with the
     effect of the first change at both levels of the second, and the other factors over which it is
     averaged."""
@@ -378,7 +379,9 @@ def _describe_headline(task: TaskArms, own: FindingRow, level: str) -> str:
         why = f"every answer failed: {own.failure}" if own.failure else "no answer has a score"
         return f"{beginning}: {why}."
     share, n = _format_share(own.accuracy), own.accuracy.n
-    level = f" ({own.failed} of them failed and score 0){level}" if own.failed else level
+    level = (
+        f" ({own.failed_count} of them failed and score 0){level}" if own.failed_count else level
+    )
     if without is None or without.accuracy is None or without.difference is None:
         return f"{beginning} is right on {share} of {format_count(n, 'sample')}{level}."
     lacking = f"{100 * without.accuracy.value:.0f} %"

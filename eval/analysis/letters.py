@@ -82,13 +82,13 @@ def compute_position_bias(answers: Sequence[str], keys: Sequence[str]) -> Positi
 
 class ChosenLetter(NamedTuple):
     """The letter of an answer to a question with this number of choices, and the correct letter;
-    `seen` and `seen_key` are these two letters as the contestant saw them. `is_first` is True for a
-    first draw."""
+    `seen_answer` and `seen_key` are these two letters as the contestant saw them. `is_first` is
+    True for a first draw."""
 
-    choices: int
+    choice_count: int
     answer: str
     key: str
-    seen: str
+    seen_answer: str
     seen_key: str
     verdict: Verdict
     is_first: bool
@@ -146,14 +146,16 @@ def _count_letters(
 def measure_bias(letters: Mapping[ChosenLetter, int]) -> PositionBias:
     """Return the position bias of counted answers. Raises ValueError if there are none."""
     every = [letter for letter, count in letters.items() for _ in range(count)]
-    return compute_position_bias([one.seen for one in every], [one.seen_key for one in every])
+    return compute_position_bias(
+        [one.seen_answer for one in every], [one.seen_key for one in every]
+    )
 
 
 class _ChosenLetters(NamedTuple):
     """The letters that a contestant chose in questions with the same number of choices."""
 
     contestant: str
-    choices: int
+    choice_count: int
     bias: PositionBias
 
     def format_shares(self, letter: str) -> str | None:
@@ -183,9 +185,9 @@ def position_table(scored: Table) -> TextTable:
         own = defaultdict[tuple[str, int], Counter[ChosenLetter]](Counter)
         for scores, counts in count_letters(run):
             for letter, count in counts.items():
-                among = ascii_uppercase[: letter.choices]
+                among = ascii_uppercase[: letter.choice_count]
                 if letter.is_first and len(among) > 1 and {letter.answer, letter.key} <= {*among}:
-                    own[scores.contestant, letter.choices][letter] += count
+                    own[scores.contestant, letter.choice_count][letter] += count
         chosen |= own
     lines, named = list[_ChosenLetters](), set[str]()
     for place, letters in chosen.items():
@@ -194,7 +196,7 @@ def position_table(scored: Table) -> TextTable:
     columns: list[Column[_ChosenLetters]] = [
         *attribute_columns("contestant"),
         Column("bars\n(key)", "bars"),
-        Column("choices", "choices"),
+        Column("choices", "choice_count"),
         Column("spread", "bias.spread", percent),
         Column("p", "bias.p", format_p),
         Column("n", "bias.n"),

@@ -29,11 +29,11 @@ class FindingRow:
     """An arm compared with the baseline of its task: `label` names its only difference.
 
     `accuracy` and `difference` (from the baseline) are shares; they are None if every answer
-    failed, for the reason `failure`, or if nothing can be compared. `failed` counts the failed
-    samples, which are wrong in `accuracy` and excluded from `difference`. `p_holm` is the p of the
-    difference after Holm's correction; `is_significant` is True if it is below the level.
-    `answered` is the accuracy of the answers without abstentions, and `abstained` the share on
-    which a stage abstained. `arm` is the id of its point, empty for all tasks.
+    failed, for the reason `failure`, or if nothing can be compared. `failed_count` counts the
+    failed samples, which are wrong in `accuracy` and excluded from `difference`. `p_holm` is the p
+    of the difference after Holm's correction; `is_significant` is True if it is below the level.
+    `answered_accuracy` is that of the answers without abstentions, and `abstained_share` the share
+    on which a stage abstained. `arm` is the id of its point, empty for all tasks.
     """
 
     label: str
@@ -45,9 +45,9 @@ class FindingRow:
     is_significant: bool
     is_baseline: bool
     failure: str
-    failed: int
-    answered: Estimate | None = None
-    abstained: float = 0.0
+    failed_count: int
+    answered_accuracy: Estimate | None = None
+    abstained_share: float = 0.0
 
     @property
     def change(self) -> float:
@@ -89,7 +89,7 @@ def _select_agreeing_arms(arms: Sequence[PointScores], base: PointScores) -> lis
 
 
 @dataclass(frozen=True, eq=False)
-class OneChange:
+class OneChangeStudy:
     """The arms of a run that differ in one change from the baseline of their task."""
 
     scored: Table

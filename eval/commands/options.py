@@ -227,14 +227,12 @@ def build_reader(name: str | None, plugins: list[str]) -> Any:
     return build_reader(name, plugins) if name else None
 
 
-def print_text_table(
-    table: Any, title: str, caption: str = "", heading_column_count: int = 2
-) -> None:
+def print_text_table(table: Any, title: str, caption: str = "", heading_count: int = 2) -> None:
     """Print a table, if it has rows."""
     from rich.console import Console
 
     if table.rows:
-        Console().print(table.console(title, heading_column_count, caption))
+        Console().print(table.console(title, heading_count, caption))
 
 
 def print_table(scored: Any, kind: str = "short") -> None:
@@ -276,13 +274,13 @@ def _print_ending(part: Any, scored: Any) -> None:
     shown = part.ending(scored) if part.ending else ()
     if isinstance(shown, TextTable):
         note = part.note if isinstance(part.note, str) else part.note(scored)
-        print_text_table(shown, part.title.lower(), note, heading_column_count=1)
+        print_text_table(shown, part.title.lower(), note, heading_count=1)
         return
     for piece in shown:
         if isinstance(piece, str):
             say(piece)
         else:
-            print_text_table(piece.table, piece.title, piece.note, heading_column_count=1)
+            print_text_table(piece.table, piece.title, piece.note, heading_count=1)
 
 
 def parse_columns(texts: list[str]) -> dict[str, str]:

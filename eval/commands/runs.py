@@ -213,7 +213,7 @@ def view(
     if not runs:
         records = list(Path("runs").glob("*/records.jsonl"))
         if not records:
-            refuse("there is no run in the folder runs; give a run folder")
+            refuse("the folder `runs` holds no run; give a run folder")
         runs = [max(records, key=lambda path: path.stat().st_mtime).parent]
     if sample or arm or out:
         _show_sample(runs, sample, arm, out, cache, plugin)
@@ -247,7 +247,7 @@ def _show_sample(
         say(line)
 
 
-def reply_cache(
+def manage_reply_cache(
     runs: Annotated[Path, Argument(metavar="OUT", help="The folder that holds all runs.")] = Path(
         "runs"
     ),

@@ -28,7 +28,7 @@ class ConsoleTable:
     """A table for a terminal of any width: columns that do not fit side by side are split into
     blocks below one another, each with the text columns.
 
-    The first `text_column_count` columns hold text, and the first `heading_column_count` of these
+    The first `text_column_count` columns hold text, and the first `heading_count` of these
     become headings above their lines. Long texts are wrapped between words, numbers never. The
     lines of the caption that are in `bold_lines` are highlighted.
     """
@@ -37,7 +37,7 @@ class ConsoleTable:
     rows: Sequence[Sequence[str]]
     text_column_count: int
     title: str
-    heading_column_count: int
+    heading_count: int
     caption: str
     bold_lines: Sequence[str]
 
@@ -49,8 +49,8 @@ class ConsoleTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Yield the lines; called by rich."""
-        room, texts = options.max_width, self.text_column_count - self.heading_column_count
-        header, groups = self.header[self.heading_column_count :], self._group_rows(" [")
+        room, texts = options.max_width, self.text_column_count - self.heading_count
+        header, groups = self.header[self.heading_count :], self._group_rows(" [")
         widths = _measure_widths(header, groups)
         if sum(widths) + 2 > room:  # keep the second line of a cell below its number
             groups = self._group_rows("\n[")
@@ -92,13 +92,13 @@ class ConsoleTable:
         groups = Groups()
         for row in self.rows:
             heading, name, *cells = (
-                ", ".join(filter(None, row[: self.heading_column_count])),
-                *row[self.heading_column_count :],
+                ", ".join(filter(None, row[: self.heading_count])),
+                *row[self.heading_count :],
             )
             if not groups or groups[-1][0] != heading:
                 groups.append((heading, []))
             texts = [before.join(words.split("\n", 1)) + "]" * ("\n" in words) for words in cells]
-            groups[-1][1].append([f"  {name}" if self.heading_column_count else name, *texts])
+            groups[-1][1].append([f"  {name}" if self.heading_count else name, *texts])
         return groups
 
 

@@ -128,22 +128,16 @@ class TextTable:
         return f"<tr>{''.join(cells)}</tr>"
 
     def console(
-        self,
-        title: str,
-        heading_column_count: int = 0,
-        caption: str = "",
-        bold_lines: Sequence[str] = (),
+        self, title: str, heading_count: int = 0, caption: str = "", bold_lines: Sequence[str] = ()
     ) -> ConsoleTable:
-        """Return a table for a terminal. The first `heading_column_count` text columns become
+        """Return a table for a terminal. The first `heading_count` text columns become
         headings above their lines, and the caption's lines in `bold_lines` are highlighted. At
         least two columns are not turned into headings."""
         from looktwice.eval.display.console_tables import ConsoleTable
 
-        heading_column_count = max(
-            0, min(heading_column_count, self.text_column_count, len(self.header) - 2)
-        )
+        heading_count = max(0, min(heading_count, self.text_column_count, len(self.header) - 2))
         shape = self.header, self.rows, self.text_column_count
-        return ConsoleTable(*shape, title, heading_column_count, caption, bold_lines)
+        return ConsoleTable(*shape, title, heading_count, caption, bold_lines)
 
     def append(self, other: TextTable) -> TextTable:
         """Return the table with the lines of another one below, matched by column titles."""

@@ -96,7 +96,7 @@ class PageServer(LocalPage):
 
     page: RunPage
     html: str
-    stages: StagePageFunction
+    make_stage_page: StagePageFunction
 
     @property
     def routes(self) -> Mapping[str, ShowFunction]:
@@ -145,7 +145,7 @@ class PageServer(LocalPage):
         """Return the page of a sample with the views after every stage."""
         number = self._parse_number(request)
         row, run = self.page.rows[number], self.page.runs[self.page.run_of[number]]
-        text = self.stages(run.folder.path, row.task, row.id)
+        text = self.make_stage_page(run.folder.path, row.task, row.id)
         return web.Response(text=text, content_type="text/html")
 
     def _parse_number(self, request: web.Request) -> int:

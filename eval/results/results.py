@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pandas
 
 Arm = tuple[RunScores, PointScores]
-MAX_SHOWN_FLIPS, MAX_SIDE, MAX_REPLY_CHARACTERS = 24, 200, 400
+MAX_SHOWN_FLIPS, MAX_THUMBNAIL_SIDE, MAX_REPLY_CHARACTERS = 24, 200, 400
 """Limits for display in a notebook: the number of samples, the longest side of a thumbnail in
 pixels, and the characters of a reply."""
 FLIP_COLUMNS: Mapping[str, str] = {
@@ -61,7 +61,7 @@ def _open_part(name: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Side:
+class FirstDraw:
     """The first draw of one of two contestants on a sample: its score, its record, and the run that
     stores its pictures."""
 
@@ -94,7 +94,7 @@ class Side:
         """The data URL of each picture, or the reason why there is none."""
         for picture in self.pictures:
             try:
-                yield make_thumbnail_url(picture, MAX_SIDE), ""
+                yield make_thumbnail_url(picture, MAX_THUMBNAIL_SIDE), ""
             except (PictureError, OSError) as exc:
                 yield "", str(exc)
 
@@ -106,8 +106,8 @@ class Flip:
 
     task: str
     row: SampleRow
-    before: Side
-    after: Side
+    before: FirstDraw
+    after: FirstDraw
 
     @property
     def gained(self) -> bool:
@@ -267,7 +267,7 @@ class Results:
     @property
     def contestants(self) -> list[str]:
         """The names of the contestants, with their changes: valid arguments of `flips`."""
-        return list(self._arms)
+        return list(self._arms_by_name)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a row per record, with the columns of `eval.results.record_table.FIELDS`;
@@ -330,7 +330,7 @@ class Results:
         return write_parquet(self.table.scores, Path(path))
 
     @property
-    def _arms(self) -> Mapping[str, Sequence[Arm]]:
+    def _arms_by_name(self) -> Mapping[str, Sequence[Arm]]:
         by_run = defaultdict[str, dict[str, list[Arm]]](lambda: defaultdict(list))
         for run in self.table.scores:
             for scores in run.points:
@@ -342,7 +342,7 @@ class Results:
         return arms
 
     def _find_arms(self, name: str, task: str) -> list[Arm]:
-        arms = self._arms
+        arms = self._arms_by_name
         if name not in arms:
             older = [label for run in self.table.scores for label in run.older]
             near = suggest_names(name, arms) or f"; there are {', '.join(arms)}"
@@ -368,12 +368,17 @@ def _build_flips(changed: Sequence[tuple[Arm, Arm, str]]) -> list[Flip]:
             if record.draw == 0:
                 records[path, record.point, record.sample] = record
 
-    def side(arm: Arm, name: str) -> Side:
+    def make_first_draw(arm: Arm, name: str) -> FirstDraw:
         run, scores = arm
         record = records.get((run.folder.path, scores.point.records_id, name))
-        return Side(scores.scored[name][0], record, run)
+        return FirstDraw(scores.scored[name][0], record, run)
 
     return [
-        Flip(before[1].task, before[1].samples[name], side(before, name), side(after, name))
+        Flip(
+            before[1].task,
+            before[1].samples[name],
+            make_first_draw(before, name),
+            make_first_draw(after, name),
+        )
         for before, after, name in changed
     ]

@@ -79,12 +79,12 @@ class Models:
 
 
 @dataclass(frozen=True)
-class Stoppable(ModelWrapper):
+class StoppableModel(ModelWrapper):
     """A model in this process that starts no call once `stop` is set."""
 
     stop: threading.Event = field(repr=False)
 
-    def for_sample(self, sample: str) -> Stoppable:
+    def for_sample(self, sample: str) -> StoppableModel:
         """Return this wrapper around the model of one sample, if the model has one per sample."""
         select = getattr(self.model, "for_sample", None)
         return replace(self, model=select(sample)) if select else self

@@ -20,7 +20,7 @@ import cv2
 
 from looktwice.eval.records.records import Key, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter, make_point_rows
-from looktwice.eval.runs.companions import Companion, Executor, Models, RunStart, Stoppable
+from looktwice.eval.runs.companions import Companion, Executor, Models, RunStart, StoppableModel
 from looktwice.eval.runs.options import RunOptions, RunSummary
 from looktwice.eval.runs.provenance import describe_plugin, hash_files, list_versions
 from looktwice.eval.runs.questions import Questions
@@ -144,7 +144,7 @@ class Run:
             models = None if self.executor.wraps_models else self.models
             wrapped = models.wrap(model) if models else model
             drain = self.progress.drain
-            self.wrapped[id(model)] = Stoppable(model, drain) if wrapped is model else wrapped
+            self.wrapped[id(model)] = StoppableModel(model, drain) if wrapped is model else wrapped
 
     def _execute_all(self, work: RunStart) -> None:
         """Run every sample, and repeat those that wait for a batched reply until it arrives. Raises

@@ -88,18 +88,14 @@ def _print_ratings(sheets: list[Path], judged: Path | None) -> None:
     errors, answers = (rated.key.ask == ask for ask in (sheet.ASK_ERRORS, sheet.ASK_ANSWERS))
     rated = ratings.add_judges(rated, judged) if judged else rated
     if errors:
-        print_text_table(
-            ratings.share_table(rated), "share of each category, %", heading_column_count=0
-        )
+        print_text_table(ratings.share_table(rated), "share of each category, %", heading_count=0)
     if answers:
-        print_text_table(ratings.answer_table(rated), "answers of people", heading_column_count=0)
+        print_text_table(ratings.answer_table(rated), "answers of people", heading_count=0)
     times = ratings.time_table(rated)
-    print_text_table(times, "medians, ms from the pictures' onset", heading_column_count=0)
+    print_text_table(times, "medians, ms from the pictures' onset", heading_count=0)
     for line in ratings.ratings_lines(rated):
         say(line)
     if answers:
-        print_text_table(
-            ratings.difficulty_table(rated), "right by difficulty, %", heading_column_count=0
-        )
+        print_text_table(ratings.difficulty_table(rated), "right by difficulty, %", heading_count=0)
         people = sheets[0].parent / ratings.HUMANS
         say(f"people as contestants: {ratings.write_humans(rated, people)}")

@@ -104,14 +104,14 @@ def compare(
         written = _compare_requests(select_sides(sides, baseline, only), model, labels, out)
     elif standings.is_published(logs, columns):
         table = standings.read_standings(logs[0], columns, baseline)
-        print_text_table(standings.spread_table(table), "spread", heading_column_count=1)
-        print_text_table(standings.rank_table(table), "ranks", heading_column_count=1)
+        print_text_table(standings.spread_table(table), "spread", heading_count=1)
+        print_text_table(standings.rank_table(table), "ranks", heading_count=1)
         written = standings.write_standings(table, out)
     else:
         read = build_reader(reader, plugin)
         every = [log for path in logs for log in read_logs(path, columns, read, plugin)]
         compared = compare_logs(every, baseline, only, pairs)
-        print_text_table(report.console_table(compared.contrasts), "", heading_column_count=1)
+        print_text_table(report.console_table(compared.contrasts), "", heading_count=1)
         for line in report.summarize_comparison(compared):
             say(line)
         written = report.write_comparison(compared, out)
@@ -133,9 +133,7 @@ def _compare_requests(
     folders = make_file_names([rival.name for rival in sides[1:]])
     for comparison in comparisons:
         rival = comparison.rival
-        print_text_table(
-            report.make_request_table(comparison), "what differs", heading_column_count=1
-        )
+        print_text_table(report.make_request_table(comparison), "what differs", heading_count=1)
         for line in report.describe_requests(comparison):
             say(line)
         if model is not None and comparison.differences:
@@ -144,9 +142,7 @@ def _compare_requests(
             effects = measure_effects(pair, model, asked, (base.name, rival.name))
             baseline = effects.compared.logs[0].name
             contrasts = [c for c in effects.compared.contrasts if c.baseline == baseline]
-            print_text_table(
-                console_table(contrasts), "effect of each difference", heading_column_count=1
-            )
+            print_text_table(console_table(contrasts), "effect of each difference", heading_count=1)
             for line in report.describe_effects(effects):
                 say(line)
     return report.write_request_diff(comparisons, out)

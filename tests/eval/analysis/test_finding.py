@@ -399,9 +399,9 @@ def test_the_table_of_a_task_has_counts_of_answers_and_abstentions(specialists: 
     assert "% right of<br>answered" in header and "abstained<br>%" in header
     (row,) = [row for row in shape.rows if row.label == "outlines"]
     assert (
-        row.answered
-        and join_attributes(row.answered, "value n") == (0.85, 20)
-        and row.abstained == 0.5
+        row.answered_accuracy
+        and join_attributes(row.answered_accuracy, "value n") == (0.85, 20)
+        and row.abstained_share == 0.5
     )
     assert "abstained" not in change_table(color).markdown
     markdown = Report(score_table(specialists.made.path)).markdown
