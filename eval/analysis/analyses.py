@@ -52,16 +52,16 @@ class ReportTable:
 class Analysis:
     """One analysis: its name on the command line, its title, and the note above its table.
 
-    `find` returns the table, or several with titles of their own. `facts` are shown above it, for
-    example the columns that are equal in all lines; then, if `lists_unchanged`, the stages that
-    changed no request, which explain a difference of zero. `needs` describes what a run must have
-    beyond answers. `ending` returns the tables and sentences that are printed at the end of a run,
-    `curves` and `maps` the charts of the page, and `sentences` the findings of a run that chose its
-    questions. `ask` handles a request with `settings`."""
+    `find_tables` returns the table, or several with titles of their own. `facts` are shown above
+    it, for example the columns that are equal in all lines; then, if `lists_unchanged`, the stages
+    that changed no request, which explain a difference of zero. `needs` describes what a run must
+    have beyond answers. `ending` returns the tables and sentences that are printed at the end of a
+    run, `curves` and `maps` the charts of the page, and `sentences` the findings of a run that
+    chose its questions. `ask` handles a request with `settings`."""
 
     name: str
     title: str
-    find: Callable[[Table], TextTable | Iterable[ReportTable]]
+    find_tables: Callable[[Table], TextTable | Iterable[ReportTable]]
     note: str | Callable[[Table], str] = ""
     wrap: bool = True
     lists_unchanged: bool = False
@@ -89,7 +89,7 @@ class Analysis:
 
     def tables(self, scored: Table) -> list[ReportTable]:
         """Return the tables that have lines."""
-        shown = self.find(scored)
+        shown = self.find_tables(scored)
         if not isinstance(shown, TextTable):
             return [part for part in shown if part.table.rows]
         if not shown.rows:

@@ -251,22 +251,25 @@ SPECIALIST_COLUMNS: Columns[SpecialistPair] = (
 
 
 class Guesses(NamedTuple):
-    """The records of an arm that guesses on some samples, and whether each is right."""
+    """An arm that guesses on some samples, and whether each of its guesses and other answers is
+    right."""
 
     scores: PointScores
-    guesses: list[bool]
-    others: list[bool]
+    guess_hits: list[bool]
+    other_hits: list[bool]
 
 
 GUESS_COLUMNS: Columns[Guesses] = (
     *ARM_NAME_COLUMNS,
-    Column("n", lambda line: len(line.guesses) + len(line.others)),
-    Column("guessed", lambda line: len(line.guesses)),
-    Column("not\nguessed", lambda line: len(line.others)),
+    Column("n", lambda line: len(line.guess_hits) + len(line.other_hits)),
+    Column("guessed", lambda line: len(line.guess_hits)),
+    Column("not\nguessed", lambda line: len(line.other_hits)),
     Column(
-        "accuracy of\nothers %", lambda line: fmean(line.others) if line.others else None, percent
+        "accuracy of\nothers %",
+        lambda line: fmean(line.other_hits) if line.other_hits else None,
+        percent,
     ),
-    Column("accuracy of\nguesses %", lambda line: fmean(line.guesses), percent),
+    Column("accuracy of\nguesses %", lambda line: fmean(line.guess_hits), percent),
 )
 
 
@@ -280,9 +283,9 @@ def find_guesses(run: RunScores) -> Iterator[Guesses]:
         line = Guesses(scores, [], [])
         for entry in scores.all:
             is_guess = (scores.point.records_id, entry.sample, entry.draw) in guessed
-            kind = line.guesses if is_guess else line.others
+            kind = line.guess_hits if is_guess else line.other_hits
             kind.append(entry.verdict is Verdict.RIGHT)
-        if line.guesses:
+        if line.guess_hits:
             yield line
 
 

@@ -268,13 +268,13 @@ EFFECT_TABLE_COLUMNS: Columns[LevelEffect] = (
 )
 
 
-def sweep_table(scored: Table, whole: bool = True) -> TextTable:
+def sweep_table(scored: Table, all_lines: bool = True) -> TextTable:
     """Return a line per contestant, task, factor and level, and per pair of factors; if a pair
     interacts significantly, a line for each level of the other factor.
 
-    Without `whole`, an interaction is included only if its own p is below 5 %, and a single task,
-    besides all tasks together, only if an effect differs between tasks or two factors interact on
-    it.
+    Without `all_lines`, an interaction is included only if its own p is below 5 %, and a single
+    task, besides all tasks together, only if an effect differs between tasks or two factors
+    interact on it.
     """
     lines = [line for run in scored.scores for line in _split_interactions(find_sweep_effects(run))]
     by_task = _choose_single_tasks(lines)
@@ -283,9 +283,9 @@ def sweep_table(scored: Table, whole: bool = True) -> TextTable:
         is_weak = FACTOR_SEPARATOR in line.factor and line.effect.p >= ALPHA
         is_part = line.task != ALL_TASKS and by_task.get(_get_effect_key(line)) is False
         short += [] if is_part or is_weak else [line]
-    shown = table(EFFECT_TABLE_COLUMNS, lines if whole else short)
+    shown = table(EFFECT_TABLE_COLUMNS, lines if all_lines else short)
     shown = shown if any(line.where for line in lines) else shown.without("where")
-    return shown if whole else shown.without("p\n(BH)").without_empty()
+    return shown if all_lines else shown.without("p\n(BH)").without_empty()
 
 
 def _get_effect_key(line: LevelEffect) -> tuple[str, str, str]:

@@ -82,8 +82,8 @@ def compute_position_bias(answers: Sequence[str], keys: Sequence[str]) -> Positi
 
 class ChosenLetter(NamedTuple):
     """The letter of an answer to a question with this number of choices, and the correct letter;
-    `seen_answer` and `seen_key` are these two letters as the contestant saw them. `is_first` is
-    True for a first draw."""
+    `seen_answer` and `seen_key` are these two letters as the contestant saw them. `is_first_draw`
+    is True for a first draw."""
 
     choice_count: int
     answer: str
@@ -91,7 +91,7 @@ class ChosenLetter(NamedTuple):
     seen_answer: str
     seen_key: str
     verdict: Verdict
-    is_first: bool
+    is_first_draw: bool
 
 
 def count_letters(run: RunScores) -> Iterator[tuple[PointScores, Counter[ChosenLetter]]]:
@@ -186,7 +186,11 @@ def position_table(scored: Table) -> TextTable:
         for scores, counts in count_letters(run):
             for letter, count in counts.items():
                 among = ascii_uppercase[: letter.choice_count]
-                if letter.is_first and len(among) > 1 and {letter.answer, letter.key} <= {*among}:
+                if (
+                    letter.is_first_draw
+                    and len(among) > 1
+                    and {letter.answer, letter.key} <= {*among}
+                ):
                     own[scores.contestant, letter.choice_count][letter] += count
         chosen |= own
     lines, named = list[_ChosenLetters](), set[str]()

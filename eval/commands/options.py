@@ -178,9 +178,9 @@ TableKind = Annotated[
 ]
 
 
-def guard_command(command: Callable[..., None], fenced: bool = True) -> Callable[..., None]:
+def guard_command(command: Callable[..., None], adds_allow: bool = True) -> Callable[..., None]:
     """Wrap a command so that its plugins are loaded and `handle_input_errors` reports its errors;
-    `fenced` adds the option `--allow`."""
+    if `adds_allow`, the command gets the option `--allow`."""
 
     @wraps(command)
     def run(**options: Any) -> None:
@@ -196,7 +196,7 @@ def guard_command(command: Callable[..., None], fenced: bool = True) -> Callable
             command(**options)
 
     own = signature(command).parameters
-    if fenced and "allow" not in own:
+    if adds_allow and "allow" not in own:
         hints = {**get_type_hints(command, include_extras=True), "allow": AllowedAccess}
         added = Parameter("allow", Parameter.KEYWORD_ONLY, default=NO_VALUES)
         every = [p.replace(annotation=hints[p.name]) for p in (*own.values(), added)]
@@ -252,7 +252,7 @@ def print_table(scored: Any, kind: str = "short") -> None:
         if {"sweep", "each"} & keys:
             from looktwice.eval.analysis.factors import effect_note, sweep_table
 
-            swept = sweep_table(scored, whole=False)
+            swept = sweep_table(scored, all_lines=False)
             print_text_table(swept, "effect of each factor", effect_note(scored))
         from looktwice.eval.analysis.letters import POSITION_NOTE, position_table
 
@@ -307,12 +307,12 @@ def say(text: object, fault: bool = False) -> None:
     echo(lines, err=fault)
 
 
-def announce(opened: bool, address: str) -> None:
-    """Print the address of a served page, and open it in a browser if `opened`."""
+def announce(opens_browser: bool, address: str) -> None:
+    """Print the address of a served page, and open it in a browser if `opens_browser`."""
     import webbrowser
 
     say(f"open {address} in a browser; Ctrl-C stops the server")
-    if opened:
+    if opens_browser:
         webbrowser.open(address)
 
 

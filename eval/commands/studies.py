@@ -193,8 +193,8 @@ def run(
         say(line)
     for line in limit_cache(cache or out / ".cache", out, max_size) if cache_size else ():
         say(line)
-    if outcome.why or outcome.failed or outcome.stopped:
-        raise Exit(get_exit_code(outcome.signal) if outcome.stopped and not outcome.why else 1)
+    if outcome.why or outcome.failed_count or outcome.is_stopped:
+        raise Exit(get_exit_code(outcome.signal) if outcome.is_stopped and not outcome.why else 1)
 
 
 def _parse_shard(text: str) -> tuple[int, int]:
@@ -222,7 +222,7 @@ def _print_results(study: Study, outcome: RunSummary, kind: str) -> None:
     from looktwice.eval.report import write_report
 
     plan, run = study.plan, outcome.folder
-    if not (outcome.written or outcome.kept):
+    if not (outcome.written_count or outcome.kept_count):
         return
     scored = score_table([run], plan=plan)
     print_table(scored, kind)

@@ -221,7 +221,7 @@ class PageNumbers:
         return max(1, families)
 
     @cached_property
-    def comparisons(self) -> int:
+    def comparison_count(self) -> int:
         """The number of comparisons that a reader can choose: pairs of contestants on single tasks
         and on ALL_TASKS."""
         asked = self._asked_tasks

@@ -97,7 +97,7 @@ def encode_page(data: PageData, numbers: PageNumbers, served: bool = False) -> d
         "is_whole": data.detailed is None,
         "arms": [simplify(arm) for arm in numbers.arms],
         "pairs": [simplify(pair) for pair in numbers.pairs],
-        "comparisons": numbers.comparisons,
+        "comparisons": numbers.comparison_count,
         "finding": simplify(data.finding),
         "evidence": simplify(data.evidence),
         "lines": [{**vars(chart), "lines": list(chart.lines.items())} for chart in data.lines],

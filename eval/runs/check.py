@@ -319,7 +319,7 @@ class PlanCheck:
                     "warning: no coordinate of a point exceeds 1, but marks are in pixels; are"
                     " these fractions of the image size?"
                 )
-            if not found.is_whole and not is_folder:
+            if not found.is_complete and not is_folder:
                 yield (
                     f"checked the images of {format_count(found.checked_count, 'sample')}; --all"
                     " opens those of every sample"

@@ -80,7 +80,7 @@ def evaluate(
         raise RunError(
             f"{outcome.why}; the records so far are in {folder}, and the same call resumes later"
         )
-    if outcome.stopped:
+    if outcome.is_stopped:
         raise KeyboardInterrupt(f"the study was stopped; the records so far are in {folder}")
     return score_table([folder], plan=plan)
 

@@ -29,7 +29,7 @@ class Questions:
     digests: dict[str, DataDigest] = field(default_factory=lambda: defaultdict(DataDigest))
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """True if neither a limit nor a shard leaves samples out."""
         return self.options.limit is None and self.options.shard == (1, 1)
 
@@ -92,7 +92,7 @@ class Questions:
         by_arm: dict[str, set[tuple[str, int]]] = defaultdict(set)
         for arm_id, sample, draw in done:
             by_arm[arm_id].add((sample, draw))
-        if self.is_whole or not by_arm:
+        if self.is_complete or not by_arm:
             return by_arm
         ids, asked = dict[str, set[str]](), dict[str, set[tuple[str, int]]]()
         for name, task in self.tasks.items():
@@ -112,7 +112,7 @@ class Questions:
         questions depend only on settings and versions.
         """
         same: dict[str, list[str]] = {}
-        as_made = self.is_whole and folder.facts.get("versions") == list_versions()
+        as_made = self.is_complete and folder.facts.get("versions") == list_versions()
         for task_id, task in self.tasks.items():
             old = folder.samples_by_task.get(task_id, {})
             if as_made and isinstance(task, MadeTask) and len(old) == len(task):
@@ -129,7 +129,7 @@ class Questions:
                 is_same = is_same and row is not None and row.answer == item.answer
             if now and is_same:
                 same[task_id] = [*now]
-            gone = [name for name in old if self.is_whole and name not in now]
+            gone = [name for name in old if self.is_complete and name not in now]
             if names := changed or gone:
                 problem = "changed under the same id" if changed else "no longer in the task"
                 raise RunError(

@@ -22,7 +22,7 @@ class SampleFaults:
     """The faults of a task's samples by kind, each with its sample, and the number of samples
     checked.
 
-    `points` are the point marks; `is_whole` is True if every image was opened to read its size.
+    `points` are the point marks; `is_complete` is True if every image was opened to read its size.
     """
 
     unreadable_images: list[str] = field(default_factory=list)
@@ -30,7 +30,7 @@ class SampleFaults:
     duplicate_ids: list[str] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     checked_count: int = 0
-    is_whole: bool = True
+    is_complete: bool = True
 
     def sentences(self) -> Iterator[str]:
         """Yield a sentence for each kind of fault, with its first example."""
@@ -57,7 +57,7 @@ def find_sample_faults(task: Task, limit: int | None) -> SampleFaults:
     for item in islice(check_items(task), limit):  # one in memory at a time
         is_late = time.monotonic() > until
         if is_late and not is_folder:
-            faults.is_whole = False
+            faults.is_complete = False
             break
         sample = item.sample
         faults.checked_count += 1
@@ -65,7 +65,7 @@ def find_sample_faults(task: Task, limit: int | None) -> SampleFaults:
         if sample.id in seen:
             faults.duplicate_ids.append(f"sample {sample.id}")
         seen.add(sample.id)
-        faults.is_whole &= not is_late
+        faults.is_complete &= not is_late
         if unread := next(_find_unreadable(sample, is_late), ""):
             faults.unreadable_images.append(f"sample {sample.id}: {unread}")
         elif outside := find_mark_fault(sample):

@@ -92,7 +92,7 @@ class Discovery(Races):
 
     def end(self, study: Study, summary: RunSummary) -> Iterator[str]:
         """Write the winners as studies, try them under the styles, and save the races."""
-        if not summary.stopped:
+        if not summary.is_stopped:
             yield from finish_discovery(self, study)
         yield from super().end(study, summary)
 

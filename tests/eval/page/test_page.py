@@ -250,7 +250,7 @@ def test_the_correction_covers_every_pair_that_can_be_chosen() -> None:
     numbers = PageNumbers(logs(answers | {"all": "1" * 40}))
     pairs = {(p.contestant, p.rival): p for p in numbers.pairs if p.task == 0}
     assert pairs[2, 1].paired.p == pytest.approx(2 / 2**6)
-    assert len(pairs) == 15 == numbers.comparisons
+    assert len(pairs) == 15 == numbers.comparison_count
     assert (pairs[2, 1].p_holm or 0.0) > 0.2 and not pairs[2, 1].is_significant
     significant = {place for place, pair in pairs.items() if pair.is_significant}
     assert significant == {(5, 0), (5, 1), (5, 2), (5, 3), (5, 4)}
