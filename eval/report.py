@@ -210,8 +210,8 @@ class Report:
 
     @cached_property
     def tables(self) -> list[ReportTable]:
-        """Contestants by tasks; macro, micro and totals over several tasks; a table for each task
-        of each run, all variants together; and the tables of all analyses that apply."""
+        """The tables: contestants by tasks; macro, micro and totals over several tasks; one for
+        each task of each run, all variants together; and those of all analyses that apply."""
         rows = [row for row in self.scored.rows if not row.slice]
         own = headline_rows(self.scored.scores, self.scored.rows)
         tables = [ReportTable("Accuracy", overview_table(self.scored.rows, own))]

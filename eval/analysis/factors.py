@@ -187,8 +187,8 @@ def _measure_effect(
 def _weigh_levels(
     numbers: Sequence[int], cells: Cells, changes: Sequence[Changes]
 ) -> dict[Levels, Floats]:
-    """Return the weights that compare each level of a factor with its first, or of the interaction
-    of two factors, averaged over the other factors."""
+    """Return the weights that compare each level of a factor with its first level, or that measure
+    the interaction of two factors, averaged over the other factors."""
     asked = []
     for number in numbers:
         asked.append([*dict.fromkeys(cell[number] for cell in cells if cell)] or [""])

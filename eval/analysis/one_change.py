@@ -125,7 +125,7 @@ class OneChangeStudy:
 
     @cached_property
     def tables(self) -> list[TaskArms]:
-        """The arms of all tasks together, if there are several, and of each task."""
+        """The compared arms of all tasks together, if there are several tasks, and of each task."""
         every, by_task = self.arms_on_every_task, defaultdict[str, list[PointScores]](list)
         for arm in self.run.points:
             if len(arm.columns) and not arm.older:

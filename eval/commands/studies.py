@@ -167,11 +167,11 @@ def run(
     from rich.console import Console
 
     from looktwice.eval.runs import RunOptions, Study
-    from looktwice.eval.runs.options import default_workers
+    from looktwice.eval.runs.options import count_default_workers
 
     plan = load_study(config, overrides, plugin)
     part, kept = _parse_shard(shard), again == "nothing"
-    threads = workers or default_workers(plan.models)
+    threads = workers or count_default_workers(plan.models)
     options = RunOptions(threads, limit, part, kept, budget, max_requests)
     max_size = None
     if cache_size:

@@ -36,7 +36,7 @@ VERSUS_PEOPLE_HEADER = "vs\npeople"
 
 
 def overview_table(rows: Rows, benchmark_rows: Rows) -> TextTable:
-    """Return contestants by tasks: accuracy in percent with its interval below it.
+    """Return a table of contestants by tasks: accuracy in percent with its interval below it.
 
     The benchmarks' headline metrics, whose rows are `benchmark_rows`, come first; then macro and
     micro.

@@ -107,8 +107,8 @@ def _format_tool_calls(node: Mapping[str, Any]) -> list[str]:
 
 
 def _get_repeated_parts(turn: PageTurn) -> list[str | PagePicture]:
-    """Return the parts of a reply that later calls repeat: no reasoning, and no empty text next to
-    tool calls."""
+    """Return the parts of a reply that later calls repeat, without reasoning and without an empty
+    text next to tool calls."""
     return [
         part
         for part in turn.parts

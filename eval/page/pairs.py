@@ -72,18 +72,18 @@ class PageNumbers:
 
     @cached_property
     def baseline(self) -> int:
-        """The index of the page's first baseline, or 0."""
+        """The index of the page's first baseline, or 0 if there is none."""
         return next((i for i, who in enumerate(self.data.contestants) if who.baseline), 0)
 
     @cached_property
     def baselines(self) -> list[int]:
-        """The index of each contestant's baseline: that of its run, or else of the page."""
+        """The index of each contestant's baseline: its run's, or the page's if its run has none."""
         of_runs = {who.run: n for n, who in enumerate(self.data.contestants) if who.baseline}
         return [of_runs.get(who.run, self.baseline) for who in self.data.contestants]
 
     @cached_property
     def arms(self) -> list[ContestantScore]:
-        """Each contestant on each of its tasks, then on ALL_TASKS."""
+        """The score of each contestant on each of its tasks, then on ALL_TASKS."""
         asked = defaultdict[tuple[int, int], list[PageAnswer]](list)
         tasks_of = [sample.task for sample in self.data.samples]
         for (who, sample), draws in self.data.answers.items():
@@ -153,8 +153,8 @@ class PageNumbers:
 
     @cached_property
     def pairs(self) -> list[ContestantPair]:
-        """Any two contestants on each task that both have, and on ALL_TASKS; with many contestants,
-        only pairs with a baseline."""
+        """The pairs of contestants on each task that both have, and on ALL_TASKS; with many
+        contestants, only pairs with a baseline."""
         base, everybody = self.baselines, range(len(self.data.contestants))
         whole, pairs = self._values_without_failed, list[ContestantPair]()
         is_all = whole is self._all_values
@@ -183,8 +183,8 @@ class PageNumbers:
         return self._correct_pairs(pairs)
 
     def _correct_pairs(self, pairs: Sequence[ContestantPair]) -> list[ContestantPair]:
-        """Return the pairs with corrected p-values: those with a baseline as in the tables, others
-        over all pairs."""
+        """Return the pairs with their p-values corrected: as in the tables for pairs with a
+        baseline, over all pairs for others."""
 
         def is_with_baseline(pair: ContestantPair) -> bool:
             return pair.rival == self.baselines[pair.contestant]

@@ -41,8 +41,8 @@ def stream_page(data: PageData, *, served: bool = False, **context: Any) -> Iter
 
     `served` is True if a server provides the pictures. Texts of models and questions cannot become
     markup: they are JSON, in which "<" is escaped, and are shown as text. The page's
-    Content-Security-Policy names its scripts by sha256 and allows no connection except, if it is
-    served, to its server.
+    Content-Security-Policy names its scripts by sha256 and allows no connection except to its own
+    server, if the page is served.
     """
     scripts = [read_page_file(name) for name in (*VENDORED_SCRIPTS, *PAGE_SCRIPTS)]
     numbers = PageNumbers(data)
@@ -217,8 +217,8 @@ def read_page_file(name: str, package: str = "looktwice.eval") -> str:
 
 
 def make_page_policy(scripts: Sequence[str], *, served: bool) -> str:
-    """Return the Content-Security-Policy of a page: its scripts by sha256, and no connection
-    except, if it is served, to its server."""
+    """Return the Content-Security-Policy of a page: its scripts by sha256, and no connection except
+    to its own server, if the page is served."""
     hashes = " ".join(
         f"'sha256-{b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
         for script in scripts

@@ -276,8 +276,8 @@ class RunPage:
         return self._make_thumbnails(sent_first, length, wanted)
 
     def _sort_by_interest(self) -> list[int]:
-        """Return the samples of all tasks in turn: those on which contestants disagree most first,
-        then those that most of them miss."""
+        """Return the samples, taking the tasks in turn: first those on which contestants disagree
+        most, then those that most of them miss."""
         values = defaultdict[int, list[float]](list)
         for (_, sample), draws in self.answers.items():
             values[sample].append(draws[0].value)

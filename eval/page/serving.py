@@ -59,7 +59,8 @@ class LocalPage(ABC):
         """The functions that answer requests, by the path after the token; they run in threads."""
 
     def add_routes(self, app: web.Application, prefix: str = "") -> None:
-        """Add the page's addresses to an application, which must check access to them."""
+        """Add the page's addresses, below `prefix`, to an application that checks access to
+        them."""
         for path, show in self.routes.items():
             app.router.add_get(f"/{{token}}/{prefix}{path}", partial(run_in_thread, show))
 

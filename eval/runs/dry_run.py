@@ -44,9 +44,9 @@ NOTHING_DONE: Done = {}
 
 
 def find_key_faults(plan: Plan, limit: int | None) -> Iterator[str]:
-    """Yield, for each plugin task, the first sample with invalid ground truth after its first
-    sample, searching for `MAX_COUNT_SECONDS`. Built-in tasks reject such a sample when it is
-    read."""
+    """Yield, for each plugin task, the next sample with invalid ground truth after its first
+    sample, after at most `MAX_COUNT_SECONDS` of search. Built-in tasks reject such a sample when it
+    is read."""
     begun = time.monotonic()
     for arm in {arm.task_id: arm for arm in plan.points}.values():
         if not is_foreign(get_public_path(type(arm.task))):
@@ -184,7 +184,7 @@ class DryRun:
 
 def warn_of_placeholders(trials: Sequence[DryRun], limit: int | None) -> Iterator[str]:
     """Warn of each task whose questions mark the places of images with placeholders, and name the
-    arms that send these as text. Searches for `MAX_COUNT_SECONDS`."""
+    arms that send these as text. Searches for at most `MAX_COUNT_SECONDS`."""
     tasks, begun = defaultdict[str, list[DryRun]](list), time.monotonic()
     for trial in trials:
         if not isinstance(trial.arm.task, MadeTask):

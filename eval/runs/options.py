@@ -35,7 +35,7 @@ class RunOptions(Ranged):
     ranges: ClassVar[tuple[str, ...]] = ("workers, limit >= 1",)
 
 
-def default_workers(models: Iterable[Any]) -> int:
+def count_default_workers(models: Iterable[Any]) -> int:
     """Return the default number of threads: 16, plus the largest `in_flight` that a model sets, so
     that stages keep running while those requests are pending."""
     limits = [model.in_flight for model in models if hasattr(model, "in_flight")]

@@ -87,7 +87,7 @@ class Questions:
                 planned[name] = len(range(count_items(task))[: self.options.limit])
         return planned
 
-    def count_done_by_arm(self, done: Collection[Key]) -> dict[str, set[tuple[str, int]]]:
+    def find_done_by_arm(self, done: Collection[Key]) -> dict[str, set[tuple[str, int]]]:
         """Return the planned (sample, draw) pairs of each arm that need not be asked."""
         by_arm: dict[str, set[tuple[str, int]]] = defaultdict(set)
         for arm_id, sample, draw in done:

@@ -74,7 +74,7 @@ class Run:
             now = datetime.now(UTC).isoformat(timespec="seconds")
             facts = self._facts() | {"started": folder.facts.get("started") or now}
             writer.yaml("run.yaml", facts | {"finished": False})
-            done_by_arm = self.questions.count_done_by_arm(done)
+            done_by_arm = self.questions.find_done_by_arm(done)
             for companion in self.companions:
                 companion.start(done_by_arm)
             keys_and_shas = {name: (row.answer, row.sha) for name, row in folder.samples.items()}
@@ -108,10 +108,8 @@ class Run:
         return done, answered
 
     def execute_into(self, writer: Any, done: set[Key]) -> None:
-        """Run everything but the records `done`, with another `writer`, which has `blobs`, `sample`
-        and `record`.
-
-        Raises the first error.
+        """Run everything except the records `done`; `writer` replaces the run's own and needs
+        `blobs`, `sample` and `record`. Raises the first error.
         """
         self._prepare()
         self._execute_all(RunStart(writer, {}, done, {}))

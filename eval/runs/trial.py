@@ -212,8 +212,8 @@ class Trial:
             self._write(root.arms(), state, error)
 
     def _run_children(self, nodes: Iterable[TreeNode], state: State) -> None:
-        """Run the first wanted node in this thread, so that an unbranched sample stays in one, and
-        submit the others."""
+        """Run the first wanted node in this thread, so that a sample without branches stays in one
+        thread, and submit the others."""
         wanted = [node for node in nodes if self._is_wanted(node)]
         for node in wanted[1:]:
             with self.lock:

@@ -121,7 +121,7 @@ class RayExecutor(Executor):
 
     def execute(self, run: RunContext, work: RunStart, trials: Iterator[Trial]) -> Iterator[Trial]:
         """Process the plan in tasks. Raises RunError if the plan cannot be sent."""
-        there = run.questions.count_done_by_arm(work.done_keys)
+        there = run.questions.find_done_by_arm(work.done_keys)
         run.skip(sum(len(there.get(arm.id, ())) for arm in run.plan.points))
         dispatch = Dispatch(self, run, work)
         dispatch()

@@ -14,7 +14,7 @@ from looktwice.eval.readers import Robust
 from looktwice.eval.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.runs.options import default_workers
+from looktwice.eval.runs.options import count_default_workers
 from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.run_models import RunModels
 from looktwice.eval.runs.trial import Progress
@@ -314,7 +314,7 @@ def test_there_are_more_threads_than_calls_in_flight(
         Scripted("(A)") if limit is None else ChatAPI("m", "http://127.0.0.1:9", in_flight=limit)
         for limit in limits
     ]
-    assert default_workers(models) == workers
+    assert count_default_workers(models) == workers
 
 
 @pytest.mark.parametrize(("cores", "workers", "threads"), [(8, 3, 2), (4, 16, 1), (None, 1, 1)])
