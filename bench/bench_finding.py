@@ -50,7 +50,9 @@ def measure_false_claims(times: int) -> Iterator[str]:
         claims = 0
         for seed in range(times):
             with tempfile.TemporaryDirectory() as folder:
-                claims += null_study(Path(folder), seed, tasks, n, per_picture).claims
+                claims += null_study(
+                    Path(folder), seed, tasks, n, per_picture
+                ).has_significant_change
         yield (
             f"{times} null studies of 10 arms on {tasks} task(s) of {n} questions, {per_picture} a"
             f" picture: {claims / times:.1%} claim something"

@@ -67,7 +67,9 @@ EQUIVALENT = {
     "eval/scoring/verdict.py compare_with_key: False -> True": (
         "callers that omit it ask only whether the answer is right"
     ),
-    "eval/analysis/letters.py position_bias: True -> False": "both have one value per letter",
+    "eval/analysis/letters.py compute_position_bias: True -> False": (
+        "both have one value per letter"
+    ),
     "eval/statistics/intervals.py mean_of_shares: True -> False": (
         "the linked clusters are made from the strata, one each"
     ),

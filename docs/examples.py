@@ -17,7 +17,7 @@ from rich.console import Console
 
 from looktwice.eval import Results
 from looktwice.eval.analysis.finding import TaskFinding
-from looktwice.eval.analysis.one_change import FoundRow
+from looktwice.eval.analysis.one_change import FindingRow
 from looktwice.eval.display.text_tables import TextTable, format_signed
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
@@ -265,7 +265,7 @@ def table_of(tasks: Sequence[TaskFinding], names: str) -> str:
     )
 
 
-def _cells(row: FoundRow) -> Iterator[str]:
+def _cells(row: FindingRow) -> Iterator[str]:
     assert row.accuracy is not None
     value, low, high = row.accuracy.value, row.accuracy.low, row.accuracy.high
     yield row.label
@@ -279,7 +279,7 @@ def require(**claims: bool) -> None:
         raise ValueError(f"the results contradict the text: {', '.join(false)}")
 
 
-def rows_of(task: TaskFinding) -> dict[str, FoundRow]:
+def rows_of(task: TaskFinding) -> dict[str, FindingRow]:
     """Return the rows of a task by contestant."""
     return {row.label: row for row in task.rows}
 
@@ -341,11 +341,18 @@ def write_specialists(out: Path) -> str:
     small, large, depth = (rows_of(tasks[name]) for name in ("turned-10", "turned-40", "depth"))
     match, disparity = large["matches"], depth["disparity"].accuracy
     model = [rows["model"].accuracy for rows in (small, large, depth)]
-    assert match.accuracy and match.answered and disparity and model[0] and model[1] and model[2]
+    assert (
+        match.accuracy
+        and match.answered_accuracy
+        and disparity
+        and model[0]
+        and model[1]
+        and model[2]
+    )
     require(
         small_turns_are_easy=abs(small["matches"].change) < 0.03,
         matches_are_unsure=not match.is_significant and match.change > 0,
-        answered_are_right=match.answered.value > 0.95,
+        answered_are_right=match.answered_accuracy.value > 0.95,
         both_are_better=both > max(match.accuracy.value, model[1].value),
         model_falls=model[1].value < model[0].value - 0.2,
         depth_is_equal=not depth["disparity"].is_significant and disparity.value > 0.95,
@@ -359,8 +366,8 @@ def write_specialists(out: Path) -> str:
         table=table_of(named, "answered by"),
         small=percent(model[0].value),
         large=percent(model[1].value),
-        abstains=percent(match.abstained),
-        answered=percent(match.answered.value),
+        abstains=percent(match.abstained_share),
+        answered=percent(match.answered_accuracy.value),
         both=percent(both),
         change=format_signed(match.change, 0).lstrip("+"),
         disparity=percent(disparity.value),

@@ -52,7 +52,7 @@ PYTHON = {
         *_of("eval.results", "Results"),
         *_of("eval.analysis", "find Finding"),
         *_of("eval.analysis.finding", "TaskFinding"),
-        *_of("eval.analysis.one_change", "FoundRow"),
+        *_of("eval.analysis.one_change", "FindingRow"),
         *_of("eval.scoring", "Row Scorer Metric Total Score PointScores ScoredRecord Verdict"),
         *_of("eval.report", "write_report"),
         *_of("eval.records", "RunFolder Record SampleRow"),

@@ -24,7 +24,7 @@ from looktwice.pipelines.runtime.process import (
     raise_interrupt,
 )
 
-__all__ = ["app", "commands", "main"]
+__all__ = ["app", "get_commands", "main"]
 
 
 GC_THRESHOLD = 50_000
@@ -67,11 +67,11 @@ COMMANDS: Mapping[str, Extension] = {
     ),
     "replay": Extension(
         f"{COMMANDS_PACKAGE}.runs:replay",
-        "Repeat a run with its recorded replies and compare.",
+        "Repeat a run with its recorded replies and compare the results.",
         ALLOW_OPTIONS,
     ),
     "cache": Extension(
-        f"{COMMANDS_PACKAGE}.runs:reply_cache",
+        f"{COMMANDS_PACKAGE}.runs:manage_reply_cache",
         "Show what the reply cache holds, by model, or prune it.",
     ),
 }
@@ -83,7 +83,7 @@ POSITIONAL_SETTINGS = (
 """Settings that a user may mistake for options: they are arguments of the form `path=value`."""
 
 
-def commands() -> Mapping[str, Mapping[str, Extension]]:
+def get_commands() -> Mapping[str, Mapping[str, Extension]]:
     """Return the commands by section and name, without importing their modules."""
     known = {**COMMANDS, **list_extensions("commands")}
     first = {name: known.pop(name) for name in FIRST_COMMANDS if name in known}
@@ -125,11 +125,11 @@ def explain_unknown_option(option: str, params: Sequence[Any]) -> str:
     return suggest_spelling(name, options).replace("'", "'--", 1) or "; see --help"
 
 
-class Commands(TyperGroup):
+class CommandGroup(TyperGroup):
     """A command group that imports a command when it is typed and lists all of them by section."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [name for section in commands().values() for name in section]
+        return [name for section in get_commands().values() for name in section]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.commands and (command := find_command(cmd_name)):
@@ -156,13 +156,13 @@ class Commands(TyperGroup):
             raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        for group, listed in commands().items():
+        for group, listed in get_commands().items():
             with formatter.section(group):
                 formatter.write_dl([(name, command.help) for name, command in listed.items()])
 
 
 app = typer.Typer(
-    cls=Commands,
+    cls=CommandGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich takes longer to import than everything else

@@ -60,7 +60,7 @@ STARTER_CONFIGS: Mapping[str, str] = {
     "blink_markers": "a paper's experiment: radius and color of BLINK's circles",
 }
 """The configurations to start from, in this order."""
-ROOMS: Mapping[str, tuple[str, ...]] = {
+KIND_ROOMS: Mapping[str, tuple[str, ...]] = {
     "stages": ("prompting",),
     "specialists": ("specialists",),
     "tools": ("prompting.agent",),
@@ -68,7 +68,7 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     "readers": ("eval.readers", "eval.replies"),
     "models": ("pipelines.models", "eval.tasks"),
 }
-"""Path prefixes of the classes of each kind: a folder, or a package that may hold only classes of
+"""The rooms that hold the classes of each kind, as folders or packages; some hold only classes of
 extensions. Only these are imported, because importing takes time."""
 CORE_MODULES = (
     "looktwice.pipelines",
@@ -78,7 +78,7 @@ CORE_MODULES = (
     "looktwice.prompting.agent",
 )
 """Modules of the types that a user's own class receives, returns or inherits from."""
-SIMPLE_TYPES = {
+TYPE_DESCRIPTIONS = {
     int: "whole number",
     float: "number",
     str: "text",
@@ -98,10 +98,10 @@ def list_starters() -> Iterator[str]:
     for kind in KIND_DESCRIPTIONS:
         yield f"  {kind:{width}}  {KIND_DESCRIPTIONS[kind]}"
     yield "looktwice list NAME shows the settings of a class, such as Circles"
-    yield _find_documents()
+    yield _locate_documentation()
 
 
-def _find_documents() -> str:
+def _locate_documentation() -> str:
     """Return where the documentation is: the project's page, or the folder `docs` of a checkout."""
     for page in distribution("looktwice").metadata.get_all("Project-URL") or ():
         return f"documents: {page.partition(', ')[2]}"
@@ -113,7 +113,7 @@ def _find_documents() -> str:
 
 def list_class_names() -> list[str]:
     """Return the short name of every class that a configuration can name."""
-    return [path.rpartition(".")[2] for kind in ROOMS for path in find_classes(kind, ())]
+    return [path.rpartition(".")[2] for kind in KIND_ROOMS for path in find_classes(kind, ())]
 
 
 def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
@@ -122,7 +122,7 @@ def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
     `name` is the class's path or short name. Raises ConfigError for an unknown name.
     """
     classes = dict[str, type]()
-    for kind in ROOMS:
+    for kind in KIND_ROOMS:
         classes |= find_classes(kind, plugins)
     short = {path: path.rpartition(".")[2] for path in classes}
     fitting = [path for path in classes if name in (path, f"looktwice.{path}", short[path])]
@@ -133,7 +133,7 @@ def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
             return
     if not fitting:
         part = name.casefold().removesuffix("s")
-        kinds = [kind for kind in ROOMS if kind == f"{part}s"] or [*ROOMS]
+        kinds = [kind for kind in KIND_ROOMS if kind == f"{part}s"] or [*KIND_ROOMS]
         for line in dict.fromkeys(line for kind in kinds for line in list_kind(kind, plugins)):
             path = line.split()[0]
             words = f"{path.partition('.')[2]} {FOREIGN_NAMES.get(path.rpartition('.')[2], '')}"
@@ -149,7 +149,7 @@ def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
         for text in describe_class(classes[path]):
             yield f"{text}\n"
         yield f"{format_settings(path, classes[path])}\n"
-    yield _find_documents()
+    yield _locate_documentation()
 
 
 def _starts_word(part: str, words: str) -> bool:
@@ -217,7 +217,7 @@ def find_classes(kind: str, plugins: Sequence[str]) -> dict[str, type]:
     """Return the public dataclasses of a kind by their path: those of its rooms, of extensions
     under the same paths, and of the plugins."""
     names = list[str]()
-    for place in ROOMS[kind]:
+    for place in KIND_ROOMS[kind]:
         if find_spec(f"looktwice.{place}") is None:
             continue
         package = import_module(f"looktwice.{place}")
@@ -231,7 +231,7 @@ def find_classes(kind: str, plugins: Sequence[str]) -> dict[str, type]:
                 continue
             if cls.__module__.startswith(module.__name__) and not name.startswith("_"):
                 classes[get_public_path(cls)] = cls
-    begins = tuple(f"{place}." for place in ROOMS[kind])
+    begins = tuple(f"{place}." for place in KIND_ROOMS[kind])
     own = {
         path: extension for path, extension in list_own_classes().items() if path.startswith(begins)
     }
@@ -364,5 +364,5 @@ def describe_type_hint(hint: Any) -> str:
     return (
         "mapping"
         if is_typeddict(hint)
-        else SIMPLE_TYPES.get(hint) or str(getattr(hint, "__name__", hint))
+        else TYPE_DESCRIPTIONS.get(hint) or str(getattr(hint, "__name__", hint))
     )

@@ -11,14 +11,14 @@ from typing import Any
 
 from looktwice.eval.analysis.analyses import ReportTable, find_analyses
 from looktwice.eval.analysis.finding import Finding, TaskFinding, change_table, find
-from looktwice.eval.analysis.one_change import OneChange
+from looktwice.eval.analysis.one_change import OneChangeStudy
 from looktwice.eval.display.score_tables import overview_table, sort_rows, task_table
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.display.text_tables import escape_markdown
 from looktwice.eval.page.data import PageChange, PageContestant, PageEvidence, PageFinding
-from looktwice.eval.page.pairs import ALL
+from looktwice.eval.page.pairs import ALL_TASKS
 from looktwice.eval.page.render import read_page_file, stream_page
-from looktwice.eval.page.run_page import Images, RunPage
+from looktwice.eval.page.run_page import ImageLoader, RunPage
 from looktwice.eval.scoring.run_rows import headline_rows
 from looktwice.eval.scoring.score import pause_collection
 from looktwice.eval.scoring.verdict import PointScores
@@ -43,7 +43,7 @@ TASK_FACTS = (
 def write_report(
     runs: Table | Sequence[str | Path],
     out: str | Path,
-    images: Images | None = None,
+    images: ImageLoader | None = None,
     *,
     reader: Stage | None = None,
     again: bool = True,
@@ -109,7 +109,7 @@ def render_report_page(report: Report, page: RunPage, *, served: bool = False) -
     scored, finding = report.scored, report.finding
     evidence = _locate_evidence(finding, page)
     first = evidence.samples if evidence else ()
-    data = page.data(scored.rows, whole=not served, first=first)
+    data = page.make_data(scored.rows, with_texts=not served, first=first)
     lines = [*data.lines]
     grids = [*data.grids]
     for part in find_analyses(scored):
@@ -137,7 +137,7 @@ def _shorten_labels(scored: Table, page: RunPage) -> list[PageContestant]:
     "marked [mark.radius=9]"."""
     labels = dict[tuple[int, str], str]()
     for number, run in enumerate(page.runs):
-        for name, label in OneChange(scored, run).short_labels.items():
+        for name, label in OneChangeStudy(scored, run).short_labels.items():
             labels[number, page.make_label(number, name)] = page.make_label(number, label)
     named = list[PageContestant]()
     for key, contestant in page.contestants.items():
@@ -160,7 +160,7 @@ def _locate_evidence(finding: Finding, page: RunPage) -> PageEvidence | None:
     rival = page.get_contestant_number(number, base.contestant)
     contestant = page.get_contestant_number(number, arm.contestant)
     samples = [page.get_sample_number(arm, flip.sample) for flip in finding.flips]
-    return PageEvidence(contestant, rival, samples, finding.evidence, first.is_gained)
+    return PageEvidence(contestant, rival, samples, finding.flip_selection, first.is_gained)
 
 
 def _locate_rows(task: TaskFinding, page: RunPage) -> PageFinding:
@@ -170,9 +170,11 @@ def _locate_rows(task: TaskFinding, page: RunPage) -> PageFinding:
     for row in task.rows:
         who = page.get_contestant_number(run, row.contestant)
         numbers = row.accuracy, row.difference, row.is_significant, row.failure
-        rows.append(PageChange(row.label, who, *numbers, row.answered, row.abstained))
+        rows.append(
+            PageChange(row.label, who, *numbers, row.answered_accuracy, row.abstained_share)
+        )
         base = who if row.is_baseline else base
-    where = tasks.index(task.task) if task.task in tasks else ALL
+    where = tasks.index(task.task) if task.task in tasks else ALL_TASKS
     title = task.caption if len(page.runs) < 2 else f"{task.caption} ({task.run})"
     return PageFinding(title, where, base, rows, task.chance, task.is_one_change)
 
@@ -208,8 +210,8 @@ class Report:
 
     @cached_property
     def tables(self) -> list[ReportTable]:
-        """Contestants by tasks; macro, micro and totals over several tasks; a table for each task
-        of each run, all variants together; and the tables of all analyses that apply."""
+        """The tables: contestants by tasks; macro, micro and totals over several tasks; one for
+        each task of each run, all variants together; and those of all analyses that apply."""
         rows = [row for row in self.scored.rows if not row.slice]
         own = headline_rows(self.scored.scores, self.scored.rows)
         tables = [ReportTable("Accuracy", overview_table(self.scored.rows, own))]
@@ -260,7 +262,7 @@ class Report:
             asked = {scores.point.contestant for scores in run.points if len(scores.columns)}
             for name in dict.fromkeys(scores.point.contestant for scores in run.points):
                 if name not in asked:
-                    pairs.append((name, "planned, but no sample was asked yet"))
+                    pairs.append((name, "planned, but no sample has been asked yet"))
         return pairs
 
     @property

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from looktwice.eval.analysis.requested import AnalysisRequest
 
 Line = TypeVar("Line")
-ON_REQUEST = "asked"
+ON_REQUEST_NEED = "asked"
 """The need that marks an analysis as run on request only, never for a report."""
 
 
@@ -52,20 +52,19 @@ class ReportTable:
 class Analysis:
     """One analysis: its name on the command line, its title, and the note above its table.
 
-    `find` returns the table, or several with titles of their own. `facts` are shown above it, for
-    example the columns that are equal in all lines; then, if `unchanged`, the stages that changed
-    no request, which explain a difference of zero. `needs` describes what a run must have beyond
-    answers. `ending` returns the tables and sentences that are printed at the end of a run,
-    `curves` and `maps` the charts of the page, and `sentences` the findings of a run that chose its
-    questions. `ask` handles a request with `settings`.
-    """
+    `find_tables` returns the table, or several with titles of their own. `facts` are shown above
+    it, for example the columns that are equal in all lines; then, if `lists_unchanged`, the stages
+    that changed no request, which explain a difference of zero. `needs` describes what a run must
+    have beyond answers. `ending` returns the tables and sentences that are printed at the end of a
+    run, `curves` and `maps` the charts of the page, and `sentences` the findings of a run that
+    chose its questions. `ask` handles a request with `settings`."""
 
     name: str
     title: str
-    find: Callable[[Table], TextTable | Iterable[ReportTable]]
+    find_tables: Callable[[Table], TextTable | Iterable[ReportTable]]
     note: str | Callable[[Table], str] = ""
     wrap: bool = True
-    unchanged: bool = False
+    lists_unchanged: bool = False
     needs: str = ""
     facts: Callable[[Table], Iterable[tuple[str, str]]] = lambda _: ()
     ending: Callable[[Table], TextTable | Iterable[ReportTable | str]] | None = None
@@ -76,7 +75,7 @@ class Analysis:
     ask: Callable[[AnalysisRequest], None] | None = None
 
     def answer(self, request: AnalysisRequest) -> None:
-        """Show the tables; if the request has settings or there are no tables, call `ask`."""
+        """Show the tables, or call `ask` if the request has settings or there are no tables."""
         tables = [shown for shown in self.tables(request.scored) if shown.table.rows]
         if self.ask is not None and (request.settings or not tables):
             self.ask(request)
@@ -90,14 +89,14 @@ class Analysis:
 
     def tables(self, scored: Table) -> list[ReportTable]:
         """Return the tables that have lines."""
-        shown = self.find(scored)
+        shown = self.find_tables(scored)
         if not isinstance(shown, TextTable):
             return [part for part in shown if part.table.rows]
         if not shown.rows:
             return []
         note = self.note if isinstance(self.note, str) else self.note(scored)
         facts = [*self.facts(scored)]
-        for line in scored.unchanged if self.unchanged else ():
+        for line in scored.unchanged if self.lists_unchanged else ():
             kind, _, sentence = line.partition(": ")
             facts.append((kind, sentence))
         return [ReportTable(self.title, shown, self.wrap, note, tuple(facts))]
@@ -107,38 +106,37 @@ def make_table_builder(
     columns: Columns[Line],
     measure: Callable[[RunScores], Iterable[Line]],
     *,
-    empty: bool = True,
-    same: str = "",
+    keep_empty: bool = True,
+    omit_constant: str = "",
 ) -> Callable[[Table], TextTable]:
     """Return a function that makes a table with a line for each result of `measure` on each run.
-    Empty columns are left out unless `empty`, as is the column `same` if all its values are
-    equal."""
+    Columns without values are left out unless `keep_empty`; the column titled `omit_constant` is
+    left out if all its values are equal."""
 
     def find(scored: Table) -> TextTable:
         shown = table(columns, [line for run in scored.scores for line in measure(run)])
-        shown = shown if empty else shown.without_empty()
-        return shown.without_constant(same) if same else shown
+        shown = shown if keep_empty else shown.without_empty()
+        return shown.without_constant(omit_constant) if omit_constant else shown
 
     return find
 
 
-AGENT, MEASURED = "room:prompting.agent", "measured"
-ARMS, SPECIALISTS = "arms", "specialists"
-OTHER_ROOMS = ("pipelines.", "prompting.", "eval.")
+MEASURED_NEED, ARMS_NEED, SPECIALISTS_NEED = "measured", "arms", "specialists"
+NON_SPECIALIST_ROOMS = ("pipelines.", "prompting.", "eval.")
 """The rooms whose classes are not specialists; a class of a plugin may be a specialist."""
 
 
-def make_curve_builder(*draws: Callable[[RunScores, str], Iterable[PageLines]]) -> Any:
+def make_curve_builder(*curve_makers: Callable[[RunScores, str], Iterable[PageLines]]) -> Any:
     """Return a function that yields, for each run and task, the curves that each function in
-    `draws` yields."""
+    `curve_makers` yields."""
 
-    def draw_all(scored: Table) -> Iterator[PageLines]:
-        for draw in draws:
+    def make_all_curves(scored: Table) -> Iterator[PageLines]:
+        for make_curves in curve_makers:
             for run in scored.scores:
                 for task in dict.fromkeys(arm.point.task for arm in run.points):
-                    yield from draw(run, task)
+                    yield from make_curves(run, task)
 
-    return draw_all
+    return make_all_curves
 
 
 def _make_entry(place: str, title: str, *needs: str) -> Extension:
@@ -146,7 +144,7 @@ def _make_entry(place: str, title: str, *needs: str) -> Extension:
 
 
 FIRST_ANALYSES = {
-    "baseline": _make_entry("contestants:BASELINE_ANALYSIS", "Against the baseline", ARMS),
+    "baseline": _make_entry("contestants:BASELINE_ANALYSIS", "Against the baseline", ARMS_NEED),
     "effects": _make_entry(
         "factors:EFFECTS_ANALYSIS", "Effect of each factor", "key:sweep|key:each"
     ),
@@ -155,16 +153,16 @@ FIRST_ANALYSES = {
 """The analyses that the report shows before those of extensions."""
 
 FURTHER_ANALYSES = {
-    "pairs": _make_entry("contestants:PAIRS_ANALYSIS", "Pairs of contestants", ARMS),
-    "oracle": _make_entry("contestants:ORACLE_ANALYSIS", "All contestants together", ARMS),
+    "pairs": _make_entry("contestants:PAIRS_ANALYSIS", "Pairs of contestants", ARMS_NEED),
+    "oracle": _make_entry("contestants:ORACLE_ANALYSIS", "All contestants together", ARMS_NEED),
     "letters": _make_entry("letters:LETTERS_ANALYSIS", "Letters chosen"),
     "slices": _make_entry("analyses:SLICES_ANALYSIS", "Slices"),
     "unreadable": _make_entry("analyses:UNREADABLE_ANALYSIS", "Why answers are unreadable"),
     "failures": _make_entry("analyses:FAILURES_ANALYSIS", "What failed"),
-    "guesses": _make_entry("contestants:GUESSED_ANALYSIS", "Guesses", SPECIALISTS),
+    "guesses": _make_entry("contestants:GUESSED_ANALYSIS", "Guesses", SPECIALISTS_NEED),
     "judges": _make_entry("judges:JUDGES_ANALYSIS", "Verdicts of judges", "judges"),
     "specialists": _make_entry(
-        "contestants:AGAINST_SPECIALISTS_ANALYSIS", "Specialists and MLLMs", ARMS
+        "contestants:AGAINST_SPECIALISTS_ANALYSIS", "Specialists and MLLMs", ARMS_NEED
     ),
     "cost": _make_entry("analyses:COST_ANALYSIS", "Tokens and cost"),
 }
@@ -186,15 +184,15 @@ def find_traits(scored: Table) -> set[str]:
 def _collect_traits(run: RunScores) -> set[str]:
     traits = {f"key:{key}" for key, value in run.config.items() if value is not None}
     traits |= {"judges"} if run.judged.lines else set()
-    traits |= {MEASURED} if _is_measured(run) else set()
-    traits |= {ARMS} if len(run.points) > 1 else set()
+    traits |= {MEASURED_NEED} if _is_measured(run) else set()
+    traits |= {ARMS_NEED} if len(run.points) > 1 else set()
     for arm in run.points:
         traits |= {"draws"} if arm.point.draws > 1 else set()
         traits |= {"variants"} if " [" in arm.contestant else set()
         traits |= {"turns"} if (arm.columns["calls"] > 1).any() else set()
         for use in _list_classes(arm.point.spec):
             traits |= {f"class:{use}", f"room:{use.rpartition('.')[0]}"}
-            traits |= set() if use.startswith(OTHER_ROOMS) else {SPECIALISTS}
+            traits |= set() if use.startswith(NON_SPECIALIST_ROOMS) else {SPECIALISTS_NEED}
     return traits
 
 
@@ -234,7 +232,8 @@ def find_analyses(scored: Table) -> Iterator[Analysis]:
 
 
 def get_analysis(name: str) -> Analysis:
-    """Return the analysis of this name. Raises RunError with the available names."""
+    """Return the analysis of this name. Raises RunError, which lists the names, for an unknown
+    one."""
     named = list_analyses()
     if name not in named:
         hint = suggest_names(name, named) or f"; the analyses are: {', '.join(named)}"

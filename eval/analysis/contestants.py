@@ -28,7 +28,7 @@ from looktwice.eval.display.text_tables import (
     nonzero_cell,
     number_cell,
     percent,
-    points,
+    percentage_points,
     share_cell,
     table,
     text,
@@ -47,18 +47,19 @@ COMPARISON_NOTE = (
     " over clusters: units of one group or picture are resampled together. p is two-sided, from the"
     " test named; for accuracy it is corrected by Holm and by Benjamini and Hochberg over all lines"
     " on single tasks, and separately over those of micro. `detectable` is the smallest difference"
-    " that the same number of units and rate of differing answers would detect with 80 % power at"
-    " 5 % (Connor 1987)."
+    " that a test on as many units with the same rate of differing answers would detect with 80 %"
+    " power at 5 % (Connor 1987)."
 )
 PAIR_NOTE = (
     "Each pair of contestants, on the questions with a correct answer that both answered without"
     " failing, over all tasks; unreadable answers count as mistakes. Difference: the first"
     " minus the other, with its 95 % bootstrap interval over clusters (questions of one group or"
     " picture are resampled together); p is exact, and corrected over the lines of this table."
-    " Kappa is the agreement of right and wrong beyond that of independent contestants (Cohen 1960;"
-    " error consistency of Geirhos et al. 2020). `new halves swap` is the probability that two new"
-    " sets of half as many questions rank the two in opposite orders, if the true difference equals"
-    " the measured one; at most 50 %. Counts, oracle and kappa use the first draw."
+    " Kappa measures how far the two are right on the same questions, beyond what independent"
+    " contestants would be (Cohen 1960; error consistency of Geirhos et al. 2020). `new halves"
+    " swap` is the probability that two new sets of half as many questions rank the two in opposite"
+    " orders, if the true difference equals the measured one; at most 50 %. Counts, oracle and"
+    " kappa use the first draw."
 )
 ORACLE_NOTE = (
     "All contestants on the questions that all of them answered without failing, first draw. The"
@@ -92,7 +93,7 @@ def comparison_table(scored: Table) -> TextTable:
 
 
 def comparison_facts(scored: Table) -> list[tuple[str, str]]:
-    """Return those of metric, baseline, unit and test that are the same in every line."""
+    """Return the metric, baseline, unit and test, each only if every line has the same."""
     shown = _list_comparisons(scored)
     columns = zip(shown.header, map(set, zip(*shown.rows, strict=True)), strict=False)
     return [(name, *cells) for name, cells in [*columns][2:6] if len(cells) == 1]
@@ -107,27 +108,27 @@ def _list_comparisons(scored: Table) -> TextTable:
 class RivalPair:
     """Two contestants on the questions that both answered, and their difference."""
 
-    both: SharedSamples
+    shared_samples: SharedSamples
     paired: Estimate
     p_holm: float | None = None
     p_bh: float | None = None
 
 
 PAIR_COLUMNS: Columns[RivalPair] = (
-    Column("contestant", lambda pair: pair.both.values.arms[0], text),
-    Column("other", lambda pair: pair.both.values.arms[1], text),
+    Column("contestant", lambda pair: pair.shared_samples.values.arms[0], text),
+    Column("other", lambda pair: pair.shared_samples.values.arms[1], text),
     Column("difference", "paired", change_cell),
     Column("p", "paired.p", format_p),
     *CORRECTED_COLUMNS,
-    Column("n", "both.n"),
-    Column("left\nout", "both.left_out", nonzero_cell),
-    Column("both\nright", lambda pair: pair.both.count(True, True)),
-    Column("only\nfirst", lambda pair: pair.both.count(True, False)),
-    Column("only\nother", lambda pair: pair.both.count(False, True)),
-    Column("mistakes\nshared", "both.mistakes"),
-    Column("kappa", "both.kappa", number_cell),
-    Column("either %\n(oracle)", "both.oracle", estimate_cell),
-    Column("new halves\nswap %", "both.swap_rate", estimate_cell),
+    Column("n", "shared_samples.n"),
+    Column("left\nout", "shared_samples.left_out", nonzero_cell),
+    Column("both\nright", lambda pair: pair.shared_samples.count(True, True)),
+    Column("only\nfirst", lambda pair: pair.shared_samples.count(True, False)),
+    Column("only\nother", lambda pair: pair.shared_samples.count(False, True)),
+    Column("mistakes\nshared", "shared_samples.mistakes"),
+    Column("kappa", "shared_samples.kappa", number_cell),
+    Column("either %\n(oracle)", "shared_samples.oracle", estimate_cell),
+    Column("new halves\nswap %", "shared_samples.swap_rate", estimate_cell),
 )
 
 
@@ -194,24 +195,26 @@ class SpecialistPair:
 
     specialist: PointScores
     mllm: PointScores
-    both: SharedSamples
+    shared_samples: SharedSamples
 
     @property
-    def by_chance(self) -> float:
-        """The share on which either would be right if the two were independent."""
-        mine, theirs, _ = self.both.shares
+    def oracle_by_chance(self) -> float:
+        """The share of samples on which either would be right if the two were independent."""
+        mine, theirs, _ = self.shared_samples.shares
         return 1 - (1 - mine) * (1 - theirs)
 
     @property
     def oracle(self) -> Estimate:
-        """The share on which either is right, with its interval."""
-        return share_interval(self.both.hits.any(axis=0), self.both.values.clusters)
+        """The share of samples on which either is right, with its interval."""
+        return share_interval(
+            self.shared_samples.hits.any(axis=0), self.shared_samples.values.clusters
+        )
 
     @property
-    def excluded(self) -> int:
+    def excluded_count(self) -> int:
         """The number of samples with a correct answer that failed or are missing for one of
         them."""
-        return len(self.specialist.keyed) - self.both.n
+        return len(self.specialist.keyed) - self.shared_samples.n
 
 
 def find_specialist_pairs(run: RunScores) -> Iterator[SpecialistPair]:
@@ -229,41 +232,44 @@ SPECIALIST_COLUMNS: Columns[SpecialistPair] = (
     Column("task", "specialist.task", text),
     Column("specialist", "specialist.contestant", text),
     Column("MLLM", "mllm.contestant", text),
-    Column("n", "both.n"),
-    Column("both\nright", lambda pair: pair.both.count(True, True)),
-    Column("only\nspecialist", lambda pair: pair.both.count(True, False)),
-    Column("only\nMLLM", lambda pair: pair.both.count(False, True)),
-    Column("neither", lambda pair: pair.both.count(False, False)),
-    Column("specialist\n%", lambda pair: pair.both.shares[0], percent),
-    Column("MLLM\n%", lambda pair: pair.both.shares[1], percent),
+    Column("n", "shared_samples.n"),
+    Column("both\nright", lambda pair: pair.shared_samples.count(True, True)),
+    Column("only\nspecialist", lambda pair: pair.shared_samples.count(True, False)),
+    Column("only\nMLLM", lambda pair: pair.shared_samples.count(False, True)),
+    Column("neither", lambda pair: pair.shared_samples.count(False, False)),
+    Column("specialist\n%", lambda pair: pair.shared_samples.shares[0], percent),
+    Column("MLLM\n%", lambda pair: pair.shared_samples.shares[1], percent),
     Column("either %\n(oracle)", "oracle", share_cell),
     Column(
         "gain over\nthe better",
-        lambda pair: pair.both.shares[2] - max(pair.both.shares[:2]),
-        points,
+        lambda pair: pair.shared_samples.shares[2] - max(pair.shared_samples.shares[:2]),
+        percentage_points,
     ),
-    Column("either %\nby chance", "by_chance", percent),
-    Column("excluded", "excluded", nonzero_cell),
+    Column("either %\nby chance", "oracle_by_chance", percent),
+    Column("excluded", "excluded_count", nonzero_cell),
 )
 
 
 class Guesses(NamedTuple):
-    """The records of an arm that guesses on some samples, and whether each is right."""
+    """An arm that guesses on some samples, and whether each of its guesses and other answers is
+    right."""
 
     scores: PointScores
-    guesses: list[bool]
-    others: list[bool]
+    guess_hits: list[bool]
+    other_hits: list[bool]
 
 
 GUESS_COLUMNS: Columns[Guesses] = (
     *ARM_NAME_COLUMNS,
-    Column("n", lambda line: len(line.guesses) + len(line.others)),
-    Column("guessed", lambda line: len(line.guesses)),
-    Column("not\nguessed", lambda line: len(line.others)),
+    Column("n", lambda line: len(line.guess_hits) + len(line.other_hits)),
+    Column("guessed", lambda line: len(line.guess_hits)),
+    Column("not\nguessed", lambda line: len(line.other_hits)),
     Column(
-        "accuracy of\nothers %", lambda line: fmean(line.others) if line.others else None, percent
+        "accuracy of\nothers %",
+        lambda line: fmean(line.other_hits) if line.other_hits else None,
+        percent,
     ),
-    Column("accuracy of\nguesses %", lambda line: fmean(line.guesses), percent),
+    Column("accuracy of\nguesses %", lambda line: fmean(line.guess_hits), percent),
 )
 
 
@@ -277,9 +283,9 @@ def find_guesses(run: RunScores) -> Iterator[Guesses]:
         line = Guesses(scores, [], [])
         for entry in scores.all:
             is_guess = (scores.point.records_id, entry.sample, entry.draw) in guessed
-            kind = line.guesses if is_guess else line.others
+            kind = line.guess_hits if is_guess else line.other_hits
             kind.append(entry.verdict is Verdict.RIGHT)
-        if line.guesses:
+        if line.guess_hits:
             yield line
 
 
@@ -288,7 +294,7 @@ BASELINE_ANALYSIS = Analysis(
     "Against the baseline",
     comparison_table,
     COMPARISON_NOTE,
-    unchanged=True,
+    lists_unchanged=True,
     facts=comparison_facts,
 )
 PAIRS_ANALYSIS = Analysis("pairs", "Pairs of contestants", pair_table, PAIR_NOTE, wrap=False)

@@ -13,7 +13,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from looktwice.eval.analysis.finding import Finding, TaskFinding
-from looktwice.eval.analysis.one_change import FoundRow
+from looktwice.eval.analysis.one_change import FindingRow
 from looktwice.eval.display.printable import printable
 from looktwice.eval.display.text_tables import format_signed
 
@@ -30,7 +30,7 @@ MAX_LABEL_WIDTH, MIN_LABEL_WIDTH, MAX_BAR_WIDTH = (
     9,
     48,
 )  # in characters: the longest and the shortest label, the longest bar
-NUMBERS_WIDTH = 22  # characters for number and difference
+NUMBER_COLUMNS_WIDTH = 22  # characters for number and difference
 BETTER_STYLE, WORSE_STYLE, BASELINE_STYLE, DIM_STYLE = "bright_blue", "dark_orange", "bold", "dim"
 
 
@@ -47,14 +47,14 @@ class Ending:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Yield the lines; called by rich."""
-        room = options.max_width - 1
+        width = options.max_width - 1
         if not self.finding.tasks:
-            yield from (line for note in self.finding.notes for line in _wrap_text(note, room))
+            yield from (line for note in self.finding.notes for line in _wrap_text(note, width))
             return
-        folded = [_wrap_text(sentence, room) for sentence in self.sentences]
+        folded = [_wrap_text(sentence, width) for sentence in self.sentences]
         leading = len(self.finding.left_out) + 1
         headline, others = [*chain.from_iterable(folded[:leading])], folded[leading:]
-        first, *more = _format_tables(self.finding.shown_tasks, room)
+        first, *more = _format_tables(self.finding.shown_tasks, width)
         yield from (*headline, *first, *chain.from_iterable(more))
         left = MAX_LINES - len(headline) - len(first)
         for lines in others:
@@ -74,12 +74,12 @@ class Ending:
         return (*left_out, *first[:3], *notes, *first[3:], *rest)
 
 
-def _wrap_text(text: str, room: int) -> list[Text]:
-    lines = wrap(printable(text), room, break_long_words=False, break_on_hyphens=False)
+def _wrap_text(text: str, width: int) -> list[Text]:
+    lines = wrap(printable(text), width, break_long_words=False, break_on_hyphens=False)
     return [Text(f" {line}", no_wrap=True) for line in lines]
 
 
-def _format_tables(tasks: Sequence[TaskFinding], room: int) -> Iterator[list[Text]]:
+def _format_tables(tasks: Sequence[TaskFinding], width: int) -> Iterator[list[Text]]:
     """Yield the rows of each task, with its name above if there are several, and the legend below
     the last."""
     chosen = [_choose_rows(task) for task in tasks]
@@ -91,7 +91,7 @@ def _format_tables(tasks: Sequence[TaskFinding], room: int) -> Iterator[list[Tex
             tasks, chosen = tasks[:number], chosen[:number]
             break
     left_out += sum(map(len, (task.rows for task in tasks))) - sum(map(len, chosen))
-    layout = _Layout.from_rows([row for rows in chosen for row in rows], room)
+    layout = _Layout.from_rows([row for rows in chosen for row in rows], width)
     for number, (task, rows) in enumerate(zip(tasks, chosen, strict=True)):
         lines = [Text(f" {printable(task.task)}", DIM_STYLE, no_wrap=True)] if many else []
         lines += [layout.format_row(row, task.chance) for row in rows]
@@ -100,7 +100,7 @@ def _format_tables(tasks: Sequence[TaskFinding], room: int) -> Iterator[list[Tex
         yield lines
 
 
-def _choose_rows(task: TaskFinding) -> Sequence[FoundRow]:
+def _choose_rows(task: TaskFinding) -> Sequence[FindingRow]:
     """Return the rows of a task; if there are more than ten, the significant ones first."""
     wanted = sorted(task.rows, key=lambda row: (not row.is_baseline, not row.is_significant))[
         :MAX_TASK_ROWS
@@ -112,21 +112,24 @@ def _choose_rows(task: TaskFinding) -> Sequence[FoundRow]:
 class _Layout:
     """The widths of label and bar, and the rows to format with them."""
 
-    rows: Sequence[FoundRow]
-    room: int
-    label: int
-    bar: int
+    rows: Sequence[FindingRow]
+    width: int
+    label_width: int
+    bar_width: int
 
     @classmethod
-    def from_rows(cls, rows: Sequence[FoundRow], room: int) -> _Layout:
-        """Return the layout of rows in a terminal with `room` columns."""
+    def from_rows(cls, rows: Sequence[FindingRow], width: int) -> _Layout:
+        """Return the layout of rows in a terminal with `width` columns."""
         notes = max((len(_describe_answers(row)) for row in rows), default=0)
         widest = max((cell_len(printable(row.label)) for row in rows), default=0)
         label = min(
-            MAX_LABEL_WIDTH, widest, max(MIN_LABEL_WIDTH, room - NUMBERS_WIDTH - notes - 10)
+            MAX_LABEL_WIDTH, widest, max(MIN_LABEL_WIDTH, width - NUMBER_COLUMNS_WIDTH - notes - 10)
         )
         return cls(
-            rows, room, label, max(10, min(MAX_BAR_WIDTH, room - label - NUMBERS_WIDTH - notes))
+            rows,
+            width,
+            label,
+            max(10, min(MAX_BAR_WIDTH, width - label - NUMBER_COLUMNS_WIDTH - notes)),
         )
 
     @property
@@ -135,7 +138,7 @@ class _Layout:
         return any(row.difference for row in self.rows)
 
     def format_legend(self, tasks: Sequence[TaskFinding], left_out: int) -> str:
-        """Return the legend of the rows' signs."""
+        """Return a legend that explains the signs in the rows."""
         signs = []
         if self.has_baseline:
             signs.append("* significant at 5 % (Holm)")
@@ -148,28 +151,34 @@ class _Layout:
         if left_out:
             signs.append(f"{left_out} more rows: --table full")
         line = "   ".join(signs)
-        is_short = line[:1] == "*" and len(line) < self.room - 24
+        is_short = line[:1] == "*" and len(line) < self.width - 24
         return f"rows: compared with ▸   {line}" if is_short else line
 
-    def format_row(self, row: FoundRow, chance: float | None) -> Text:
+    def format_row(self, row: FindingRow, chance: float | None) -> Text:
         """Return a row: its label, accuracy, interval and difference."""
         full = printable(row.label)
-        short = full if cell_len(full) <= self.label else f"{set_cell_size(full, self.label - 1)}…"
+        short = (
+            full
+            if cell_len(full) <= self.label_width
+            else f"{set_cell_size(full, self.label_width - 1)}…"
+        )
         is_baseline = row.is_baseline and self.has_baseline
         sign, style = ("▸", BASELINE_STYLE) if is_baseline else (" ", "")
         style = (BETTER_STYLE if row.change > 0 else WORSE_STYLE) if row.is_significant else style
-        beginning = f" {sign} {set_cell_size(short, self.label)}  "
+        beginning = f" {sign} {set_cell_size(short, self.label_width)}  "
         if row.accuracy is None:
             why = f"all failed: {printable(row.failure)}" if row.failure else "no score"
             text = Text(beginning + why, style, no_wrap=True, overflow="ellipsis")
-            text.truncate(len(beginning) + self.bar + NUMBERS_WIDTH - 8, overflow="ellipsis")
+            text.truncate(
+                len(beginning) + self.bar_width + NUMBER_COLUMNS_WIDTH - 8, overflow="ellipsis"
+            )
             return text
-        signs = [" "] * (self.bar + 1)
+        signs = [" "] * (self.bar_width + 1)
         if chance is not None:
-            signs[round(self.bar * chance)] = "┊"
-        low, high = (round(self.bar * end) for end in (row.accuracy.low, row.accuracy.high))
+            signs[round(self.bar_width * chance)] = "┊"
+        low, high = (round(self.bar_width * end) for end in (row.accuracy.low, row.accuracy.high))
         signs[low : high + 1] = "━" * (high + 1 - low)
-        signs[round(self.bar * row.accuracy.value)] = "●"
+        signs[round(self.bar_width * row.accuracy.value)] = "●"
         change = "baseline" if is_baseline else ""
         if row.difference:
             change = f"{format_signed(row.change)}{'*' if row.is_significant else ''}"
@@ -177,13 +186,14 @@ class _Layout:
         return Text(f"{beginning}{value} {''.join(signs)} {change}".rstrip(), style, no_wrap=True)
 
 
-def _describe_answers(row: FoundRow) -> str:
+def _describe_answers(row: FindingRow) -> str:
     """Describe how many answers failed, and, if some abstained, the accuracy of the rest."""
-    if row.answered is None:
+    if row.answered_accuracy is None:
         return _format_failed(row)
-    answered = f"{100 * (1 - row.abstained):.0f} % answered: {100 * row.answered.value:.0f} %"
+    share, accuracy = 1 - row.abstained_share, row.answered_accuracy.value
+    answered = f"{100 * share:.0f} % answered: {100 * accuracy:.0f} %"
     return f"{_format_failed(row)}  {answered}"
 
 
-def _format_failed(row: FoundRow) -> str:
-    return f"  {row.failed} failed" if row.failed and row.accuracy else ""
+def _format_failed(row: FindingRow) -> str:
+    return f"  {row.failed_count} failed" if row.failed_count and row.accuracy else ""

@@ -36,7 +36,7 @@ from looktwice.pipelines.config.classes import flatten_changes, is_within
 from looktwice.pipelines.json_input import write_canonical
 
 UNCHANGED = "unchanged"
-UNCHANGED_LEVEL = "as it is"
+UNCHANGED_LEVEL_NAME = "as it is"
 FACTOR_SEPARATOR = " x "  # separates two factors
 MEAN_NOTE = (
     "in percentage points with its 95 % interval, over the samples that all of these arms answered"
@@ -68,7 +68,7 @@ Levels = tuple[str, str]
 Sweep = Mapping[str, Sequence[Any]]
 Cells = Sequence[Cell | None]
 """The levels of all factors of each arm; None for an arm outside the sweep."""
-Weigh = Callable[[Cells, Sequence[Changes]], Mapping[Levels, Floats]]
+WeightFunction = Callable[[Cells, Sequence[Changes]], Mapping[Levels, Floats]]
 """A function that returns, by (level, against), the weights of the arms in each part of an effect:
 an array (parts, arms)."""
 
@@ -111,7 +111,7 @@ def find_sweep_effects(run: RunScores) -> list[LevelEffect]:
     """
     sweep, singles = run.config.get("sweep") or {}, run.config.get("each") or ()
     swept = [*enumerate(sweep)] if len(sweep) > 1 or singles else []
-    factors = list[tuple[str, Weigh]]()
+    factors = list[tuple[str, WeightFunction]]()
     for chosen in (*combinations(swept, 1), *combinations(swept, 2)):
         numbers, places = zip(*chosen, strict=True)
         factors.append((_join_places(FACTOR_SEPARATOR, places), partial(_weigh_levels, numbers)))
@@ -132,7 +132,10 @@ def _join_places(separator: str, places: Iterable[str]) -> str:
 
 
 def _find_effects(
-    who: str, arms: Sequence[PointScores], sweep: Sweep, factors: Sequence[tuple[str, Weigh]]
+    who: str,
+    arms: Sequence[PointScores],
+    sweep: Sweep,
+    factors: Sequence[tuple[str, WeightFunction]],
 ) -> Iterator[LevelEffect]:
     """Yield the effects factor by factor: on each task that has the factor, then on all of these
     tasks pooled."""
@@ -184,8 +187,8 @@ def _measure_effect(
 def _weigh_levels(
     numbers: Sequence[int], cells: Cells, changes: Sequence[Changes]
 ) -> dict[Levels, Floats]:
-    """Return the weights that compare each level of a factor with its first, or of the interaction
-    of two factors, averaged over the other factors."""
+    """Return the weights that compare each level of a factor with its first level, or that measure
+    the interaction of two factors, averaged over the other factors."""
     asked = []
     for number in numbers:
         asked.append([*dict.fromkeys(cell[number] for cell in cells if cell)] or [""])
@@ -233,9 +236,9 @@ def _get_cell(sweep: Sweep, changes: Changes) -> Cell | None:
             return None
         factor = max(owners, key=len)
         levels[factor].append(_get_level(place[len(factor) + 1 :], value))
-    cell = tuple(", ".join(parts) or UNCHANGED_LEVEL for parts in levels.values())
+    cell = tuple(", ".join(parts) or UNCHANGED_LEVEL_NAME for parts in levels.values())
     for level, (factor, values) in zip(cell, sweep.items(), strict=True):
-        names = [UNCHANGED_LEVEL]
+        names = [UNCHANGED_LEVEL_NAME]
         for value in values:
             parts = flatten_changes({factor: value}).items()
             names.append(
@@ -265,13 +268,13 @@ EFFECT_TABLE_COLUMNS: Columns[LevelEffect] = (
 )
 
 
-def sweep_table(scored: Table, whole: bool = True) -> TextTable:
+def sweep_table(scored: Table, all_lines: bool = True) -> TextTable:
     """Return a line per contestant, task, factor and level, and per pair of factors; if a pair
     interacts significantly, a line for each level of the other factor.
 
-    Without `whole`, an interaction is included only if its own p is below 5 %, and a single task,
-    besides all tasks together, only if an effect differs between tasks or two factors interact on
-    it.
+    Without `all_lines`, an interaction is included only if its own p is below 5 %, and a single
+    task, besides all tasks together, only if an effect differs between tasks or two factors
+    interact on it.
     """
     lines = [line for run in scored.scores for line in _split_interactions(find_sweep_effects(run))]
     by_task = _choose_single_tasks(lines)
@@ -280,9 +283,9 @@ def sweep_table(scored: Table, whole: bool = True) -> TextTable:
         is_weak = FACTOR_SEPARATOR in line.factor and line.effect.p >= ALPHA
         is_part = line.task != ALL_TASKS and by_task.get(_get_effect_key(line)) is False
         short += [] if is_part or is_weak else [line]
-    shown = table(EFFECT_TABLE_COLUMNS, lines if whole else short)
+    shown = table(EFFECT_TABLE_COLUMNS, lines if all_lines else short)
     shown = shown if any(line.where for line in lines) else shown.without("where")
-    return shown if whole else shown.without("p\n(BH)").without_empty()
+    return shown if all_lines else shown.without("p\n(BH)").without_empty()
 
 
 def _get_effect_key(line: LevelEffect) -> tuple[str, str, str]:
@@ -351,5 +354,5 @@ def effects_csv(scored: Table) -> str:
 
 
 EFFECTS_ANALYSIS = Analysis(
-    "effects", "Effect of each factor", sweep_table, effect_note, unchanged=True
+    "effects", "Effect of each factor", sweep_table, effect_note, lists_unchanged=True
 )

@@ -20,8 +20,8 @@ from random import Random
 from typing import Any
 
 from looktwice.eval.analysis.analyses import find_analyses
-from looktwice.eval.analysis.one_change import FoundRow, OneChange, TaskArms
-from looktwice.eval.display.table import Table, judge_lines
+from looktwice.eval.analysis.one_change import FindingRow, OneChangeStudy, TaskArms
+from looktwice.eval.display.table import Table, describe_judging
 from looktwice.eval.display.text_tables import (
     Column,
     Columns,
@@ -46,7 +46,7 @@ from looktwice.pipelines.counted import format_count
 MAX_CHANGES = 4  # significant changes that a sentence lists
 # tasks with all their sentences; for others, only significant changes are counted
 MAX_DETAILED_TASKS = 3
-MAX_FLIPS, SEED = 4, 0
+MAX_FLIPS, FLIP_SEED = 4, 0
 SHOWN_NOTE_PREFIXES = (
     *("warning", "unfinished", "asked in part", "also shown", "not shown", "failed", "refused"),
     *("changed nothing", "changed little", "found nothing"),
@@ -56,7 +56,7 @@ SHOWN_NOTE_PREFIXES = (
 
 @dataclass(frozen=True)
 class TaskFinding:
-    """One task of a run: `rows` by accuracy, the best first.
+    """The findings on one task of a run; `rows` are sorted by accuracy, the best first.
 
     `task` is "all tasks" for the tasks that the baseline shares with other contestants, if there
     are several. `baseline` names the baseline with its swept settings; `chance` is the chance level
@@ -66,7 +66,7 @@ class TaskFinding:
 
     run: str
     task: str
-    rows: tuple[FoundRow, ...]
+    rows: tuple[FindingRow, ...]
     sentences: tuple[str, ...]
     baseline: str = ""
     chance: float | None = None
@@ -74,7 +74,7 @@ class TaskFinding:
 
     @property
     def caption(self) -> str:
-        """The title of its table."""
+        """The title of the table of this task."""
         return f"{self.task}, one change at a time" if self.is_one_change else self.task
 
     @property
@@ -99,16 +99,17 @@ class Flip:
 @dataclass(frozen=True)
 class Finding:
     """The findings of scored runs: a table of all tasks, if several are shared, and one per task,
-    those with the widest spread first; and samples that the largest significant change flips.
+    those with the widest spread of accuracies first; and samples that the largest significant
+    change flips.
 
-    `notes` are sentences on failures, missing answers and stages that changed nothing; `evidence`
-    explains how the flips were chosen.
+    `notes` are sentences on failures, missing answers and stages that changed nothing;
+    `flip_selection` says how the flips were chosen.
     """
 
     tasks: tuple[TaskFinding, ...]
     notes: tuple[str, ...] = ()
     flips: tuple[Flip, ...] = ()
-    evidence: str = ""
+    flip_selection: str = ""
     left_out: tuple[str, ...] = ()
 
     @property
@@ -150,7 +151,7 @@ class Finding:
         return first
 
     @property
-    def rows(self) -> tuple[FoundRow, ...]:
+    def rows(self) -> tuple[FindingRow, ...]:
         """The rows of the first table."""
         return self.tasks[0].rows if self.tasks else ()
 
@@ -168,7 +169,7 @@ class Finding:
         return self.tasks[: max(MAX_DETAILED_TASKS, len(self.shown_tasks))]
 
     @property
-    def claims(self) -> bool:
+    def has_significant_change(self) -> bool:
         """True if any difference is significant."""
         return any(row.is_significant for task in self.tasks for row in task.rows)
 
@@ -182,7 +183,7 @@ def find(scored: Table) -> Finding:
         if run.folder.facts.get("chosen_by"):  # its arms share no samples
             notes += [line for part in find_analyses(scored) for line in part.sentences(run)]
             continue
-        study = OneChange(scored, run)
+        study = OneChangeStudy(scored, run)
         for task in study.tables:
             sentences = tuple(_write_sentences(study, task))
             about = run.name, task.task, task.rows, sentences, task.name
@@ -224,7 +225,7 @@ def _describe_notes(scored: Table) -> Iterator[str]:
     beginnings = (*SHOWN_NOTE_PREFIXES, *runs)
     yield from (note for note in scored.notes if note.startswith(beginnings))
     for run in scored.scores:
-        yield from judge_lines(run)
+        yield from describe_judging(run)
     own = defaultdict[tuple[str, str], list[str]](list)
     for row in headline_rows(scored.scores, scored.rows):
         if not row.slice:
@@ -241,7 +242,7 @@ def _describe_notes(scored: Table) -> Iterator[str]:
         )
 
 
-def _choose_flips(study: OneChange) -> tuple[tuple[Flip, ...], str]:
+def _choose_flips(study: OneChangeStudy) -> tuple[tuple[Flip, ...], str]:
     """Return samples that the largest significant change flips in its direction, and a phrase on
     how they were chosen."""
     significant = [
@@ -257,25 +258,25 @@ def _choose_flips(study: OneChange) -> tuple[tuple[Flip, ...], str]:
     shared = [name for name in base.comparable if name in arm.comparable]
     moved = [s for s in shared if sign * (arm.comparable[s] - base.comparable[s]) > 1e-9]
     flips = []
-    for name in Random(SEED).sample(moved, min(MAX_FLIPS, len(moved))):
+    for name in Random(FLIP_SEED).sample(moved, min(MAX_FLIPS, len(moved))):
         before, after = (draw.answer if (draw := a.first(name)) else None for a in (base, arm))
         flips.append(Flip(name, base.point.id, arm.point.id, before, after, sign > 0))
     verb = "gains" if sign > 0 else "loses"
     return tuple(flips), (
         f"{len(flips)} of the {len(moved)} samples of {base.task} that {row.label} {verb},"
-        f" drawn at random with seed {SEED}"
+        f" drawn at random with seed {FLIP_SEED}"
     )
 
 
-CHANGE_COLUMNS: Columns[FoundRow] = (
+CHANGE_COLUMNS: Columns[FindingRow] = (
     Column("change", "label", text),
     Column("% right", "accuracy", share_cell),
     Column("difference", "difference", change_cell),
     Column("gained", "difference.better"),
     Column("lost", "difference.worse"),
-    Column("failed", lambda row: row.failed or None),
-    Column("% right of\nanswered", "answered", share_cell),
-    Column("abstained\n%", lambda row: row.abstained or None, percent),
+    Column("failed", lambda row: row.failed_count or None),
+    Column("% right of\nanswered", "answered_accuracy", share_cell),
+    Column("abstained\n%", lambda row: row.abstained_share or None, percent),
     Column("significant", lambda row: "yes" if row.is_significant else None),
 )
 
@@ -291,14 +292,14 @@ def change_table(task: TaskFinding) -> TextTable:
 # ---- sentences
 
 
-def _write_sentences(study: OneChange, task: TaskArms) -> Iterator[str]:
+def _write_sentences(study: OneChangeStudy, task: TaskArms) -> Iterator[str]:
     """Yield the headline, the number of significant changes, interactions, abstentions, and arms
     whose answers all failed."""
     rows, level = task.rows, ""
     if task.chance is not None:
         level += f"; chance is {100 * task.chance:.0f} %"
-    if task.people is not None:
-        level += f"; people reach {100 * task.people:.0f} %"
+    if task.human_accuracy is not None:
+        level += f"; people reach {100 * task.human_accuracy:.0f} %"
     own = next((row for row in rows if row.is_baseline), None)
     if own is not None:
         yield _describe_headline(task, own, level)
@@ -321,15 +322,16 @@ def _write_sentences(study: OneChange, task: TaskArms) -> Iterator[str]:
 def _describe_abstentions(task: TaskArms) -> Iterator[str]:
     """Yield how often each contestant abstained, and its accuracy on the rest."""
     for row in task.rows:
-        if row.abstained:
-            share = f"{100 * row.abstained:.0f} %"
+        if row.abstained_share:
+            share = f"{100 * row.abstained_share:.0f} %"
             answered = (
-                row.answered and f" and is right on {_format_share(row.answered)} of the rest"
+                row.answered_accuracy
+                and f" and is right on {_format_share(row.answered_accuracy)} of the rest"
             )
             yield f"{row.label} abstained on {share} of {task.title}{answered or ''}."
 
 
-def _describe_interactions(study: OneChange, task: TaskArms) -> Iterator[str]:
+def _describe_interactions(study: OneChangeStudy, task: TaskArms) -> Iterator[str]:
     """Yield a sentence for the largest significant interaction of every two factors, with the
     effect of the first change at both levels of the second, and the other factors over which it is
     averaged."""
@@ -370,14 +372,16 @@ def _format_share(estimate: Estimate) -> str:
     return f"{100 * estimate.value:.0f} % [{low:.0f}, {high:.0f}]"
 
 
-def _describe_headline(task: TaskArms, own: FoundRow, level: str) -> str:
+def _describe_headline(task: TaskArms, own: FindingRow, level: str) -> str:
     """Describe the baseline compared with the arm without the swept stage, or with chance."""
-    beginning, without = f"On {task.title}, {task.name}", task.without
+    beginning, without = f"On {task.title}, {task.name}", task.row_without_stage
     if own.accuracy is None:
         why = f"every answer failed: {own.failure}" if own.failure else "no answer has a score"
         return f"{beginning}: {why}."
     share, n = _format_share(own.accuracy), own.accuracy.n
-    level = f" ({own.failed} of them failed and score 0){level}" if own.failed else level
+    level = (
+        f" ({own.failed_count} of them failed and score 0){level}" if own.failed_count else level
+    )
     if without is None or without.accuracy is None or without.difference is None:
         return f"{beginning} is right on {share} of {format_count(n, 'sample')}{level}."
     lacking = f"{100 * without.accuracy.value:.0f} %"

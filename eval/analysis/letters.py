@@ -47,15 +47,15 @@ class PositionBias:
     chi-squared test that they are all equal.
     """
 
-    chosen: Shares
-    key: Shares
-    recall: Shares
+    chosen_shares: Shares
+    key_shares: Shares
+    recalls: Shares
     spread: float
     p: float
     n: int
 
 
-def position_bias(answers: Sequence[str], keys: Sequence[str]) -> PositionBias:
+def compute_position_bias(answers: Sequence[str], keys: Sequence[str]) -> PositionBias:
     """Compute the position bias of answers, given the correct letters `keys`; both are letters as
     the contestant saw them.
 
@@ -82,16 +82,16 @@ def position_bias(answers: Sequence[str], keys: Sequence[str]) -> PositionBias:
 
 class ChosenLetter(NamedTuple):
     """The letter of an answer to a question with this number of choices, and the correct letter;
-    `seen` and `seen_key` are these two letters as the contestant saw them. `is_first` is True for a
-    first draw."""
+    `seen_answer` and `seen_key` are these two letters as the contestant saw them. `is_first_draw`
+    is True for a first draw."""
 
-    choices: int
+    choice_count: int
     answer: str
     key: str
-    seen: str
+    seen_answer: str
     seen_key: str
     verdict: Verdict
-    is_first: bool
+    is_first_draw: bool
 
 
 def count_letters(run: RunScores) -> Iterator[tuple[PointScores, Counter[ChosenLetter]]]:
@@ -146,27 +146,31 @@ def _count_letters(
 def measure_bias(letters: Mapping[ChosenLetter, int]) -> PositionBias:
     """Return the position bias of counted answers. Raises ValueError if there are none."""
     every = [letter for letter, count in letters.items() for _ in range(count)]
-    return position_bias([one.seen for one in every], [one.seen_key for one in every])
+    return compute_position_bias(
+        [one.seen_answer for one in every], [one.seen_key for one in every]
+    )
 
 
 class _ChosenLetters(NamedTuple):
     """The letters that a contestant chose in questions with the same number of choices."""
 
     contestant: str
-    choices: int
+    choice_count: int
     bias: PositionBias
 
     def format_shares(self, letter: str) -> str | None:
         """Format how often a letter was chosen, and below it how often it is the correct answer."""
-        if letter not in self.bias.chosen:
+        if letter not in self.bias.chosen_shares:
             return None
-        return f"{percent(self.bias.chosen[letter])}\n({percent(self.bias.key[letter])})"
+        return (
+            f"{percent(self.bias.chosen_shares[letter])}\n({percent(self.bias.key_shares[letter])})"
+        )
 
     @property
     def bars(self) -> str:
         """A bar for each letter from A on: how often it was chosen, and below it how often it is
         correct."""
-        sides = self.bias.chosen, self.bias.key
+        sides = self.bias.chosen_shares, self.bias.key_shares
         most = max(share for side in sides for share in side.values())
         letters = sorted({letter for side in sides for letter in side})
         heights = ([round(7 * side.get(letter, 0) / most) for letter in letters] for side in sides)
@@ -181,18 +185,22 @@ def position_table(scored: Table) -> TextTable:
         own = defaultdict[tuple[str, int], Counter[ChosenLetter]](Counter)
         for scores, counts in count_letters(run):
             for letter, count in counts.items():
-                among = ascii_uppercase[: letter.choices]
-                if letter.is_first and len(among) > 1 and {letter.answer, letter.key} <= {*among}:
-                    own[scores.contestant, letter.choices][letter] += count
+                among = ascii_uppercase[: letter.choice_count]
+                if (
+                    letter.is_first_draw
+                    and len(among) > 1
+                    and {letter.answer, letter.key} <= {*among}
+                ):
+                    own[scores.contestant, letter.choice_count][letter] += count
         chosen |= own
     lines, named = list[_ChosenLetters](), set[str]()
     for place, letters in chosen.items():
         lines.append(_ChosenLetters(*place, measure_bias(letters)))
-        named |= lines[-1].bias.chosen.keys()
+        named |= lines[-1].bias.chosen_shares.keys()
     columns: list[Column[_ChosenLetters]] = [
         *attribute_columns("contestant"),
         Column("bars\n(key)", "bars"),
-        Column("choices", "choices"),
+        Column("choices", "choice_count"),
         Column("spread", "bias.spread", percent),
         Column("p", "bias.p", format_p),
         Column("n", "bias.n"),

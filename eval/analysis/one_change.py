@@ -25,15 +25,15 @@ from looktwice.specialists.answers import Chance, Guess
 
 
 @dataclass(frozen=True)
-class FoundRow:
+class FindingRow:
     """An arm compared with the baseline of its task: `label` names its only difference.
 
     `accuracy` and `difference` (from the baseline) are shares; they are None if every answer
-    failed, for the reason `failure`, or if nothing can be compared. `failed` counts the failed
-    samples, which are wrong in `accuracy` and excluded from `difference`. `p_holm` is the p of the
-    difference after Holm's correction; `is_significant` is True if it is below the level.
-    `answered` is the accuracy of the answers without abstentions, and `abstained` the share on
-    which a stage abstained. `arm` is the id of its point, empty for all tasks.
+    failed, for the reason `failure`, or if nothing can be compared. `failed_count` counts the
+    failed samples, which are wrong in `accuracy` and excluded from `difference`. `p_holm` is the p
+    of the difference after Holm's correction; `is_significant` is True if it is below the level.
+    `answered_accuracy` is that of the answers without abstentions, and `abstained_share` the share
+    on which a stage abstained. `arm` is the id of its point, empty for all tasks.
     """
 
     label: str
@@ -45,9 +45,9 @@ class FoundRow:
     is_significant: bool
     is_baseline: bool
     failure: str
-    failed: int
-    answered: Estimate | None = None
-    abstained: float = 0.0
+    failed_count: int
+    answered_accuracy: Estimate | None = None
+    abstained_share: float = 0.0
 
     @property
     def change(self) -> float:
@@ -57,32 +57,31 @@ class FoundRow:
 
 @dataclass(frozen=True)
 class TaskArms:
-    """The arms of one task, or of all, and their rows by accuracy, the best first.
+    """The arms of one task, or of all, with their rows, sorted by accuracy, the best first.
 
     `title` also names the run if there are several. `base` is the arm that they are compared with,
     or else the first; `name` includes its swept settings. `chance` is the chance level in 0..1,
-    `people` the human accuracy. `without` is the row of the arm that lacks a stage whose settings
-    are swept and otherwise equals the baseline. `is_one_change` is True if there are other arms,
-    and each differs from `base` only in its model or in one stage.
-    """
+    `human_accuracy` that of people. `row_without_stage` is the row of the arm that lacks a stage
+    whose settings are swept and otherwise equals the baseline. `is_one_change` is True if there are
+    other arms, and each differs from `base` only in its model or in one stage."""
 
     task: str
     title: str
     base: PointScores
     name: str
-    lines: Sequence[tuple[PointScores, FoundRow]]
+    lines: Sequence[tuple[PointScores, FindingRow]]
     chance: float | None
-    people: float | None
-    without: FoundRow | None
+    human_accuracy: float | None
+    row_without_stage: FindingRow | None
     is_one_change: bool
 
     @property
-    def rows(self) -> tuple[FoundRow, ...]:
+    def rows(self) -> tuple[FindingRow, ...]:
         """The rows without their arms."""
         return tuple(row for _, row in self.lines)
 
 
-def _select_agreeing(arms: Sequence[PointScores], base: PointScores) -> list[PointScores]:
+def _select_agreeing_arms(arms: Sequence[PointScores], base: PointScores) -> list[PointScores]:
     """Return the arms that agree with the baseline in every setting that both change."""
     given = contestant_changes(base.point)
     changed = ((arm, contestant_changes(arm.point).items()) for arm in arms)
@@ -90,7 +89,7 @@ def _select_agreeing(arms: Sequence[PointScores], base: PointScores) -> list[Poi
 
 
 @dataclass(frozen=True, eq=False)
-class OneChange:
+class OneChangeStudy:
     """The arms of a run that differ in one change from the baseline of their task."""
 
     scored: Table
@@ -98,13 +97,13 @@ class OneChange:
 
     @cached_property
     def accuracies(self) -> Mapping[str, Row]:
-        """The accuracy row of each arm by the id of its point; the rows of chance and means by name
-        and task."""
+        """The accuracy rows: those of arms by the id of their point, those of chance and means by
+        name and task."""
         return self._index_rows("accuracy")
 
     @cached_property
     def answered_rows(self) -> Mapping[str, Row]:
-        """The rows of the accuracy of the answers without abstentions, by the same keys."""
+        """The rows of the accuracy without abstentions, by the keys of `accuracies`."""
         return self._index_rows("accuracy_answered")
 
     def _index_rows(self, metric: str) -> Mapping[str, Row]:
@@ -113,6 +112,7 @@ class OneChange:
 
     @cached_property
     def rivals(self) -> Mapping[str, PointScores | None]:
+        """The baseline of each arm by the id of its point, None if it has none."""
         return baselines(self.run)
 
     @cached_property
@@ -125,8 +125,8 @@ class OneChange:
 
     @cached_property
     def tables(self) -> list[TaskArms]:
-        """The arms of all tasks together, if there are several, and of each task."""
-        every, by_task = self.asked_on_every_task, defaultdict[str, list[PointScores]](list)
+        """The compared arms of all tasks together, if there are several tasks, and of each task."""
+        every, by_task = self.arms_on_every_task, defaultdict[str, list[PointScores]](list)
         for arm in self.run.points:
             if len(arm.columns) and not arm.older:
                 by_task[arm.point.task_id].append(arm)
@@ -135,7 +135,7 @@ class OneChange:
         return tables + [self.compare_arms(arms) for arms in by_task.values()]
 
     @cached_property
-    def asked_on_every_task(self) -> list[PointScores]:
+    def arms_on_every_task(self) -> list[PointScores]:
         """One arm of the baseline, and one of every other contestant with exactly the baseline's
         tasks; empty if the baseline has one task or there is no such contestant."""
         tasks = defaultdict[str, dict[str, PointScores]](dict)
@@ -150,7 +150,7 @@ class OneChange:
     def alpha(self) -> float:
         """The significance level of one family of comparisons: for each run, single tasks are one
         family, and all tasks together another."""
-        families = 2 if self.asked_on_every_task else 1
+        families = 2 if self.arms_on_every_task else 1
         return ALPHA / families / max(1, len(self.scored.scores))
 
     def compare_arms(self, arms: Sequence[PointScores], task: str = "") -> TaskArms:
@@ -176,8 +176,8 @@ class OneChange:
         return TaskArms(own, title, base, name, lines, chance, people, without, is_one_change)
 
     def get_base_arm(self, arms: Sequence[PointScores]) -> PointScores:
-        """Return the arm that most of a task's arms are compared with, if it was asked, or else the
-        first."""
+        """Return the arm with which most of a task's arms are compared, if it was asked, or else
+        the first arm."""
         by_id = {arm.point.id: arm for arm in arms}
         counts = Counter[str]()
         for rival in map(self.rivals.__getitem__, by_id):
@@ -196,7 +196,7 @@ class OneChange:
         for name, mine in own.items():
             is_base = name == base.point.contestant
             if not is_base:  # the arms at the baseline's settings, as far as both have them
-                mine = _select_agreeing(mine, base)
+                mine = _select_agreeing_arms(mine, base)
             first = base if is_base else next(iter(mine), None)
             if first is None or (not is_base and _is_guess(first)):
                 continue
@@ -227,7 +227,7 @@ class OneChange:
             for name in dict.fromkeys(arm.point.contestant for arm in arms):
                 mine = [arm for arm in arms if arm.point.contestant == name]
                 is_base = name == base.point.contestant
-                first = base if is_base else next(iter(_select_agreeing(mine, base)), mine[0])
+                first = base if is_base else next(iter(_select_agreeing_arms(mine, base)), mine[0])
                 for arm in mine:
                     changes = ", ".join(self.describe_changes(arm, first))
                     label = changes if is_base and changes else f"{name}, {changes}"
@@ -247,8 +247,8 @@ class OneChange:
         return [self.describe_settings(arm, places, base) for places in differing.values()]
 
     def describe_settings(self, arm: PointScores, places: Sequence[str], base: PointScores) -> str:
-        """Describe the settings of an arm at some paths: "radius 9", "no zoom"; for a stage of the
-        same class as in the baseline, only its settings."""
+        """Describe the settings of an arm at some paths, such as "radius 9" or "no zoom"; a stage
+        of the same class as in the baseline is described only by its settings."""
         parts = []
         for place in places:
             name, value = self.shorten_path(place), get_setting(arm.point, place)
@@ -266,11 +266,13 @@ class OneChange:
 
     @cached_property
     def path_endings(self) -> Counter[str]:
-        """The number of the study's changed paths by last part."""
+        """The number of changed paths of the study that share each last part."""
         places = {place for arm in self.run.points for place in contestant_changes(arm.point)}
         return Counter(place.rpartition(".")[2] for place in places)
 
-    def compare_arm(self, arm: PointScores, base: PointScores, label: str, place: str) -> FoundRow:
+    def compare_arm(
+        self, arm: PointScores, base: PointScores, label: str, place: str
+    ) -> FindingRow:
         """Compare an arm with the baseline, from its accuracy row with the key `place`."""
         scored, difference = self.accuracies[place], None
         accuracy, abstained = _make_share(scored), self.measure_abstention(arm, scored)
@@ -290,7 +292,7 @@ class OneChange:
                 scored.test,
             )
         p_holm = scored.p_holm if difference else None
-        return FoundRow(
+        return FindingRow(
             label,
             scored.point,
             arm.contestant,
@@ -306,8 +308,8 @@ class OneChange:
         )
 
     def measure_abstention(self, arm: PointScores, scored: Row) -> float:
-        """Return the share of an arm's answers on which a stage abstained, or of its contestant's
-        if the row is over all tasks."""
+        """Return the share of an arm's answers on which a stage abstained, or, if the row is over
+        all tasks, of its contestant's answers."""
         arms = [arm]
         if not scored.point:
             arms = [one for one in self.run.points if one.contestant == arm.contestant]
@@ -321,8 +323,8 @@ class OneChange:
         return count / max(1, given)
 
     def find_arm_without_stage(
-        self, base: PointScores, lines: Sequence[tuple[PointScores, FoundRow]]
-    ) -> FoundRow | None:
+        self, base: PointScores, lines: Sequence[tuple[PointScores, FindingRow]]
+    ) -> FindingRow | None:
         """Return the row of the arm that lacks a stage whose settings are swept, and otherwise
         equals the baseline."""
         swept = {place.split(".")[1] for places in self.factors for place in places if "." in place}

@@ -29,7 +29,7 @@ class AnalysisRequest(NamedTuple):
         """The first run."""
         return self.scored.scores[0]
 
-    def page(self, name: str) -> Path:
+    def get_page_path(self, name: str) -> Path:
         """Return the path of a page: the file `out`, or `name` in the folder `out`. Raises RunError
         for a run's own files."""
         page = self.out if self.out.suffix else self.out / name

@@ -11,11 +11,11 @@ import yaml
 from typer import Argument, Option
 
 from looktwice.eval.commands.options import (
-    NONE,
-    By,
-    Judged,
+    NO_VALUES,
+    JudgeName,
     Plugins,
     Reader,
+    SliceFields,
     build_reader,
     print_text_table,
     refuse,
@@ -30,15 +30,15 @@ def analyse(
             metavar="RUN... NAME [KEY=VALUE]...",
             help="Run folders, the name of an analysis, and its settings.",
         ),
-    ] = NONE,
+    ] = NO_VALUES,
     listed: Annotated[bool, Option("--list", help="List the analyses.")] = False,
     out: Annotated[
         Path | None, Option(help="The file or folder for a page (default: the run folder).")
     ] = None,
     reader: Reader = None,
-    by: By = NONE,
-    judge: Judged = "",
-    plugin: Plugins = NONE,
+    by: SliceFields = NO_VALUES,
+    judge: JudgeName = "",
+    plugin: Plugins = NO_VALUES,
 ) -> None:
     """Run one analysis of finished runs; no model is called.
 

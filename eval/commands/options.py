@@ -30,7 +30,8 @@ def complete_config(incomplete: str) -> list[str]:
 
 
 def complete_setting(ctx: Context, incomplete: str) -> list[str]:
-    """Return the settings of the configuration typed before, such as `stages.mark.radius=`."""
+    """Return the settings of the configuration that was typed before them, such as
+    `stages.mark.radius=`."""
     from looktwice.pipelines.config.classes import ConfigError
     from looktwice.pipelines.config.load import load
     from looktwice.pipelines.config.shipped import find_config
@@ -69,7 +70,7 @@ def _list_paths(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
 
 
 def _list_setting_paths(node: Any, path: str = "") -> Iterator[str]:
-    """Yield the dotted paths of the settings of a configuration, without those of mappings."""
+    """Yield the dotted path of each setting of a configuration that is not a mapping."""
     if not isinstance(node, Mapping):
         yield path
         return
@@ -78,7 +79,7 @@ def _list_setting_paths(node: Any, path: str = "") -> Iterator[str]:
             yield from _list_setting_paths(value, f"{path}.{key}" if path else str(key))
 
 
-NONE: list[str] = []
+NO_VALUES: list[str] = []
 """The default of an option that may be given several times."""
 ConfigPath = Annotated[
     Path, Argument(metavar="CONFIG", help="A YAML configuration.", autocompletion=complete_config)
@@ -100,7 +101,7 @@ JudgeOverrides = Annotated[
 Plugins = Annotated[
     list[str], Option("--plugin", help="A package or .py file whose classes `use:` may name.")
 ]
-Allowed = Annotated[
+AllowedAccess = Annotated[
     list[str],
     Option(
         "--allow",
@@ -112,7 +113,7 @@ Allowed = Annotated[
     ),
 ]
 """The option of every command that reads studies or runs; `guard_command` adds it."""
-OnlyCached = Annotated[
+OnlyCachedReplies = Annotated[
     bool, Option("--only-cached", help="Use cached replies only; call no model.")
 ]
 Columns = Annotated[
@@ -136,19 +137,19 @@ Reader = Annotated[str | None, Option("--reader", help="Read the replies with th
 CacheOfRun = Annotated[
     Path | None, Option("--cache", help="The run's reply cache (default: next to the run folder).")
 ]
-Limit = Annotated[int | None, Option(min=1, help="Only this many samples of each task.")]
+SampleLimit = Annotated[int | None, Option(min=1, help="Only this many samples of each task.")]
 OutFolder = Annotated[Path, Option(help="The folder that holds all runs.")]
 OutCache = Annotated[
     Path | None, Option(help="The folder of the reply cache (default: OUT/.cache).")
 ]
-Opened = Annotated[bool, Option("--open", help="Open a browser.")]
+OpenBrowser = Annotated[bool, Option("--open", help="Open a browser.")]
 Port = Annotated[int, Option(min=0, max=65535, help="The port on 127.0.0.1; 0 takes a free one.")]
 Workers = Annotated[int, Option(min=1, help="Worker threads.")]
 RunWorkers = Annotated[
     int | None,
     Option(min=1, help="Worker threads (default: 16 plus the largest `in_flight` of the study)."),
 ]
-Judged = Annotated[
+JudgeName = Annotated[
     str,
     Option(
         "--judge", help="The judge to use, or `none` (default: the one with the most verdicts)."
@@ -157,14 +158,14 @@ Judged = Annotated[
 AllArms = Annotated[
     bool, Option("--all", help="Also show the arms of earlier plans in the same folder.")
 ]
-By = Annotated[
+SliceFields = Annotated[
     list[str],
     Option(
         "--by",
         help="Also report each value of this meta field or measurement; `size,things` crosses two.",
     ),
 ]
-Only = Annotated[
+SampleSubset = Annotated[
     Path | None,
     Option(help="Only the samples that this file names, such as clean.yaml from `audit`."),
 ]
@@ -177,9 +178,9 @@ TableKind = Annotated[
 ]
 
 
-def guard_command(command: Callable[..., None], fenced: bool = True) -> Callable[..., None]:
+def guard_command(command: Callable[..., None], adds_allow: bool = True) -> Callable[..., None]:
     """Wrap a command so that its plugins are loaded and `handle_input_errors` reports its errors;
-    `fenced` adds the option `--allow`."""
+    if `adds_allow`, the command gets the option `--allow`."""
 
     @wraps(command)
     def run(**options: Any) -> None:
@@ -195,9 +196,9 @@ def guard_command(command: Callable[..., None], fenced: bool = True) -> Callable
             command(**options)
 
     own = signature(command).parameters
-    if fenced and "allow" not in own:
-        hints = {**get_type_hints(command, include_extras=True), "allow": Allowed}
-        added = Parameter("allow", Parameter.KEYWORD_ONLY, default=NONE)
+    if adds_allow and "allow" not in own:
+        hints = {**get_type_hints(command, include_extras=True), "allow": AllowedAccess}
+        added = Parameter("allow", Parameter.KEYWORD_ONLY, default=NO_VALUES)
         every = [p.replace(annotation=hints[p.name]) for p in (*own.values(), added)]
         run.__signature__ = signature(command).replace(parameters=every)  # type: ignore[attr-defined]
         run.__annotations__ = hints
@@ -226,12 +227,12 @@ def build_reader(name: str | None, plugins: list[str]) -> Any:
     return build_reader(name, plugins) if name else None
 
 
-def print_text_table(table: Any, title: str, caption: str = "", blocks: int = 2) -> None:
+def print_text_table(table: Any, title: str, caption: str = "", heading_count: int = 2) -> None:
     """Print a table, if it has rows."""
     from rich.console import Console
 
     if table.rows:
-        Console().print(table.console(title, blocks, caption))
+        Console().print(table.console(title, heading_count, caption))
 
 
 def print_table(scored: Any, kind: str = "short") -> None:
@@ -251,7 +252,7 @@ def print_table(scored: Any, kind: str = "short") -> None:
         if {"sweep", "each"} & keys:
             from looktwice.eval.analysis.factors import effect_note, sweep_table
 
-            swept = sweep_table(scored, whole=False)
+            swept = sweep_table(scored, all_lines=False)
             print_text_table(swept, "effect of each factor", effect_note(scored))
         from looktwice.eval.analysis.letters import POSITION_NOTE, position_table
 
@@ -273,13 +274,13 @@ def _print_ending(part: Any, scored: Any) -> None:
     shown = part.ending(scored) if part.ending else ()
     if isinstance(shown, TextTable):
         note = part.note if isinstance(part.note, str) else part.note(scored)
-        print_text_table(shown, part.title.lower(), note, blocks=1)
+        print_text_table(shown, part.title.lower(), note, heading_count=1)
         return
     for piece in shown:
         if isinstance(piece, str):
             say(piece)
         else:
-            print_text_table(piece.table, piece.title, piece.note, blocks=1)
+            print_text_table(piece.table, piece.title, piece.note, heading_count=1)
 
 
 def parse_columns(texts: list[str]) -> dict[str, str]:
@@ -306,12 +307,12 @@ def say(text: object, fault: bool = False) -> None:
     echo(lines, err=fault)
 
 
-def announce(opened: bool, address: str) -> None:
-    """Print the address of a served page, and open it in a browser if `opened`."""
+def announce(opens_browser: bool, address: str) -> None:
+    """Print the address of a served page, and open it in a browser if `opens_browser`."""
     import webbrowser
 
     say(f"open {address} in a browser; Ctrl-C stops the server")
-    if opened:
+    if opens_browser:
         webbrowser.open(address)
 
 
@@ -340,8 +341,8 @@ def refuse(sentence: str) -> NoReturn:
 
 @contextmanager
 def until_interrupted() -> Iterator[None]:
-    """Run a server inside until Ctrl-C ends it normally. Raises Exit with the exit code of any
-    other signal."""
+    """Run the body, such as a server, until Ctrl-C ends it normally. Raises Exit with the exit code
+    of any other signal."""
     try:
         yield
     except Interrupted as exc:

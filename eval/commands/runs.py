@@ -9,19 +9,19 @@ from typing import Annotated, Any
 from typer import Argument, BadParameter, Exit, Option
 
 from looktwice.eval.commands.options import (
-    NONE,
+    NO_VALUES,
     AllArms,
-    By,
     CacheOfRun,
     Columns,
-    Judged,
-    Only,
-    Opened,
+    JudgeName,
+    OpenBrowser,
     OutCache,
     Plugins,
     Port,
     Reader,
     RunPath,
+    SampleSubset,
+    SliceFields,
     TableKind,
     announce,
     build_reader,
@@ -48,19 +48,21 @@ def score(
         ),
     ],
     reader: Reader = None,
-    by: By = NONE,
-    judge: Judged = "",
-    plugin: Plugins = NONE,
+    by: SliceFields = NO_VALUES,
+    judge: JudgeName = "",
+    plugin: Plugins = NO_VALUES,
     all_arms: AllArms = False,
-    only: Only = None,
+    only: SampleSubset = None,
     table: TableKind = "short",
-    column: Columns = NONE,
+    column: Columns = NO_VALUES,
     key: Annotated[
         Path | None, Option(help='A JSON file of correct answers by sample, such as {"q1": "(A)"}.')
     ] = None,
     disagreements: Annotated[
         Path | None,
-        Option(help="For files: write the replies on which --reader and the label disagree."),
+        Option(
+            help="For recorded replies: write those on which --reader and their label disagree."
+        ),
     ] = None,
     export: Annotated[
         list[Path] | None,
@@ -102,7 +104,7 @@ def score(
         if unused := [option for option, value in asked.items() if value]:
             why = "cannot be combined with --export, --key or --disagreements"
             if logs:
-                why = "only for runs, but these are files; to see each task of files, use `compare`"
+                why = "works only with runs, not files; for results by task, use `compare`"
             raise BadParameter(f"{', '.join(unused)}: {why}")
         replies = find_extension("parts", "replies")
         if replies is None:
@@ -114,7 +116,7 @@ def score(
     scored = _score(runs, reader, by, judge, plugin, all_arms, only)
     print_table(scored, "full" if all_arms else table)  # `short` shows the current plan only
     if paper:
-        plain = _score(runs, reader, NONE, judge, plugin) if by or all_arms or only else scored
+        plain = _score(runs, reader, NO_VALUES, judge, plugin) if by or all_arms or only else scored
         _write_paper(plain, out or runs[0] / "paper")
     if report or (out and not paper):
         from looktwice.eval.report import write_report
@@ -180,18 +182,19 @@ def view(
         Option(metavar="ID", help="Print this sample and write a page of it, instead of serving."),
     ] = "",
     arm: Annotated[
-        list[str], Option(help="With --sample: only this contestant, or arm by its name in tables.")
-    ] = NONE,
+        list[str],
+        Option(help="With --sample: show only this contestant, or this arm, as named in tables."),
+    ] = NO_VALUES,
     out: Annotated[
         Path | None, Option(help="With --sample: the HTML file (default: RUN/show/ID.html).")
     ] = None,
     cache: CacheOfRun = None,
     port: Port = 0,
-    opened: Opened = False,
+    opened: OpenBrowser = False,
     reader: Reader = None,
-    by: By = NONE,
-    judge: Judged = "",
-    plugin: Plugins = NONE,
+    by: SliceFields = NO_VALUES,
+    judge: JudgeName = "",
+    plugin: Plugins = NO_VALUES,
     all_arms: AllArms = False,
 ) -> None:
     """Show runs side by side in a browser.
@@ -210,7 +213,7 @@ def view(
     if not runs:
         records = list(Path("runs").glob("*/records.jsonl"))
         if not records:
-            refuse("there is no run in the folder runs; give a run folder")
+            refuse("the folder `runs` holds no run; give a run folder")
         runs = [max(records, key=lambda path: path.stat().st_mtime).parent]
     if sample or arm or out:
         _show_sample(runs, sample, arm, out, cache, plugin)
@@ -244,7 +247,7 @@ def _show_sample(
         say(line)
 
 
-def reply_cache(
+def manage_reply_cache(
     runs: Annotated[Path, Argument(metavar="OUT", help="The folder that holds all runs.")] = Path(
         "runs"
     ),
@@ -268,8 +271,8 @@ def reply_cache(
         say(line)
 
 
-def replay(run: RunPath, cache: CacheOfRun = None, plugin: Plugins = NONE) -> None:
-    """Repeat a run with its recorded replies and compare.
+def replay(run: RunPath, cache: CacheOfRun = None, plugin: Plugins = NO_VALUES) -> None:
+    """Repeat a run with its recorded replies and compare the results.
 
     Requests, replies and answers must be identical bit for bit, and the replies must be those in
     the cache; no model is called.

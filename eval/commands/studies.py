@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, BadParameter, Exit, Option
 
 from looktwice.eval.commands.options import (
-    NONE,
+    NO_VALUES,
     ConfigPath,
-    Limit,
-    OnlyCached,
+    OnlyCachedReplies,
     OutCache,
     OutFolder,
     Overrides,
     Plugins,
     RunWorkers,
+    SampleLimit,
     TableKind,
     complete_config,
     complete_name,
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 def check(
     config: ConfigPath,
-    overrides: Overrides = NONE,
-    plugin: Plugins = NONE,
+    overrides: Overrides = NO_VALUES,
+    plugin: Plugins = NO_VALUES,
     out: Annotated[
         Path | None, Option(help="Write a page per task into this folder: views, prompts, replies.")
     ] = None,
@@ -104,7 +104,7 @@ def _print_left_out(plan: Any) -> None:
             say(f"left out: {line}")
 
 
-Again = Annotated[
+RedoneResults = Annotated[
     Literal["failed", "nothing", "all"],
     Option(help="Which earlier results to redo: failed, nothing, or all (the old run is renamed)."),
 ]
@@ -123,15 +123,15 @@ CacheSize = Annotated[
         hidden=True,
     ),
 ]
-OnCluster = Annotated[
+ClusterAddress = Annotated[
     str,
     Option(help="Run on Ray: `ray` for this machine, ray://HOST:PORT for a cluster.", hidden=True),
 ]
-SharedGPUs = Annotated[
+GPUShare = Annotated[
     float,
     Option(min=0, help="On Ray: the share of a GPU for each actor with networks.", hidden=True),
 ]
-ProgressLog = Annotated[
+ProgressFormat = Annotated[
     Literal["words", "json"],
     Option(help="Progress on stderr as text (words) or as lines of JSON (json).", hidden=True),
 ]
@@ -139,25 +139,25 @@ ProgressLog = Annotated[
 
 def run(
     config: ConfigPath,
-    overrides: Overrides = NONE,
-    limit: Limit = None,
+    overrides: Overrides = NO_VALUES,
+    limit: SampleLimit = None,
     workers: RunWorkers = None,
     out: OutFolder = Path("runs"),
-    plugin: Plugins = NONE,
+    plugin: Plugins = NO_VALUES,
     shard: Shard = "1/1",
-    again: Again = "failed",
+    again: RedoneResults = "failed",
     cache: OutCache = None,
     budget: Annotated[
         float | None,
         Option(min=0, help="Stop once the run reaches this cost, by the `prices` of its models."),
     ] = None,
     max_requests: MaxRequests = None,
-    only_cached: OnlyCached = False,
+    only_cached: OnlyCachedReplies = False,
     table: TableKind = "short",
     cache_size: CacheSize = None,
-    on: OnCluster = "",
-    gpus: SharedGPUs = 0.0,
-    log: ProgressLog = "words",
+    on: ClusterAddress = "",
+    gpus: GPUShare = 0.0,
+    log: ProgressFormat = "words",
 ) -> None:
     """Run a configuration and write its report.
 
@@ -167,11 +167,11 @@ def run(
     from rich.console import Console
 
     from looktwice.eval.runs import RunOptions, Study
-    from looktwice.eval.runs.options import default_workers
+    from looktwice.eval.runs.options import count_default_workers
 
     plan = load_study(config, overrides, plugin)
     part, kept = _parse_shard(shard), again == "nothing"
-    threads = workers or default_workers(plan.models)
+    threads = workers or count_default_workers(plan.models)
     options = RunOptions(threads, limit, part, kept, budget, max_requests)
     max_size = None
     if cache_size:
@@ -193,8 +193,8 @@ def run(
         say(line)
     for line in limit_cache(cache or out / ".cache", out, max_size) if cache_size else ():
         say(line)
-    if outcome.why or outcome.failed or outcome.stopped:
-        raise Exit(get_exit_code(outcome.signal) if outcome.stopped and not outcome.why else 1)
+    if outcome.why or outcome.failed_count or outcome.is_stopped:
+        raise Exit(get_exit_code(outcome.signal) if outcome.is_stopped and not outcome.why else 1)
 
 
 def _parse_shard(text: str) -> tuple[int, int]:
@@ -222,7 +222,7 @@ def _print_results(study: Study, outcome: RunSummary, kind: str) -> None:
     from looktwice.eval.report import write_report
 
     plan, run = study.plan, outcome.folder
-    if not (outcome.written or outcome.kept):
+    if not (outcome.written_count or outcome.kept_count):
         return
     scored = score_table([run], plan=plan)
     print_table(scored, kind)
@@ -244,7 +244,7 @@ def list_names(
         ),
     ] = "",
     whole: Annotated[bool, Option("--all", help="List all configurations.")] = False,
-    plugin: Plugins = NONE,
+    plugin: Plugins = NO_VALUES,
 ) -> None:
     """List configurations to start with, and what a configuration may use.
 

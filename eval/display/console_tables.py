@@ -15,7 +15,7 @@ from rich.text import Text
 
 from looktwice.eval.display.printable import make_text, printable
 
-WORD_ENDS = r"\n|(?<=\S) "  # not within an indent
+WORD_END_PATTERN = r"\n|(?<=\S) "  # not within an indent
 
 MIN_TEXT_WIDTH, MIN_NUMBERS_WIDTH = 12, 36
 """Minimum widths of a text column and of all number columns together, in characters."""
@@ -28,18 +28,18 @@ class ConsoleTable:
     """A table for a terminal of any width: columns that do not fit side by side are split into
     blocks below one another, each with the text columns.
 
-    The first `text_columns` columns hold text, and the first `blocks` of these become headings
-    above their lines. Long texts are wrapped between words, numbers never. The lines of the caption
-    that are in `bold` are highlighted.
+    The first `text_column_count` columns hold text, and the first `heading_count` of these
+    become headings above their lines. Long texts are wrapped between words, numbers never. The
+    lines of the caption that are in `bold_lines` are highlighted.
     """
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
-    text_columns: int
+    text_column_count: int
     title: str
-    blocks: int
+    heading_count: int
     caption: str
-    bold: Sequence[str]
+    bold_lines: Sequence[str]
 
     def __str__(self) -> str:
         # in a notebook, a console would display the text instead of writing it
@@ -49,8 +49,8 @@ class ConsoleTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Yield the lines; called by rich."""
-        room, texts = options.max_width, self.text_columns - self.blocks
-        header, groups = self.header[self.blocks :], self._group_rows(" [")
+        room, texts = options.max_width, self.text_column_count - self.heading_count
+        header, groups = self.header[self.heading_count :], self._group_rows(" [")
         widths = _measure_widths(header, groups)
         if sum(widths) + 2 > room:  # keep the second line of a cell below its number
             groups = self._group_rows("\n[")
@@ -66,7 +66,7 @@ class ConsoleTable:
                 min(width, most) if number < texts or _holds_text(groups, number) else width
                 for number, width in enumerate(widths)
             ]
-            whole = [*map(max, shorter, _measure_widths(header, groups, WORD_ENDS))]
+            whole = [*map(max, shorter, _measure_widths(header, groups, WORD_END_PATTERN))]
             fits = sum(whole[:texts]) + max(whole[texts:], default=0) + 2 <= room
             widths = whole if fits else shorter  # break words only if there is no room for them
         if self.title:
@@ -83,7 +83,7 @@ class ConsoleTable:
                     yield from _print_row(row, columns, widths, texts)
             yield Text("")
         for line in self.caption.splitlines():
-            style = "bold yellow" if line in self.bold else ""
+            style = "bold yellow" if line in self.bold_lines else ""
             yield from (Text(folded, style) for folded in wrap(printable(line), room))
 
     def _group_rows(self, before: str) -> Groups:
@@ -91,11 +91,14 @@ class ConsoleTable:
         which opens a bracket."""
         groups = Groups()
         for row in self.rows:
-            heading, name, *cells = ", ".join(filter(None, row[: self.blocks])), *row[self.blocks :]
+            heading, name, *cells = (
+                ", ".join(filter(None, row[: self.heading_count])),
+                *row[self.heading_count :],
+            )
             if not groups or groups[-1][0] != heading:
                 groups.append((heading, []))
             texts = [before.join(words.split("\n", 1)) + "]" * ("\n" in words) for words in cells]
-            groups[-1][1].append([f"  {name}" if self.blocks else name, *texts])
+            groups[-1][1].append([f"  {name}" if self.heading_count else name, *texts])
         return groups
 
 

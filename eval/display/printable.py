@@ -51,13 +51,15 @@ def make_text(text: object, style: str = "") -> Text:
 
 
 def format_csv(rows: Iterable[Sequence[object]], end: str = "\n") -> str:
-    """Return rows as CSV, with each cell made safe by `csv_cell`."""
+    """Return rows as CSV, with each cell made safe by `make_csv_cell`."""
     out = StringIO(newline="")
-    csv.writer(out, lineterminator=end).writerows([csv_cell(cell) for cell in row] for row in rows)
+    csv.writer(out, lineterminator=end).writerows(
+        [make_csv_cell(cell) for cell in row] for row in rows
+    )
     return out.getvalue()
 
 
-def csv_cell(value: object) -> object:
+def make_csv_cell(value: object) -> object:
     """Return a value as a safe CSV cell: text that a spreadsheet would run as a formula gets a
     leading quote; numbers stay as they are.
 

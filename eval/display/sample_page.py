@@ -27,7 +27,7 @@ from looktwice.prompting.markers.regions import Rectangles
 
 IMAGE_LABEL_PATTERN = re.compile(r"Image (\d+)(?: \(.*\))?:")
 MARK_COLOR = "#e02020"
-READ_LATER = "read at scoring"
+READ_LATER_OUTCOME = "read at scoring"
 MAX_PICTURE_SIDE = 420  # pixels of a side of a picture
 
 
@@ -60,7 +60,7 @@ class ShownArm:
         if state.answer is not None:
             return state.letters.get(state.answer, state.answer)
         is_read_later = state.reply and not self.outcome and not self.error
-        return state.reason or (READ_LATER if is_read_later else "")
+        return state.reason or (READ_LATER_OUTCOME if is_read_later else "")
 
 
 class Figure(NamedTuple):
@@ -73,11 +73,11 @@ class Figure(NamedTuple):
 
 
 class ShownCall(NamedTuple):
-    """A call: the number of turns repeated from an earlier call, the new ones with their texts and
+    """A call: the number of turns repeated from an earlier call, its new turns with their texts and
     pictures, and the looks in its reply, each with the region requested."""
 
     call: Call
-    repeated: int
+    repeated_count: int
     turns: Sequence[tuple[str, Sequence[str | Figure]]]
     looks: Sequence[tuple[str, Figure | None]]
 
@@ -98,15 +98,15 @@ class StepFigures:
     `max_side` is the longest side of a picture in pixels; 0 gives captions only.
     """
 
-    shown: ShownArm
+    shown_arm: ShownArm
     max_side: int
     shown_hashes: set[str] = field(default_factory=set)
     earlier_turns: list[list[str]] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[ShownStep]:
         before: Sequence[View] = ()
-        for step in self.shown.state.trace:
-            agents = list(find_settings(self.shown.stages.get(step.slot), Agent))
+        for step in self.shown_arm.state.trace:
+            agents = list(find_settings(self.shown_arm.stages.get(step.slot), Agent))
             images, calls = dict[int, View](), list[ShownCall]()
             for call in step.calls:
                 images |= number_images(call.messages)
@@ -124,7 +124,7 @@ class StepFigures:
     ) -> ShownCall:
         """Return a call with only the turns that no earlier call sent."""
         looks = []
-        for look in read_looks(self.shown.state.notes):
+        for look in read_looks(self.shown_arm.state.notes):
             if look.call == len(self.earlier_turns):
                 drawn = draw_look(look, agents, images) if self.max_side else None
                 looks.append(
@@ -198,7 +198,7 @@ def format_outcome(shown: ShownArm) -> Iterator[str]:
     for number, view in enumerate(shown.state.views, 1):
         yield f"  {describe_view(number, view).partition(', sha256')[0]}"
     yield from (f"  note: {note}" for note in shown.remarks)
-    yield from (line for line in _describe_end(shown) if line != f"  answer: {READ_LATER}")
+    yield from (line for line in _describe_end(shown) if line != f"  answer: {READ_LATER_OUTCOME}")
 
 
 def _describe_end(shown: ShownArm) -> Iterator[str]:

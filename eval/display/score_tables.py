@@ -20,7 +20,7 @@ from looktwice.eval.display.text_tables import (
     format_with_interval,
     nonzero_cell,
     percent,
-    points,
+    percentage_points,
     table,
     text,
 )
@@ -35,16 +35,17 @@ VERSUS_PEOPLE_HEADER = "vs\npeople"
 """The header of the column that `compare_to_people` fills."""
 
 
-def overview_table(rows: Rows, own: Rows) -> TextTable:
-    """Return contestants by tasks: accuracy in percent with its interval below it.
+def overview_table(rows: Rows, benchmark_rows: Rows) -> TextTable:
+    """Return a table of contestants by tasks: accuracy in percent with its interval below it.
 
-    The benchmarks' headline metrics, whose rows are `own`, come first; then macro and micro.
+    The benchmarks' headline metrics, whose rows are `benchmark_rows`, come first; then macro and
+    micro.
     """
     answered = {
         get_arm_key(row): percent(row.value) for row in rows if row.metric == "accuracy_answered"
     }
     rows = [row for row in rows if row.metric == "accuracy" and not row.slice]
-    own = [row for row in own if not row.slice]
+    own = [row for row in benchmark_rows if not row.slice]
     cells = {(row.run, row.contestant, row.task, row.metric): row for row in (*rows, *own)}
     given = defaultdict[tuple[str, str], set[str]](set)
     for row in rows:
@@ -91,12 +92,12 @@ def get_arm_key(row: Row) -> tuple[str, ...]:
     return row.run, row.contestant, row.task, row.slice
 
 
-def task_table(rows: Rows, full: bool = False, own: Sequence[str] = ()) -> TextTable:
+def task_table(rows: Rows, full: bool = False, benchmark_metrics: Sequence[str] = ()) -> TextTable:
     """Return the rows of one task (all its metrics): a line per arm, with counts and the comparison
     with the baseline.
 
     `full` is for the rows of several tasks: it shows the task's name in addition to its variant.
-    `own` names metrics of the benchmark, which get a column each after accuracy.
+    `benchmark_metrics` names the benchmark's own metrics; each gets a column after accuracy.
     """
     by_name = {(*get_arm_key(row), row.metric): row for row in rows}
     with_run = _make_run_namer(rows)
@@ -119,7 +120,7 @@ def task_table(rows: Rows, full: bool = False, own: Sequence[str] = ()) -> TextT
         Column("contestant", lambda row: with_run(format_contestant(row), row.run), text),
         Column("task" if full else "variant", variant, text),
         Column("accuracy %", _value_cell),
-        *map(metric, own),
+        *map(metric, benchmark_metrics),
         Column("n", "n"),
         Column("clusters", format_clusters),
         *(Column(name, name) for name in ("right", "wrong", "unreadable", "failed")),
@@ -142,11 +143,13 @@ def _value_cell(row: Row) -> str:
     return f"{value}\n{format_interval(row)}" if row.low is not None else value
 
 
-def notebook_table(rows: Rows, own: Rows = ()) -> TextTable:
+def notebook_table(rows: Rows, benchmark_rows: Rows = ()) -> TextTable:
     """Return all rows in one block per task, named on its first line; a single task has no means.
-    Each metric of `own`, the rows of the benchmarks' headline metrics, gets a column."""
-    quoted = dict.fromkeys(row.metric for row in own)
-    grid = task_table(sort_rows(drop_means_of_one(rows)), full=True, own=tuple(quoted))
+    Each metric of `benchmark_rows`, the rows of the benchmarks' headline metrics, gets a column."""
+    quoted = dict.fromkeys(row.metric for row in benchmark_rows)
+    grid = task_table(
+        sort_rows(drop_means_of_one(rows)), full=True, benchmark_metrics=tuple(quoted)
+    )
     header, *turned = ((task, who, *cells) for who, task, *cells in (grid.header, *grid.rows))
     return TextTable(header, turned, 2).without_repeats("task")
 
@@ -259,7 +262,7 @@ def compare_to_people(row: Row, digits: int = 1) -> str:
     published."""
     if row.people is None or row.value is None:
         return ""
-    return points(row.value - row.people, digits)
+    return percentage_points(row.value - row.people, digits)
 
 
 def format_delta(row: Row) -> str | None:

@@ -40,7 +40,7 @@ from looktwice.eval.display.text_tables import (
     format_cost,
     format_p,
     percent,
-    points,
+    percentage_points,
     table,
     text,
 )
@@ -68,39 +68,41 @@ MAX_NAMED_ARMS = 3  # arms that a line names
 
 
 @with_config(ALLOW_EXTRA)
-class IdsNode(TypedDict):
+class SubsetNode(TypedDict):
     """The samples of a subset."""
 
     ids: list[str]
 
 
 @with_config(ALLOW_EXTRA)
-class ChosenNode(TypedDict):
+class SubsetTaskNode(TypedDict):
     """A task with a subset."""
 
-    subset: IdsNode
+    subset: SubsetNode
 
 
 @with_config(ALLOW_EXTRA)
 class FragmentNode(TypedDict, total=False):
     """A fragment of a configuration that names subsets."""
 
-    task: ChosenNode
-    tasks: dict[str, ChosenNode] | None
+    task: SubsetTaskNode
+    tasks: dict[str, SubsetTaskNode] | None
 
 
-Measured = TypeVar("Measured")
+MeasuredValue = TypeVar("MeasuredValue")
 
 
-def cache_measure(measure: Callable[[RunScores], Measured]) -> Callable[[RunScores], Measured]:
+def cache_measure(
+    measure: Callable[[RunScores], MeasuredValue],
+) -> Callable[[RunScores], MeasuredValue]:
     """Cache a function's result on the run's scores, because several tables show it."""
 
     @wraps(measure)
-    def cached(run: RunScores) -> Measured:
+    def cached(run: RunScores) -> MeasuredValue:
         name, cache = f"_{measure.__module__}.{measure.__qualname__}", vars(run)
         if name not in cache:
             cache[name] = measure(run)
-        value: Measured = cache[name]
+        value: MeasuredValue = cache[name]
         return value
 
     return cached
@@ -133,16 +135,16 @@ class Table:
 
     @cached_property
     def unchanged(self) -> tuple[str, ...]:
-        """Notes on stages that changed no or few requests, which explains a delta of zero."""
-        return self._lines(unchanged)
+        """Notes on stages that changed few requests or none, which explains a delta of zero."""
+        return self._collect_notes(unchanged)
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Notes on stages that changed nothing, on the baseline of delta, and on samples or arms
-        that are missing or left out, such as older arms."""
-        return (*self.unchanged, *self._lines(notes))
+        """Notes on stages that changed nothing, on the baseline that `delta` refers to, and on
+        samples or arms that are missing or left out, such as older arms."""
+        return (*self.unchanged, *self._collect_notes(notes))
 
-    def _lines(self, describe: Callable[[RunScores], Sequence[str]]) -> tuple[str, ...]:
+    def _collect_notes(self, describe: Callable[[RunScores], Sequence[str]]) -> tuple[str, ...]:
         many = len(self.scores) > 1
         return tuple(
             f"{run.name}: {line}" if many else line for run in self.scores for line in describe(run)
@@ -156,13 +158,13 @@ class Table:
         A text that begins like a formula (`=`, `+`, `-`, `@`, a tab or a line break) is preceded by
         a single quote.
         """
-        return format_csv(self._cells())
+        return format_csv(self._list_cells())
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return the columns of report.csv, and one for each setting that the study changes; NaN
         where a value does not apply.
 
-        `stages.mark.radius` holds the number that an arm has, changed or not; `stages.think` holds
+        `stages.mark.radius` holds each arm's radius, changed or not; `stages.think` holds
         the class of the stage, or "none". A mean over tasks has the settings that all its arms
         share.
         """
@@ -170,11 +172,11 @@ class Table:
 
         changes = (arm.point.changes for run in self.scores for arm in run.points)
         out = io.StringIO(newline="")
-        csv.writer(out).writerows(self._cells(tuple(dict.fromkeys(chain(*changes)))))
+        csv.writer(out).writerows(self._list_cells(tuple(dict.fromkeys(chain(*changes)))))
         out.seek(0)
         return pandas.read_csv(out, keep_default_na=False, na_values="")
 
-    def _cells(self, places: Sequence[str] = ()) -> Iterator[Sequence[Any]]:
+    def _list_cells(self, places: Sequence[str] = ()) -> Iterator[Sequence[Any]]:
         """Yield the header and the rows, with the settings that the arms of a row share."""
         arms = defaultdict[tuple[str, str], list[PointRow]](list)
         for run in self.scores:
@@ -194,13 +196,15 @@ class Table:
         return str(console_table(self))
 
     def _repr_html_(self) -> str:
-        return self._notebook.html + "".join(f"<p>{html.escape(line)}</p>" for line in self.notes)
+        return self._notebook_table.html + "".join(
+            f"<p>{html.escape(line)}</p>" for line in self.notes
+        )
 
     def _repr_markdown_(self) -> str:
-        return "\n\n".join((self._notebook.markdown, *map(escape_markdown, self.notes)))
+        return "\n\n".join((self._notebook_table.markdown, *map(escape_markdown, self.notes)))
 
     @property
-    def _notebook(self) -> TextTable:
+    def _notebook_table(self) -> TextTable:
         return notebook_table(self.rows, headline_rows(self.scores, self.rows))
 
 
@@ -293,7 +297,7 @@ def console_table(shown: Table) -> ConsoleTable:
     """Return the accuracy of every point with its interval, counts and comparison, for a terminal;
     a block per task.
 
-    The benchmarks' headline metrics come first, their totals before those of single tasks.
+    The benchmarks' headline metrics come first, those over all tasks before those of single tasks.
     """
     every = drop_repeats(sort_rows(shown.where(metric="accuracy").rows))
     rows = drop_means_of_one(every)
@@ -312,13 +316,13 @@ def console_table(shown: Table) -> ConsoleTable:
         return None if row.right is None else "/".join(str(getattr(row, name)) for name in counts)
 
     columns: Columns[Row] = (
-        Column("block", _block, text),
+        Column("block", _get_block_title, text),
         Column("task and contestant", format_contestant, text),
         Column("accuracy", accuracy),
         Column("answered", without_failed, percent),
         Column("n", lambda row: f"{row.n} ({format_clusters(row)})".removesuffix(" ()")),
         Column("/".join(name[0] for name in counts), verdicts),
-        Column("delta", "delta", points),
+        Column("delta", "delta", percentage_points),
         Column("p", "p", format_p),
         Column(VERSUS_PEOPLE_HEADER, compare_to_people),
     )
@@ -327,34 +331,34 @@ def console_table(shown: Table) -> ConsoleTable:
     order = {place: number for number, place in enumerate(places, 1)}
     blocks = defaultdict[str, list[Row]](list)
     for row in sorted([*own, *rows], key=lambda row: order.get((row.task, row.slice), 0)):
-        blocks[_block(row)].append(row)
-    caption = _caption(own, rows, counts)
+        blocks[_get_block_title(row)].append(row)
+    caption = _make_caption(own, rows, counts)
     if len(rows) < len(every):
         single = (
             "macro and micro of a contestant with one task are not shown: they equal its accuracy"
         )
         caption.append(single)
-    caption += [*shown.notes, *_note_lines(shown, rows)]
+    caption += [*shown.notes, *_describe_failures_and_costs(shown, rows)]
     for run in shown.scores:
-        caption += judge_lines(run)
+        caption += describe_judging(run)
     grid = table(columns, chain(*blocks.values())).without_empty("delta", "p")
     return grid.console("", 1, "\n".join(caption), shown.unchanged)
 
 
-def _block(row: Row) -> str:
+def _get_block_title(row: Row) -> str:
     """Return the title of the rows of one task and slice, with the metric if it is the benchmark's
     own."""
     task = f"{row.task} ({row.slice})" if row.slice else row.task
     return task if row.metric == "accuracy" else f"{task}: {row.metric}"
 
 
-def _caption(own: Rows, rows: Rows, counts: Sequence[str]) -> list[str]:
+def _make_caption(benchmark_rows: Rows, rows: Rows, counts: Sequence[str]) -> list[str]:
     """Return the caption of the terminal's table, which explains its numbers."""
     facts = []
     for name in ("split", "label_version", "reader"):
         values = chain(*(str(getattr(row, name)).split("; ") for row in rows))
         facts.append(", ".join(filter(None, dict.fromkeys(values))) or "-")
-    units = {row.metric: row.unit for row in own if row.point or not row.unit}
+    units = {row.metric: row.unit for row in benchmark_rows if row.point or not row.unit}
     names = [
         name if unit in ("", "sample") else f"{name} (n: {unit}s)" for name, unit in units.items()
     ]
@@ -365,10 +369,10 @@ def _caption(own: Rows, rows: Rows, counts: Sequence[str]) -> list[str]:
     if any(row.failed and not row.failure for row in rows):
         accuracy += "; answered: accuracy over the answers that neither failed nor were unreadable"
     lines = ["split: {} | labels: {}, as recorded | reader: {}".format(*facts)]
-    if own:
+    if benchmark_rows:
         lines.append(f"{', '.join(names)}: the benchmark's own metrics, shown first")
     lines.append(accuracy)
-    if any(map(format_clusters, [*own, *rows])):
+    if any(map(format_clusters, [*benchmark_rows, *rows])):
         lines.append(
             "n (number of clusters): samples that share a picture or a group form one cluster;"
             " intervals are over clusters"
@@ -376,7 +380,7 @@ def _caption(own: Rows, rows: Rows, counts: Sequence[str]) -> list[str]:
     return lines
 
 
-def _note_lines(shown: Table, rows: Rows) -> Iterator[str]:
+def _describe_failures_and_costs(shown: Table, rows: Rows) -> Iterator[str]:
     """Yield the reasons why all answers of a contestant failed, and the tokens and list price of
     each contestant whose model has prices."""
     names = defaultdict[str, list[str]](list)
@@ -396,7 +400,7 @@ def _note_lines(shown: Table, rows: Rows) -> Iterator[str]:
         yield ("cost: what each would cost alone; a shared or cached reply is paid for only once")
 
 
-def judge_lines(run: RunScores) -> Iterator[str]:
+def describe_judging(run: RunScores) -> Iterator[str]:
     """Yield sentences on which judge's verdicts count, how many replies still need a verdict, and
     in how many replies the judge found an answer."""
     yield from run.judged.explain_counting

@@ -49,8 +49,9 @@ class Column(Generic[Line]):
     """A column of a table. `value` is a function of a line, or the path of an attribute
     ("paired.p"); if any attribute on the path is None, the cell is empty.
 
-    `form` formats a value: `text`, `percent`, `points`, `nonzero_cell`, `format_p`, `format_cost`,
-    `estimate_cell`, `change_cell`, `share_cell` below, or a format string such as "{:.2f}".
+    `form` is the format of a value: `text`, `percent`, `percentage_points`, `nonzero_cell`,
+    `format_p`, `format_cost`, `estimate_cell`, `change_cell`, `share_cell` below, or a format
+    string such as "{:.2f}".
     """
 
     title: str
@@ -88,12 +89,12 @@ def table(columns: Columns[Line], lines: Iterable[Line]) -> TextTable:
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table of strings. The first `text_columns` columns hold text, the others numbers; a cell
-    may have two lines. `print` and a notebook show it formatted."""
+    """A table of strings. The first `text_column_count` columns hold text, the others numbers; a
+    cell may have two lines. `print` and a notebook show it formatted."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
-    text_columns: int = 1
+    text_column_count: int = 1
 
     def __str__(self) -> str:
         return str(self.console(""))
@@ -105,7 +106,7 @@ class TextTable:
     def markdown(self) -> str:
         """The table in GitHub's Markdown; characters with a meaning in Markdown or HTML are
         escaped."""
-        rule = ["---" if i < self.text_columns else "---:" for i in range(len(self.header))]
+        rule = ["---" if i < self.text_column_count else "---:" for i in range(len(self.header))]
         head, *body = ([*map(escape_markdown, row)] for row in (self.header, *self.rows))
         return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *body))
 
@@ -122,21 +123,21 @@ class TextTable:
             name = tag if number else first
             above, _, below = map(escape, words.partition("\n"))
             small = f" <small>{below}</small>" if below else ""
-            right = "" if number < self.text_columns else " class=n"
+            right = "" if number < self.text_column_count else " class=n"
             cells.append(f"<{name}{right}>{above}{small}</{name[:2]}>")
         return f"<tr>{''.join(cells)}</tr>"
 
     def console(
-        self, title: str, blocks: int = 0, caption: str = "", bold: Sequence[str] = ()
+        self, title: str, heading_count: int = 0, caption: str = "", bold_lines: Sequence[str] = ()
     ) -> ConsoleTable:
-        """Return a table for a terminal. The first `blocks` text columns become headings above
-        their lines, and the caption's lines in `bold` are highlighted. At least two columns remain
-        columns."""
+        """Return a table for a terminal. The first `heading_count` text columns become
+        headings above their lines, and the caption's lines in `bold_lines` are highlighted. At
+        least two columns are not turned into headings."""
         from looktwice.eval.display.console_tables import ConsoleTable
 
-        blocks = max(0, min(blocks, self.text_columns, len(self.header) - 2))
-        shape = self.header, self.rows, self.text_columns
-        return ConsoleTable(*shape, title, blocks, caption, bold)
+        heading_count = max(0, min(heading_count, self.text_column_count, len(self.header) - 2))
+        shape = self.header, self.rows, self.text_column_count
+        return ConsoleTable(*shape, title, heading_count, caption, bold_lines)
 
     def append(self, other: TextTable) -> TextTable:
         """Return the table with the lines of another one below, matched by column titles."""
@@ -151,7 +152,7 @@ class TextTable:
         empty = [
             title
             for number, title in enumerate(self.header)
-            if number >= self.text_columns and not any(row[number] for row in self.rows)
+            if number >= self.text_column_count and not any(row[number] for row in self.rows)
         ]
         return self.without(*set(empty).difference(kept))
 
@@ -173,7 +174,7 @@ class TextTable:
         """Return the table without the columns of these titles."""
         kept = [title not in titles for title in self.header]
         header, *rows = (tuple(compress(row, kept)) for row in (self.header, *self.rows))
-        return TextTable(header, rows, sum(kept[: self.text_columns]))
+        return TextTable(header, rows, sum(kept[: self.text_column_count]))
 
 
 def percent(value: float | None, digits: int = 1, sign: bool = False) -> str:
@@ -183,7 +184,7 @@ def percent(value: float | None, digits: int = 1, sign: bool = False) -> str:
     return format_signed(value, digits) if sign else f"{100 * value:.{digits}f}"
 
 
-def points(value: float | None, digits: int = 1) -> str:
+def percentage_points(value: float | None, digits: int = 1) -> str:
     """Return a difference of shares in percentage points with its sign; empty for None."""
     return percent(value, digits, sign=True)
 

@@ -29,10 +29,10 @@ from looktwice.pipelines.sample import Sample
 if TYPE_CHECKING:
     from looktwice.prompting.agent.looks import Look
 
-THUMBNAIL = 256, 75
+THUMBNAIL_SIDE_AND_QUALITY = 256, 75
 """The longest side of a thumbnail in pixels, and its quality."""
 
-REASONING = "(reasoning) "  # before the reasoning of a model
+REASONING_PREFIX = "(reasoning) "  # before the reasoning of a model
 MAX_PICTURE_CHARACTERS, MAX_THUMBNAIL_CHARACTERS = 9_000_000, 4_000_000
 """Limits of a page, in characters: its texts and thumbnails together, and its thumbnails alone,
 enough for some 300 photographs."""
@@ -53,8 +53,8 @@ class Conversations:
     def add_details(
         self, record: Record, answer: PageAnswer, sources: Callable[[], Sources]
     ) -> PageAnswer:
-        """Return the answer with its conversation and timing; `sources` returns the sample's
-        pictures, and is called only if an agent looked at them."""
+        """Return the answer with its conversation and timing; `sources` is a function that returns
+        the sample's pictures, called only if an agent looked at them."""
         last = record.last_reply or {}
         served = (last.get("served_by") or {}).items()
         return replace(
@@ -107,12 +107,12 @@ def _format_tool_calls(node: Mapping[str, Any]) -> list[str]:
 
 
 def _get_repeated_parts(turn: PageTurn) -> list[str | PagePicture]:
-    """Return the parts of a reply that later calls repeat: no reasoning, and no empty text next to
-    tool calls."""
+    """Return the parts of a reply that later calls repeat, without reasoning and without an empty
+    text next to tool calls."""
     return [
         part
         for part in turn.parts
-        if part and not (isinstance(part, str) and part.startswith(REASONING))
+        if part and not (isinstance(part, str) and part.startswith(REASONING_PREFIX))
     ]
 
 
@@ -120,7 +120,7 @@ def _make_reply_turn(call: Mapping[str, Any]) -> PageTurn:
     reply = call.get("reply")
     if not reply:
         return PageTurn("no reply", (str(call.get("error", "")),))
-    thought = [f"{REASONING}{reply['reasoning']}"] if reply.get("reasoning") else []
+    thought = [f"{REASONING_PREFIX}{reply['reasoning']}"] if reply.get("reasoning") else []
     return PageTurn("reply", (reply["text"], *thought, *_format_tool_calls(reply)))
 
 
@@ -154,7 +154,7 @@ def _scale_marks(
 def draw_answer(
     scorer: Scorer | None, answer: PageAnswer, row: SampleRow, sources: Callable[[], Sources]
 ) -> tuple[PagePicture, ...]:
-    """Return the sample's own pictures with the correct answer and this one drawn as
+    """Return the sample's own pictures with the correct answer and this answer drawn on them, by
     `Scorer.marks`; empty if the scorer has no marks."""
     found = scorer.marks(answer.answer, row) if scorer and answer.answer else ()
     true = scorer.marks(None, row) if scorer and row.answer is not None else ()

@@ -193,7 +193,7 @@ class PageData:
     """All content of a page, from any source of contestants, samples and answers; statistics are
     computed from it.
 
-    `answers` are by (index of the contestant, index of the sample), each with its draws in order; a
+    `answers` maps each pair (index of the contestant, index of the sample) to its draws in order; a
     pair without an entry was not asked. `thumbnails` are data URLs of pictures by name. `finding`
     is shown on the first screen, `sentences` above it, `about` next to the title. `provenance` is
     shown as it is, under headings. `detailed` are the samples whose texts are in `answers`, None

@@ -19,22 +19,22 @@ from looktwice.eval.statistics.intervals import Estimate, finite_mean
 from looktwice.eval.statistics.paired import ALPHA, Values, correct
 from looktwice.pipelines.counted import format_count
 
-MAX_COMPARED, MAX_INTERVALS = 400_000, 400
+MAX_PAIRED_SAMPLES, MAX_INTERVALS = 400_000, 400
 """Limits up to which any two contestants are compared: pairs times samples, and the number of
 comparisons on single tasks. Beyond them each contestant is compared only with its baseline, and the
 page counts the flips of other pairs without an interval. A bootstrap takes some milliseconds."""
 
-ALL = -1
+ALL_TASKS = -1
 """The task index that stands for all tasks."""
 
 
 @dataclass(frozen=True)
 class ContestantScore:
-    """A contestant on a task (ALL: on all its tasks): its accuracy, and the mean resources of an
-    answer.
+    """A contestant on a task (ALL_TASKS: on all its tasks): its accuracy, and the mean resources of
+    an answer (`sums`).
 
-    Accuracy on ALL pools the samples of all tasks, and so does the difference of two contestants;
-    None if nothing was scored.
+    Accuracy on ALL_TASKS pools the samples of all tasks, and so does the difference of two
+    contestants; None if nothing was scored.
     """
 
     contestant: int
@@ -45,12 +45,12 @@ class ContestantScore:
 
 @dataclass(frozen=True)
 class ContestantPair:
-    """Two contestants on the samples of a task (ALL: of every task) that both answered without
-    failing.
+    """Two contestants on the samples of a task (ALL_TASKS: of every task) that both answered
+    without failing.
 
-    `out` counts samples that only one of the two has. `p_holm` and `p_bh` are corrected over the
-    comparisons that a reader can choose: for a contestant and its baseline, the pairs of that
-    baseline on single tasks, or those on ALL; for any other two, all pairs of the page.
+    `out` counts the samples that only one of the two has. `p_holm` and `p_bh` are corrected over
+    the comparisons that a reader can choose: for a contestant and its baseline, the pairs of that
+    baseline on single tasks, or those on ALL_TASKS; for any other two, all pairs of the page.
     `is_significant` is True if `p_holm` is below the level of that family.
     """
 
@@ -72,24 +72,24 @@ class PageNumbers:
 
     @cached_property
     def baseline(self) -> int:
-        """The index of the page's first baseline, or 0."""
+        """The index of the page's first baseline, or 0 if there is none."""
         return next((i for i, who in enumerate(self.data.contestants) if who.baseline), 0)
 
     @cached_property
     def baselines(self) -> list[int]:
-        """The index of each contestant's baseline: that of its run, or else of the page."""
+        """The index of each contestant's baseline: its run's, or the page's if its run has none."""
         of_runs = {who.run: n for n, who in enumerate(self.data.contestants) if who.baseline}
         return [of_runs.get(who.run, self.baseline) for who in self.data.contestants]
 
     @cached_property
     def arms(self) -> list[ContestantScore]:
-        """Each contestant on each of its tasks, then on ALL."""
+        """The score of each contestant on each of its tasks, then on ALL_TASKS."""
         asked = defaultdict[tuple[int, int], list[PageAnswer]](list)
         tasks_of = [sample.task for sample in self.data.samples]
         for (who, sample), draws in self.data.answers.items():
             asked[who, tasks_of[sample]] += draws
         whole, arms = self._all_values, list[ContestantScore]()
-        tasks = self._all_by_task
+        tasks = self._all_values_by_task
         for who in range(len(self.data.contestants)):
             mine = list[ContestantScore]()
             for task in sorted(task for arm, task in asked if arm == who):
@@ -99,9 +99,11 @@ class PageNumbers:
                 )
             if len(mine) > 1:
                 spent = [draw for arm in mine for draw in asked[who, arm.task]]
-                mine.append(ContestantScore(who, ALL, whole.mean(who), _average_resources(spent)))
-            else:  # its only task is also ALL
-                mine += [replace(arm, task=ALL) for arm in mine]
+                mine.append(
+                    ContestantScore(who, ALL_TASKS, whole.mean(who), _average_resources(spent))
+                )
+            else:  # its only task is also ALL_TASKS
+                mine += [replace(arm, task=ALL_TASKS) for arm in mine]
             arms += mine
         return arms
 
@@ -119,8 +121,8 @@ class PageNumbers:
         return self._average_draws()
 
     @cached_property
-    def _all_by_task(self) -> dict[int, Values[int, int]]:
-        return self._by_task(self._all_values)
+    def _all_values_by_task(self) -> dict[int, Values[int, int]]:
+        return self._split_by_task(self._all_values)
 
     @cached_property
     def _values_without_failed(self) -> Values[int, int]:
@@ -146,17 +148,17 @@ class PageNumbers:
         tasks = [sample.task for sample in self.data.samples]
         return sorted(self.data.answers, key=lambda place: (tasks[place[1]], place[1]))
 
-    def _by_task(self, values: Values[int, int]) -> dict[int, Values[int, int]]:
+    def _split_by_task(self, values: Values[int, int]) -> dict[int, Values[int, int]]:
         return dict(sorted(values.by(self._get_task).items()))
 
     @cached_property
     def pairs(self) -> list[ContestantPair]:
-        """Any two contestants on each task that both have, and on ALL; with many contestants, only
-        pairs with a baseline."""
+        """The pairs of contestants on each task that both have, and on ALL_TASKS; with many
+        contestants, only pairs with a baseline."""
         base, everybody = self.baselines, range(len(self.data.contestants))
         whole, pairs = self._values_without_failed, list[ContestantPair]()
         is_all = whole is self._all_values
-        by_task = self._all_by_task if is_all else self._by_task(whole)
+        by_task = self._all_values_by_task if is_all else self._split_by_task(whole)
         chosen = [(who, base[who]) for who in everybody if who != base[who]]
         rest = [(b, a) for a, b in combinations(everybody, 2) if a != base[b] and b != base[a]]
         tasks_of = {
@@ -164,39 +166,39 @@ class PageNumbers:
             for pair in (*chosen, *rest)
         }
         rest = [pair for pair in rest if tasks_of[pair]]
-        is_small = len(rest) * len(self.data.samples) <= MAX_COMPARED
+        is_small = len(rest) * len(self.data.samples) <= MAX_PAIRED_SAMPLES
         if is_small and sum(len(tasks_of[pair]) for pair in rest) <= MAX_INTERVALS:
             chosen += rest
         tasks = np.array([self._get_task(sample) for sample in whole.units], np.int64)
         for who, rival in chosen:
             shared = {task: by_task[task] for task in tasks_of[who, rival]}
             of_both = np.isin(tasks, [*shared])
-            is_one = len(by_task) == 1  # then ALL is this task
-            all_tasks = [] if is_one else [(ALL, whole.where(of_both))]
+            is_one = len(by_task) == 1  # then ALL_TASKS is this task
+            all_tasks = [] if is_one else [(ALL_TASKS, whole.where(of_both))]
             for task, values in (*shared.items(), *all_tasks):
                 if paired := values.compare_arms(who, rival):
                     out = values.count_unpaired(who, rival)
                     pairs.append(ContestantPair(who, rival, task, paired, out))
-                    pairs += [replace(pairs[-1], task=ALL)] * is_one
+                    pairs += [replace(pairs[-1], task=ALL_TASKS)] * is_one
         return self._correct_pairs(pairs)
 
     def _correct_pairs(self, pairs: Sequence[ContestantPair]) -> list[ContestantPair]:
-        """Return the pairs with corrected p-values: those with a baseline as in the tables, others
-        over all pairs."""
+        """Return the pairs with their p-values corrected: as in the tables for pairs with a
+        baseline, over all pairs for others."""
 
         def is_with_baseline(pair: ContestantPair) -> bool:
             return pair.rival == self.baselines[pair.contestant]
 
-        is_one = len(self.data.tasks) == 1  # then ALL repeats the comparison on the task
+        is_one = len(self.data.tasks) == 1  # then ALL_TASKS repeats the comparison on the task
         any_two = correct(
-            pairs, lambda pair: pair.paired.p, lambda pair: is_one and pair.task == ALL
+            pairs, lambda pair: pair.paired.p, lambda pair: is_one and pair.task == ALL_TASKS
         )
         with_baseline = correct(
             pairs,
             lambda pair: pair.paired.p if is_with_baseline(pair) else None,
-            lambda pair: (pair.rival, pair.task == ALL),
+            lambda pair: (pair.rival, pair.task == ALL_TASKS),
         )
-        level = ALPHA / self._families
+        level = ALPHA / self._family_count
         corrected = list[ContestantPair]()
         for other, own in zip(any_two, with_baseline, strict=True):
             pair, most = (own, level) if is_with_baseline(own) else (other, ALPHA)
@@ -205,9 +207,10 @@ class PageNumbers:
         return corrected
 
     @property
-    def _families(self) -> int:
-        """The number of families of comparisons with baselines for the correction: for each
-        baseline one of single tasks, and one of ALL if another contestant has the same tasks."""
+    def _family_count(self) -> int:
+        """The number of families of comparisons with baselines, for the correction: for each
+        baseline one of single tasks, and one of ALL_TASKS if another contestant has the same
+        tasks."""
         tasks = defaultdict[int, set[int]](set)
         for who, task in self._asked_tasks:
             tasks[who].add(task)
@@ -218,9 +221,9 @@ class PageNumbers:
         return max(1, families)
 
     @cached_property
-    def comparisons(self) -> int:
+    def comparison_count(self) -> int:
         """The number of comparisons that a reader can choose: pairs of contestants on single tasks
-        and on ALL."""
+        and on ALL_TASKS."""
         asked = self._asked_tasks
         counts = Counter(task for _, task in asked)
         asked_on_all = len({who for who, _ in asked}) if len(self.data.tasks) > 1 else 0
@@ -234,7 +237,9 @@ class PageNumbers:
         if not scored:
             return ["Nothing was scored: no sample with a correct answer was answered."]
         lines = [self._describe_best(scored, names)]
-        pairs = [pair for pair in self.pairs if (pair.rival, pair.task) == (self.baseline, ALL)]
+        pairs = [
+            pair for pair in self.pairs if (pair.rival, pair.task) == (self.baseline, ALL_TASKS)
+        ]
         if pairs:
             lines.append(_describe_pair(max(pairs, key=lambda pair: pair.paired.value), names))
             significant = [pair.paired.value > 0 for pair in pairs if pair.is_significant]
@@ -256,11 +261,13 @@ class PageNumbers:
         tasks = format_count(len(self.data.tasks), "task")
         samples = format_count(len(self.data.samples), "sample")
         sentence = f"{format_count(len(names), 'contestant')} answered {samples} of {tasks}."
-        given = Counter(arm.contestant for arm in scored if arm.task != ALL)
+        given = Counter(arm.contestant for arm in scored if arm.task != ALL_TASKS)
         whole = {
             names[arm.contestant]: arm.accuracy.value
             for arm in scored
-            if arm.accuracy and arm.task == ALL and given[arm.contestant] == len(self.data.tasks)
+            if arm.accuracy
+            and arm.task == ALL_TASKS
+            and given[arm.contestant] == len(self.data.tasks)
         }
         if len(whole) < 2:
             return sentence

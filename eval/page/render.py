@@ -23,11 +23,11 @@ __all__ = ["render_page"]
 
 VENDORED_SCRIPTS = ("vendored/d3.min.js", "vendored/plot.umd.min.js")
 PAGE_SCRIPTS = ("page_state.js", "page_charts.js", "page_pictures.js", "page_samples.js", "page.js")
-NONE = " 'none'"
+NO_SOURCE = " 'none'"
 TEXT_FIELDS = {"question", "choices", "reply", "served_by", "parts"}
 Outcome = tuple[str, float, str, str]
 """The verdict, value, answer and reason of a draw."""
-LICENSES = ("vendored/d3.LICENSE", "vendored/plot.LICENSE")
+LICENSE_FILES = ("vendored/d3.LICENSE", "vendored/plot.LICENSE")
 
 
 def render_page(data: PageData, **context: Any) -> str:
@@ -41,8 +41,8 @@ def stream_page(data: PageData, *, served: bool = False, **context: Any) -> Iter
 
     `served` is True if a server provides the pictures. Texts of models and questions cannot become
     markup: they are JSON, in which "<" is escaped, and are shown as text. The page's
-    Content-Security-Policy names its scripts by sha256 and allows no connection except, if it is
-    served, to its server.
+    Content-Security-Policy names its scripts by sha256 and allows no connection except to its own
+    server, if the page is served.
     """
     scripts = [read_page_file(name) for name in (*VENDORED_SCRIPTS, *PAGE_SCRIPTS)]
     numbers = PageNumbers(data)
@@ -64,7 +64,7 @@ def stream_page(data: PageData, *, served: bool = False, **context: Any) -> Iter
         **(shown | context),
         scripts=scripts,
         style=read_page_file("page.css"),
-        licenses=[read_page_file(name) for name in LICENSES],
+        licenses=[read_page_file(name) for name in LICENSE_FILES],
         policy=make_page_policy(scripts, served=served),
         data=_stream_json(encode_page(data, numbers, served)),
         pictures=escape_json(data.thumbnails),
@@ -75,8 +75,8 @@ def encode_page(data: PageData, numbers: PageNumbers, served: bool = False) -> d
     """Return the data as the page's scripts read it: with numbers for names, and every text once.
 
     Large parts are generated on demand, in the order of the keys here. Each draw of a contestant is
-    a pair of numbers, because there may be a hundred thousand: the step from the sample of the draw
-    before, and the number of its outcome.
+    encoded as two numbers, because there may be a hundred thousand draws: the distance from the
+    sample of the previous draw, and the number of the outcome.
     """
     texts, outcomes = Texts(), dict[Outcome, int]()
     answered = (key for key in data.answers if data.detailed is None or key[1] in data.detailed)
@@ -97,7 +97,7 @@ def encode_page(data: PageData, numbers: PageNumbers, served: bool = False) -> d
         "is_whole": data.detailed is None,
         "arms": [simplify(arm) for arm in numbers.arms],
         "pairs": [simplify(pair) for pair in numbers.pairs],
-        "comparisons": numbers.comparisons,
+        "comparisons": numbers.comparison_count,
         "finding": simplify(data.finding),
         "evidence": simplify(data.evidence),
         "lines": [{**vars(chart), "lines": list(chart.lines.items())} for chart in data.lines],
@@ -105,7 +105,7 @@ def encode_page(data: PageData, numbers: PageNumbers, served: bool = False) -> d
         "thumbnails": {
             n: data.thumbnails[n] for n in _list_first_pictures(data) if n in data.thumbnails
         },
-        "texts": (text for whole in (texts,) for text in whole.masked),
+        "texts": (text for whole in (texts,) for text in whole.masked_texts),
     }
 
 
@@ -142,7 +142,7 @@ def encode_texts(
     and its own pictures."""
     texts = Texts()
     words = [[who, _encode_replies(answers, texts)] for who, answers in draws.items()]
-    return {"words": words, "pictures": simplify(pictures), "texts": [*texts.masked]}
+    return {"words": words, "pictures": simplify(pictures), "texts": [*texts.masked_texts]}
 
 
 def _encode_replies(draws: Sequence[PageAnswer], texts: Texts) -> list[dict[str, Any]]:
@@ -161,7 +161,7 @@ class Texts:
         return self.numbers.setdefault(text, len(self.numbers))
 
     @property
-    def masked(self) -> Iterator[str]:
+    def masked_texts(self) -> Iterator[str]:
         """The texts in the order of their numbers, with API keys masked."""
         keys = list_known_keys()
         return (mask_keys(text, keys) for text in self.numbers)
@@ -217,8 +217,8 @@ def read_page_file(name: str, package: str = "looktwice.eval") -> str:
 
 
 def make_page_policy(scripts: Sequence[str], *, served: bool) -> str:
-    """Return the Content-Security-Policy of a page: its scripts by sha256, and no connection
-    except, if it is served, to its server."""
+    """Return the Content-Security-Policy of a page: its scripts by sha256, and no connection except
+    to its own server, if the page is served."""
     hashes = " ".join(
         f"'sha256-{b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
         for script in scripts
@@ -226,5 +226,5 @@ def make_page_policy(scripts: Sequence[str], *, served: bool) -> str:
     own = " 'self'" if served else ""
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:{own};"
-        f" connect-src{own or NONE}; base-uri 'none'; form-action 'none'"
+        f" connect-src{own or NO_SOURCE}; base-uri 'none'; form-action 'none'"
     )

@@ -18,7 +18,7 @@ from typing import Any
 from looktwice.eval.page.conversations import (
     MAX_PICTURE_CHARACTERS,
     MAX_THUMBNAIL_CHARACTERS,
-    THUMBNAIL,
+    THUMBNAIL_SIDE_AND_QUALITY,
     Conversations,
     draw_answer,
     scale_marks,
@@ -41,21 +41,21 @@ from looktwice.pipelines.disk import dump_yaml
 from looktwice.pipelines.extensions import find_extension
 from looktwice.pipelines.picture import Picture, PictureError, make_thumbnail_url
 
-Images = Callable[[str, str], tuple[Picture, ...]]
+ImageLoader = Callable[[str, str], tuple[Picture, ...]]
 """A function (task id, sample id) -> the sample's own images, empty if they are not available."""
 
 MAX_ANSWERS, MAX_CHARACTERS = 16_000, 7_400_000
 """The largest run whose texts a file holds completely: its number of answers, and the characters of
 their texts."""
-SHOWN_ANSWERS = 2_000
-"""How many answers of a larger run have their texts in the file; samples on which contestants
-disagree come first. `view` shows all texts."""
+MAX_SHOWN_ANSWERS = 2_000
+"""The largest number of answers of a larger run that have their texts in the file; samples on which
+contestants disagree come first. `view` shows all texts."""
 
-IMAGE_STARTS = (b"\x89PNG", b"\xff\xd8\xff")
+IMAGE_SIGNATURES = (b"\x89PNG", b"\xff\xd8\xff")
 """The first bytes of most image formats; other files may be videos, which an extension shows as
 pictures."""
 
-PREFETCHED_THUMBNAILS = 8  # samples whose thumbnails are made before they are needed
+PREFETCHED_SAMPLE_COUNT = 8  # samples whose thumbnails are made before they are needed
 
 TASK_FACTS = ("split", "label_version", "errata", "note", "revision", "left_out")
 
@@ -66,7 +66,7 @@ class RunPage:
     samples' own images if the tasks' data is available."""
 
     runs: Sequence[RunScores]
-    images: Images | None = None
+    images: ImageLoader | None = None
 
     def __post_init__(self) -> None:
         self.contestants = dict[tuple[int, str], PageContestant]()
@@ -79,23 +79,25 @@ class RunPage:
         self._sample_numbers = dict[tuple[int, int], tuple[Samples, Mapping[str, int]]]()
         for run, scored in enumerate(self.runs):
             for scores in scored.points:
-                self._add(run, scores)
+                self._add_arm(run, scores)
 
-    def data(self, rows: Rows, *, whole: bool = True, first: Sequence[int] = ()) -> PageData:
+    def make_data(
+        self, rows: Rows, *, with_texts: bool = True, first: Sequence[int] = ()
+    ) -> PageData:
         """Return the data with the texts and thumbnails that fit into a file, or with none if
-        `whole` is False.
+        `with_texts` is False.
 
         `rows` are the rows of the runs' table, from which the curves of a sweep are made. A file
         holds all texts and pictures of the samples `first`, whatever their size.
         """
-        thumbnails = self._fill_file(first) if whole else {}
+        thumbnails = self._fill_file(first) if with_texts else {}
         lines: Any = ()
         drawn: Any = ()
         if any(scores.point.changes for run in self.runs for scores in run.points):
             from looktwice.eval.page.sweeps import make_curves, make_grids
 
             lines, drawn = make_curves(self.runs, rows), make_grids(self.runs, rows)
-        is_complete = whole and len(self._with_texts) == len(self.samples)
+        is_complete = with_texts and len(self._with_texts) == len(self.samples)
         return PageData(
             ", ".join(run.name for run in self.runs),
             list(self.contestants.values()),
@@ -180,7 +182,7 @@ class RunPage:
             for run in self.runs:
                 with suppress(OSError, ValueError):  # it is gone, or its name is not a sha256
                     data = run.folder.blobs.get(sha)
-                    is_image = data.startswith(IMAGE_STARTS)
+                    is_image = data.startswith(IMAGE_SIGNATURES)
                     still = None if is_image else find_extension("parts", "still")
                     return still.open()(data) if still else data
             raise PictureError(f"no run holds the picture {sha[:12]}")
@@ -192,7 +194,7 @@ class RunPage:
             return any(sha in run.folder.blobs for run in self.runs)
         return False
 
-    def _add(self, run: int, scores: PointScores) -> None:
+    def _add_arm(self, run: int, scores: PointScores) -> None:
         """Add one arm: its contestant, task, samples and answers, merged with those of other
         arms."""
         folder, name = self.runs[run].name, self.make_label(run, scores.contestant)
@@ -248,7 +250,7 @@ class RunPage:
         fit."""
         first = list(dict.fromkeys([*wanted, *self._sort_by_interest()]))
         counts, chosen = Counter(sample for _, sample in self.answers), list[int]()
-        room = MAX_ANSWERS if counts.total() <= MAX_ANSWERS else SHOWN_ANSWERS
+        room = MAX_ANSWERS if counts.total() <= MAX_ANSWERS else MAX_SHOWN_ANSWERS
         for number in first:
             room -= counts[number]
             if room < 0 and number not in wanted:
@@ -274,8 +276,8 @@ class RunPage:
         return self._make_thumbnails(sent_first, length, wanted)
 
     def _sort_by_interest(self) -> list[int]:
-        """Return the samples of all tasks in turn: those on which contestants disagree most first,
-        then those that most of them miss."""
+        """Return the samples, taking the tasks in turn: first those on which contestants disagree
+        most, then those that most of them miss."""
         values = defaultdict[int, list[float]](list)
         for (_, sample), draws in self.answers.items():
             values[sample].append(draws[0].value)
@@ -310,14 +312,16 @@ class RunPage:
                     name: self.open_stored(name) for name in sent[number] if name not in shown
                 }
                 for name in shown.keys() - making.keys():
-                    making[name] = pool.submit(make_thumbnail_url, shown[name], *THUMBNAIL)
+                    making[name] = pool.submit(
+                        make_thumbnail_url, shown[name], *THUMBNAIL_SIDE_AND_QUALITY
+                    )
                 return [picture for picture, _ in own], [*shown]
 
             for number in sent:
                 sources, names = self.rows[number].sample["images"], list[str]()
                 if length < most or number in wanted:
                     submitted.extend(
-                        map(submit, islice(rest, PREFETCHED_THUMBNAILS - len(submitted)))
+                        map(submit, islice(rest, PREFETCHED_SAMPLE_COUNT - len(submitted)))
                     )
                     shown, names = submitted.popleft()
                 elif made.keys().isdisjoint(sources):  # hidden pictures need not be read

@@ -22,11 +22,11 @@ from looktwice.eval.page.run_page import RunPage
 from looktwice.eval.records.records import RunError
 from looktwice.pipelines.picture import Picture, PictureError
 
-LOOPBACK = ("127.0.0.1", "localhost")
-IMAGES = ("image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp")
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost")
+IMAGE_MEDIA_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp")
 """The media types that are served as pictures; none of them can contain a script."""
 
-HEADERS = {
+RESPONSE_HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "frame-ancestors 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -35,9 +35,9 @@ HEADERS = {
 }
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-MAX_BYTES = 32 << 20  # of a request's body
+MAX_REQUEST_BYTES = 32 << 20  # of a request's body
 ShowFunction = Callable[[web.Request], web.Response]
-StagePage = Callable[[Path, str, str], str]
+StagePageFunction = Callable[[Path, str, str], str]
 """A function (run folder, task id, sample id) -> a page with the views after every stage."""
 
 
@@ -58,15 +58,16 @@ class LocalPage(ABC):
     def routes(self) -> Mapping[str, ShowFunction]:
         """The functions that answer requests, by the path after the token; they run in threads."""
 
-    def add_routes(self, app: web.Application, below: str = "") -> None:
-        """Add the page's addresses to an application, which must check access to them."""
+    def add_routes(self, app: web.Application, prefix: str = "") -> None:
+        """Add the page's addresses, below `prefix`, to an application that checks access to
+        them."""
         for path, show in self.routes.items():
-            app.router.add_get(f"/{{token}}/{below}{path}", partial(run_in_thread, show))
+            app.router.add_get(f"/{{token}}/{prefix}{path}", partial(run_in_thread, show))
 
     def make_application(self, guest: LocalPage | None = None) -> web.Application:
         """Return an application for the page and what it fetches, and optionally for a second page
         (`guest`) below `studio/`, behind the same access check."""
-        app = web.Application(middlewares=[self.guard], client_max_size=MAX_BYTES)
+        app = web.Application(middlewares=[self.guard], client_max_size=MAX_REQUEST_BYTES)
         self.add_routes(app)
         if guest is not None:
             guest.add_routes(app, "studio/")
@@ -78,7 +79,7 @@ class LocalPage(ABC):
         given = request.match_info.get("token", "").encode()
         is_known = secrets.compare_digest(given, self.token.encode())
         origin = request.headers.get("Origin", own := f"http://{request.host}")
-        if not is_known or get_host(request) not in LOOPBACK or origin != own:
+        if not is_known or get_host(request) not in LOOPBACK_HOSTS or origin != own:
             raise web.HTTPNotFound(
                 text="no page at this address; use the complete address that `looktwice` printed"
             )
@@ -86,7 +87,7 @@ class LocalPage(ABC):
             answer = await handler(request)
         except (PictureError, RunError) as exc:
             raise web.HTTPNotFound(text=str(exc)) from exc
-        answer.headers.update(HEADERS)
+        answer.headers.update(RESPONSE_HEADERS)
         return answer
 
 
@@ -96,7 +97,7 @@ class PageServer(LocalPage):
 
     page: RunPage
     html: str
-    stages: StagePage
+    make_stage_page: StagePageFunction
 
     @property
     def routes(self) -> Mapping[str, ShowFunction]:
@@ -137,7 +138,7 @@ class PageServer(LocalPage):
         """Return a picture that was sent to a model, or a sample's own picture."""
         name = request.match_info["name"]
         payload = self._find_picture(name).payload
-        if payload.media_type not in IMAGES:
+        if payload.media_type not in IMAGE_MEDIA_TYPES:
             raise PictureError(f"{name[:12]} is not a picture that a browser can show")
         return web.Response(body=payload.data, content_type=payload.media_type)
 
@@ -145,7 +146,7 @@ class PageServer(LocalPage):
         """Return the page of a sample with the views after every stage."""
         number = self._parse_number(request)
         row, run = self.page.rows[number], self.page.runs[self.page.run_of[number]]
-        text = self.stages(run.folder.path, row.task, row.id)
+        text = self.make_stage_page(run.folder.path, row.task, row.id)
         return web.Response(text=text, content_type="text/html")
 
     def _parse_number(self, request: web.Request) -> int:

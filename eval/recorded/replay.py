@@ -138,12 +138,12 @@ class RecordedRun:
             sample.id,
             wrap_second=lambda model: models.get(model.identity) or models[""],
         )
-        stages, request = self.build_stages(point), Request.of_record(self.folder, record)
+        stages, request = self.build_stages(point), Request.from_record(self.folder, record)
         if request is None:
             trial = run_stages(stages, sample, point.seed, record.draw, recorder)
         else:
-            asked = request.stages(stages), sample, point.seed, request.draw, recorder
-            trial = run_stages(*asked, request.begin)
+            asked = request.override_stages(stages), sample, point.seed, request.draw, recorder
+            trial = run_stages(*asked, request.apply_to)
             trial = trial._replace(state=trial.state.replace(draw=record.draw))
         return trial.state, describe_failure(trial.error) if trial.error else ""
 

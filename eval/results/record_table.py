@@ -13,7 +13,7 @@ from looktwice.pipelines.disk import open_atomic
 
 # ---- the records
 
-BATCH_ROWS = 20_000  # written at a time
+ROWS_PER_BATCH = 20_000  # written at a time
 
 FIELDS = {
     "run": "string",
@@ -82,7 +82,7 @@ def _make_batches(runs: Sequence[RunScores], schema: Any) -> Iterator[Any]:
     import pyarrow
 
     rows = _make_rows(runs, schema.names[len(FIELDS) + 1 :])
-    while some := list(islice(rows, BATCH_ROWS)):
+    while some := list(islice(rows, ROWS_PER_BATCH)):
         yield pyarrow.RecordBatch.from_pylist(some, schema=schema)
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pandas
 
 Arm = tuple[RunScores, PointScores]
-MAX_SHOWN_FLIPS, MAX_SIDE, MAX_REPLY_CHARACTERS = 24, 200, 400
+MAX_SHOWN_FLIPS, MAX_THUMBNAIL_SIDE, MAX_REPLY_CHARACTERS = 24, 200, 400
 """Limits for display in a notebook: the number of samples, the longest side of a thumbnail in
 pixels, and the characters of a reply."""
 FLIP_COLUMNS: Mapping[str, str] = {
@@ -61,7 +61,7 @@ def _open_part(name: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Side:
+class FirstDraw:
     """The first draw of one of two contestants on a sample: its score, its record, and the run that
     stores its pictures."""
 
@@ -94,7 +94,7 @@ class Side:
         """The data URL of each picture, or the reason why there is none."""
         for picture in self.pictures:
             try:
-                yield make_thumbnail_url(picture, MAX_SIDE), ""
+                yield make_thumbnail_url(picture, MAX_THUMBNAIL_SIDE), ""
             except (PictureError, OSError) as exc:
                 yield "", str(exc)
 
@@ -106,8 +106,8 @@ class Flip:
 
     task: str
     row: SampleRow
-    before: Side
-    after: Side
+    before: FirstDraw
+    after: FirstDraw
 
     @property
     def gained(self) -> bool:
@@ -136,7 +136,7 @@ class Flips(Sequence[Flip]):
     """The samples that flip between `before` and `after`, gained ones first.
 
     `n` samples have a correct answer and failed for neither contestant; `left_out` counts the
-    others. Of several draws, the first counts. `compared` is the paired difference over the `n`
+    others. Of several draws, the first counts. `difference` is the paired difference over the `n`
     samples. A notebook shows the first 24 flips with pictures and replies.
     """
 
@@ -145,7 +145,7 @@ class Flips(Sequence[Flip]):
     items: tuple[Flip, ...] = field(repr=False)
     n: int
     left_out: int
-    compared: Estimate
+    difference: Estimate
 
     @overload
     def __getitem__(self, index: int) -> Flip: ...
@@ -193,7 +193,7 @@ class Flips(Sequence[Flip]):
     @property
     def summary(self) -> str:
         """A sentence with the number gained and lost, and the difference."""
-        gap, left_out = (self.compared, f" ({self.left_out} left out)" if self.left_out else "")
+        gap, left_out = (self.difference, f" ({self.left_out} left out)" if self.left_out else "")
         return (
             f"{self.after} against {self.before}: {len(self.gained)} gained, {len(self.lost)} lost"
             f" of {self.n} samples{left_out}; {100 * gap.value:+.1f} points"
@@ -243,7 +243,7 @@ class Results:
         return pandas.read_csv(StringIO(effects_csv(self.table)))
 
     def with_names(self, names: Mapping[str, str]) -> Results:
-        """Return the results with other names of contestants, such as for a paper: {"plain
+        """Return the results with contestants renamed, for example for a paper: {"plain
         [mark.radius=9]": "small ring"}. Raises RunError for an unknown name."""
         contestants = {row.contestant for row in self.table.rows}
         for name in names:
@@ -267,7 +267,7 @@ class Results:
     @property
     def contestants(self) -> list[str]:
         """The names of the contestants, with their changes: valid arguments of `flips`."""
-        return list(self._arms)
+        return list(self._arms_by_name)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a row per record, with the columns of `eval.results.record_table.FIELDS`;
@@ -281,8 +281,8 @@ class Results:
         Compares the first draws on the samples that have a correct answer and failed for neither.
         Raises RunError for an unknown contestant or task, and if the two have no task in common.
         """
-        pairs, theirs = list[tuple[Arm, Arm]](), self._arms_of(after, task)
-        for arm, rival in product(self._arms_of(before, task), theirs):
+        pairs, theirs = list[tuple[Arm, Arm]](), self._find_arms(after, task)
+        for arm, rival in product(self._find_arms(before, task), theirs):
             mine, against = arm[1], rival[1]
             # in runs of other data, tasks of the same name count as equal
             alike = (mine.task, mine.point.task) == (against.task, against.point.task)
@@ -299,14 +299,14 @@ class Results:
                     side[number, name] = float(first.verdict is Verdict.RIGHT)
             clusters |= {(number, name): group for name, group in pair[0][1].clusters.items()}
         values = Values.of({"before": hits[0], "after": hits[1]}, clusters, lambda unit: unit[0])
-        compared = values.compare_arms("after", "before")
-        if compared is None:
+        difference = values.compare_arms("after", "before")
+        if difference is None:
             raise RunError(f"{before!r} and {after!r} share no sample that has a correct answer")
         changed = values.where(values.valid_mask() & (values["before"] != values["after"])).units
         flips = _build_flips([(*pairs[number], name) for number, name in changed])
         flips.sort(key=lambda flip: not flip.gained)
         left_out = values.count_unpaired("before", "after")
-        return Flips(before, after, tuple(flips), compared.n, left_out, compared)
+        return Flips(before, after, tuple(flips), difference.n, left_out, difference)
 
     def save_figures(self, folder: str | Path) -> list[Path]:
         """Write the figures of a paper to a folder, each as SVG and PDF, and return their paths.
@@ -330,7 +330,7 @@ class Results:
         return write_parquet(self.table.scores, Path(path))
 
     @property
-    def _arms(self) -> Mapping[str, Sequence[Arm]]:
+    def _arms_by_name(self) -> Mapping[str, Sequence[Arm]]:
         by_run = defaultdict[str, dict[str, list[Arm]]](lambda: defaultdict(list))
         for run in self.table.scores:
             for scores in run.points:
@@ -341,8 +341,8 @@ class Results:
                 arms[name if len(runs) == 1 else f"{name} ({run_name})"] = runs[run_name]
         return arms
 
-    def _arms_of(self, name: str, task: str) -> list[Arm]:
-        arms = self._arms
+    def _find_arms(self, name: str, task: str) -> list[Arm]:
+        arms = self._arms_by_name
         if name not in arms:
             older = [label for run in self.table.scores for label in run.older]
             near = suggest_names(name, arms) or f"; there are {', '.join(arms)}"
@@ -368,12 +368,17 @@ def _build_flips(changed: Sequence[tuple[Arm, Arm, str]]) -> list[Flip]:
             if record.draw == 0:
                 records[path, record.point, record.sample] = record
 
-    def side(arm: Arm, name: str) -> Side:
+    def make_first_draw(arm: Arm, name: str) -> FirstDraw:
         run, scores = arm
         record = records.get((run.folder.path, scores.point.records_id, name))
-        return Side(scores.scored[name][0], record, run)
+        return FirstDraw(scores.scored[name][0], record, run)
 
     return [
-        Flip(before[1].task, before[1].samples[name], side(before, name), side(after, name))
+        Flip(
+            before[1].task,
+            before[1].samples[name],
+            make_first_draw(before, name),
+            make_first_draw(after, name),
+        )
         for before, after, name in changed
     ]

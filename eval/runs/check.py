@@ -190,7 +190,7 @@ class PlanCheck:
         for trial in self.trials:
             label, task = self.names[trial.arm.id]
             yield f"{label} on {task}, sample {trial.item.sample.id}"
-            yield from format_arm(self._get_shown(trial))
+            yield from format_arm(self._make_shown_arm(trial))
             yield from (f"  warning: {warning}" for warning in dict.fromkeys(_find_warnings(trial)))
 
     def describe_first_arm(self) -> Iterator[str]:
@@ -198,7 +198,7 @@ class PlanCheck:
         first = self.trials[0]
         sample = first.item.sample.id
         yield f"first arm: {first.arm.contestant} on {first.arm.task_name}, sample {sample}:"
-        yield from format_outcome(self._get_shown(first))
+        yield from format_outcome(self._make_shown_arm(first))
         arms = defaultdict[str, list[str]](list)
         for trial in self.trials:
             label, task = self.names[trial.arm.id]
@@ -210,7 +210,7 @@ class PlanCheck:
             more = f" and {format_count(len(names) - 1, 'more arm')}" if len(names) > 1 else ""
             yield f"  {warning} ({names[0]}{more})"
 
-    def _get_shown(self, trial: DryRun) -> ShownArm:
+    def _make_shown_arm(self, trial: DryRun) -> ShownArm:
         arm, (label, _) = trial.arm, self.names[trial.arm.id]
         system = getattr(arm.model, "system", "")
         return ShownArm(label, trial.state, trial.error, stages=arm.stages, system=system)
@@ -228,7 +228,7 @@ class PlanCheck:
             sample = item.sample
             name = sample.id if ids[sample.id] == 1 else f"{sample.id} {task}"
             path = out / f"{make_file_names([name])[name]}.html"
-            shown = [self._get_shown(trial) for trial in trials]
+            shown = [self._make_shown_arm(trial) for trial in trials]
             write_file(path, render_sample(sample.id, sample.question, item.answer, shown))
             yield f"views: {path}"
 
@@ -238,15 +238,15 @@ class PlanCheck:
         sizes = {task_id: count_items(task) for task_id, task in self.tasks.items()}
         samples = {task_id: min(size, self.limit or size) for task_id, size in sizes.items()}
         whole = count_requests(self.trials, samples)
-        if not whole.requests:
+        if not whole.request_count:
             yield "a run calls no model"
             return
         by_name = defaultdict[str, list[DryRun]](list)
         for trial in self.trials:
             by_name[trial.arm.contestant].append(trial)
         amounts = {name: count_requests(trials, samples) for name, trials in by_name.items()}
-        silent = [name for name, amount in amounts.items() if not amount.requests]
-        asking = {name: amount for name, amount in amounts.items() if amount.requests}
+        silent = [name for name, amount in amounts.items() if not amount.request_count]
+        asking = {name: amount for name, amount in amounts.items() if amount.request_count}
         if detailed:
             yield "a run sends at most (cached and recorded replies are not requested again):"
             yield from (f"  {name}: {amount}" for name, amount in asking.items())
@@ -260,7 +260,7 @@ class PlanCheck:
             )
         else:
             yield f"a run sends at most {whole}"
-            counts = [f"{name} {amount.requests:,}" for name, amount in asking.items()]
+            counts = [f"{name} {amount.request_count:,}" for name, amount in asking.items()]
             silence = f"; {', '.join(silent)} none" if silent else ""
             yield f"  requests: {', '.join(counts)}{silence}"
         for line in (*price_lines(self.plan.points), *self._describe_estimates(samples)):
@@ -274,7 +274,7 @@ class PlanCheck:
             arm = trial.arm
             sent = [r for r in trial.requests if not isinstance(r.model, Replay)]
             recorded |= {arm.contestant: None} if len(sent) < len(trial.requests) else {}
-            pictured = {get_model_name(request.model) for request in sent if request.pictures}
+            pictured = {get_model_name(request.model) for request in sent if request.picture_count}
             rough |= {name for name in pictured if not find_image_rule(name).published}
             failed |= {arm.contestant: None} if trial.error else {}
             for agent in find_settings(arm.stages, Agent):
@@ -319,9 +319,9 @@ class PlanCheck:
                     "warning: no coordinate of a point exceeds 1, but marks are in pixels; are"
                     " these fractions of the image size?"
                 )
-            if not found.is_whole and not is_folder:
+            if not found.is_complete and not is_folder:
                 yield (
-                    f"checked the images of {format_count(found.checked, 'sample')}; --all"
+                    f"checked the images of {format_count(found.checked_count, 'sample')}; --all"
                     " opens those of every sample"
                 )
 

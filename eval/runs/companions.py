@@ -44,12 +44,12 @@ class Models:
         self.models, self.parts = list[Any](), dict[int, Any]()
 
     @property
-    def cached(self) -> int:
+    def cached_reply_count(self) -> int:
         """The number of replies in the cache before the run."""
         return 0
 
     @property
-    def waits(self) -> bool:
+    def may_defer_samples(self) -> bool:
         """True if samples may have to wait for a batched reply."""
         return False
 
@@ -61,14 +61,14 @@ class Models:
         self.models.append(model)
         return model
 
-    def collect(self) -> None:
+    def wait_for_batches(self) -> None:
         """Wait for the batched replies that samples need. Raises Stopped."""
 
-    def spent(self) -> Spending:
+    def get_spending(self) -> Spending:
         """Return the tokens and cost of this run so far."""
         return Spending(0, 0, None)
 
-    def remarks(self) -> Iterator[str]:
+    def list_remarks(self) -> Iterator[str]:
         """Yield the remarks to print at the end of a run."""
         return iter(())
 
@@ -79,12 +79,12 @@ class Models:
 
 
 @dataclass(frozen=True)
-class Stoppable(ModelWrapper):
+class StoppableModel(ModelWrapper):
     """A model in this process that starts no call once `stop` is set."""
 
     stop: threading.Event = field(repr=False)
 
-    def for_sample(self, sample: str) -> Stoppable:
+    def for_sample(self, sample: str) -> StoppableModel:
         """Return this wrapper around the model of one sample, if the model has one per sample."""
         select = getattr(self.model, "for_sample", None)
         return replace(self, model=select(sample)) if select else self
@@ -98,18 +98,18 @@ class Stoppable(ModelWrapper):
 
 class RunStart(NamedTuple):
     """What a run starts from: its writer, the correct answer and sha of every sample in
-    samples.jsonl (`known`), the keys of existing records (`done`), and the sample ids of each
-    unchanged task (`same`, task id -> ids)."""
+    samples.jsonl (`known_samples`), the keys of existing records (`done_keys`), and the ids of the
+    samples that have not changed, by task id (`unchanged_samples`)."""
 
     writer: Any
-    known: dict[tuple[str, str], tuple[str | None, str]]
-    done: set[Key]
-    same: Mapping[str, Sequence[str]]
+    known_samples: dict[tuple[str, str], tuple[str | None, str]]
+    done_keys: set[Key]
+    unchanged_samples: Mapping[str, Sequence[str]]
 
-    def sample(self, row: SampleRow) -> None:
+    def write_sample(self, row: SampleRow) -> None:
         """Write a line of samples.jsonl, unless the file already has it."""
-        if self.known.get((row.task, row.id)) != (row.answer, row.sha):
-            self.known[row.task, row.id] = row.answer, row.sha
+        if self.known_samples.get((row.task, row.id)) != (row.answer, row.sha):
+            self.known_samples[row.task, row.id] = row.answer, row.sha
             self.writer.sample(row)
 
 
@@ -124,7 +124,7 @@ class RunContext(Protocol):
     questions: Questions
 
     @property
-    def most(self) -> int:
+    def max_records(self) -> int:
         """The largest number of records that the run may write."""
 
     @property
@@ -147,12 +147,12 @@ class RunContext(Protocol):
 class Companion:
     """A participant in a run; each method does nothing unless a subclass overrides it.
 
-    A companion that `chooses` overrides `select`, and sets `most`, the largest number of records
-    that it may ask for.
+    A companion that `chooses` overrides `select`, and sets `max_records`, the largest number of
+    records that it may ask for.
     """
 
     chooses: ClassVar[bool] = False
-    most: int = 0
+    max_records: int = 0
 
     def begin(self, run: RunContext) -> None:
         """Prepare, before anything is asked or written. Raises RunError for a run that it cannot

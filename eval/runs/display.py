@@ -52,11 +52,11 @@ class Announcement(Companion):
     """A companion that prints the requests that the run will send over a network.
 
     If another companion chooses the samples, it prints the upper bound and the requests for all
-    samples. `cached` returns the number of cached replies.
+    samples. `count_cached_replies` returns their number.
     """
 
     output: RunOutput
-    cached: Callable[[], int]
+    count_cached_replies: Callable[[], int]
 
     def begin(self, run: RunContext) -> None:
         """Store the run."""
@@ -69,13 +69,15 @@ class Announcement(Companion):
             return
         from looktwice.eval.runs.dry_run import announce_requests
 
-        asked = announce_requests(run.plan, run.questions.planned, done, self.cached())
+        asked = announce_requests(
+            run.plan, run.questions.planned_counts, done, self.count_cached_replies()
+        )
         if asked and run.chooser:
-            share = 100 * run.most / max(1, run.questions.total())
+            share = 100 * run.max_records / max(1, run.questions.count_records())
             whole = asked.removeprefix("about to send ")
             asked = (
-                f"about to ask for at most {run.most:,} answers, {share:.0f} % of those planned;"
-                f" all of them would need {whole}"
+                f"about to ask for at most {run.max_records:,} answers, {share:.0f} % of those"
+                f" planned; all of them would need {whole}"
             )
         self.output(asked)
 
@@ -86,13 +88,15 @@ class ProgressDisplay(Companion):
     returns tokens and cost so far."""
 
     output: RunOutput
-    spent: Callable[[], Spending]
+    get_spending: Callable[[], Spending]
     slowest: list[SlowSample] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, run: RunContext) -> None:
         """Create the progress bar, `shown`."""
-        self.shown = Display(self.output.console, run.most, self.spent, self.output.json_lines)
+        self.shown = Display(
+            self.output.console, run.max_records, self.get_spending, self.output.json_lines
+        )
 
     def record(self, arm: Arm, row: SampleRow, record: Record, scored: ScoredRecord) -> None:
         """Show the verdict of a record."""
@@ -146,15 +150,24 @@ SPINNER_WIDTH = 12  # characters of a terminal's line reserved for spinner and b
 class Display:
     """A thread-safe display of records done, verdicts, tokens, cost, rate and remaining time.
 
-    `spent` returns tokens and cost so far. On a terminal, the display is a live bar on one line.
-    Elsewhere, it prints a line at the start, every ten seconds and at the end; with `json_lines`,
-    as JSON.
+    `get_spending` returns tokens and cost so far. On a terminal, the display is a live bar on one
+    line. Elsewhere, it prints a line at the start, every ten seconds and at the end; with
+    `json_lines`, as JSON.
     """
 
     def __init__(
-        self, console: Console, total: int, spent: Callable[[], Spending], json_lines: bool = False
+        self,
+        console: Console,
+        total: int,
+        get_spending: Callable[[], Spending],
+        json_lines: bool = False,
     ) -> None:
-        self.console, self.total, self.spent, self.json_lines = console, total, spent, json_lines
+        self.console, self.total, self.get_spending, self.json_lines = (
+            console,
+            total,
+            get_spending,
+            json_lines,
+        )
         self.verdicts: Counter[str] = Counter()
         self.done, self.started, self.last = 0, time.monotonic(), 0.0
         self._lock = threading.Lock()
@@ -202,7 +215,7 @@ class Display:
     def format_state(self, width: int = 1000) -> str:
         """Format the state of the run in at most `width` characters; less important parts are
         shortened first, then left out."""
-        spent, rate = self.spent(), f"{self._compute_rate():.1f}/s" if self.done else ""
+        spent, rate = self.get_spending(), f"{self._compute_rate():.1f}/s" if self.done else ""
         names, letters = list[str](), list[str]()
         for name in VERDICTS:
             if number := self.verdicts[name]:
@@ -248,7 +261,7 @@ class Display:
         seconds = round(time.monotonic() - self.started, 1)
         state = {"event": "progress", "done": self.done, "total": self.total, "seconds": seconds}
         counts = {name: self.verdicts[name] for name in VERDICTS}
-        print_json(self.console, {**state, **counts, **self.spent()._asdict()})
+        print_json(self.console, {**state, **counts, **self.get_spending()._asdict()})
 
 
 def print_json(console: Console, value: Mapping[str, object]) -> None:

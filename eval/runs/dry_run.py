@@ -44,9 +44,9 @@ NOTHING_DONE: Done = {}
 
 
 def find_key_faults(plan: Plan, limit: int | None) -> Iterator[str]:
-    """Yield, for each plugin task, the first sample with invalid ground truth after its first
-    sample, searching for `MAX_COUNT_SECONDS`. Built-in tasks reject such a sample when it is
-    read."""
+    """Yield, for each plugin task, the next sample with invalid ground truth after its first
+    sample, after at most `MAX_COUNT_SECONDS` of search. Built-in tasks reject such a sample when it
+    is read."""
     begun = time.monotonic()
     for arm in {arm.task_id: arm for arm in plan.points}.values():
         if not is_foreign(get_public_path(type(arm.task))):
@@ -90,17 +90,17 @@ class StandIn:
 @dataclass(frozen=True)
 class RequestSize:
     """The size of one request: tokens of text and of pictures, and the largest number of reply
-    tokens, `out` (None: no limit is set).
+    tokens (`max_reply_tokens`; None if no limit is set).
 
     `key` identifies its reply in the cache.
     """
 
     key: str
     model: Any
-    pictures: int
+    picture_count: int
     word_tokens: int
     picture_tokens: int
-    out: int | None
+    max_reply_tokens: int | None
 
     @classmethod
     def from_call(cls, call: Call, model: Any) -> RequestSize:
@@ -126,7 +126,7 @@ class RequestSize:
         if not prices:
             return None
         sent = (self.word_tokens + self.picture_tokens) * prices["in"]
-        return (sent + (self.out or 0) * prices["out"]) / 1e6
+        return (sent + (self.max_reply_tokens or 0) * prices["out"]) / 1e6
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +184,7 @@ class DryRun:
 
 def warn_of_placeholders(trials: Sequence[DryRun], limit: int | None) -> Iterator[str]:
     """Warn of each task whose questions mark the places of images with placeholders, and name the
-    arms that send these as text. Searches for `MAX_COUNT_SECONDS`."""
+    arms that send these as text. Searches for at most `MAX_COUNT_SECONDS`."""
     tasks, begun = defaultdict[str, list[DryRun]](list), time.monotonic()
     for trial in trials:
         if not isinstance(trial.arm.task, MadeTask):
@@ -234,50 +234,55 @@ def try_arm(arm: Arm, item: Item) -> DryRun:
 
 
 @dataclass(frozen=True)
-class Amount:
-    """The requests of several arms together. `out` is None if a reply has no limit, `price` if no
-    model has prices.
+class RequestTotals:
+    """The requests of several arms together. `max_reply_tokens` is None if a reply has no limit,
+    `price` if no model has prices.
 
-    `looks` is True if an agent is among the arms; the agent's looks are not counted, because its
-    model decides on them.
+    `has_agent` is True if an agent is among the arms; the agent's looks are not counted, because
+    its model decides on them.
     """
 
-    requests: int
-    pictures: int
+    request_count: int
+    picture_count: int
     word_tokens: int
     picture_tokens: int
-    out: int | None
+    max_reply_tokens: int | None
     price: float | None
-    looks: bool
+    has_agent: bool
 
     def __str__(self) -> str:
         tokens = f"about {self.word_tokens + self.picture_tokens:,} tokens in"
-        pictures = f" + {self.picture_tokens:,} of pictures" if self.pictures else ""
-        bound = "at most " if self.out is not None and not self.looks else ""
-        out = "unknown (no `max_tokens`)" if self.out is None else f"{bound}{self.out:,}"
-        asked = (
-            f"{format_count(self.requests, 'request')}, {format_count(self.pictures, 'picture')}"
+        pictures = f" + {self.picture_tokens:,} of pictures" if self.picture_count else ""
+        bound = "at most " if self.max_reply_tokens is not None and not self.has_agent else ""
+        out = (
+            "unknown (no `max_tokens`)"
+            if self.max_reply_tokens is None
+            else f"{bound}{self.max_reply_tokens:,}"
         )
+        requests = format_count(self.request_count, "request")
+        asked = f"{requests}, {format_count(self.picture_count, 'picture')}"
         sentence = f"{asked}, {tokens} ({self.word_tokens:,} of text{pictures}), out {out}"
         if self.price is not None:
-            replies = " and the replies" if self.out is None else " with the longest replies"
+            replies = (
+                " and the replies" if self.max_reply_tokens is None else " with the longest replies"
+            )
             price = f"{self.price:,.2f}" if self.price >= 1 else format_number(self.price, 2)
-            sentence += f"; cost about {price}{'' if self.looks else replies}"
-        return f"{sentence}, not counting looks (tool calls)" if self.looks else sentence
+            sentence += f"; cost about {price}{'' if self.has_agent else replies}"
+        return f"{sentence}, not counting looks (tool calls)" if self.has_agent else sentence
 
 
 def count_requests(
     trials: Iterable[DryRun], samples: Mapping[str, int], done: Done = NOTHING_DONE
-) -> Amount:
+) -> RequestTotals:
     """Count the requests of these trials' arms over all samples (task id -> number of samples) and
     draws, except what is `done`.
 
     A request that several arms make for the same sample is counted once, because it is sent once.
     """
     asked: dict[tuple[str, str], tuple[int, set[tuple[str, int]], RequestSize]] = {}
-    looks = False
+    has_agent = False
     for trial in trials:
-        looks = looks or _contains_instance(trial.arm.stages, *AGENT_CLASS)
+        has_agent = has_agent or _contains_instance(trial.arm.stages, *AGENT_CLASS)
         task = trial.arm.task_id
         for request in trial.requests:
             most, answered, _ = asked.get((task, request.key), (0, set(), request))
@@ -289,14 +294,16 @@ def count_requests(
     def total(name: str) -> Any:
         return sum(number * (getattr(request, name) or 0) for number, request in left)
 
-    return Amount(
+    return RequestTotals(
         sum(number for number, _ in left),
-        total("pictures"),
+        total("picture_count"),
         total("word_tokens"),
         total("picture_tokens"),
-        out=total("out") if all(request.out is not None for _, request in left) else None,
+        max_reply_tokens=total("max_reply_tokens")
+        if all(request.max_reply_tokens is not None for _, request in left)
+        else None,
         price=total("price") if any(request.price is not None for _, request in left) else None,
-        looks=looks,
+        has_agent=has_agent,
     )
 
 
@@ -330,7 +337,7 @@ def announce_requests(
             items[arm.task_id] = items.get(arm.task_id) or next(check_items(arm.task))
             trials.append(try_arm(arm, items[arm.task_id]))
     left, amount = len(asking) - len(trials), count_requests(trials, samples, done)
-    if not (left or amount.requests):
+    if not (left or amount.request_count):
         return ""
     sentence = f"about to send {'up to ' if cached else ''}{amount}"
     if left:

@@ -80,7 +80,7 @@ def evaluate(
         raise RunError(
             f"{outcome.why}; the records so far are in {folder}, and the same call resumes later"
         )
-    if outcome.stopped:
+    if outcome.is_stopped:
         raise KeyboardInterrupt(f"the study was stopped; the records so far are in {folder}")
     return score_table([folder], plan=plan)
 
@@ -93,7 +93,8 @@ def _simplify_level(level: Any) -> Any:
 def _collect_sweeps(
     stages: Mapping[str, Stage], sweep: Mapping[str, Sequence[Any]]
 ) -> Iterator[tuple[dict[str, Any], dict[str, Stage]]]:
-    """Yield the changes and the stages of every combination of the settings whose stage exists."""
+    """Yield the changes and the stages of every combination of those settings whose stage
+    exists."""
     own = {place: levels for place, levels in sweep.items() if place.split(".")[0] in stages}
     for levels in product(*own.values()):
         changed, changes = dict[str, Any](stages), dict[str, Any]()

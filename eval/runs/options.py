@@ -35,7 +35,7 @@ class RunOptions(Ranged):
     ranges: ClassVar[tuple[str, ...]] = ("workers, limit >= 1",)
 
 
-def default_workers(models: Iterable[Any]) -> int:
+def count_default_workers(models: Iterable[Any]) -> int:
     """Return the default number of threads: 16, plus the largest `in_flight` that a model sets, so
     that stages keep running while those requests are pending."""
     limits = [model.in_flight for model in models if hasattr(model, "in_flight")]
@@ -56,10 +56,10 @@ class RunSummary:
     """
 
     folder: Path
-    written: int
-    kept: int
-    failed: int
-    stopped: bool
+    written_count: int
+    kept_count: int
+    failed_count: int
+    is_stopped: bool
     why: str = ""
     signal: int = 0
     lines: Sequence[str] = ()
@@ -67,12 +67,12 @@ class RunSummary:
     @property
     def sentences(self) -> Iterator[str]:
         """Sentences on how many records the run wrote, and why it stopped if it did."""
-        counts = f"{self.written} new, {self.kept} existing, {self.failed} failed"
+        counts = f"{self.written_count} new, {self.kept_count} existing, {self.failed_count} failed"
         yield f"records: {self.folder}  ({counts})"
-        if self.failed:
+        if self.failed_count:
             yield (
-                f"{format_count(self.failed, 'sample')} FAILED; the report says why, and the same"
-                " command retries"
+                f"{format_count(self.failed_count, 'sample')} FAILED; the report says why, and the"
+                " same command retries"
             )
         if self.why:
             # the cost so far also counts in the next run: with the same budget it sends no request

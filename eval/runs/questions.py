@@ -21,15 +21,15 @@ from looktwice.pipelines.sample import Item
 
 @dataclass(eq=False)
 class Questions:
-    """The questions of a plan under the options of a run; `data` holds the digest of each task's
-    items by task id, once `planned` has counted them."""
+    """The questions of a plan under the options of a run; `digests` holds the digest of each task's
+    items by task id, once `planned_counts` has counted them."""
 
     plan: Plan
     options: RunOptions
-    data: dict[str, DataDigest] = field(default_factory=lambda: defaultdict(DataDigest))
+    digests: dict[str, DataDigest] = field(default_factory=lambda: defaultdict(DataDigest))
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """True if neither a limit nor a shard leaves samples out."""
         return self.options.limit is None and self.options.shard == (1, 1)
 
@@ -38,7 +38,7 @@ class Questions:
         """The tasks by id."""
         return {arm.task_id: arm.task for arm in self.plan.points}
 
-    def groups(self) -> dict[tuple[str, int, int], list[Arm]]:
+    def group_arms(self) -> dict[tuple[str, int, int], list[Arm]]:
         """Return the arms by (task id, seed, draw); each group takes one pass over the items of its
         task."""
         groups: dict[tuple[str, int, int], list[Arm]] = defaultdict(list)
@@ -47,7 +47,7 @@ class Questions:
                 groups[arm.task_id, arm.seed, draw].append(arm)
         return groups
 
-    def items(self, task: Any) -> Iterator[Item]:
+    def select_items(self, task: Any) -> Iterator[Item]:
         """Return the items within the limit and the shard. Raises TaskError for a duplicate id and
         for an empty task."""
         return filter(self._in_shard, self._all_items(task))
@@ -70,38 +70,40 @@ class Questions:
         if not seen:
             raise TaskError(f"{name}: the task is empty; check its path, split and subset")
 
-    def total(self) -> int:
+    def count_records(self) -> int:
         """Return the number of records of the whole plan."""
-        return sum(self.planned[arm.task_id] * arm.draws for arm in self.plan.points)
+        return sum(self.planned_counts[arm.task_id] * arm.draws for arm in self.plan.points)
 
     @cached_property
-    def planned(self) -> Mapping[str, int]:
+    def planned_counts(self) -> Mapping[str, int]:
         """The number of samples within limit and shard, by task id; a sample's shard depends on its
         id."""
         planned = {}
         for name, task in self.tasks.items():
             if self.options.shard[1] > 1:
-                items = self.data[name].hash_items(self._all_items(task))
+                items = self.digests[name].hash_items(self._all_items(task))
                 planned[name] = sum(map(self._in_shard, items))
             else:
                 planned[name] = len(range(count_items(task))[: self.options.limit])
         return planned
 
-    def count_done_by_arm(self, done: Collection[Key]) -> dict[str, set[tuple[str, int]]]:
+    def find_done_by_arm(self, done: Collection[Key]) -> dict[str, set[tuple[str, int]]]:
         """Return the planned (sample, draw) pairs of each arm that need not be asked."""
         by_arm: dict[str, set[tuple[str, int]]] = defaultdict(set)
         for arm_id, sample, draw in done:
             by_arm[arm_id].add((sample, draw))
-        if self.is_whole or not by_arm:
+        if self.is_complete or not by_arm:
             return by_arm
         ids, asked = dict[str, set[str]](), dict[str, set[tuple[str, int]]]()
         for name, task in self.tasks.items():
-            ids[name] = {item.sample.id for item in self.items(task)}
+            ids[name] = {item.sample.id for item in self.select_items(task)}
         for arm in self.plan.points:
             asked[arm.id] = {pair for pair in by_arm[arm.id] if pair[0] in ids[arm.task_id]}
         return asked
 
-    def compare(self, folder: RunFolder, answered: set[tuple[str, str]]) -> dict[str, list[str]]:
+    def find_unchanged(
+        self, folder: RunFolder, answered: set[tuple[str, str]]
+    ) -> dict[str, list[str]]:
         """Return the sample ids of each task (by id) whose samples have not changed since the
         earlier run.
 
@@ -110,7 +112,7 @@ class Questions:
         questions depend only on settings and versions.
         """
         same: dict[str, list[str]] = {}
-        as_made = self.is_whole and folder.facts.get("versions") == list_versions()
+        as_made = self.is_complete and folder.facts.get("versions") == list_versions()
         for task_id, task in self.tasks.items():
             old = folder.samples_by_task.get(task_id, {})
             if as_made and isinstance(task, MadeTask) and len(old) == len(task):
@@ -118,7 +120,7 @@ class Questions:
                 continue
             now, changed = dict[str, None](), list[str]()
             is_same = True
-            for item in self.items(task) if old else ():
+            for item in self.select_items(task) if old else ():
                 name, row = item.sample.id, old.get(item.sample.id)
                 now[name] = None
                 if row is None or row.sha != item.sample.sha:
@@ -127,7 +129,7 @@ class Questions:
                 is_same = is_same and row is not None and row.answer == item.answer
             if now and is_same:
                 same[task_id] = [*now]
-            gone = [name for name in old if self.is_whole and name not in now]
+            gone = [name for name in old if self.is_complete and name not in now]
             if names := changed or gone:
                 problem = "changed under the same id" if changed else "no longer in the task"
                 raise RunError(

@@ -32,14 +32,14 @@ SENT_PREFIX = "sent."
 class Request:
     """A client's request: its `turns` as received, its settings, and the draw that it asks for.
 
-    `sent` holds settings that `CallOptions` does not have, as JSON. The question is the user's last
-    turn.
+    `other_settings` are those that `CallOptions` does not have, as JSON. The question is the user's
+    last turn.
     """
 
     turns: tuple[Message, ...]
     options: CallOptions = CallOptions()
     draw: int = 0
-    sent: Mapping[str, str] = field(default_factory=dict)
+    other_settings: Mapping[str, str] = field(default_factory=dict)
     sha: str = ""
 
     @property
@@ -49,7 +49,7 @@ class Request:
         users = [n for n, turn in enumerate(self.turns) if turn.role == "user"]
         return users[-1] if users else len(self.turns)
 
-    def keep(self, blobs: Blobs) -> Request:
+    def store(self, blobs: Blobs) -> Request:
         """Store the request with its turns and pictures, and return a copy with its `sha`. Raises
         PictureError."""
         for payload in (view.picture.payload for turn in self.turns for view in turn.views):
@@ -58,11 +58,11 @@ class Request:
             blobs.put(write_canonical(make_message_json(turn)).encode()) for turn in self.turns
         ]
         plain = {"turns": turns, "options": self.options.given(), "draw": self.draw}
-        sha = blobs.put(write_canonical(plain | {"sent": dict(self.sent)}).encode())
+        sha = blobs.put(write_canonical(plain | {"sent": dict(self.other_settings)}).encode())
         return replace(self, sha=sha)
 
     @classmethod
-    def of_record(cls, folder: RunFolder, record: Record) -> Request | None:
+    def from_record(cls, folder: RunFolder, record: Record) -> Request | None:
         """Return the request that a record answers, or None if no client asked for it. Raises
         RunError."""
         shas = [
@@ -83,15 +83,15 @@ class Request:
                 f" damaged ({exc}), so it cannot be replayed"
             ) from exc
 
-    def begin(self, state: State) -> State:
+    def apply_to(self, state: State) -> State:
         """Return a sample's initial state with the turns and settings of the request."""
-        for name, value in self.sent.items():
+        for name, value in self.other_settings.items():
             state = state.measured(f"{SENT_PREFIX}{name}", value)
         return state.replace(messages=self.turns[: self.question_index]).with_notes(
             REQUEST_NOTE_PREFIX + self.sha
         )
 
-    def stages(self, stages: Mapping[str, Stage]) -> dict[str, Stage]:
+    def override_stages(self, stages: Mapping[str, Stage]) -> dict[str, Stage]:
         """Return a contestant's stages; the last one that calls a model uses the client's
         settings."""
         last = [slot for slot, stage in stages.items() if asks_model(stage)][-1:]

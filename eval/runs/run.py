@@ -20,7 +20,7 @@ import cv2
 
 from looktwice.eval.records.records import Key, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter, make_point_rows
-from looktwice.eval.runs.companions import Companion, Executor, Models, RunStart, Stoppable
+from looktwice.eval.runs.companions import Companion, Executor, Models, RunStart, StoppableModel
 from looktwice.eval.runs.options import RunOptions, RunSummary
 from looktwice.eval.runs.provenance import describe_plugin, hash_files, list_versions
 from looktwice.eval.runs.questions import Questions
@@ -69,12 +69,12 @@ class Run:
         with RunWriter(self.folder, progress.drain.set) as writer:
             folder, rows = RunFolder(self.folder), make_point_rows(self.plan)
             done, answered = self._read_outcomes(folder, rows, writer)
-            same = self.questions.compare(folder, answered)
+            same = self.questions.find_unchanged(folder, answered)
             writer.points(rows)
             now = datetime.now(UTC).isoformat(timespec="seconds")
             facts = self._facts() | {"started": folder.facts.get("started") or now}
             writer.yaml("run.yaml", facts | {"finished": False})
-            done_by_arm = self.questions.count_done_by_arm(done)
+            done_by_arm = self.questions.find_done_by_arm(done)
             for companion in self.companions:
                 companion.start(done_by_arm)
             keys_and_shas = {name: (row.answer, row.sha) for name, row in folder.samples.items()}
@@ -108,10 +108,8 @@ class Run:
         return done, answered
 
     def execute_into(self, writer: Any, done: set[Key]) -> None:
-        """Run everything but the records `done`, with another `writer`, which has `blobs`, `sample`
-        and `record`.
-
-        Raises the first error.
+        """Run everything except the records `done`; `writer` replaces the run's own and needs
+        `blobs`, `sample` and `record`. Raises the first error.
         """
         self._prepare()
         self._execute_all(RunStart(writer, {}, done, {}))
@@ -133,9 +131,9 @@ class Run:
         self.executor.start(self)
 
     @property
-    def most(self) -> int:
+    def max_records(self) -> int:
         """The largest number of records that the run may write."""
-        return self.chooser.most if self.chooser else self.questions.total()
+        return self.chooser.max_records if self.chooser else self.questions.count_records()
 
     def _prepare(self) -> None:
         cv2.setNumThreads(max(1, (os.cpu_count() or 1) // self.options.workers))
@@ -144,7 +142,7 @@ class Run:
             models = None if self.executor.wraps_models else self.models
             wrapped = models.wrap(model) if models else model
             drain = self.progress.drain
-            self.wrapped[id(model)] = Stoppable(model, drain) if wrapped is model else wrapped
+            self.wrapped[id(model)] = StoppableModel(model, drain) if wrapped is model else wrapped
 
     def _execute_all(self, work: RunStart) -> None:
         """Run every sample, and repeat those that wait for a batched reply until it arrives. Raises
@@ -154,11 +152,11 @@ class Run:
         with suppress(Stopped):
             while progress.counts.pop("deferred", 0) and not progress.drain.is_set():
                 if self.models is not None:
-                    self.models.collect()
+                    self.models.wait_for_batches()
                 progress.release(lambda streak: streak.ended)
-                progress.held.clear()  # these samples are asked again as well
-                progress.again = True
-                self._execute(work._replace(done=work.done | progress.recorded))
+                progress.held_failures.clear()  # these samples are asked again as well
+                progress.is_retrying = True
+                self._execute(work._replace(done_keys=work.done_keys | progress.recorded))
         # `held` are failures that may be an endpoint's fault (`FailureStreak`). They are recorded
         # if a later call had another outcome (`ended`). They are not if they stopped the run, or if
         # the model never answered (`first`) and nothing was recorded before: then their samples
@@ -167,23 +165,23 @@ class Run:
         progress.release(
             lambda streak: streak.ended or not (progress.why or (streak.first and new))
         )
-        if progress.held:
-            progress.give_up(progress.held[0][0].message)
+        if progress.held_failures:
+            progress.give_up(progress.held_failures[0][0].message)
         if progress.errors:
             raise progress.errors[0]
 
     def _execute(self, work: RunStart) -> None:
         """Run all trials that are not done, first by the executor, then in the pool's threads."""
         pool = WorkerPool(self.options.workers, self.progress.handle_stop)
-        left = self.executor.execute(self, work, self._trials(work, pool))
+        left = self.executor.execute(self, work, self._make_trials(work, pool))
         pool.run(left, self.progress.drain.set)
 
-    def _trials(self, work: RunStart, pool: WorkerPool) -> Iterator[Trial]:
+    def _make_trials(self, work: RunStart, pool: WorkerPool) -> Iterator[Trial]:
         """Yield the trial of each sample."""
         trial = partial(Trial, self.wrapped, work.writer, pool, self.progress, self.note)
-        for (task_id, seed, draw), arms in self.questions.groups().items():
-            ids = work.same.get(task_id, ())
-            whole = ids and all((a.id, name, draw) in work.done for a in arms for name in ids)
+        for (task_id, seed, draw), arms in self.questions.group_arms().items():
+            ids = work.unchanged_samples.get(task_id, ())
+            whole = ids and all((a.id, name, draw) in work.done_keys for a in arms for name in ids)
             if whole and not self.chooser:  # a chooser needs the answered samples as well
                 self.skip(len(ids) * len(arms))
                 continue
@@ -200,15 +198,17 @@ class Run:
                 return
             plain = item.sample.to_dict()
             row = SampleRow(arms[0].task_id, hash_json(plain), item.answer, plain, item.truth)
-            work.sample(row)
-            wanted = frozenset(arm.id for arm in asked if (arm.id, row.id, draw) not in work.done)
+            work.write_sample(row)
+            wanted = frozenset(
+                arm.id for arm in asked if (arm.id, row.id, draw) not in work.done_keys
+            )
             self.skip(len(asked) - len(wanted))
             if wanted:
                 yield item.sample, row, wanted
 
     def _select_items(self, arms: Sequence[Arm]) -> Iterator[tuple[Item, Sequence[Arm]]]:
         """Yield the items with the arms to ask; the time to make them is counted as "questions"."""
-        items = self.questions.items(arms[0].task)
+        items = self.questions.select_items(arms[0].task)
         if self.chooser:
             yield from self.chooser.select(arms, items)
             return
@@ -225,7 +225,9 @@ class Run:
         """Count a new record and notify the companions."""
         self.progress.count("failed" if record.error else "answered")
         self.progress.count("written")
-        if self.models is not None and self.models.waits:  # to know which samples still wait
+        if (
+            self.models is not None and self.models.may_defer_samples
+        ):  # to know which samples still wait
             self.progress.recorded.add(record.key)
         self.notify_companions(arm, row, record, scored)
         self.progress.release(lambda streak: streak.ended)
@@ -233,7 +235,7 @@ class Run:
     def notify_companions(
         self, arm: Arm, row: SampleRow, record: Record, scored: ScoredRecord | None = None
     ) -> None:
-        """Pass a record to the companions, scored unless it comes with its verdict."""
+        """Pass a record to the companions, after scoring it unless it comes with its verdict."""
         if not self.companions:
             return
         scored = scored or self.scorers[arm.id](record, row)
@@ -242,14 +244,14 @@ class Run:
 
     def skip(self, number: int) -> None:
         """Count records that existed already and notify the companions."""
-        if number and not self.progress.again:
+        if number and not self.progress.is_retrying:
             self.progress.count("kept", number)
             for companion in self.companions:
                 companion.skip(number)
 
     def _facts(self) -> dict[str, Any]:
         questions = self.questions
-        planned = dict(questions.planned)
+        planned = dict(questions.planned_counts)
         facts: dict[str, Any] = {
             "name": self.plan.name,
             "left_out": dict(self.plan.left_out),
@@ -263,7 +265,7 @@ class Run:
             "versions": list_versions(),
             "config": self.plan.config,
         }
-        for task_id, digest in questions.data.items():
+        for task_id, digest in questions.digests.items():
             facts.setdefault("data", {})[task_id] = digest.to_dict()
         for companion in self.companions:
             facts |= companion.facts()

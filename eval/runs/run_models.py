@@ -50,19 +50,19 @@ def compute_price(model: Any, usage: Usage | UsageCount) -> float:
 class Tally(NamedTuple):
     """The usage so far of one process of a run that may have several.
 
-    `used` has an entry for each model that is called over a network, and `lost` refers to a model
-    by its index among these. `refused` holds the counts of an `EndpointWatch`, by endpoint;
-    `max_cost` and `paused` are those of `Budget` and of `SERVERS`, `seconds` and `busy` those of
-    `Clock`.
+    `usage_summaries` has an entry for each model that is called over a network, and `lost_usage`
+    refers to a model by its index among these. `refusal_counts` holds the counts of an
+    `EndpointWatch`, by endpoint; `max_cost` comes from `Budget`, `paused_servers` from `SERVERS`,
+    `seconds` and `busy_seconds` from `Clock`.
     """
 
-    used: list[UsageSummary]
-    refused: dict[str, tuple[Counter[int], int]]
-    lost: list[tuple[int, Usage]]
+    usage_summaries: list[UsageSummary]
+    refusal_counts: dict[str, tuple[Counter[int], int]]
+    lost_usage: list[tuple[int, Usage]]
     max_cost: dict[str, float]
-    paused: dict[str, float]
+    paused_servers: dict[str, float]
     seconds: dict[str, float]
-    busy: dict[str, float]
+    busy_seconds: dict[str, float]
 
 
 @dataclass(eq=False)
@@ -106,18 +106,18 @@ class RunModels(Models):
         self.meters.append((model, wrapped))
         return wrapped
 
-    def collect(self) -> None:
+    def wait_for_batches(self) -> None:
         """Wait for the batched replies that samples need. Raises Stopped."""
         for queue in self.queues:
             queue.collect()
 
     @property
-    def cached(self) -> int:
+    def cached_reply_count(self) -> int:
         """The number of replies in the cache before the run."""
         return self.held
 
     @property
-    def waits(self) -> bool:
+    def may_defer_samples(self) -> bool:
         """True if samples may have to wait for a batched reply."""
         return bool(self.queues)
 
@@ -133,17 +133,21 @@ class RunModels(Models):
         max_cost, paused = dict(self.budget.max_cost), dict(SERVERS.paused)
         return Tally(used, refused, lost, max_cost, paused, *clock.snapshot())
 
-    def used(self) -> Iterator[tuple[Any, str, UsageSummary]]:
+    def list_usage(self) -> Iterator[tuple[Any, str, UsageSummary]]:
         """Yield each model, its address, and its usage, including that of other processes."""
         for number, (model, meter) in enumerate(self.meters):
             # a process that failed to start has not wrapped all models
-            parts = [part.used[number] for part in [*self.parts.values()] if part.used[number:]]
+            parts = [
+                part.usage_summaries[number]
+                for part in [*self.parts.values()]
+                if part.usage_summaries[number:]
+            ]
             yield model, meter.place, reduce(UsageSummary.plus, parts, meter.snapshot())
 
     @property
-    def lost(self) -> list[tuple[Any, Usage]]:
-        """The models and usage of answers that were billed but could not be used."""
-        parts = [pair for part in [*self.parts.values()] for pair in part.lost]
+    def lost_usage(self) -> list[tuple[Any, Usage]]:
+        """The model and the usage of each answer that was billed but could not be used."""
+        parts = [pair for part in [*self.parts.values()] for pair in part.lost_usage]
         return [*self.budget.lost, *((self.meters[number][0], usage) for number, usage in parts)]
 
     def max_cost(self) -> dict[str, float]:
@@ -154,26 +158,26 @@ class RunModels(Models):
                 max_cost[name] = max(cost, max_cost.get(name, 0.0))
         return max_cost
 
-    def spent(self) -> Spending:
+    def get_spending(self) -> Spending:
         """Return this run's tokens and cost so far; the cost is None if no model has prices."""
         tokens_in, tokens_out, cost = 0, 0, 0.0
-        used: list[tuple[Any, Usage | UsageCount]] = [*self.lost]
-        used += [(model, summary.paid) for model, _, summary in self.used()]
+        used: list[tuple[Any, Usage | UsageCount]] = [*self.lost_usage]
+        used += [(model, summary.paid) for model, _, summary in self.list_usage()]
         for model, usage in used:
             tokens_in, tokens_out = tokens_in + usage.tokens_in, tokens_out + usage.tokens_out
             cost += compute_price(model, usage)
         return Spending(tokens_in, tokens_out, cost or None)
 
-    def remarks(self) -> Iterator[str]:
+    def list_remarks(self) -> Iterator[str]:
         """Yield remarks for the end of a run: unreachable servers, refusals, unknown finish
         reasons, unusable answers, cached replies of another server, and prices without token
         counts."""
-        paused = {*SERVERS.paused}.union(*(part.paused for part in self.parts.values()))
+        paused = {*SERVERS.paused}.union(*(part.paused_servers for part in self.parts.values()))
         for urls in {getattr(model, "urls", ()) for model, _ in self.meters}:
             others = "the other server was" if len(urls) == 2 else "the other servers were"
             for url in (url for url in urls if len(urls) > 1 and url in paused):
                 yield f"{url} could not always be reached, so {others} used instead"
-        yield from self.find_uncounted()
+        yield from self.find_uncounted_servers()
         self._add_refusals()
         for endpoint, watch in self.watches.items():
             if refused := watch.describe_refusals(
@@ -181,7 +185,7 @@ class RunModels(Models):
             ):
                 yield refused
         unknown, elsewhere = set[tuple[str, str]](), Counter[tuple[str, str]]()
-        for _, here, count in self.used():
+        for _, here, count in self.list_usage():
             unknown |= set(count.unknown)
             for there, number in count.other_endpoints.items():
                 elsewhere[here, there] += number
@@ -190,7 +194,7 @@ class RunModels(Models):
                 f"the server at {place} ended replies with the unknown reason {reason!r}; these"
                 " replies count as complete"
             )
-        if lost := self.lost:
+        if lost := self.lost_usage:
             tokens = sum(usage.tokens_in + usage.tokens_out for _, usage in lost)
             yield (
                 f"{format_count(len(lost), 'answer')} could not be used, but cost {tokens:,} tokens"
@@ -203,15 +207,15 @@ class RunModels(Models):
             )
 
     def _add_refusals(self) -> None:
-        """Add the refusals that other processes met to those of this one."""
+        """Add the refusals that other processes met to those of this process."""
         for part in self.parts.values():
-            for endpoint, (counts, given_up) in part.refused.items():
+            for endpoint, (counts, given_up) in part.refusal_counts.items():
                 self.watches[endpoint].refused.update(counts)
                 self.watches[endpoint].given_up += given_up
 
-    def find_uncounted(self) -> Iterator[str]:
+    def find_uncounted_servers(self) -> Iterator[str]:
         """Yield a sentence for each server that reports no tokens although its model has prices."""
-        for model, place, summary in self.used():
+        for model, place, summary in self.list_usage():
             paid = summary.paid
             if getattr(model, "prices", None) and paid.calls and not paid.tokens_in:
                 yield (
@@ -249,7 +253,7 @@ class Ledger(Companion):
     def write(self) -> None:
         """Write the run's cost so far, if there is any."""
         self.written = time.monotonic()
-        if (cost := self.models.spent().cost) and self.path.parent.is_dir():
+        if (cost := self.models.get_spending().cost) and self.path.parent.is_dir():
             with suppress(OSError):
                 max_cost = json.dumps(self.models.max_cost())
                 write_file(self.path, f"{self.before + cost:.9f}\n{max_cost}\n")
@@ -277,7 +281,7 @@ def limit_requests(
         most,
         budget,
         compute_price,
-        uncounted=lambda: next(models.find_uncounted(), ""),
+        uncounted=lambda: next(models.find_uncounted_servers(), ""),
         give_up=models.progress.give_up,
         spent=ledger.before,
         max_cost=ledger.max_cost,

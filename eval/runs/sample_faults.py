@@ -22,22 +22,22 @@ class SampleFaults:
     """The faults of a task's samples by kind, each with its sample, and the number of samples
     checked.
 
-    `points` are the point marks; `is_whole` is True if every image was opened to read its size.
+    `points` are the point marks; `is_complete` is True if every image was opened to read its size.
     """
 
-    unread: list[str] = field(default_factory=list)
-    outside: list[str] = field(default_factory=list)
-    duplicates: list[str] = field(default_factory=list)
+    unreadable_images: list[str] = field(default_factory=list)
+    marks_outside: list[str] = field(default_factory=list)
+    duplicate_ids: list[str] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
-    checked: int = 0
-    is_whole: bool = True
+    checked_count: int = 0
+    is_complete: bool = True
 
     def sentences(self) -> Iterator[str]:
         """Yield a sentence for each kind of fault, with its first example."""
         for found, why in (
-            (self.unread, "an image that cannot be read"),
-            (self.outside, "a mark outside its image"),
-            (self.duplicates, "a duplicate id"),
+            (self.unreadable_images, "an image that cannot be read"),
+            (self.marks_outside, "a mark outside its image"),
+            (self.duplicate_ids, "a duplicate id"),
         ):
             if found:
                 more = "; --all lists all" if len(found) > 1 else ""
@@ -57,19 +57,19 @@ def find_sample_faults(task: Task, limit: int | None) -> SampleFaults:
     for item in islice(check_items(task), limit):  # one in memory at a time
         is_late = time.monotonic() > until
         if is_late and not is_folder:
-            faults.is_whole = False
+            faults.is_complete = False
             break
         sample = item.sample
-        faults.checked += 1
+        faults.checked_count += 1
         faults.points += [mark for mark in sample.marks if isinstance(mark, Point)]
         if sample.id in seen:
-            faults.duplicates.append(f"sample {sample.id}")
+            faults.duplicate_ids.append(f"sample {sample.id}")
         seen.add(sample.id)
-        faults.is_whole &= not is_late
+        faults.is_complete &= not is_late
         if unread := next(_find_unreadable(sample, is_late), ""):
-            faults.unread.append(f"sample {sample.id}: {unread}")
+            faults.unreadable_images.append(f"sample {sample.id}: {unread}")
         elif outside := find_mark_fault(sample):
-            faults.outside.append(outside)
+            faults.marks_outside.append(outside)
     return faults
 
 
@@ -78,13 +78,14 @@ def get_pictures(sample: Sample) -> list[Picture]:
     return [i for i in (*sample.images, *sample.choices) if isinstance(i, Picture)]
 
 
-def _find_unreadable(sample: Sample, is_late: bool) -> Iterator[str]:
-    """Yield the faults of images that cannot be opened, or, if `is_late`, that are missing."""
+def _find_unreadable(sample: Sample, only_missing: bool) -> Iterator[str]:
+    """Yield the faults of images that cannot be opened, or, if `only_missing`, only of those that
+    are missing."""
     for picture in get_pictures(sample):
         try:
             if not picture.is_there():
                 picture.source  # noqa: B018  raises the reason
-            elif not (is_late or picture.is_generated):
+            elif not (only_missing or picture.is_generated):
                 picture.size  # noqa: B018  reads the header
                 if is_truncated(picture.source):
                     picture.payload  # noqa: B018  decodes it

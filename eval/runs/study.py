@@ -87,11 +87,11 @@ class Study:
                 arm.task.facts  # noqa: B018  reads the table
         progress = Progress()
         models, ledgers = self._open_models(progress)
-        display = ProgressDisplay(self.say, models.spent)
+        display = ProgressDisplay(self.say, models.get_spending)
         chosen = make_companions(self.plan) if self.companions is None else self.companions
         companions = [*chosen, *ledgers, display]
         if not self.only_cached:
-            companions.append(Announcement(self.say, lambda: models.cached))
+            companions.append(Announcement(self.say, lambda: models.cached_reply_count))
         run = Run(self.plan, self.folder, self.options, models, companions, progress=progress)
         run.scorers  # noqa: B018  finds faults of readers, too
         run.executor = self.executor or self._find_executor(run)
@@ -102,7 +102,7 @@ class Study:
             results = use_result_store(models.cache / "findings")
             with run_clock() as clock, results, display.shown, _handle_interrupts(run, self.say):
                 summary = run()
-            for sentence in models.remarks():
+            for sentence in models.list_remarks():
                 self.say(sentence)
             display.print_times(clock)
         finally:
@@ -119,7 +119,10 @@ class Study:
         """Return the default executor, or, in a long run whose models other processes may call, the
         extension's executor `processes`."""
         asked = self.plan.models
-        is_long = PROCESSES_VARIABLE in os.environ or run.questions.total() >= MIN_PARALLEL_RECORDS
+        is_long = (
+            PROCESSES_VARIABLE in os.environ
+            or run.questions.count_records() >= MIN_PARALLEL_RECORDS
+        )
         may_go = asked and not run.chooser and all(getattr(m, "multiprocess", False) for m in asked)
         extension = find_extension("parts", "processes") if is_long and may_go else None
         if extension is None:

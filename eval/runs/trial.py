@@ -41,7 +41,7 @@ class TreeNode:
     slot: str
     stage: Stage
     model: Any
-    ends: list[Arm] = field(default_factory=list)
+    final_arms: list[Arm] = field(default_factory=list)
     children: dict[tuple[str, str, int], TreeNode] = field(default_factory=dict)
 
     @cached_property
@@ -51,7 +51,7 @@ class TreeNode:
 
     def arms(self) -> Iterator[Arm]:
         """Yield every arm that ends at this node or below it."""
-        yield from self.ends
+        yield from self.final_arms
         for child in self.children.values():
             yield from child.arms()
 
@@ -70,7 +70,7 @@ def build_tree(arms: Sequence[Arm]) -> list[TreeNode]:
             node = level.setdefault(key, TreeNode(slot, stage, model))
             level = node.children
         if node is not None:
-            node.ends.append(arm)
+            node.final_arms.append(arm)
     return list(roots.values())
 
 
@@ -90,17 +90,17 @@ class Progress:
     """The shared state of a run in progress, and the events that stop it.
 
     Setting `drain` stops new requests and stages, while those in flight finish; setting `stop` ends
-    the run at the next model call. `counts` counts records and deferred samples. `held` are
-    failures that may be the endpoint's fault. `why` is the reason that stopped the run, `signal`
-    the number of the last signal, and `again` is True while samples that waited for a batched reply
-    run again.
+    the run at the next model call. `counts` counts records and deferred samples. `held_failures`
+    are failures that may be the endpoint's fault. `why` is the reason that stopped the run,
+    `signal` the number of the last signal, and `is_retrying` is True while samples that waited for
+    a batched reply run again.
     """
 
     def __init__(self) -> None:
         self.stop, self.drain = threading.Event(), threading.Event()
         self.counts, self.errors = Counter[str](), list[BaseException]()
-        self.held = list[tuple[FailureStreak, Action]]()
-        self.recorded, self.why, self.again = set[Key](), "", False
+        self.held_failures = list[tuple[FailureStreak, Action]]()
+        self.recorded, self.why, self.is_retrying = set[Key](), "", False
         self.signal = 0
         self.lock = threading.Lock()
 
@@ -129,14 +129,16 @@ class Progress:
         """Hold back a failure while it may be the endpoint's fault, and record it once it turns out
         to be the sample's."""
         with self.lock:
-            self.held.append((streak, fail))
+            self.held_failures.append((streak, fail))
         self.release(lambda streak: streak.ended)
 
     def release(self, wanted: Callable[[FailureStreak], bool]) -> None:
         """Record the held failures for which `wanted` is true."""
         with self.lock:
-            ready = [fail for row, fail in self.held if wanted(row)]
-            self.held = [(row, fail) for row, fail in self.held if not wanted(row)]
+            ready = [fail for row, fail in self.held_failures if wanted(row)]
+            self.held_failures = [
+                (row, fail) for row, fail in self.held_failures if not wanted(row)
+            ]
         for fail in ready:
             fail()
 
@@ -166,7 +168,7 @@ class Trial:
     draw: int
     sample: Sample
     row: SampleRow
-    wanted: frozenset[str]
+    wanted_arms: frozenset[str]
     on_finish: Action = lambda: None
     pending: int = 1
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -210,8 +212,8 @@ class Trial:
             self._write(root.arms(), state, error)
 
     def _run_children(self, nodes: Iterable[TreeNode], state: State) -> None:
-        """Run the first wanted node in this thread, so that an unbranched sample stays in one, and
-        submit the others."""
+        """Run the first wanted node in this thread, so that a sample without branches stays in one
+        thread, and submit the others."""
         wanted = [node for node in nodes if self._is_wanted(node)]
         for node in wanted[1:]:
             with self.lock:
@@ -221,7 +223,7 @@ class Trial:
             self._run_stage(node, state)
 
     def _is_wanted(self, node: TreeNode) -> bool:
-        return any(arm.id in self.wanted for arm in node.arms())
+        return any(arm.id in self.wanted_arms for arm in node.arms())
 
     def _run_stage(self, node: TreeNode, state: State) -> None:
         """Run one stage; while the run is stopping, only if a reply would be lost otherwise."""
@@ -248,13 +250,13 @@ class Trial:
             else:
                 fail()
             return
-        self._write(node.arms() if state.ended else node.ends, state)
+        self._write(node.arms() if state.ended else node.final_arms, state)
         if not state.ended:
             self._run_children(node.children.values(), state)
 
     def _write(self, arms: Iterable[Arm], state: State, error: str = "") -> None:
         blobs = self.writer.blobs
-        for arm in (arm for arm in arms if arm.id in self.wanted):
+        for arm in (arm for arm in arms if arm.id in self.wanted_arms):
             if not state.has_result and not error:
                 raise RunError(
                     f"contestants.{arm.contestant}.stages: sample {self.sample.id}:"

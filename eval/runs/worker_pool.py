@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-Task = Callable[[], bool]
+SampleTask = Callable[[], bool]
 """A part of the work on a sample; returns True if it was the last part."""
 
 
@@ -24,19 +24,19 @@ class WorkerPool:
     workers: int
     on_error: Callable[[BaseException], None]
     turns: threading.Semaphore = field(init=False)
-    samples: Iterator[Task] = field(init=False)
+    samples: Iterator[SampleTask] = field(init=False)
     started_threads: int = 0
     sleeping_threads: int = 0
     ended: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    taking: threading.Lock = field(default_factory=threading.Lock)
+    take_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.turns = threading.Semaphore(self.workers)
-        self.most = 2 * self.workers if self.workers > 1 else 1
-        self.pool = ThreadPoolExecutor(self.most, thread_name_prefix="looktwice")
+        self.max_threads = 2 * self.workers if self.workers > 1 else 1
+        self.pool = ThreadPoolExecutor(self.max_threads, thread_name_prefix="looktwice")
 
-    def run(self, samples: Iterator[Task], on_interrupt: Callable[[], None]) -> None:
+    def run(self, samples: Iterator[SampleTask], on_interrupt: Callable[[], None]) -> None:
         """Process all samples. On Ctrl-C, call `on_interrupt`, wait for started work to end, and
         re-raise."""
         self.samples = samples
@@ -51,7 +51,7 @@ class WorkerPool:
         finally:
             self.pool.shutdown()
 
-    def submit(self, task: Task) -> None:
+    def submit(self, task: SampleTask) -> None:
         """Queue a task for any thread."""
         self.pool.submit(self._work, task)
 
@@ -60,7 +60,9 @@ class WorkerPool:
         self.turns.release()
         with self.lock:
             self.sleeping_threads += 1
-            is_wanted = self.started_threads < min(self.most, self.workers + self.sleeping_threads)
+            is_wanted = self.started_threads < min(
+                self.max_threads, self.workers + self.sleeping_threads
+            )
         if is_wanted:
             self._start_thread()
 
@@ -75,11 +77,11 @@ class WorkerPool:
             self.started_threads += 1
         self.submit(lambda: True)
 
-    def _work(self, task: Task | None) -> None:
+    def _work(self, task: SampleTask | None) -> None:
         while task is not None and task():
-            task = self._take()
+            task = self._take_sample()
 
-    def _take(self) -> Task | None:
+    def _take_sample(self) -> SampleTask | None:
         """Return the first part of the next sample, or None if there is none left or too many
         threads are awake."""
         with self.lock:
@@ -87,7 +89,7 @@ class WorkerPool:
                 self.started_threads -= 1
                 return None
         try:
-            with self.taking:
+            with self.take_lock:
                 task = next(self.samples, None)
         except BaseException as exc:
             self.on_error(exc)

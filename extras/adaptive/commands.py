@@ -8,21 +8,21 @@ from typing import Annotated
 from typer import Option
 
 from looktwice.eval.commands.options import (
-    NONE,
+    NO_VALUES,
     ConfigPath,
-    Limit,
-    OnlyCached,
+    OnlyCachedReplies,
     OutFolder,
     Overrides,
     Plugins,
     RunWorkers,
+    SampleLimit,
 )
 from looktwice.eval.commands.studies import run
 
 
 def discover(
     config: ConfigPath,
-    overrides: Overrides = NONE,
+    overrides: Overrides = NO_VALUES,
     budget: Annotated[
         int | None,
         Option(
@@ -34,11 +34,11 @@ def discover(
         float | None,
         Option(min=0, help="Stop when the run reaches this cost, by the models' `prices`."),
     ] = None,
-    limit: Limit = None,
+    limit: SampleLimit = None,
     workers: RunWorkers = None,
     out: OutFolder = Path("runs"),
-    plugin: Plugins = NONE,
-    only_cached: OnlyCached = False,
+    plugin: Plugins = NO_VALUES,
+    only_cached: OnlyCachedReplies = False,
 ) -> None:
     """Find the best arm of a sweep with a fraction of its answers.
 

@@ -85,7 +85,7 @@ class Discovery(Races):
     def begin(self, run: RunContext) -> None:
         """Divide the budget between the tasks and prepare the run. Raises RunError for settings
         that do not allow asking one question at a time."""
-        groups, planned = run.questions.groups(), run.questions.planned
+        groups, planned = run.questions.group_arms(), run.questions.planned_counts
         grids = [len(arms) * planned[task] for (task, *_), arms in groups.items()]
         self.budget_share = (
             min(1.0, self.budget / sum(grids)) if self.budget else DEFAULT_BUDGET_SHARE
@@ -94,7 +94,7 @@ class Discovery(Races):
 
     def end(self, study: Study, summary: RunSummary) -> Iterator[str]:
         """Write the winners as studies, try them under the styles, and save the races."""
-        if not summary.stopped:
+        if not summary.is_stopped:
             yield from finish_discovery(self, study)
         yield from super().end(study, summary)
 

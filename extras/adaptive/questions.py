@@ -40,7 +40,7 @@ def show_items(request: AnalysisRequest) -> None:
     for place in response.pick_items(items, [task for task, _ in values.units], n):
         task, sample = values.units[place]
         subset.setdefault(task, {"subset": {"ids": []}})["subset"]["ids"].append(sample)
-    page = request.page("items.csv")
+    page = request.get_page_path("items.csv")
     write_file(page, format_csv(rows))
     short = "task" in request.run.config and len(subset) == 1
     node = {"task": subset.popitem()[1]} if short else {"tasks": subset}

@@ -291,7 +291,7 @@ def tabulate_saved_races(runs: Sequence[RunScores]) -> tuple[TextTable, str]:
         for arm in race["arms"]
     ]
     sentences = [race["said"] for race in races]
-    return TextTable(RACE_HEADER, lines, text_columns=2), "\n".join([*sentences, RACE_NOTE])
+    return TextTable(RACE_HEADER, lines, text_column_count=2), "\n".join([*sentences, RACE_NOTE])
 
 
 def tabulate_last_arms(scored: Table) -> Iterator[ReportTable]:
@@ -308,7 +308,7 @@ def tabulate_last_arms(scored: Table) -> Iterator[ReportTable]:
             sorted(range(len(lines)), key=last.__getitem__) if len(lines) > MAX_SHOWN_ARMS else None
         )
         rows += [lines[number] for number in order[:MAX_SHOWN_ARMS]] if order else lines
-    yield ReportTable("the race", TextTable(RACE_HEADER, rows, text_columns=2), note=RACE_NOTE)
+    yield ReportTable("the race", TextTable(RACE_HEADER, rows, text_column_count=2), note=RACE_NOTE)
 
 
 def _format_arms(result: RaceResult) -> list[tuple[str, ...]]:

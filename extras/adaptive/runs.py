@@ -227,7 +227,7 @@ class Races(Steering):
 
     def end(self, study: Study, summary: RunSummary) -> Iterator[str]:
         """Save the races next to the records."""
-        if summary.written or summary.kept:
+        if summary.written_count or summary.kept_count:
             yield f"race: {save_races(summary.folder, self.results)}"
 
     def count_answers(self, arms: Arms, samples: int) -> int:

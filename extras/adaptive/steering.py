@@ -66,7 +66,7 @@ class Steering(Companion, ABC):
     chooses = True
 
     def __post_init__(self) -> None:
-        self.answers, self.most = Answers(), 0
+        self.answers, self.max_records = Answers(), 0
         self.scorers: Mapping[str, RecordScorer] = {}
         self._progress, self._open = Progress(), set[tuple[str, str]]()
         self._told = threading.Condition()
@@ -97,9 +97,9 @@ class Steering(Companion, ABC):
                 " differently; name another --out"
             )
         self.scorers, self._progress = run.scorers, run.progress
-        self.most = 0
-        for (task, *_), arms in run.questions.groups().items():
-            self.most += self.count_answers(arms, run.questions.planned[task])
+        self.max_records = 0
+        for (task, *_), arms in run.questions.group_arms().items():
+            self.max_records += self.count_answers(arms, run.questions.planned_counts[task])
 
     def facts(self) -> Mapping[str, Any]:
         """Return the kind of choice, for the run folder."""
@@ -151,7 +151,7 @@ class Steering(Companion, ABC):
         """Wait until every question is answered, except for failures held back for a retry; return
         False if the run is being stopped."""
         with self._told:
-            while len(self._open) > len(self._progress.held):
+            while len(self._open) > len(self._progress.held_failures):
                 if self._progress.drain.is_set():
                     return False
                 self._told.wait(0.2)  # without a timeout, Ctrl-C is not noticed on every platform

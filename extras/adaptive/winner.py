@@ -105,7 +105,7 @@ def _try_styles(steering: Any, study: Any, winner: Any, path: Path, folders: lis
     only = FixedSamples(samples=winner.samples)
     tried = replace(study, plan=plan, options=options, companions=[only], fresh=False)
     folders.append(tried.folder)
-    if (outcome := tried()).stopped:
+    if (outcome := tried()).is_stopped:
         more = ", with a larger --cost" * ("--budget" in outcome.why)
         return f"not all styles were tried; repeat the command to continue{more}"
     for fragility in measure_fragilities(score_table([tried.folder], plan=plan).scores[0]):

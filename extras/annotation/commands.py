@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from looktwice.eval.commands.options import (
-    NONE,
+    NO_VALUES,
     Plugins,
     Reader,
     build_reader,
@@ -34,7 +34,7 @@ def annotate(
     ] = "wrong",
     by: Annotated[
         list[str], Option(help="A column that defines strata: contestant, task, answer ...")
-    ] = NONE,
+    ] = NO_VALUES,
     taxonomy: Annotated[
         str, Option(help="The categories: a,b,c or a file with one on each line.")
     ] = "",
@@ -54,7 +54,7 @@ def annotate(
         Path | None, Option(help="replies: a run whose judges are compared with the people.")
     ] = None,
     reader: Reader = None,
-    plugin: Plugins = NONE,
+    plugin: Plugins = NO_VALUES,
 ) -> None:
     """Create an annotation sheet for people, or evaluate filled-in ones.
 
@@ -88,14 +88,18 @@ def _print_ratings(sheets: list[Path], judged: Path | None) -> None:
     errors, answers = (rated.key.ask == ask for ask in (sheet.ASK_ERRORS, sheet.ASK_ANSWERS))
     rated = ratings.add_judges(rated, judged) if judged else rated
     if errors:
-        print_text_table(ratings.tabulate_shares(rated), "share of each category, %", blocks=0)
+        print_text_table(
+            ratings.tabulate_shares(rated), "share of each category, %", heading_count=0
+        )
     if answers:
-        print_text_table(ratings.tabulate_answers(rated), "answers of people", blocks=0)
+        print_text_table(ratings.tabulate_answers(rated), "answers of people", heading_count=0)
     times = ratings.tabulate_times(rated)
-    print_text_table(times, "medians, ms from the pictures' onset", blocks=0)
+    print_text_table(times, "medians, ms from the pictures' onset", heading_count=0)
     for line in ratings.describe_ratings(rated):
         say(line)
     if answers:
-        print_text_table(ratings.tabulate_difficulties(rated), "right by difficulty, %", blocks=0)
+        print_text_table(
+            ratings.tabulate_difficulties(rated), "right by difficulty, %", heading_count=0
+        )
         people = sheets[0].parent / ratings.HUMANS_FILE
         say(f"people as contestants: {ratings.write_human_log(rated, people)}")

@@ -122,8 +122,8 @@ class ChildRun(Run):
     emit: Callable[[Any], None] = lambda event: None
     requests: queue.SimpleQueue[SampleRequest | None] = field(default_factory=queue.SimpleQueue)
 
-    def _trials(self, work: RunStart, pool: WorkerPool) -> Iterator[Trial]:
-        roots = {group: build_tree(arms) for group, arms in self.questions.groups().items()}
+    def _make_trials(self, work: RunStart, pool: WorkerPool) -> Iterator[Trial]:
+        roots = {group: build_tree(arms) for group, arms in self.questions.group_arms().items()}
         while (asked := self.requests.get()) is not None:
             if self.progress.drain.is_set():  # the remaining samples are not asked
                 return

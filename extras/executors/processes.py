@@ -154,7 +154,7 @@ class Processes(Executor):
 
     def begin(self) -> None:
         """Start the processes, so that they are ready when the first question is."""
-        number = count_processes(self.run, self.run.questions.total())
+        number = count_processes(self.run, self.run.questions.count_records())
         if not number:
             return
         run, usable, only_cached = self.run, list_usable_cores(), self.models.only_cached
@@ -207,7 +207,7 @@ class Processes(Executor):
                 self._pass_on_stops()
                 raise
         for tally in self.models.parts.values():
-            add_seconds(tally.seconds, tally.busy)
+            add_seconds(tally.seconds, tally.busy_seconds)
         left = [*self.returned_trials, *self.unsent_trials]
         self.returned_trials.clear()
         self.unsent_trials.clear()
@@ -249,7 +249,7 @@ class Processes(Executor):
         except BaseException as exc:
             process.handle.kill()
             self.run.progress.handle_stop(exc)
-        self.returned_trials.extend(trial for trial in process.asked.values() if trial.wanted)
+        self.returned_trials.extend(trial for trial in process.asked.values() if trial.wanted_arms)
 
     def _receive(self, process: Process) -> list[Any]:
         """Receive events from a process; if it has died, its unfinished samples are processed
@@ -286,7 +286,7 @@ class Processes(Executor):
         group = trial.row.task, trial.seed, trial.draw
         try:
             message = pickle_message(
-                [SampleRequest(number, group, trial.sample, trial.row, trial.wanted)]
+                [SampleRequest(number, group, trial.sample, trial.row, trial.wanted_arms)]
             )
         except SENDING_ERRORS:  # for example a file that is not a picture
             self.unsent_trials.append(trial)
@@ -304,7 +304,7 @@ class Processes(Executor):
             run.note(arm, event.row, writer.record(event.record))
         elif isinstance(event, SampleEnded):
             trial = process.asked.pop(event.number)
-            if trial.wanted:
+            if trial.wanted_arms:
                 process.over[event.number] = trial
         elif isinstance(event, Tally):
             self.models.parts[id(process)] = event
@@ -328,8 +328,8 @@ class Processes(Executor):
 def _drop_arm(process: Process, number: int, arm: str) -> None:
     """Remove this arm from the arms that a sample still needs."""
     if trial := process.asked.get(number) or process.over.get(number):
-        trial.wanted -= {arm}
-        if not trial.wanted:
+        trial.wanted_arms -= {arm}
+        if not trial.wanted_arms:
             process.over.pop(number, None)
 
 

@@ -121,7 +121,7 @@ class RayExecutor(Executor):
 
     def execute(self, run: RunContext, work: RunStart, trials: Iterator[Trial]) -> Iterator[Trial]:
         """Process the plan in tasks. Raises RunError if the plan cannot be sent."""
-        there = run.questions.count_done_by_arm(work.done)
+        there = run.questions.find_done_by_arm(work.done_keys)
         run.skip(sum(len(there.get(arm.id, ())) for arm in run.plan.points))
         dispatch = Dispatch(self, run, work)
         dispatch()
@@ -164,7 +164,7 @@ class Dispatch:
         self.verdicts = JoinedVerdicts(run)
         self.arms = {arm.id: arm for arm in plan.points}
         self.done: dict[int, set[Key]] = {block: set() for block in range(blocks)}
-        for key in work.done:
+        for key in work.done_keys:
             self.done[get_shard(key[1], blocks)].add(key)
         self.coordinator = ray.remote(LimitCoordinator).options(num_cpus=0).remote(tasks)
         # actors that hold networks; a lost one is restarted, and its calls are repeated
@@ -217,7 +217,7 @@ class Dispatch:
 
     def _store_record(self, sent: SentRecord, done: set[Key]) -> None:
         row, scored, line = sent.row, sent.verdicts, sent.line
-        self.work.sample(row)
+        self.work.write_sample(row)
         self.verdicts.add_sample(row)
         if line:
             for sha, data in sent.blobs.items():

@@ -353,7 +353,7 @@ def probe_table(probed: ProbedRun, whole: bool = True) -> TextTable:
         for name, right, cells in answers:
             share = estimate_cell(bootstrap_mean(right, arm.clusters))
             rows.append((arm.contestant, arm.task, name, share, *cells))
-    return TextTable(header, rows, text_columns=3)
+    return TextTable(header, rows, text_column_count=3)
 
 
 def describe_probe(arm: ArmProbe) -> list[str]:
@@ -409,7 +409,7 @@ def probe_page(run: RunScores, probed: ProbedRun) -> str:
 def show_probes(asked: AnalysisRequest) -> None:
     """Show where in a model the answer is lost, with linear probes of every layer on at most
     `limit` questions of each arm; the share `held_out` of the pictures tests the probes."""
-    page, share = asked.page("probes.md"), asked.settings.get("held_out", 0.4)
+    page, share = asked.get_page_path("probes.md"), asked.settings.get("held_out", 0.4)
     if not isinstance(share, float) or not 0.1 <= share <= 0.9:
         raise RunError(f"held_out must be a share from 0.1 to 0.9, got {share}")
     limit, tell = asked.settings.get("limit"), partial(print, file=sys.stderr)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from looktwice.eval.commands.options import (
-    NONE,
+    NO_VALUES,
     OutCache,
     OutFolder,
     Overrides,
@@ -59,7 +59,7 @@ def serve(
             autocompletion=complete_config,
         ),
     ] = "pocket",
-    overrides: Overrides = NONE,
+    overrides: Overrides = NO_VALUES,
     tap: Annotated[
         str,
         Option(
@@ -84,7 +84,7 @@ def serve(
         Option(help="The response when the stages abstain: `error` (422), or `text`."),
     ] = "error",
     workers: Workers = 64,
-    plugin: Plugins = NONE,
+    plugin: Plugins = NO_VALUES,
 ) -> None:
     """Serve a study's contestants to clients of OpenAI and Anthropic.
 
@@ -120,26 +120,26 @@ def serve(
 
 def mcp(
     study: AgentStudy = "look",
-    overrides: Overrides = NONE,
+    overrides: Overrides = NO_VALUES,
     contestant: Annotated[
         str, Option(help="The contestant whose tools to serve, if the study's agents differ.")
     ] = "",
     http: PortOfHTTP = None,
     host: Host = "",
     token_env: TokenVariable = "",
-    allow: ImageFolders = NONE,
+    allow: ImageFolders = NO_VALUES,
     out: Annotated[
         Path | None,
         Option(help="The folder for new images (default: looks, in the first --allow folder)."),
     ] = None,
     placebo: Annotated[
         list[str], Option(help="Control: this zoom tool avoids the requested place.")
-    ] = NONE,
+    ] = NO_VALUES,
     random: Annotated[
         list[str], Option(help="Control: this zoom tool shows any place, even the requested one.")
-    ] = NONE,
-    black: Annotated[list[str], Option(help="Control: this tool shows black images.")] = NONE,
-    plugin: Plugins = NONE,
+    ] = NO_VALUES,
+    black: Annotated[list[str], Option(help="Control: this tool shows black images.")] = NO_VALUES,
+    plugin: Plugins = NO_VALUES,
 ) -> None:
     """Serve image tools to any agent client.
 

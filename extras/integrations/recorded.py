@@ -148,9 +148,9 @@ class Recorder:
         `watch` receives the slot of every stage, and the states before and after it. Raises
         StageFailed.
         """
-        state, failed = request.begin(State.start(sample, arm.seed, request.draw)), None
+        state, failed = request.apply_to(State.start(sample, arm.seed, request.draw)), None
         try:
-            for slot, stage in request.stages(arm.stages).items():
+            for slot, stage in request.override_stages(arm.stages).items():
                 if not state.ended:
                     before, state = state, run_stage(slot, stage, state, model)
                     watch(slot, before, state)

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from looktwice.eval.records.records import RunError
 from looktwice.eval.records.writer import describe_failure
-from looktwice.eval.runs.companions import Stoppable
+from looktwice.eval.runs.companions import StoppableModel
 from looktwice.eval.runs.requests import Forward, Request
 from looktwice.eval.runs.trial import make_no_model
 from looktwice.eval.scoring.labels import label_with_changes
@@ -98,7 +98,7 @@ class StudyResponder:
         """Wrap a model with the reply cache and its limits, but without retries, which are left to
         clients. Raises RunError for a bad URL or a missing key, and CacheError."""
         if not getattr(model, "remote", False):
-            return Stoppable(model, self.stop)
+            return StoppableModel(model, self.stop)
         try:
             model.check()
         except ModelError as exc:
@@ -128,7 +128,7 @@ class StudyResponder:
         asked = Request(question.turns, question.options, 0, question.sent)
         states = list[State]()
         for number, draw in enumerate(draws):
-            request = replace(asked, draw=draw if is_sampled else number).keep(blobs)
+            request = replace(asked, draw=draw if is_sampled else number).store(blobs)
             model = RecordingModel(
                 make_no_model(Forward()) if arm.model is None else self.models[id(arm.model)],
                 sample.id,

@@ -162,7 +162,7 @@ class RecordingProxy(HttpGate):
             arm = self._arm(question.model or "unnamed")
             sample, row = self.recorder.record_question(question.sample, arm.task_id)
             request = Request(question.turns, question.options, 0, question.sent)
-            return RecordedRequest(arm, request.keep(self.recorder.writer.blobs), sample, row.sha)
+            return RecordedRequest(arm, request.store(self.recorder.writer.blobs), sample, row.sha)
         except ValueError as exc:
             if not self.warned:
                 self.say(f"forwarded a request that cannot be recorded: {exc}")
@@ -176,7 +176,7 @@ class RecordingProxy(HttpGate):
         draws = self.recorder.reserve_draws(arm, sample.id, len(answers))
         for number, (draw, answer) in enumerate(zip(draws, answers, strict=True)):
             if number:
-                request = replace(request, draw=number).keep(self.recorder.writer.blobs)
+                request = replace(request, draw=number).store(self.recorder.writer.blobs)
             model = RecordingModel(FixedReply(answer, self.url, seconds), sample.id)
             with suppress(StageFailed):  # the record holds the error
                 self.recorder.record_answer(arm, request, sample, sha, draw, model)

@@ -8,9 +8,9 @@ from typing import Annotated
 from typer import Exit, Option
 
 from looktwice.eval.commands.options import (
-    NONE,
+    NO_VALUES,
     JudgeOverrides,
-    OnlyCached,
+    OnlyCachedReplies,
     Plugins,
     Reader,
     RunPath,
@@ -25,7 +25,7 @@ from looktwice.pipelines.runtime.process import get_interrupt_code
 
 def judge(
     run: RunPath,
-    overrides: JudgeOverrides = NONE,
+    overrides: JudgeOverrides = NO_VALUES,
     model: Annotated[
         str, Option("--model", help="The judge: the name of a model under `models:`.")
     ] = "",
@@ -38,21 +38,21 @@ def judge(
             "--pass",
             help="A pass to run: vid, cot, unreadable (default: all three), every, steps, key.",
         ),
-    ] = NONE,
+    ] = NO_VALUES,
     prompt: Annotated[
         Path | None,
         Option(help="A file with your own prompt: a text with {question}, {choices}, {reply} ..."),
     ] = None,
     column: Annotated[
         list[str], Option(help="A column that cot or steps read: clues=, truth= or steps=COLUMN.")
-    ] = NONE,
+    ] = NO_VALUES,
     reader: Reader = None,
     workers: Workers = 16,
     cache: Annotated[
         Path | None, Option(help="The folder of the reply cache (default: next to the run).")
     ] = None,
-    only_cached: OnlyCached = False,
-    plugin: Plugins = NONE,
+    only_cached: OnlyCachedReplies = False,
+    plugin: Plugins = NO_VALUES,
 ) -> None:
     """Let a model grade replies that no rule can read.
 

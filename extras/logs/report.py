@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from looktwice.eval.display.printable import csv_cell
+from looktwice.eval.display.printable import make_csv_cell
 from looktwice.eval.display.score_tables import VERSUS_PEOPLE_HEADER
 from looktwice.eval.display.text_tables import (
     Column,
@@ -21,11 +21,11 @@ from looktwice.eval.display.text_tables import (
     format_p,
     nonzero_cell,
     percent,
-    points,
+    percentage_points,
     table,
     text,
 )
-from looktwice.eval.page.conversations import THUMBNAIL
+from looktwice.eval.page.conversations import THUMBNAIL_SIDE_AND_QUALITY
 from looktwice.eval.page.data import (
     PageAnswer,
     PageContestant,
@@ -86,16 +86,18 @@ CSV_COLUMNS = (
 
 
 def _format_interval(difference: Estimate) -> str:
-    return f"[{points(difference.low)}, {points(difference.high)}]"
+    return f"[{percentage_points(difference.low)}, {percentage_points(difference.high)}]"
 
 
 TASK: Column[Contrast] = Column("task", "task", text)
 RIGHT: Column[Contrast] = Column("right %", "value", percent)
-DIFFERENCE: Column[Contrast] = Column("difference", "paired.value", points)
+DIFFERENCE: Column[Contrast] = Column("difference", "paired.value", percentage_points)
 INTERVAL: Column[Contrast] = Column("95 % interval", "paired", _format_interval)
 SAMPLES: Column[Contrast] = Column("n", "paired.n")
 PEOPLE: Column[Contrast] = Column(
-    VERSUS_PEOPLE_HEADER, lambda c: None if c.people is None else c.value - c.people, points
+    VERSUS_PEOPLE_HEADER,
+    lambda c: None if c.people is None else c.value - c.people,
+    percentage_points,
 )
 
 
@@ -288,9 +290,11 @@ def write_csv(
     frame = pandas.DataFrame(rows, columns=columns)
     for name in frame.columns:
         if frame[name].dtype.kind not in "fib":
-            frame[name] = frame[name].map({cell: csv_cell(cell) for cell in frame[name].unique()})
+            frame[name] = frame[name].map(
+                {cell: make_csv_cell(cell) for cell in frame[name].unique()}
+            )
     with open_atomic(path) as file:
-        frame.rename(columns=csv_cell).to_csv(file, index=False, errors="backslashreplace")
+        frame.rename(columns=make_csv_cell).to_csv(file, index=False, errors="backslashreplace")
     return path
 
 
@@ -354,5 +358,5 @@ def _list_turns(row: Cells, log: Log, thumbnails: dict[str, str]) -> Iterator[Pa
             parts.append(PagePicture(sha))
             if sha not in thumbnails and len(thumbnails) < MAX_THUMBNAILS:
                 with suppress(PictureError):
-                    thumbnails[sha] = make_thumbnail_url(part.picture, *THUMBNAIL)
+                    thumbnails[sha] = make_thumbnail_url(part.picture, *THUMBNAIL_SIDE_AND_QUALITY)
         yield PageTurn(message.role, tuple(parts))

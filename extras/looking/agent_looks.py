@@ -295,11 +295,11 @@ def _measure_overlaps(looks: Sequence[Look], targets: Sequence[Mark]) -> Iterato
 LOOKS_CHANGED_ANALYSIS = Analysis(
     "looks",
     "What an agent's looks changed",
-    make_table_builder(LOOK_COLUMNS, summarize_looks, empty=False, same="task"),
+    make_table_builder(LOOK_COLUMNS, summarize_looks, keep_empty=False, omit_constant="task"),
 )
 LOOK_TURNS_ANALYSIS = Analysis(
     "look_turns",
     "Accuracy by turns with looks",
-    make_table_builder(TURN_COUNT_COLUMNS, list_turn_counts, same="task"),
+    make_table_builder(TURN_COUNT_COLUMNS, list_turn_counts, omit_constant="task"),
     wrap=False,
 )

@@ -289,7 +289,7 @@ def report_certificates(asked: AnalysisRequest) -> None:
             f"without, full and one of {controls}",
             "run tool_contribution, or name the contestants: role.without=NAME",
         )
-    page = asked.page("certificate.md")
+    page = asked.get_page_path("certificate.md")
     write_file(page, format_certificates(asked.run, certified))
     for certificate in certified:
         arm = certificate.arms["full"]

@@ -307,17 +307,17 @@ def find_seen_marks(run: RunScores) -> Iterator[SeenMarks]:
 FURTHER_TURNS_ANALYSIS = Analysis(
     "turns",
     "What further turns changed",
-    make_table_builder(TURN_COLUMNS, list_turn_lines, empty=False, same="task"),
+    make_table_builder(TURN_COLUMNS, list_turn_lines, keep_empty=False, omit_constant="task"),
 )
 STOPPING_ANALYSIS = Analysis(
     "stopping",
     "When to stop",
-    make_table_builder(STOPPING_COLUMNS, apply_stopping_rules, same="task"),
+    make_table_builder(STOPPING_COLUMNS, apply_stopping_rules, omit_constant="task"),
 )
 SEEN_ANALYSIS = Analysis(
     "seen",
     "Was the mark seen?",
-    make_table_builder(SEEN_COLUMNS, find_seen_marks, empty=False),
+    make_table_builder(SEEN_COLUMNS, find_seen_marks, keep_empty=False),
     SEEN_NOTE,
     needs="a task and `MarkQuestions` about it",
 )

@@ -7,17 +7,17 @@ from typing import Annotated
 
 from typer import Option
 
-from looktwice.eval.commands.options import NONE, ConfigPath, Overrides, Plugins, say
+from looktwice.eval.commands.options import NO_VALUES, ConfigPath, Overrides, Plugins, say
 
 
 def make(
     config: ConfigPath,
-    overrides: Overrides = NONE,
+    overrides: Overrides = NO_VALUES,
     out: Annotated[Path, Option(help="The folder for the new question sets.")] = Path("made"),
     split: Annotated[
         str, Option(help="The name of the split; every question's id begins with it.")
     ] = "val",
-    plugin: Plugins = NONE,
+    plugin: Plugins = NO_VALUES,
 ) -> None:
     """Make questions from your own files.
 

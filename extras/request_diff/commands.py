@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, BadParameter, Option
 
 from looktwice.eval.commands.options import (
-    NONE,
+    NO_VALUES,
     Columns,
     Plugins,
     Reader,
@@ -64,7 +64,7 @@ def compare(
     ] = "",
     only: Annotated[
         list[str], Option(help="Compare only this contestant with the baseline.")
-    ] = NONE,
+    ] = NO_VALUES,
     pairs: Annotated[
         bool, Option("--pairs", help="Also compare the other contestants with each other.")
     ] = False,
@@ -79,12 +79,12 @@ def compare(
     labels: Annotated[
         Path | None, Option(help="A log or run with the correct answers to the requests.")
     ] = None,
-    column: Columns = NONE,
+    column: Columns = NO_VALUES,
     reader: Reader = None,
     out: Annotated[Path, Option(help="The output folder, for compare.md, .csv and items.")] = Path(
         "compare"
     ),
-    plugin: Plugins = NONE,
+    plugin: Plugins = NO_VALUES,
 ) -> None:
     """Compare logs of any harness, sample by sample.
 
@@ -104,14 +104,14 @@ def compare(
         written = _compare_requests(select_sides(sides, baseline, only), model, labels, out)
     elif standings.is_published(logs, columns):
         table = standings.read_standings(logs[0], columns, baseline)
-        print_text_table(standings.spread_table(table), "spread", blocks=1)
-        print_text_table(standings.rank_table(table), "ranks", blocks=1)
+        print_text_table(standings.spread_table(table), "spread", heading_count=1)
+        print_text_table(standings.rank_table(table), "ranks", heading_count=1)
         written = standings.write_standings(table, out)
     else:
         read = build_reader(reader, plugin)
         every = [log for path in logs for log in read_logs(path, columns, read, plugin)]
         compared = compare_logs(every, baseline, only, pairs)
-        print_text_table(report.console_table(compared.contrasts), "", blocks=1)
+        print_text_table(report.console_table(compared.contrasts), "", heading_count=1)
         for line in report.summarize_comparison(compared):
             say(line)
         written = report.write_comparison(compared, out)
@@ -133,7 +133,7 @@ def _compare_requests(
     folders = make_file_names([rival.name for rival in sides[1:]])
     for comparison in comparisons:
         rival = comparison.rival
-        print_text_table(report.make_request_table(comparison), "what differs", blocks=1)
+        print_text_table(report.make_request_table(comparison), "what differs", heading_count=1)
         for line in report.describe_requests(comparison):
             say(line)
         if model is not None and comparison.differences:
@@ -142,7 +142,7 @@ def _compare_requests(
             effects = measure_effects(pair, model, asked, (base.name, rival.name))
             baseline = effects.comparison.logs[0].name
             contrasts = [c for c in effects.comparison.contrasts if c.baseline == baseline]
-            print_text_table(console_table(contrasts), "effect of each difference", blocks=1)
+            print_text_table(console_table(contrasts), "effect of each difference", heading_count=1)
             for line in report.describe_effects(effects):
                 say(line)
     return report.write_request_diff(comparisons, out)
@@ -161,14 +161,14 @@ def export(
     ] = "",
     only: Annotated[
         list[str], Option(help="trajectories: keep only these verdicts, such as right.")
-    ] = NONE,
-    contestant: TrajectoryContestants = NONE,
+    ] = NO_VALUES,
+    contestant: TrajectoryContestants = NO_VALUES,
     whole: Annotated[
         bool, Option("--whole", help="trajectories: leave out any with refused tool calls.")
     ] = False,
-    column: Columns = NONE,
+    column: Columns = NO_VALUES,
     reader: Reader = None,
-    plugin: Plugins = NONE,
+    plugin: Plugins = NO_VALUES,
 ) -> None:
     """Export runs and logs to the formats of other tools.
 

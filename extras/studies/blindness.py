@@ -381,8 +381,8 @@ def _format_letter_shares(shares: Mapping[str, float]) -> str:
 LETTER_COLUMNS: Columns[LetterLine] = (
     *ARM_NAME_COLUMNS,
     Column("answers", "bias.n"),
-    Column("answered, by letter %", "bias.chosen", _format_letter_shares),
-    Column("right, by correct letter %", "bias.recall", _format_letter_shares),
+    Column("answered, by letter %", "bias.chosen_shares", _format_letter_shares),
+    Column("right, by correct letter %", "bias.recalls", _format_letter_shares),
     Column("spread of\nrecall", "bias.spread", "{:.3f}"),
     Column("p", "bias.p", format_p),
     Column("right in\nevery draw %", "always_right", percent),

@@ -24,7 +24,7 @@ from looktwice.eval.display.text_tables import (
     estimate_cell,
     format_p,
     percent,
-    points,
+    percentage_points,
     table,
 )
 from looktwice.eval.scoring.labels import contestant_changes, setting_at
@@ -283,7 +283,10 @@ def make_published_gap_table(scored: Table) -> TextTable:
         texts = dict[str, str]()
         for task, gap in cells.items():
             star = "*" if next(corrected) < ALPHA else ""
-            texts[task] = f"{points(gap.value)}{star}\n[{points(gap.low)}, {points(gap.high)}]"
+            texts[task] = (
+                f"{percentage_points(gap.value)}{star}\n"
+                f"[{percentage_points(gap.low)}, {percentage_points(gap.high)}]"
+            )
         shown.append((who, name, *(texts.get(task, "") for task in tasks)))
     return TextTable(("contestant", "minus", *tasks), sorted(shown), 2)
 

@@ -280,7 +280,7 @@ RANK_MOVES_ANALYSIS = Analysis(
 ORDER_ANALYSIS = Analysis(
     "order",
     "Stability of the order",
-    make_table_builder(ORDER_COLUMNS, find_comparable_pairs, empty=False),
+    make_table_builder(ORDER_COLUMNS, find_comparable_pairs, keep_empty=False),
     ORDER_NOTE,
     wrap=False,
 )

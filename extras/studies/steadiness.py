@@ -166,7 +166,10 @@ def make_spread_table(scored: Table) -> TextTable:
 
 SPREAD_ANALYSIS = Analysis("spread", "Spread over variants", make_spread_table)
 SEVERAL_DRAWS_ANALYSIS = Analysis(
-    "draws", "Draws", make_table_builder(DRAW_COLUMNS, find_arms_with_draws, empty=False), DRAW_NOTE
+    "draws",
+    "Draws",
+    make_table_builder(DRAW_COLUMNS, find_arms_with_draws, keep_empty=False),
+    DRAW_NOTE,
 )
 
 

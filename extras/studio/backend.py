@@ -349,7 +349,7 @@ def describe_amount(trials: Sequence[DryRun]) -> str:
     """Describe the amount that a run of these arms would send, and how the tokens are counted."""
     tried = [replace(t, requests=[*map(count_tokens, t.calls, t.requests)]) for t in trials]
     amount = count_requests(tried, {trial.arm.task_id: 1 for trial in tried})
-    if not amount.requests:
+    if not amount.request_count:
         return "no stage asks a model"
     arms = f" in {format_count(len(tried), 'arm')}" if len(tried) > 1 else ""
     is_pocket = all(isinstance(model, Pocket) for trial in tried for model in trial.arm.models)

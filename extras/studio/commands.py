@@ -9,8 +9,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 from looktwice.eval.commands.options import (
-    NONE,
-    Opened,
+    NO_VALUES,
+    OpenBrowser,
     Plugins,
     Port,
     announce,
@@ -33,10 +33,10 @@ def studio(
     model: Annotated[
         list[str],
         Option(help="Another model that the studio may ask: {use: pipelines.models.ChatAPI, ...}."),
-    ] = NONE,
+    ] = NO_VALUES,
     port: Port = 0,
-    opened: Opened = False,
-    plugin: Plugins = NONE,
+    opened: OpenBrowser = False,
+    plugin: Plugins = NO_VALUES,
 ) -> None:
     """Try marks and stages on your own picture in a browser.
 

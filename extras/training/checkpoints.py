@@ -45,7 +45,7 @@ def certify_checkpoint(
     """
     plan = load_plan(find_config(study), [*overrides, f"name={name}"])
     summary = Study(plan, out, options or RunOptions())()
-    if summary.why or summary.stopped:
+    if summary.why or summary.is_stopped:
         why = summary.why or "it was stopped"
         raise RunError(f"{out / name}: {why}; the same call resumes it")
     table = score_table([out / name], plan=plan)

@@ -141,7 +141,7 @@ def test_a_local_model_starts_no_request_either(
     stages.append({**stages[0], "too": Noted()})
     arms = [Arm(str(len(one)), {}, "t", task, model, one, Ask(), 1, 0) for one in stages]
     run = Run(Plan("study", tuple(map(add_id, arms))), tmp_path / "run", RunOptions(workers=1))
-    assert run().stopped
+    assert run().is_stopped
     assert (len(model.asked), len(RunFolder(tmp_path / "run").records())) == (1, kept)
 
 

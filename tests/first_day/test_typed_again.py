@@ -75,7 +75,7 @@ def test_an_unchanged_run_generates_no_question_and_draws_no_page(made: list[int
 
 def test_with_another_library_version_every_question_is_compared(made: list[int]) -> None:
     plan = load_plan(Path("study.yaml"))
-    assert Run(plan, RUN)().written == 8
+    assert Run(plan, RUN)().written_count == 8
     facts = yaml.safe_load((RUN / "run.yaml").read_text())
     facts["versions"]["numpy"] = "0.1"
     (RUN / "run.yaml").write_text(yaml.safe_dump(facts))

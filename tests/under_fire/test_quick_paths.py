@@ -220,7 +220,7 @@ def test_a_resume_reads_no_message(run: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Blobs, "get", get)
 
     def again() -> int:
-        return Study(load_plan(run.parent.parent / "large.yaml"), run.parent)().written
+        return Study(load_plan(run.parent.parent / "large.yaml"), run.parent)().written_count
 
     assert again() == 0 and not opened
     blobs[0].write_bytes(b"")  # truncated to nothing

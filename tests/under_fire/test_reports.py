@@ -10,7 +10,7 @@ import pandas
 import pytest
 
 from looktwice.eval import score_table
-from looktwice.eval.display.printable import csv_cell
+from looktwice.eval.display.printable import make_csv_cell
 from looktwice.eval.display.text_tables import escape_markdown
 from tests.first_day.studies import looktwice
 from tests.under_fire.scenes import RUN, run_command, write_questions
@@ -113,4 +113,4 @@ def test_a_name_is_never_a_formula_in_a_spreadsheet(
     assert FORMULA in set(score_table(RUN).to_pandas().contestant)
     given = ("-5", "+1e-3", "-", -0.5, "=1", "a=1", "\tx", "a;=1", "\r=1")
     shown = ["-5", "+1e-3", "'-", -0.5, "'=1", "a=1", "'\tx", "a;'=1", "\\r=1"]
-    assert [csv_cell(value) for value in given] == shown
+    assert [make_csv_cell(value) for value in given] == shown

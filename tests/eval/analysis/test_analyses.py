@@ -41,7 +41,7 @@ COLUMNS: tuple[Column[Line], ...] = (
 
 def test_a_column_names_its_attribute_and_its_format() -> None:
     grid = table(COLUMNS, [Line("a", Estimate(0.5, -0.25, 1, 4, 4), 4), Line("b", None)])
-    assert grid.header == ("task", "change", "units", "n", "twice") and grid.text_columns == 1
+    assert grid.header == ("task", "change", "units", "n", "twice") and grid.text_column_count == 1
     assert grid.rows == [
         ("a", "+50.0\n\u221225.0 to +100.0", "4", "4", "8"),
         ("b", "", "", "", "0"),

@@ -54,7 +54,7 @@ def score_answers(folder: Path, **answers: tuple[Mapping[str, Any], str]) -> Run
 def test_the_four_counts_and_the_oracle(tmp_path: Path) -> None:
     run = score_answers(tmp_path, sift=(SIFT, "AABAB"), mllm=(MLLM, "ABBBB"))
     (pair,) = find_specialist_pairs(run)
-    assert pair.both.shares == [0.6, 0.6, 0.8]
+    assert pair.shared_samples.shares == [0.6, 0.6, 0.8]
     (line,) = analyse("specialists", run).rows
     shares = ("60.0", "60.0", "80.0\n37.6–96.4", "+20.0", "84.0", "")
     assert line == ("t", "sift", "mllm", *"52111", *shares)
@@ -63,7 +63,11 @@ def test_the_four_counts_and_the_oracle(tmp_path: Path) -> None:
 def test_abstentions_count_as_wrong_and_failures_are_excluded(tmp_path: Path) -> None:
     run = score_answers(tmp_path, sift=(SIFT, "-A!B "), mllm=(MLLM, "AABBA"))
     (pair,) = find_specialist_pairs(run)
-    assert (pair.both.n, pair.excluded, pair.both.count(False, True)) == (3, 2, 1)
+    assert (pair.shared_samples.n, pair.excluded_count, pair.shared_samples.count(False, True)) == (
+        3,
+        2,
+        1,
+    )
     assert analyse("specialists", run).rows[0][-1] == "2"
     alone = score_answers(tmp_path / "alone", one=(SIFT, "AAAAA"), lot=(CHANCE, "AAAAA"))
     assert not analyse("specialists", alone).rows
@@ -74,7 +78,7 @@ def test_only_specialists_are_paired_and_only_with_models(tmp_path: Path) -> Non
     x, y = ((MLLM, said) for said in models)
     run = score_answers(tmp_path, one=(SIFT, "AAAAA"), **luck, two=(SIFT, "BBBBB"), x=x, y=y)
     pairs = find_specialist_pairs(run)
-    names = [(p.specialist.contestant, p.mllm.contestant, p.both.n) for p in pairs]
+    names = [(p.specialist.contestant, p.mllm.contestant, p.shared_samples.n) for p in pairs]
     assert names == [("one", "x", 5), ("one", "y", 1), ("two", "x", 5), ("two", "y", 1)]
 
 

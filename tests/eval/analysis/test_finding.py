@@ -102,7 +102,7 @@ def test_a_main_effect(study: Study) -> None:
     assert all(
         (flip.before, flip.after, flip.is_gained) == ("A", "B", False) for flip in finding.flips
     )
-    assert finding.evidence == (
+    assert finding.flip_selection == (
         "4 of the 30 samples of shape that unmarked loses, drawn at random with seed 0"
     )
 
@@ -162,7 +162,7 @@ def test_no_significant_effect(study: Study) -> None:
         "None of 2 contestants differs significantly from the baseline; the smallest p is 1.000"
         " (Holm)."
     )
-    assert not finding.claims
+    assert not finding.has_significant_change
     assert finding.flips == ()
 
 
@@ -210,7 +210,7 @@ def test_a_table_of_all_tasks_then_one_for_each_the_widest_spread_first(study: S
     ]
     assert join_attributes(finding.rows[1], "arm change is_significant") == ("", -0.25, True)
     assert join_attributes(finding.rows[1].difference, "better worse") == (0, 20)
-    assert finding.evidence.startswith("4 of the 20 samples of color that other loses")
+    assert finding.flip_selection.startswith("4 of the 20 samples of color that other loses")
     assert finding.sentences[0] == "On all tasks, plain is right on 100 % [95, 100] of 80 samples."
 
 
@@ -261,7 +261,7 @@ def test_an_interaction_is_not_reported_without_a_significant_change(study: Stud
     finding = study.finding(sweep=sweep)
     effects = find_sweep_effects(score_table(study.made.path).scores[0])
     assert any(e.p_holm is not None and e.p_holm < 0.001 for e in effects if " x " in e.factor)
-    assert not finding.claims
+    assert not finding.has_significant_change
     assert not any("interact" in sentence for sentence in finding.sentences)
 
 
@@ -399,9 +399,9 @@ def test_the_table_of_a_task_has_counts_of_answers_and_abstentions(specialists: 
     assert "% right of<br>answered" in header and "abstained<br>%" in header
     (row,) = [row for row in shape.rows if row.label == "outlines"]
     assert (
-        row.answered
-        and join_attributes(row.answered, "value n") == (0.85, 20)
-        and row.abstained == 0.5
+        row.answered_accuracy
+        and join_attributes(row.answered_accuracy, "value n") == (0.85, 20)
+        and row.abstained_share == 0.5
     )
     assert "abstained" not in change_table(color).markdown
     markdown = Report(score_table(specialists.made.path)).markdown

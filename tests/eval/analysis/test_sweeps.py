@@ -124,7 +124,7 @@ def test_tasks_are_pooled_and_the_terminal_shows_only_the_pool(made: MadeRun) ->
     assert join_attributes(changes, "value n") == (pytest.approx(-4 / 6), 6)
     table = score_table(made.path)
     assert {line[1] for line in sweep_table(table).rows} == {"t", "u", ALL_TASKS}
-    assert {line[1] for line in sweep_table(table, whole=False).rows} == {ALL_TASKS}
+    assert {line[1] for line in sweep_table(table, all_lines=False).rows} == {ALL_TASKS}
 
 
 def test_single_changes_and_contestants_without_the_factors_are_left_out(made: MadeRun) -> None:
@@ -145,7 +145,7 @@ def test_tasks_with_opposite_effects_are_shown_with_their_pool(made: MadeRun) ->
     for task, key in (("t", "A"), ("u", "B")):
         made.task(task, [key] * 20)
         ask(made, task, m10_think="B" * 16 + "A" * 4, m10_bare="B" * 16 + "A" * 4)
-    lines = lines_of(sweep_table(score_table(made.write().path), whole=False))
+    lines = lines_of(sweep_table(score_table(made.write().path), all_lines=False))
     told = {(line["task"], line["level"]): line["effect"].split()[0] for line in lines}
     ten = {("t", "radius=10"): "\u221280.0", ("u", "radius=10"): "+80.0"}
     assert told == ten | {(ALL_TASKS, "radius=10"): "+0.0", (ALL_TASKS, "none"): "+0.0"}
@@ -160,7 +160,7 @@ def test_pooled_and_crossed_effects(made: MadeRun, n: int, pooled: list[str], cr
     lost, gained = "B" * n + "A" * (40 - n), "A" * 20 + "B" * n + "A" * (20 - n)
     names = dict.fromkeys(("m5_think", "m5_bare", "mnone_think", "mnone_bare"), "A" * 40)
     ask(made, m10_think=lost, m10_bare=gained, **names)
-    lines = lines_of(sweep_table(score_table(made.write().path), whole=False))
+    lines = lines_of(sweep_table(score_table(made.write().path), all_lines=False))
     of_ten = [line for line in lines if line["level"].startswith("radius=10")]
     alone = [line for line in of_ten if line["factor"] == "mark" and not line.get("where")]
     assert [line["effect"].split()[0] for line in alone] == pooled

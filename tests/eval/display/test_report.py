@@ -104,7 +104,7 @@ def test_the_files_hold_the_same_facts(written: tuple[Page, str]) -> None:
     facts += ["never", "macro", "37.50"]
     for text in (words, page.text):
         assert [fact for fact in facts if fact not in text] == []
-    assert "planned, but no sample was asked yet" in words
+    assert "planned, but no sample has been asked yet" in words
 
 
 def test_the_page_is_self_contained_and_runs_only_its_own_scripts(

@@ -302,7 +302,7 @@ def print_rows(columns: Mapping[str, str], texts: int, blocks: int, rows: int) -
     """Print a table of equal rows on a terminal of 80 columns; a slash is a line break."""
     header, row = ([c.replace("/", "\n") for c in part] for part in (columns, columns.values()))
     out, grid = io.StringIO(), TextTable(header, [row] * rows, texts)
-    Console(width=80, file=out).print(grid.console("a title", blocks=blocks))
+    Console(width=80, file=out).print(grid.console("a title", heading_count=blocks))
     return out.getvalue()
 
 

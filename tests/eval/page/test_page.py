@@ -15,7 +15,7 @@ from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.page import render_page, run_page
 from looktwice.eval.page.conversations import make_image_loader
 from looktwice.eval.page.data import PageAnswer, PageContestant, PageData, PageSample, PageTask
-from looktwice.eval.page.pairs import ALL, PageNumbers
+from looktwice.eval.page.pairs import ALL_TASKS, PageNumbers
 from looktwice.eval.page.render import escape_json, read_page_file, stream_page
 from looktwice.eval.statistics.paired import FLIP, compare_paired
 from looktwice.eval.tasks import Folder
@@ -46,8 +46,8 @@ def logs(answers: dict[str, str], tasks: int = 1, groups: int = 0) -> PageData:
     return PageData("logs", contestants, [PageTask(f"t{i}") for i in range(tasks)], samples, given)
 
 
-def page_of(table: Table, images: run_page.Images | None = None) -> PageData:
-    return run_page.RunPage(table.scores, images).data(table.rows)
+def page_of(table: Table, images: run_page.ImageLoader | None = None) -> PageData:
+    return run_page.RunPage(table.scores, images).make_data(table.rows)
 
 
 def data_of(page: str) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def test_the_numbers_of_a_page_are_those_of_the_tables(made: MadeRun) -> None:
 def test_pairs_exclude_samples_that_failed_or_were_asked_of_one_side_only() -> None:
     numbers = PageNumbers(logs({"base": "1100f1", "other": "0111f "}, tasks=2))
     pairs = {p.task: (*join_attributes(p.paired, "n better worse"), p.out) for p in numbers.pairs}
-    assert pairs == {0: (2, 1, 1, 0), 1: (2, 1, 0, 1), ALL: (4, 2, 1, 1)}
+    assert pairs == {0: (2, 1, 1, 0), 1: (2, 1, 0, 1), ALL_TASKS: (4, 2, 1, 1)}
     assert [a.accuracy and a.accuracy.n for a in numbers.arms if a.contestant == 1] == [3, 2, 5]
 
 
@@ -139,7 +139,7 @@ def test_a_file_holds_first_the_samples_on_which_contestants_differ(
     table = score_table(made.write().path)
     whole = page_of(table)
     assert whole.detailed is None and whole.answers[0, 4][0].turns[-1].parts == ("Answer: B",)
-    for most in ("MAX_ANSWERS", "SHOWN_ANSWERS"):
+    for most in ("MAX_ANSWERS", "MAX_SHOWN_ANSWERS"):
         monkeypatch.setattr(run_page, most, 4)
     assert page_of(table).detailed == frozenset({4, 0})
     monkeypatch.setattr(run_page, "MAX_CHARACTERS", 1300)
@@ -178,7 +178,7 @@ def test_a_full_file_stops_reading_images(made: MadeRun, monkeypatch: pytest.Mon
 
     # there is room for one in addition to texts
     monkeypatch.setattr(run_page, "MAX_PICTURE_CHARACTERS", 4 * 120 + 1)
-    monkeypatch.setattr(run_page, "PREFETCHED_THUMBNAILS", 1)
+    monkeypatch.setattr(run_page, "PREFETCHED_SAMPLE_COUNT", 1)
     data = page_of(table, images)
     assert (read, list(data.thumbnails)) == (["s0", "s2"], [pictures[0].sha])
     shown = [picture for sample in data.samples for picture in sample.pictures]
@@ -250,7 +250,7 @@ def test_the_correction_covers_every_pair_that_can_be_chosen() -> None:
     numbers = PageNumbers(logs(answers | {"all": "1" * 40}))
     pairs = {(p.contestant, p.rival): p for p in numbers.pairs if p.task == 0}
     assert pairs[2, 1].paired.p == pytest.approx(2 / 2**6)
-    assert len(pairs) == 15 == numbers.comparisons
+    assert len(pairs) == 15 == numbers.comparison_count
     assert (pairs[2, 1].p_holm or 0.0) > 0.2 and not pairs[2, 1].is_significant
     significant = {place for place, pair in pairs.items() if pair.is_significant}
     assert significant == {(5, 0), (5, 1), (5, 2), (5, 3), (5, 4)}

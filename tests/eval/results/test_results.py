@@ -46,7 +46,7 @@ def test_three_lines_of_python_list_the_flipped_samples(run: Path) -> None:
     flips = [(flip.sample, flip.gained) for flip in found]
     assert flips == [("s0", True), ("s2", True), ("s1", False)]
     assert (found.n, found.left_out, len(found.gained), len(found.lost)) == (3, 1, 2, 1)
-    assert found.compared.value == pytest.approx(1 / 3) and found.compared.p == 1.0
+    assert found.difference.value == pytest.approx(1 / 3) and found.difference.p == 1.0
     lines = (
         "2 gained, 1 lost of 3",
         "+ t s0: B -> A, correct: A",

@@ -18,7 +18,7 @@ import yaml
 from PIL import Image
 from typer.testing import CliRunner
 
-from looktwice.eval.cli import FIRST_COMMANDS, app, commands
+from looktwice.eval.cli import FIRST_COMMANDS, app, get_commands
 from looktwice.eval.commands.options import (
     complete_config,
     complete_name,
@@ -223,8 +223,8 @@ def test_check_finds_what_can_be_known_without_a_server(tmp_path: Path) -> None:
 @needs_extras
 def test_help_lists_every_command_with_the_first_sentence_of_its_docstring() -> None:
     listed = looktwice("--help")
-    assert (*commands()["Commands"],) == FIRST_COMMANDS
-    for group, entries in commands().items():
+    assert (*get_commands()["Commands"],) == FIRST_COMMANDS
+    for group, entries in get_commands().items():
         assert f"\n{group}:" in listed
         for name, entry in entries.items():
             function = entry.open()
@@ -247,7 +247,7 @@ def test_help_imports_no_command_module() -> None:
 
 
 def test_view_opens_the_newest_run(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "there is no run in the folder runs" in looktwice("view", code=2)
+    assert "the folder `runs` holds no run" in looktwice("view", code=2)
     opened = list[str]()
     monkeypatch.setattr("webbrowser.open", opened.append)
 

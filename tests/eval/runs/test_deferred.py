@@ -92,7 +92,9 @@ def test_a_run_collects_deferred_samples_and_repeats_them(tmp_path: Path) -> Non
     study = Study(Plan("test", (add_id(arm),)), tmp_path, RunOptions(workers=2))
     summary = study()
     (queue,) = model.opened
-    assert (summary.written, queue.rounds, queue.closed) == (3, 2, True), "a round for each turn"
+    assert (summary.written_count, queue.rounds, queue.closed) == (3, 2, True), (
+        "a round for each turn"
+    )
     found = RunFolder(study.folder).records().values()
     assert [len(record.replies) for record in found] == [2, 2, 2]
-    assert study().written == 0
+    assert study().written_count == 0

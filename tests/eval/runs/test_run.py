@@ -14,7 +14,7 @@ from looktwice.eval.readers import Robust
 from looktwice.eval.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs import RunOptions, Study
-from looktwice.eval.runs.options import default_workers
+from looktwice.eval.runs.options import count_default_workers
 from looktwice.eval.runs.run import Run
 from looktwice.eval.runs.run_models import RunModels
 from looktwice.eval.runs.trial import Progress
@@ -124,7 +124,12 @@ def test_every_sample_has_a_record_with_any_number_of_workers(workers: int, tmp_
         return [point(Greys(), asked), point(Greys(), marked, Scripted("(B)"), "b")]
 
     outcome = run(points(), tmp_path / "many", workers=workers)()
-    assert (outcome.written, outcome.kept, outcome.failed, outcome.stopped) == (12, 0, 0, False)
+    assert (
+        outcome.written_count,
+        outcome.kept_count,
+        outcome.failed_count,
+        outcome.is_stopped,
+    ) == (12, 0, 0, False)
     run(points(), tmp_path / "one", workers=1)()
     assert strip_times(tmp_path / "many") == strip_times(tmp_path / "one")
     assert {key[:2] for key in records(tmp_path / "many")} == {
@@ -166,7 +171,7 @@ def test_a_failing_stage_gives_a_failed_record_and_the_run_continues(tmp_path: P
     points = [
         point(Greys(3, broken=1), each, name=n) for n, each in zip("abc", stages, strict=True)
     ]
-    assert run(points, tmp_path)().failed == 1 + 3 + 3
+    assert run(points, tmp_path)().failed_count == 1 + 3 + 3
     errors = {key: record.error for key, record in records(tmp_path).items()}
     assert "broken 1: not a readable image" in errors[points[0].id, "grey_1", 0]
     assert "RuntimeError: this stage is broken" in errors[points[1].id, "grey_0", 0]
@@ -199,12 +204,12 @@ def test_resuming_asks_only_missing_and_failed_samples(tmp_path: Path) -> None:
 
     model = Scripted(answer)
     one = point(Greys(4), model=model)
-    assert run(one, tmp_path)().failed == 1
+    assert run(one, tmp_path)().failed_count == 1
     assert len(model.asked) == 4
-    assert run(one, tmp_path, keep_failed=True)().written == 0
+    assert run(one, tmp_path, keep_failed=True)().written_count == 0
     fails.clear()
     outcome = run(one, tmp_path)()
-    assert (outcome.written, outcome.kept, outcome.failed) == (1, 3, 0)
+    assert (outcome.written_count, outcome.kept_count, outcome.failed_count) == (1, 3, 0)
     assert len(model.asked) == 5
     assert records(tmp_path)[one.id, "grey_2", 0].error == ""
 
@@ -247,7 +252,7 @@ def test_limit_and_shards(tmp_path: Path) -> None:
     run(one, tmp_path / "limit", limit=2)()
     assert sorted(key[1] for key in records(tmp_path / "limit")) == ["grey_0", "grey_1"]
     made = iter(Greys(6))
-    assert len([*run(one, tmp_path / "made", limit=2).questions.items(made)]) == 2
+    assert len([*run(one, tmp_path / "made", limit=2).questions.select_items(made)]) == 2
     assert next(made).sample.id == "grey_2"  # no further one is generated, which may take long
     names = []
     for number in (1, 2, 3):
@@ -280,7 +285,7 @@ def test_an_interrupted_run_is_not_finished(tmp_path: Path, how: str) -> None:
             study()
         assert not records(tmp_path)
     else:
-        assert study().stopped
+        assert study().is_stopped
     assert RunFolder(tmp_path).facts["finished"] is False
     assert len(records(tmp_path)) < 40
 
@@ -291,11 +296,11 @@ def test_an_interrupted_run_is_not_finished(tmp_path: Path, how: str) -> None:
 def test_the_planned_number_of_records(tmp_path: Path, part: dict[str, Any], number: int) -> None:
     points = [point(Greys(6), draws=draws) for draws in (1, 2)]
     study = run(points, tmp_path, **part)
-    assert study.questions.total() == study().written == number
+    assert study.questions.count_records() == study().written_count == number
     assert RunFolder(tmp_path).facts["planned"] == {points[0].task_id: number // 3}
     assert RunFolder(tmp_path).facts["arms"] == [arm.id for arm in study.plan.points]
     run(points, tmp_path)()  # the samples of the other part are not lost
-    assert run(points, tmp_path, **part)().written == 0
+    assert run(points, tmp_path, **part)().written_count == 0
 
 
 @pytest.mark.parametrize(
@@ -309,7 +314,7 @@ def test_there_are_more_threads_than_calls_in_flight(
         Scripted("(A)") if limit is None else ChatAPI("m", "http://127.0.0.1:9", in_flight=limit)
         for limit in limits
     ]
-    assert default_workers(models) == workers
+    assert count_default_workers(models) == workers
 
 
 @pytest.mark.parametrize(("cores", "workers", "threads"), [(8, 3, 2), (4, 16, 1), (None, 1, 1)])
@@ -329,7 +334,7 @@ def test_a_truncated_last_line_is_rewritten(tmp_path: Path, name: str, asked: in
     run(one, tmp_path)()
     lines = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(lines[:-40])
-    assert run(one, tmp_path)().kept == 4 - asked
+    assert run(one, tmp_path)().kept_count == 4 - asked
     assert len(model.asked) == asked and len(records(tmp_path)) == 2
     assert len((tmp_path / name).read_bytes().splitlines()) == 2
 
@@ -341,7 +346,7 @@ def test_a_run_with_a_missing_or_damaged_points_file(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"(?s)damaged.*remove it"):
         run(one, tmp_path)()
     (tmp_path / "points.yaml").unlink()
-    assert run(one, tmp_path)().kept == len(model.asked) == 2
+    assert run(one, tmp_path)().kept_count == len(model.asked) == 2
     assert list(RunFolder(tmp_path).points) == [one.id]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from looktwice.eval.runs.worker_pool import Task, WorkerPool
+from looktwice.eval.runs.worker_pool import SampleTask, WorkerPool
 
 
 class Watched:
@@ -23,7 +23,7 @@ class Watched:
         self.pool.run(self.samples(), self.woken.set)
         return self
 
-    def samples(self) -> Iterator[Task]:
+    def samples(self) -> Iterator[SampleTask]:
         for number in range(self.count):
             yield lambda number=number: self.work(number)  # type: ignore[misc]
 
@@ -65,7 +65,7 @@ def test_sleeping_workers_are_replaced_by_others() -> None:
 def test_other_workers_take_parts_of_a_sample_and_its_last_part_takes_the_next() -> None:
     pool, ended = WorkerPool(1, lambda exc: None), list[str]()
 
-    def samples() -> Iterator[Task]:
+    def samples() -> Iterator[SampleTask]:
         for name in ("a", "b"):
 
             def begin(name: str = name) -> bool:
@@ -82,7 +82,7 @@ def test_other_workers_take_parts_of_a_sample_and_its_last_part_takes_the_next()
 def test_an_error_while_samples_are_made_is_reported_and_ends_the_run() -> None:
     told: list[BaseException] = []
 
-    def samples() -> Iterator[Task]:
+    def samples() -> Iterator[SampleTask]:
         yield lambda: True
         raise ValueError("line 2 is no question")
 

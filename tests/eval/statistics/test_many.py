@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
-from looktwice.eval.analysis.letters import position_bias
+from looktwice.eval.analysis.letters import compute_position_bias
 from looktwice.eval.statistics.answers import (
     cohens_kappa,
     fleiss_kappa,
@@ -98,10 +98,13 @@ def test_halves_disagree_at_the_expected_rate() -> None:
 
 def test_position_bias_by_hand() -> None:
     """Always A, where A is the key of three of four: recalls 1 and 0, spread 1/2."""
-    estimate = position_bias("AAAA", "AAAB")
-    assert (estimate.chosen, estimate.key) == ({"A": 1.0, "B": 0.0}, {"A": 0.75, "B": 0.25})
-    assert (estimate.recall, estimate.spread, estimate.n) == ({"A": 1.0, "B": 0.0}, 0.5, 4)
-    assert position_bias("AB", "AB").p == 1.0
+    estimate = compute_position_bias("AAAA", "AAAB")
+    assert (estimate.chosen_shares, estimate.key_shares) == (
+        {"A": 1.0, "B": 0.0},
+        {"A": 0.75, "B": 0.25},
+    )
+    assert (estimate.recalls, estimate.spread, estimate.n) == ({"A": 1.0, "B": 0.0}, 0.5, 4)
+    assert compute_position_bias("AB", "AB").p == 1.0
 
 
 @pytest.mark.parametrize("letters", ["AB", "ABC", "ABCD", "ABCDEFGH"])
@@ -112,7 +115,7 @@ def test_the_test_of_position_bias_is_chi_squared(letters: str) -> None:
         for right in (True, False)
     ]
     wanted = chi2_contingency(table, correction=False).pvalue
-    assert position_bias(answers.tolist(), keys.tolist()).p == pytest.approx(wanted)
+    assert compute_position_bias(answers.tolist(), keys.tolist()).p == pytest.approx(wanted)
 
 
 def test_kappas_match_statsmodels() -> None:

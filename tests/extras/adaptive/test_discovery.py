@@ -137,7 +137,7 @@ def test_an_interrupted_search_resumes_to_the_same_result(study: Path) -> None:
         for most in (*stops, None):
             steering, options = Discovery(budget=100, styles=()), RunOptions(max_requests=most)
             plan = load_plan(study)
-            written += Study(plan, Path(out), options, companions=[steering])().written
+            written += Study(plan, Path(out), options, companions=[steering])().written_count
         (winner,) = steering.winners
         return winner.arm.id, winner.result.answer_count, written
 
@@ -151,7 +151,7 @@ def test_the_budget_is_shared_by_the_tasks_and_a_small_one_is_refused(study: Pat
     summary = Study(plan, companions=[steering])()
     assert not any(winner.samples for winner in steering.winners)  # for styles: no arm draws marks
     ended = {winner.result.task: winner for winner in steering.winners}
-    assert summary.written <= 240
+    assert summary.written_count <= 240
     assert (
         60 < ended["color"].result.answer_count <= 160
         and 30 < ended["few"].result.answer_count <= 80
@@ -166,10 +166,12 @@ def test_the_budget_is_shared_by_the_tasks_and_a_small_one_is_refused(study: Pat
 def test_a_search_reuses_the_answers_of_a_complete_run(study: Path) -> None:
     study.write_text(NO_MODEL)
     plan = load_plan(study, ["tasks.few=null"])
-    grid, steering = Study(plan)().written, Discovery(styles=())
+    grid, steering = Study(plan)().written_count, Discovery(styles=())
     summary = Study(plan, companions=[steering])()
     (winner,) = steering.winners
-    assert summary.written == 0 < summary.kept == winner.result.answer_count < grid == 320
+    assert (
+        summary.written_count == 0 < summary.kept_count == winner.result.answer_count < grid == 320
+    )
 
 
 @pytest.mark.parametrize("styles", [["default", "nonsense"], ["default"]])

@@ -47,11 +47,11 @@ def test_a_race_asks_the_loser_less_and_confirms_the_winner(study: Path) -> None
     (result,) = races.results
     assert result.race.winner == "sees" and result.confirmation is not None
     assert result.confirmation.n == 45 and result.is_confirmed
-    assert result.answer_count == summary.written < 2 * 90
+    assert result.answer_count == summary.written_count < 2 * 90
     asked = {record.sample for record in RunFolder(summary.folder).records().values()}
     assert len(asked) == 45 + len(result.race.values)
     again = Races(held_out=0.5)
-    assert run_steered(study, again).written == 0
+    assert run_steered(study, again).written_count == 0
     assert again.results[0].answer_count == result.answer_count
     assert again.results[0].race.dropped == result.race.dropped
 
@@ -101,10 +101,10 @@ def test_samples_of_one_group_are_on_the_same_side_of_the_split() -> None:
 
 def test_a_staircase_asks_each_question_once_and_stops_at_its_precision(study: Path) -> None:
     summary = run_steered(study, Staircases(ThresholdSettings("size"), questions=12))
-    assert summary.written == 24 == len(RunFolder(summary.folder).records())
+    assert summary.written_count == 24 == len(RunFolder(summary.folder).records())
     assert not find(score_table([summary.folder])).tasks  # its arms share no samples
     wide = Staircases(ThresholdSettings("size"), questions=40, width=1000.0)
-    assert run_steered(study, wide, out="wide").written == 20
+    assert run_steered(study, wide, out="wide").written_count == 20
     with pytest.raises(RunError, match="a staircase chose, and a race chooses differently"):
         run_steered(study, Races())
 

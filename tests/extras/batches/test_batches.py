@@ -142,7 +142,7 @@ def test_two_concurrent_runs_pay_for_a_batch_once(tmp_path: Path) -> None:
 
         def run(name: str) -> int:
             plan = load_plan(study, [model(server.url)])
-            return Study(plan, tmp_path / name, cache=cache)().written
+            return Study(plan, tmp_path / name, cache=cache)().written_count
 
         with ThreadPoolExecutor(2) as pool:
             assert list(pool.map(run, ("one", "two"))) == [6, 6]

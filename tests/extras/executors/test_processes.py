@@ -188,7 +188,11 @@ def test_records_equal_those_without_processes(
         summary, rows, said = run(beside, server.url, 2, monkeypatch, executor=kind())
         seen = server.stats
     assert rows == expected and len(rows) == RECORDS and blobs(beside) == blobs(alone)
-    assert (summary.written, summary.failed, summary.stopped) == (RECORDS, FAILED, False)
+    assert (summary.written_count, summary.failed_count, summary.is_stopped) == (
+        RECORDS,
+        FAILED,
+        False,
+    )
     # only a request that was in flight in it is sent again
     assert 0 <= seen["requests"] - 2 * ASKED <= 4 * was_killed
     assert ("a worker process has ended (exit status -9)" in said) == was_killed
@@ -216,7 +220,7 @@ def test_a_process_that_never_starts_is_reported(
     monkeypatch.setattr("looktwice.extras.executors.processes.START_TIMEOUT", 0.5)
     with chat_server(None) as server:
         summary, rows, sentences = run(tmp_path, server.url, 2, monkeypatch)
-    assert (summary.failed, len(rows)) == (FAILED, RECORDS)
+    assert (summary.failed_count, len(rows)) == (FAILED, RECORDS)
     assert sentences.count("a worker process has ended (exit status -9)") == 2
 
 
@@ -225,9 +229,9 @@ def test_a_stopped_run_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with chat_server(None, "--delay", "0.05") as server:
         stopping = Stopping()
         summary, rows, _ = run(tmp_path, server.url, 2, monkeypatch, executor=stopping)
-        assert summary.stopped and 10 <= len(rows) < RECORDS
+        assert summary.is_stopped and 10 <= len(rows) < RECORDS
         summary, rows, _ = run(tmp_path, server.url, 2, monkeypatch)
-        assert not summary.stopped and len(rows) == RECORDS
+        assert not summary.is_stopped and len(rows) == RECORDS
         assert server.stats["requests"] == ASKED
 
 
@@ -238,7 +242,7 @@ def test_a_hanging_process_is_reported(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
     plan, console = plan_of(Pocket(), {"plain": {}}, Noise(400)), Console(file=StringIO())
     summary = Study(plan, tmp_path, RunOptions(workers=4), console=console, executor=Hanging())()
-    assert summary.stopped and 1 <= summary.written < 400
+    assert summary.is_stopped and 1 <= summary.written_count < 400
 
 
 @pytest.mark.slow
@@ -249,7 +253,7 @@ def test_refusals_and_costs_are_summed_over_processes(
     with chat_server(None, "--fail", "429=0.1", "--retry-after", "0") as server:
         summary, _, sentences = run(tmp_path, server.url, 2, monkeypatch, prices=prices)
         refused = server.stats["requests"] - ASKED
-    assert refused > 0 and summary.failed == FAILED
+    assert refused > 0 and summary.failed_count == FAILED
     place = server.url.removeprefix("http://")
     times = "1 time" if refused == 1 else f"{refused} times"
     assert f"the server at {place} asked to wait {times} (429); all were retried" in sentences
@@ -264,7 +268,7 @@ def test_a_dead_server_is_reported_once(tmp_path: Path, monkeypatch: pytest.Monk
     summary, rows, _ = run(tmp_path, url, 2, monkeypatch, task)
     begun = (tmp_path / "asked" / "samples.jsonl").read_bytes().count(b"\n")
     assert begun < 100  # questions that are no longer asked are not generated either
-    assert summary.stopped and "cannot be reached" in summary.why
+    assert summary.is_stopped and "cannot be reached" in summary.why
     assert {row["sample"] for row in rows} <= {"n3", "n4"}  # these cannot be asked
 
 
@@ -333,7 +337,7 @@ def test_samples_of_an_unknown_class(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
     text, plan = StringIO(), plan_of(Pocket(), {"plain": {}}, Keyed())
     summary = Study(plan, tmp_path, RunOptions(workers=4), console=Console(file=text))()
-    assert (summary.written, summary.failed) == (20, 1)
+    assert (summary.written_count, summary.failed_count) == (20, 1)
     assert "has ended" not in text.getvalue()
 
 
@@ -342,7 +346,7 @@ def test_a_failure_held_back_in_an_ending_process_is_repeated(tmp_path: Path) ->
     models = RunModels(Progress(), tmp_path, False, say=words.append)
     processes = Processes()
     processes.start(Run(plan_of(CHAT), tmp_path, models=models))
-    walk, recorded = SimpleNamespace(wanted={"a", "b"}), SimpleNamespace(wanted=set())
+    walk, recorded = SimpleNamespace(wanted_arms={"a", "b"}), SimpleNamespace(wanted_arms=set())
     process = SimpleNamespace(
         asked={1: walk, 2: recorded, 3: walk},
         over={},

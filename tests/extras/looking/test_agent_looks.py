@@ -143,7 +143,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     require_extras()  # the questions and the model of the configuration are extensions
     plan, out = load_plan(CONFIG, SMALL), tmp_path_factory.mktemp("runs")
     outcome = Study(plan, out, RunOptions(workers=2), console=Console(quiet=True))()
-    assert outcome.failed == 0
+    assert outcome.failed_count == 0
     return outcome.folder
 
 

@@ -218,7 +218,7 @@ def test_a_text_without_stages_removes_none(backend: StudioBackend) -> None:
 def test_uploads_are_limited_in_size(
     backend: StudioBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("looktwice.eval.page.serving.MAX_BYTES", 1000)
+    monkeypatch.setattr("looktwice.eval.page.serving.MAX_REQUEST_BYTES", 1000)
     with serve(
         StudioServer(backend, lambda _: Draft(), token="known").make_application()
     ) as address:

@@ -207,7 +207,7 @@ def test_contestants_that_differ_only_in_their_reader_are_asked_once(tmp_path: P
     plan = planned(tmp_path, stages=FIRST["stages"], **more)
     assert (len(plan.points), len(plan.readings)) == (1, 1)
     run = Run(plan, tmp_path / "runs" / "read")()
-    assert run.written == 12
+    assert run.written_count == 12
     # without a gap, no shares
     assert gaps.find_factor_effects(score_run(RunFolder(run.folder))) == []
     table = score_table(run.folder).where(metric="accuracy", task="jigsaw", slice="")
