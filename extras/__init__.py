@@ -142,7 +142,9 @@ ANALYSES = {
     ),
     "draws": _make_entry("studies.steadiness:SEVERAL_DRAWS_ANALYSIS", "Draws", ("draws",)),
     "audit": _make_entry("studies.audit:AUDIT", "Answers without the images", ("asked",)),
-    "probe": _make_entry("inside.arms:PROBE", "Where in a model the answer is lost", ("asked",)),
+    "probe": _make_entry(
+        "inside.arms:PROBE_ANALYSIS", "Where in a model the answer is lost", ("asked",)
+    ),
     "items": _make_entry(
         "adaptive.questions:ITEMS",
         "Item difficulties, and totals predicted from a few items",
