@@ -383,8 +383,8 @@ def describe_probe(arm: ArmProbe) -> list[str]:
     )
     if not arm.is_found:
         sentences.append(
-            f"No answer is found: the best probe, in {arm.best_layer.layer}, is not significantly better"
-            " than the most common answer."
+            f"No answer is found: the best probe, in {arm.best_layer.layer}, is not significantly"
+            " better than the most common answer."
         )
     elif arm.loss:
         lost = f"The answer is lost between {arm.loss.last_found} and {arm.loss.first_lost}"
