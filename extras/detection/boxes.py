@@ -58,7 +58,7 @@ class WordDetector(HubNetwork[Item, Boxes]):
     """A network of transformers for an image and words; `check_words` validates the words."""
 
     result = Boxes
-    images = 1
+    image_count = 1
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         """Detect boxes in an HxWx3 RGB image. Raises WeightsError, and NoEvidence if the network
@@ -124,7 +124,7 @@ class Florence2(WordDetector):
         words = (*given, None)[1]
         return result if self.task != "text" or words is None else find_lines(result, words)
 
-    def batch_key(self, item: Item) -> Hashable:
+    def get_batch_key(self, item: Item) -> Hashable:
         """Batch images that have the same prompts; their sizes do not matter, because the network
         resizes them to squares."""
         return self._build_queries(item[1])

@@ -76,7 +76,7 @@ class GroundingDINO(WordDetector):
     model_class = "AutoModelForZeroShotObjectDetection"
     processor_class = "AutoProcessor"
     half_is_safe = False
-    opens = (*WordDetector.opens, "tokenizer", "package")
+    opening_settings = (*WordDetector.opening_settings, "tokenizer", "package")
     ranges = ("threshold, text_threshold >= 0", "threshold, text_threshold < 1")
 
     def __post_init__(self) -> None:

@@ -167,7 +167,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
     version: ClassVar[int] = 3
     result = AttentionMap
     model_class = "AutoModelForMultimodalLM"
-    unused = ("pooler",)
+    unused_tensors = ("pooler",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -192,7 +192,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
             self.model_class,
             self.model,
             self.revision,
-            self.unused,
+            self.unused_tensors,
             dtype=place.torch_dtype,
             use_safetensors=True,
             attn_implementation=register_attention(),

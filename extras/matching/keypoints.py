@@ -27,8 +27,8 @@ from looktwice.specialists.results import Matches, argsort_descending
 
 
 def match_cells(scores: Any, config: Any) -> tuple[Any, Any]:
-    """Find the pairs of cells that are each other's best match, by scores (n, h0, w0, h1, w1) (Wang
-    et al., CVPR 2024, section 3.2).
+    """Find the pairs of cells that are each other's best match, given scores (n, h0, w0, h1, w1)
+    (Wang et al., CVPR 2024, section 3.2).
 
     Returns the indices of the matched cells in images 0 and 1 (-1 for no match), and their scores;
     both have the shape (n, 2, h0 * w0).
@@ -121,7 +121,7 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
     def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
         """Return the matches of each pair, highest confidence first."""
         rows, columns = network.processor.size["height"], network.processor.size["width"]
-        if self.batch_key(items[0]):
+        if self.get_batch_key(items[0]):
             rows, columns = max(rows, columns), min(rows, columns)
         canvases = [[pad_image(pixels, columns / rows) for pixels in item] for item in items]
         size = {"height": rows, "width": columns}
@@ -144,7 +144,7 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
             matched.append(Matches(xy[0][kept], xy[1][kept], scores[kept].clip(0, 1)))
         return matched
 
-    def batch_key(self, item: Pair) -> Hashable:
+    def get_batch_key(self, item: Pair) -> Hashable:
         """Return whether both images are in portrait format: all pairs are resized to one size, in
         landscape or portrait format."""
         return all(pixels.shape[0] > pixels.shape[1] for pixels in item)

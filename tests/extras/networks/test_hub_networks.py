@@ -421,8 +421,8 @@ def test_a_compiled_network_gives_the_same(built: Callable[[str], str]) -> None:
 
 def test_a_compiled_network_is_a_separate_one_in_memory() -> None:
     plain, compiled = DepthAnything("x"), DepthAnything("x", compile=True)
-    assert plain.network_key() != compiled.network_key()
-    assert plain._settings() == compiled._settings()
+    assert plain.make_network_key() != compiled.make_network_key()
+    assert plain._serialize_settings() == compiled._serialize_settings()
 
 
 def test_closing_frees_memory_and_the_next_call_opens_again(built: Callable[[str], str]) -> None:
