@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.extras.logs.log import OURS, Cells, Log
+from looktwice.extras.logs.log import OWN_HARNESS, Cells, Log
 
 if TYPE_CHECKING:
     import pandas
@@ -96,7 +96,7 @@ def count_same_replies(
     `mine` and `theirs` give the two sides of each pair by task and sample.
     """
     rows = [_index_rows(side) for side in (base, log)]
-    ours, same = OURS in (base.harness, log.harness), 0
+    ours, same = OWN_HARNESS in (base.harness, log.harness), 0
     for first, second in zip(
         mine.itertuples(index=False), theirs.itertuples(index=False), strict=True
     ):

@@ -169,7 +169,10 @@ def test_keypoint_matchers_keep_the_proportions_of_an_image(
 
 def test_loftr_limits_the_size_of_images_to_its_memory() -> None:
     large = np.zeros((3000, 4000, 3), np.uint8)
-    assert (LoFTR().get_input_size(large).columns, LoFTR().size(large).rows) == (1200, 896)
+    assert (LoFTR().get_input_size(large).columns, LoFTR().get_input_size(large).rows) == (
+        1200,
+        896,
+    )
     assert LoFTR(longest=None).get_input_size(large).columns == 4000
 
 
