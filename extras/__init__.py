@@ -113,13 +113,17 @@ ANALYSES = {
         "looking.agent_looks:LOOKS_CHANGED_ANALYSIS", "What an agent's looks changed", AGENT_NEEDS
     ),
     "certify": _make_entry(
-        "looking.contribution:CERTIFY", "What a tool contributes, part by part", ("asked",)
+        "looking.contribution:CERTIFICATE_ANALYSIS",
+        "What a tool contributes, part by part",
+        ("asked",),
     ),
     "tool": _make_entry(
         "looking.contribution:TOOL_ANALYSIS", "What the tool contributes", AGENT_NEEDS
     ),
     "look_turns": _make_entry(
-        "looking.agent_looks:LOOK_TURNS_ANALYSIS", "Accuracy by turns with looks", AGENT_NEEDS
+        "looking.agent_looks:LOOK_TURNS_ANALYSIS",
+        "Accuracy by number of turns with looks",
+        AGENT_NEEDS,
     ),
     "turns": _make_entry(
         "looking.turns:FURTHER_TURNS_ANALYSIS", "What further turns changed", ("turns",)

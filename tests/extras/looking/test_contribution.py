@@ -60,8 +60,8 @@ def test_a_model_that_ignores_pixels_gains_nothing_from_them(tmp_path: Path) -> 
         f"Of {100 * certificate.gain.value:.1f} points gained, 0.0 [\u2212"
     )
     assert "need the pixels (not significant)" in certificate.verdict[1]
-    assert certificate.solved_without["blind"] == 1.0 and certificate.setting_differences == []
-    split = certificate.by_call
+    assert certificate.solved_shares["blind"] == 1.0 and certificate.setting_differences == []
+    split = certificate.gains_by_call
     gains, harms = (
         split["call gain"] + split["schema gain"],
         split["call harm"] + split["schema harm"],
@@ -113,11 +113,11 @@ def test_the_numbers_match_an_example_computed_by_hand(tmp_path: Path) -> None:
     assert (certificate.gain.value, certificate.difference("full", "black").value) == pytest.approx(
         (0.6, 0.2)
     )
-    assert certificate.solved_without == pytest.approx(
+    assert certificate.solved_shares == pytest.approx(
         {"without": 0.25, "black": 0.75, "blind": 0.75}
     )
     assert certificate.verdict[1].startswith("Separately") or "20.0 [" in certificate.verdict[1]
-    assert certificate.by_call == pytest.approx(
+    assert certificate.gains_by_call == pytest.approx(
         {"call gain": 0, "schema gain": 0.6, "call harm": 0, "schema harm": 0}
     )
     assert certificate.setting_differences == ["black differs from full in seed"]
