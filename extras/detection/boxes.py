@@ -163,7 +163,7 @@ class Florence2(WordDetector):
         """Generate text about each image and parse it with the network's processor."""
         text = [asked.task + asked.words] * len(images)
         written = network.model.generate(
-            **network.inputs(place, images=images, text=text),
+            **network.make_inputs(place, images=images, text=text),
             max_new_tokens=self.longest,
             num_beams=self.beams,
             do_sample=False,
@@ -230,7 +230,7 @@ class RFDETR(WordDetector):
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
         """Return the boxes of each image, in pixels of that image and clipped to it."""
         images = [image for image, _ in items]
-        outputs = network.model(**network.inputs(place, images=images))
+        outputs = network.model(**network.make_inputs(place, images=images))
         refuse_nan(outputs.logits, self.model, place.dtype)
         detections = network.processor.post_process_object_detection(
             outputs, threshold=self.threshold, target_sizes=[image.shape[:2] for image in images]

@@ -227,7 +227,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
                 side = size // config.patch_size
                 orders = [np.arange(side * side).reshape(side, side)] * len(items)
             else:
-                given = network.inputs(place, images=images)
+                given = network.make_inputs(place, images=images)
                 network.model(given["pixel_values"], grid_thw=given["image_grid_thw"])
                 merge = config.spatial_merge_size
                 window = getattr(config, "window_size", 0) // (merge * config.patch_size)

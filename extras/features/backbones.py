@@ -265,9 +265,13 @@ class EfficientNet(TensorNetwork[FeatureGrid]):
         """Return the size to which the image is resized."""
         return self._compute_input_size(item[0]).shape
 
-    def file(self) -> Path:
+    def find_file(self) -> Path:
         """Return the file of the tensors. Raises WeightsError."""
-        return super().file() if self.model else find_package_file(*WEIGHTS_PACKAGE, *WEIGHTS_FILE)
+        return (
+            super().find_file()
+            if self.model
+            else find_package_file(*WEIGHTS_PACKAGE, *WEIGHTS_FILE)
+        )
 
     def _compute_input_size(self, pixels: Pixels) -> InputSize:
         return InputSize.fit(pixels, self.longest, 32, enlarge=True)

@@ -55,11 +55,11 @@ class OpenedImage:
 
 @dataclass(eq=False)
 class Images:
-    """The images of a server by their numbers: files in the `allowed` folders, and the files
+    """The images of a server by their numbers: files in the `allowed_folders`, and the files
     written to `out`, which can be read, too. Paths are relative to `folder`."""
 
     out: Path
-    allowed: tuple[Path, ...]
+    allowed_folders: tuple[Path, ...]
     folder: Path = field(default_factory=Path.cwd)
 
     def __post_init__(self) -> None:
@@ -108,7 +108,7 @@ class Images:
             )
         if len(text) > MAX_PATH_LENGTH or "\0" in text:
             raise ToolError(f"this is not the path of a file: {text[:60]!r} ...")
-        real, roots = (self.folder / text).resolve(), (*self.allowed, self.out)
+        real, roots = (self.folder / text).resolve(), (*self.allowed_folders, self.out)
         try:
             check_access(text, real, roots, Scope())
         except OutsideError:
@@ -123,8 +123,8 @@ class Images:
     def _suggest_path(self, text: str) -> str:
         """Suggest a path within an allowed folder, in case `text` is relative to the wrong
         folder."""
-        places = ((root / text).resolve() for root in self.allowed)
-        inside = [path for path in places if any(map(path.is_relative_to, self.allowed))]
+        places = ((root / text).resolve() for root in self.allowed_folders)
+        inside = [path for path in places if any(map(path.is_relative_to, self.allowed_folders))]
         meant = next((path for path in inside if path.is_file()), None)
         if meant is not None:
             return f"; did you mean {meant}?"

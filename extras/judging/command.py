@@ -60,7 +60,7 @@ _MAX_QUEUED_REPLIES = 2048  # replies that are queued at a time
 class _Job:
     """One reply to be judged in one pass."""
 
-    judging: JudgePass
+    judge_pass: JudgePass
     case: JudgeCase
     record: Record
 
@@ -223,7 +223,7 @@ class RunJudge:
         """Return one verdict, or the reason why it is missing."""
         recorder = RecordingModel(model, job.record.sample)
         try:
-            reply = recorder((job.judging.ask(job.case),))
+            reply = recorder((job.judge_pass.ask(job.case),))
         except (ModelError, PictureError) as exc:
             return self._make_judgement(job, JudgeVerdict(), error=f"{type(exc).__name__}: {exc}")
         except Stopped:
@@ -231,21 +231,21 @@ class RunJudge:
         text = strip_thoughts(reply.text)
         verdict = JudgeVerdict(reason=f"no words ({reply.finish})")
         if text.strip():
-            verdict = job.judging.parse(text, job.case)
+            verdict = job.judge_pass.parse(text, job.case)
         usage = {"tokens_in": reply.usage.tokens_in, "tokens_out": reply.usage.tokens_out}
         return self._make_judgement(job, verdict, said=text, cached=reply.cached, **usage)
 
     def _make_judgement(self, job: _Job, verdict: JudgeVerdict, **more: Any) -> Judgement:
         record = job.record
         return Judgement(
-            job.judging.name,
+            job.judge_pass.name,
             record.point,
             record.sample,
             record.draw,
             self.name,
             self.identity,
             hash_judged_text(record),
-            job.judging.version,
+            job.judge_pass.version,
             **vars(verdict),
             **more,
         )

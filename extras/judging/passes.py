@@ -58,7 +58,7 @@ class JudgeCase:
     sample: Sample
     key: str
     reply: str
-    scored: ScoredRecord
+    scored_record: ScoredRecord
     solution: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -244,7 +244,7 @@ PASSES: Mapping[str, JudgePass] = {
         JudgePass(
             UNREADABLE_PASS,
             "",
-            lambda case: case.scored.verdict is Verdict.UNREADABLE,
+            lambda case: case.scored_record.verdict is Verdict.UNREADABLE,
             partial(ask_every, why=", and a program could not read its reply"),
             parse_unreadable,
         ),
@@ -338,7 +338,7 @@ class Wording:
         def ask(case: JudgeCase) -> Message:
             sample = case.sample
             values = {"question": sample.question, "reply": case.reply, "key": case.key}
-            values["answer"] = case.scored.answer or "None"
+            values["answer"] = case.scored_record.answer or "None"
             values |= {"choices": "\n".join(format_choices(sample)), **case.solution}
             text = FIELD_PATTERN.sub(lambda field: values.get(field[1], ""), self.text)
             return Message("user", (*judging.ask(case).views, text))

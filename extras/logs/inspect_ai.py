@@ -113,7 +113,8 @@ def _read(path: Path, named: NamedColumns, whole: bool) -> tuple[Cells, pandas.D
     about = data["eval"]
     task, scorer, labels = str(about["task"]), named.get("value", ""), make_scorer_labels(data)
     rows = [
-        _row(sample, task, scorer, labels) | get_named_fields(sample, named) for sample in samples
+        _make_row(sample, task, scorer, labels) | get_named_fields(sample, named)
+        for sample in samples
     ]
     return data, make_rows(rows)
 
@@ -166,7 +167,7 @@ def _read_member(archive: ZipFile, name: str) -> Any:
     return json.loads(data)
 
 
-def _row(sample: Cells, task: str, scorer: str, labels: Mapping[str, str]) -> Fields:
+def _make_row(sample: Cells, task: str, scorer: str, labels: Mapping[str, str]) -> Fields:
     failed = bool(sample.get("error"))
     grades = {} if failed else read_grades(sample.get("scores") or {}, scorer, labels)
     named, grade = next(
@@ -268,7 +269,7 @@ def write_inspect(log: Log, out: Path) -> Iterator[str]:
 
 def _make_sample(log: Log, row: Cells) -> Sample:
     cells = {name: row[name] for name in Sample._fields if name != "turns"}
-    return Sample(**cells, turns=[_convert_message(message) for message in log.messages(row)])
+    return Sample(**cells, turns=[_convert_message(message) for message in log.get_messages(row)])
 
 
 def _convert_message(message: Message) -> Turn:

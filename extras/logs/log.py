@@ -96,7 +96,7 @@ class Log:
     read without them to save time. `get_transcript` returns the messages of a task, sample and
     draw, if the log holds them. `people` is the accuracy of people by task, in 0..1, from
     `published:` of a run; `settings` are the settings of each task, if the log records them.
-    `read_by` names the reader if looktwice scored the replies. `doubt` warns about a fault that
+    `reader_name` names the reader if looktwice scored the replies. `doubt` warns about a fault that
     prevents scoring. `harness` is the program that wrote the log; a scorer's name means the same
     scorer in all logs of one harness.
     """
@@ -110,7 +110,7 @@ class Log:
     people: Mapping[str, float] = field(default_factory=dict, repr=False)
     settings: Mapping[str, Cells] = field(default_factory=dict, repr=False)
     path: str = ""
-    read_by: str = ""
+    reader_name: str = ""
     doubt: str = ""
     harness: str = ""
 
@@ -177,7 +177,7 @@ class Log:
         lazy = None if whole is None else lambda: choose(whole())
         return replace(self, rows=choose(self.rows), read_whole=lazy)
 
-    def messages(self, row: Cells) -> Messages:
+    def get_messages(self, row: Cells) -> Messages:
         """Return the conversation of a row; empty if the log holds none."""
         if self.get_transcript is None:
             return ()

@@ -72,7 +72,7 @@ def read_run(
         last = replies.get((ids[task], names[sample], draw))
         if last is None:
             return ()
-        (record,) = read_records_at(path / "records.jsonl", [last.begin])
+        (record,) = read_records_at(path / "records.jsonl", [last.line_offset])
         return folder.messages(record)
 
     logs, by_contestant = list[Log](), defaultdict[str, list[PointScores]](list)
@@ -102,7 +102,7 @@ class LastReply(NamedTuple):
 
     text: str = ""
     seconds: float = MISSING_VALUE
-    begin: int = 0
+    line_offset: int = 0
 
 
 def read_last_replies(folder: RunFolder) -> Mapping[RecordKey, LastReply]:
@@ -307,14 +307,14 @@ def rescore_with(log: Log, reader: Stage | None) -> Log:
     name, read = type(stage).__name__, make_row_reader(stage)
     if stage is None:
         name = "the recorded official labels"
-    unscored, read_by = [row["verdict"] == UNSCORED for row in rows], name
+    unscored, reader_name = [row["verdict"] == UNSCORED for row in rows], name
     if reader is None and any(row["verdict"] not in (UNSCORED, "failed") for row in rows):
-        read_by = f"the log, and {sum(unscored)} of {len(rows)} rows by {name}"
+        reader_name = f"the log, and {sum(unscored)} of {len(rows)} rows by {name}"
     for number, row in enumerate(rows):
         again = unscored[number] or (reader is not None and row["verdict"] != "failed")
         if row["key"] and again:
             rows[number] = {**read(row), "scorer": name, "scores": {}}
-    return replace(whole, read_by=read_by, doubt=doubt or whole.doubt, rows=make_rows(rows))
+    return replace(whole, reader_name=reader_name, doubt=doubt or whole.doubt, rows=make_rows(rows))
 
 
 def make_row_reader(reader: Stage | None) -> Callable[[Cells], Fields]:

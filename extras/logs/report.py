@@ -145,7 +145,7 @@ def summarize_comparison(comparison: LogComparison) -> Iterator[str]:
     that p is corrected for."""
     base = comparison.logs[0]
     for log in comparison.logs:
-        if by := log.read_by or name_scorers(log):
+        if by := log.reader_name or name_scorers(log):
             yield f"{log.name}: scored by {by}"
         yield from find_doubts(log)
     overall = {
@@ -350,7 +350,7 @@ def make_compare_page(comparison: LogComparison) -> PageData:
 
 
 def _list_turns(row: Cells, log: Log, thumbnails: dict[str, str]) -> Iterator[PageTurn]:
-    for message in log.messages(row)[:MAX_TURNS]:
+    for message in log.get_messages(row)[:MAX_TURNS]:
         parts = list[str | PagePicture]()
         for part in message.parts:
             if isinstance(part, str):

@@ -86,10 +86,10 @@ class LookSummary:
     None if there is no data.
 
     `iou` and `covered_share` are means over the overlaps of all records. `answered_right` counts
-    the looks that turned no answer into a right one, `to_right` those that turned a wrong answer
-    into a right one, and `to_wrong` the reverse. `tokens_per_gain` is the number of additional
-    tokens per sample for each percentage point gained over the baseline, or over the first answer
-    if there is no baseline.
+    the looks that turned no answer into a right one, `turned_right` those that turned a wrong
+    answer into a right one, and `turned_wrong` the reverse. `tokens_per_gain` is the number of
+    additional tokens per sample for each percentage point gained over the baseline, or over the
+    first answer if there is no baseline.
     """
 
     contestant: str
@@ -104,8 +104,8 @@ class LookSummary:
     first_accuracy: float
     final_accuracy: float
     answered_right: int
-    to_right: int
-    to_wrong: int
+    turned_right: int
+    turned_wrong: int
     tokens: float
     tokens_per_gain: float | None
     by_turns: tuple[TurnCount, ...]
@@ -169,8 +169,8 @@ LOOK_COLUMNS: Columns[LookSummary] = (
     Column("first\nanswer %", "first_accuracy", percent),
     Column("final\nanswer %", "final_accuracy", percent),
     Column("no answer\nto right", "answered_right"),
-    Column("wrong\nto right", "to_right"),
-    Column("right\nto wrong", "to_wrong"),
+    Column("wrong\nto right", "turned_right"),
+    Column("right\nto wrong", "turned_wrong"),
     Column("tokens\nper sample", "tokens", "{:,.0f}"),
     Column(
         "tokens per\npoint gained",
@@ -236,8 +236,8 @@ def _summarize(
         first_accuracy=first,
         final_accuracy=whole.accuracy,
         answered_right=changes[None, Verdict.RIGHT],
-        to_right=changes[Verdict.WRONG, Verdict.RIGHT],
-        to_wrong=changes[Verdict.RIGHT, Verdict.WRONG],
+        turned_right=changes[Verdict.WRONG, Verdict.RIGHT],
+        turned_wrong=changes[Verdict.RIGHT, Verdict.WRONG],
         tokens=whole.tokens,
         tokens_per_gain=spent / (100 * gained) if gained > 0 else None,
         by_turns=tuple(_count_turns(lengths[turns], turns) for turns in sorted(lengths)),

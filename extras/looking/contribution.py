@@ -82,7 +82,7 @@ class Certificate:
         arms."""
         return len(self.arms["full"].keyed) - len(self.values.units)
 
-    def difference(self, role: str, other: str) -> Estimate:
+    def compute_difference(self, role: str, other: str) -> Estimate:
         """Return the accuracy of one arm minus that of another; samples that share a picture or a
         group form one cluster."""
         return compare_paired(self.values[role], self.values[other], self.values.clusters)
@@ -90,7 +90,7 @@ class Certificate:
     @property
     def gain(self) -> Estimate:
         """The total gain of tool use."""
-        return self.difference("full", "without")
+        return self.compute_difference("full", "without")
 
     @property
     def verdict(self) -> list[str]:
@@ -108,17 +108,17 @@ class Certificate:
         of = f"Of {100 * gain.value:.1f} points gained" if gained else "Separately"
         for role, needs in CONTROL_PHRASES.items():
             if role in self.arms:
-                part = self.difference("full", role)
+                part = self.compute_difference("full", role)
                 shown = (
                     "" if part.p < SIGNIFICANCE_LEVEL and part.value > 0 else " (not significant)"
                 )
                 pair = f"{ROLE_DESCRIPTIONS['full']} against {ROLE_DESCRIPTIONS[role]}"
                 sentences.append(f"{of}, {_format_points(part)} {needs}{shown}: {pair}.")
         if "result" in self.arms:
-            rest = _format_points(self.difference("full", "result"))
+            rest = _format_points(self.compute_difference("full", "result"))
             sentences.append(f"Tool turns add {rest} points over {ROLE_DESCRIPTIONS['result']}.")
         if "oracle" in self.arms:
-            more = _format_points(self.difference("oracle", "full"))
+            more = _format_points(self.compute_difference("oracle", "full"))
             sentences.append(f"{ROLE_DESCRIPTIONS['oracle'].capitalize()} would add {more} points.")
         return sentences
 
@@ -201,7 +201,7 @@ def make_contribution_table(certificate: Certificate, run: RunScores) -> TextTab
     looks = {(arm.contestant, arm.task): arm for arm in summarize_looks(run)}
 
     def compare_roles(role: str, other: str) -> Estimate | None:
-        return certificate.difference(role, other) if role != other else None
+        return certificate.compute_difference(role, other) if role != other else None
 
     def get_p(role: str) -> float | None:
         more = compare_roles("full", role)

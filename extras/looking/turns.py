@@ -259,17 +259,17 @@ class SeenMarks:
     def seen_share(self) -> Estimate:
         """The share of samples whose mark was seen."""
         marks = dict.fromkeys(self.seen_scores, 1.0) | dict.fromkeys(self.unseen_scores, 0.0)
-        return self._mean(marks)
+        return self._compute_mean(marks)
 
     @property
     def accuracy_if_seen(self) -> Estimate | None:
         """The accuracy on samples whose mark was seen."""
-        return self._mean(self.seen_scores) if self.seen_scores else None
+        return self._compute_mean(self.seen_scores) if self.seen_scores else None
 
     @property
     def accuracy_if_unseen(self) -> Estimate | None:
         """The accuracy on samples whose mark was not seen."""
-        return self._mean(self.unseen_scores) if self.unseen_scores else None
+        return self._compute_mean(self.unseen_scores) if self.unseen_scores else None
 
     @property
     def unseen_error_share(self) -> float | None:
@@ -279,7 +279,7 @@ class SeenMarks:
         )
         return unseen / (seen + unseen) if seen + unseen else None
 
-    def _mean(self, values: Mapping[str, float]) -> Estimate:
+    def _compute_mean(self, values: Mapping[str, float]) -> Estimate:
         return share_interval([*values.values()], [*map(self.clusters.__getitem__, values)])
 
 

@@ -153,7 +153,7 @@ def run_by_processor(network: Any, place: Place, images: Sequence[Pixels]) -> Se
     """Compute the maps of images with the processor that was saved with the network."""
     for image in images:
         require_pixels(image, getattr(network.processor, "size_divisor", None) or 1)
-    outputs = network.model(**network.inputs(place, images=list(images)))
+    outputs = network.model(**network.make_inputs(place, images=list(images)))
     sizes = [image.shape[:2] for image in images]
     if network.config.model_type == "zoedepth":
         return list(map(remove_padding, outputs.predicted_depth, sizes))

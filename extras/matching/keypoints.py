@@ -125,7 +125,7 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
             rows, columns = max(rows, columns), min(rows, columns)
         canvases = [[pad_image(pixels, columns / rows) for pixels in item] for item in items]
         size = {"height": rows, "width": columns}
-        output = network.model(**network.inputs(place, images=canvases, size=size))
+        output = network.model(**network.make_inputs(place, images=canvases, size=size))
         # EfficientLoFTR returns corners of pixels, as its authors' scaling and LoFTR do; the
         # others return centres
         corner = 0.5 if getattr(output, "mask", None) is None else 0.0

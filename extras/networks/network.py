@@ -135,7 +135,7 @@ class Network(OpensNetwork, Checked, ABC, Generic[Item, Result]):
         items, store, keys = [self.prepare(call) for call in given], get_current_store(), {}
         results = [self.find_known_result(item) for item in items]
         if store is not None and any(result is None for result in results):
-            name = f"{self._serialize_settings()} {self.weights_id()} {self.place().dtype}"
+            name = f"{self._serialize_settings()} {self.weights_id()} {self.get_place().dtype}"
             for n, item in enumerate(items):
                 if results[n] is None:
                     keys[n] = make_result_key(name, *item)
@@ -152,7 +152,7 @@ class Network(OpensNetwork, Checked, ABC, Generic[Item, Result]):
     def predict_batch(self, items: Sequence[Item]) -> list[Result]:
         """Compute items that share a `get_batch_key` as one batch in this thread, without storing
         the results."""
-        asked, place = self.place(), self._get_inner_place()
+        asked, place = self.get_place(), self._get_inner_place()
         torch = import_torch()
         network = self.network()
         lower = torch.autocast(asked.device, asked.torch_dtype, enabled=asked != place)
@@ -178,7 +178,7 @@ class Network(OpensNetwork, Checked, ABC, Generic[Item, Result]):
         commit = getattr(getattr(self.network(), "config", None), "_commit_hash", None)
         return f"{self.model}@{commit or self.revision}"
 
-    def place(self) -> Place:
+    def get_place(self) -> Place:
         """Return the device and precision of this network on this machine. Raises WeightsError."""
         half = "float16" if self.half_is_safe else "float32"
         return Place.resolve(self.device, self.dtype, half, self.extra)
@@ -191,7 +191,7 @@ class Network(OpensNetwork, Checked, ABC, Generic[Item, Result]):
 
     def _get_inner_place(self) -> Place:
         """Return the device and precision of the weights and inputs."""
-        place = self.place()
+        place = self.get_place()
         return replace(place, dtype="float32") if self.mixed_precision else place
 
     def _get_batcher(self) -> Batcher[Item, Result]:
@@ -227,8 +227,8 @@ class HubModel:
         """The network's configuration."""
         return self.model.config
 
-    def inputs(self, place: Place, **given: Any) -> Any:
-        """Return the processor's tensors for the images and texts in `given`, on the network's
+    def make_inputs(self, place: Place, **given: Any) -> Any:
+        """Make the processor's tensors for the images and texts in `given`, on the network's
         device and in its precision."""
         return self.processor(**given, return_tensors="pt").to(place.device, place.torch_dtype)
 
@@ -262,7 +262,7 @@ class HubNetwork(Network[Item, Result]):
             require_pixels(image, math.ceil(max(image.shape[:2]) / self.max_ratio))
         return item
 
-    def place(self) -> Place:
+    def get_place(self) -> Place:
         """Return the device and precision of this network on this machine. Raises WeightsError."""
         half = "float16" if self.half_is_safe else "float32"
         return find_place(self.model, self.device, self.dtype, half)
@@ -335,13 +335,13 @@ class TensorNetwork(Network[tuple[Pixels], Result]):
     def run(self, tensors: Tensors, images: Any) -> Any:
         """Compute the network's output for images (n, 3, height, width)."""
 
-    def file(self) -> Path:
+    def find_file(self) -> Path:
         """Return the file of the tensors. Raises WeightsError."""
         return find_weights_file(self.model)
 
     def open_network(self, place: Place) -> Tensors:
         """Open the named tensors. Raises WeightsError if one is missing or does not fit."""
-        file, torch = self.file(), import_torch()
+        file, torch = self.find_file(), import_torch()
         tensors = open_tensors(file, self.kind)
         try:
             with torch.inference_mode():
@@ -360,7 +360,7 @@ class TensorNetwork(Network[tuple[Pixels], Result]):
 
     def weights_id(self) -> str:
         """Return the hash of the file."""
-        return hash_weights(self.file())
+        return hash_weights(self.find_file())
 
 
 def batch_norm(tensors: Tensors, name: str, maps: Any, eps: float = 1e-5) -> Any:

@@ -205,8 +205,8 @@ class ChatRequest(BaseModel, **ALLOW_EXTRA):
     response_format: ResponseFormat | None = None
     looktwice: ClientFacts = ClientFacts()
 
-    def options(self) -> CallOptions:
-        """Return the sampling options of the request. Raises ValueError if it asks for a tool call
+    def make_options(self) -> CallOptions:
+        """Make the sampling options of the request. Raises ValueError if it asks for a tool call
         without tools."""
         stop, choices, form = self.stop, self.guided_choice, self.response_format
         if self.structured_outputs:
@@ -243,7 +243,7 @@ def read_question(raw: bytes) -> Question:
     return make_question(
         request.model,
         [turn.read() for turn in request.messages],
-        request.options(),
+        request.make_options(),
         request.looktwice,
         reply_count=request.n or 1,
         stream=bool(request.stream),
@@ -266,7 +266,7 @@ def read_foreign_question(raw: bytes) -> Question:
     turns = tuple(map(_read_turn, body["messages"]))
     settings = {name: body[name] for name in SETTING_FIELDS & body.keys()}
     try:
-        options = ChatRequest(messages=[Turn(role="user")], **settings).options()
+        options = ChatRequest(messages=[Turn(role="user")], **settings).make_options()
     except ValueError:
         options, settings = CallOptions(), {}
     sent = {

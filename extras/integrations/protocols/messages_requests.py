@@ -243,8 +243,8 @@ class MessagesRequest(BaseModel, **ALLOW_EXTRA):
     seed: int | None = Field(None, ge=-(2**63), le=2**64)
     looktwice: ClientFacts = ClientFacts()
 
-    def options(self) -> CallOptions:
-        """Return the sampling options of the request. Raises ValueError."""
+    def make_options(self) -> CallOptions:
+        """Make the sampling options of the request. Raises ValueError."""
         tools = tuple(
             Tool(tool.name, tool.description or "", tool.input_schema) for tool in self.tools or ()
         )
@@ -274,7 +274,7 @@ class MessagesRequest(BaseModel, **ALLOW_EXTRA):
         return make_question(
             self.model,
             [*first, *read_messages(self.messages)],
-            self.options(),
+            self.make_options(),
             self.looktwice,
             stream=bool(self.stream),
             extra_fields=self.list_extra_fields(),

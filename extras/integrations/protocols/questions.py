@@ -30,8 +30,8 @@ MAX_REPLIES = 128  # to one request, which sets `n`
 VIDEO_PART_TYPES = ("video", "video_url", "input_video")
 """Types of parts that hold a video, in the protocols and their usual extensions."""
 NO_VIDEOS_ERROR = (
-    "no videos are taken here; send its frames as images, each after a text with its time, such as"
-    " 'At 1.5 s:'"
+    "videos are not accepted here; send the frames of a video as images, each after a text with its"
+    " time, such as 'At 1.5 s:'"
 )
 Request = TypeVar("Request", bound=BaseModel)
 

@@ -52,17 +52,17 @@ UNSUPPORTED_ENDPOINTS = {
 @dataclass(frozen=True)
 class ResponsesExchange(Exchange):
     """A Responses request, and its response, which repeats the settings of the request
-    (`echoed`)."""
+    (`echoed_settings`)."""
 
     question: Question
-    echoed: Json
+    echoed_settings: Json
 
     def make_body(self, answered: AnswerContent) -> Json:
         """Return the response."""
         reply, now = answered.replies[0], int(time.time())
         reason = INCOMPLETE_REASONS.get(reply.finish)
         return {
-            **self.echoed,
+            **self.echoed_settings,
             "id": f"resp_{answered.name}",
             "object": "response",
             "created_at": now,

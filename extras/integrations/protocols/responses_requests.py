@@ -245,8 +245,8 @@ class ResponsesRequest(BaseModel, **ALLOW_EXTRA):
     top_k: int | None = Field(None, ge=-1, le=10**9)
     looktwice: ClientFacts = ClientFacts()
 
-    def options(self) -> CallOptions:
-        """Return the sampling options of the request. Raises ValueError."""
+    def make_options(self) -> CallOptions:
+        """Make the sampling options of the request. Raises ValueError."""
         form, stop = self.text and self.text.format, self.stop
         tools = tuple(
             Tool(tool.name, tool.description or "", tool.parameters or {})
@@ -279,7 +279,7 @@ class ResponsesRequest(BaseModel, **ALLOW_EXTRA):
         return make_question(
             self.model,
             [*first, *read_items(self.input)],
-            self.options(),
+            self.make_options(),
             self.looktwice,
             stream=bool(self.stream),
             field_names=RENAMED_FIELDS,

@@ -203,7 +203,7 @@ def test_without_labels_the_robust_reader_uses_the_letters_of_the_keys(tmp_path:
     file = write(tmp_path / "m_samples_unheard.jsonl", docs)
     assert "accuracy=66.67%, coverage=100.00%" in next(iter(report_replies([file])))
     (log,) = read_logs(file)
-    assert list(log.rows["value"]) == [1, 0, 1] and log.read_by == "Robust"
+    assert list(log.rows["value"]) == [1, 0, 1] and log.reader_name == "Robust"
 
 
 @table

@@ -372,7 +372,7 @@ def test_dift_uses_the_word_and_draws_noise_from_the_seed(built: Callable[..., s
 def test_original_files_that_lack_a_tensor_are_refused(
     kind: Any, part: str, built: Callable[..., str], tmp_path: Path
 ) -> None:
-    whole = read_tensors(built("loftr") if kind is LoFTR else EfficientNet().file())
+    whole = read_tensors(built("loftr") if kind is LoFTR else EfficientNet().find_file())
     few = {name: tensor for name, tensor in whole.items() if part not in name}
     torch.save(few, tmp_path / "few.pth")
     with pytest.raises(WeightsError, match=rf"few\.pth .*{re.escape(part)}"):
