@@ -100,7 +100,7 @@ def list_choice_texts(row: SampleRow) -> tuple[str, ...]:
 
 def get_true_answer(row: SampleRow) -> str:
     """Return the text of the correct choice, so that its position does not matter; if the choices
-    have no texts, return the correct answer as the sample has it."""
+    have no texts, return the correct answer that the sample gives."""
     key, texts = (row.answer or "").strip(), list_choice_texts(row)
     number = ord(key) - ord("A") if len(key) == 1 else -1
     return texts[number] if 0 <= number < len(texts) else _normalize_text(key)

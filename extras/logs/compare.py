@@ -243,7 +243,7 @@ class LogComparison:
 
     @cached_property
     def values(self) -> NDArray[np.float64]:
-        """The value of each of the baseline's n samples in each log, (n, logs).
+        """An array (n, logs) of the values that the baseline's n samples have in each log.
 
         A value is NaN if the sample has no partner, failed, has no correct answer, or was graded by
         a scorer other than the one in the baseline.
@@ -253,8 +253,8 @@ class LogComparison:
 
     @cached_property
     def scored_differently(self) -> NDArray[np.bool_]:
-        """A mask (n, logs) of the samples whose values cannot be compared, because a scorer of the
-        same harness graded them that did not grade them in the baseline."""
+        """A mask (n, logs) of the samples whose values cannot be compared with the baseline's,
+        because another scorer of the same harness graded them."""
         columns = [get_scorers(units) for units in self.units]
         apart = []
         for log, scorers in zip(self.logs, columns, strict=True):
@@ -317,8 +317,8 @@ class LogComparison:
         return self.items.iloc[self._find_flips(find_name(contestant, names, "log"))]
 
     def count_same_replies(self, number: int) -> int:
-        """Count the flipped samples whose reply is identical in this log and the baseline, so that
-        only the scoring differs."""
+        """Count the flipped samples whose reply is identical in this log and in the baseline, so
+        that only the scoring differs."""
         places = self._find_flips(number)
         pairs = [
             units.loc[places, ["task", "sample"]] for units in (self.units[0], self.units[number])

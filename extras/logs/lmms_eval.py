@@ -59,7 +59,7 @@ ANSWER_FIELD_PAIRS = (
 )
 """Fields of a metric's record that hold the answer and the correct answer; they are used if the
 record has none of CORRECT_FIELDS."""
-SAMPLE_FILES = "*samples_*.jsonl"
+SAMPLE_FILE_GLOB = "*samples_*.jsonl"
 """A glob pattern for lmms-eval's DATE_samples_TASK.jsonl and lm-eval's samples_TASK_DATE.jsonl."""
 TASK_PATTERN = re.compile(
     r"(?:.*_|)samples_(.+?)(?:_\d{4}-\d\d-\d\dT[\d.:-]+)?(?:\.jsonl)?(?:\.gz)?"
@@ -75,7 +75,7 @@ def read_lmms_eval(path: Path, named: NamedColumns) -> list[Log]:
     first one that tells right from wrong. Raises TaskError.
     """
     files, rows, task = (
-        sorted(path.glob(SAMPLE_FILES)) if path.is_dir() else [path],
+        sorted(path.glob(SAMPLE_FILE_GLOB)) if path.is_dir() else [path],
         list[Fields](),
         "",
     )
@@ -189,8 +189,8 @@ def _make_row(line: Cells, task: str, judged: Cells) -> Fields:
 
 
 def _list_grades(line: Cells, filter_name: str, metric: str) -> tuple[dict[str, Grade], Cells]:
-    """Return the grade of each metric, in the order of the line, and the record of the first
-    metric."""
+    """Return the grade of each metric, in the order in which the line lists them, and the record of
+    the first metric."""
     names = [name for name in line if name not in NON_METRIC_FIELDS]
     scorers = {name: f"{name},{filter_name}".rstrip(",") for name in names}
     wanted = [name for name in names if metric in ("", name, scorers[name])]

@@ -270,7 +270,7 @@ def find_doubts(log: Log) -> Iterator[str]:
     if len(log.rows) >= MIN_DOUBTED_ANSWERS and 2 * len(unreadable) > len(log.rows):
         yield (
             f"warning: {len(unreadable)} of {len(log.rows)} replies of {log.name} are unreadable;"
-            f" the first is {shorten_text(unreadable['reply'].iloc[0], 60)!r}, its choices are"
+            f" the first is {shorten_text(unreadable['reply'].iloc[0], 60)!r}, and its choices are"
             f" {list(unreadable['choices'].iloc[0])}"
         )
     empty = unreadable[unreadable["reply"].str.strip() == ""]
@@ -294,8 +294,8 @@ def find_doubts(log: Log) -> Iterator[str]:
 
 
 def normalize_answer(key: object) -> str:
-    """Normalize a key or an answer for comparison: "(A)", "A." and "A" become one letter, other
-    text is lowercased."""
+    """Normalize a key or an answer for comparison: "(A)", "A." and "A" become one letter, and
+    other text is lowercased."""
     text = " ".join(str(key).split())
     bare = text.strip("().: ")
     return bare.upper() if len(bare) == 1 and bare.isalpha() else text.casefold()

@@ -270,7 +270,7 @@ def check_keys(rows: Sequence[Cells]) -> str:
     if len(strange) < keyed:
         many = f"{len(strange)} of {keyed} keys are not choices"
     return (
-        f"{many}, so no reply can be right; the first is {strange[0]['key']!r}, its choices are"
+        f"{many}, so no reply can be right; the first is {strange[0]['key']!r}, and its choices are"
         f" {list(strange[0]['choices'])}. Name a column of letters with --column key=COLUMN"
     )
 

@@ -38,11 +38,11 @@ def get_scorers(units: pandas.DataFrame) -> NDArray[np.str_]:
 
 
 def agree_on_scorers(logs: Sequence[Log], matchings: Sequence[HasPlaces]) -> tuple[Log, ...]:
-    """Select one scorer for each task, and return the logs, of which those of the baseline's
-    harness now have this scorer's grades.
+    """Select one scorer for each task, and return the logs; those of the baseline's harness then
+    have this scorer's grades.
 
-    For each task, the scorer of the baseline is selected that most logs hold; on a tie, it is the
-    one that counts in the baseline. A log that does not hold this scorer stays unchanged.
+    For each task, the scorer selected is the one of the baseline's that most logs hold; on a tie,
+    it is the one that counts in the baseline. A log that does not hold this scorer stays unchanged.
     """
     base, *others = logs
     theirs = [

@@ -59,8 +59,8 @@ _MAX_CELL_CHARACTERS = 32_767  # the most characters in an Excel cell
 
 
 def open_columns(path: Path) -> pandas.DataFrame:
-    """Read a table with all cells as strings, empty cells as empty strings. Raises TaskError, also
-    for a table without rows."""
+    """Read a table in which every cell is a string; empty cells are empty strings. Raises
+    TaskError, also for a table without rows."""
     import pandas
 
     if ".jsonl" in path.suffixes:

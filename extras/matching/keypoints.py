@@ -145,13 +145,14 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
         return matched
 
     def get_batch_key(self, item: Pair) -> Hashable:
-        """Return whether both images are in portrait format: all pairs are resized to one size, in
-        landscape or portrait format."""
+        """Return whether both images are in portrait format, because all pairs are resized to one
+        landscape or portrait size."""
         return all(pixels.shape[0] > pixels.shape[1] for pixels in item)
 
 
 def pad_image(pixels: Pixels, ratio: float) -> Pixels:
-    """Add black to the right or below, so that the width is `ratio` times the height."""
+    """Add black to the right of an image or below it, so that the width is `ratio` times the
+    height."""
     height, width = pixels.shape[:2]
     wide, high = max(width, round(height * ratio)), max(height, round(width / ratio))
     return np.pad(pixels, ((0, high - height), (0, wide - width), (0, 0)))

@@ -108,8 +108,7 @@ COMPUTED_TENSORS = {
     "inv_freq",
     "relative_position_index",
 }
-"""Components of the dotted names of tensors whose values follow from the settings of the network,
-in any network."""
+"""Components of the dotted names of tensors that every network computes from its settings."""
 
 
 def check_tensors(

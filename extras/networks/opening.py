@@ -268,8 +268,8 @@ class Batcher(Generic[Item, Output]):
             self._run_batch(batch)
 
     def _take_batch(self) -> list[_Request[Item, Output]]:
-        """Remove from the queue, and return, the oldest item and the later items with the same
-        key."""
+        """Take the oldest item, and the later items with the same key, from the queue; return
+        them."""
         chosen: list[_Request[Item, Output]] = []
         others: list[_Request[Item, Output]] = []
         for request in self.queue:

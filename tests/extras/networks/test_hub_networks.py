@@ -441,8 +441,8 @@ def test_without_torch_the_documented_extra_and_the_folder_are_named(
     for extra, look in (
         (r".*\[hf\]'.*'models/small'", lambda: DepthAnything("models/small")(IMAGES[0])),
         (r".*\[diffusion\]'$", lambda: DIFT("models/small")(IMAGES[0])),
-        (r".*\[hf\]'$", DepthAnything3("models/small").place),
-        (r".*\[hf\]'$", SAM("models/small").place),
+        (r".*\[hf\]'$", DepthAnything3("models/small").get_place),
+        (r".*\[hf\]'$", SAM("models/small").get_place),
     ):
         with pytest.raises(WeightsError, match=install + extra):
             look()
