@@ -16,7 +16,13 @@ from filelock import FileLock, Timeout
 
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.runs.requests import Forward
-from looktwice.extras.integrations.http_gate import CHAT, MESSAGES, HttpGate, Say, serve
+from looktwice.extras.integrations.http_gate import (
+    CHAT_PROTOCOL,
+    MESSAGES_PROTOCOL,
+    HttpGate,
+    Say,
+    serve,
+)
 from looktwice.extras.integrations.protocols.exchange import (
     AnswerContent,
     Exchange,
@@ -137,7 +143,11 @@ class StudyGate(HttpGate):
     """A server that passes requests to the contestants of a study."""
 
     responder: StudyResponder = field(kw_only=True)
-    protocols: ClassVar[tuple[WireProtocol, ...]] = (CHAT, ResponsesProtocol(), MESSAGES)
+    protocols: ClassVar[tuple[WireProtocol, ...]] = (
+        CHAT_PROTOCOL,
+        ResponsesProtocol(),
+        MESSAGES_PROTOCOL,
+    )
 
     async def list_models(self, request: web.Request) -> web.StreamResponse:
         """List the contestants, or describe the one that the path names, with the fields of every

@@ -29,7 +29,7 @@ READ_TIMEOUT_SECONDS = 120.0  # maximum time to receive the body of a request
 Say = Callable[[str], None]
 """A function that receives a line to show, or the server's address."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-CHAT, MESSAGES = ChatProtocol(), MessagesProtocol()
+CHAT_PROTOCOL, MESSAGES_PROTOCOL = ChatProtocol(), MessagesProtocol()
 
 
 def free_tracebacks(exc: BaseException) -> None:
@@ -52,7 +52,7 @@ class HttpGate(ABC):
     any of the `protocols` are answered.
     """
 
-    protocols: ClassVar[tuple[WireProtocol, ...]] = (CHAT,)
+    protocols: ClassVar[tuple[WireProtocol, ...]] = (CHAT_PROTOCOL,)
     workers: int = 64
     token: str = ""
     held_bytes: int = 0
@@ -95,7 +95,7 @@ class HttpGate(ABC):
         for protocol in self.protocols:
             if path == protocol.path or path.startswith(f"{protocol.path}/"):
                 return protocol
-        return MESSAGES if "anthropic-version" in request.headers else CHAT
+        return MESSAGES_PROTOCOL if "anthropic-version" in request.headers else CHAT_PROTOCOL
 
     def make_route_refusal(
         self, request: web.Request, protocol: WireProtocol, exc: web.HTTPException

@@ -19,7 +19,7 @@ from looktwice.pipelines.runtime.weights import WeightsError
 from looktwice.specialists.results import FeatureGrid, Floats
 
 GAMMA = 2.2
-LUMINANCE = np.array([0.3, 0.59, 0.11])
+LUMINANCE_WEIGHTS = np.array([0.3, 0.59, 0.11])
 MIN_VALUE = 1e-5
 INVERSE_RANGE = 1e-3, 1 - 1e-6  # range of 1 / (1 + shading)
 NETWORK_PARTS = {"ord_state_dict": (run_large, 3), "iid_state_dict": (run_small, 5)}
@@ -135,7 +135,7 @@ def _match_scale(light: Floats, coarse: Floats, fine: Floats) -> Floats:
 
     An order is 1 / (1 + shading).
     """
-    gray = (light @ LUMINANCE)[..., None]
+    gray = (light @ LUMINANCE_WEIGHTS)[..., None]
     albedos = [
         gray / np.maximum(1 / np.maximum(order, MIN_VALUE) - 1, MIN_VALUE)
         for order in (coarse, fine)

@@ -365,11 +365,13 @@ def list_disagreements(files: Sequence[ScoredReplies]) -> tuple[str, int]:
             if proof := disprove_label(row, label, answer):
                 kind = re.sub(r"\b[A-Z]\b", "X", f"the label is proved wrong ({proof})")
             elif not answer:
-                kind = f"the label is a letter, the reader finds none ({reason.partition(':')[0]})"
+                kind = (
+                    f"the label is a letter, but the reader finds none ({reason.partition(':')[0]})"
+                )
             elif label:
                 kind = "two different letters"
             else:
-                kind = "the reader finds a letter, the label has none"
+                kind = "the reader finds a letter, but the label has none"
             shown = bracket_letter(answer) if answer else f"nothing ({reason})"
             key = f", key {bracket_letter(row['key'])}" if row["key"] else ""
             about = f"{scored.name} {row['sample']}: label {row['label']}, reader {shown}{key}"

@@ -66,7 +66,7 @@ def test_a_reader_is_compared_with_the_labels(shared_data: Path, tmp_path: Path)
     assert (got["n"], got["scored"]) == ("3807", "1901")
     assert float(got["agreement"].rstrip("%")) > 70 and float(got["coverage"].rstrip("%")) < 80
     text = listing.read_text()
-    assert text.startswith("# the label is a letter, the reader finds none (unread): ")
+    assert text.startswith("# the label is a letter, but the reader finds none (unread): ")
     assert "two different letters" not in text
 
 
