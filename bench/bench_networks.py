@@ -49,7 +49,7 @@ def loftr(folder: Path) -> tuple[Network[Any, Any], Callable[[int], list[Any]], 
     torch.save(kornia.LoFTR(None).state_dict(), folder / "loftr.ckpt")
 
     def bare(network: Network[Any, Any], items: list[Any]) -> Callable[[], object]:
-        place = network.place()
+        place = network.get_place()
         gray = torch.rand(len(items), 1, HIGH, WIDE, device=place.device)
         return lambda: network.network()({"image0": gray, "image1": gray.flip(3)})
 
@@ -62,8 +62,8 @@ def loftr(folder: Path) -> tuple[Network[Any, Any], Callable[[int], list[Any]], 
 
 def prepare_call(network: Network[Any, Any], **given: Any) -> Callable[[], object]:
     """Return a call of a transformers network on inputs that its processor has prepared."""
-    opened, place = network.network(), network.place()
-    inputs = opened.inputs(place, **given)
+    opened, place = network.network(), network.get_place()
+    inputs = opened.make_inputs(place, **given)
     return lambda: opened.model(**inputs)
 
 
@@ -158,7 +158,7 @@ def measure_rates(shape: Callable[[Path], Any], folder: Path) -> tuple[float, fl
     speed-up by batches."""
     torch.manual_seed(0)
     network, make, bare = shape(folder)
-    print(f"\n{shape.__name__} on {network.place().device}, images or pairs a second:")
+    print(f"\n{shape.__name__} on {network.get_place().device}, images or pairs a second:")
     rates, shares = [], []
     for size in BATCHES:
         items, sized = make(size), replace(network, batch=size)

@@ -67,7 +67,7 @@ def planted(times: int) -> str:
         for values in (
             [probe.right.mean() for arm in arms for probe in arm.layers[:2]],
             [arm.layers[2].right.mean() for arm in arms],
-            [probe.shuffled for arm in arms for probe in arm.layers],
+            [probe.shuffled_accuracy for arm in arms for probe in arm.layers],
         )
     )
     return (
@@ -112,7 +112,7 @@ def losses(times: int) -> Iterator[str]:
                 answered,
                 arm.majority_right,
                 arm.clusters,
-                arm.trained,
+                arm.training_count,
                 1,
             )
             said += both.loss is not None

@@ -384,8 +384,10 @@ def write_agent(out: Path) -> str:
     listed = make_contribution_table(certificate, scores)
     header = ["arm", "what it gets", "right, % [95 % interval]", "tokens per question"]
     rows = [[row[0], row[1], _one_line(row[3]), row[-1]] for row in listed.rows]
-    gains = {role: certificate.difference("full", role) for role in ("black", "random", "words")}
-    turns = certificate.difference("full", "result")
+    gains = {
+        role: certificate.compute_difference("full", role) for role in ("black", "random", "words")
+    }
+    turns = certificate.compute_difference("full", "result")
     sure = {role: gap is not None and gap.low > 0 for role, gap in gains.items()}
     require(
         pixels_matter=sure["black"],

@@ -113,13 +113,17 @@ ANALYSES = {
         "looking.agent_looks:LOOKS_CHANGED_ANALYSIS", "What an agent's looks changed", AGENT_NEEDS
     ),
     "certify": _make_entry(
-        "looking.contribution:CERTIFY", "What a tool contributes, part by part", ("asked",)
+        "looking.contribution:CERTIFICATE_ANALYSIS",
+        "What a tool contributes, part by part",
+        ("asked",),
     ),
     "tool": _make_entry(
         "looking.contribution:TOOL_ANALYSIS", "What the tool contributes", AGENT_NEEDS
     ),
     "look_turns": _make_entry(
-        "looking.agent_looks:LOOK_TURNS_ANALYSIS", "Accuracy by turns with looks", AGENT_NEEDS
+        "looking.agent_looks:LOOK_TURNS_ANALYSIS",
+        "Accuracy by number of turns with looks",
+        AGENT_NEEDS,
     ),
     "turns": _make_entry(
         "looking.turns:FURTHER_TURNS_ANALYSIS", "What further turns changed", ("turns",)
@@ -142,7 +146,9 @@ ANALYSES = {
     ),
     "draws": _make_entry("studies.steadiness:SEVERAL_DRAWS_ANALYSIS", "Draws", ("draws",)),
     "audit": _make_entry("studies.audit:AUDIT_ANALYSIS", "Answers without the images", ("asked",)),
-    "probe": _make_entry("inside.arms:PROBE", "Where in a model the answer is lost", ("asked",)),
+    "probe": _make_entry(
+        "inside.arms:PROBE_ANALYSIS", "Where in a model the answer is lost", ("asked",)
+    ),
     "items": _make_entry(
         "adaptive.questions:ITEMS_ANALYSIS",
         "Item difficulties, and totals predicted from a few items",

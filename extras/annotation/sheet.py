@@ -222,7 +222,7 @@ def write_sheet(
 def _collect_pictures(log: Log, item: SheetItem) -> Iterator[tuple[str, Picture]]:
     """Yield the pictures that were sent, each once, with their file names."""
     seen: set[str] = set()
-    for message in log.messages({"task": item.task, "sample": item.sample, "draw": 0}):
+    for message in log.get_messages({"task": item.task, "sample": item.sample, "draw": 0}):
         for picture in (view.picture for view in message.views):
             try:
                 payload = picture.payload

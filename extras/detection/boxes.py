@@ -59,7 +59,7 @@ class WordDetector(HubNetwork[Item, Boxes]):
     validates the words."""
 
     result = Boxes
-    images = 1
+    image_count = 1
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         """Detect boxes in an HxWx3 RGB image. Raises WeightsError, and NoEvidence if the network
@@ -125,7 +125,7 @@ class Florence2(WordDetector):
         words = (*given, None)[1]
         return result if self.task != "text" or words is None else find_lines(result, words)
 
-    def batch_key(self, item: Item) -> Hashable:
+    def get_batch_key(self, item: Item) -> Hashable:
         """Batch images that have the same prompts; their sizes do not matter, because the network
         resizes them to squares."""
         return self._build_queries(item[1])
@@ -164,7 +164,7 @@ class Florence2(WordDetector):
         """Generate text about each image and parse it with the network's processor."""
         text = [query.task + query.words] * len(images)
         written = network.model.generate(
-            **network.inputs(place, images=images, text=text),
+            **network.make_inputs(place, images=images, text=text),
             max_new_tokens=self.longest,
             num_beams=self.beams,
             do_sample=False,
@@ -231,7 +231,7 @@ class RFDETR(WordDetector):
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
         """Return the boxes of each image, in pixels of that image and clipped to it."""
         images = [image for image, _ in items]
-        outputs = network.model(**network.inputs(place, images=images))
+        outputs = network.model(**network.make_inputs(place, images=images))
         refuse_nan(outputs.logits, self.model, place.dtype)
         detections = network.processor.post_process_object_detection(
             outputs, threshold=self.threshold, target_sizes=[image.shape[:2] for image in images]

@@ -43,7 +43,7 @@ class DIRE(TensorNetwork[Probability]):
     kind = "a ResNet with one output, like DIRE's"
     min_side = 32  # smaller images, enlarged to 256 pixels, contain no traces of a generator
     needs_colors = True
-    squares = True
+    resizes_to_squares = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -76,7 +76,7 @@ class GroundingDINO(WordDetector):
     model_class = "AutoModelForZeroShotObjectDetection"
     processor_class = "AutoProcessor"
     half_is_safe = False
-    opens = (*WordDetector.opens, "tokenizer", "package")
+    opening_settings = (*WordDetector.opening_settings, "tokenizer", "package")
     ranges = ("threshold, text_threshold >= 0", "threshold, text_threshold < 1")
 
     def __post_init__(self) -> None:
@@ -120,7 +120,7 @@ class GroundingDINO(WordDetector):
         phrased = "text_threshold" in signature(process).parameters
         # transformers does not join a list in which a word contains a full stop
         text = [f"{'. '.join(asked)}." for asked in words] if phrased else words
-        inputs = network.inputs(place, images=images, text=text, padding=True)
+        inputs = network.make_inputs(place, images=images, text=text, padding=True)
         outputs = network.model(**inputs)
         refuse_nan(outputs.logits, self.model, place.dtype)
         sizes = [image.shape[:2] for image in images]

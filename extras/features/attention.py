@@ -167,7 +167,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
     version: ClassVar[int] = 3
     result = AttentionMap
     model_class = "AutoModelForMultimodalLM"
-    unused = ("pooler",)
+    unused_tensors = ("pooler",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -192,7 +192,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
             self.model_class,
             self.model,
             self.revision,
-            self.unused,
+            self.unused_tensors,
             dtype=place.torch_dtype,
             use_safetensors=True,
             attn_implementation=register_attention(),
@@ -227,7 +227,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
                 side = size // config.patch_size
                 orders = [np.arange(side * side).reshape(side, side)] * len(items)
             else:
-                given = network.inputs(place, images=images)
+                given = network.make_inputs(place, images=images)
                 network.model(given["pixel_values"], grid_thw=given["image_grid_thw"])
                 merge = config.spatial_merge_size
                 window = getattr(config, "window_size", 0) // (merge * config.patch_size)

@@ -56,14 +56,18 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
     longest: int = 518
 
     result = FeatureGrid
-    images = 1
+    image_count = 1
     model_class = "AutoModel"
     processor_class = (
         "BitImageProcessorPil"  # for any network: only the mean and standard deviation are used
     )
     min_side, max_ratio = 1, math.inf
     version: ClassVar[int] = 2
-    unused = ("mask_token", "pooler", "classifier")  # used only for training and classification
+    unused_tensors = (
+        "mask_token",
+        "pooler",
+        "classifier",
+    )  # used only for training and classification
     ranges = ("longest >= 32",)
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
@@ -113,7 +117,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
             tokens = tokens[:, before:].mT.unflatten(2, (rows, columns))
         return to_grids(tokens if self.part == "patches" else whole, items)
 
-    def batch_key(self, item: Item) -> Hashable:
+    def get_batch_key(self, item: Item) -> Hashable:
         """Return the size of the resized image, which depends on its aspect ratio."""
         return InputSize.fit(item[0], self.longest, 1, enlarge=True).shape
 
@@ -240,7 +244,7 @@ class EfficientNet(TensorNetwork[FeatureGrid]):
 
     result = FeatureGrid
     kind = "EfficientNet-lite0"
-    images = 1
+    image_count = 1
     ranges = ("block >= 0", f"block < {BLOCK_COUNT}", "longest >= 32")
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
@@ -257,13 +261,17 @@ class EfficientNet(TensorNetwork[FeatureGrid]):
         batch = (to_batch(images, place).to(place.torch_dtype) - 127) / 128
         return to_grids(run_blocks(network, batch, self.block), items)
 
-    def batch_key(self, item: Item) -> Hashable:
+    def get_batch_key(self, item: Item) -> Hashable:
         """Return the size to which the image is resized."""
         return self._compute_input_size(item[0]).shape
 
-    def file(self) -> Path:
+    def find_file(self) -> Path:
         """Return the file of the tensors. Raises WeightsError."""
-        return super().file() if self.model else find_package_file(*WEIGHTS_PACKAGE, *WEIGHTS_FILE)
+        return (
+            super().find_file()
+            if self.model
+            else find_package_file(*WEIGHTS_PACKAGE, *WEIGHTS_FILE)
+        )
 
     def _compute_input_size(self, pixels: Pixels) -> InputSize:
         return InputSize.fit(pixels, self.longest, 32, enlarge=True)

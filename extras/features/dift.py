@@ -49,7 +49,7 @@ class DIFT(Network[Item, FeatureGrid]):
     batch: int = field(default=1, metadata=NOT_IDENTITY)
 
     result = FeatureGrid
-    squares = True
+    resizes_to_squares = True
     extra = "diffusion"
     version: ClassVar[int] = 2
     ranges = ("timestep, up_block >= 0", "ensemble >= 1", "size >= 64")
@@ -97,8 +97,8 @@ class DIFT(Network[Item, FeatureGrid]):
 
     def network(self) -> Any:
         """Return the opened network, shared by all settings. Raises WeightsError."""
-        key = ("network", "DIFT", self.network_key(), self.place())
-        return open_shared(key, lambda: self.open_network(self.place()))
+        key = ("network", "DIFT", self.make_network_key(), self.get_place())
+        return open_shared(key, lambda: self.open_network(self.get_place()))
 
 
 @dataclass(frozen=True)

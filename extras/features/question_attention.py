@@ -133,7 +133,7 @@ class QuestionAttention(WithoutModel, Network[Inputs, TokenAttention]):
             attn_implementation={"text_config": register_attention()}
         )
 
-    def place(self) -> Place:
+    def get_place(self) -> Place:
         """Return the device and precision of the examined model."""
         return Place.resolve(self.device, self.dtype, half="bfloat16", extra="hf")
 

@@ -59,7 +59,7 @@ class DepthAnythingViews(Network[Pair, Views]):
         """Open the package's network with the tensors of its files. Raises WeightsError."""
         return self._single_view_network.open_network(place)
 
-    def batch_key(self, item: Pair) -> Hashable:
+    def get_batch_key(self, item: Pair) -> Hashable:
         """Return one key for all: pairs are processed one by one."""
         return ()
 

@@ -48,9 +48,9 @@ class Question(NamedTuple):
     """A question that a run asked: `label` is the text of the correct answer, `text` the text of
     the question.
 
-    `offered` are the texts of the choices, empty for an open question. Questions of one `cluster`
-    share a picture or a group. `sent` holds the sha256 of each message, because loaded messages
-    would hold all pixels.
+    `choice_texts` is empty for an open question. Questions of one `cluster` share a picture or a
+    group. `message_digests` holds the sha256 of each message that was sent, because loaded messages
+    would hold all pixels. `right` is the score of the model's own answer.
     """
 
     sample: str
@@ -58,8 +58,8 @@ class Question(NamedTuple):
     label: str
     text: str
     right: float
-    sent: Sequence[str]
-    offered: Sequence[str] = ()
+    message_digests: Sequence[str]
+    choice_texts: Sequence[str] = ()
 
 
 def collect_questions(run: RunScores) -> Mapping[str, Sequence[Question]]:
@@ -100,7 +100,7 @@ def list_choice_texts(row: SampleRow) -> tuple[str, ...]:
 
 def get_true_answer(row: SampleRow) -> str:
     """Return the text of the correct choice, so that its position does not matter; if the choices
-    have no texts, return the correct answer as the sample has it."""
+    have no texts, return the correct answer that the sample gives."""
     key, texts = (row.answer or "").strip(), list_choice_texts(row)
     number = ord(key) - ord("A") if len(key) == 1 else -1
     return texts[number] if 0 <= number < len(texts) else _normalize_text(key)
@@ -128,25 +128,25 @@ def _find_answered_messages(record: Record) -> Sequence[str] | None:
 
 @dataclass(frozen=True, eq=False)
 class LayerProbe:
-    """The result of probing one layer: whether each held-out question is right, and the accuracy
-    with shuffled labels.
+    """The result of probing one layer: whether the probe is right on each held-out question, and
+    its accuracy with shuffled labels.
 
-    `inner` is the accuracy by cross-validation within the training questions; layers are chosen by
-    it.
+    `training_accuracy` is the accuracy by cross-validation within the training questions; layers
+    are chosen by it.
     """
 
     layer: Layer
-    inner: float
+    training_accuracy: float
     right: Floats
-    shuffled: float
+    shuffled_accuracy: float
 
 
 class AnswerLoss(NamedTuple):
-    """The two places between which the answer is lost: the `last` place at which a probe still
-    finds it, and the `first` place at which a probe finds it significantly less often."""
+    """The two places between which the answer is lost: the last one at which a probe still finds
+    it, and the first one at which a probe finds it significantly less often."""
 
-    last: str
-    first: str
+    last_found: str
+    first_lost: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,8 +154,8 @@ class ArmProbe:
     """The probes of one arm; all arrays cover the same held-out questions, in the same order.
 
     `model_right` is 1 where the model was right, `majority_right` where the most common answer
-    among the training questions is right; `trained` is the number of training questions, `wordings`
-    the number of different question texts.
+    among the training questions is right; `training_count` is the number of training questions,
+    `wording_count` the number of different question texts.
     """
 
     contestant: str
@@ -164,8 +164,8 @@ class ArmProbe:
     model_right: Floats
     majority_right: Floats
     clusters: Sequence[str]
-    trained: int
-    wordings: int
+    training_count: int
+    wording_count: int
 
     def compare(self, right: Floats, baseline: Floats) -> Estimate:
         """Return the mean difference of `right` from `baseline` on the same questions, tested by
@@ -173,29 +173,31 @@ class ArmProbe:
         return compare_paired(right, baseline, self.clusters)
 
     @cached_property
-    def best(self) -> Mapping[str, LayerProbe]:
-        """The best layer of each place by accuracy within the training questions, in the order in
-        which the model computes the places."""
+    def best_layers(self) -> Mapping[str, LayerProbe]:
+        """The best layer for each part and pooling by accuracy within the training questions, in
+        the order in which the model computes them."""
         best: dict[str, LayerProbe] = {}
         for probe in sorted(self.layers, key=lambda probe: PLACE_ORDER.index(probe.layer.place)):
             rival = best.setdefault(probe.layer.place, probe)
-            best[probe.layer.place] = probe if probe.inner > rival.inner else rival
+            best[probe.layer.place] = (
+                probe if probe.training_accuracy > rival.training_accuracy else rival
+            )
         return best
 
     @cached_property
-    def peak(self) -> LayerProbe:
+    def best_layer(self) -> LayerProbe:
         """The layer with the highest accuracy within the training questions."""
-        return max(self.best.values(), key=lambda probe: probe.inner)
+        return max(self.best_layers.values(), key=lambda probe: probe.training_accuracy)
 
     @cached_property
-    def gap(self) -> Estimate:
-        """The difference between the accuracy of the model and that of the probe at the peak."""
-        return self.compare(self.model_right, self.peak.right)
+    def accuracy_gap(self) -> Estimate:
+        """The difference between the accuracy of the model and that of the best layer's probe."""
+        return self.compare(self.model_right, self.best_layer.right)
 
     @cached_property
     def is_found(self) -> bool:
-        """True if the probe at the peak is significantly better than the most common answer."""
-        test = self.compare(self.peak.right, self.majority_right)
+        """True if the best layer's probe is significantly better than the most common answer."""
+        test = self.compare(self.best_layer.right, self.majority_right)
         return test.p <= SIGNIFICANCE_LEVEL and test.value > 0
 
     @cached_property
@@ -203,15 +205,19 @@ class ArmProbe:
         """The place at which the answer is lost; None if the model answers as well as the best
         probe, or no probe finds the answer.
 
-        The answer is lost at the first place after the peak whose probe is significantly worse
-        (Holm over these places), otherwise between the last place and the model's reply.
+        The answer is lost at the first place after the best layer whose probe is significantly
+        worse (Holm over these places), otherwise between the last place and the model's reply.
         """
-        if not self.is_found or self.gap.p > SIGNIFICANCE_LEVEL or self.gap.value >= 0:
+        if (
+            not self.is_found
+            or self.accuracy_gap.p > SIGNIFICANCE_LEVEL
+            or self.accuracy_gap.value >= 0
+        ):
             return None
-        places = list(self.best.values())
-        later = places[places.index(self.peak) + 1 :]
-        tests = [self.compare(probe.right, self.peak.right) for probe in later]
-        before = self.peak
+        places = list(self.best_layers.values())
+        later = places[places.index(self.best_layer) + 1 :]
+        tests = [self.compare(probe.right, self.best_layer.right) for probe in later]
+        before = self.best_layer
         for probe, test, p in zip(later, tests, holm([test.p for test in tests]), strict=True):
             if p <= SIGNIFICANCE_LEVEL and test.value < 0:
                 return AnswerLoss(str(before.layer), str(probe.layer))
@@ -224,7 +230,7 @@ class ProbedRun(NamedTuple):
     task."""
 
     arms: Sequence[ArmProbe]
-    left_out: Mapping[str, str]
+    missing_reasons: Mapping[str, str]
 
 
 def probe_run(
@@ -240,7 +246,7 @@ def probe_run(
     Raises RunError if the pictures that were sent are missing.
     """
     asked, binder = collect_questions(run), Binder.for_run(run.folder.path, plugins)
-    arms, left_out = list[ArmProbe](), dict[str, str]()
+    arms, missing_reasons = list[ArmProbe](), dict[str, str]()
     for scores in run.points:
         name, questions = f"{scores.contestant} on {scores.task}", asked[scores.point.id][:limit]
         node = scores.point.spec.get("model")
@@ -248,20 +254,20 @@ def probe_run(
         model = binder.build_node(node, "model") if node and len(scores.columns) else None
         if binder.faults:
             faults = "; ".join(map(str, binder.faults))
-            left_out[name] = f"its model cannot be rebuilt: {faults}"
+            missing_reasons[name] = f"its model cannot be rebuilt: {faults}"
             continue
         why = "no model was asked" if model is None else _explain_too_few(questions, held_out)
         if model is None or why:
-            left_out[name] = why
+            missing_reasons[name] = why
             continue
         tell(f"{name}: reading the layers on {len(questions)} questions")
         states = list[States]()
         try:
             for question in questions:
-                sent = [StoredMessage(run.folder.blobs, sha) for sha in question.sent]
+                sent = [StoredMessage(run.folder.blobs, sha) for sha in question.message_digests]
                 states.append(read_states(model, sent))
         except ModelError as exc:
-            left_out[name] = str(exc)
+            missing_reasons[name] = str(exc)
         except PictureError as exc:
             raise RunError(
                 f"{run.folder.path}: {exc}; a probe sends the model the same pictures again, from"
@@ -269,7 +275,7 @@ def probe_run(
             ) from exc
         else:
             arms.append(probe_arm(scores.contestant, scores.task, questions, states, held_out))
-    return ProbedRun(arms, left_out)
+    return ProbedRun(arms, missing_reasons)
 
 
 def probe_arm(
@@ -279,13 +285,13 @@ def probe_arm(
     states: Sequence[States],
     held_out: float,
 ) -> ArmProbe:
-    """Probe one arm, given the layers' states for each of its questions; a layer that is missing
-    for some question is left out."""
+    """Probe one arm, given the layers' states for each of its questions; a layer without a state
+    for every question is left out."""
     out = np.array([is_held_out(question.cluster, held_out) for question in questions])
     learnt, tried = (list(compress(questions, side)) for side in (~out, out))
     code = {label: n for n, label in enumerate(dict.fromkeys(q.label for q in learnt))}
     labels = np.array([code.get(question.label, -1) for question in questions])
-    allowed = np.array([[label in (q.offered or code) for label in code] for q in questions])
+    allowed = np.array([[label in (q.choice_texts or code) for label in code] for q in questions])
     allowed[~allowed.any(1)] = True
     clusters = [question.cluster for question in learnt]
     layers = []
@@ -297,8 +303,8 @@ def probe_arm(
             vectors[~out], labels[~out], clusters, vectors[out], allowed[~out], allowed[out]
         )
         right = (probed.predictions == labels[out]).astype(float)
-        shuffled = float(np.mean(probed.shuffled == labels[out]))
-        layers.append(LayerProbe(layer, probed.inner, right, shuffled))
+        shuffled = float(np.mean(probed.shuffled_predictions == labels[out]))
+        layers.append(LayerProbe(layer, probed.training_accuracy, right, shuffled))
     common = (np.bincount(labels[~out]) * allowed[out]).argmax(1)
     return ArmProbe(
         contestant,
@@ -313,8 +319,8 @@ def probe_arm(
 
 
 def _explain_too_few(questions: Sequence[Question], held_out: float) -> str:
-    """Return the reason why there are too few questions, or too few of each answer, to train a
-    probe; empty if there are enough."""
+    """Return the reason why a probe cannot be trained, if there are too few questions or too few
+    with each answer; empty if there are enough."""
     kept = Counter(question.cluster for question in questions)
     out = [kept.pop(cluster) for cluster in [*kept] if is_held_out(cluster, held_out)]
     labels, learnt = set(map(attrgetter("label"), questions)), kept.total()
@@ -322,7 +328,7 @@ def _explain_too_few(questions: Sequence[Question], held_out: float) -> str:
         return (
             f"{len(questions)} of its questions were answered, on {len(kept)} different"
             f" pictures for training and {len(out)} held out; a probe needs {MIN_CLUSTERS} of each,"
-            " better hundreds; ask more questions, or finish the run"
+            " and preferably hundreds; ask more questions, or finish the run"
         )
     if not 1 < len(labels) <= learnt / MIN_QUESTIONS_PER_ANSWER:
         return (
@@ -335,16 +341,16 @@ def _explain_too_few(questions: Sequence[Question], held_out: float) -> str:
 # ---- results as sentences, as a table, and as a page
 
 
-def probe_table(probed: ProbedRun, whole: bool = True) -> TextTable:
+def build_probe_table(probed: ProbedRun, whole: bool = True) -> TextTable:
     """Return a table with a line for every layer or, unless `whole`, for the best layer of each
     place, and with lines for the model's own answer and the most common answer."""
     header = ("contestant", "task", "read in", "right %", "shuffled %", "against the model", "p")
     rows: list[tuple[str, ...]] = []
     for arm in probed.arms:
         gaps = [arm.compare(probe.right, arm.model_right) for probe in arm.layers]
-        shown = arm.layers if whole else arm.best.values()
+        shown = arm.layers if whole else arm.best_layers.values()
         lines = {
-            probe: (percent(probe.shuffled), estimate_cell(gap, sign=True), format_p(p))
+            probe: (percent(probe.shuffled_accuracy), estimate_cell(gap, sign=True), format_p(p))
             for probe, gap, p in zip(arm.layers, gaps, holm([gap.p for gap in gaps]), strict=True)
         }
         answers = [(str(probe.layer), probe.right, lines[probe]) for probe in shown]
@@ -360,7 +366,7 @@ def describe_probe(arm: ArmProbe) -> list[str]:
     """Describe in sentences how accurate an arm's probes and its model are, and where the answer is
     lost."""
     read = ", ".join(
-        f"{percent(fmean(probe.right))} % in {probe.layer}" for probe in arm.best.values()
+        f"{percent(fmean(probe.right))} % in {probe.layer}" for probe in arm.best_layers.values()
     )
     sentences = [
         f"{arm.contestant} on {arm.task}: on {len(arm.model_right)} held-out questions, a linear"
@@ -368,47 +374,50 @@ def describe_probe(arm: ArmProbe) -> list[str]:
         f" {percent(fmean(arm.model_right))} %, and the most common answer on"
         f" {percent(fmean(arm.majority_right))} %."
     ]
-    low, high = (percent(end, sign=True) for end in (arm.gap.low, arm.gap.high))
-    p = format_p(arm.gap.p)
+    low, high = (percent(end, sign=True) for end in (arm.accuracy_gap.low, arm.accuracy_gap.high))
+    p = format_p(arm.accuracy_gap.p)
     p = p.replace("<", "< ") if p.startswith("<") else f"= {p}"
     beside = (
-        f"the model differs from the probe of {arm.peak.layer} by"
-        f" {percent(arm.gap.value, sign=True)} points [{low}, {high}], p {p}"
+        f"the model differs from the probe of {arm.best_layer.layer} by"
+        f" {percent(arm.accuracy_gap.value, sign=True)} points [{low}, {high}], p {p}"
     )
     if not arm.is_found:
         sentences.append(
-            f"No answer is found: the best probe, in {arm.peak.layer}, is not significantly better"
-            " than the most common answer."
+            f"No answer is found: the best probe, in {arm.best_layer.layer}, is not significantly"
+            " better than the most common answer."
         )
     elif arm.loss:
-        lost = f"The answer is lost between {arm.loss.last} and {arm.loss.first}"
+        lost = f"The answer is lost between {arm.loss.last_found} and {arm.loss.first_lost}"
         sentences.append(f"{lost}: {beside}.")
-    elif arm.gap.p <= SIGNIFICANCE_LEVEL:
-        sentences.append(f"The model uses more than a linear probe of one vector: {beside}.")
+    elif arm.accuracy_gap.p <= SIGNIFICANCE_LEVEL:
+        sentences.append(
+            f"The model uses more than a linear probe can read from one vector: {beside}."
+        )
     else:
         sentences.append(f"No loss is found: {beside}.")
-    if arm.wordings > 1 and "tower" in arm.best:
+    if arm.wording_count > 1 and "tower" in arm.best_layers:
         sentences.append(
-            f"Tower and projector do not receive the question, and there are {arm.wordings}"
-            " different questions: probes may fail there only because the question is missing."
+            "The tower and the projector do not receive the question, and there are"
+            f" {arm.wording_count} different questions: probes may fail there only because the"
+            " question is missing."
         )
     return sentences
 
 
-def probe_page(run: RunScores, probed: ProbedRun) -> str:
+def format_probe_page(run: RunScores, probed: ProbedRun) -> str:
     """Return the results of all arms as Markdown."""
     parts = [f"# Layer probes of {run.name}"]
     parts += [" ".join(describe_probe(arm)) for arm in probed.arms]
-    parts += ["## Layers", PROBE_NOTE, probe_table(probed).markdown]
-    if probed.left_out:
-        reasons = "\n".join(f"- {name}: {why}" for name, why in probed.left_out.items())
+    parts += ["## Layers", PROBE_NOTE, build_probe_table(probed).markdown]
+    if probed.missing_reasons:
+        reasons = "\n".join(f"- {name}: {why}" for name, why in probed.missing_reasons.items())
         parts += ["## Not probed", reasons]
     return "\n\n".join(parts) + "\n"
 
 
 def show_probes(asked: AnalysisRequest) -> None:
     """Show where in a model the answer is lost, with linear probes of every layer on at most
-    `limit` questions of each arm; the share `held_out` of the pictures tests the probes."""
+    `limit` questions of each arm; a share `held_out` of the pictures is kept for testing."""
     page, share = asked.get_page_path("probes.md"), asked.settings.get("held_out", 0.4)
     if not isinstance(share, float) or not 0.1 <= share <= 0.9:
         raise RunError(f"held_out must be a share from 0.1 to 0.9, got {share}")
@@ -416,19 +425,21 @@ def show_probes(asked: AnalysisRequest) -> None:
     if not isinstance(limit, int | None):
         raise RunError(f"limit must be a number of questions, got {limit!r}")
     probed = probe_run(asked.run, asked.plugins, share, limit, tell)
-    for why in dict.fromkeys(probed.left_out.values()):
-        names = "; ".join(name for name, reason in probed.left_out.items() if reason == why)
+    for why in dict.fromkeys(probed.missing_reasons.values()):
+        names = "; ".join(name for name, reason in probed.missing_reasons.items() if reason == why)
         asked.say(f"not probed: {names} ({why})")
     if not probed.arms:
         raise RunError(
             f"{asked.run.folder.path} has no arm to probe; `looktwice run probes` makes a run with"
             " one"
         )
-    asked.show(probe_table(probed, whole=False), "read in the layers", PROBE_NOTE)
+    asked.show(build_probe_table(probed, whole=False), "read in the layers", PROBE_NOTE)
     for arm in probed.arms:
         asked.say(" ".join(describe_probe(arm)))
-    write_file(page, probe_page(asked.run, probed))
+    write_file(page, format_probe_page(asked.run, probed))
     asked.say(f"probes: {page}")
 
 
-PROBE = AnalysisOnRequest("Where in a model the answer is lost", ("held_out", "limit"), show_probes)
+PROBE_ANALYSIS = AnalysisOnRequest(
+    "Where in a model the answer is lost", ("held_out", "limit"), show_probes
+)

@@ -57,17 +57,17 @@ States = Mapping[Layer, NDArray[np.float32]]
 decoder layers occur with both poolings."""
 
 
-class Parts(NamedTuple):
-    """The modules of a network to hook; the tower's first `skipped` tokens do not belong to a
-    position in the image."""
+class NetworkParts(NamedTuple):
+    """The modules of a network to hook; the tower's first `extra_token_count` tokens do not belong
+    to a position in the image."""
 
     tower: Sequence[Any]
     projector: Any
     decoder: Sequence[Any]
-    skipped: int = 0
+    extra_token_count: int = 0
 
 
-def _find_llava_parts(network: Any) -> Parts:
+def _find_llava_parts(network: Any) -> NetworkParts:
     """Return the parts of a LLaVA network; the tower ends at the layer whose output the projector
     receives."""
     inner, config = network.model, network.config
@@ -76,22 +76,22 @@ def _find_llava_parts(network: Any) -> Parts:
     ends = np.atleast_1d(config.vision_feature_layer) % (len(layers) + 1)
     skipped = int(config.vision_feature_select_strategy == "default")
     decoder = inner.language_model.layers
-    return Parts(layers[: max(ends)], inner.multi_modal_projector, decoder, skipped)
+    return NetworkParts(layers[: max(ends)], inner.multi_modal_projector, decoder, skipped)
 
 
-def _find_qwen_parts(network: Any) -> Parts:
+def _find_qwen_parts(network: Any) -> NetworkParts:
     inner = network.model
-    return Parts(inner.visual.blocks, inner.visual.merger, inner.language_model.layers)
+    return NetworkParts(inner.visual.blocks, inner.visual.merger, inner.language_model.layers)
 
 
-FAMILIES: dict[str, Callable[[Any], Parts]] = {
+PART_FINDERS: dict[str, Callable[[Any], NetworkParts]] = {
     "llava": _find_llava_parts,
     "llava_next": _find_llava_parts,
     "qwen2_vl": _find_qwen_parts,
     "qwen2_5_vl": _find_qwen_parts,
     "qwen3_vl": _find_qwen_parts,
 }
-"""Functions that find a network's parts, by `model_type` of its configuration."""
+"""Functions that find a network's parts, by the `model_type` in its configuration."""
 
 
 def read_states(model: Model, messages: Messages) -> States:
@@ -123,14 +123,14 @@ def read_network_states(model: LocalVLM, messages: Messages) -> States:
     except WeightsError as exc:
         raise ModelError(str(exc)) from exc
     config = network.model.config
-    if config.model_type not in FAMILIES:
+    if config.model_type not in PART_FINDERS:
         raise ModelError(
-            f"{model.model}: layers can be read in the families {', '.join(FAMILIES)}, not in"
+            f"{model.model}: layers can be read in the families {', '.join(PART_FINDERS)}, not in"
             f" {config.model_type}; probe another model"
         )
     inputs, torch = model.make_inputs(network, [chat]), import_torch()
     is_image = (inputs["input_ids"][0] == config.image_token_id).cpu()
-    parts = FAMILIES[config.model_type](network.model)
+    parts = PART_FINDERS[config.model_type](network.model)
     totals: dict[Layer, Any] = defaultdict(float)  # the sum over tokens, followed by their number
 
     def add(
@@ -145,7 +145,9 @@ def read_network_states(model: LocalVLM, messages: Messages) -> States:
         (parts.projector, Layer("projector", 1), lambda x: x)
     ]
     for number, module in enumerate(parts.tower, 1):
-        watched.append((module, Layer("tower", number), lambda x: x[..., parts.skipped :, :]))
+        watched.append(
+            (module, Layer("tower", number), lambda x: x[..., parts.extra_token_count :, :])
+        )
     for number, module in enumerate(parts.decoder, 1):
         image, last = Layer("decoder", number), Layer("decoder", number, "last")
         watched.append((module, image, lambda x: x[0, is_image.to(x.device)]))

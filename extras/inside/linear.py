@@ -26,14 +26,14 @@ SEED = 0
 class ProbeResult:
     """A probe's predictions for held-out questions, as label codes.
 
-    `inner` is its accuracy within the training questions, by cross-validation; `shuffled`, of shape
-    (shuffles, questions), holds the predictions of probes trained on the same states with shuffled
-    labels.
+    `training_accuracy` is its accuracy within the training questions, by cross-validation.
+    `shuffled_predictions`, of shape (shuffles, questions), are those of probes trained on the same
+    states with shuffled labels.
     """
 
     predictions: Codes
-    inner: float
-    shuffled: Codes
+    training_accuracy: float
+    shuffled_predictions: Codes
 
 
 def fit_probe(

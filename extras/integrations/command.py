@@ -16,14 +16,20 @@ from filelock import FileLock, Timeout
 
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.runs.requests import Forward
-from looktwice.extras.integrations.http_gate import CHAT, MESSAGES, HttpGate, Say, serve
+from looktwice.extras.integrations.http_gate import (
+    CHAT_PROTOCOL,
+    MESSAGES_PROTOCOL,
+    HttpGate,
+    Say,
+    serve,
+)
 from looktwice.extras.integrations.protocols.exchange import (
-    Answered,
+    AnswerContent,
     Exchange,
     Refusal,
     WireProtocol,
 )
-from looktwice.extras.integrations.protocols.questions import LOOPBACK
+from looktwice.extras.integrations.protocols.questions import LOOPBACK_HOSTS
 from looktwice.extras.integrations.protocols.responses import ResponsesProtocol
 from looktwice.extras.integrations.recorded import Recorder, Requests
 from looktwice.extras.integrations.responder import StudyResponder, name_contestants
@@ -36,9 +42,9 @@ from looktwice.pipelines.model import Stopped
 from looktwice.pipelines.models.pocket.model import Pocket
 from looktwice.pipelines.runtime.stores import use_result_store
 
-TAP_THREADS = 2  # threads of a tap, which never wait
+TAP_THREAD_COUNT = 2  # the threads of a tap never wait
 HEARTBEAT_SECONDS = 10.0  # seconds between two comments of a waiting stream
-Done = TypeVar("Done")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ class ServeOptions:
         token = os.environ.get(self.token_env, "").strip() if self.token_env else ""
         if self.token_env and not token:
             raise ConfigError([f"--token-env {self.token_env}: this environment variable is empty"])
-        if self.host and self.host not in LOOPBACK and not token:
+        if self.host and self.host not in LOOPBACK_HOSTS and not token:
             raise ConfigError(
                 [
                     f"--host {self.host} lets other machines send requests; store a token in an"
@@ -107,7 +113,7 @@ def serve_tap(url: str, options: ServeOptions, say: Say) -> None:
     ConfigError, RunError."""
     name, token = options.name or "tap", options.token
     with Recorder(find_free_folder(options.out / "serve" / name), (), name) as recorder:
-        tap = RecordingProxy(TAP_THREADS, token, recorder=recorder, url=url, say=say)
+        tap = RecordingProxy(TAP_THREAD_COUNT, token, recorder=recorder, url=url, say=say)
         _serve(tap, recorder, f"all requests are forwarded unchanged to {tap.url}", options, say)
 
 
@@ -117,7 +123,7 @@ def _serve(gate: HttpGate, recorder: Recorder, about: str, options: ServeOptions
         say(about)
         say(f"requests are recorded: looktwice view {recorder.path}")
 
-    serve(gate, options.host or LOOPBACK[0], options.port, announce)
+    serve(gate, options.host or LOOPBACK_HOSTS[0], options.port, announce)
 
 
 def find_free_folder(folder: Path) -> Path:
@@ -134,10 +140,14 @@ def find_free_folder(folder: Path) -> Path:
 
 @dataclass(eq=False)
 class StudyGate(HttpGate):
-    """Passes requests to the contestants of a study."""
+    """A server that passes requests to the contestants of a study."""
 
     responder: StudyResponder = field(kw_only=True)
-    protocols: ClassVar[tuple[WireProtocol, ...]] = (CHAT, ResponsesProtocol(), MESSAGES)
+    protocols: ClassVar[tuple[WireProtocol, ...]] = (
+        CHAT_PROTOCOL,
+        ResponsesProtocol(),
+        MESSAGES_PROTOCOL,
+    )
 
     async def list_models(self, request: web.Request) -> web.StreamResponse:
         """List the contestants, or describe the one that the path names, with the fields of every
@@ -145,8 +155,8 @@ class StudyGate(HttpGate):
         models = {name: describe_model(name) for name in self.responder.arms}
         if (name := request.match_info.get("name")) is not None:
             if name not in models:
-                there = ", ".join(models)
-                raise Refusal(404, f"there is no contestant {name!r}; there are {there}")
+                names = ", ".join(models)
+                raise Refusal(404, f"there is no contestant {name!r}; the contestants are {names}")
             return web.json_response(models[name])
         ends = {"first_id": next(iter(models)), "last_id": [*models][-1], "has_more": False}
         return web.json_response({"object": "list", "data": [*models.values()], **ends})
@@ -179,7 +189,7 @@ def describe_model(name: str) -> dict[str, str | int]:
     }
 
 
-async def unwrap_answer(work: asyncio.Future[Done]) -> Done:
+async def unwrap_answer(work: asyncio.Future[Result]) -> Result:
     """Wait for the result of `work`. Raises any error as a Refusal."""
     try:
         return await work
@@ -194,7 +204,10 @@ async def unwrap_answer(work: asyncio.Future[Done]) -> Done:
 
 
 async def stream_answer(
-    request: web.Request, work: asyncio.Future[Answered], exchange: Exchange, protocol: WireProtocol
+    request: web.Request,
+    work: asyncio.Future[AnswerContent],
+    exchange: Exchange,
+    protocol: WireProtocol,
 ) -> web.StreamResponse:
     """Send the answer as events. Comments keep the connection alive until the answer is ready; an
     error after the first comment is sent as an event. Raises Refusal for an earlier error."""

@@ -151,7 +151,7 @@ def mcp(
     from looktwice.extras.integrations.command import ServeOptions
     from looktwice.extras.integrations.images import Images
     from looktwice.extras.integrations.looking import LookTools, find_agent, make_controls
-    from looktwice.extras.integrations.protocols.questions import LOOPBACK
+    from looktwice.extras.integrations.protocols.questions import LOOPBACK_HOSTS
 
     try:
         from looktwice.extras.integrations import mcp as server
@@ -175,5 +175,5 @@ def mcp(
         def started(url: str) -> None:
             say(f"{len(looks.tools)} tools at {url}; press Ctrl-C to stop")
 
-        address = host or LOOPBACK[0]
+        address = host or LOOPBACK_HOSTS[0]
         asyncio.run(server.serve_http(served, address, http, options.token, started))

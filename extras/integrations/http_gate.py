@@ -19,17 +19,17 @@ from looktwice.eval.page.hosting import get_host, make_runner
 from looktwice.extras.integrations.protocols.chat_responses import ChatProtocol
 from looktwice.extras.integrations.protocols.exchange import Refusal, WireProtocol
 from looktwice.extras.integrations.protocols.messages import MessagesProtocol
-from looktwice.extras.integrations.protocols.questions import LOOPBACK, MAX_BYTES
+from looktwice.extras.integrations.protocols.questions import LOOPBACK_HOSTS, MAX_BYTES
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.pipelines.models.http_client import get_http_loop
 
-SWITCH_SECONDS = 0.0005  # short, so that busy threads do not keep the event loop waiting
+THREAD_SWITCH_SECONDS = 0.0005  # short, so that busy threads do not keep the event loop waiting
 MAX_HELD_BYTES = 512 << 20  # bytes of all requests being read or answered
-READ_SECONDS = 120.0  # maximum time to receive the body of a request
+READ_TIMEOUT_SECONDS = 120.0  # maximum time to receive the body of a request
 Say = Callable[[str], None]
 """A function that receives a line to show, or the server's address."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-CHAT, MESSAGES = ChatProtocol(), MessagesProtocol()
+CHAT_PROTOCOL, MESSAGES_PROTOCOL = ChatProtocol(), MessagesProtocol()
 
 
 def free_tracebacks(exc: BaseException) -> None:
@@ -48,14 +48,14 @@ class HttpGate(ABC):
     """Accepts requests; subclasses answer them.
 
     Without a `token`, only programs on this machine may send requests, and only to a loopback name,
-    so that no web page can. With a token, any client that sends the token may. Requests in any of
-    the `protocols` are answered.
+    so that no web page can. With a token, any client that sends it may send requests. Requests in
+    any of the `protocols` are answered.
     """
 
-    protocols: ClassVar[tuple[WireProtocol, ...]] = (CHAT,)
+    protocols: ClassVar[tuple[WireProtocol, ...]] = (CHAT_PROTOCOL,)
     workers: int = 64
     token: str = ""
-    held: int = 0
+    held_bytes: int = 0
     pool: ThreadPoolExecutor = field(init=False)
 
     def __post_init__(self) -> None:
@@ -63,19 +63,19 @@ class HttpGate(ABC):
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Reject requests without permission, and send errors as JSON."""
+        """Reject requests that are not permitted, and send errors as JSON."""
         try:
             if self.token:
                 if not self.has_token(request):
                     raise Refusal(401, "wrong token; send the token of this server")
-            elif get_host(request) not in LOOPBACK:
+            elif get_host(request) not in LOOPBACK_HOSTS:
                 raise Refusal(403, "send requests to 127.0.0.1")
             return await handler(request)
         except (Refusal, web.HTTPException) as exc:
             free_tracebacks(exc)
             protocol = self.find_protocol(request)
             if isinstance(exc, web.HTTPException):
-                exc = self.explain(request, protocol, exc)
+                exc = self.make_route_refusal(request, protocol, exc)
             body = protocol.describe(exc)
             return web.json_response(body, status=exc.status, headers=exc.headers)
 
@@ -89,21 +89,23 @@ class HttpGate(ABC):
         return any([secrets.compare_digest(key, own) for key in raw])
 
     def find_protocol(self, request: web.Request) -> WireProtocol:
-        """Return the protocol of a request: that of its path, or else of its client."""
+        """Return the protocol that the path of a request implies, or else the one that its client
+        uses."""
         path = request.path.removeprefix("/v1")
         for protocol in self.protocols:
             if path == protocol.path or path.startswith(f"{protocol.path}/"):
                 return protocol
-        return MESSAGES if "anthropic-version" in request.headers else CHAT
+        return MESSAGES_PROTOCOL if "anthropic-version" in request.headers else CHAT_PROTOCOL
 
-    def explain(
+    def make_route_refusal(
         self, request: web.Request, protocol: WireProtocol, exc: web.HTTPException
     ) -> Refusal:
         """Return the Refusal for a request that no route answers."""
         if exc.status not in (404, 405):
             return Refusal(exc.status, exc.reason)
         rest = request.path.removeprefix("/v1").removeprefix(protocol.path)
-        advice = next((words for end, words in protocol.unsupported.items() if end in rest), "")
+        endpoints = protocol.unsupported_endpoints
+        advice = next((words for end, words in endpoints.items() if end in rest), "")
         if request.path.startswith("/v1/v1/"):
             advice = "leave /v1 out of the client's base URL"
         paths = ", ".join(f"POST /v1{each.path}" for each in self.protocols)
@@ -120,9 +122,9 @@ class HttpGate(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Prevent new work."""
+        """Stop accepting work."""
 
-    async def chat(self, request: web.Request) -> web.StreamResponse:
+    async def answer_post(self, request: web.Request) -> web.StreamResponse:
         """Answer a POST request. Raises Refusal."""
         if request.content_type != "application/json":  # a page in a browser
             raise Refusal(403, "send application/json to 127.0.0.1")
@@ -130,40 +132,40 @@ class HttpGate(ABC):
         try:
             return await self.respond(request, raw)
         finally:
-            self.held -= len(raw)
+            self.held_bytes -= len(raw)
 
     async def read_body(self, request: web.Request) -> bytes:
-        """Read the body of a request, and add its size to `held`. Raises Refusal if it is too
+        """Read the body of a request, and add its size to `held_bytes`. Raises Refusal if it is too
         large, arrives too slowly, or too many bytes are held."""
         if (length := request.content_length or 0) > MAX_BYTES:
             raise Refusal(413, f"the request has {length:,} bytes; the maximum is {MAX_BYTES:,}")
         body = bytearray()
         try:
-            async with asyncio.timeout(READ_SECONDS):
+            async with asyncio.timeout(READ_TIMEOUT_SECONDS):
                 async for piece in request.content.iter_any():
                     body += piece
-                    self.held += len(piece)
+                    self.held_bytes += len(piece)
                     if len(body) > MAX_BYTES:
                         raise Refusal(413, f"a request has at most {MAX_BYTES:,} bytes")
-                    if self.held > MAX_HELD_BYTES:
-                        busy = f"{self.held >> 20} MiB of requests are being answered"
+                    if self.held_bytes > MAX_HELD_BYTES:
+                        busy = f"{self.held_bytes >> 20} MiB of requests are being answered"
                         raise Refusal(503, f"{busy}; try again", "server_error", 1.0)
             return bytes(body)
         except BaseException as exc:
-            self.held -= len(body)
+            self.held_bytes -= len(body)
             if isinstance(exc, TimeoutError):
-                late = f"the request did not arrive within {READ_SECONDS:g} s"
+                late = f"the request did not arrive within {READ_TIMEOUT_SECONDS:g} s"
                 raise Refusal(408, late) from None
             if isinstance(exc, ConnectionError | web.RequestPayloadError):
                 raise Refusal(400, "the request was cut off") from None
             raise
 
-    def application(self) -> web.Application:
-        """Return the web application, whose routes exist with and without /v1."""
+    def make_application(self) -> web.Application:
+        """Make the web application, whose routes exist with and without /v1."""
         app = web.Application(middlewares=[self.guard])
         for base in ("/v1", ""):
             for protocol in self.protocols:
-                app.router.add_post(f"{base}{protocol.path}", self.chat)
+                app.router.add_post(f"{base}{protocol.path}", self.answer_post)
             app.router.add_get(f"{base}/models", self.list_models)
             app.router.add_get(f"{base}/models/{{name:.+}}", self.list_models)
         return app
@@ -174,7 +176,7 @@ def serve(gate: HttpGate, host: str, port: int, started: Say) -> None:
     ConfigError if the port is taken."""
 
     async def run() -> None:
-        runner = make_runner(gate.application(), shutdown_timeout=5.0)
+        runner = make_runner(gate.make_application(), shutdown_timeout=5.0)
         await runner.setup()
         await web.TCPSite(runner, host, port).start()
         shown = f"[{host}]" if ":" in host else host
@@ -187,7 +189,7 @@ def serve(gate: HttpGate, host: str, port: int, started: Say) -> None:
             await runner.cleanup()
             gate.pool.shutdown(wait=False, cancel_futures=True)
 
-    sys.setswitchinterval(SWITCH_SECONDS)
+    sys.setswitchinterval(THREAD_SWITCH_SECONDS)
     try:
         asyncio.run(run())
     except OSError as exc:

@@ -23,14 +23,14 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import Part, View
 from looktwice.prompting.coordinates import ToolError
 
-LONGEST_PATH = 4096
+MAX_PATH_LENGTH = 4096
 ADDRESS_PATTERN = re.compile(r"\w[\w+.-]+:")  # file:, http:, but not C:
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The note next to a result: the files that the result shows (`sources`), and which `parts` of
-    them.
+    """The note next to a tool's result: the files that the result shows (`sources`), and which
+    `parts` of them.
 
     `apart` marks the result of a control: its pixels are not the ones that `parts` describe, so
     specialists look at the file itself instead of its sources.
@@ -43,28 +43,29 @@ class Origin:
 
 @dataclass(frozen=True, eq=False)
 class OpenedImage:
-    """A file as tools receive it: its view, whose parts name pictures among `sources`."""
+    """A file as tools receive it: its view, whose parts refer to pictures among `sources`.
+    `is_control` is True for the result of a control."""
 
     number: int
     file: Path
     view: View
     sources: tuple[tuple[Path, Picture], ...]
-    apart: bool = False
+    is_control: bool = False
 
 
 @dataclass(eq=False)
 class Images:
-    """The images of a server by their numbers: files in the `allowed` folders, and the files
+    """The images of a server by their numbers: files in the `allowed_folders`, and the files
     written to `out`, which can be read, too. Paths are relative to `folder`."""
 
     out: Path
-    allowed: tuple[Path, ...]
+    allowed_folders: tuple[Path, ...]
     folder: Path = field(default_factory=Path.cwd)
 
     def __post_init__(self) -> None:
         self.files, self.lock = list[Path](), threading.Lock()
 
-    def number(self, file: Path) -> int:
+    def assign_number(self, file: Path) -> int:
         """Return the number of a file; a new file gets the next one."""
         with self.lock:
             if file not in self.files:
@@ -86,7 +87,7 @@ class Images:
             raise ToolError(f"an image is a number, a path or a data URL, found {name!r:.60}")
         file = self._write_url(name) if name.startswith("data:") else self.find(name)
         picture, note = self._read(file), file.with_suffix(".json")
-        whole = OpenedImage(self.number(file), file, View.of(picture), ((file, picture),))
+        whole = OpenedImage(self.assign_number(file), file, View.of(picture), ((file, picture),))
         if not (file.is_relative_to(self.out) and note.is_file()):
             return whole
         origin: Origin = read_as(Origin, read_file(note))
@@ -95,7 +96,7 @@ class Images:
         if any(part.source >= len(sources) for part in origin.parts):
             raise ToolError(f"{note} names a source that does not exist")
         shown = View(picture, origin.parts)
-        return replace(whole, view=shown, sources=sources, apart=origin.apart)
+        return replace(whole, view=shown, sources=sources, is_control=origin.apart)
 
     def find(self, text: str) -> Path:
         """Return the file at the path `text`, with links resolved. Raises ToolError for a path
@@ -105,9 +106,9 @@ class Images:
                 f"{text[:60]!r} is not a path; nothing is fetched: give the path of a file, or"
                 " data:image/...;base64,..."
             )
-        if len(text) > LONGEST_PATH or "\0" in text:
+        if len(text) > MAX_PATH_LENGTH or "\0" in text:
             raise ToolError(f"this is not the path of a file: {text[:60]!r} ...")
-        real, roots = (self.folder / text).resolve(), (*self.allowed, self.out)
+        real, roots = (self.folder / text).resolve(), (*self.allowed_folders, self.out)
         try:
             check_access(text, real, roots, Scope())
         except OutsideError:
@@ -122,8 +123,8 @@ class Images:
     def _suggest_path(self, text: str) -> str:
         """Suggest a path within an allowed folder, in case `text` is relative to the wrong
         folder."""
-        places = ((root / text).resolve() for root in self.allowed)
-        inside = [path for path in places if any(map(path.is_relative_to, self.allowed))]
+        places = ((root / text).resolve() for root in self.allowed_folders)
+        inside = [path for path in places if any(map(path.is_relative_to, self.allowed_folders))]
         meant = next((path for path in inside if path.is_file()), None)
         if meant is not None:
             return f"; did you mean {meant}?"

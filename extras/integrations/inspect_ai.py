@@ -56,7 +56,7 @@ from looktwice.extras.integrations.looking import (
     find_arms,
 )
 from looktwice.extras.integrations.protocols.questions import (
-    NO_VIDEOS,
+    NO_VIDEOS_ERROR,
     ClientFacts,
     make_sample,
     read_data_url,
@@ -89,7 +89,7 @@ VIDEO_FORMATS: Mapping[str, Any] = {
     "video/quicktime": "mov",
 }
 """Media types of videos -> inspect's names for them; inspect knows no others."""
-FINISHED: Mapping[str, Finish] = {
+FINISH_REASONS: Mapping[str, Finish] = {
     "max_tokens": "length",
     "model_length": "length",
     "content_filter": "filter",
@@ -110,7 +110,9 @@ class InspectModel:
         """Return the reply. Raises ModelError for options that inspect lacks, and inspect's own
         errors, for example when a limit is reached."""
         if options.choices:
-            raise ModelError("inspect_ai has no fixed choices; leave `choices` out of options")
+            raise ModelError(
+                "inspect_ai cannot restrict a reply to choices; leave `choices` out of options"
+            )
         tools = [
             ToolInfo(name=tool.name, description=tool.description, parameters=_describe_tool(tool))
             for tool in options.tools or ()
@@ -123,7 +125,7 @@ class InspectModel:
         calls = _read_calls(output.message)
         used = output.usage
         usage = Usage(used.input_tokens, used.output_tokens) if used else Usage()
-        finish: Finish = "tool" if calls else FINISHED.get(output.stop_reason, "stop")
+        finish: Finish = "tool" if calls else FINISH_REASONS.get(output.stop_reason, "stop")
         attached = _read_attached(output.message)
         return Reply(output.completion, finish, tool_calls=calls, usage=usage, attached=attached)
 
@@ -160,8 +162,8 @@ def _convert_part(part: str | View) -> ContentText | ContentImage | ContentVideo
         return ContentImage(image=payload.data_url)
     if payload.media_type not in VIDEO_FORMATS:
         raise ValueError(
-            f"inspect_ai takes no {payload.media_type}; send the frames as `form: mp4`, or as"
-            " images"
+            f"inspect_ai does not accept {payload.media_type}; send the frames as `form: mp4`, or"
+            " as images"
         )
     return ContentVideo(video=payload.data_url, format=VIDEO_FORMATS[payload.media_type])
 
@@ -188,7 +190,7 @@ def _parse_message(turn: ChatMessage) -> Message:
     URL, and for a video."""
     content = [ContentText(text=turn.content)] if isinstance(turn.content, str) else turn.content
     if any(isinstance(part, ContentVideo) for part in content):
-        raise ValueError(f"a message holds a video: {NO_VIDEOS}")
+        raise ValueError(f"a message holds a video: {NO_VIDEOS_ERROR}")
     parts = [
         View.of(read_data_url(part.image)) if isinstance(part, ContentImage) else part.text
         for part in content

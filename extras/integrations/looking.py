@@ -45,8 +45,8 @@ from looktwice.specialists.rules import Checked, NoEvidence
 
 DEFAULT_STUDY = "look"
 """The bundled study that has every tool."""
-OPEN_TOOL = "open"
-ANY_IMAGE = {
+OPEN_TOOL_NAME = "open"
+ANY_IMAGE_SCHEMA = {
     "anyOf": [{"type": "integer"}, {"type": "string"}],
     "description": "the image: its number, the path of its file, or a data URL",
 }
@@ -82,8 +82,8 @@ class LookTools:
     controls: Mapping[str, Control] = field(default_factory=dict)
 
     @cached_property
-    def left_out(self) -> dict[str, str]:
-        """The tools that cannot be used on this machine, each with the reason."""
+    def unavailable_tools(self) -> dict[str, str]:
+        """The tools that cannot be used on this machine, with the reason for each."""
         return {
             name: why for name, tool in self.agent.tools.items() if (why := _find_missing(tool))
         }
@@ -92,9 +92,9 @@ class LookTools:
     def tools(self) -> dict[str, AgentTool]:
         """The offered tools by name, without those that only steer the loop of looktwice's own
         agent."""
-        offered: dict[str, AgentTool] = {OPEN_TOOL: OpenImage()}
+        offered: dict[str, AgentTool] = {OPEN_TOOL_NAME: OpenImage()}
         for name, tool in self.agent.tools.items():
-            if name not in self.left_out and not isinstance(tool, Answer | Undo):
+            if name not in self.unavailable_tools and not isinstance(tool, Answer | Undo):
                 offered[name] = tool
         return offered
 
@@ -106,7 +106,7 @@ class LookTools:
         for name, tool in self.tools.items():
             plain = describe_tool(name, tool, self.agent.coordinates)
             properties = {**plain.parameters["properties"]}
-            properties |= dict.fromkeys(_image_fields(tool), ANY_IMAGE)
+            properties |= dict.fromkeys(_list_image_fields(tool), ANY_IMAGE_SCHEMA)
             parameters = {**plain.parameters, "properties": properties}
             described.append(replace(plain, parameters=parameters))
         return described
@@ -119,7 +119,7 @@ class LookTools:
         tool, frame = self.tools[name], self.agent.coordinates
         opened = {
             key: self.images.open(data.get(key, default))
-            for key, default in _image_fields(tool).items()
+            for key, default in _list_image_fields(tool).items()
         }
         scene = _Scene.from_images(tuple(opened.values()), write_canonical([name, dict(data)]))
         state, numbers = scene.state, {key: image.number for key, image in opened.items()}
@@ -140,15 +140,15 @@ class LookTools:
     def _show(self, scene: _Scene, view: View, tool: str, controlled: bool) -> Parts:
         """Return the description of an image that a tool returned, and the image as it is sent;
         write the image to a file unless it is one already."""
-        view = scene.mapped(view)
+        view = scene.map_view(view)
         files, first = [file for file, _ in scene.sources], scene.images[0]
         file = first.file
         if view.picture is not first.view.picture:
             stem = f"{files[0].stem[:40]}-{tool}"
-            file = self.images.keep(view, files, stem, controlled or scene.apart)
+            file = self.images.keep(view, files, stem, controlled or scene.has_control)
         sent = ShownImage.from_view(view, self.agent.fit, scene.state).sent_view
         width, height = sent.size
-        words = f"Image {self.images.number(file)} ({width} x {height} pixels)"
+        words = f"Image {self.images.assign_number(file)} ({width} x {height} pixels)"
         if region := find_source_box(view, Box("", 0, 0, *view.size)):
             left, top, right, bottom = (f"{edge:.0f}" for edge in region.xyxy)
             name, picture = scene.sources[region.image]
@@ -163,8 +163,8 @@ class LookTools:
 
 @dataclass(frozen=True, eq=False)
 class _Scene:
-    """The images of one call as the views of a state, whose sample has the pictures that they show
-    as its images.
+    """The images of one call as the views of a state, and the pictures that they show as the images
+    of the state's sample.
 
     Each view has the image's number as its position, so that tools report it correctly; positions
     in between repeat the first image.
@@ -182,14 +182,14 @@ class _Scene:
         sources = dict[Path, Picture]()
         for image in images:
             sources |= image.sources
-        sources |= {image.file: image.view.picture for image in images if image.apart}
+        sources |= {image.file: image.view.picture for image in images if image.is_control}
         places = [*sources]
         views, claims = dict[int, View](), dict[int, View]()
         for image in images:
             own = [places.index(file) for file, _ in image.sources]
             parts = tuple(replace(part, source=own[part.source]) for part in image.view.parts)
             views[image.number] = replace(image.view, parts=parts)
-            if image.apart:
+            if image.is_control:
                 source = places.index(image.file)
                 claims[source] = views[image.number]
                 views[image.number] = View.of(image.view.picture, source)
@@ -199,13 +199,13 @@ class _Scene:
         return cls(images, tuple(sources.items()), state, claims)
 
     @property
-    def apart(self) -> bool:
+    def has_control(self) -> bool:
         """True if one of the images is the result of a control."""
         return bool(self.claims)
 
-    def mapped(self, view: View) -> View:
-        """Return the view with its parts mapped from controls' images to the regions that they
-        claim to show."""
+    def map_view(self, view: View) -> View:
+        """Return the view with its parts mapped from the images of controls to the regions that
+        these images claim to show."""
         parts = tuple[Part, ...]()
         for part in view.parts:
             claim = self.claims.get(part.source)
@@ -214,7 +214,7 @@ class _Scene:
         return View(view.picture, parts)
 
 
-def _image_fields(tool: AgentTool) -> dict[str, int]:
+def _list_image_fields(tool: AgentTool) -> dict[str, int]:
     """Return the names of a tool's arguments that are images, with the default number of each."""
     declared = tool.arguments.model_fields
     return {
@@ -238,23 +238,23 @@ def _find_missing(tool: AgentTool) -> str:
     return ""
 
 
-def find_arms(study: Path | str, contestant: str, *how: Sequence[str]) -> dict[str, Arm]:
+def find_arms(study: Path | str, contestant: str, *load_options: Sequence[str]) -> dict[str, Arm]:
     """Return a study's arm by the name of its contestant, as in `serve`, or all arms if
-    `contestant` is empty; `how` is passed to `load_plan`: overrides, plugins and allowed folders.
-    Raises ConfigError."""
-    arms = name_contestants(load_plan(find_config(study), *how))
+    `contestant` is empty; `load_options` (overrides, plugins and allowed folders) are passed to
+    `load_plan`. Raises ConfigError."""
+    arms = name_contestants(load_plan(find_config(study), *load_options))
     if contestant not in ("", *arms):
-        wrong = f"no contestant {contestant!r}; there are {', '.join(arms)}"
+        wrong = f"there is no contestant {contestant!r}; the contestants are {', '.join(arms)}"
         raise ConfigError([f"{study}: {wrong}"])
     return {contestant: arms[contestant]} if contestant else arms
 
 
-def find_agent(study: Path | str, contestant: str = "", *how: Sequence[str]) -> Agent:
+def find_agent(study: Path | str, contestant: str = "", *load_options: Sequence[str]) -> Agent:
     """Return the agent of a contestant, or the one agent that a study's contestants share. Raises
-    ConfigError if their agents differ; `how` is as in `find_arms`."""
+    ConfigError if their agents differ. The `load_options` are those of `find_arms`."""
     agents = {
         name: agent
-        for name, arm in find_arms(study, contestant, *how).items()
+        for name, arm in find_arms(study, contestant, *load_options).items()
         for agent in find_settings(arm.stages, Agent)
     }
     looks = [
@@ -279,7 +279,7 @@ def make_controls(
         for name in names:
             if name not in agent.tools:
                 faults.append(
-                    f"--{option} {name}: no such tool; there are {', '.join(agent.tools)}"
+                    f"--{option} {name}: no such tool; the tools are {', '.join(agent.tools)}"
                 )
             elif option == "black":
                 controls[name] = lambda true, state, _: BlackImages()(true, state)

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
 from looktwice.extras.integrations.looking import REPORTED_ERRORS, LookTools
-from looktwice.extras.integrations.protocols.questions import LOOPBACK, MAX_BYTES
+from looktwice.extras.integrations.protocols.questions import LOOPBACK_HOSTS, MAX_BYTES
 from looktwice.pipelines.config.classes import ConfigError
 from looktwice.prompting.coordinates import UNIT_PHRASES
 
@@ -34,7 +34,7 @@ INSTRUCTIONS = (
 def make_server(looks: LookTools) -> Server[Any]:
     """Make a server that offers the tools of `looks`, for either transport."""
     lines = [INSTRUCTIONS.format(unit=UNIT_PHRASES[looks.agent.coordinates])]
-    lines += [f"Not offered: {name}, as {why}." for name, why in looks.left_out.items()]
+    lines += [f"Not offered: {name}, as {why}." for name, why in looks.unavailable_tools.items()]
 
     async def list_tools(
         context: ServerRequestContext[Any], page: protocol.PaginatedRequestParams | None
@@ -105,7 +105,7 @@ async def serve_http(
         raise ConfigError([fault]) from exc
     port = listening.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
-    hosts = [f"{name}:*" for name in dict.fromkeys((*LOOPBACK, "[::1]", shown))]
+    hosts = [f"{name}:*" for name in dict.fromkeys((*LOOPBACK_HOSTS, "[::1]", shown))]
     app = server.streamable_http_app(
         max_request_body_size=MAX_BYTES,
         transport_security=TransportSecuritySettings(

@@ -38,7 +38,7 @@ class Requests:
 
     @property
     def facts(self) -> Facts:
-        """The facts about the questions that tables list, such as the split and the version of the
+        """The facts that tables list about the questions, such as the split and the version of the
         labels."""
         return Facts(note="asked by clients of looktwice serve, who sent the correct answers")
 
@@ -53,7 +53,7 @@ class Requests:
 
 @dataclass(eq=False)
 class Recorder:
-    """A context manager that writes questions and answers of clients into the run folder at `path`.
+    """A context manager that writes clients' questions and answers into the run folder at `path`.
 
     A question keeps its id; a different question with the same id gets a new id. Each further
     answer of a contestant to a question is a new draw.

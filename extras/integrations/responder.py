@@ -19,7 +19,7 @@ from looktwice.eval.runs.requests import Forward, Request
 from looktwice.eval.runs.trial import make_no_model
 from looktwice.eval.scoring.labels import label_with_changes
 from looktwice.extras.integrations.http_gate import Say
-from looktwice.extras.integrations.protocols.exchange import Answered, Refusal
+from looktwice.extras.integrations.protocols.exchange import AnswerContent, Refusal
 from looktwice.extras.integrations.protocols.questions import Question
 from looktwice.extras.integrations.recorded import Recorder, Requests
 from looktwice.pipelines.config.plan import Plan, add_id
@@ -34,9 +34,9 @@ from looktwice.pipelines.state import State
 from looktwice.prompting.agent.agent import Agent
 from looktwice.prompting.controls.choices import PermuteChoices, PermuteLabels
 
-FIRST_IDLE_REQUESTS, LATER_IDLE_REQUESTS = 10, 20
-"""The numbers of consecutive requests in which a stage changes nothing until this is reported: for
-a stage that has never changed anything, and for any other stage."""
+FIRST_IDLE_COUNT, LATER_IDLE_COUNT = 10, 20
+"""The number of consecutive requests in which a stage may change nothing before this is reported:
+for a stage that has never changed anything, and for any other stage."""
 
 
 def name_contestants(plan: Plan) -> dict[str, Arm]:
@@ -75,16 +75,16 @@ class StudyResponder:
     """Answers questions with the stages of `arms`, which are contestants by name, and records each
     answer.
 
-    `cache` is the folder of the reply cache. `say` receives messages for the user. With `looks`,
-    the texts before the last reply are sent as part of its reasoning. `abstain` selects whether an
-    abstention is sent as an error or as text.
+    `cache` is the folder of the reply cache. `say` receives messages for the user. With
+    `show_looks`, the texts before the last reply are sent as part of its reasoning. `abstain`
+    selects whether an abstention is sent as an error or as text.
     """
 
     arms: Mapping[str, Arm]
     recorder: Recorder
     cache: Path
     say: Say
-    looks: bool
+    show_looks: bool
     abstain: Literal["error", "text"]
 
     def __post_init__(self) -> None:
@@ -113,19 +113,21 @@ class StudyResponder:
         for model in self.models.values():
             close_model(model)
 
-    def answer(self, question: Question) -> Answered:
+    def answer(self, question: Question) -> AnswerContent:
         """Answer a question. Raises Refusal."""
         arm = self.arms.get(question.model)
         if arm is None and not question.model and len(self.arms) == 1:
             arm = next(iter(self.arms.values()))
         if arm is None:
             names = ", ".join(self.arms)
-            raise Refusal(404, f"there is no contestant {question.model!r}; there are {names}")
-        refuse_options(arm, question.options, question.fields)
+            raise Refusal(
+                404, f"there is no contestant {question.model!r}; the contestants are {names}"
+            )
+        refuse_options(arm, question.options, question.field_names)
         sample, row = self.recorder.record_question(question.sample, arm.task_id, question.answer)
-        draws = self.recorder.reserve_draws(arm, sample.id, question.count)
+        draws = self.recorder.reserve_draws(arm, sample.id, question.reply_count)
         is_sampled, blobs = is_random(arm, question.options), self.recorder.writer.blobs
-        asked = Request(question.turns, question.options, 0, question.sent)
+        asked = Request(question.turns, question.options, 0, question.extra_fields)
         states = list[State]()
         for number, draw in enumerate(draws):
             request = replace(asked, draw=draw if is_sampled else number).store(blobs)
@@ -153,7 +155,7 @@ class StudyResponder:
                 return
             self.idle[key] = self.idle[key] + 1 if idle else 0
             self.useful |= set() if idle else {key}
-            most = LATER_IDLE_REQUESTS if key in self.useful else FIRST_IDLE_REQUESTS
+            most = LATER_IDLE_COUNT if key in self.useful else FIRST_IDLE_COUNT
             if self.idle[key] < most:
                 return
             self.idle[key] = -1
@@ -161,13 +163,13 @@ class StudyResponder:
         why = f" ({after.notes[-1]})" if after.notes[len(before.notes) :] else ""
         self.say(f"{arm.contestant}: {slot!r} changed nothing in the {when} {most} requests{why}")
 
-    def _respond(self, arm: Arm, sample: str, draw: int, states: Sequence[State]) -> Answered:
+    def _respond(self, arm: Arm, sample: str, draw: int, states: Sequence[State]) -> AnswerContent:
         replies, looks, calls = list[Reply](), list[str](), list[list[Reply]]()
         for state in states:
             made = [call.reply for entry in state.trace for call in entry.calls if call.reply]
             calls.append(made)
-            replies.append(self._reply(state, made))
-            texts = (reply.text for reply in made[:-1] if reply.text and self.looks)
+            replies.append(self._get_reply(state, made))
+            texts = (reply.text for reply in made[:-1] if reply.text and self.show_looks)
             looks.append("\n\n".join(texts))
         first = states[0]
         counts = {
@@ -178,9 +180,9 @@ class StudyResponder:
         }
         headers = {f"x-looktwice-{name}": value for name, value in counts.items()}
         name = f"{arm.id[:8]}-{sample}-{draw}"
-        return Answered(arm.contestant, replies, looks, calls, name, headers)
+        return AnswerContent(arm.contestant, replies, looks, calls, name, headers)
 
-    def _reply(self, state: State, made: Sequence[Reply]) -> Reply:
+    def _get_reply(self, state: State, made: Sequence[Reply]) -> Reply:
         """Return the last reply, or the stages' answer if there was no reply. Raises Refusal if
         they abstained."""
         if state.ended:
@@ -191,7 +193,9 @@ class StudyResponder:
         if made:
             return made[-1]
         if state.answer is None:
-            raise Refusal(422, state.reason or "no stage asked or answered", "no_answer")
+            raise Refusal(
+                422, state.reason or "no stage asked the model or gave an answer", "no_answer"
+            )
         return Reply(state.answer)
 
 
@@ -204,7 +208,7 @@ def _collect_content(state: State) -> list[Any]:
 
 def is_random(arm: Arm, options: CallOptions) -> bool:
     """Return whether the same request may get different replies, so that a repeated request needs a
-    new draw: the temperature is left to the server, or is above 0 without a seed."""
+    new draw: whether the temperature is left to the server, or is above 0 without a seed."""
     full = options.filled_from(arm.model)
     return bool(full.temperature is None or (full.temperature and full.seed is None))
 

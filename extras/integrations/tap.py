@@ -41,7 +41,7 @@ HOP_HEADERS = {
     "transfer-encoding",
 }
 """Headers that concern only a single connection."""
-MAX_RECORDED_BYTES = 64 << 20  # bytes of an answer that are recorded
+MAX_RECORDED_BYTES = 64 << 20  # the maximum number of bytes recorded of an answer
 MAX_MODELS = 1000
 TIMEOUT_SECONDS = 3600.0
 
@@ -64,7 +64,7 @@ class RecordingProxy(HttpGate):
     recorder: Recorder = field(kw_only=True)
     url: str = field(kw_only=True)
     say: Say = field(kw_only=True)
-    warned: bool = False
+    has_warned: bool = False
     session: aiohttp.ClientSession | None = None
 
     def __post_init__(self) -> None:
@@ -159,14 +159,14 @@ class RecordingProxy(HttpGate):
         once."""
         try:
             question = read_foreign_question(raw)
-            arm = self._arm(question.model or "unnamed")
+            arm = self._find_arm(question.model or "unnamed")
             sample, row = self.recorder.record_question(question.sample, arm.task_id)
-            request = Request(question.turns, question.options, 0, question.sent)
+            request = Request(question.turns, question.options, 0, question.extra_fields)
             return RecordedRequest(arm, request.store(self.recorder.writer.blobs), sample, row.sha)
         except ValueError as exc:
-            if not self.warned:
+            if not self.has_warned:
                 self.say(f"forwarded a request that cannot be recorded: {exc}")
-            self.warned = True
+            self.has_warned = True
             return None
 
     def record(self, asked: RecordedRequest, response: HttpResponse, seconds: float) -> None:
@@ -181,7 +181,7 @@ class RecordingProxy(HttpGate):
             with suppress(StageFailed):  # the record holds the error
                 self.recorder.record_answer(arm, request, sample, sha, draw, model)
 
-    def _arm(self, name: str) -> Arm:
+    def _find_arm(self, name: str) -> Arm:
         """Return the contestant for a model's name. Raises ValueError if there are too many."""
         with self.lock:
             if name not in self.arms:
@@ -213,7 +213,7 @@ class FixedReply:
 
 def split_choices(response: HttpResponse) -> list[HttpResponse]:
     """Split a response into one for each of its choices, after joining the chunks if it is a
-    stream. The first one counts all tokens."""
+    stream. The first of these responses has the token counts of all."""
     is_whole = response.body.lstrip().startswith(b"{")
     try:
         whole = read_json(response.body) if is_whole else join_chunks(response.body)

@@ -1,6 +1,6 @@
 """Intrinsic images by networks in their authors' original files: Ordinal Shading.
 
-Not here: reflectance without weights, and by diffusion (`specialists.maps`).
+Not here: reflectance without weights or by diffusion (`specialists.maps`).
 """
 
 import lazy_loader

@@ -10,37 +10,40 @@ from looktwice.extras.networks.checkpoints import Tensors, count_distinct
 from looktwice.extras.networks.network import batch_norm
 from looktwice.extras.networks.opening import import_torch
 
-LAYERS = (1, 2, 3, 4)
+ENCODER_LAYERS = (1, 2, 3, 4)
 HALVING_STAGES = ("layer1.4", "layer2.0", "layer3.0", "layer4.0")
 """The stages of EfficientNet-lite whose first block halves the map."""
-STAGES = (
+LAYER_STAGES = (
     ("layer1.3", "layer1.4"),
     ("layer2.0",),
     ("layer3.0", "layer3.1"),
     ("layer4.0", "layer4.1"),
 )
-"""The numbers of the stages of EfficientNet-lite that form each layer of the encoder."""
-EXPANDING, SEPARABLE = ("conv_pw", "conv_dw", "conv_pwl"), ("conv_dw", "conv_pw")
+"""The names of the stages of EfficientNet-lite that form each layer of the encoder."""
+EXPANDING_CONVOLUTIONS, SEPARABLE_CONVOLUTIONS = (
+    ("conv_pw", "conv_dw", "conv_pwl"),
+    ("conv_dw", "conv_pw"),
+)
 """The names of the convolutions in the two kinds of blocks of EfficientNet-lite."""
 
 
 def run_large(tensors: Tensors, images: Any) -> Any:
-    """Run the network with a ResNeXt encoder on images (n, d, height, width), sides multiples of
-    32; return maps in 0..1."""
+    """Run the network with a ResNeXt encoder on images (n, d, height, width) whose sides are
+    multiples of 32; return maps in 0..1."""
     maps = []
-    for layer in LAYERS:
+    for layer in ENCODER_LAYERS:
         images = run_resnext_layer(tensors, layer, images)
         maps.append(images)
     return _decode(tensors, maps)
 
 
 def run_small(tensors: Tensors, images: Any) -> Any:
-    """Run the network with an EfficientNet-lite encoder on images (n, d, height, width), sides
-    multiples of 32; return maps in 0..1."""
+    """Run the network with an EfficientNet-lite encoder on images (n, d, height, width) whose sides
+    are multiples of 32; return maps in 0..1."""
     stem = convolve_same(tensors, "pretrained.layer1.0", images, 2)
     x = batch_norm(tensors, "pretrained.layer1.1", stem, EPSILON).clamp(0, 6)
     maps = []
-    for stages in STAGES:
+    for stages in LAYER_STAGES:
         for stage in stages:
             x = _run_stage(tensors, stage, x)
         maps.append(x)
@@ -48,7 +51,7 @@ def run_small(tensors: Tensors, images: Any) -> Any:
 
 
 def run_resnext_layer(tensors: Tensors, layer: int, x: Any) -> Any:
-    """Run the blocks of a layer of the encoder, in layer 1 after the stem."""
+    """Run the blocks of a layer of the encoder; layer 1 begins with the stem."""
     functional = import_torch().nn.functional
     name, stride = f"pretrained.layer{layer}", 1 if layer == 1 else 2
     if layer == 1:
@@ -81,7 +84,11 @@ def _run_stage(tensors: Tensors, stage: str, x: Any) -> Any:
     for block in range(count_distinct(tensors, rf"{name}\.(\d+)\.conv_dw\.")):
         stride = 2 if stage in HALVING_STAGES and block == 0 else 1
         inner, own = x, f"{name}.{block}"
-        steps = EXPANDING if f"{own}.conv_pwl.weight" in tensors else SEPARABLE
+        steps = (
+            EXPANDING_CONVOLUTIONS
+            if f"{own}.conv_pwl.weight" in tensors
+            else SEPARABLE_CONVOLUTIONS
+        )
         for norm, convolution in enumerate(steps, 1):
             step = stride if convolution == "conv_dw" else 1
             inner = convolve_same(tensors, f"{own}.{convolution}", inner, step)
@@ -95,7 +102,7 @@ def _decode(tensors: Tensors, maps: list[Any]) -> Any:
     """Fuse the maps of the encoder from the coarsest to the finest, and return the network's
     output."""
     functional, path = import_torch().nn.functional, None
-    for layer in reversed(LAYERS):
+    for layer in reversed(ENCODER_LAYERS):
         x = functional.conv2d(
             maps[layer - 1], tensors[f"scratch.layer{layer}_rn.weight"], padding=1
         )

@@ -19,10 +19,10 @@ from looktwice.pipelines.runtime.weights import WeightsError
 from looktwice.specialists.results import FeatureGrid, Floats
 
 GAMMA = 2.2
-LUMINANCE = np.array([0.3, 0.59, 0.11])
+LUMINANCE_WEIGHTS = np.array([0.3, 0.59, 0.11])
 MIN_VALUE = 1e-5
 INVERSE_RANGE = 1e-3, 1 - 1e-6  # range of 1 / (1 + shading)
-PARTS = {"ord_state_dict": (run_large, 3), "iid_state_dict": (run_small, 5)}
+NETWORK_PARTS = {"ord_state_dict": (run_large, 3), "iid_state_dict": (run_small, 5)}
 """The networks by their keys in the file, each with the function that runs it and the number of its
 input channels."""
 Item = tuple[Pixels]
@@ -46,7 +46,7 @@ class OrdinalShading(Network[Item, FeatureGrid]):
     longest: int | None = None
 
     result = FeatureGrid
-    images = 1
+    image_count = 1
     min_side = 32
     needs_colors = True
     half_is_safe = False
@@ -69,7 +69,7 @@ class OrdinalShading(Network[Item, FeatureGrid]):
         """Open the tensors of both networks. Raises WeightsError if one is missing or does not
         fit."""
         torch, file = import_torch(), open_tensors(self.model, "Ordinal Shading")
-        for part, (run, channels) in PARTS.items():
+        for part, (run, channels) in NETWORK_PARTS.items():
             try:
                 with torch.inference_mode():
                     run(file[part], torch.zeros(1, channels, 32, 32))
@@ -83,11 +83,11 @@ class OrdinalShading(Network[Item, FeatureGrid]):
                 name: tensor.to(place.device, place.torch_dtype)
                 for name, tensor in file[part].items()
             }
-            for part in PARTS
+            for part in NETWORK_PARTS
         }
 
-    def batch_key(self, item: Item) -> Hashable:
-        """Return one key for all: images are processed one by one."""
+    def get_batch_key(self, item: Item) -> Hashable:
+        """Return one key for all items, because images are processed one by one."""
         return ()
 
     def forward(
@@ -98,7 +98,7 @@ class OrdinalShading(Network[Item, FeatureGrid]):
         def run(part: str, channels: Floats) -> Floats:
             image = import_torch().from_numpy(channels.astype(np.float32)).permute(2, 0, 1)[None]
             given = image.to(place.device, place.torch_dtype)
-            return to_array(PARTS[part][0](network[part], given)[0]).transpose(1, 2, 0)
+            return to_array(NETWORK_PARTS[part][0](network[part], given)[0]).transpose(1, 2, 0)
 
         grids = []
         for (pixels,) in items:
@@ -131,11 +131,11 @@ def _compute_size(image: Floats, longest: int) -> tuple[int, int]:
 
 def _match_scale(light: Floats, coarse: Floats, fine: Floats) -> Floats:
     """Scale the reflectance that the fine order implies to the one that the coarse order implies,
-    by least squares, and return it as an order again.
+    by least squares, and convert it back to an order.
 
     An order is 1 / (1 + shading).
     """
-    gray = (light @ LUMINANCE)[..., None]
+    gray = (light @ LUMINANCE_WEIGHTS)[..., None]
     albedos = [
         gray / np.maximum(1 / np.maximum(order, MIN_VALUE) - 1, MIN_VALUE)
         for order in (coarse, fine)

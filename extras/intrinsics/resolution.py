@@ -14,9 +14,9 @@ from looktwice.specialists.results import Floats
 RECEPTIVE_FIELD = 384  # pixels: the side of the network's training images
 CELL_SIDE = 32  # pixels of the network's input for each cell of the search
 EDGE_SHARE = 0.4  # share of the strongest gradient; weaker gradients are not edges
-MAX_SCALE, MAX_SEARCHED, MAX_SIDE = 3, 3000, 1500
-"""The search enlarges at most 3 times and to at most 3,000 pixels; the result has at most 1,500
-pixels on its longer side."""
+MAX_SCALE, MAX_SEARCHED_SIDE, MAX_RESULT_SIDE = 3, 3000, 1500
+"""The search enlarges an image at most 3 times and to at most 3,000 pixels; the result has at most
+1,500 pixels on its longer side."""
 GRAY_WEIGHTS = np.array([0.2989, 0.5870, 0.1140])
 
 
@@ -29,7 +29,7 @@ def find_size(image: Floats) -> tuple[int, int]:
     """Return the height and width at which no part of an image (height, width, 3) is farther from
     an edge than the network's receptive field reaches (called R_0 in the paper)."""
     longest = max(image.shape[:2])
-    scale = min(max(_find_largest_side(image), longest), MAX_SIDE) / longest
+    scale = min(max(_find_largest_side(image), longest), MAX_RESULT_SIDE) / longest
     height, width = (round_up(side * scale) for side in image.shape[:2])
     return height, width
 
@@ -38,7 +38,7 @@ def _find_largest_side(image: Floats) -> int:
     """Return the largest side, up to the limits, at which edges dilated by the receptive field
     cover the whole image."""
     edges, found = _find_edges(image), RECEPTIVE_FIELD
-    limit = min(MAX_SEARCHED, MAX_SCALE * max(image.shape[:2]))
+    limit = min(MAX_SEARCHED_SIDE, MAX_SCALE * max(image.shape[:2]))
     kernel = np.ones((RECEPTIVE_FIELD // CELL_SIDE, RECEPTIVE_FIELD // CELL_SIDE), np.uint8)
     for cells in range(
         RECEPTIVE_FIELD // CELL_SIDE, limit // CELL_SIDE, RECEPTIVE_FIELD // CELL_SIDE // 2

@@ -1,4 +1,5 @@
-"""Implements `looktwice judge`: asks a model about each reply of a run and stores its verdicts.
+"""The implementation of `looktwice judge`, which asks a model about each reply of a run and stores
+its verdicts.
 
 Nothing else calls a model after a run. Verdicts are appended to `judged.jsonl` in the run folder as
 they arrive, one per line; scoring and reports use them afterwards without any call. A judge's
@@ -52,14 +53,14 @@ from looktwice.pipelines.pipeline import RecordingModel
 from looktwice.pipelines.replies.thoughts import strip_thoughts
 from looktwice.pipelines.state import Stage
 
-_QUEUED_REPLIES = 2048  # replies that are queued at a time
+_MAX_QUEUED_REPLIES = 2048  # replies that are queued at a time
 
 
 @dataclass(frozen=True)
 class _Job:
     """One reply to be judged in one pass."""
 
-    judging: JudgePass
+    judge_pass: JudgePass
     case: JudgeCase
     record: Record
 
@@ -118,7 +119,7 @@ class RunJudge:
             self._refuse_namesake()
             solutions = AnnotatedSolutions(self.run, self.columns)
             scored = score_run(folder, self.reader, judge=NO_JUDGE, plugins=self.plugins)
-            jobs = list(self._jobs(folder, scored.points, solutions))
+            jobs = list(self._list_jobs(folder, scored.points, solutions))
             failed = self._run_jobs(jobs) if jobs else 0
         finally:
             lock.release()
@@ -148,7 +149,7 @@ class RunJudge:
                 " tables can distinguish the two"
             )
 
-    def _jobs(
+    def _list_jobs(
         self, folder: RunFolder, arms: Sequence[PointScores], solutions: AnnotatedSolutions
     ) -> Iterator[_Job]:
         """Yield every reply that a pass covers and that this judge has not judged yet."""
@@ -156,7 +157,7 @@ class RunJudge:
         records = folder.records()
         known = list_passes()
         passes = [known[name] for name in self.passes]
-        passes = passes or [judging for judging in known.values() if not judging.named]
+        passes = passes or [judging for judging in known.values() if not judging.only_if_named]
         if self.wording:
             passes = [*map(self.wording.build_pass, passes)]
         for scores in arms:
@@ -172,7 +173,7 @@ class RunJudge:
                     if judging.name in (REASONING_PASS, STEPS_PASS):
                         case = solutions(case, scores.point)
                     job = _Job(judging, case, record)
-                    key = self._judgement(job, JudgeVerdict()).key
+                    key = self._make_judgement(job, JudgeVerdict()).key
                     if judging.covers(case) and key not in done:
                         done.add(key)
                         yield job
@@ -190,8 +191,8 @@ class RunJudge:
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="looktwice-judge")
         try:
             with display:
-                for start in range(0, len(jobs), _QUEUED_REPLIES):
-                    batch = jobs[start : start + _QUEUED_REPLIES]
+                for start in range(0, len(jobs), _MAX_QUEUED_REPLIES):
+                    batch = jobs[start : start + _MAX_QUEUED_REPLIES]
                     for asked in as_completed(
                         [pool.submit(self._ask, model, job) for job in batch]
                     ):
@@ -222,29 +223,29 @@ class RunJudge:
         """Return one verdict, or the reason why it is missing."""
         recorder = RecordingModel(model, job.record.sample)
         try:
-            reply = recorder((job.judging.ask(job.case),))
+            reply = recorder((job.judge_pass.ask(job.case),))
         except (ModelError, PictureError) as exc:
-            return self._judgement(job, JudgeVerdict(), error=f"{type(exc).__name__}: {exc}")
+            return self._make_judgement(job, JudgeVerdict(), error=f"{type(exc).__name__}: {exc}")
         except Stopped:
-            return self._judgement(job, JudgeVerdict(), error="stopped")
+            return self._make_judgement(job, JudgeVerdict(), error="stopped")
         text = strip_thoughts(reply.text)
         verdict = JudgeVerdict(reason=f"no words ({reply.finish})")
         if text.strip():
-            verdict = job.judging.parse(text, job.case)
+            verdict = job.judge_pass.parse(text, job.case)
         usage = {"tokens_in": reply.usage.tokens_in, "tokens_out": reply.usage.tokens_out}
-        return self._judgement(job, verdict, said=text, cached=reply.cached, **usage)
+        return self._make_judgement(job, verdict, said=text, cached=reply.cached, **usage)
 
-    def _judgement(self, job: _Job, verdict: JudgeVerdict, **more: Any) -> Judgement:
+    def _make_judgement(self, job: _Job, verdict: JudgeVerdict, **more: Any) -> Judgement:
         record = job.record
         return Judgement(
-            job.judging.name,
+            job.judge_pass.name,
             record.point,
             record.sample,
             record.draw,
             self.name,
             self.identity,
             hash_judged_text(record),
-            job.judging.version,
+            job.judge_pass.version,
             **vars(verdict),
             **more,
         )

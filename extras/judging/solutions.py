@@ -70,12 +70,12 @@ class AnnotatedSolutions:
         try:
             if not isinstance(task, BlinkTwice):
                 raise TaskError("; ".join(binder.faults) or f"its task is a {type(task).__name__}")
-            return self._rows(task), {item.sample.id: item.sample.images for item in task}
+            return self._read_rows(task), {item.sample.id: item.sample.images for item in task}
         except TaskError as exc:
             self.notes.append(f"cot and steps: {point.task} was not judged ({exc})")
             return {}, {}
 
-    def _rows(self, task: BlinkTwice) -> dict[int, Mapping[str, str]]:
+    def _read_rows(self, task: BlinkTwice) -> dict[int, Mapping[str, str]]:
         named, rows = self._find_columns(task.table.columns), dict[int, Mapping[str, str]]()
         for number, row in enumerate(task.table.rows([*dict.fromkeys(chain(*named.values()))])):
             parts = dict[str, list[str]]()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas
 
 __all__ = [
-    "ALL",
+    "ALL_TASKS",
     "Contrast",
     "LogComparison",
     "Matching",
@@ -38,7 +38,7 @@ __all__ = [
     "match_samples",
 ]
 
-ALL = "all tasks"
+ALL_TASKS = "all tasks"
 BY_ID, BY_PICTURES, BY_WORDS = "id", "pictures and question", "question"
 
 
@@ -47,16 +47,17 @@ class Matching:
     """The matched samples of two logs: `places` maps positions in the first log to positions in the
     second.
 
-    `counts` gives the number of matches for each way of matching. `left` are the positions in the
-    first log without a partner, `right` those in the second log, and `refused` the positions in the
-    first log that match a sample with a different correct answer.
+    `match_counts` gives the number of matches for each way of matching. `unmatched_in_base` are the
+    positions in the first log without a partner, `unmatched_in_log` those in the second log, and
+    `refused_places` the positions in the first log that match a sample with a different correct
+    answer.
     """
 
     places: Mapping[int, int]
-    counts: Mapping[str, int]
-    left: Sequence[int]
-    right: Sequence[int]
-    refused: Collection[int]
+    match_counts: Mapping[str, int]
+    unmatched_in_base: Sequence[int]
+    unmatched_in_log: Sequence[int]
+    refused_places: Collection[int]
 
 
 def match_samples(base: Log, log: Log) -> Matching:
@@ -193,11 +194,12 @@ def explain_unmatched(
 
 @dataclass(frozen=True)
 class Contrast:
-    """A comparison of two contestants on the shared samples of one task, or of ALL tasks.
+    """A comparison of two contestants on the shared samples of one task, or of all tasks.
 
-    `value` is the contestant's mean over the shared samples, `other` the baseline's. `fell_out`
-    counts the matched samples that failed, or have no value, in either log. `p_holm` and `p_bh` are
-    corrected over the contrasts of single tasks, or over those of ALL. `people` is the accuracy of
+    `value` is the contestant's mean over the shared samples, `baseline_value` the baseline's.
+    `fell_out` is the number of matched samples that failed, or have no value, in either log.
+    `p_holm` and `p_bh` are corrected over the contrasts of single tasks, or over those of
+    ALL_TASKS. `people` is the accuracy of
     people on these tasks, weighted by their samples, if it is published for each. `scorer` names
     the scorer of both logs, or the contestant's and then the baseline's if they differ.
     """
@@ -206,7 +208,7 @@ class Contrast:
     contestant: str
     baseline: str
     value: float
-    other: float
+    baseline_value: float
     paired: Estimate
     fell_out: int
     p_holm: float = 1.0
@@ -241,18 +243,18 @@ class LogComparison:
 
     @cached_property
     def values(self) -> NDArray[np.float64]:
-        """The value of each of the baseline's n samples in each log, (n, logs).
+        """An array (n, logs) of the values that the baseline's n samples have in each log.
 
         A value is NaN if the sample has no partner, failed, has no correct answer, or was graded by
-        another scorer than in the baseline.
+        a scorer other than the one in the baseline.
         """
         values = np.column_stack([units["value"] for units in self.units]).astype(float)
         return np.where(self.scored_differently, np.nan, values)
 
     @cached_property
     def scored_differently(self) -> NDArray[np.bool_]:
-        """A mask (n, logs) of the samples whose values cannot be compared, because another scorer
-        of the same harness graded them than in the baseline."""
+        """A mask (n, logs) of the samples whose values cannot be compared with the baseline's,
+        because another scorer of the same harness graded them."""
         columns = [get_scorers(units) for units in self.units]
         apart = []
         for log, scorers in zip(self.logs, columns, strict=True):
@@ -270,7 +272,7 @@ class LogComparison:
             contrasts += self._compare_with_base(number, 0)
         for first, second in combinations(rivals, 2) if self.pairs else ():
             contrasts += islice(self._compare_with_base(second, first), 1)
-        return tuple(correct(contrasts, lambda c: c.paired.p, lambda c: c.task == ALL))
+        return tuple(correct(contrasts, lambda c: c.paired.p, lambda c: c.task == ALL_TASKS))
 
     @cached_property
     def items(self) -> pandas.DataFrame:
@@ -298,11 +300,14 @@ class LogComparison:
 
         base, parts = self.logs[0], []
         for log, matching in zip(self.logs[1:], self.matchings, strict=True):
-            for own, rival, places in ((base, log, matching.left), (log, base, matching.right)):
+            for own, rival, places in (
+                (base, log, matching.unmatched_in_base),
+                (log, base, matching.unmatched_in_log),
+            ):
                 alone = own.units.loc[list(places)].assign(log=own.name, against=rival.name)
                 reasons = explain_unmatched(own.whole.units, rival.whole.units, places)
                 parts.append(alone.assign(why=reasons))
-            parts[-2].loc[list(matching.refused), "why"] = "the keys differ"
+            parts[-2].loc[list(matching.refused_places), "why"] = "the keys differ"
         return pandas.concat(parts)[["log", "against", "task", "sample", "why"]]
 
     def flipped(self, contestant: str) -> pandas.DataFrame:
@@ -312,8 +317,8 @@ class LogComparison:
         return self.items.iloc[self._find_flips(find_name(contestant, names, "log"))]
 
     def count_same_replies(self, number: int) -> int:
-        """Count the flipped samples whose reply is identical in this log and the baseline, so that
-        only the scoring differs."""
+        """Count the flipped samples whose reply is identical in this log and in the baseline, so
+        that only the scoring differs."""
         places = self._find_flips(number)
         pairs = [
             units.loc[places, ["task", "sample"]] for units in (self.units[0], self.units[number])
@@ -329,8 +334,8 @@ class LogComparison:
         who, against = names[number], names[base]
         matched = self.units[number]["sample"].notna() & self.units[base]["sample"].notna()
         single = [*dict.fromkeys(tasks.tolist())]
-        for task in [ALL, *single] if len(single) > 1 else [ALL]:
-            part = np.full(len(tasks), True) if task == ALL else tasks == task
+        for task in [ALL_TASKS, *single] if len(single) > 1 else [ALL_TASKS]:
+            part = np.full(len(tasks), True) if task == ALL_TASKS else tasks == task
             values = self._clustered_values.where(part)
             if (paired := values.compare_arms(who, against)) is not None:
                 both = values.valid_mask(who, against)
@@ -389,7 +394,7 @@ def compare_logs(
         except TaskError as exc:
             refusals.append(exc)
             alone = range(len(base.units)), range(len(log.units))
-            matchings.append(Matching({}, Counter(), *alone, refused=()))
+            matchings.append(Matching({}, Counter(), *alone, refused_places=()))
     if others and len(refusals) == len(others):
         raise refusals[0]
     agreed = agree_on_scorers((base, *others), matchings)
@@ -427,6 +432,6 @@ def find_name(name: str, names: Sequence[str], kind: str) -> int:
         if len(longer) == 1:
             return names.index(longer[0])
         near = f"; did you mean {longer[0]!r}?" if longer else suggest_names(name, names)
-        there = extend_hint(near, f"there are {', '.join(names)}")
+        there = extend_hint(near, f"the {kind}s are {', '.join(names)}")
         raise TaskError(f"no {kind} is named {name!r}{there}")
     return names.index(name)

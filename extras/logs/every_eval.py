@@ -19,7 +19,7 @@ from looktwice.extras.logs.log import (
     Cells,
     Fields,
     Log,
-    Named,
+    NamedColumns,
     get_at_path,
     get_named_fields,
     make_rows,
@@ -30,7 +30,7 @@ from looktwice.pipelines.json_input import read_json, write_json
 SCHEMA_VERSION = "0.3.0"
 
 
-def read_every_eval_ever(path: Path, named: Named) -> list[Log]:
+def read_every_eval_ever(path: Path, named: NamedColumns) -> list[Log]:
     """Read a log of Every Eval Ever from its `.json`, next to which the instances lie, or from the
     `.jsonl` of the instances.
 

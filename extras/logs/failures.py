@@ -39,8 +39,8 @@ def classify_replacement(reply: str) -> str:
 
 
 def mark_failures(log: Log) -> Log:
-    """Mark samples whose reply was replaced by such a text as failed or unreadable, whatever score
-    the harness gave them."""
+    """Mark samples as failed or unreadable if the harness wrote the text of a failure instead of
+    their reply, whatever score it gave them."""
     kinds = log.rows["reply"].map(classify_replacement)
     if not (kinds != "").any():
         return log

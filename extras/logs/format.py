@@ -22,8 +22,8 @@ from looktwice.extras.logs.every_eval import (
 )
 from looktwice.extras.logs.failures import mark_failures
 from looktwice.extras.logs.inspect_ai import read_inspect, write_inspect
-from looktwice.extras.logs.lmms_eval import SAMPLE_FILES, read_lmms_eval, write_lmms_eval
-from looktwice.extras.logs.log import UNSCORED, Log, Named, bracket_letter, make_names_unique
+from looktwice.extras.logs.lmms_eval import SAMPLE_FILE_GLOB, read_lmms_eval, write_lmms_eval
+from looktwice.extras.logs.log import UNSCORED, Log, NamedColumns, bracket_letter, make_names_unique
 from looktwice.extras.logs.own import read_replies, read_run, rescore_with
 from looktwice.extras.logs.tables import TABLE_ENDINGS, read_table, write_vlmevalkit
 from looktwice.pipelines.counted import format_count
@@ -47,7 +47,7 @@ class Format(NamedTuple):
 
     name: str
     matches: Callable[[Path, Container[str]], bool] = lambda path, fields: False
-    read: Callable[[Path, Named], list[Log]] | None = None
+    read: Callable[[Path, NamedColumns], list[Log]] | None = None
     write: Callable[[Log, Path, str], Iterator[str]] | None = None
     write_file: Callable[[Log, Path], int] | None = None
     suffixes: tuple[str, ...] = ()
@@ -84,7 +84,9 @@ FORMATS = (
     Format("replies", lambda path, fields: "idx" in fields, read_replies),
     Format(
         "lmms-eval",
-        lambda path, fields: any(path.glob(SAMPLE_FILES)) or "doc" in fields or "doc_id" in fields,
+        lambda path, fields: (
+            any(path.glob(SAMPLE_FILE_GLOB)) or "doc" in fields or "doc_id" in fields
+        ),
         read_lmms_eval,
         write_file=write_lmms_eval,
         suffixes=(".jsonl",),
@@ -118,7 +120,7 @@ def get_ending(path: Path) -> str:
 
 def read_logs(
     path: Path | str,
-    columns: Named | None = None,
+    columns: NamedColumns | None = None,
     reader: Stage | None = None,
     plugins: Sequence[str] = (),
 ) -> list[Log]:
@@ -144,7 +146,7 @@ def read_logs(
     return [replace(log, path=str(path)) for log in logs]
 
 
-def load_log(path: Path, columns: Named) -> list[Log]:
+def load_log(path: Path, columns: NamedColumns) -> list[Log]:
     """Read the logs in a file or folder of another program without scoring anything. Raises
     TaskError."""
     if path.is_dir() and (evaluations := sorted(path.glob("*.eval"))):
@@ -155,8 +157,8 @@ def load_log(path: Path, columns: Named) -> list[Log]:
             return [mark_failures(log) for log in form.read(path, columns)]
     if path.is_dir():
         raise TaskError(
-            f"{path} is not a run folder and holds no .eval of inspect_ai and no {SAMPLE_FILES} of"
-            " lmms-eval; name the log files instead"
+            f"{path} is not a run folder and holds no .eval of inspect_ai and no {SAMPLE_FILE_GLOB}"
+            " of lmms-eval; name the log files instead"
         )
     suffixes = ", ".join((".eval", ".json", *TABLE_ENDINGS))
     raise TaskError(

@@ -1,5 +1,5 @@
-"""Reads the logs of inspect_ai (`.eval` and `.json`) and writes logs as `.eval`, without importing
-that package."""
+"""Functions that read the logs of inspect_ai (`.eval` and `.json`) and write logs as `.eval`,
+without importing that package."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from looktwice.extras.logs.eval_files.samples import (
     make_turn,
     write_evaluation,
 )
-from looktwice.extras.logs.inspect_scores import read_grades, scorer_labels
+from looktwice.extras.logs.inspect_scores import make_scorer_labels, read_grades
 from looktwice.extras.logs.log import (
     MISSING_VALUE,
     UNSCORED,
@@ -32,7 +32,7 @@ from looktwice.extras.logs.log import (
     Fields,
     Grade,
     Log,
-    Named,
+    NamedColumns,
     get_at_path,
     get_named_fields,
     hash_base64,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 ZSTD_METHOD = 93  # a zip compression method that Python's zipfile supports from 3.14 on
 
 
-def read_inspect(path: Path, named: Named) -> list[Log]:
+def read_inspect(path: Path, named: NamedColumns) -> list[Log]:
     """Read the log of one evaluation: one model on one task.
 
     The summaries of the samples are read if the log has any; the samples themselves, which hold
@@ -79,7 +79,7 @@ def read_inspect(path: Path, named: Named) -> list[Log]:
         with _convert_errors(path):
             return _read(path, named, whole=True)[1]
 
-    def transcript(task: str, name: str, draw: int) -> Messages:
+    def get_transcript(task: str, name: str, draw: int) -> Messages:
         with _convert_errors(path), open_file(path) as file, ZipFile(file) as archive:
             for place in (name, name.replace("/", "_")):
                 member = f"samples/{place}_epoch_{draw + 1}.json"
@@ -89,10 +89,10 @@ def read_inspect(path: Path, named: Named) -> list[Log]:
                     return [_read_message(turn, kept) for turn in sample["messages"]]
         return ()
 
-    return [replace(log, read_whole=read_whole, transcript=transcript)]
+    return [replace(log, read_whole=read_whole, get_transcript=get_transcript)]
 
 
-def _read(path: Path, named: Named, whole: bool) -> tuple[Cells, pandas.DataFrame]:
+def _read(path: Path, named: NamedColumns, whole: bool) -> tuple[Cells, pandas.DataFrame]:
     """Return the log's header and a row for each sample, read from the entire samples (`whole`) or
     from their summaries. A log without a final header has the status "started"."""
     if path.suffix != ".eval":
@@ -111,9 +111,10 @@ def _read(path: Path, named: Named, whole: bool) -> tuple[Cells, pandas.DataFram
                     _read_member(archive, name) for name in names if name.startswith("samples/")
                 ]
     about = data["eval"]
-    task, scorer, labels = str(about["task"]), named.get("value", ""), scorer_labels(data)
+    task, scorer, labels = str(about["task"]), named.get("value", ""), make_scorer_labels(data)
     rows = [
-        _row(sample, task, scorer, labels) | get_named_fields(sample, named) for sample in samples
+        _make_row(sample, task, scorer, labels) | get_named_fields(sample, named)
+        for sample in samples
     ]
     return data, make_rows(rows)
 
@@ -166,7 +167,7 @@ def _read_member(archive: ZipFile, name: str) -> Any:
     return json.loads(data)
 
 
-def _row(sample: Cells, task: str, scorer: str, labels: Mapping[str, str]) -> Fields:
+def _make_row(sample: Cells, task: str, scorer: str, labels: Mapping[str, str]) -> Fields:
     failed = bool(sample.get("error"))
     grades = {} if failed else read_grades(sample.get("scores") or {}, scorer, labels)
     named, grade = next(
@@ -256,7 +257,7 @@ def write_inspect(log: Log, out: Path) -> Iterator[str]:
             task,
             log.settings.get(task, {}),
             list(dict.fromkeys(row["sample"] for row in rows)),
-            count=len(rows),
+            sample_count=len(rows),
             epochs=1 + max(row["draw"] for row in rows),
             values=[row["value"] for row in rows if row["value"] == row["value"]],
             tokens=int(frame["tokens"].sum()),
@@ -268,7 +269,7 @@ def write_inspect(log: Log, out: Path) -> Iterator[str]:
 
 def _make_sample(log: Log, row: Cells) -> Sample:
     cells = {name: row[name] for name in Sample._fields if name != "turns"}
-    return Sample(**cells, turns=[_convert_message(message) for message in log.messages(row)])
+    return Sample(**cells, turns=[_convert_message(message) for message in log.get_messages(row)])
 
 
 def _convert_message(message: Message) -> Turn:

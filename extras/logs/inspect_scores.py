@@ -10,26 +10,31 @@ from typing import Any
 from looktwice.eval.tasks.base import TaskError
 from looktwice.extras.logs.log import MISSING_VALUE, Cells, Grade, get_at_path, parse_value
 
-__all__ = ["read_grades", "scorer_labels"]
+__all__ = ["make_scorer_labels", "read_grades"]
 
-NOT_GRADED = ("grader_failed", "scoring_failed")
+NOT_GRADED_REASONS = ("grader_failed", "scoring_failed")
 UNANSWERED_REASONS = ("no_response", "invalid_response_format", "refusal")
-"""Reasons that inspect_ai records with scores: NOT_GRADED if the scorer failed, UNANSWERED_REASONS
-if the model gave no answer."""
-DEFAULTS: Cells = {"location": "end", "ignore_case": True, "numeric": False, "match_all": False}
+"""Reasons that inspect_ai records with scores: NOT_GRADED_REASONS if the scorer failed,
+UNANSWERED_REASONS if the model gave no answer."""
+DEFAULT_SETTINGS: Cells = {
+    "location": "end",
+    "ignore_case": True,
+    "numeric": False,
+    "match_all": False,
+}
 """The default settings of inspect_ai's own scorers, which a log may state or omit."""
 SETTINGS_PATTERN = re.compile(r"\(.*\)(?=/|$)")
 MAX_SETTING_LENGTH = 40  # longest setting, in characters, that is written into a scorer's name
 
 
-def scorer_labels(data: Cells) -> dict[str, str]:
+def make_scorer_labels(data: Cells) -> dict[str, str]:
     """Make labels for the scorers that have settings, so that `match(location=any)` and `match`
     count as different scorers."""
     labels = dict[str, str]()
     for entry in (*get_at_path(data, "eval", "scorers"), *get_at_path(data, "results", "scores")):
         settings = list[str]()
         for name, value in (entry.get("options") or entry.get("params") or {}).items():
-            if name not in DEFAULTS or DEFAULTS[name] != value:
+            if name not in DEFAULT_SETTINGS or DEFAULT_SETTINGS[name] != value:
                 text = str(value)
                 digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
                 settings.append(f"{name}={text if len(text) <= MAX_SETTING_LENGTH else digest}")
@@ -60,7 +65,7 @@ def read_grades(
     bare = {SETTINGS_PATTERN.sub("", name): grade for name, grade in grades.items()}
     chosen = {n: grade for n, grade in bare.items() if scorer in (n, n.partition("/")[0])}
     if not chosen:
-        raise TaskError(f"no scorer is named {scorer!r}; there are {', '.join(grades)}")
+        raise TaskError(f"no scorer is named {scorer!r}; the scorers are {', '.join(grades)}")
     return chosen
 
 
@@ -81,7 +86,7 @@ def _convert_grade(value: object, score: Cells) -> Grade:
     """
     reason = score.get("reason") or get_at_path(score, "metadata", "unscored_reason")
     grade = Grade.from_value(parse_value(value), score.get("answer"))
-    if reason in NOT_GRADED or grade.value != grade.value:
+    if reason in NOT_GRADED_REASONS or grade.value != grade.value:
         return Grade(MISSING_VALUE, "failed", grade.answer)
     if value == "N" or (reason in UNANSWERED_REASONS and not grade.value):
         return grade._replace(verdict="unreadable")

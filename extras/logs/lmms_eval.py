@@ -1,5 +1,5 @@
-"""Reads the samples of lmms-eval and lm-evaluation-harness, which are JSON lines, and writes those
-of lmms-eval."""
+"""Functions that read the samples of lmms-eval and lm-evaluation-harness, which are JSON lines, and
+write those of lmms-eval."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from looktwice.eval.replies import HIDDEN_ANSWER
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.table_files import read_objects
 from looktwice.extras.logs.log import (
-    LMMS_EVAL,
+    LMMS_EVAL_HARNESS,
     MISSING_VALUE,
     UNSCORED,
     Cells,
     Fields,
     Grade,
     Log,
-    Named,
+    NamedColumns,
     get_at_path,
     get_named_fields,
     make_rows,
@@ -29,7 +29,7 @@ from looktwice.extras.logs.log import (
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.json_input import write_json
 
-NO_METRIC = {
+NON_METRIC_FIELDS = {
     "doc_id",
     "doc",
     "target",
@@ -46,8 +46,8 @@ NO_METRIC = {
     "filter",
     "metrics",
 }
-"""Fields of a sample that do not hold a metric's record."""
-NO_FILTER = ("", "none")
+"""The fields of a sample that do not hold the record of a metric."""
+NO_FILTER_NAMES = ("", "none")
 EMPTY_REPLIES = ([[""]], [""], [[None]], [None])
 INVALID_RESULT = "[invalid]"  # the result of an lm-eval filter that finds no answer
 CORRECT_FIELDS = ("is_correct", "correct", "hit", "score", "acc", "accuracy")
@@ -59,14 +59,14 @@ ANSWER_FIELD_PAIRS = (
 )
 """Fields of a metric's record that hold the answer and the correct answer; they are used if the
 record has none of CORRECT_FIELDS."""
-SAMPLE_FILES = "*samples_*.jsonl"
+SAMPLE_FILE_GLOB = "*samples_*.jsonl"
 """A glob pattern for lmms-eval's DATE_samples_TASK.jsonl and lm-eval's samples_TASK_DATE.jsonl."""
 TASK_PATTERN = re.compile(
     r"(?:.*_|)samples_(.+?)(?:_\d{4}-\d\d-\d\dT[\d.:-]+)?(?:\.jsonl)?(?:\.gz)?"
 )
 
 
-def read_lmms_eval(path: Path, named: Named) -> list[Log]:
+def read_lmms_eval(path: Path, named: NamedColumns) -> list[Log]:
     """Read the log from a file of samples, or from a folder with a file for each task.
 
     The folder's name is the model's name. lm-eval writes a line for each filter of a sample, and
@@ -75,7 +75,7 @@ def read_lmms_eval(path: Path, named: Named) -> list[Log]:
     first one that tells right from wrong. Raises TaskError.
     """
     files, rows, task = (
-        sorted(path.glob(SAMPLE_FILES)) if path.is_dir() else [path],
+        sorted(path.glob(SAMPLE_FILE_GLOB)) if path.is_dir() else [path],
         list[Fields](),
         "",
     )
@@ -100,7 +100,7 @@ def read_lmms_eval(path: Path, named: Named) -> list[Log]:
         raise TaskError(f"{files[0]} holds no samples")
     name = files[0].resolve().parent.name if TASK_PATTERN.fullmatch(files[0].name) else task
     log = Log(name, make_rows(rows), files[0].name, task if len(files) == 1 else "")
-    return [replace(log, harness=LMMS_EVAL)]
+    return [replace(log, harness=LMMS_EVAL_HARNESS)]
 
 
 @dataclass
@@ -123,7 +123,7 @@ def _get_id(line: Cells) -> str:
     return write_json([line.get("doc_id"), line.get("doc_hash") or line.get("doc")])
 
 
-def _add_line(draws: list[_Sample], line: Cells, task: str, named: Named) -> None:
+def _add_line(draws: list[_Sample], line: Cells, task: str, named: NamedColumns) -> None:
     """Add a line to the replies to one document: as another filter's grade of an earlier reply, or
     as a new reply."""
     replies, name = write_json(line.get("resps")), str(line.get("filter") or "")
@@ -132,7 +132,7 @@ def _add_line(draws: list[_Sample], line: Cells, task: str, named: Named) -> Non
         sample = next((s for s in draws if s.replies == replies), None)
         if sample is not None:
             name = f"filter {len(sample.filters) + 1}"  # lmms-eval does not write its name
-    own = "" if name in NO_FILTER else name
+    own = "" if name in NO_FILTER_NAMES else name
     grades, judged = _list_grades(line, own, named.get("value", ""))
     if sample is None:
         row = _make_row(line, task, judged) | get_named_fields(line, named)
@@ -189,13 +189,15 @@ def _make_row(line: Cells, task: str, judged: Cells) -> Fields:
 
 
 def _list_grades(line: Cells, filter_name: str, metric: str) -> tuple[dict[str, Grade], Cells]:
-    """Return the grade of each metric, in the order of the line, and the record of the first
-    metric."""
-    names = [name for name in line if name not in NO_METRIC]
+    """Return the grade of each metric, in the order in which the line lists them, and the record of
+    the first metric."""
+    names = [name for name in line if name not in NON_METRIC_FIELDS]
     scorers = {name: f"{name},{filter_name}".rstrip(",") for name in names}
     wanted = [name for name in names if metric in ("", name, scorers[name])]
     if not wanted and metric and metric.partition(",")[0] not in names:
-        raise TaskError(f"no metric is named {metric!r}; there are {', '.join(names) or 'none'}")
+        raise TaskError(
+            f"no metric is named {metric!r}; the metrics are {', '.join(names) or 'none'}"
+        )
     grades, judged = dict[str, Grade](), dict[str, Any]()
     for name in wanted:
         record = line[name] if isinstance(line[name], dict) else {CORRECT_FIELDS[0]: line[name]}

@@ -23,7 +23,7 @@ Cells = Mapping[str, Any]
 """A row of a log, or a JSON object in the log: values by name."""
 Fields = dict[str, Any]
 """A row that is still being filled."""
-Named = Mapping[str, str]
+NamedColumns = Mapping[str, str]
 """The column names that the user gave, each by the name in COLUMNS or ALIASES that it stands
 for."""
 COLUMNS: Cells = {
@@ -55,9 +55,9 @@ value 0. `verdict` is one of `eval.scoring.Verdict`, empty for a graded value, o
 NAMEABLE_COLUMNS = ("task", "sample", "question", "choices", "key", "answer", "group", "reply")
 """The columns that a user may name in logs that are not tables."""
 MIN_DOUBTED_ANSWERS = 5
-"""The smallest number of answers for which a log without any right answer causes a warning."""
-LMMS_EVAL, OURS = "lmms-eval", "looktwice"
-"""The names of two harnesses."""
+"""The smallest number of answers at which a log without any right answer causes a warning."""
+LMMS_EVAL_HARNESS, OWN_HARNESS = "lmms-eval", "looktwice"
+"""The names of two harnesses: lmms-eval, and looktwice itself."""
 UNSCORED = "unscored"
 """The verdict of a reply that has not been scored yet."""
 SCORE_WORDS: Mapping[str, float] = {
@@ -93,12 +93,12 @@ class Log:
 
     `detail` (task or variant), `source` (file name) and `path` distinguish it from other logs of
     the same name. `read_whole` returns the rows with questions, pictures and replies if `rows` were
-    read without them to save time. `transcript` returns the messages of a task, sample and draw, if
-    the log holds them. `people` is the accuracy of people by task, in 0..1, from `published:` of a
-    run; `settings` are the settings of each task, if the log records them. `read_by` names the
-    reader if looktwice scored the replies. `doubt` warns about a fault that prevents scoring.
-    `harness` is the program that wrote the log; a scorer's name means the same scorer in all logs
-    of one harness.
+    read without them to save time. `get_transcript` returns the messages of a task, sample and
+    draw, if the log holds them. `people` is the accuracy of people by task, in 0..1, from
+    `published:` of a run; `settings` are the settings of each task, if the log records them.
+    `reader_name` names the reader if looktwice scored the replies. `doubt` warns about a fault that
+    prevents scoring. `harness` is the program that wrote the log; a scorer's name means the same
+    scorer in all logs of one harness.
     """
 
     name: str
@@ -106,11 +106,11 @@ class Log:
     source: str = ""
     detail: str = ""
     read_whole: Callable[[], pandas.DataFrame] | None = field(default=None, repr=False)
-    transcript: Callable[[str, str, int], Messages] | None = field(default=None, repr=False)
+    get_transcript: Callable[[str, str, int], Messages] | None = field(default=None, repr=False)
     people: Mapping[str, float] = field(default_factory=dict, repr=False)
     settings: Mapping[str, Cells] = field(default_factory=dict, repr=False)
     path: str = ""
-    read_by: str = ""
+    reader_name: str = ""
     doubt: str = ""
     harness: str = ""
 
@@ -131,8 +131,8 @@ class Log:
 
     @cached_property
     def clusters(self) -> pandas.Series:
-        """The cluster of each row of `units`: the sample's group within its task, else its pictures
-        (across tasks), else the sample itself."""
+        """The cluster of each row of `units`: the sample's group within its task, or else its
+        pictures (across tasks), or else the sample itself."""
         units = self.units
         group = units["task"] + ": group " + units["group"]
         alone = units["task"] + ": " + units["sample"]
@@ -177,11 +177,11 @@ class Log:
         lazy = None if whole is None else lambda: choose(whole())
         return replace(self, rows=choose(self.rows), read_whole=lazy)
 
-    def messages(self, row: Cells) -> Messages:
+    def get_messages(self, row: Cells) -> Messages:
         """Return the conversation of a row; empty if the log holds none."""
-        if self.transcript is None:
+        if self.get_transcript is None:
             return ()
-        return self.transcript(row["task"], row["sample"], row["draw"])
+        return self.get_transcript(row["task"], row["sample"], row["draw"])
 
 
 def make_rows(rows: Sequence[Cells]) -> pandas.DataFrame:
@@ -213,7 +213,7 @@ def get_at_path(node: Any, *path: str) -> Any:
     return node or ""
 
 
-def get_named_fields(line: Cells, named: Named) -> Fields:
+def get_named_fields(line: Cells, named: NamedColumns) -> Fields:
     """Return the fields of an object that the user named for the columns of a log.
 
     A dot in a name leads into an inner object. `value` names a scorer or metric and is skipped
@@ -270,11 +270,11 @@ def find_doubts(log: Log) -> Iterator[str]:
     if len(log.rows) >= MIN_DOUBTED_ANSWERS and 2 * len(unreadable) > len(log.rows):
         yield (
             f"warning: {len(unreadable)} of {len(log.rows)} replies of {log.name} are unreadable;"
-            f" the first is {shorten_text(unreadable['reply'].iloc[0], 60)!r}, its choices are"
+            f" the first is {shorten_text(unreadable['reply'].iloc[0], 60)!r}, and its choices are"
             f" {list(unreadable['choices'].iloc[0])}"
         )
     empty = unreadable[unreadable["reply"].str.strip() == ""]
-    if log.harness == LMMS_EVAL and len(empty):
+    if log.harness == LMMS_EVAL_HARNESS and len(empty):
         yield (
             f"warning: {len(empty)} of {len(log.rows)} replies of {log.name} are empty and count as"
             " 0; lmms-eval also writes an empty reply for a failed request, so check its log for"
@@ -294,8 +294,8 @@ def find_doubts(log: Log) -> Iterator[str]:
 
 
 def normalize_answer(key: object) -> str:
-    """Normalize a key or an answer for comparison: "(A)", "A." and "A" become one letter, other
-    text is lowercased."""
+    """Normalize a key or an answer for comparison: "(A)", "A." and "A" become one letter, and
+    other text is lowercased."""
     text = " ".join(str(key).split())
     bare = text.strip("().: ")
     return bare.upper() if len(bare) == 1 and bare.isalpha() else text.casefold()

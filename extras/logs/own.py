@@ -30,12 +30,12 @@ from looktwice.eval.tasks.answer_cells import HIDDEN_CELLS
 from looktwice.eval.tasks.base import TaskError
 from looktwice.extras.logs.log import (
     MISSING_VALUE,
-    OURS,
+    OWN_HARNESS,
     UNSCORED,
     Cells,
     Fields,
     Log,
-    Named,
+    NamedColumns,
     get_named_fields,
     join_hashes,
     make_rows,
@@ -46,7 +46,7 @@ from looktwice.pipelines.config.classes import extend_hint, suggest_names
 from looktwice.pipelines.model import Messages
 from looktwice.pipelines.state import Stage
 
-Key = tuple[str, str, int]  # point, sample, draw
+RecordKey = tuple[str, str, int]  # point, sample, draw
 IDX_PATTERN = re.compile(r"[^_]+_.+_\d+")
 LETTER_PATTERN = re.compile(r"\(?[A-Z]\)?")
 SMALL_LETTER_PATTERN = re.compile(r"\(?[a-z]\)?")
@@ -54,7 +54,7 @@ CHOICE_PATTERN = re.compile(r"(?:^|(?<=\s))\(?([A-Z])[).:]\s+")
 
 
 def read_run(
-    path: Path, reader: Stage | None, plugins: Sequence[str], named: Named | None
+    path: Path, reader: Stage | None, plugins: Sequence[str], named: NamedColumns | None
 ) -> list[Log]:
     """Read a log for each contestant of a run, with all its tasks; `named` may give fields of
     `meta` for columns.
@@ -66,13 +66,13 @@ def read_run(
     people = published_people(run)
     levels = {s.task: people[s.point.task] / 100 for s in run.points if s.point.task in people}
 
-    def transcript(
+    def get_transcript(
         ids: Mapping[str, str], names: Mapping[str, str], task: str, sample: str, draw: int
     ) -> Messages:
         last = replies.get((ids[task], names[sample], draw))
         if last is None:
             return ()
-        (record,) = read_records_at(path / "records.jsonl", [last.begin])
+        (record,) = read_records_at(path / "records.jsonl", [last.line_offset])
         return folder.messages(record)
 
     logs, by_contestant = list[Log](), defaultdict[str, list[PointScores]](list)
@@ -83,14 +83,14 @@ def read_run(
         for scores in points:
             for name, draws in scores.draws_asked.items():
                 cells = get_named_fields(scores.samples[name].meta, named or {})
-                rows += [run_row(scores, name, scored, replies) | cells for scored in draws]
+                rows += [make_run_row(scores, name, scored, replies) | cells for scored in draws]
                 names[cells.get("sample", name)] = name
         ids = {scores.task: scores.point.records_id for scores in points}
         if rows:
-            log = Log(contestant, make_rows(rows), run.name, people=levels, harness=OURS)
+            log = Log(contestant, make_rows(rows), run.name, people=levels, harness=OWN_HARNESS)
             settings = {scores.task: scores.point.spec.get("task") or {} for scores in points}
-            conversation = partial(transcript, ids, names)
-            logs.append(replace(log, settings=settings, transcript=conversation))
+            conversation = partial(get_transcript, ids, names)
+            logs.append(replace(log, settings=settings, get_transcript=conversation))
     if not logs:
         raise TaskError(f"{path} holds no records yet; `looktwice run` its configuration first")
     return logs
@@ -102,12 +102,12 @@ class LastReply(NamedTuple):
 
     text: str = ""
     seconds: float = MISSING_VALUE
-    begin: int = 0
+    line_offset: int = 0
 
 
-def read_last_replies(folder: RunFolder) -> Mapping[Key, LastReply]:
+def read_last_replies(folder: RunFolder) -> Mapping[RecordKey, LastReply]:
     """Read the last reply of each record of a run, by the record's key. Raises RunError."""
-    replies, lines = dict[Key, LastReply](), RecordLines(folder.path / "records.jsonl")
+    replies, lines = dict[RecordKey, LastReply](), RecordLines(folder.path / "records.jsonl")
     for record in lines:
         seconds = record.timings.get("total")
         text = str((record.last_reply or {}).get("text") or "")
@@ -116,16 +116,16 @@ def read_last_replies(folder: RunFolder) -> Mapping[Key, LastReply]:
     return replies
 
 
-def run_row(
-    scores: PointScores, name: str, scored: ScoredRecord, replies: Mapping[Key, LastReply]
+def make_run_row(
+    scores: PointScores, name: str, scored: ScoredRecord, replies: Mapping[RecordKey, LastReply]
 ) -> Fields:
     """Make the row of one record of a run, with the answer parsed from its reply."""
     tokens = scored.tokens_in + scored.tokens_out
     key = scores.point.records_id, name, scored.draw
     text, seconds, _ = replies.get(key, LastReply())
     return {
-        **question_columns(scores.samples[name]),
-        **score_columns(scored),
+        **make_question_columns(scores.samples[name]),
+        **make_score_columns(scored),
         "task": scores.task,
         "draw": scored.draw,
         "group": scored.score.group,
@@ -136,7 +136,7 @@ def run_row(
     }
 
 
-def question_columns(sample: SampleRow) -> Fields:
+def make_question_columns(sample: SampleRow) -> Fields:
     """Make the columns that describe the question."""
     choices = (choice if isinstance(choice, str) else "" for choice in sample.sample["choices"])
     return {
@@ -148,7 +148,7 @@ def question_columns(sample: SampleRow) -> Fields:
     }
 
 
-def score_columns(scored: ScoredRecord) -> Fields:
+def make_score_columns(scored: ScoredRecord) -> Fields:
     """Make the columns that describe the scored reply, with `reason` and `detail`, which are not
     columns of a log."""
     return {
@@ -160,7 +160,7 @@ def score_columns(scored: ScoredRecord) -> Fields:
     }
 
 
-def read_replies(path: Path, named: Named) -> list[Log]:
+def read_replies(path: Path, named: NamedColumns) -> list[Log]:
     """Read the logs of a file of recorded replies: a table with a column `idx`, such as BLINK's.
     Raises TaskError."""
     logs = read_table(path, named)
@@ -270,7 +270,7 @@ def check_keys(rows: Sequence[Cells]) -> str:
     if len(strange) < keyed:
         many = f"{len(strange)} of {keyed} keys are not choices"
     return (
-        f"{many}, so no reply can be right; the first is {strange[0]['key']!r}, its choices are"
+        f"{many}, so no reply can be right; the first is {strange[0]['key']!r}, and its choices are"
         f" {list(strange[0]['choices'])}. Name a column of letters with --column key=COLUMN"
     )
 
@@ -307,14 +307,14 @@ def rescore_with(log: Log, reader: Stage | None) -> Log:
     name, read = type(stage).__name__, make_row_reader(stage)
     if stage is None:
         name = "the recorded official labels"
-    unscored, read_by = [row["verdict"] == UNSCORED for row in rows], name
+    unscored, reader_name = [row["verdict"] == UNSCORED for row in rows], name
     if reader is None and any(row["verdict"] not in (UNSCORED, "failed") for row in rows):
-        read_by = f"the log, and {sum(unscored)} of {len(rows)} rows by {name}"
+        reader_name = f"the log, and {sum(unscored)} of {len(rows)} rows by {name}"
     for number, row in enumerate(rows):
         again = unscored[number] or (reader is not None and row["verdict"] != "failed")
         if row["key"] and again:
             rows[number] = {**read(row), "scorer": name, "scores": {}}
-    return replace(whole, read_by=read_by, doubt=doubt or whole.doubt, rows=make_rows(rows))
+    return replace(whole, reader_name=reader_name, doubt=doubt or whole.doubt, rows=make_rows(rows))
 
 
 def make_row_reader(reader: Stage | None) -> Callable[[Cells], Fields]:
@@ -339,7 +339,7 @@ def make_row_reader(reader: Stage | None) -> Callable[[Cells], Fields]:
         record = Record("", row["sample"], "", calls=(call,))
         return {
             **row,
-            **score_columns(scorer(record, SampleRow(row["task"], "", key or None, sample))),
+            **make_score_columns(scorer(record, SampleRow(row["task"], "", key or None, sample))),
         }
 
     return read

@@ -1,5 +1,5 @@
-"""Implements `looktwice score FILE`: scores recorded replies by their labels or a reader, lists the
-replies for which the two differ, and exports answers."""
+"""The implementation of `looktwice score FILE`, which scores recorded replies by their labels or a
+reader, lists the replies for which the two differ, and exports answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from looktwice.extras.logs.log import (
     Cells,
     Fields,
     Log,
-    Named,
+    NamedColumns,
     bracket_letter,
     find_doubts,
     make_rows,
@@ -40,10 +40,10 @@ from looktwice.extras.logs.log import (
 from looktwice.extras.logs.own import (
     add_choices,
     check_keys,
+    make_question_columns,
     make_row_reader,
-    question_columns,
+    make_run_row,
     read_last_replies,
-    run_row,
 )
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.state import Stage
@@ -58,22 +58,22 @@ empty verdict."""
 
 @dataclass(frozen=True)
 class ScoredReplies:
-    """The scored replies of one file, or of one contestant of a run: rows of a log with `reason`
-    and `detail`.
+    """The scored replies of one file, or of one contestant of a run, as rows of a log with the
+    further columns `reason` and `detail`.
 
     `by_reader` is True if a reader parsed the answers; otherwise they are the recorded labels.
-    `recorded` is the number of rows whose value comes from the file itself. `doubt` is the log's
-    warning.
+    `recorded_count` is the number of rows whose value comes from the file itself. `doubt` is the
+    log's warning.
     """
 
     name: str
     rows: Sequence[Cells]
     by_reader: bool
-    recorded: int = 0
+    recorded_count: int = 0
     doubt: str = ""
 
     @property
-    def missing(self) -> int:
+    def missing_count(self) -> int:
         """The number of items in the key that have no reply in the file, or were not asked in the
         run."""
         return sum(row["verdict"] in (ABSENT, NOT_ASKED) for row in self.rows)
@@ -84,12 +84,12 @@ class ScoredReplies:
         return ", ".join(filter(None, dict.fromkeys(row.get("scorer", "") for row in self.rows)))
 
     @property
-    def labelled(self) -> list[Cells]:
+    def labelled_rows(self) -> list[Cells]:
         """The rows that hold a recorded label."""
         return [row for row in self.rows if row.get("label")]
 
     @cached_property
-    def right(self) -> Mapping[str, list[float]]:
+    def values_by_subtask(self) -> Mapping[str, list[float]]:
         """The values of the samples with a key, by subtask; the value of a sample is the mean over
         its draws that did not fail.
 
@@ -109,7 +109,7 @@ class ScoredReplies:
         }
 
     @property
-    def readable(self) -> list[float]:
+    def answered_shares(self) -> list[float]:
         """The share of draws with an answer, for each sample; if labels are scored, missing samples
         count as 0."""
         without = {NOT_ASKED, ABSENT} if self.by_reader else {NOT_ASKED}
@@ -123,7 +123,7 @@ class ScoredReplies:
         return [fmean(each) for each in draws.values()]
 
     @property
-    def failed(self) -> int:
+    def failed_count(self) -> int:
         """The number of samples whose draws all failed."""
         kinds = defaultdict[tuple[str, str], set[str]](set)
         for row in self.rows:
@@ -138,7 +138,7 @@ def get_label(row: Cells) -> str:
     return match[1] or match[2] if match else ""
 
 
-def load_replies(file: Path, columns: Named | None = None) -> list[Log]:
+def load_replies(file: Path, columns: NamedColumns | None = None) -> list[Log]:
     """Read the recorded replies of a file in any log format: one log for each contestant, with the
     texts of the choices if known. Raises TaskError."""
     logs = load_log(file, columns or {})
@@ -210,9 +210,9 @@ def score_run_replies(
     replies, by_contestant = read_last_replies(folder), defaultdict[str, list[Fields]](list)
     for scores in score_run(folder, reader, plugins=plugins).points:
         for idx, sample in scores.samples.items():
-            row = {**question_columns(sample), "verdict": NOT_ASKED, "answer": ""}
+            row = {**make_question_columns(sample), "verdict": NOT_ASKED, "answer": ""}
             if scored := scores.first(idx):
-                row = run_row(scores, idx, scored, replies)
+                row = make_run_row(scores, idx, scored, replies)
             row["task"] = get_subtask_of_idx(idx) or str(sample.meta.get("category") or "")
             by_contestant[scores.contestant].append(row)
     for contestant, rows in by_contestant.items():
@@ -253,7 +253,7 @@ def report_replies(
     disagreements: Path | None = None,
     exports: Sequence[Path] = (),
     plugins: Sequence[str] = (),
-    columns: Named | None = None,
+    columns: NamedColumns | None = None,
 ) -> Iterator[str]:
     """Yield a line of figures per file, and one for all files together; write the list of
     disagreements if requested.
@@ -303,14 +303,14 @@ def _report_file(scored: ScoredReplies, exports: Sequence[Path]) -> Iterator[str
     subtasks = {row["task"] for row in scored.rows}
     if subtasks < CHOICES.keys():
         parts.append(f"subtasks={len(subtasks)}/{len(CHOICES)}")
-    if scored.recorded:
-        parts.append(f"as_recorded={scored.recorded}")
+    if scored.recorded_count:
+        parts.append(f"as_recorded={scored.recorded_count}")
     if named := scored.scorers:
         parts.append(f"scorer={named}")
-    if scored.failed:
-        parts.append(f"failed={scored.failed}")
-    if scored.missing:
-        parts.append(f"missing={scored.missing}")
+    if scored.failed_count:
+        parts.append(f"failed={scored.failed_count}")
+    if scored.missing_count:
+        parts.append(f"missing={scored.missing_count}")
     yield f"{scored.name}: {', '.join(parts)}"
     rows = make_rows([row for row in scored.rows if row["verdict"] != ABSENT])
     yield from find_doubts(Log(scored.name, rows, doubt=scored.doubt))
@@ -330,11 +330,11 @@ def _format_figures(files: Sequence[ScoredReplies], by_reader: bool) -> list[str
     readable, values = list[float](), list[float]()
     agreed, macros = list[bool](), list[float]()
     for scored in files:
-        readable += scored.readable
-        values += chain(*scored.right.values())
-        agreed += [row["answer"] == get_label(row) for row in scored.labelled]
-        if scored.right:
-            macros.append(fmean(map(fmean, scored.right.values())))
+        readable += scored.answered_shares
+        values += chain(*scored.values_by_subtask.values())
+        agreed += [row["answer"] == get_label(row) for row in scored.labelled_rows]
+        if scored.values_by_subtask:
+            macros.append(fmean(map(fmean, scored.values_by_subtask.values())))
     named: dict[str, Sequence[float]] = {"macro": macros, "micro": values, "coverage": readable}
     if by_reader:
         named = {"agreement": agreed, "accuracy": values, "coverage": readable, "macro": macros}
@@ -357,7 +357,7 @@ def list_disagreements(files: Sequence[ScoredReplies]) -> tuple[str, int]:
     """
     kinds = defaultdict[str, list[str]](list)
     for scored in files:
-        for row in scored.labelled:
+        for row in scored.labelled_rows:
             label, answer = get_label(row), row["answer"]
             if label == answer:
                 continue
@@ -365,11 +365,13 @@ def list_disagreements(files: Sequence[ScoredReplies]) -> tuple[str, int]:
             if proof := disprove_label(row, label, answer):
                 kind = re.sub(r"\b[A-Z]\b", "X", f"the label is proved wrong ({proof})")
             elif not answer:
-                kind = f"the label is a letter, the reader finds none ({reason.partition(':')[0]})"
+                kind = (
+                    f"the label is a letter, but the reader finds none ({reason.partition(':')[0]})"
+                )
             elif label:
                 kind = "two different letters"
             else:
-                kind = "the reader finds a letter, the label has none"
+                kind = "the reader finds a letter, but the label has none"
             shown = bracket_letter(answer) if answer else f"nothing ({reason})"
             key = f", key {bracket_letter(row['key'])}" if row["key"] else ""
             about = f"{scored.name} {row['sample']}: label {row['label']}, reader {shown}{key}"

@@ -37,7 +37,7 @@ from looktwice.eval.page.data import (
 )
 from looktwice.eval.page.render import render_page
 from looktwice.eval.statistics.intervals import Estimate
-from looktwice.extras.logs.compare import ALL, Contrast, LogComparison, explain_unmatched
+from looktwice.extras.logs.compare import ALL_TASKS, Contrast, LogComparison, explain_unmatched
 from looktwice.extras.logs.log import Cells, Log, find_doubts
 from looktwice.extras.logs.scorers import describe_scorer_mismatch, name_scorers
 from looktwice.pipelines.counted import format_count
@@ -89,69 +89,71 @@ def _format_interval(difference: Estimate) -> str:
     return f"[{percentage_points(difference.low)}, {percentage_points(difference.high)}]"
 
 
-TASK: Column[Contrast] = Column("task", "task", text)
-RIGHT: Column[Contrast] = Column("right %", "value", percent)
-DIFFERENCE: Column[Contrast] = Column("difference", "paired.value", percentage_points)
-INTERVAL: Column[Contrast] = Column("95 % interval", "paired", _format_interval)
-SAMPLES: Column[Contrast] = Column("n", "paired.n")
-PEOPLE: Column[Contrast] = Column(
+TASK_COLUMN: Column[Contrast] = Column("task", "task", text)
+RIGHT_COLUMN: Column[Contrast] = Column("right %", "value", percent)
+DIFFERENCE_COLUMN: Column[Contrast] = Column("difference", "paired.value", percentage_points)
+INTERVAL_COLUMN: Column[Contrast] = Column("95 % interval", "paired", _format_interval)
+SAMPLES_COLUMN: Column[Contrast] = Column("n", "paired.n")
+PEOPLE_COLUMN: Column[Contrast] = Column(
     VERSUS_PEOPLE_HEADER,
     lambda c: None if c.people is None else c.value - c.people,
     percentage_points,
 )
 
 
-def contrast_table(contrasts: Sequence[Contrast]) -> TextTable:
+def build_contrast_table(contrasts: Sequence[Contrast]) -> TextTable:
     """Build a table with a row per contrast; values are in percent, differences in points."""
     columns: Columns[Contrast] = (
         Column("contestant", "contestant", text),
         Column("against", "baseline", text),
-        TASK,
-        RIGHT,
-        Column("against %", "other", percent),
-        DIFFERENCE,
-        INTERVAL,
+        TASK_COLUMN,
+        RIGHT_COLUMN,
+        Column("against %", "baseline_value", percent),
+        DIFFERENCE_COLUMN,
+        INTERVAL_COLUMN,
         Column("p", "paired.p", format_p),
         Column("p\n(Holm)", "p_holm", format_p),
-        SAMPLES,
+        SAMPLES_COLUMN,
         Column("clusters", lambda c: c.paired.clusters if c.paired.clusters < c.paired.n else None),
         Column("better", "paired.better"),
         Column("worse", "paired.worse"),
         Column("excluded", "fell_out", nonzero_cell),
         Column("detectable", "paired.detectable", percent),
         Column("test", "paired.test"),
-        PEOPLE,
+        PEOPLE_COLUMN,
     )
     return table(columns, contrasts).without_empty()
 
 
-def console_table(contrasts: Sequence[Contrast]) -> TextTable:
+def build_console_table(contrasts: Sequence[Contrast]) -> TextTable:
     """Build a shorter table for a terminal of 80 columns."""
     columns: Columns[Contrast] = (
         Column("pair", lambda c: f"{c.contestant} against {c.baseline}", text),
-        TASK,
-        RIGHT,
-        DIFFERENCE,
-        INTERVAL,
+        TASK_COLUMN,
+        RIGHT_COLUMN,
+        DIFFERENCE_COLUMN,
+        INTERVAL_COLUMN,
         Column("p (Holm)", "p_holm", format_p),
-        SAMPLES,
+        SAMPLES_COLUMN,
         Column("flips\n+/-", lambda c: f"{c.paired.better}/{c.paired.worse}"),
-        PEOPLE,
+        PEOPLE_COLUMN,
     )
     return table(columns, contrasts).without_empty()
 
 
 def summarize_comparison(comparison: LogComparison) -> Iterator[str]:
     """Yield sentences about each log: its result compared with the baseline, how its samples were
-    matched, and which were not; and a last sentence with the number of comparisons that p is
-    corrected for."""
+    matched, and which samples have no match; and a last sentence with the number of comparisons
+    that p is corrected for."""
     base = comparison.logs[0]
     for log in comparison.logs:
-        if by := log.read_by or name_scorers(log):
+        if by := log.reader_name or name_scorers(log):
             yield f"{log.name}: scored by {by}"
         yield from find_doubts(log)
     overall = {
-        c.contestant: c for c in comparison.contrasts if (c.baseline, c.task) == (base.name, ALL)
+        c.contestant: c
+        for c in comparison.contrasts
+        if (c.baseline, c.task) == (base.name, ALL_TASKS)
     }
     for number, matching in enumerate(comparison.matchings, 1):
         log = comparison.logs[number]
@@ -160,14 +162,14 @@ def summarize_comparison(comparison: LogComparison) -> Iterator[str]:
         else:
             yield _describe_contrast(overall[log.name], comparison.count_same_replies(number))
         if matching.places:
-            ways = ", ".join(f"{count} by {by}" for by, count in matching.counts.items())
+            ways = ", ".join(f"{count} by {by}" for by, count in matching.match_counts.items())
             yield f"  matched: {ways}"
         yield from _describe_missing_values(comparison, number)
-        if refused := matching.refused:
+        if refused := matching.refused_places:
             names = list_some_names(base.units["sample"].loc[list(refused)])
             yield f"  excluded: {format_count(len(refused), 'sample')} whose keys differ ({names})"
-        alone = sorted(set(matching.left) - set(matching.refused))
-        for own, rival, places in ((base, log, alone), (log, base, matching.right)):
+        alone = sorted(set(matching.unmatched_in_base) - set(matching.refused_places))
+        for own, rival, places in ((base, log, alone), (log, base, matching.unmatched_in_log)):
             if places:
                 names = list_some_names(own.units["sample"].loc[list(places)])
                 reasons = explain_unmatched(own.whole.units, rival.whole.units, places)
@@ -181,7 +183,7 @@ def _describe_correction(contrasts: Sequence[Contrast]) -> Iterator[str]:
     """Yield a line with the number of comparisons that Holm's correction covers: those in the
     table."""
     tested = [contrast for contrast in contrasts if contrast.paired.p is not None]
-    over_all = sum(contrast.task == ALL for contrast in tested)
+    over_all = sum(contrast.task == ALL_TASKS for contrast in tested)
     counts = {"over all samples": over_all, "on single tasks": len(tested) - over_all}
     if len(tested) > 1:
         kinds = [f"{format_count(n, 'comparison')} {kind}" for kind, n in counts.items() if n]
@@ -250,18 +252,22 @@ def list_some_names(names: Iterable[str]) -> str:
 
 
 def write_comparison(comparison: LogComparison, folder: Path) -> list[Path]:
-    """Write compare.html, compare.md, compare.csv, items.csv and unmatched.csv; return their paths.
+    """Write compare.html, compare.md, compare.csv, items.csv and unmatched.csv, and return their
+    paths.
 
     The page is left out if there are more than MAX_PAGE_SAMPLES samples, which no browser would
     handle. Raises OSError.
     """
     lines = [line.strip() for line in summarize_comparison(comparison)]
-    shown, bullets = contrast_table(comparison.contrasts), "\n".join(f"- {line}" for line in lines)
+    shown, bullets = (
+        build_contrast_table(comparison.contrasts),
+        "\n".join(f"- {line}" for line in lines),
+    )
     markdown = f"# Logs compared\n\n{bullets}\n\n{shown.markdown}\n\n{METHOD_NOTE}\n"
     fields = []
     for contrast in comparison.contrasts:
-        sides = {"baseline_value": contrast.other, "difference": contrast.paired.value}
-        fields.append(vars(contrast.paired) | vars(contrast) | sides)
+        difference = {"difference": contrast.paired.value}
+        fields.append(vars(contrast.paired) | vars(contrast) | difference)
     write_file(folder / "compare.md", markdown)
     paths = [
         folder / "compare.md",
@@ -348,7 +354,7 @@ def make_compare_page(comparison: LogComparison) -> PageData:
 
 
 def _list_turns(row: Cells, log: Log, thumbnails: dict[str, str]) -> Iterator[PageTurn]:
-    for message in log.messages(row)[:MAX_TURNS]:
+    for message in log.get_messages(row)[:MAX_TURNS]:
         parts = list[str | PagePicture]()
         for part in message.parts:
             if isinstance(part, str):

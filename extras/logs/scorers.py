@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.extras.logs.log import OURS, Cells, Log
+from looktwice.extras.logs.log import OWN_HARNESS, Cells, Log
 
 if TYPE_CHECKING:
     import pandas
@@ -38,11 +38,11 @@ def get_scorers(units: pandas.DataFrame) -> NDArray[np.str_]:
 
 
 def agree_on_scorers(logs: Sequence[Log], matchings: Sequence[HasPlaces]) -> tuple[Log, ...]:
-    """Select one scorer for each task, and return the logs, of which those of the baseline's
-    harness now have this scorer's grades.
+    """Select one scorer for each task, and return the logs; those of the baseline's harness then
+    have this scorer's grades.
 
-    For each task, the scorer of the baseline is selected that most logs hold; on a tie, it is the
-    one that counts in the baseline. A log that does not hold this scorer stays unchanged.
+    For each task, the scorer selected is the one of the baseline's that most logs hold; on a tie,
+    it is the one that counts in the baseline. A log that does not hold this scorer stays unchanged.
     """
     base, *others = logs
     theirs = [
@@ -96,7 +96,7 @@ def count_same_replies(
     `mine` and `theirs` give the two sides of each pair by task and sample.
     """
     rows = [_index_rows(side) for side in (base, log)]
-    ours, same = OURS in (base.harness, log.harness), 0
+    ours, same = OWN_HARNESS in (base.harness, log.harness), 0
     for first, second in zip(
         mine.itertuples(index=False), theirs.itertuples(index=False), strict=True
     ):

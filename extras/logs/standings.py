@@ -16,7 +16,7 @@ import numpy as np
 from looktwice.eval.display.text_tables import Column, Columns, TextTable, table, text
 from looktwice.eval.tasks.base import TaskError
 from looktwice.extras.logs.compare import find_name
-from looktwice.extras.logs.log import Named
+from looktwice.extras.logs.log import NamedColumns
 from looktwice.extras.logs.report import write_csv
 from looktwice.extras.logs.tables import find_columns, open_columns, read_numbers
 from looktwice.pipelines.disk import write_file
@@ -67,13 +67,13 @@ class Standings:
     changes: tuple[RankChange, ...]
 
 
-def is_published(paths: Sequence[Path], named: Named) -> bool:
+def is_published(paths: Sequence[Path], named: NamedColumns) -> bool:
     """Return whether the columns that the user named show that the input is a published table
     without items."""
     return len(paths) == 1 and "sample" not in named and bool({"accuracy", "rank"} & named.keys())
 
 
-def read_standings(path: Path, named: Named, baseline: str) -> Standings:
+def read_standings(path: Path, named: NamedColumns, baseline: str) -> Standings:
     """Compute the spreads and rank changes of a table with a row per task, contestant and variant.
 
     `named` gives its columns: `contestant`, `variant`, `accuracy` or `rank`, and `task` if there
@@ -118,7 +118,7 @@ def read_standings(path: Path, named: Named, baseline: str) -> Standings:
     return Standings(base, tuple(spreads), tuple(changes))
 
 
-def spread_table(standings: Standings) -> TextTable:
+def build_spread_table(standings: Standings) -> TextTable:
     """Build a table of the spreads by task and contestant, with the mean of each task."""
     lines = []
     for task, spreads in groupby(standings.spreads, attrgetter("task")):
@@ -135,7 +135,7 @@ def spread_table(standings: Standings) -> TextTable:
     return table(columns, lines)
 
 
-def rank_table(standings: Standings) -> TextTable:
+def build_rank_table(standings: Standings) -> TextTable:
     """Build a table of the rank changes from the baseline variant to each other variant."""
     columns: Columns[RankChange] = (
         Column("task", "task", text),
@@ -156,8 +156,8 @@ def write_standings(standings: Standings, folder: Path) -> list[Path]:
     parts = ["# A published table", f"Every variant is compared with {standings.baseline}."]
     paths = [folder / "compare.md"]
     for name, lines, shown in (
-        ("spreads.csv", standings.spreads, spread_table(standings)),
-        ("ranks.csv", standings.changes, rank_table(standings)),
+        ("spreads.csv", standings.spreads, build_spread_table(standings)),
+        ("ranks.csv", standings.changes, build_rank_table(standings)),
     ):
         if lines:
             parts.append(shown.markdown)

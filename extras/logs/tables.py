@@ -19,7 +19,7 @@ from looktwice.extras.logs.log import (
     SCORE_WORDS,
     UNSCORED,
     Log,
-    Named,
+    NamedColumns,
     hash_base64,
     make_rows,
     parse_value,
@@ -51,16 +51,16 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     },
 }
 """The names by which each column is recognized; `--column NAME=COLUMN` sets another one."""
-_VLMEVALKIT = {"answer": ("read",), "key": ("answer", "key", "target"), "split": ("split",)}
-_UNREAD_LOGS = "randomly generate one|Failed in Prefetch, no GPT-based"
+_VLMEVALKIT_ALIASES = {"answer": ("read",), "key": ("answer", "key", "target"), "split": ("split",)}
+_UNREAD_LOG_PATTERN = "randomly generate one|Failed in Prefetch, no GPT-based"
 """A pattern for VLMEvalKit's entries in the column `log` if no answer was found, so that VLMEvalKit
 chose one at random or counted the reply as wrong."""
 _MAX_CELL_CHARACTERS = 32_767  # the most characters in an Excel cell
 
 
 def open_columns(path: Path) -> pandas.DataFrame:
-    """Read a table with all cells as strings, empty cells as empty strings. Raises TaskError, also
-    for a table without rows."""
+    """Read a table in which every cell is a string; empty cells are empty strings. Raises
+    TaskError, also for a table without rows."""
     import pandas
 
     if ".jsonl" in path.suffixes:
@@ -96,7 +96,7 @@ def _parse_choices(cell: str) -> tuple[str, ...]:
 
 def find_columns(
     frame: pandas.DataFrame,
-    named: Named,
+    named: NamedColumns,
     path: Path,
     aliases: Mapping[str, Sequence[str]] = ALIASES,
 ) -> dict[str, str]:
@@ -121,7 +121,7 @@ def find_columns(
     return columns
 
 
-def read_table(path: Path, named: Named) -> list[Log]:
+def read_table(path: Path, named: NamedColumns) -> list[Log]:
     """Read the logs in a table: a single log, or one for each contestant and variant if the table
     has such columns.
 
@@ -130,7 +130,7 @@ def read_table(path: Path, named: Named) -> list[Log]:
     frame = open_columns(path)
     vlmevalkit = {"index", "prediction"} <= set(frame.columns)
     keyed = vlmevalkit or {"idx", "reply"} <= set(frame.columns)
-    aliases = {**ALIASES, **_VLMEVALKIT} if keyed else ALIASES
+    aliases = {**ALIASES, **_VLMEVALKIT_ALIASES} if keyed else ALIASES
     columns = find_columns(frame, named, path, aliases)
     if "sample" not in columns or not {"value", "reply"} & columns.keys():
         raise TaskError(
@@ -167,7 +167,7 @@ def read_table(path: Path, named: Named) -> list[Log]:
                 hash_base64(cell) if len(cell) > 64 else "" for cell in frame["image"]
             ]
     rows = make_rows(data.to_dict("records"))
-    no_answer = frame["log"].str.contains(_UNREAD_LOGS) if "log" in frame.columns else None
+    no_answer = frame["log"].str.contains(_UNREAD_LOG_PATTERN) if "log" in frame.columns else None
     rows = _mark_unread(rows, no_answer if vlmevalkit else None)
     names = [columns[name] for name in ("contestant", "variant") if name in columns]
     if not names:

@@ -71,10 +71,10 @@ class AgentRecord:
 
 @dataclass(frozen=True)
 class TurnCount:
-    """The records of all episodes of one length: `turns` is the number of replies with tool
-    calls."""
+    """The records of all episodes of one length: `turn_count` is the number of replies with tool
+    calls, `n` the number of records."""
 
-    turns: int
+    turn_count: int
     n: int
     accuracy: float
     tokens: float
@@ -85,11 +85,11 @@ class LookSummary:
     """The looks of one arm. Rates and means are over the arm's records; shares lie in 0..1, and are
     None if there is no data.
 
-    `iou` and `covered` are means over the overlaps of all records. `answered_right`, `to_right` and
-    `to_wrong` count the looks after which no answer became a right one, a wrong answer a right one,
-    and a right answer a wrong one. `tokens_per_gain` is the number of additional tokens per sample
-    for each percentage point gained over the baseline, or over the first answer if there is no
-    baseline.
+    `iou` and `covered_share` are means over the overlaps of all records. `answered_right` counts
+    the looks that turned no answer into a right one, `turned_right` those that turned a wrong
+    answer into a right one, and `turned_wrong` the reverse. `tokens_per_gain` is the number of
+    additional tokens per sample for each percentage point gained over the baseline, or over the
+    first answer if there is no baseline.
     """
 
     contestant: str
@@ -100,12 +100,12 @@ class LookSummary:
     outcomes: Counter[str]
     ended_by: Counter[str]
     iou: float | None
-    covered: float | None
+    covered_share: float | None
     first_accuracy: float
     final_accuracy: float
     answered_right: int
-    to_right: int
-    to_wrong: int
+    turned_right: int
+    turned_wrong: int
     tokens: float
     tokens_per_gain: float | None
     by_turns: tuple[TurnCount, ...]
@@ -165,12 +165,12 @@ LOOK_COLUMNS: Columns[LookSummary] = (
         "not run", lambda arm: sum(map(arm.outcomes.__getitem__, NOT_RUN_OUTCOMES)), nonzero_cell
     ),
     Column("IoU of zoom\nwith mark", "iou", "{:.2f}"),
-    Column("mark shown\n%", "covered", percent),
+    Column("mark shown\n%", "covered_share", percent),
     Column("first\nanswer %", "first_accuracy", percent),
     Column("final\nanswer %", "final_accuracy", percent),
     Column("no answer\nto right", "answered_right"),
-    Column("wrong\nto right", "to_right"),
-    Column("right\nto wrong", "to_wrong"),
+    Column("wrong\nto right", "turned_right"),
+    Column("right\nto wrong", "turned_wrong"),
     Column("tokens\nper sample", "tokens", "{:,.0f}"),
     Column(
         "tokens per\npoint gained",
@@ -189,7 +189,7 @@ class TurnLine(NamedTuple):
 
 TURN_COUNT_COLUMNS: Columns[TurnLine] = (
     *attribute_columns("contestant", "task", of="arm"),
-    Column("turns\nwith looks", "turn.turns"),
+    Column("turns\nwith looks", "turn.turn_count"),
     Column("n", "turn.n"),
     Column("accuracy %", "turn.accuracy", percent),
     Column("tokens\nper sample", "turn.tokens", "{:,.0f}"),
@@ -232,12 +232,12 @@ def _summarize(
         outcomes=Counter(look.outcome for look in looks),
         ended_by=Counter(record.end.by for record in records),
         iou=iou,
-        covered=covered,
+        covered_share=covered,
         first_accuracy=first,
         final_accuracy=whole.accuracy,
         answered_right=changes[None, Verdict.RIGHT],
-        to_right=changes[Verdict.WRONG, Verdict.RIGHT],
-        to_wrong=changes[Verdict.RIGHT, Verdict.WRONG],
+        turned_right=changes[Verdict.WRONG, Verdict.RIGHT],
+        turned_wrong=changes[Verdict.RIGHT, Verdict.WRONG],
         tokens=whole.tokens,
         tokens_per_gain=spent / (100 * gained) if gained > 0 else None,
         by_turns=tuple(_count_turns(lengths[turns], turns) for turns in sorted(lengths)),
@@ -245,8 +245,8 @@ def _summarize(
 
 
 def _compare_cost_and_accuracy(scores: PointScores, baseline: PointScores) -> tuple[float, float]:
-    """Return by how much an arm exceeds its baseline in tokens per sample and in accuracy, on the
-    samples that both answered."""
+    """Return the amounts by which an arm exceeds its baseline in tokens per sample and in accuracy,
+    on the samples that both answered."""
     both = [n for n in scores.samples if scores.scored.get(n) and baseline.scored.get(n)]
     means = []
     for arm in (scores, baseline) if both else ():
@@ -299,7 +299,7 @@ LOOKS_CHANGED_ANALYSIS = Analysis(
 )
 LOOK_TURNS_ANALYSIS = Analysis(
     "look_turns",
-    "Accuracy by turns with looks",
+    "Accuracy by number of turns with looks",
     make_table_builder(TURN_COUNT_COLUMNS, list_turn_counts, omit_constant="task"),
     wrap=False,
 )

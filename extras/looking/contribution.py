@@ -37,7 +37,7 @@ from looktwice.extras.looking.agent_looks import summarize_looks
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.json_input import write_canonical
 
-ROLES: Mapping[str, str] = {
+ROLE_DESCRIPTIONS: Mapping[str, str] = {
     "without": "no tool",
     "full": "tools and their results",
     "black": "black images of the same size",
@@ -49,7 +49,7 @@ ROLES: Mapping[str, str] = {
 }
 """The roles of the arms, with descriptions. A contestant whose name is a role has that role, unless
 the user assigns roles."""
-NEED_PHRASES = {
+CONTROL_PHRASES = {
     "black": "need the pixels",
     "random": "need the right region",
     "words": "need more than words",
@@ -77,12 +77,12 @@ class Certificate:
         return values.where(values.valid_mask())
 
     @property
-    def excluded(self) -> int:
+    def excluded_count(self) -> int:
         """The number of samples with a correct answer that failed or are missing in one of the
         arms."""
         return len(self.arms["full"].keyed) - len(self.values.units)
 
-    def difference(self, role: str, other: str) -> Estimate:
+    def compute_difference(self, role: str, other: str) -> Estimate:
         """Return the accuracy of one arm minus that of another; samples that share a picture or a
         group form one cluster."""
         return compare_paired(self.values[role], self.values[other], self.values.clusters)
@@ -90,7 +90,7 @@ class Certificate:
     @property
     def gain(self) -> Estimate:
         """The total gain of tool use."""
-        return self.difference("full", "without")
+        return self.compute_difference("full", "without")
 
     @property
     def verdict(self) -> list[str]:
@@ -106,26 +106,26 @@ class Certificate:
             change = "No significant gain: tool use changes accuracy by"
         sentences = [f"{change} {_format_points(gain)} points (n = {gain.n})."]
         of = f"Of {100 * gain.value:.1f} points gained" if gained else "Separately"
-        for role, needs in NEED_PHRASES.items():
+        for role, needs in CONTROL_PHRASES.items():
             if role in self.arms:
-                part = self.difference("full", role)
+                part = self.compute_difference("full", role)
                 shown = (
                     "" if part.p < SIGNIFICANCE_LEVEL and part.value > 0 else " (not significant)"
                 )
-                pair = f"{ROLES['full']} against {ROLES[role]}"
+                pair = f"{ROLE_DESCRIPTIONS['full']} against {ROLE_DESCRIPTIONS[role]}"
                 sentences.append(f"{of}, {_format_points(part)} {needs}{shown}: {pair}.")
         if "result" in self.arms:
-            rest = _format_points(self.difference("full", "result"))
-            sentences.append(f"Tool turns add {rest} points over {ROLES['result']}.")
+            rest = _format_points(self.compute_difference("full", "result"))
+            sentences.append(f"Tool turns add {rest} points over {ROLE_DESCRIPTIONS['result']}.")
         if "oracle" in self.arms:
-            more = _format_points(self.difference("oracle", "full"))
-            sentences.append(f"{ROLES['oracle'].capitalize()} would add {more} points.")
+            more = _format_points(self.compute_difference("oracle", "full"))
+            sentences.append(f"{ROLE_DESCRIPTIONS['oracle'].capitalize()} would add {more} points.")
         return sentences
 
     @property
-    def solved_without(self) -> Mapping[str, float]:
-        """For each role, the share of the samples solved by `full` that this arm also solves;
-        "blind" is the share that is solved by any of `BLIND_ROLES`."""
+    def solved_shares(self) -> Mapping[str, float]:
+        """For each role, the share of the samples solved by `full` that its arm also solves;
+        "blind" is the share solved by any of `BLIND_ROLES`."""
         hits = {role: self.values[role] > 0.5 for role in self.arms}
         solved = hits.pop("full")
         if not solved.any():
@@ -134,7 +134,7 @@ class Certificate:
         return {role: float(hit[solved].mean()) for role, hit in hits.items()}
 
     @property
-    def by_call(self) -> Mapping[str, float]:
+    def gains_by_call(self) -> Mapping[str, float]:
         """The gains and harms of tool use on the samples on which the agent called a tool, and on
         the other samples, on which only the tool descriptions differ (Med, 2602.01334).
 
@@ -175,7 +175,7 @@ def find_certificates(run: RunScores, roles: Mapping[str, str] | None = None) ->
 
     `roles` maps roles to contestants with other names, such as {"black": "placebo"}.
     """
-    names = dict(zip(ROLES, ROLES, strict=True)) | dict(roles or {})
+    names = dict(zip(ROLE_DESCRIPTIONS, ROLE_DESCRIPTIONS, strict=True)) | dict(roles or {})
     certificates = []
     points = [scores.point for scores in run.points]
     for full in points:
@@ -196,12 +196,12 @@ def find_certificates(run: RunScores, roles: Mapping[str, str] | None = None) ->
 def make_contribution_table(certificate: Certificate, run: RunScores) -> TextTable:
     """Return a line for each arm: its description, its accuracy, the difference of `full` from it,
     and the overlap of its looks with the evidence."""
-    arms, solved = certificate.arms, certificate.solved_without
+    arms, solved = certificate.arms, certificate.solved_shares
     samples = certificate.values.units
     looks = {(arm.contestant, arm.task): arm for arm in summarize_looks(run)}
 
     def compare_roles(role: str, other: str) -> Estimate | None:
-        return certificate.difference(role, other) if role != other else None
+        return certificate.compute_difference(role, other) if role != other else None
 
     def get_p(role: str) -> float | None:
         more = compare_roles("full", role)
@@ -217,7 +217,7 @@ def make_contribution_table(certificate: Certificate, run: RunScores) -> TextTab
 
     columns: Columns[str] = (
         Column("arm", lambda role: role, text),
-        Column("what it gets", ROLES.get, text),
+        Column("what it gets", ROLE_DESCRIPTIONS.get, text),
         Column("n", lambda role: len(samples)),
         Column("accuracy\n%", certificate.values.mean, share_cell),
         Column("over\nwithout", lambda role: compare_roles(role, "without"), _format_points),
@@ -237,15 +237,15 @@ def format_certificates(run: RunScores, found: Sequence[Certificate]) -> str:
         full = certificate.arms["full"]
         parts += [f"## {full.contestant} on {full.task}", *certificate.verdict]
         parts.append(make_contribution_table(certificate, run).markdown)
-        calls = certificate.by_call.items()
+        calls = certificate.gains_by_call.items()
         split = ", ".join(f"{name} {100 * value:.1f}" for name, value in calls)
-        parts.append(f"Points by whether a tool was called: {split}.")
-        if (blind := certificate.solved_without.get("blind")) is not None:
+        parts.append(f"Points gained and lost, by whether a tool was called: {split}.")
+        if (blind := certificate.solved_shares.get("blind")) is not None:
             parts.append(
                 f"Arms whose looks return no picture also solve {100 * blind:.1f} % of the samples"
                 " that the full agent solves."
             )
-        if count := certificate.excluded:
+        if count := certificate.excluded_count:
             parts.append(
                 f"{count} samples failed or are missing in an arm, and are excluded from all arms."
             )
@@ -277,14 +277,16 @@ TOOL_ANALYSIS = Analysis("tool", "What the tool contributes", _describe_contribu
 
 
 def report_certificates(asked: AnalysisRequest) -> None:
-    """Print and write the contribution of a tool, from the arms of `tool_contribution` or from the
-    contestants that the settings `role.ROLE` name."""
+    """Print the contribution of a tool and write it to a page, from the arms of `tool_contribution`
+    or from the contestants that the settings `role.ROLE` name."""
     roles = asked.settings.get("role", {})
-    if unknown := set(roles) - set(ROLES):
-        raise RunError(f"role.{min(unknown)} does not exist; the roles are {', '.join(ROLES)}")
+    if unknown := set(roles) - set(ROLE_DESCRIPTIONS):
+        raise RunError(
+            f"role.{min(unknown)} does not exist; the roles are {', '.join(ROLE_DESCRIPTIONS)}"
+        )
     certified = find_certificates(asked.run, roles)
     if not certified:
-        controls = ", ".join(name for name in ROLES if name not in ("without", "full"))
+        controls = ", ".join(name for name in ROLE_DESCRIPTIONS if name not in ("without", "full"))
         asked.refuse(
             f"without, full and one of {controls}",
             "run tool_contribution, or name the contestants: role.without=NAME",
@@ -298,4 +300,6 @@ def report_certificates(asked: AnalysisRequest) -> None:
     asked.say(f"certificate: {page}")
 
 
-CERTIFY = AnalysisOnRequest("What a tool contributes, part by part", ("role",), report_certificates)
+CERTIFICATE_ANALYSIS = AnalysisOnRequest(
+    "What a tool contributes, part by part", ("role",), report_certificates
+)

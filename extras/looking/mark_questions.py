@@ -25,7 +25,7 @@ from looktwice.prompting.drawing.colors import RGB, parse_rgb
 from looktwice.prompting.markers.base import Marking
 
 Aspect = Literal["present", "where", "shape", "color", "label", "count"]
-QUESTIONS: dict[Aspect, tuple[str, tuple[str, ...]]] = {
+ASPECT_QUESTIONS: dict[Aspect, tuple[str, tuple[str, ...]]] = {
     "present": ("Is there such a mark?", ("yes", "no")),
     "where": (
         "In which quarter of the image is the mark?",
@@ -46,7 +46,7 @@ QUESTIONS: dict[Aspect, tuple[str, tuple[str, ...]]] = {
 MARK_QUESTION_PREFIX = (
     "To point something out, a mark may have been drawn on this image afterwards."
 )
-PALETTE: tuple[RGB, ...] = (
+COLOR_VALUES: tuple[RGB, ...] = (
     (255, 0, 0),
     (0, 190, 0),
     (0, 0, 255),
@@ -68,7 +68,7 @@ DRAWN_SHAPES = {
 }
 """The shape that each marker and its subclasses draw."""
 NO_MODEL = NoModel("a marker may not call a model")
-_counts: deque[tuple[Task, int]] = deque(maxlen=16)  # shared by aspects and markers
+_cached_counts: deque[tuple[Task, int]] = deque(maxlen=16)  # shared by aspects and markers
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,10 @@ class MarkQuestions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.aspect not in QUESTIONS:
-            raise TaskError(f"aspect must be one of {', '.join(QUESTIONS)}, found {self.aspect!r}")
+        if self.aspect not in ASPECT_QUESTIONS:
+            raise TaskError(
+                f"aspect must be one of {', '.join(ASPECT_QUESTIONS)}, found {self.aspect!r}"
+            )
         if self.aspect == "shape" and not self._shape:
             markers = ", ".join(DRAWN_SHAPES)
             raise TaskError(
@@ -120,11 +122,11 @@ class MarkQuestions:
 
     @cached_property
     def _count(self) -> int:
-        for task, count in list(_counts):
+        for task, count in list(_cached_counts):
             if task is self.of:
                 return count
-        _counts.append((self.of, sum(bool(item.sample.marks) for item in self.of)))
-        return _counts[-1][1]
+        _cached_counts.append((self.of, sum(bool(item.sample.marks) for item in self.of)))
+        return _cached_counts[-1][1]
 
     @property
     def _shape(self) -> str:
@@ -132,7 +134,7 @@ class MarkQuestions:
         return next((DRAWN_SHAPES[name] for name in names if name in DRAWN_SHAPES), "")
 
     def _make_question(self, number: int, sample: Sample) -> Item:
-        text, words = QUESTIONS[self.aspect]
+        text, words = ASPECT_QUESTIONS[self.aspect]
         dealt = str(deal_evenly(number, words, "mark", self.aspect, self.seed))
         marks = [*sample.marks[:1]]
         if self.aspect == "label":
@@ -187,8 +189,8 @@ class MarkQuestions:
                 most = np.unravel_index(change.argmax(), change.shape)
                 changes[int(change.max())] = view.pixels[most]
             color = changes[max(changes)].astype(float)
-        nearest = min(range(len(PALETTE)), key=lambda at: dist(PALETTE[at], color))
-        return QUESTIONS["color"][1][nearest]
+        nearest = min(range(len(COLOR_VALUES)), key=lambda at: dist(COLOR_VALUES[at], color))
+        return ASPECT_QUESTIONS["color"][1][nearest]
 
     def _make_distractors(self, sample: Sample, mark: Mark, count: int) -> Iterator[Mark]:
         """Yield `count` more marks of the same kind, in the centres of other cells of a three by

@@ -47,7 +47,7 @@ from looktwice.pipelines.counted import format_number
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class Measurement:
     """A measurement of an arm: either the samples that have a number, with these numbers, or the
     samples of one category, without numbers.
 
@@ -108,7 +108,7 @@ def _format_gap(gap: Estimate) -> str:
     return f"{format_number(gap.value, sign='+')}\n{low} to {high}".replace("-", "\u2212")
 
 
-MEASURED_COLUMNS: Columns[Measured] = (
+MEASURED_COLUMNS: Columns[Measurement] = (
     *ARM_NAME_COLUMNS,
     Column("measured", "name", text),
     Column("n", "n"),
@@ -144,13 +144,13 @@ def make_measurement_table(scored: Table) -> TextTable:
     return shown if len({scores.task for scores in arms}) > 1 else shown.without("task")
 
 
-def _list_measurements(scores: PointScores) -> Iterator[Measured]:
+def _list_measurements(scores: PointScores) -> Iterator[Measurement]:
     right = get_answered_scores(scores)
 
-    def measure(name: str, samples: Sequence[str], numbers: Floats | None = None) -> Measured:
+    def measure(name: str, samples: Sequence[str], numbers: Floats | None = None) -> Measurement:
         codes = cluster_codes(scores.clusters_of(samples), len(samples))
         shares = np.array([right.get(sample, np.nan) for sample in samples])
-        return Measured(scores, name, shares, codes, numbers)
+        return Measurement(scores, name, shares, codes, numbers)
 
     for name, values in measurements(scores).items():
         if numbers := select_numbers(values):
@@ -165,13 +165,13 @@ def _list_measurements(scores: PointScores) -> Iterator[Measured]:
 
 
 def make_measurement_curves(run: RunScores, task: str) -> list[PageLines]:
-    """Return, for each measured number on a task, a plot of the accuracy against it: a line for
-    each arm, through the quarters of the arm's own numbers."""
+    """Return a plot of the accuracy against each measured number on a task, with a line for each
+    arm that connects the quarters of the arm's own numbers."""
     lines: dict[str, dict[str, Sequence[tuple[float, float, float, float]]]] = defaultdict(dict)
     for scores in run.points:
         matrix = Values.of({0: get_answered_scores(scores)}, scores.clusters)
         for name, values in measurements(scores).items() if scores.point.task == task else ():
-            if PART_PATTERN.fullmatch(name):
+            if LAYER_OR_HEAD_PATTERN.fullmatch(name):
                 continue
             numbers, points = select_numbers(values), []
             parts = measured_parts(scores, name)
@@ -187,18 +187,18 @@ def make_measurement_curves(run: RunScores, task: str) -> list[PageLines]:
     ]
 
 
-PART_PATTERN = re.compile(r"(.+)_(layer|head)_(\d+)")
+LAYER_OR_HEAD_PATTERN = re.compile(r"(.+)_(layer|head)_(\d+)")
 """The name of a measurement of one layer or head of a network."""
 
 
 def make_part_curves(run: RunScores, task: str) -> list[PageLines]:
-    """Return, for each measurement of a network's layers or heads on a task, a plot of its mean
-    along them: a line for each arm."""
+    """Return a plot for each measurement of a network's layers or heads on a task: the mean of the
+    measurement along them, with a line for each arm."""
     lines: dict[tuple[str, str], dict[str, list[tuple[float, float, float, float]]]]
     lines = defaultdict(lambda: defaultdict(list))
     for scores in run.points:
         for line in _list_measurements(scores) if scores.point.task == task else ():
-            if (part := PART_PATTERN.fullmatch(line.name)) and line.numbers is not None:
+            if (part := LAYER_OR_HEAD_PATTERN.fullmatch(line.name)) and line.numbers is not None:
                 name, kind, place = part.groups()
                 mean = finite_mean(line.numbers)
                 low, high = mean_interval(line.numbers.tolist(), line.clusters)
@@ -227,21 +227,21 @@ class RiskCoverage:
     """The accuracy on the samples on which an arm is most confident, for each of `PASSED_SHARES`
     and for all samples.
 
-    `area` is the area under the curve of risk against coverage, the mean risk over all coverages;
-    `best` and `random` are the areas if an oracle, or chance, orders the samples (Geifman et al.
-    2019). Samples with equal confidence share the mean of their accuracies.
+    `area` is the area under the curve of risk against coverage, which is the mean risk over all
+    coverages; `best_area` and `random_area` are the areas if an oracle, or chance, orders the
+    samples (Geifman et al. 2019). Samples with equal confidence share the mean of their accuracies.
     """
 
     scores: PointScores
     n: int
     accuracies: tuple[Estimate, ...]
     area: float
-    best: float
-    random: float
+    best_area: float
+    random_area: float
 
 
 def find_risks(run: RunScores) -> Iterator[RiskCoverage]:
-    """Yield the relation of risk and coverage for each arm with confidence."""
+    """Yield the relation of risk and coverage for each arm that measures its confidence."""
     for scores in run.points:
         if not (confidence := get_confidences(scores)):
             continue
@@ -275,35 +275,36 @@ RISK_COLUMNS: Columns[RiskCoverage] = (
     ),
     _make_accuracy_column(-1, "accuracy\nof all %"),
     Column("area", "area", "{:.3f}"),
-    Column("area,\noracle", "best", "{:.3f}"),
-    Column("area,\nrandom", "random", "{:.3f}"),
+    Column("area,\noracle", "best_area", "{:.3f}"),
+    Column("area,\nrandom", "random_area", "{:.3f}"),
 )
 
 
 @dataclass(frozen=True)
 class Route:
-    """A routing rule: the arm `start` passes a share of its samples, the least confident ones, on
-    to other arms.
+    """A routing rule: the first arm passes a share of its samples, the least confident ones, on to
+    the next arms.
 
-    `router`, `random` and `oracle` are the accuracies if the samples passed on are the least
-    confident ones, random ones, or those for which passing on helps most; all three pass on the
-    same number. `gain` is the paired difference between router and random.
+    `router_accuracy`, `random_accuracy` and `oracle_accuracy` are the accuracies if the samples
+    passed on are the least confident ones, random ones, or those for which passing on helps most;
+    all three pass on the same number. `gain` is the paired difference between the router and random
+    choice.
     """
 
-    start: str
-    onward: str
+    first_arm: str
+    next_arms: str
     share: float
     n: int
     tokens: float
-    router: float
-    random: float
-    oracle: float
+    router_accuracy: float
+    random_accuracy: float
+    oracle_accuracy: float
     gain: Estimate
 
 
 def find_routes(run: RunScores) -> Iterator[Route]:
-    """Yield the routes from every arm with confidence to every other arm of its task, and to every
-    pair of a model and a specialist after it."""
+    """Yield the routes from every arm that measures its confidence to every other arm of its task,
+    and to every pair of a model and a specialist that follows it."""
     for start in run.points:
         confidence, task = get_confidences(start), start.point.task_id
         if not confidence:
@@ -353,14 +354,14 @@ def _compare_shares(arms: Sequence[PointScores], order: Sequence[str]) -> Iterat
 
 
 ROUTE_COLUMNS: Columns[Route] = (
-    Column("first", "start", text),
-    Column("then", "onward", text),
+    Column("first", "first_arm", text),
+    Column("then", "next_arms", text),
     Column("passed on", lambda route: f"{route.share:.0%}", text),
     Column("n", "n"),
     Column("tokens\nper sample", "tokens", "{:,.0f}"),
-    Column("by confidence\n%", "router", percent),
-    Column("at random\n%", "random", percent),
-    Column("oracle\n%", "oracle", percent),
+    Column("by confidence\n%", "router_accuracy", percent),
+    Column("at random\n%", "random_accuracy", percent),
+    Column("oracle\n%", "oracle_accuracy", percent),
     Column("gain over\nrandom", "gain", change_cell),
     Column("p", "gain.p", format_p),
 )

@@ -34,36 +34,40 @@ class TurnChange:
     """The change from one turn of an arm to a later one; turns are counted from 0."""
 
     arm: TurnsOfArm
-    before: int
-    after: int
+    before_turn: int
+    after_turn: int
 
     @property
     def paired(self) -> Estimate | None:
         """The paired change of accuracy over the samples that have an answer after both turns; None
         if there are none."""
-        return self.arm.values.compare_arms(self.after, self.before)
+        return self.arm.values.compare_arms(self.after_turn, self.before_turn)
 
     @property
-    def answered(self) -> list[Turns]:
+    def answered_records(self) -> list[Turns]:
         """The records that have an answer after both turns."""
-        ends = (self.before, self.after)
+        ends = (self.before_turn, self.after_turn)
         return [
             t for t in self.arm.records if LOOKING_REASON not in (t.at(end).reason for end in ends)
         ]
 
     def find_changes(self, right: bool) -> list[bool]:
-        """Return, for each record in `answered`, whether a wrong answer became right or, unless
-        `right`, a right answer became wrong."""
+        """Return, for each record in `answered_records`, whether a wrong answer became right or,
+        unless `right`, a right answer became wrong."""
         pair = [not right, right]
         return [
-            [turns.at(turn).verdict is Verdict.RIGHT for turn in (self.before, self.after)] == pair
-            for turns in self.answered
+            [
+                turns.at(turn).verdict is Verdict.RIGHT
+                for turn in (self.before_turn, self.after_turn)
+            ]
+            == pair
+            for turns in self.answered_records
         ]
 
     def format_changes(self, right: bool) -> str:
         """Return the number of records that became right or, unless `right`, wrong, with the
-        interval of their share; empty if `answered` has no record."""
-        clusters = self.arm.scores.clusters_of(turns.sample for turns in self.answered)
+        interval of their share; empty if `answered_records` has no record."""
+        clusters = self.arm.scores.clusters_of(turns.sample for turns in self.answered_records)
         if not clusters:
             return ""
         share = share_interval(self.find_changes(right), clusters)
@@ -72,12 +76,12 @@ class TurnChange:
     @property
     def tokens(self) -> float:
         """The additional tokens per sample that the further turns take."""
-        return self.arm.tokens(self.after) - self.arm.tokens(self.before)
+        return self.arm.tokens(self.after_turn) - self.arm.tokens(self.before_turn)
 
     @property
     def cost(self) -> float | None:
         """The additional cost per sample of the further turns, at list prices."""
-        start, end = self.arm.cost(self.before), self.arm.cost(self.after)
+        start, end = self.arm.cost(self.before_turn), self.arm.cost(self.after_turn)
         return None if start is None or end is None else end - start
 
     def compute_cost_per_point(self, spent: float | None) -> float | None:
@@ -94,14 +98,15 @@ class TurnChange:
 
 @dataclass(frozen=True)
 class TurnLine:
-    """A line of the table of turns: an arm after a turn, the change since the previous turn, and
-    the change since the first turn, from which the cost per point is computed."""
+    """A line of the table of turns: an arm after a turn, the change since the previous turn
+    (`last_change`), and the change since the first turn, from which the cost per point is
+    computed."""
 
     arm: TurnsOfArm
     name: str
     turn: int
-    change: TurnChange | None = None
-    since: TurnChange | None = None
+    last_change: TurnChange | None = None
+    change_since_first: TurnChange | None = None
 
     @property
     def accuracy(self) -> Estimate | None:
@@ -114,16 +119,23 @@ TURN_COLUMNS: Columns[TurnLine] = (
     Column("turn", "name", text),
     Column("n", lambda line: line.accuracy and line.accuracy.n),
     Column("accuracy\n%", "accuracy", share_cell),
-    Column("wrong\nto right", lambda line: line.change and line.change.format_changes(True)),
-    Column("right\nto wrong", lambda line: line.change and line.change.format_changes(False)),
-    Column("change", "change.paired", change_cell),
-    Column("p", "change.paired.p", format_p),
+    Column(
+        "wrong\nto right", lambda line: line.last_change and line.last_change.format_changes(True)
+    ),
+    Column(
+        "right\nto wrong", lambda line: line.last_change and line.last_change.format_changes(False)
+    ),
+    Column("change", "last_change.paired", change_cell),
+    Column("p", "last_change.paired.p", format_p),
     Column("tokens\nper sample", lambda line: line.arm.tokens(line.turn), "{:,.0f}"),
     Column("cost\nper sample", lambda line: line.arm.cost(line.turn), format_cost),
-    Column("tokens per\npoint gained", "since.tokens_per_point"),
+    Column("tokens per\npoint gained", "change_since_first.tokens_per_point"),
     Column(
         "cost per\npoint gained",
-        lambda line: line.since and line.since.compute_cost_per_point(line.since.cost),
+        lambda line: (
+            line.change_since_first
+            and line.change_since_first.compute_cost_per_point(line.change_since_first.cost)
+        ),
         format_cost,
     ),
 )
@@ -148,18 +160,18 @@ class StoppingRule:
     """A rule that ends the turns early, compared with stopping after a fixed number of turns at the
     same mean cost.
 
-    `turns` and `spent` are means over records. `accuracy` is that of the rule, `fixed` that of a
-    mix of two fixed numbers of turns which costs the same; `gain` is the paired difference between
-    the two. `unit` is "tokens" or "turns".
+    `mean_turns` and `mean_spent` are means over records; `unit` is "tokens" or "turns". `accuracy`
+    is that of the rule, `fixed_accuracy` that of a mix of two fixed numbers of turns that costs the
+    same; `gain` is the paired difference between the two.
     """
 
     arm: TurnsOfArm
     name: str
-    turns: float
-    spent: float
+    mean_turns: float
+    mean_spent: float
     unit: str
     accuracy: float
-    fixed: float
+    fixed_accuracy: float
     gain: Estimate
 
 
@@ -209,10 +221,10 @@ def apply_stopping_rules(run: RunScores) -> Iterator[StoppingRule]:
 STOPPING_COLUMNS: Columns[StoppingRule] = (
     *attribute_columns("contestant", "task", of="arm.scores"),
     Column("stop at", "name", text),
-    Column("turns", "turns", "{:.2f}"),
-    Column("spent\nper sample", lambda rule: f"{rule.spent:,.1f} {rule.unit}"),
+    Column("turns", "mean_turns", "{:.2f}"),
+    Column("spent\nper sample", lambda rule: f"{rule.mean_spent:,.1f} {rule.unit}"),
     Column("accuracy\n%", "accuracy", percent),
-    Column("fixed turns,\nsame cost %", "fixed", percent),
+    Column("fixed turns,\nsame cost %", "fixed_accuracy", percent),
     Column("gain", "gain", change_cell),
     Column("p", "gain.p", format_p),
 )
@@ -230,49 +242,54 @@ ALL_ASPECTS = "all of these"
 
 @dataclass(frozen=True)
 class SeenMarks:
-    """The samples of an arm whose contestant was also `asked` about their marks: the scores of the
-    samples whose mark was seen (`seen`) and of the others (`unseen`), and the clusters of all."""
+    """The samples of an arm whose contestant was also asked about their marks: the scores of the
+    samples whose mark was seen and of the others, and the clusters of all.
+
+    `asked` is the aspect of the marks that the questions are about.
+    """
 
     contestant: str
     task: str
     asked: str
-    seen: Mapping[str, float]
-    unseen: Mapping[str, float]
+    seen_scores: Mapping[str, float]
+    unseen_scores: Mapping[str, float]
     clusters: Mapping[str, str]
 
     @property
-    def share(self) -> Estimate:
+    def seen_share(self) -> Estimate:
         """The share of samples whose mark was seen."""
-        marks = dict.fromkeys(self.seen, 1.0) | dict.fromkeys(self.unseen, 0.0)
-        return self._mean(marks)
+        marks = dict.fromkeys(self.seen_scores, 1.0) | dict.fromkeys(self.unseen_scores, 0.0)
+        return self._compute_mean(marks)
 
     @property
-    def given_seen(self) -> Estimate | None:
+    def accuracy_if_seen(self) -> Estimate | None:
         """The accuracy on samples whose mark was seen."""
-        return self._mean(self.seen) if self.seen else None
+        return self._compute_mean(self.seen_scores) if self.seen_scores else None
 
     @property
-    def given_unseen(self) -> Estimate | None:
+    def accuracy_if_unseen(self) -> Estimate | None:
         """The accuracy on samples whose mark was not seen."""
-        return self._mean(self.unseen) if self.unseen else None
+        return self._compute_mean(self.unseen_scores) if self.unseen_scores else None
 
     @property
-    def errors_unseen(self) -> float | None:
+    def unseen_error_share(self) -> float | None:
         """The share of wrong answers whose mark was not seen."""
-        seen, unseen = (sum(1 - v for v in part.values()) for part in (self.seen, self.unseen))
+        seen, unseen = (
+            sum(1 - v for v in part.values()) for part in (self.seen_scores, self.unseen_scores)
+        )
         return unseen / (seen + unseen) if seen + unseen else None
 
-    def _mean(self, values: Mapping[str, float]) -> Estimate:
+    def _compute_mean(self, values: Mapping[str, float]) -> Estimate:
         return share_interval([*values.values()], [*map(self.clusters.__getitem__, values)])
 
 
 SEEN_COLUMNS: Columns[SeenMarks] = (
     *attribute_columns("contestant", "task", "asked"),
-    Column("mark seen\n%", "share", share_cell),
-    Column("n", lambda line: len(line.seen) + len(line.unseen)),
-    Column("right if\nseen %", "given_seen", share_cell),
-    Column("right if\nunseen %", "given_unseen", share_cell),
-    Column("errors\nunseen %", "errors_unseen", percent),
+    Column("mark seen\n%", "seen_share", share_cell),
+    Column("n", lambda line: len(line.seen_scores) + len(line.unseen_scores)),
+    Column("right if\nseen %", "accuracy_if_seen", share_cell),
+    Column("right if\nunseen %", "accuracy_if_unseen", share_cell),
+    Column("errors\nunseen %", "unseen_error_share", percent),
 )
 
 

@@ -28,8 +28,8 @@ MAX_TRIES = 20  # draws from one image or pair before trying the next one
 
 
 def require_folder(path: Path, holds: str) -> Path:
-    """Return the folder's path. Raises TaskError if it does not exist; `holds` says what it should
-    hold."""
+    """Return the path of a folder. Raises TaskError if it does not exist; `holds` says what it
+    should hold."""
     if not Path(path).is_dir():
         raise TaskError(f"there is no folder {path}; `path` is the folder that holds {holds}")
     return Path(path)
@@ -70,7 +70,7 @@ def select_readable(files: Iterable[Path], skipped: RowErrors) -> list[Path]:
     kept = []
     for file in files:
         try:
-            image_size(file)
+            get_image_size(file)
         except PictureError as exc:
             skipped.add(file.name, exc)
         else:
@@ -78,13 +78,13 @@ def select_readable(files: Iterable[Path], skipped: RowErrors) -> list[Path]:
     return kept
 
 
-def image_size(file: Path) -> Size:
-    """Return (width, height) of the image as displayed. Raises PictureError."""
+def get_image_size(file: Path) -> Size:
+    """Return the width and height of an image as it is displayed. Raises PictureError."""
     return Picture.open(file).size
 
 
 Source = tuple[str, Iterable[object]]
-"""A note for the task's facts, and values that identify the sources and their ground truth."""
+"""A note for the facts of the task, and values that identify the sources and their ground truth."""
 
 
 class FileTask(ABC):
@@ -135,8 +135,8 @@ class FileTask(ABC):
 
     def _take_turns(self, number: int, sources: Sequence[T], word: str) -> Iterator[T]:
         """Yield the sources to try for question `number`, each several times: first the source
-        whose turn it is, then the following ones. `word` names what is dealt, for the random
-        order."""
+        whose turn it is, then the following ones. `word` names what is dealt; the random order
+        depends on it."""
         turn = deal_evenly(number, range(len(sources)), word, self.seed)
         for source in (*sources[turn:], *sources[:turn]):
             yield from repeat(source, MAX_TRIES)

@@ -17,7 +17,7 @@ from numpy.random import Generator
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.files import resolve_inside
 from looktwice.eval.tasks.photographs import deal_evenly, make_rng
-from looktwice.extras.make.files import FileTask, Source, image_size, make_item
+from looktwice.extras.make.files import FileTask, Source, get_image_size, make_item
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.geometry import Rect, Size, iou
 from looktwice.pipelines.json_input import read_json
@@ -29,7 +29,7 @@ CHOICES = ("Box A", "Box B")
 REQUIRED_LISTS = ("images", "annotations", "categories")
 ID_FIELDS = ("id", "image_id", "category_id")
 MAX_TRIES = 200
-Objects = list[tuple[str, Rect]]
+NamedBoxes = list[tuple[str, Rect]]
 """The name and the box of each object in an image."""
 MAX_OVERHANG = 1.0  # pixels that a box may stick out of its image
 
@@ -103,11 +103,11 @@ class Localization(FileTask):
         return lists
 
     @cached_property
-    def _objects(self) -> dict[Any, Objects]:
+    def _objects(self) -> dict[Any, NamedBoxes]:
         """The name and the box of each usable object, by image id."""
         names = {row.get("id"): str(row.get("name", "object")) for row in self._lists["categories"]}
         rows = self._lists["annotations"]
-        boxes: dict[Any, Objects] = defaultdict(list)
+        boxes: dict[Any, NamedBoxes] = defaultdict(list)
         for row in rows:
             edges = row.get("bbox")
             if (
@@ -146,10 +146,10 @@ class Localization(FileTask):
             raise self._skipped.make_empty_error(self.path, wanted)
         return items
 
-    def _item(self, number: int, file: Path, identifier: str, objects: Objects) -> Item:
+    def _item(self, number: int, file: Path, identifier: str, objects: NamedBoxes) -> Item:
         rng = make_rng("localization", self.seed, identifier)
         name, true = objects[int(rng.integers(len(objects)))]
-        size = width, height = image_size(file)
+        size = width, height = get_image_size(file)
         others = [box for kind, box in objects if kind == name and box != true]
         if (
             min(true[:2]) < -MAX_OVERHANG

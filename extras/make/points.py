@@ -28,7 +28,7 @@ from looktwice.eval.tasks.photos.task import KINDS
 from looktwice.extras.make.files import (
     FileTask,
     Source,
-    image_size,
+    get_image_size,
     list_images,
     make_item,
     require_file,
@@ -111,8 +111,8 @@ def read_homography(file: Path) -> Matrix:
     return matrix
 
 
-Spots = set[tuple[Path, float, float]]
-"""The spots that earlier questions are about, each as a view and a position (x, y) in it."""
+AskedSpots = set[tuple[Path, float, float]]
+"""The spots that earlier questions are about, each given by a view and a position (x, y) in it."""
 MAX_INTEREST_POINTS = 1500  # interest points of one image
 
 
@@ -173,10 +173,10 @@ class Correspondence(FileTask):
 
     @cached_property
     def _items(self) -> list[Item]:
-        asked: Spots = set()
+        asked: AskedSpots = set()
         return [self._item(number, asked) for number in range(self.n)]
 
-    def _item(self, number: int, asked: Spots) -> Item:
+    def _item(self, number: int, asked: AskedSpots) -> Item:
         """Make question `number` about the next scene that yields one."""
         rng = make_rng("correspondence", self.seed, number)
         rank, letter = self._deal(number, range(4)), self._deal(number, "ABCD")
@@ -210,10 +210,10 @@ def _choose_marks(
     pair: tuple[int, int],
     letter: str,
     rank: int,
-    asked: Spots,
+    asked: AskedSpots,
 ) -> Marks:
-    """Return REF and the four candidates as marks, or no marks if no four points fit; record the
-    spot of REF in `asked`."""
+    """Return REF and the four candidates as marks, or no marks if no such points can be found;
+    record the spot of REF in `asked`."""
     first, second = (scene.views[number] for number in pair)
     points, matrix = _find_interest_points(first), scene.compute_homography(*pair)
     if not len(points):
@@ -225,7 +225,7 @@ def _choose_marks(
     if not len(seen):
         return ()
     landed = cv2.perspectiveTransform(seen[None], matrix)[0]
-    sizes = [image_size(view) for view in (first, second)]
+    sizes = [get_image_size(view) for view in (first, second)]
     inside = are_inside(seen, sizes[0]) & are_inside(landed, sizes[1])
     seen, landed = seen[inside], landed[inside]
     widest = (max(width for width, _ in sizes), max(height for _, height in sizes))

@@ -24,7 +24,7 @@ from looktwice.eval.tasks.photos.correspondence import (
 from looktwice.extras.make.files import (
     FileTask,
     Source,
-    image_size,
+    get_image_size,
     list_images,
     make_item,
     require_folder,
@@ -38,7 +38,7 @@ QUESTION_TEXT = (
 )
 CHOICES = ("A is closer", "B is closer")
 MAP_SUFFIXES = (".npy", ".npz", ".png", ".tif", ".tiff", ".pfm", ".pgm")
-SMOOTH = (
+MAX_SMOOTH_RATIO = (
     1.05  # largest over smallest value in 7x7: a point on an edge belongs to neither side of it
 )
 MIN_DISTANCE_SHARE = 0.08  # of the image's diagonal, between the two points
@@ -148,7 +148,7 @@ class RelativeDepth(FileTask):
                     _read_matching_map(image, file), self.larger
                 )
             points, near = self._smooth_points[image]
-            size = image_size(image)
+            size = get_image_size(image)
             apart = MIN_DISTANCE_SHARE * float(np.hypot(*size))
             chosen = choose_depth_points(
                 rng, points, near, size, rank % 2 == 1, rank > 1, self.ratio, apart
@@ -176,7 +176,7 @@ class RelativeDepth(FileTask):
 def _read_matching_map(image: Path, file: Path) -> Map:
     """Read an image's map. Raises TaskError if its size differs from the image's, and PictureError
     for a faulty image."""
-    values, (width, height) = read_map(file), image_size(image)
+    values, (width, height) = read_map(file), get_image_size(image)
     if values.shape != (height, width):
         raise TaskError(
             f"{file} is {values.shape[1]}x{values.shape[0]} but its image {image.name} is"
@@ -219,7 +219,7 @@ def _find_smooth_points(values: Map, larger: str) -> tuple[Map, Map]:
     kernel = np.ones((7, 7), np.uint8)
     high = cv2.dilate(np.where(measured, values, np.inf), kernel)
     low = cv2.erode(np.where(measured, values, 0.0), kernel)
-    smooth = measured & (high <= SMOOTH * low)
+    smooth = measured & (high <= MAX_SMOOTH_RATIO * low)
     rim = int(MIN_BORDER_DISTANCE)
     smooth[:rim], smooth[-rim:], smooth[:, :rim], smooth[:, -rim:] = False, False, False, False
     rows, columns = np.nonzero(smooth)

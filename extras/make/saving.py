@@ -1,4 +1,4 @@
-"""The command `make`: saves every task of a configuration as a question set.
+"""The command `make`, which saves every task of a configuration as a question set.
 
 Each set is a folder for a `Folder` task, and in it a parquet file with BLINK's columns.
 """
@@ -35,13 +35,13 @@ MAX_IMAGES = 4  # BLINK has image_1 to image_4
 @dataclass
 class SavedQuestions:
     """A folder of saved questions: the number of questions, the image files, and the reason if no
-    parquet file was written (`no_parquet`)."""
+    parquet file was written."""
 
     folder: Path
     split: str
-    questions: int = 0
-    images: set[str] = field(default_factory=set)
-    no_parquet: str = ""
+    question_count: int = 0
+    image_paths: set[str] = field(default_factory=set)
+    no_parquet_reason: str = ""
 
     @property
     def parquet(self) -> Path:
@@ -64,7 +64,7 @@ class SavedQuestions:
         with open_atomic(self.parquet) as whole, ParquetWriter(whole, schema) as writer:
             while group := list(islice(rows, ROW_GROUP_SIZE)):
                 writer.write_table(pa.Table.from_pylist(group, schema))
-        if self.no_parquet:
+        if self.no_parquet_reason:
             self.parquet.unlink()
 
     def _write_rows(self, task: Task, name: str) -> Iterator[dict[str, Any]]:
@@ -76,12 +76,12 @@ class SavedQuestions:
                 images = [self._save_image(picture) for picture in item.sample.images]
                 line = self._make_line(idx, item, [file for file, _ in images])
                 lines.write(json.dumps(line, ensure_ascii=False) + "\n")
-                self.questions = number
-                if not self.no_parquet:
+                self.question_count = number
+                if not self.no_parquet_reason:
                     try:
                         yield _format_blink_row(idx, name, item, images)
                     except ValueError as exc:
-                        self.no_parquet = str(exc)
+                        self.no_parquet_reason = str(exc)
 
     def _make_line(self, idx: str, item: Item, images: list[str]) -> dict[str, Any]:
         sample, answer = item.sample, item.answer
@@ -103,9 +103,9 @@ class SavedQuestions:
     def _save_image(self, picture: Picture) -> tuple[str, Payload]:
         payload = picture.payload
         file = f"images/{payload.sha[:16]}.{FILE_EXTENSIONS[payload.media_type]}"
-        if file not in self.images:
+        if file not in self.image_paths:
             write_file(self.folder / file, payload.data)
-            self.images.add(file)
+            self.image_paths.add(file)
         return file, payload
 
 
@@ -200,14 +200,16 @@ def make_questions(
         )
     for name, task in build_tasks(config, overrides, plugins).items():
         saved = save_task(task, name, out, split)
-        files = "samples.jsonl" if saved.no_parquet else f"samples.jsonl, {saved.parquet.name}"
+        files = (
+            "samples.jsonl" if saved.no_parquet_reason else f"samples.jsonl, {saved.parquet.name}"
+        )
         asked, images = (
-            format_count(saved.questions, "question"),
-            format_count(len(saved.images), "image"),
+            format_count(saved.question_count, "question"),
+            format_count(len(saved.image_paths), "image"),
         )
         yield f"{name}: {asked}, {images} in {saved.folder} ({files})"
-        if saved.no_parquet:
-            yield f"  no parquet: {saved.no_parquet}"
+        if saved.no_parquet_reason:
+            yield f"  no parquet: {saved.no_parquet_reason}"
         yield from (f"  {line}" for line in task.facts.left_out)
 
 

@@ -291,8 +291,8 @@ def _shuffle(rng: Generator, choices: Many[str]) -> list[str]:
 
 
 def _make_group_choices(drawn: DrawnSequence, rng: Generator, index: int) -> tuple[str, ...]:
-    """Return four choices, the correct one at the position `index`; one of the four is `None`, the
-    others are groups of images."""
+    """Return four choices, the correct one at the position `index`; one of the four is `None`, and
+    the others are groups of images."""
     count = len(drawn.files)
     numbers = range(1, count + 1)
     same = [number for number in numbers if drawn.letters[number - 1] == "A"]

@@ -66,10 +66,10 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
     resize: Literal["authors", "hub"] = "authors"
 
     result = DepthMap
-    images = 1
+    image_count = 1
     needs_colors = True
     model_class = "AutoModelForDepthEstimation"
-    unused = ("mask_token", "pooler")  # used only for training and classification
+    unused_tensors = ("mask_token", "pooler")  # used only for training and classification
     version: ClassVar[int] = 2
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
@@ -153,7 +153,7 @@ def run_by_processor(network: Any, place: Place, images: Sequence[Pixels]) -> Se
     """Compute the maps of images with the processor that was saved with the network."""
     for image in images:
         require_pixels(image, getattr(network.processor, "size_divisor", None) or 1)
-    outputs = network.model(**network.inputs(place, images=list(images)))
+    outputs = network.model(**network.make_inputs(place, images=list(images)))
     sizes = [image.shape[:2] for image in images]
     if network.config.model_type == "zoedepth":
         return list(map(remove_padding, outputs.predicted_depth, sizes))
@@ -176,11 +176,8 @@ def remove_padding(depth: Any, size: tuple[int, int]) -> Any:
 
 
 # layers that the head of version 2 reads, by the encoder's number of layers
-READ_LAYERS = {12: (3, 6, 9, 12), 24: (5, 12, 18, 24), 40: (10, 20, 30, 40)}
-MAX_DEPTHS = {
-    "hypersim": 20,
-    "vkitti": 80,
-}  # metres: the maximum depths of version 2's metric files
+HEAD_LAYERS = {12: (3, 6, 9, 12), 24: (5, 12, 18, 24), 40: (10, 20, 30, 40)}
+MAX_DEPTH_METRES = {"hypersim": 20, "vkitti": 80}  # the maximum depths of version 2's metric files
 
 
 def open_depth_anything(path: str) -> HubModel:
@@ -236,8 +233,8 @@ def parse_file_name(path: str, depth: int) -> tuple[Sequence[int], dict[str, Any
     WeightsError if it is not one of the authors' names."""
     name = Path(path).name
     layers: Sequence[int] = range(depth - 3, depth + 1)
-    if re.match(r"depth_anything_v2_\w*vit[sblg]\b", name) and depth in READ_LAYERS:
-        layers = READ_LAYERS[depth]
+    if re.match(r"depth_anything_v2_\w*vit[sblg]\b", name) and depth in HEAD_LAYERS:
+        layers = HEAD_LAYERS[depth]
     elif not re.match(r"depth_anything_vit[sbl]14\b", name):
         raise WeightsError(
             f"{path} holds Depth Anything, but neither its tensors nor its name show the version,"
@@ -246,7 +243,7 @@ def parse_file_name(path: str, depth: int) -> tuple[Sequence[int], dict[str, Any
         )
     if "metric" not in name:
         return layers, {}
-    farthest = [metres for scenes, metres in MAX_DEPTHS.items() if scenes in name]
+    farthest = [metres for scenes, metres in MAX_DEPTH_METRES.items() if scenes in name]
     if not farthest:
         raise WeightsError(
             f"{path} gives depth in metres, and only its name determines the maximum depth; name it"
@@ -276,7 +273,7 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
 
     result = DepthMap
     extra = "hf"
-    images = 1
+    image_count = 1
     needs_colors = True
 
     def __post_init__(self) -> None:

@@ -45,10 +45,10 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
     batch: int = field(default=1, metadata=NOT_IDENTITY)
 
     result = FeatureGrid
-    images = 1
+    image_count = 1
     needs_colors = True
     extra = "diffusion"
-    squares = True  # batches may mix sizes, because images are processed one by one
+    resizes_to_squares = True  # batches may mix sizes, because images are processed one by one
     ranges = ("steps, longest, ensemble >= 1",)
 
     def __post_init__(self) -> None:

@@ -27,8 +27,8 @@ from looktwice.specialists.results import Matches, argsort_descending
 
 
 def match_cells(scores: Any, config: Any) -> tuple[Any, Any]:
-    """Find the pairs of cells that are each other's best match, by scores (n, h0, w0, h1, w1) (Wang
-    et al., CVPR 2024, section 3.2).
+    """Find the pairs of cells that are each other's best match, given scores (n, h0, w0, h1, w1)
+    (Wang et al., CVPR 2024, section 3.2).
 
     Returns the indices of the matched cells in images 0 and 1 (-1 for no match), and their scores;
     both have the shape (n, 2, h0 * w0).
@@ -121,11 +121,11 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
     def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
         """Return the matches of each pair, highest confidence first."""
         rows, columns = network.processor.size["height"], network.processor.size["width"]
-        if self.batch_key(items[0]):
+        if self.get_batch_key(items[0]):
             rows, columns = max(rows, columns), min(rows, columns)
         canvases = [[pad_image(pixels, columns / rows) for pixels in item] for item in items]
         size = {"height": rows, "width": columns}
-        output = network.model(**network.inputs(place, images=canvases, size=size))
+        output = network.model(**network.make_inputs(place, images=canvases, size=size))
         # EfficientLoFTR returns corners of pixels, as its authors' scaling and LoFTR do; the
         # others return centres
         corner = 0.5 if getattr(output, "mask", None) is None else 0.0
@@ -144,14 +144,15 @@ class KeypointMatcher(MatchingNetwork, HubNetwork[Pair, Matches]):
             matched.append(Matches(xy[0][kept], xy[1][kept], scores[kept].clip(0, 1)))
         return matched
 
-    def batch_key(self, item: Pair) -> Hashable:
-        """Return whether both images are in portrait format: all pairs are resized to one size, in
-        landscape or portrait format."""
+    def get_batch_key(self, item: Pair) -> Hashable:
+        """Return whether both images are in portrait format, because all pairs are resized to one
+        landscape or portrait size."""
         return all(pixels.shape[0] > pixels.shape[1] for pixels in item)
 
 
 def pad_image(pixels: Pixels, ratio: float) -> Pixels:
-    """Add black to the right or below, so that the width is `ratio` times the height."""
+    """Add black to the right of an image or below it, so that the width is `ratio` times the
+    height."""
     height, width = pixels.shape[:2]
     wide, high = max(width, round(height * ratio)), max(height, round(width / ratio))
     return np.pad(pixels, ((0, high - height), (0, wide - width), (0, 0)))

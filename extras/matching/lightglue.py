@@ -24,8 +24,8 @@ KORNIA_WEIGHTS = {"disk": "depth", "aliked": "aliked-n16"}
 
 
 class KeypointNetwork(PairNetwork):
-    """A keypoint detector followed by LightGlue's head; matches with scores above `threshold` are
-    kept."""
+    """A keypoint detector followed by LightGlue's matching head; matches with scores above
+    `threshold` are kept."""
 
     threshold: float
     ranges = ("keypoints >= 1",)
@@ -66,7 +66,7 @@ class LightGlue(KeypointNetwork):
     threshold: float = 0.1
     longest: int | None = 1024
 
-    opens = ("features", "model", "matcher")
+    opening_settings = ("features", "model", "matcher")
 
     def open_network(self, place: Place) -> Any:
         """Open the detector and the head that matches its keypoints. Raises WeightsError."""
@@ -87,8 +87,9 @@ class LightGlue(KeypointNetwork):
         empty."""
         return [(self.model, KORNIA_WEIGHTS[self.features]), (self.matcher, self.features)]
 
-    def size(self, pixels: Pixels) -> InputSize:
-        """Return an image's input size. Raises NoEvidence if a side is under 32 pixels."""
+    def get_input_size(self, pixels: Pixels) -> InputSize:
+        """Return the size to which an image is resized. Raises NoEvidence if a side is under 32
+        pixels."""
         return InputSize.fit(pixels, self.longest, SIZE_MULTIPLES[self.features], least=32)
 
     def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
@@ -160,7 +161,7 @@ def join_keypoints(
     return Matches(xy0, xy1, scores[order])
 
 
-MIN_HEAT = 0.05  # threshold of the keypoint heatmap; weaker keypoints are dropped
+MIN_KEYPOINT_HEAT = 0.05  # threshold of the keypoint heatmap; weaker keypoints are dropped
 
 
 def find_peaks(heat: Any, threshold: float, kernel_size: int) -> Any:
@@ -193,7 +194,7 @@ class XFeat(KeypointNetwork):
 
     version: ClassVar[int] = 2
 
-    opens = ("model", "matcher")
+    opening_settings = ("model", "matcher")
 
     def open_network(self, place: Place) -> Any:
         """Open XFeat and LighterGlue. Raises WeightsError."""
@@ -212,13 +213,14 @@ class XFeat(KeypointNetwork):
         given = {"xfeat.pt": self.model, "xfeat-lighterglue.pt": self.matcher}
         return [(path or package(name), name) for name, path in given.items()]
 
-    def size(self, pixels: Pixels) -> InputSize:
-        """Return an image's input size. Raises NoEvidence if a side is under 32 pixels."""
+    def get_input_size(self, pixels: Pixels) -> InputSize:
+        """Return the size to which an image is resized. Raises NoEvidence if a side is under 32
+        pixels."""
         return InputSize.fit(pixels, self.longest, 32, least=32)
 
     def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
         """Detect the strongest keypoints in a batch of images (n, 3, height, width) in 0..1."""
         features: list[Keypoints] = detector.detectAndCompute(
-            batch, top_k=self.keypoints, detection_threshold=MIN_HEAT
+            batch, top_k=self.keypoints, detection_threshold=MIN_KEYPOINT_HEAT
         )
         return features

@@ -41,7 +41,7 @@ class MatchingNetwork(Network[Pair, Matches]):
 
     result = Matches
     half_is_safe = False
-    mixed = True
+    mixed_precision = True
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
         """Match two images, HxWx3 RGB uint8; there are no matches if one image has a single colour.
@@ -63,7 +63,7 @@ class PairNetwork(MatchingNetwork):
         """Return the two images. Raises NoEvidence if one is too small."""
         item = super().prepare(given)
         for pixels in item:
-            self.size(pixels)
+            self.get_input_size(pixels)
         return item
 
     def files(self) -> WeightFiles:
@@ -77,7 +77,7 @@ class PairNetwork(MatchingNetwork):
             hash_weights(find_weights_file(file)) if file else name for file, name in self.files()
         )
 
-    def size(self, pixels: Pixels) -> InputSize:
+    def get_input_size(self, pixels: Pixels) -> InputSize:
         """Return the size to which an image is resized. Raises NoEvidence if it is too small."""
         raise NotImplementedError
 
@@ -86,12 +86,12 @@ class PairNetwork(MatchingNetwork):
     ) -> tuple[list[InputSize], list[Pixels]]:
         """Resize the first image of each pair (`side` 0) or the second one (1); return the sizes
         and the images."""
-        sizes = [self.size(item[side]) for item in items]
+        sizes = [self.get_input_size(item[side]) for item in items]
         return sizes, [s.resized(item[side]) for s, item in zip(sizes, items, strict=True)]
 
-    def batch_key(self, item: Pair) -> Hashable:
+    def get_batch_key(self, item: Pair) -> Hashable:
         """Return the sizes to which the two images are resized."""
-        return tuple(self.size(pixels).shape for pixels in item)
+        return tuple(self.get_input_size(pixels).shape for pixels in item)
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class LoFTR(PairNetwork):
 
     version: ClassVar[int] = 2
 
-    opens = ("preset", "model", "threshold")  # the threshold is built in
+    opening_settings = ("preset", "model", "threshold")  # the threshold is built in
     ranges = ("threshold >= 0", "threshold < 1")
 
     def open_network(self, place: Place) -> Any:
@@ -160,8 +160,9 @@ class LoFTR(PairNetwork):
         """Return the checkpoint's file, with the preset as the name of kornia's download."""
         return [(self.model, self.preset)]
 
-    def size(self, pixels: Pixels) -> InputSize:
-        """Return an image's input size. Raises NoEvidence if a side is under 48 pixels."""
+    def get_input_size(self, pixels: Pixels) -> InputSize:
+        """Return the size to which an image is resized. Raises NoEvidence if a side is under 48
+        pixels."""
         # smaller images would have fewer than five cells inside the border
         return InputSize.fit(pixels, self.longest, 8, least=48)
 
@@ -190,8 +191,8 @@ class RoMa(PairNetwork):
     matches: int = 5000
 
     half_is_safe = True
-    mixed = False
-    opens = ("preset", "model", "dinov2")
+    mixed_precision = False
+    opening_settings = ("preset", "model", "dinov2")
     ranges = ("matches >= 1",)
 
     def open_network(self, place: Place) -> Any:
@@ -241,9 +242,9 @@ class RoMa(PairNetwork):
         return Matches(xy0, xy1, confidence[order])
 
     def files(self) -> WeightFiles:
-        """Return the files, with the preset as the name of the package's downloads."""
+        """Return the two files, with the preset as the name of the package's downloads."""
         return [(self.model, self.preset), (self.dinov2, self.preset)]
 
-    def size(self, pixels: Pixels) -> InputSize:
+    def get_input_size(self, pixels: Pixels) -> InputSize:
         """Return the square to which every image is resized."""
         return InputSize(pixels.shape[1], pixels.shape[0], COARSE_SIDE, COARSE_SIDE)

@@ -36,7 +36,7 @@ GENERAL_INSTRUCTION = "Write a general description of the image."
 
 
 def find_sharpest_window(values: Floats, size: Size, base: int) -> Rect:
-    """Return ViCrop's box in a picture of this (width, height). For each window size from 1 to 2
+    """Return ViCrop's box in a picture of size (width, height). For each window size from 1 to 2
     times `base` pixels, the window with the largest sum over the map `values` (rows, columns) is a
     candidate; the box is the candidate that stands out most.
 

@@ -26,8 +26,8 @@ def contrast_logits(image: Floats, changed: Floats, alpha: float, beta: float) -
 
 @dataclass(frozen=True, kw_only=True)
 class ContrastAnswer(Ranged, UsesLocalModel):
-    """Answers with the choice whose likelihood the image raises most over a changed image, measured
-    with a network in this process.
+    """Answers with the choice whose likelihood the image raises most compared with a changed image,
+    measured with a network in this process.
 
     `change` is any stage that changes the views: for CRG (arXiv 2403.02325) `prompting.views.Show`
     with `prompting.markers.Cover`, which blackens the regions that a source returns; for VCD

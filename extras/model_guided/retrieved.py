@@ -1,5 +1,5 @@
-"""One picture of the regions of any source, which keeps their layout and has as many regions as the
-model needs to answer."""
+"""One picture of the regions that any source returns, which keeps their layout and shows as many
+regions as the model needs to answer."""
 
 from __future__ import annotations
 

@@ -24,14 +24,14 @@ from looktwice.prompting.where.sources import check_words, find_words
 from looktwice.prompting.where.windows import list_grid_cells
 from looktwice.prompting.wording.instructions import Text, fill_in, read_texts
 
-Asked = Literal["existence", "latent", "answering"]
+QuestionKind = Literal["existence", "latent", "answering"]
 CHILD_GRIDS = {
     4: ((1, 4), (4, 1), (2, 2)),
     9: ((2, 4), (4, 2), (3, 3)),
     16: ((2, 8), (8, 2), (4, 4)),
 }
-"""For each number of children, their columns and rows in a tall node, a wide node, and any other
-node."""
+"""The columns and rows of the children in a tall node, a wide node, and any other node, by the
+number of children."""
 MAX_DEPTH = 5
 MERGE_MARGIN = 50  # pixels by which boxes grow before overlapping ones are merged
 
@@ -43,7 +43,7 @@ class Node:
     box: PixelRect
     depth: int = 0
 
-    def children(self, patch: int, split: int = 4) -> list[Node]:
+    def list_children(self, patch: int, split: int = 4) -> list[Node]:
         """Return the parts into which the node is split, row by row; none if both of its sides are
         below `patch`."""
         x, y, width, height = self.box
@@ -58,10 +58,10 @@ class Node:
             for left, right in across
         ]
 
-    def view_box(self, size: Size, patch: int, scale: float = 1.2) -> PixelRect:
+    def compute_view_box(self, size: Size, patch: int, scale: float = 1.2) -> PixelRect:
         """Return the area shown for the node, as left, top, right, bottom. Its sides are those of
-        the node, but at least `patch`, enlarged by `scale`; it is cut off at the picture's right
-        and lower edges."""
+        the node, or `patch` where they are shorter, enlarged by `scale`; it is cut off at the
+        picture's right and lower edges."""
         sides = [int(max(side, patch) * scale) for side in self.box[2:]]
         starts = (at + side // 2 for at, side in zip(self.box, self.box[2:], strict=False))
         left, top = (max(0, at - side // 2) for at, side in zip(starts, sides, strict=True))
@@ -77,7 +77,7 @@ def _split_length(start: int, length: int, count: int) -> list[tuple[int, int]]:
 def count_splits(size: Size, patch: int, split: int = 4) -> int:
     """Return the depth of the tree for a picture of this size."""
     level, depth = {Node((0, 0, *size))}, 0
-    while level := {child for node in level for child in node.children(patch, split)}:
+    while level := {child for node in level for child in node.list_children(patch, split)}:
         level, depth = {Node((0, 0, *node.box[2:])) for node in level}, depth + 1
     return depth
 
@@ -117,7 +117,7 @@ class Rules(Ranged):
 
     ranges = ("patch >= 1", "bias >= 0", "bias <= 1")
 
-    def weight(self, depth: int, deepest: int) -> float:
+    def get_weight(self, depth: int, deepest: int) -> float:
         """Return the weight of the confidence that the object is visible at this depth, as
         described for `bias`."""
         return self.bias + (1 - self.bias) * (depth / max(deepest, 1)) ** 2
@@ -125,7 +125,7 @@ class Rules(Ranged):
     def search_best_first(
         self,
         size: Size,
-        ask: Callable[[Asked, Node], float],
+        ask: Callable[[QuestionKind, Node], float],
         bottom: bool = False,
         no_root: bool = False,
     ) -> tuple[list[Node], int]:
@@ -143,7 +143,7 @@ class Rules(Ranged):
             _, node = queue.pop(0)
             sure = -1.0 if no_root and not node.depth else ask("answering", node)
             seen.append((sure, node))
-            below = node.children(self.patch) if node.depth < deepest else []
+            below = node.list_children(self.patch) if node.depth < deepest else []
             at_bottom |= not below
             enough += [node] if sure >= up else []
             if enough and at_bottom:
@@ -155,19 +155,19 @@ class Rules(Ranged):
                 if enough or up < self.low:
                     break
             for child in below:
-                weight = self.weight(child.depth, deepest)
+                weight = self.get_weight(child.depth, deepest)
                 there, hidden = ask("existence", child), ask("latent", child)
                 queue.append((weight * there + (1 - weight) * hidden, child))
             queue.sort(key=lambda pair: -pair[0])
         return sorted(enough, key=lambda node: -node.depth)[:1], len(seen)
 
     def find_all_parts(
-        self, node: Node, ask: Callable[[Asked, Node], float], threshold: float = 0.6
+        self, node: Node, ask: Callable[[QuestionKind, Node], float], threshold: float = 0.6
     ) -> tuple[list[Node], float]:
-        """Return every part, down to the second level, that shows the object with at least the
-        confidence of any part within it, and the largest confidence."""
+        """Return every part, down to the second level, in which the object is visible with at least
+        the confidence of any part within it; also return the largest confidence."""
         kept, best = list[Node](), threshold
-        for child in node.children(self.patch) if node.depth < 2 else ():
+        for child in node.list_children(self.patch) if node.depth < 2 else ():
             inner, sure = self.find_all_parts(child, ask, threshold)
             kept, best = kept + inner, max(best, sure)
         existence = ask("existence", node)
@@ -231,15 +231,15 @@ class TreeSearch(AskedParts):
                 nodes, _ = self.rules.find_all_parts(Node((0, 0, *size)), ask)
             else:
                 nodes = self.rules.search_best_first(size, ask, bottom=len(words) > 1)[0]
-            boxes += [node.view_box(size, self.rules.patch) for node in nodes]
+            boxes += [node.compute_view_box(size, self.rules.patch) for node in nodes]
         return [Box("", *box, number) for box in merge_boxes(boxes)]
 
     def _ask(
-        self, state: State, model: Model, number: int, cue: str, asked: Asked, node: Node
+        self, state: State, model: Model, number: int, cue: str, asked: QuestionKind, node: Node
     ) -> float:
         """Return the model's confidence, -1 to 1."""
         view = View.of(state.sample.images[number], number)
-        views = [transforms.crop(view, *node.view_box(view.size, self.rules.patch))]
+        views = [transforms.crop(view, *node.compute_view_box(view.size, self.rules.patch))]
         if self.whole:
             left, top, width, height = node.box
             outline = Rectangles(

@@ -26,7 +26,7 @@ Tensors = dict[str, Any]  # torch tensors by their names in a file
 # keys under one of which files store their tensors
 WRAPPER_KEYS = ("state_dict", "model", "teacher", "extractor")
 NAME_PREFIXES = ("module.", "matcher.")  # prefixes that all names may have
-FOLDER_OR_ID = "an id or a folder of Hugging Face transformers"
+FOLDER_OR_ID_PHRASE = "an id or a folder of Hugging Face transformers"
 
 
 @cache
@@ -60,8 +60,8 @@ def is_weights_file(model: str) -> bool:
 
 
 def _unwrap_tensors(content: Mapping[str, Any]) -> Tensors:
-    """Extract the named tensors from the dictionaries, and their names from the prefixes, in which
-    a file's author wrapped them."""
+    """Extract the named tensors from the dictionaries in which a file's author wrapped them, and
+    strip prefixes from their names."""
     for name in WRAPPER_KEYS:
         if isinstance(inner := content.get(name), Mapping):
             return _unwrap_tensors(inner)
@@ -71,7 +71,7 @@ def _unwrap_tensors(content: Mapping[str, Any]) -> Tensors:
     return dict(content)
 
 
-def find_kind(tensors: Tensors) -> dict[str, Any] | None:
+def find_network_kind(tensors: Tensors) -> dict[str, Any] | None:
     """Return the entry in `originals.yaml` of the network that has these tensors, with its `name`
     and the class to `use` for it; return None for an unknown network."""
     kinds = read_originals()["kinds"]
@@ -82,18 +82,18 @@ def open_tensors(path: str | Path, *names: str) -> Tensors:
     """Read the tensors of a file that belongs to one of the networks `names`. Raises WeightsError,
     with a description of the file, if it belongs to another network."""
     tensors = read_tensors(path)
-    kind = find_kind(tensors)
+    kind = find_network_kind(tensors)
     if kind is not None and kind["name"] in names:
         return tensors
     raise WeightsError(
         f"{describe_tensors(path, tensors)}; expected a file of {' or '.join(names)}, or"
-        f" {FOLDER_OR_ID}"
+        f" {FOLDER_OR_ID_PHRASE}"
     )
 
 
 def describe_tensors(path: str | Path, tensors: Tensors) -> str:
-    """Describe a file with these tensors, in a sentence without the full stop."""
-    kind = find_kind(tensors)
+    """Describe a file that holds these tensors, in a sentence without the full stop."""
+    kind = find_network_kind(tensors)
     if kind is not None:
         return f"{path} is a checkpoint of {kind['name']}; to open it, use {kind['use']}"
     if Path(path).expanduser().with_name("config.json").is_file():
@@ -159,10 +159,10 @@ def describe_file(path: str | Path) -> str:
         tensors = read_tensors(path)
     except WeightsError:
         return describe_first_bytes(Path(path).expanduser())
-    return describe_tensors(path, tensors) if find_kind(tensors) else ""
+    return describe_tensors(path, tensors) if find_network_kind(tensors) else ""
 
 
-def refuse_file(model: str, takes: str = FOLDER_OR_ID) -> None:
+def refuse_file(model: str, takes: str = FOLDER_OR_ID_PHRASE) -> None:
     """Raise WeightsError, with a description of the file, if the setting `model` names a weight
     file; `takes` describes the value that is expected instead."""
     if is_weights_file(model):
@@ -177,7 +177,7 @@ def load_weights(network: Any, tensors: Tensors, source: str | Path) -> Any:
     missing, unknown or of another shape. If the file `source` belongs to another known network, the
     message names that network.
     """
-    name, kind = type(network).__name__, find_kind(tensors)
+    name, kind = type(network).__name__, find_network_kind(tensors)
     what = describe_tensors(source, tensors)
     if kind is not None and kind["name"].split()[-1].lower() != name.removesuffix("Model").lower():
         raise WeightsError(f"{what}; expected a file of {name}")

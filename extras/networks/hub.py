@@ -25,7 +25,7 @@ DOWNLOAD_ADVICE = (
 )
 
 
-HUB_TIMEOUT = 10.0  # timeout of a request to the hub; its library would retry for minutes
+HUB_TIMEOUT_SECONDS = 10.0  # timeout of a request to the hub; its library would retry for minutes
 
 
 def load_from_hub(
@@ -53,8 +53,8 @@ def check_folder(model: str) -> None:
 
 
 def find_place(model: str, device: str, dtype: str, half: str, extra: str = "hf") -> Place:
-    """Return the device and dtype of a network, which is given by id or folder, as `Place.resolve`
-    does. If torch is missing and there is no such folder, the WeightsError says both."""
+    """Return the device and dtype of a network given by id or folder, as `Place.resolve` does. If
+    torch is missing and there is no such folder, the WeightsError says both."""
     try:
         import_torch(extra)
     except WeightsError as exc:
@@ -108,8 +108,7 @@ COMPUTED_TENSORS = {
     "inv_freq",
     "relative_position_index",
 }
-"""Components of the dotted names of tensors whose values follow from the settings in any
-network."""
+"""Components of the dotted names of tensors that every network computes from its settings."""
 
 
 def check_tensors(
@@ -138,7 +137,7 @@ def check_tensors(
             f"{model}: its files hold {len(surplus)} tensors that {kind} does not have"
             f" ({_format_names(surplus)}), so the files belong to another network, and these"
             f" tensors would be dropped; use the id or folder of a {kind}, or, if no result depends"
-            " on these tensors, list them as `unused` in a subclass of your own"
+            " on these tensors, list them in `unused_tensors` of a subclass of your own"
         )
     return network
 
@@ -156,7 +155,7 @@ def explain_unreachable_hub(model: str, revision: str | None) -> str:
     # errors of its HTTP library, which has changed over time
     network_errors: tuple[Any, ...] = (OSError, *HfHubHTTPError.__bases__)
     try:
-        HfApi().model_info(model, revision=revision, timeout=HUB_TIMEOUT)
+        HfApi().model_info(model, revision=revision, timeout=HUB_TIMEOUT_SECONDS)
     except HfHubHTTPError:
         return ""
     except network_errors as exc:
@@ -189,7 +188,9 @@ def _get_hub_commit(model: str, revision: str | None) -> str:
         ref = Path(constants.HF_HUB_CACHE, folder, "refs", revision or "main")
         if ref.is_file():
             return ref.read_text(encoding="ascii").strip()
-        return str(HfApi().model_info(model, revision=revision, timeout=HUB_TIMEOUT).sha or "")
+        return str(
+            HfApi().model_info(model, revision=revision, timeout=HUB_TIMEOUT_SECONDS).sha or ""
+        )
     return ""
 
 
@@ -197,7 +198,7 @@ def _looks_like_path(model: str) -> bool:
     return model.startswith(("/", ".", "~")) or model.count("/") > 1 or "\\" in model
 
 
-ADVICE: Sequence[tuple[Sequence[str], str]] = (
+ERROR_ADVICE: Sequence[tuple[Sequence[str], str]] = (
     (
         ("torchvision",),
         "it needs the torchvision version that matches torch; type: pip install torchvision",
@@ -213,16 +214,16 @@ ADVICE: Sequence[tuple[Sequence[str], str]] = (
     ),
     (("connect", "offline", "name or service", "timed out"), DOWNLOAD_ADVICE),
 )
-"""Words that occur in the errors of libraries, each group with its advice; the first match
-counts."""
+"""Groups of words that occur in the errors of libraries, each with its advice; the first group that
+matches counts."""
 
 
 def _find_advice(exc: BaseException | None) -> str:
-    """Return advice on an exception, which may follow from its causes."""
+    """Return advice on an exception, which may depend on the exception's causes."""
     chain: list[BaseException] = []
     while exc is not None and exc not in chain:
         chain.append(exc)
         exc = exc.__cause__ or exc.__context__
     text = " ".join(f"{type(link).__name__} {link}" for link in chain).lower()
-    matching = (advice for signs, advice in ADVICE if any(sign in text for sign in signs))
+    matching = (advice for signs, advice in ERROR_ADVICE if any(sign in text for sign in signs))
     return next(matching, f"check the id or folder; {DOWNLOAD_ADVICE}")

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 import numpy as np
 
 from looktwice.extras.networks.checkpoints import (
-    FOLDER_OR_ID,
+    FOLDER_OR_ID_PHRASE,
     Tensors,
     is_weights_file,
     open_tensors,
@@ -54,21 +54,21 @@ class Network(OpensNetwork, Checked, ABC, Generic[Item, Result]):
 
     `model` is a hub id or a local folder (nothing is downloaded before the first item), `revision`
     pins a commit or tag. `device` "auto" chooses CUDA, else MPS, else the CPU; `dtype` "auto" is
-    float16 on CUDA if `half_is_safe`, else float32. A `mixed` class keeps weights and inputs in
-    float32 and only lowers the precision of operations inside the network, because coordinates
+    float16 on CUDA if `half_is_safe`, else float32. With `mixed_precision`, weights and inputs stay
+    in float32 and only operations inside the network have a lower precision, because coordinates
     would otherwise be off by pixels. Items from several threads are gathered into batches of up to
-    `batch` that have the same `batch_key`. Equal objects share one network in memory, which the
+    `batch` that have the same `get_batch_key`. Equal objects share one network in memory, which the
     runner frees. If a run has a cache folder, results are stored there under keys made from pixels,
     settings and weights.
 
     A subclass opens its network (`open_network`), runs it on a batch (`forward`), and names its
     `result` class. The arguments of a call pass through `prepare`, `find_known_result` and
-    `finish`, so that `many` behaves like a call. The first `images` arguments are images, by
+    `finish`, so that `many` behaves like a call. The first `image_count` arguments are images, by
     default all of them; their sides have at least `min_side` pixels, and with `needs_colors` none
-    of them may have a single colour. A network that resizes images to `squares` takes images of all
-    sizes in one batch. Objects of one class share a network in memory if the settings named in
-    `opens` are equal. `ranges` are the valid ranges of the settings; `extra` is the extra of
-    looktwice that installs the required packages.
+    of them may have a single colour. A network that `resizes_to_squares` takes images of all sizes
+    in one batch. Objects of one class share a network in memory if the settings named in
+    `opening_settings` are equal. `ranges` are the valid ranges of the settings; `extra` is the
+    extra of looktwice that installs the required packages.
     """
 
     model: str = ""
@@ -79,13 +79,13 @@ class Network(OpensNetwork, Checked, ABC, Generic[Item, Result]):
 
     result: ClassVar[type[Any]]
     half_is_safe: ClassVar[bool] = True
-    mixed: ClassVar[bool] = False
-    images: ClassVar[int | None] = None
+    mixed_precision: ClassVar[bool] = False
+    image_count: ClassVar[int | None] = None
     min_side: ClassVar[int] = 1
     needs_colors: ClassVar[bool] = False
-    squares: ClassVar[bool] = False
+    resizes_to_squares: ClassVar[bool] = False
     extra: ClassVar[str] = "torch"
-    opens: ClassVar[tuple[str, ...]] = ("model", "revision")
+    opening_settings: ClassVar[tuple[str, ...]] = ("model", "revision")
     ranges: ClassVar[tuple[str, ...]] = ("batch >= 1",)
 
     @abstractmethod
@@ -94,8 +94,8 @@ class Network(OpensNetwork, Checked, ABC, Generic[Item, Result]):
 
     @abstractmethod
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Result]:
-        """Compute the result of each item of a batch; all items have the same `batch_key`. This is
-        called in inference mode."""
+        """Compute the result of each item of a batch; all items have the same `get_batch_key`. This
+        is called in inference mode."""
 
     def many(self, inputs: Sequence[Any]) -> list[Any]:
         """Return the results of several calls, in order, computed in batches.
@@ -109,7 +109,7 @@ class Network(OpensNetwork, Checked, ABC, Generic[Item, Result]):
     def prepare(self, given: Inputs) -> Item:
         """Convert the arguments of a call to an item for the network, and check its images. Raises
         ValueError, NoEvidence."""
-        images = given[: self.images]
+        images = given[: self.image_count]
         item: Any = tuple(require_pixels(i, self.min_side, self.needs_colors) for i in images)
         checked: Item = item
         return checked
@@ -135,7 +135,7 @@ class Network(OpensNetwork, Checked, ABC, Generic[Item, Result]):
         items, store, keys = [self.prepare(call) for call in given], get_current_store(), {}
         results = [self.find_known_result(item) for item in items]
         if store is not None and any(result is None for result in results):
-            name = f"{self._settings()} {self.weights_id()} {self.place().dtype}"
+            name = f"{self._serialize_settings()} {self.weights_id()} {self.get_place().dtype}"
             for n, item in enumerate(items):
                 if results[n] is None:
                     keys[n] = make_result_key(name, *item)
@@ -150,23 +150,25 @@ class Network(OpensNetwork, Checked, ABC, Generic[Item, Result]):
         return cast("list[Result]", results)
 
     def predict_batch(self, items: Sequence[Item]) -> list[Result]:
-        """Compute items that share a `batch_key` as one batch in this thread, without storing the
-        results."""
-        asked, place = self.place(), self._get_inner_place()
+        """Compute items that share a `get_batch_key` as one batch in this thread, without storing
+        the results."""
+        asked, place = self.get_place(), self._get_inner_place()
         torch = import_torch()
         network = self.network()
         lower = torch.autocast(asked.device, asked.torch_dtype, enabled=asked != place)
         with torch.inference_mode(), lower:
             return self.forward(network, place, items)
 
-    def batch_key(self, item: Item) -> Hashable:
+    def get_batch_key(self, item: Item) -> Hashable:
         """Return the key that the items of a batch share: by default the sizes of their images; for
         a network that resizes to squares, the key is always the same."""
-        return self.squares or tuple(part.shape for part in item if isinstance(part, np.ndarray))
+        if self.resizes_to_squares:
+            return True
+        return tuple(part.shape for part in item if isinstance(part, np.ndarray))
 
-    def network_key(self) -> Hashable:
+    def make_network_key(self) -> Hashable:
         """Return the key under which objects of this class share a network in memory."""
-        return tuple(getattr(self, name) for name in self.opens)
+        return tuple(getattr(self, name) for name in self.opening_settings)
 
     def weights_id(self) -> str:
         """Return the identifier of the weights in keys of stored results: the sha256 of the folder
@@ -176,7 +178,7 @@ class Network(OpensNetwork, Checked, ABC, Generic[Item, Result]):
         commit = getattr(getattr(self.network(), "config", None), "_commit_hash", None)
         return f"{self.model}@{commit or self.revision}"
 
-    def place(self) -> Place:
+    def get_place(self) -> Place:
         """Return the device and precision of this network on this machine. Raises WeightsError."""
         half = "float16" if self.half_is_safe else "float32"
         return Place.resolve(self.device, self.dtype, half, self.extra)
@@ -184,22 +186,31 @@ class Network(OpensNetwork, Checked, ABC, Generic[Item, Result]):
     def network(self) -> Any:
         """Return the opened network, which equal objects share. Raises WeightsError."""
         place = self._get_inner_place()
-        key = ("network", type(self).__qualname__, self.network_key(), place)
+        key = ("network", type(self).__qualname__, self.make_network_key(), place)
         return open_shared(key, lambda: self.open_network(place))
 
     def _get_inner_place(self) -> Place:
         """Return the device and precision of the weights and inputs."""
-        place = self.place()
-        return replace(place, dtype="float32") if self.mixed else place
+        place = self.get_place()
+        return replace(place, dtype="float32") if self.mixed_precision else place
 
     def _get_batcher(self) -> Batcher[Item, Result]:
-        key = ("batcher", type(self), self._settings(), self.network_key(), self.device, self.batch)
+        key = (
+            "batcher",
+            type(self),
+            self._serialize_settings(),
+            self.make_network_key(),
+            self.device,
+            self.batch,
+        )
         return open_shared(
             key,
-            lambda: Batcher(self.predict_batch, self.batch, self.batch_key, type(self).__name__),
+            lambda: Batcher(
+                self.predict_batch, self.batch, self.get_batch_key, type(self).__name__
+            ),
         )
 
-    def _settings(self) -> str:
+    def _serialize_settings(self) -> str:
         """Serialize the settings that affect results."""
         return str(write_canonical({**settings(self), "model": self.model}))
 
@@ -216,8 +227,8 @@ class HubModel:
         """The network's configuration."""
         return self.model.config
 
-    def inputs(self, place: Place, **given: Any) -> Any:
-        """Return the processor's tensors for the images and texts in `given`, on the network's
+    def make_inputs(self, place: Place, **given: Any) -> Any:
+        """Make the processor's tensors for the images and texts in `given`, on the network's
         device and in its precision."""
         return self.processor(**given, return_tensors="pt").to(place.device, place.torch_dtype)
 
@@ -229,10 +240,10 @@ class HubNetwork(Network[Item, Result]):
 
     `model_class` and `processor_class` are the transformers classes of the network and its
     processor. One side of an image is at most `max_ratio` times as long as the other. Files must
-    contain exactly the network's tensors; only tensors with a component of their name in `unused`
-    may be missing or additional, because no result of this class depends on them. `compile` applies
-    `torch.compile`, which takes a minute at the first call and at each new image size, and needs a
-    C++ compiler on the CPU.
+    contain exactly the network's tensors; only tensors with a component of their name in
+    `unused_tensors` may be missing or additional, because no result of this class depends on them.
+    `compile` applies `torch.compile`, which takes a minute at the first call and at each new image
+    size, and needs a C++ compiler on the CPU.
     """
 
     compile: bool = field(default=False, metadata=NOT_IDENTITY)
@@ -241,8 +252,8 @@ class HubNetwork(Network[Item, Result]):
     processor_class: ClassVar[str] = "AutoImageProcessor"
     min_side = 4  # processors mistake 3 rows for colour channels
     max_ratio: ClassVar[float] = 32  # beyond it, processors scale the shorter side to zero pixels
-    opens: ClassVar[tuple[str, ...]] = ("model_class", "model", "revision", "compile")
-    unused: ClassVar[tuple[str, ...]] = ()
+    opening_settings: ClassVar[tuple[str, ...]] = ("model_class", "model", "revision", "compile")
+    unused_tensors: ClassVar[tuple[str, ...]] = ()
 
     def prepare(self, given: Inputs) -> Item:
         """Prepare the arguments. Raises NoEvidence if an image is too small for the processor."""
@@ -251,7 +262,7 @@ class HubNetwork(Network[Item, Result]):
             require_pixels(image, math.ceil(max(image.shape[:2]) / self.max_ratio))
         return item
 
-    def place(self) -> Place:
+    def get_place(self) -> Place:
         """Return the device and precision of this network on this machine. Raises WeightsError."""
         half = "float16" if self.half_is_safe else "float32"
         return find_place(self.model, self.device, self.dtype, half)
@@ -260,7 +271,7 @@ class HubNetwork(Network[Item, Result]):
         """Open the network and processor from an original checkpoint, on the CPU. Raises
         WeightsError if this class reads no original checkpoints."""
         refuse_file(path)
-        raise WeightsError(f"there is no folder {path}; set model: to {FOLDER_OR_ID}")
+        raise WeightsError(f"there is no folder {path}; set model: to {FOLDER_OR_ID_PHRASE}")
 
     def open_processor(self) -> Any:
         """Open the processor that was saved with the network. Raises WeightsError."""
@@ -276,7 +287,7 @@ class HubNetwork(Network[Item, Result]):
             processor = self.open_processor()
             settings = {"dtype": place.torch_dtype, "use_safetensors": True}
             model = load_from_hub(
-                self.model_class, self.model, self.revision, self.unused, **settings
+                self.model_class, self.model, self.revision, self.unused_tensors, **settings
             )
         model = model.to(place.device).eval()
         if self.compile:
@@ -324,13 +335,13 @@ class TensorNetwork(Network[tuple[Pixels], Result]):
     def run(self, tensors: Tensors, images: Any) -> Any:
         """Compute the network's output for images (n, 3, height, width)."""
 
-    def file(self) -> Path:
+    def find_file(self) -> Path:
         """Return the file of the tensors. Raises WeightsError."""
         return find_weights_file(self.model)
 
     def open_network(self, place: Place) -> Tensors:
         """Open the named tensors. Raises WeightsError if one is missing or does not fit."""
-        file, torch = self.file(), import_torch()
+        file, torch = self.find_file(), import_torch()
         tensors = open_tensors(file, self.kind)
         try:
             with torch.inference_mode():
@@ -349,7 +360,7 @@ class TensorNetwork(Network[tuple[Pixels], Result]):
 
     def weights_id(self) -> str:
         """Return the hash of the file."""
-        return hash_weights(self.file())
+        return hash_weights(self.find_file())
 
 
 def batch_norm(tensors: Tensors, name: str, maps: Any, eps: float = 1e-5) -> Any:

@@ -83,7 +83,7 @@ _remote_call: RemoteCall | None = None
 
 
 def use_remote_networks(call: RemoteCall | None) -> None:
-    """From now on, run the networks of this process in another process, through `call`; with None,
+    """Run the networks of this process in another process from now on, through `call`; with None,
     run them here again."""
     global _remote_call
     _remote_call = call
@@ -95,9 +95,9 @@ def get_remote_call() -> RemoteCall | None:
 
 
 _lock = threading.Lock()
-_turns: dict[Hashable, threading.Lock] = {}
-_opened: dict[Hashable, Any] = {}
-_failed: dict[Hashable, tuple[float, FetchError]] = {}
+_opening_locks: dict[Hashable, threading.Lock] = {}
+_open_resources: dict[Hashable, Any] = {}
+_download_failures: dict[Hashable, tuple[float, FetchError]] = {}
 
 
 def open_shared(key: Hashable, open_: Callable[[], Resource]) -> Resource:
@@ -108,18 +108,18 @@ def open_shared(key: Hashable, open_: Callable[[], Resource]) -> Resource:
     remembered for `RETRY_SECONDS`, so that not every sample of a run waits for the same timeout.
     """
     with _lock:
-        turn = _turns.setdefault(key, threading.Lock())
+        turn = _opening_locks.setdefault(key, threading.Lock())
     with turn:
-        since, failure = _failed.get(key, (0.0, None))
+        since, failure = _download_failures.get(key, (0.0, None))
         if failure is not None and time.monotonic() - since < RETRY_SECONDS:
             raise FetchError(str(failure))
-        if key not in _opened:
+        if key not in _open_resources:
             try:
-                _opened[key] = open_()
+                _open_resources[key] = open_()
             except FetchError as exc:
-                _failed[key] = time.monotonic(), exc
+                _download_failures[key] = time.monotonic(), exc
                 raise
-        resource: Resource = _opened[key]
+        resource: Resource = _open_resources[key]
         return resource
 
 
@@ -127,8 +127,8 @@ def close_networks() -> None:
     """Free the memory of every network, the last opened one first; a later use opens a network
     again."""
     with _lock:
-        resources = list(_opened.values())
-        for kept in (_opened, _failed, _turns):
+        resources = list(_open_resources.values())
+        for kept in (_open_resources, _download_failures, _opening_locks):
             kept.clear()
     if resources:
         while resources:
@@ -189,7 +189,7 @@ def get_first_line(exc: BaseException) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Request(Generic[Item, Output]):
-    """A queued item, its batch key, and the future for its result and remarks."""
+    """A queued item, its batch key, and a future that receives its result and remarks."""
 
     item: Item
     kind: Hashable
@@ -268,8 +268,8 @@ class Batcher(Generic[Item, Output]):
             self._run_batch(batch)
 
     def _take_batch(self) -> list[_Request[Item, Output]]:
-        """Remove from the queue, and return, the oldest item and the later items with the same
-        key."""
+        """Take the oldest item, and the later items with the same key, from the queue; return
+        them."""
         chosen: list[_Request[Item, Output]] = []
         others: list[_Request[Item, Output]] = []
         for request in self.queue:

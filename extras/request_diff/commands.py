@@ -104,14 +104,14 @@ def compare(
         written = _compare_requests(select_sides(sides, baseline, only), model, labels, out)
     elif standings.is_published(logs, columns):
         table = standings.read_standings(logs[0], columns, baseline)
-        print_text_table(standings.spread_table(table), "spread", heading_count=1)
-        print_text_table(standings.rank_table(table), "ranks", heading_count=1)
+        print_text_table(standings.build_spread_table(table), "spread", heading_count=1)
+        print_text_table(standings.build_rank_table(table), "ranks", heading_count=1)
         written = standings.write_standings(table, out)
     else:
         read = build_reader(reader, plugin)
         every = [log for path in logs for log in read_logs(path, columns, read, plugin)]
         compared = compare_logs(every, baseline, only, pairs)
-        print_text_table(report.console_table(compared.contrasts), "", heading_count=1)
+        print_text_table(report.build_console_table(compared.contrasts), "", heading_count=1)
         for line in report.summarize_comparison(compared):
             say(line)
         written = report.write_comparison(compared, out)
@@ -124,7 +124,7 @@ def _compare_requests(
     """Report the differences between the requests of the first side and of each other side, and,
     with a model, the effect of each difference; return the paths of the files written."""
     from looktwice.eval.display.printable import make_file_names
-    from looktwice.extras.logs.report import console_table
+    from looktwice.extras.logs.report import build_console_table
     from looktwice.extras.request_diff import report
     from looktwice.extras.request_diff.effects import TwoSides, measure_effects
     from looktwice.extras.request_diff.factors import compare_requests
@@ -142,7 +142,9 @@ def _compare_requests(
             effects = measure_effects(pair, model, asked, (base.name, rival.name))
             baseline = effects.comparison.logs[0].name
             contrasts = [c for c in effects.comparison.contrasts if c.baseline == baseline]
-            print_text_table(console_table(contrasts), "effect of each difference", heading_count=1)
+            print_text_table(
+                build_console_table(contrasts), "effect of each difference", heading_count=1
+            )
             for line in report.describe_effects(effects):
                 say(line)
     return report.write_request_diff(comparisons, out)

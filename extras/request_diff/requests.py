@@ -191,7 +191,7 @@ def _merge_settings(point: PointRow, record: Record) -> dict[str, Any]:
 def _read_log(entry: Log) -> Requests:
     requests = []
     for row in entry.whole.rows.to_dict("records"):
-        messages = tuple(entry.messages(row))
+        messages = tuple(entry.get_messages(row))
         sent = messages[:-1] if messages and messages[-1].role == "assistant" else messages
         if sent and not row["draw"]:
             key = get_key_text(row["key"], row["choices"])

@@ -192,8 +192,8 @@ class SAM(Network[Item, Masks]):
     result = Masks
     extra = "hf"
     half_is_safe = False
-    squares = True
-    opens = (*Network.opens, "package")
+    resizes_to_squares = True
+    opening_settings = (*Network.opening_settings, "package")
     version: ClassVar[int] = 2
     ranges = ("prompts >= 1",)
 

@@ -41,8 +41,8 @@ class SAM3(HubNetwork[Item, Masks]):
     model_class = "Sam3Model"
     processor_class = "AutoTokenizer"
     half_is_safe = False
-    images = 1
-    squares = True
+    image_count = 1
+    resizes_to_squares = True
     ranges = ("threshold >= 0", "threshold < 1")
 
     def __call__(self, pixels: Pixels, /) -> Masks:
@@ -104,9 +104,13 @@ class SAM3(HubNetwork[Item, Masks]):
         labels = [words[n] for n in (kept // scores.shape[1]).tolist()]
         return Masks(inside.cpu().numpy(), to_array(scores.flatten()[kept]), np.array(labels))
 
-    def _settings(self) -> str:
+    def _serialize_settings(self) -> str:
         """Serialize the settings that affect results, except the words, which items contain."""
-        return replace(self, words=())._settings() if self.words else super()._settings()
+        return (
+            replace(self, words=())._serialize_settings()
+            if self.words
+            else super()._serialize_settings()
+        )
 
 
 def resize_to_square(image: Pixels, side: int) -> Any:

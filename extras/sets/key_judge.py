@@ -6,7 +6,7 @@ import re
 
 from looktwice.eval.records.judgements import MATCH
 from looktwice.extras.judging.passes import (
-    FENCE,
+    FENCE_INSTRUCTION,
     JudgeCase,
     JudgePass,
     JudgeVerdict,
@@ -30,7 +30,7 @@ def build_key_prompt(case: JudgeCase) -> Message:
     if case.sample.choices:
         lines += ["Choices:", *format_choices(case.sample)]
     reply = re.sub(r"</(?=\s*reply)", "</ ", case.reply, flags=re.I)
-    lines += [f"Correct answer: {case.key}", FENCE, f"<reply>\n{reply}\n</reply>"]
+    lines += [f"Correct answer: {case.key}", FENCE_INSTRUCTION, f"<reply>\n{reply}\n</reply>"]
     return Message("user", ("\n".join([*lines, "End with one word: True or False."]),))
 
 
@@ -50,6 +50,6 @@ def parse_key_verdict(text: str, case: JudgeCase) -> JudgeVerdict:
 
 
 KEY_PASS = JudgePass(
-    "key", "", lambda case: bool(case.key), build_key_prompt, parse_key_verdict, named=True
+    "key", "", lambda case: bool(case.key), build_key_prompt, parse_key_verdict, only_if_named=True
 )
 """The pass that `looktwice judge RUN --pass key` runs."""

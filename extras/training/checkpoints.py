@@ -60,7 +60,7 @@ def certify_checkpoint(
         estimates = {"gain": gain}
         for role in certificate.arms:
             if role not in ("full", "without"):
-                estimates[f"full over {role}"] = certificate.difference("full", role)
+                estimates[f"full over {role}"] = certificate.compute_difference("full", role)
         for label, estimate in estimates.items():
             values = {"": estimate.value, " low": estimate.low, " high": estimate.high}
             _add_estimate(figures, f"{task}/{label}", values)

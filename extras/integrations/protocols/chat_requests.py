@@ -15,7 +15,7 @@ from looktwice.extras.integrations.protocols.questions import (
     Json,
     Question,
     Text,
-    Tokens,
+    TokenCount,
     choose_tool,
     make_question,
     make_sample,
@@ -103,8 +103,8 @@ class ToolEntry(BaseModel, **ALLOW_EXTRA):
 class Turn(BaseModel, **ALLOW_EXTRA):
     """A turn of the conversation.
 
-    `looktwice` holds the provider's own values of the fields whose values `serve` changes in its
-    message; such a value is null if the provider sent none.
+    Where `serve` changes fields of a provider's message, `looktwice` holds their original values; a
+    value is null if the provider sent none.
     """
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
@@ -155,7 +155,7 @@ class Turn(BaseModel, **ALLOW_EXTRA):
         return read_turn_fields({**shown, **own, "tool_calls": self.tool_calls})
 
 
-class Outputs(BaseModel, **FORBID_EXTRA):
+class StructuredOutputs(BaseModel, **FORBID_EXTRA):
     """The `structured_outputs` of vLLM."""
 
     choice: list[Text] | None = None
@@ -167,7 +167,7 @@ class Schema(BaseModel, **ALLOW_EXTRA):
     schema_: Json = Field({}, alias="schema")
 
 
-class Format(BaseModel, **ALLOW_EXTRA):
+class ResponseFormat(BaseModel, **ALLOW_EXTRA):
     """The format of the reply."""
 
     type: Literal["text", "json_object", "json_schema"]
@@ -190,8 +190,8 @@ class ChatRequest(BaseModel, **ALLOW_EXTRA):
     n: int | None = Field(None, ge=0, le=MAX_REPLIES)
     temperature: float | None = Field(None, ge=0, le=1e3)
     top_p: float | None = Field(None, gt=0, le=1)
-    max_tokens: Tokens | None = None
-    max_completion_tokens: Tokens | None = None
+    max_tokens: TokenCount | None = None
+    max_completion_tokens: TokenCount | None = None
     stop: Text | list[Text] | None = None
     top_k: int | None = Field(None, ge=-1, le=10**9)
     seed: int | None = Field(None, ge=-(2**63), le=2**64)
@@ -201,12 +201,12 @@ class ChatRequest(BaseModel, **ALLOW_EXTRA):
     tools: list[ToolEntry] | None = None
     tool_choice: Literal["auto", "none", "required"] | ToolEntry | None = None
     guided_choice: list[Text] | None = None
-    structured_outputs: Outputs | None = None
-    response_format: Format | None = None
+    structured_outputs: StructuredOutputs | None = None
+    response_format: ResponseFormat | None = None
     looktwice: ClientFacts = ClientFacts()
 
-    def options(self) -> CallOptions:
-        """Return the sampling options of the request. Raises ValueError if it asks for a tool call
+    def make_options(self) -> CallOptions:
+        """Make the sampling options of the request. Raises ValueError if it asks for a tool call
         without tools."""
         stop, choices, form = self.stop, self.guided_choice, self.response_format
         if self.structured_outputs:
@@ -243,12 +243,12 @@ def read_question(raw: bytes) -> Question:
     return make_question(
         request.model,
         [turn.read() for turn in request.messages],
-        request.options(),
+        request.make_options(),
         request.looktwice,
-        count=request.n or 1,
+        reply_count=request.n or 1,
         stream=bool(request.stream),
-        usage=bool(request.stream_options and request.stream_options.include_usage),
-        fields=RENAMED_FIELDS,
+        wants_usage=bool(request.stream_options and request.stream_options.include_usage),
+        field_names=RENAMED_FIELDS,
     )
 
 
@@ -258,14 +258,15 @@ SETTING_FIELDS = set(ChatRequest.model_fields) - HANDLED_FIELDS
 
 def read_foreign_question(raw: bytes) -> Question:
     """Parse a request to another server, which may support more than looktwice: an unknown part is
-    replaced by its JSON as text, and unknown fields are stored in `sent`. Raises ValueError."""
+    replaced by its JSON as text, and unknown fields are stored in `extra_fields`. Raises
+    ValueError."""
     body = read_json(raw, MAX_VALUES)
     if not (isinstance(body, dict) and isinstance(body.get("messages"), list)):
         raise ValueError("a request must be a JSON object with messages")
     turns = tuple(map(_read_turn, body["messages"]))
     settings = {name: body[name] for name in SETTING_FIELDS & body.keys()}
     try:
-        options = ChatRequest(messages=[Turn(role="user")], **settings).options()
+        options = ChatRequest(messages=[Turn(role="user")], **settings).make_options()
     except ValueError:
         options, settings = CallOptions(), {}
     sent = {

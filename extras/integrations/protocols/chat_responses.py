@@ -10,7 +10,7 @@ from typing import Any
 
 from looktwice.extras.integrations.protocols.chat_requests import read_question
 from looktwice.extras.integrations.protocols.exchange import (
-    Answered,
+    AnswerContent,
     Exchange,
     WireProtocol,
     format_event,
@@ -122,9 +122,9 @@ type, arrive whole."""
 
 @dataclass(frozen=True)
 class ChatResponse:
-    """An answer in the form of a chat-completions response."""
+    """A chat-completions response made from an answer."""
 
-    answered: Answered
+    answered: AnswerContent
 
     @property
     def usage(self) -> Json:
@@ -134,7 +134,7 @@ class ChatResponse:
         counts["total_tokens"] = usage.tokens_in + usage.tokens_out
         return counts | {"completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens}}
 
-    def _messages(self) -> Iterator[tuple[Json, Json]]:
+    def _list_messages(self) -> Iterator[tuple[Json, Json]]:
         """Yield the message of each choice, and the choice's other fields."""
         for number, reply in enumerate(self.answered.replies):
             message: Json = {"role": "assistant", "content": reply.text, "refusal": None}
@@ -160,7 +160,7 @@ class ChatResponse:
             }
             yield message, beside
 
-    def _whole(self, kind: str) -> Json:
+    def _make_whole(self, kind: str) -> Json:
         served = self.answered.replies[0].served_by
         return {
             "id": f"chatcmpl-{self.answered.name}",
@@ -170,17 +170,17 @@ class ChatResponse:
             "system_fingerprint": served.get("fingerprint") or served.get("version", ""),
         }
 
-    def completion(self) -> Json:
+    def make_completion(self) -> Json:
         """Return the whole response as one chat completion."""
-        choices = [{**beside, "message": message} for message, beside in self._messages()]
-        return self._whole("chat.completion") | {"choices": choices, "usage": self.usage}
+        choices = [{**beside, "message": message} for message, beside in self._list_messages()]
+        return self._make_whole("chat.completion") | {"choices": choices, "usage": self.usage}
 
-    def chunks(self, usage: bool = False) -> Iterator[bytes]:
+    def list_chunks(self, usage: bool = False) -> Iterator[bytes]:
         """Yield the response as events of a stream: the content, the end, and [DONE]. The `usage`
         is sent only if the client asks for it, because other clients expect a choice in every
         event."""
-        whole = self._whole("chat.completion.chunk")
-        for message, beside in self._messages():
+        whole = self._make_whole("chat.completion.chunk")
+        for message, beside in self._list_messages():
             calls = message.pop("tool_calls", ())
             if calls:
                 message["tool_calls"] = [{"index": n, **call} for n, call in enumerate(calls)]
@@ -199,17 +199,17 @@ class ChatExchange(Exchange):
 
     question: Question
 
-    def make_body(self, answered: Answered) -> Json:
-        """Return the completion."""
-        return ChatResponse(answered).completion()
+    def make_body(self, answered: AnswerContent) -> Json:
+        """Return the whole response."""
+        return ChatResponse(answered).make_completion()
 
-    def make_events(self, answered: Answered) -> Iterator[bytes]:
-        """Yield the chunks."""
-        return ChatResponse(answered).chunks(self.question.usage)
+    def make_events(self, answered: AnswerContent) -> Iterator[bytes]:
+        """Yield the chunks of the response."""
+        return ChatResponse(answered).list_chunks(self.question.wants_usage)
 
 
 class ChatProtocol(WireProtocol):
-    """Chat completions of OpenAI."""
+    """The chat-completions protocol of OpenAI."""
 
     path = "/chat/completions"
 

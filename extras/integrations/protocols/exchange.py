@@ -38,9 +38,9 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True)
-class Answered:
+class AnswerContent:
     """The content of a response: for each draw the final reply, the `looks` before it, and in
-    `calls` all replies of the models that led to it. `headers` are the headers of the HTTP
+    `calls` all the models' replies that led to it. `headers` are the headers of the HTTP
     response."""
 
     model: str
@@ -52,7 +52,8 @@ class Answered:
 
     @property
     def usage(self) -> Usage:
-        """The tokens of all calls; input tokens count once, as in the protocols."""
+        """The tokens of all calls; input tokens are counted for the first draw only, as in the
+        protocols."""
         first = [reply.usage for reply in self.calls[0]]
         every = [reply.usage for reply in chain(*self.calls)]
         return Usage(
@@ -73,20 +74,21 @@ class Exchange(ABC):
     question: Question
 
     @abstractmethod
-    def make_body(self, answered: Answered) -> Json:
+    def make_body(self, answered: AnswerContent) -> Json:
         """Return the response as a whole."""
 
     @abstractmethod
-    def make_events(self, answered: Answered) -> Iterator[bytes]:
+    def make_events(self, answered: AnswerContent) -> Iterator[bytes]:
         """Yield the response as events of a stream."""
 
 
 class WireProtocol(ABC):
-    """A protocol in which clients send requests. Its `path` follows the base URL; `unsupported`
-    maps endpoints below this path that are not answered to the alternative for each."""
+    """A protocol in which clients send requests. Its `path` follows the base URL;
+    `unsupported_endpoints` maps each endpoint below this path that is not answered to advice on
+    what to do instead."""
 
     path: ClassVar[str]
-    unsupported: ClassVar[Mapping[str, str]] = {}
+    unsupported_endpoints: ClassVar[Mapping[str, str]] = {}
 
     @abstractmethod
     def read(self, raw: bytes) -> Exchange:
@@ -94,11 +96,11 @@ class WireProtocol(ABC):
         supported."""
 
     def describe(self, refusal: Refusal) -> Json:
-        """Return the body of an error: by default, in the format of OpenAI's clients."""
+        """Return the body of an error, by default in the format of OpenAI's clients."""
         return refusal.body
 
     def make_error_event(self, refusal: Refusal) -> bytes:
-        """Return the event of an error that ends a stream."""
+        """Return the event that reports an error and ends a stream."""
         return format_event(self.describe(refusal))
 
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from looktwice.extras.integrations.protocols.exchange import (
-    Answered,
+    AnswerContent,
     Exchange,
     Refusal,
     WireProtocol,
     format_event,
 )
 from looktwice.extras.integrations.protocols.messages_requests import (
-    INVALID_JSON,
+    INVALID_JSON_FIELD,
     MessagesRequest,
     ThoughtDisplay,
 )
@@ -37,7 +37,7 @@ ERROR_TYPES = {
 """Types of errors by HTTP status; any other status is an `api_error` from 500 on, and an
 `invalid_request_error` below."""
 
-UNSUPPORTED = {
+UNSUPPORTED_ENDPOINTS = {
     "/count_tokens": "only a model's own server counts tokens; each response has its `usage`",
     "/batches": "send each request to /v1/messages",
 }
@@ -51,7 +51,7 @@ class MessagesExchange(Exchange):
     question: Question
     thinking: ThoughtDisplay | None
 
-    def make_body(self, answered: Answered) -> Json:
+    def make_body(self, answered: AnswerContent) -> Json:
         """Return the message."""
         reply = answered.replies[0]
         refused = bool(reply.refusal) or reply.finish == "filter"
@@ -68,7 +68,7 @@ class MessagesExchange(Exchange):
             "usage": describe_usage(answered.usage),
         }
 
-    def list_blocks(self, answered: Answered) -> Iterator[Json]:
+    def list_blocks(self, answered: AnswerContent) -> Iterator[Json]:
         """Yield the blocks of the content: the thought, the text, the calls.
 
         A client that asked for no thoughts gets only those that precede calls and that the model's
@@ -89,7 +89,7 @@ class MessagesExchange(Exchange):
             described = {"id": call.id, "name": call.name, "input": read_arguments(call)}
             yield {"type": "tool_use", **described}
 
-    def make_events(self, answered: Answered) -> Iterator[bytes]:
+    def make_events(self, answered: AnswerContent) -> Iterator[bytes]:
         """Yield the events of a stream: the start, each block in pieces, the end."""
         whole = self.make_body(answered)
         begun = whole | {"content": [], "stop_reason": None, "stop_details": None}
@@ -117,13 +117,13 @@ def describe_usage(usage: Usage) -> Json:
 
 
 def read_arguments(call: ToolCall) -> Json:
-    """Return the arguments of a call as an object; text that is no JSON object becomes the value of
-    the field `INVALID_JSON`."""
+    """Return the arguments of a call as an object; text that is not a JSON object becomes the value
+    of the field `INVALID_JSON_FIELD`."""
     try:
         value = read_json(call.arguments or "{}")
     except ValueError:
         value = None
-    return value if isinstance(value, dict) else {INVALID_JSON: call.arguments}
+    return value if isinstance(value, dict) else {INVALID_JSON_FIELD: call.arguments}
 
 
 def list_block_events(block: Json, index: int) -> Iterator[Json]:
@@ -147,10 +147,10 @@ def list_block_events(block: Json, index: int) -> Iterator[Json]:
 
 
 class MessagesProtocol(WireProtocol):
-    """Messages of Anthropic."""
+    """The Messages protocol of Anthropic."""
 
     path = "/messages"
-    unsupported = UNSUPPORTED
+    unsupported_endpoints = UNSUPPORTED_ENDPOINTS
 
     def read(self, raw: bytes) -> MessagesExchange:
         """Parse a request. Raises ValueError."""
@@ -168,5 +168,5 @@ class MessagesProtocol(WireProtocol):
         }
 
     def make_error_event(self, refusal: Refusal) -> bytes:
-        """Return the event of an error that ends a stream."""
+        """Return the event that reports an error and ends a stream."""
         return format_event(self.describe(refusal), "error")

@@ -13,7 +13,7 @@ from looktwice.extras.integrations.protocols.questions import (
     Json,
     Question,
     Text,
-    Tokens,
+    TokenCount,
     choose_tool,
     make_question,
     read_data_url,
@@ -39,7 +39,7 @@ IGNORED_FIELDS = {
 }
 """Fields that do not affect a reply."""
 NEUTRAL_VALUES: Mapping[str, Any] = {"context_management": {"edits": []}, "mcp_servers": []}
-INVALID_JSON = "INVALID_JSON"
+INVALID_JSON_FIELD = "INVALID_JSON"
 """The field for the arguments of a call that are not a JSON object, as Anthropic advises."""
 ALLOWED_BLOCKS = {
     "user": {"text", "image", "tool_result"},
@@ -68,7 +68,7 @@ class ImageSource(BaseModel, **ALLOW_EXTRA):
         return View.of(read_data_url(self.url if self.type == "url" else encoded))
 
 
-def _as_blocks(content: Any) -> Any:
+def _convert_to_blocks(content: Any) -> Any:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content or []
 
 
@@ -89,7 +89,7 @@ class MessageBlock(BaseModel, **ALLOW_EXTRA):
     input: Json = {}
     tool_use_id: str = ""
     is_error: bool | None = None
-    content: Annotated[list[MessageBlock], BeforeValidator(_as_blocks)] = []
+    content: Annotated[list[MessageBlock], BeforeValidator(_convert_to_blocks)] = []
 
     def refuse_misplaced(self, kind: str, place: str) -> None:
         """Raise ValueError for a block that lacks fields or is not allowed in content of this
@@ -110,12 +110,12 @@ class MessageBlock(BaseModel, **ALLOW_EXTRA):
 
     def read_call(self) -> ToolCall:
         """Return the call of a tool."""
-        invalid = self.input.get(INVALID_JSON) if len(self.input) == 1 else None
+        invalid = self.input.get(INVALID_JSON_FIELD) if len(self.input) == 1 else None
         written = invalid if isinstance(invalid, str) else write_json(self.input)
         return ToolCall(self.id, self.name, written)
 
 
-Blocks = Annotated[list[MessageBlock], BeforeValidator(_as_blocks)]
+Blocks = Annotated[list[MessageBlock], BeforeValidator(_convert_to_blocks)]
 
 
 class MessageTurn(BaseModel, **ALLOW_EXTRA):
@@ -227,7 +227,7 @@ class MessagesRequest(BaseModel, **ALLOW_EXTRA):
     protocol."""
 
     messages: list[MessageTurn] = Field(min_length=1)
-    max_tokens: Tokens
+    max_tokens: TokenCount
     model: str = ""
     system: Blocks = []
     stream: bool | None = None
@@ -243,8 +243,8 @@ class MessagesRequest(BaseModel, **ALLOW_EXTRA):
     seed: int | None = Field(None, ge=-(2**63), le=2**64)
     looktwice: ClientFacts = ClientFacts()
 
-    def options(self) -> CallOptions:
-        """Return the sampling options of the request. Raises ValueError."""
+    def make_options(self) -> CallOptions:
+        """Make the sampling options of the request. Raises ValueError."""
         tools = tuple(
             Tool(tool.name, tool.description or "", tool.input_schema) for tool in self.tools or ()
         )
@@ -274,14 +274,14 @@ class MessagesRequest(BaseModel, **ALLOW_EXTRA):
         return make_question(
             self.model,
             [*first, *read_messages(self.messages)],
-            self.options(),
+            self.make_options(),
             self.looktwice,
             stream=bool(self.stream),
-            sent=self.list_sent(),
-            fields=RENAMED_FIELDS,
+            extra_fields=self.list_extra_fields(),
+            field_names=RENAMED_FIELDS,
         )
 
-    def list_sent(self) -> dict[str, str]:
+    def list_extra_fields(self) -> dict[str, str]:
         """Return the fields that only the record stores, because the internal form lacks them: the
         settings of thinking, and the ids of failed tool calls."""
         thinking = self.thinking.model_dump(exclude_unset=True) if self.thinking else None

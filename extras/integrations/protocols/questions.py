@@ -20,27 +20,27 @@ from looktwice.pipelines.sample import PLACEHOLDERS_FIELD, Sample, check_marks
 
 Json = dict[str, Any]
 Text = Annotated[str, Field(min_length=1)]
-Tokens = Annotated[int, Field(ge=1, le=10**9)]
+TokenCount = Annotated[int, Field(ge=1, le=10**9)]
 EXTENSION_FIELD = "looktwice"  # the field for data of clients and `serve` that the protocol lacks
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-MAX_BYTES = 64 << 20  # of a request
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
+MAX_BYTES = 64 << 20  # bytes of a request
 MAX_PICTURES = 256
-MAX_VALUES = 1_000_000  # in the JSON of a request
+MAX_VALUES = 1_000_000  # values in the JSON of a request
 MAX_REPLIES = 128  # to one request, which sets `n`
-VIDEO_KINDS = ("video", "video_url", "input_video")
+VIDEO_PART_TYPES = ("video", "video_url", "input_video")
 """Types of parts that hold a video, in the protocols and their usual extensions."""
-NO_VIDEOS = (
-    "no videos are taken here; send its frames as images, each after a text with its time, such as"
-    " 'At 1.5 s:'"
+NO_VIDEOS_ERROR = (
+    "videos are not accepted here; send the frames of a video as images, each after a text with its"
+    " time, such as 'At 1.5 s:'"
 )
 Request = TypeVar("Request", bound=BaseModel)
 
 
 def refuse_video(kind: Any) -> Any:
-    """Return `kind`, the type of a part. Raises ValueError for the type of a video, which stages
-    would take for a picture."""
-    if kind in VIDEO_KINDS:
-        raise ValueError(NO_VIDEOS)
+    """Return `kind`, the type of a part. Raises ValueError for a video, which stages would take for
+    a picture."""
+    if kind in VIDEO_PART_TYPES:
+        raise ValueError(NO_VIDEOS_ERROR)
     return kind
 
 
@@ -73,19 +73,23 @@ class ClientFacts(BaseModel, **FORBID_EXTRA):
 @dataclass(frozen=True, eq=False)
 class Question:
     """A client's question: its turns (the user's last one is the `sample`), the options, and the
-    number of replies (`count`). A `stream` ends with its `usage` if requested; no stage sees the
-    `answer`. `fields` maps names of `CallOptions` to those in the protocol where they differ."""
+    number of replies.
+
+    A `stream` ends with its token counts if `wants_usage`. No stage sees the `answer`, and only the
+    record holds the `extra_fields`. `field_names` maps names of `CallOptions` to those in the
+    protocol where they differ.
+    """
 
     model: str
     turns: tuple[Message, ...]
     sample: Sample
     options: CallOptions
-    count: int
+    reply_count: int
     stream: bool
-    sent: Mapping[str, str] = field(default_factory=dict)
-    usage: bool = False
+    extra_fields: Mapping[str, str] = field(default_factory=dict)
+    wants_usage: bool = False
     answer: str | None = None
-    fields: Mapping[str, str] = field(default_factory=dict)
+    field_names: Mapping[str, str] = field(default_factory=dict)
 
 
 def make_question(
@@ -94,11 +98,11 @@ def make_question(
     options: CallOptions,
     known: ClientFacts,
     *,
-    count: int = 1,
+    reply_count: int = 1,
     stream: bool = False,
-    sent: Mapping[str, str] | None = None,
-    usage: bool = False,
-    fields: Mapping[str, str] | None = None,
+    extra_fields: Mapping[str, str] | None = None,
+    wants_usage: bool = False,
+    field_names: Mapping[str, str] | None = None,
 ) -> Question:
     """Make a question from a client's turns and settings. Raises ValueError for a picture that
     cannot be decoded, and for marks outside the picture."""
@@ -108,7 +112,16 @@ def make_question(
     sample = make_sample(turns, known)
     check_marks(sample)
     return Question(
-        model, turns, sample, options, count, stream, sent or {}, usage, known.answer, fields or {}
+        model,
+        turns,
+        sample,
+        options,
+        reply_count,
+        stream,
+        extra_fields or {},
+        wants_usage,
+        known.answer,
+        field_names or {},
     )
 
 

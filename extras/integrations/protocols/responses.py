@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from looktwice.extras.integrations.protocols.exchange import (
-    Answered,
+    AnswerContent,
     Exchange,
     Refusal,
     WireProtocol,
@@ -17,12 +17,15 @@ from looktwice.extras.integrations.protocols.exchange import (
     list_logprobs,
 )
 from looktwice.extras.integrations.protocols.questions import Json, Question, read_request
-from looktwice.extras.integrations.protocols.responses_requests import STATELESS, ResponsesRequest
+from looktwice.extras.integrations.protocols.responses_requests import (
+    STATELESS_ERROR,
+    ResponsesRequest,
+)
 from looktwice.extras.integrations.protocols.thoughts import has_attached, pack_attached
 from looktwice.pipelines.model import Reply, Usage
 
-INCOMPLETE = {"length": "max_output_tokens", "filter": "content_filter"}
-ECHOED: dict[str, Any] = {
+INCOMPLETE_REASONS = {"length": "max_output_tokens", "filter": "content_filter"}
+ECHOED_FIELDS: dict[str, Any] = {
     "instructions": None,
     "max_output_tokens": None,
     "metadata": {},
@@ -40,26 +43,26 @@ ECHOED: dict[str, Any] = {
 """The fields of a response that repeat the request, with the values that they have if the request
 omits them."""
 
-UNSUPPORTED = {
+UNSUPPORTED_ENDPOINTS = {
     "/input_tokens": "only a model's own server counts tokens; each response has its `usage`",
-    "": STATELESS,
+    "": STATELESS_ERROR,
 }
 
 
 @dataclass(frozen=True)
 class ResponsesExchange(Exchange):
     """A Responses request, and its response, which repeats the settings of the request
-    (`echoed`)."""
+    (`echoed_settings`)."""
 
     question: Question
-    echoed: Json
+    echoed_settings: Json
 
-    def make_body(self, answered: Answered) -> Json:
+    def make_body(self, answered: AnswerContent) -> Json:
         """Return the response."""
         reply, now = answered.replies[0], int(time.time())
-        reason = INCOMPLETE.get(reply.finish)
+        reason = INCOMPLETE_REASONS.get(reply.finish)
         return {
-            **self.echoed,
+            **self.echoed_settings,
             "id": f"resp_{answered.name}",
             "object": "response",
             "created_at": now,
@@ -75,7 +78,7 @@ class ResponsesExchange(Exchange):
             "usage": describe_usage(answered.usage),
         }
 
-    def make_events(self, answered: Answered) -> Iterator[bytes]:
+    def make_events(self, answered: AnswerContent) -> Iterator[bytes]:
         """Yield the events of a stream: the start, each item of the output in pieces, the end."""
         whole, numbers = self.make_body(answered), count()
         begun = whole | {"status": "in_progress", "output": [], "usage": None}
@@ -92,11 +95,11 @@ class ResponsesExchange(Exchange):
 
 def echo_settings(request: ResponsesRequest) -> Json:
     """Return the settings of the request that a response repeats, as they were sent."""
-    given = request.model_dump(by_alias=True, include={*ECHOED}, exclude_unset=True)
+    given = request.model_dump(by_alias=True, include={*ECHOED_FIELDS}, exclude_unset=True)
     given = {name: value for name, value in given.items() if value is not None}
     if (choice := request.tool_choice) and choice.type != "function":
         given["tool_choice"] = choice.type
-    return ECHOED | given
+    return ECHOED_FIELDS | given
 
 
 def describe_usage(usage: Usage) -> Json:
@@ -110,10 +113,10 @@ def describe_usage(usage: Usage) -> Json:
     }
 
 
-def list_output(answered: Answered) -> Iterator[Json]:
+def list_output(answered: AnswerContent) -> Iterator[Json]:
     """Yield the items of a response's output: the thought, the message, the calls."""
     reply, thought = answered.replies[0], answered.get_thought()
-    status = "incomplete" if reply.finish in INCOMPLETE else "completed"
+    status = "incomplete" if reply.finish in INCOMPLETE_REASONS else "completed"
     if thought or has_attached(reply):
         yield {
             "type": "reasoning",
@@ -122,7 +125,7 @@ def list_output(answered: Answered) -> Iterator[Json]:
             "encrypted_content": pack_attached(reply),
         }
     content = list_content(reply)
-    if content or not (reply.tool_calls or reply.finish in INCOMPLETE):
+    if content or not (reply.tool_calls or reply.finish in INCOMPLETE_REASONS):
         yield {
             "type": "message",
             "id": f"msg_{answered.name}",
@@ -206,10 +209,10 @@ def _list_part_events(part: Json, place: Json) -> Iterator[Event]:
 
 
 class ResponsesProtocol(WireProtocol):
-    """Responses of OpenAI."""
+    """The Responses protocol of OpenAI."""
 
     path = "/responses"
-    unsupported = UNSUPPORTED
+    unsupported_endpoints = UNSUPPORTED_ENDPOINTS
 
     def read(self, raw: bytes) -> ResponsesExchange:
         """Parse a request. Raises ValueError."""
@@ -217,8 +220,8 @@ class ResponsesProtocol(WireProtocol):
         return ResponsesExchange(request.read(), echo_settings(request))
 
     def make_error_event(self, refusal: Refusal) -> bytes:
-        """Return the event of an error that ends a stream. It has the documented fields and also
-        `error`, which OpenAI's own server sends, and without which OpenAI's client raises
+        """Return the event that reports an error and ends a stream. It has the documented fields
+        and also `error`, which OpenAI's own server sends, and without which OpenAI's client raises
         nothing."""
         error = refusal.body["error"]
         plain = {"type": "error", "code": refusal.kind, "message": str(refusal), "param": None}

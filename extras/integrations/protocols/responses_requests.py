@@ -13,7 +13,7 @@ from looktwice.extras.integrations.protocols.questions import (
     Json,
     Question,
     Text,
-    Tokens,
+    TokenCount,
     choose_tool,
     make_question,
     read_data_url,
@@ -44,8 +44,8 @@ IGNORED_FIELDS = {
 }
 """Fields that do not affect a reply. `max_tool_calls` counts only calls of OpenAI's own tools."""
 NEUTRAL_VALUES: Mapping[str, Any] = {"context_management": [], "moderation": {}, "image": {}}
-STATELESS = "no response is stored here; send the whole conversation as `input`"
-LOGPROBS = "message.output_text.logprobs"
+STATELESS_ERROR = "no response is stored here; send the whole conversation as `input`"
+LOGPROBS_INCLUSION = "message.output_text.logprobs"
 
 
 class ResponsesPart(BaseModel, **ALLOW_EXTRA):
@@ -79,11 +79,11 @@ class ResponsesPart(BaseModel, **ALLOW_EXTRA):
         return View.of(read_data_url(self.image_url))
 
 
-def _as_parts(content: Any) -> Any:
+def _convert_to_parts(content: Any) -> Any:
     return [{"type": "input_text", "text": content}] if isinstance(content, str) else content or []
 
 
-Parts = Annotated[list[ResponsesPart], BeforeValidator(_as_parts)]
+Parts = Annotated[list[ResponsesPart], BeforeValidator(_convert_to_parts)]
 
 
 class ResponsesItem(BaseModel, **ALLOW_EXTRA):
@@ -114,10 +114,10 @@ class AssistantItems:
 
     texts: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
-    packed: list[Json] = field(default_factory=list)
+    packed_fields: list[Json] = field(default_factory=list)
     thought: str = ""
 
-    def begins_anew(self, item: ResponsesItem) -> bool:
+    def starts_new_turn(self, item: ResponsesItem) -> bool:
         """Return whether an item starts a new turn: after texts without calls, any item but a call
         does. A text or thought after calls stays in their turn, because results must follow calls
         directly."""
@@ -129,7 +129,9 @@ class AssistantItems:
         parts = [part.read() for part in item.content]
         texts = [part for part in parts if isinstance(part, str)]
         if len(texts) < len(parts):
-            raise ValueError("an assistant's message has texts only; move its images to a user's")
+            raise ValueError(
+                "an assistant's message can hold texts only; move its images to a user's message"
+            )
         if item.type == "function_call":
             self.calls.append(ToolCall(item.call_id, item.name, item.arguments))
         elif item.type == "message":
@@ -143,11 +145,11 @@ class AssistantItems:
                     "encrypted_content of another server cannot be read here; leave out its"
                     " reasoning items"
                 )
-            self.packed.append(packed)
+            self.packed_fields.append(packed)
 
     def read(self) -> Message:
         """Return the turn. Raises ValueError."""
-        return make_turn(self.texts, self.calls, self.packed, self.thought)
+        return make_turn(self.texts, self.calls, self.packed_fields, self.thought)
 
 
 def read_items(items: Sequence[ResponsesItem]) -> Iterator[Message]:
@@ -156,7 +158,7 @@ def read_items(items: Sequence[ResponsesItem]) -> Iterator[Message]:
     for number, item in enumerate(items):
         item.refuse_gaps(f"input[{number}]")
         is_assistant = item.type in ("function_call", "reasoning") or item.role == "assistant"
-        if turn is not None and not (is_assistant and not turn.begins_anew(item)):
+        if turn is not None and not (is_assistant and not turn.starts_new_turn(item)):
             yield turn.read()
             turn = None
         if is_assistant:
@@ -188,7 +190,7 @@ class ResponsesToolChoice(BaseModel, **ALLOW_EXTRA):
     name: str = ""
 
     def read(self) -> str:
-        """Return the choice as `CallOptions` has it. Raises ValueError."""
+        """Return the choice in the form of `CallOptions`. Raises ValueError."""
         if self.type == "function" and not self.name:
             raise ValueError("a tool_choice of type `function` needs the field `name`")
         return self.name or self.type
@@ -208,13 +210,13 @@ class ReplyText(BaseModel, **ALLOW_EXTRA):
     verbosity: Literal["medium"] | None = None  # others are not honoured
 
 
-class Thinking(BaseModel, **ALLOW_EXTRA):
+class ReasoningSettings(BaseModel, **ALLOW_EXTRA):
     """Settings of the reasoning; its summary is always sent."""
 
     effort: str | None = None
 
 
-def _as_items(given: Any) -> Any:
+def _convert_to_items(given: Any) -> Any:
     return [{"role": "user", "content": given}] if isinstance(given, str) else given
 
 
@@ -222,16 +224,16 @@ class ResponsesRequest(BaseModel, **ALLOW_EXTRA):
     """A Responses request, with the fields that looktwice supports; `seed`, `stop` and `top_k` are
     not part of the protocol, but many servers take them."""
 
-    input: Annotated[list[ResponsesItem], BeforeValidator(_as_items)] = Field(min_length=1)
+    input: Annotated[list[ResponsesItem], BeforeValidator(_convert_to_items)] = Field(min_length=1)
     model: str = ""
     instructions: str | None = None
     stream: bool | None = None
     temperature: float | None = Field(None, ge=0, le=1e3)
     top_p: float | None = Field(None, gt=0, le=1)
-    max_output_tokens: Tokens | None = None
+    max_output_tokens: TokenCount | None = None
     top_logprobs: int | None = Field(None, ge=0, le=1000)
     include: list[str] | None = None
-    reasoning: Thinking | None = None
+    reasoning: ReasoningSettings | None = None
     text: ReplyText | None = None
     tools: list[FunctionTool] | None = None
     tool_choice: Annotated[
@@ -243,15 +245,15 @@ class ResponsesRequest(BaseModel, **ALLOW_EXTRA):
     top_k: int | None = Field(None, ge=-1, le=10**9)
     looktwice: ClientFacts = ClientFacts()
 
-    def options(self) -> CallOptions:
-        """Return the sampling options of the request. Raises ValueError."""
+    def make_options(self) -> CallOptions:
+        """Make the sampling options of the request. Raises ValueError."""
         form, stop = self.text and self.text.format, self.stop
         tools = tuple(
             Tool(tool.name, tool.description or "", tool.parameters or {})
             for tool in self.tools or ()
         )
         called = self.tool_choice.read() if self.tool_choice else None
-        likely = bool(self.top_logprobs or LOGPROBS in (self.include or ()))
+        likely = bool(self.top_logprobs or LOGPROBS_INCLUSION in (self.include or ()))
         schemas = {"json_object": {}, "json_schema": form.schema_ if form else {}}
         return CallOptions(
             temperature=self.temperature,
@@ -271,14 +273,14 @@ class ResponsesRequest(BaseModel, **ALLOW_EXTRA):
         """Convert the request to a question. Raises ValueError."""
         extra = self.model_extra or {}
         if stored := [n for n in ("previous_response_id", "conversation") if extra.get(n)]:
-            raise ValueError(f"{stored[0]}: {STATELESS}")
+            raise ValueError(f"{stored[0]}: {STATELESS_ERROR}")
         refuse_unknown(self, IGNORED_FIELDS, NEUTRAL_VALUES)
         first = [Message("system", (self.instructions,))] if self.instructions else []
         return make_question(
             self.model,
             [*first, *read_items(self.input)],
-            self.options(),
+            self.make_options(),
             self.looktwice,
             stream=bool(self.stream),
-            fields=RENAMED_FIELDS,
+            field_names=RENAMED_FIELDS,
         )

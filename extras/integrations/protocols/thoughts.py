@@ -14,8 +14,8 @@ from looktwice.pipelines.json_input import read_json, write_json
 from looktwice.pipelines.model import Message, Reply, ToolCall
 from looktwice.pipelines.models.attached import has_content, read_call_fields, read_turn_fields
 
-PREFIX = "looktwice."
-"""The prefix of every packed string; a string without it comes from another server."""
+PACKED_PREFIX = "looktwice."
+"""The prefix of every packed string; a string without this prefix comes from another server."""
 
 
 def has_attached(reply: Reply) -> bool:
@@ -31,20 +31,22 @@ def pack_attached(reply: Reply) -> str:
         for call in reply.tool_calls
     }
     plain = write_json({"turn": dict(reply.attached), "calls": calls})
-    return PREFIX + base64.urlsafe_b64encode(plain.encode()).decode()
+    return PACKED_PREFIX + base64.urlsafe_b64encode(plain.encode()).decode()
 
 
 def unpack_attached(text: str) -> Json | None:
     """Unpack a string that `pack_attached` returned; return None for a string from another server.
     Raises ValueError if the string was changed."""
-    if not text.startswith(PREFIX):
+    if not text.startswith(PACKED_PREFIX):
         return None
     try:
-        plain = base64.b64decode(text.removeprefix(PREFIX), b"-_", validate=True)
+        plain = base64.b64decode(text.removeprefix(PACKED_PREFIX), b"-_", validate=True)
         packed = read_json(plain, MAX_VALUES)
         return {"turn": dict(packed["turn"]), "calls": dict(packed["calls"])}
     except (binascii.Error, ValueError, LookupError, TypeError) as exc:
-        raise ValueError("a thought was changed since it was sent; send it back unchanged") from exc
+        raise ValueError(
+            "a thought has been changed since it was sent; send it back unchanged"
+        ) from exc
 
 
 def make_turn(
@@ -64,7 +66,9 @@ def make_turn(
         attached = read_turn_fields({**turn, "tool_calls": list(calls)})
         whole = tuple(_restore(call, known.get(call.id) or {}) for call in calls)
     except (TypeError, AttributeError, LookupError) as exc:
-        raise ValueError("a thought was changed since it was sent; send it back unchanged") from exc
+        raise ValueError(
+            "a thought has been changed since it was sent; send it back unchanged"
+        ) from exc
     return Message("assistant", tuple(texts) or ("",), whole, attached=attached)
 
 

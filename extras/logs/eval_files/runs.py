@@ -35,37 +35,37 @@ from looktwice.pipelines.model import ToolCall
 from looktwice.pipelines.state import Stage
 
 MAX_PICTURE_BYTES, MAX_TURNS = 64 << 20, 16
-"""How much is kept for later samples: bytes of pictures, and the number of recent turns, such as
-system messages and examples."""
-UNVALUED = Verdict.FAILED, Verdict.HIDDEN
-NEEDED_FIELDS = ConfigDict(extra="ignore", strict=True)
+"""The amounts kept for later samples: bytes of pictures, and recent turns, such as system messages
+and examples."""
+UNVALUED_VERDICTS = Verdict.FAILED, Verdict.HIDDEN
+NEEDED_FIELDS_CONFIG = ConfigDict(extra="ignore", strict=True)
 
 
-@with_config(NEEDED_FIELDS)
+@with_config(NEEDED_FIELDS_CONFIG)
 class _ToolCallNode(TypedDict):
     id: str
     name: str
     arguments: str
 
 
-@with_config(NEEDED_FIELDS)
+@with_config(NEEDED_FIELDS_CONFIG)
 class _ReplyNode(TypedDict):
     text: str
     tool_calls: NotRequired[list[_ToolCallNode]]
 
 
-@with_config(NEEDED_FIELDS)
+@with_config(NEEDED_FIELDS_CONFIG)
 class _CallNode(TypedDict):
     messages: list[str]
     reply: NotRequired[_ReplyNode | None]
 
 
-@with_config(NEEDED_FIELDS)
+@with_config(NEEDED_FIELDS_CONFIG)
 class _TimingsNode(TypedDict, total=False):
     total: Number | None
 
 
-@with_config(NEEDED_FIELDS)
+@with_config(NEEDED_FIELDS_CONFIG)
 class _RecordNode(TypedDict, total=False):
     """The fields of a record that an export uses; each may be missing."""
 
@@ -94,7 +94,7 @@ def export_runs(
     The files equal those that `export_logs` writes. Raises RunError, and TaskError for an empty
     run.
     """
-    contestants = [own for path in paths for own in _score(path, reader, plugins)]
+    contestants = [own for path in paths for own in _score_run(path, reader, plugins)]
     out.mkdir(parents=True, exist_ok=True)
     turns = _Turns(contestants[0].folder)
     for name, contestant in zip(find_unique_names(contestants), contestants, strict=True):
@@ -107,7 +107,7 @@ def export_runs(
             yield f"written: {written}"
 
 
-def _score(path: Path, reader: Stage | None, plugins: Sequence[str]) -> list[_Contestant]:
+def _score_run(path: Path, reader: Stage | None, plugins: Sequence[str]) -> list[_Contestant]:
     run = score_run(RunFolder(path), reader, plugins=plugins)
     by_contestant = defaultdict[str, list[PointScores]](list)
     for scores in run.points:
@@ -130,9 +130,9 @@ def _describe(name: str, source: str, scores: PointScores) -> Evaluation:
         scores.task,
         scores.point.spec.get("task") or {},
         columns.asked,
-        count=len(rows),
+        sample_count=len(rows),
         epochs=1 + int(columns["draw"].max()),
-        values=columns["value"][rows][~columns.is_verdict(*UNVALUED)[rows]].tolist(),
+        values=columns["value"][rows][~columns.is_verdict(*UNVALUED_VERDICTS)[rows]].tolist(),
         tokens=int(columns["tokens_in"].sum() + columns["tokens_out"].sum()),
     )
 
@@ -162,7 +162,7 @@ def _read_samples(scores: PointScores, turns: _Turns) -> Iterator[Sample]:
                 draw,
                 *_describe_question(row),
                 words[codes[0]].answer or "",
-                MISSING_VALUE if verdict in UNVALUED else value,
+                MISSING_VALUE if verdict in UNVALUED_VERDICTS else value,
                 verdict.value,
                 groups[codes[1]],
                 _get_last_reply(record),
@@ -174,7 +174,7 @@ def _read_samples(scores: PointScores, turns: _Turns) -> Iterator[Sample]:
 
 
 def _describe_question(row: SampleRow) -> tuple[str, str, Sequence[str], str]:
-    """Return the question, its pictures, its choices and its key, as in the rows of a log."""
+    """Return the columns of a log that describe a question: its text, pictures, choices and key."""
     node = row.sample
     choices = [choice if isinstance(choice, str) else "" for choice in node["choices"]]
     return node["question"], join_hashes(node["images"]), choices, row.answer or ""

@@ -13,8 +13,8 @@ from math import isfinite, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from looktwice.extras.logs.eval_files.zip_writer import Packed, ZipWriter, pack
-from looktwice.extras.logs.log import OURS, Cells, Fields
+from looktwice.extras.logs.eval_files.zip_writer import PackedBytes, ZipWriter, pack
+from looktwice.extras.logs.log import OWN_HARNESS, Cells, Fields
 from looktwice.pipelines.counted import format_count
 from looktwice.pipelines.disk import open_atomic
 from looktwice.pipelines.json_input import read_json, write_json
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from looktwice.pipelines.picture import Payload
 
 VERDICT_LETTERS = {"right": "C", "wrong": "I", "unreadable": "N"}
-COMMA = pack(b",")
+PACKED_COMMA = pack(b",")
 IMAGE_PLACEHOLDER = write_json({"type": "text", "text": "(Image)"})
 """The JSON that replaces an image in the list of summaries."""
 
@@ -33,7 +33,7 @@ class Attachment(NamedTuple):
     """A picture: its name in a log, and the JSON field with this name that holds its data URL."""
 
     name: str
-    field: Packed
+    field: PackedBytes
 
     @classmethod
     def from_payload(cls, payload: Payload) -> Attachment:
@@ -115,16 +115,16 @@ class Sample(NamedTuple):
 @dataclass(frozen=True)
 class Evaluation:
     """One contestant on one task, whose samples are in a `.eval` file: `source` is the log,
-    `settings` are the settings of the task, `ids` the ids of the samples, `count` is the number of
-    samples over all draws, and `values` are the values of the samples that have a key and did not
-    fail."""
+    `settings` are the settings of the task, `ids` the ids of the samples, `sample_count` is the
+    number of samples over all draws, and `values` are the values of the samples that have a key and
+    did not fail."""
 
     model: str
     source: str
     task: str
     settings: Cells
     ids: Sequence[str]
-    count: int
+    sample_count: int
     epochs: int
     values: Sequence[float]
     tokens: int
@@ -152,7 +152,7 @@ def write_evaluation(about: Evaluation, samples: Iterable[Sample], file: Path) -
         archive.add("summaries.json", f"[{','.join(summaries)}]".encode())
         archive.add("header.json", write_json(header).encode())
         archive.close()
-    return f"{file} ({format_count(about.count, 'sample')})"
+    return f"{file} ({format_count(about.sample_count, 'sample')})"
 
 
 @dataclass
@@ -160,15 +160,18 @@ class _Encoder:
     """Encodes the samples of an evaluation; `summary` is the entry in the list of summaries for the
     sample that was encoded last."""
 
-    about: Evaluation
+    evaluation: Evaluation
     summary: str = ""
     _model: str = field(init=False)
     _task: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self._model, self._task = write_json(self.about.model), write_json(self.about.task)
+        self._model, self._task = (
+            write_json(self.evaluation.model),
+            write_json(self.evaluation.task),
+        )
 
-    def encode(self, sample: Sample) -> tuple[str, list[Packed], str]:
+    def encode(self, sample: Sample) -> tuple[str, list[PackedBytes], str]:
         """Return the JSON of a sample in three pieces: before its pictures, the pictures with their
         names, and after them."""
         question, reply = write_json(sample.question), write_json(sample.reply)
@@ -211,7 +214,9 @@ class _Encoder:
         scores, grade = "{}", VERDICT_LETTERS.get(sample.verdict, sample.value)
         if sample.verdict not in ("failed", "hidden") and grade == grade:  # NaN: not scored
             value, answer = write_json(grade), write_json(sample.answer)
-            scores = f'{{"{OURS}":{{"value":{value},"answer":{answer},"explanation":{verdict}}}}}'
+            scores = (
+                f'{{"{OWN_HARNESS}":{{"value":{value},"answer":{answer},"explanation":{verdict}}}}}'
+            )
         return scores, (
             f'{{"task":{self._task},"group":{write_json(sample.group)},'
             f'"pictures":{write_json(sample.pictures)},"verdict":{verdict}}}'
@@ -238,12 +243,12 @@ def _write_number(number: float) -> str:
     return repr(number) if isfinite(number) else "null"
 
 
-def _list_pictures(turns: Sequence[Turn]) -> list[Packed]:
+def _list_pictures(turns: Sequence[Turn]) -> list[PackedBytes]:
     """Return the JSON fields of the pictures in a conversation, each picture once."""
     if not any([turn.attachments for turn in turns]):
         return []
     found = {own.name: own.field for turn in turns for own in turn.attachments}
-    return list(chain.from_iterable(zip(repeat(COMMA), found.values())))[1:]
+    return list(chain.from_iterable(zip(repeat(PACKED_COMMA), found.values())))[1:]
 
 
 def _make_header(about: Evaluation) -> Fields:
@@ -267,13 +272,13 @@ def _make_header(about: Evaluation) -> Fields:
             "dataset": dataset,
             "model": about.model,
             "config": {"epochs": about.epochs},
-            "metadata": {"log": about.source, "written_by": OURS},
+            "metadata": {"log": about.source, "written_by": OWN_HARNESS},
         },
         "plan": {"name": "plan", "steps": []},
         "results": {
-            "total_samples": about.count,
+            "total_samples": about.sample_count,
             "completed_samples": len(values),
-            "scores": [{"name": OURS, "scorer": OURS, "metrics": metrics}],
+            "scores": [{"name": OWN_HARNESS, "scorer": OWN_HARNESS, "metrics": metrics}],
         },
         "stats": {
             "started_at": now,

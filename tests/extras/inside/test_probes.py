@@ -91,7 +91,7 @@ Labels = np.ndarray[Any, Any]
 
 def question(number: int, label: object, **more: Any) -> Question:
     """Return a question on its own picture, unless `cluster` names another."""
-    plain: dict[str, Any] = {"cluster": f"picture {number}", "right": 0.0, "sent": ()}
+    plain: dict[str, Any] = {"cluster": f"picture {number}", "right": 0.0, "message_digests": ()}
     plain["text"] = "how many?"
     return Question(f"q{number}", label=str(label), **(plain | more))
 
@@ -125,8 +125,8 @@ def test_a_planted_label_is_decodable_from_its_layer_on() -> None:
     arm = make_planted_arm((0, 0, 4, 4))
     for probe, right in zip(arm.layers, (0.25, 0.25, 1, 1), strict=True):
         assert probe.right.mean() == pytest.approx(right, abs=0.08 if right < 1 else 0.02)
-        assert probe.shuffled == pytest.approx(0.25, abs=0.04)
-    assert len(arm.model_right) + arm.trained == 600
+        assert probe.shuffled_accuracy == pytest.approx(0.25, abs=0.04)
+    assert len(arm.model_right) + arm.training_count == 600
     assert len(arm.model_right) == pytest.approx(240, abs=40)
 
 
@@ -141,14 +141,16 @@ def test_a_planted_label_is_decodable_from_its_layer_on() -> None:
 )
 def test_the_layer_of_the_loss_is_named(strength: Sequence[float], loss: AnswerLoss | None) -> None:
     arm = make_planted_arm(strength)
-    words = f"lost between {loss.last} and {loss.first}" if loss else "No answer is found"
+    words = (
+        f"lost between {loss.last_found} and {loss.first_lost}" if loss else "No answer is found"
+    )
     assert arm.loss == loss and words in " ".join(describe_probe(arm))
 
 
 def test_a_model_that_says_what_is_decodable_has_lost_nothing() -> None:
     arm = make_planted_arm((0, 0, 0, 1.2))
     best = arm.layers[-1].right
-    same = describe(arm, model_right=best, wordings=3)
+    same = describe(arm, model_right=best, wording_count=3)
     assert "No loss is found" in same and "+0.0 points" in same and "there are 3" in same
     more = describe(arm, model_right=np.ones(len(best)))
     assert "uses more than a linear probe" in more
@@ -167,7 +169,7 @@ def test_an_answer_without_training_examples_is_not_decodable() -> None:
     arm = probe_arm("m", "t", questions, [states] * len(questions), 0.4)
     assert (
         not arm.layers[0].right.any()
-        and not arm.layers[0].shuffled
+        and not arm.layers[0].shuffled_accuracy
         and not arm.majority_right.any()
     )
 
@@ -179,8 +181,8 @@ def test_a_picture_is_never_in_both_parts_of_the_split() -> None:
     questions = [question(n, answers[p], cluster=f"picture {p}") for n, p in asked]
     arm = probe_arm("m", "t", questions, [{PLACES[0]: vectors[each]} for each in pictures], 0.4)
     (probe,) = arm.layers
-    assert probe.right.mean() < 0.45 and probe.inner < 0.45
-    assert len(arm.model_right) == 6 * len(set(arm.clusters)) == 600 - arm.trained
+    assert probe.right.mean() < 0.45 and probe.training_accuracy < 0.45
+    assert len(arm.model_right) == 6 * len(set(arm.clusters)) == 600 - arm.training_count
 
 
 def test_the_penalty_is_chosen_on_the_training_part_only() -> None:
@@ -190,9 +192,9 @@ def test_the_penalty_is_chosen_on_the_training_part_only() -> None:
     whole = fit_probe(vectors[:200], known[:200], names, vectors[200:], free[:200], free[200:])
     part = fit_probe(vectors[:200], known[:200], names, vectors[250:], free[:200], free[250:])
     assert (whole.predictions[50:] == part.predictions).all() and (
-        whole.shuffled[:, 50:] == part.shuffled
+        whole.shuffled_predictions[:, 50:] == part.shuffled_predictions
     ).all()
-    assert whole.inner > 0.42  # the best penalty of this grid; the worst gives 0.29
+    assert whole.training_accuracy > 0.42  # the best penalty of this grid; the worst gives 0.29
     ones = np.ones((20, 3))
     alike = fit_probe(ones, known[:20], names[:20], ones[:5], free[:20], free[:5])
     assert (alike.predictions == np.bincount(known[:20]).argmax()).all()
@@ -203,11 +205,11 @@ def test_a_probe_picks_one_of_the_offered_choices() -> None:
     questions = []
     for n, label in enumerate(known):
         other = (label + random.integers(1, KINDS)) % KINDS
-        questions.append(question(n, label, offered=(str(label), str(other))))
+        questions.append(question(n, label, choice_texts=(str(label), str(other))))
     states = [{PLACES[0]: random.normal(size=8).astype(np.float32)} for _ in known]
     arm = probe_arm("m", "t", questions, states, 0.4)
     (probe,) = arm.layers
-    for share in (probe.right.mean(), probe.shuffled, arm.majority_right.mean()):
+    for share in (probe.right.mean(), probe.shuffled_accuracy, arm.majority_right.mean()):
         assert share == pytest.approx(0.5, abs=0.08)
 
 
@@ -219,10 +221,10 @@ def test_only_questions_that_the_model_answered_are_probed(run: Path) -> None:
     (scores,) = scored.points
     out = [name for name in scores.samples if is_held_out(scores.clusters[name], 0.4)]
     assert sorted(arm.model_right) == sorted(scores.comparable[name] for name in out)
-    assert arm.trained == 120 - len(out)
+    assert arm.training_count == 120 - len(out)
     asked = collect_questions(scored)[scores.point.id]
     assert {entry.sample for entry in asked} == set(scores.samples)
-    assert all(len(entry.sent) == 1 for entry in asked)
+    assert all(len(entry.message_digests) == 1 for entry in asked)
 
 
 def test_the_correct_choice_is_identified_by_its_text() -> None:
@@ -260,7 +262,7 @@ def test_the_probed_request_is_the_last_one_of_the_model_of_the_arm(tmp_path: Pa
         run.record(point, sample, calls=tuple(calls), **more)
     folder = run.write()
     (asked,) = collect_questions(score_run(folder)).values()
-    texts = [StoredMessage(folder.blobs, entry.sent[0]).text for entry in asked]
+    texts = [StoredMessage(folder.blobs, entry.message_digests[0]).text for entry in asked]
     assert texts == ["second", "look with a tool"]
     assert [(entry.sample, entry.right) for entry in asked] == [("s0", 1.0), ("s1", 0.0)]
 

@@ -74,7 +74,7 @@ def listening(gate: HttpGate) -> Iterator[str]:
     loop, ready, urls = asyncio.new_event_loop(), threading.Event(), list[str]()
 
     async def start() -> web.AppRunner:
-        runner = make_runner(gate.application(), shutdown_timeout=1.0)
+        runner = make_runner(gate.make_application(), shutdown_timeout=1.0)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         urls.append(f"http://127.0.0.1:{runner.addresses[0][1]}/v1")

@@ -15,7 +15,7 @@ from looktwice.extras.integrations.protocols.chat_requests import (
     read_question,
 )
 from looktwice.extras.integrations.protocols.chat_responses import ChatResponse, join_chunks
-from looktwice.extras.integrations.protocols.exchange import Answered
+from looktwice.extras.integrations.protocols.exchange import AnswerContent
 from looktwice.extras.integrations.tap import split_choices
 from looktwice.pipelines.model import Message, ModelError, make_message_json
 from looktwice.pipelines.models import ChatAPI
@@ -91,8 +91,8 @@ def test_a_tap_records_returned_fields(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [*SAID, "none"])
 def test_replies_of_serve_are_read_like_those_of_the_model(name: str, looks: str) -> None:
     reply = parse_reply({"choices": [{"message": SAID.get(name, {"content": "(A)"})}]}, 0.0)
-    answered = ChatResponse(Answered("m", [reply], [looks], [[reply]], "n", {}))
-    message = answered.completion()["choices"][0]["message"]
+    answered = ChatResponse(AnswerContent("m", [reply], [looks], [[reply]], "n", {}))
+    message = answered.make_completion()["choices"][0]["message"]
     assert isinstance(message["content"], str | None)
     assert looks in message.get("reasoning_content", "")
     assert ("hm" in str(message)) == (name not in ("none", "Gemini"))

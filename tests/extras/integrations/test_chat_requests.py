@@ -13,7 +13,7 @@ import pytest
 
 from looktwice.extras.integrations.protocols.chat_requests import read_question as read_raw
 from looktwice.extras.integrations.protocols.chat_responses import ChatResponse, join_chunks
-from looktwice.extras.integrations.protocols.exchange import Answered
+from looktwice.extras.integrations.protocols.exchange import AnswerContent
 from looktwice.extras.integrations.protocols.questions import Question
 from looktwice.pipelines.encodings.image_files import to_png
 from looktwice.pipelines.model import CallOptions, Reply, Tool, ToolCall, Usage
@@ -75,7 +75,7 @@ def test_meta_data_of_a_client_is_stored_with_the_sample() -> None:
 def test_options_are_those_of_the_protocol() -> None:
     body = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 3, "stop": "x", "seed": 4, "n": 3}
     question = read_question(body | {"logprobs": True, "top_logprobs": 2, "stream": True})
-    assert (question.count, question.stream) == (3, True)
+    assert (question.reply_count, question.stream) == (3, True)
     assert question.options == CallOptions(0.5, 0.9, 3, ("x",), 4, logprobs=2)
     for field in ({"guided_choice": ["a", "b"]}, {"structured_outputs": {"choice": ["a", "b"]}}):
         assert read_question(field).options.choices == ("a", "b")
@@ -116,8 +116,8 @@ REPLY = Reply("one", usage=Usage(11, 2), logprobs=({"one": -0.1, "two": -2.5},))
 def test_a_stream_gives_the_same_text_in_chunks() -> None:
     called = Reply("", finish="tool", tool_calls=(ToolCall("c1", "zoom", "{}"),), usage=Usage(5, 1))
     looks, replies = ["at first sight", ""], [[REPLY], [called]]
-    answered = ChatResponse(Answered("tiny", [REPLY, called], looks, replies, "x", {}))
-    *events, last = b"".join(answered.chunks(usage=True)).decode().strip().split("\n\n")
+    answered = ChatResponse(AnswerContent("tiny", [REPLY, called], looks, replies, "x", {}))
+    *events, last = b"".join(answered.list_chunks(usage=True)).decode().strip().split("\n\n")
     chunks = [json.loads(text.removeprefix("data: ")) for text in events]
     assert last == "data: [DONE]"
     assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
@@ -129,15 +129,18 @@ def test_a_stream_gives_the_same_text_in_chunks() -> None:
     usage = chunks[-1]["usage"]
     assert chunks[-1]["choices"] == [] and usage == answered.usage
     assert (usage["prompt_tokens"], usage["total_tokens"]) == (11, 14)
-    whole = answered.completion()["choices"]
+    whole = answered.make_completion()["choices"]
     assert [choice["message"]["content"] for choice in whole] == ["one", None]
     (token,) = whole[0]["logprobs"]["content"]
     assert (token["token"], token["logprob"]) == ("one", -0.1)
     assert [each["token"] for each in token["top_logprobs"]] == ["one", "two"]
-    first, second = join_chunks(b"".join(answered.chunks()))["choices"]
+    first, second = join_chunks(b"".join(answered.list_chunks()))["choices"]
     assert first["message"]["content"] == "one" and first["logprobs"]["content"] == [token]
     assert second["message"]["tool_calls"][0]["function"] == {"name": "zoom", "arguments": "{}"}
-    assert [*answered.chunks()] == [*list(answered.chunks(usage=True))[:-2], b"data: [DONE]\n\n"]
+    assert [*answered.list_chunks()] == [
+        *list(answered.list_chunks(usage=True))[:-2],
+        b"data: [DONE]\n\n",
+    ]
 
 
 @table
@@ -151,4 +154,4 @@ def test_invalid_requests_are_refused() -> None:
     for body in (b"{", b"[1]", b"\xff", b""):
         with pytest.raises(ValueError, match=r"\S"):
             read_raw(body)
-    assert read_question({"n": 0}).count == 1  # no number given, so one reply
+    assert read_question({"n": 0}).reply_count == 1  # no number given, so one reply

@@ -68,9 +68,9 @@ def connect(served: Served, **headers: str) -> http.client.HTTPConnection:
 
 def wait_until_free(served: Served) -> None:
     until = time.monotonic() + 100
-    while served.gate.held and time.monotonic() < until:
+    while served.gate.held_bytes and time.monotonic() < until:
         time.sleep(0.01)  # other connections may still be closing
-    assert served.gate.held == 0
+    assert served.gate.held_bytes == 0
 
 
 def test_a_large_body_is_refused_before_it_is_read(pocket: Served) -> None:
@@ -108,7 +108,7 @@ def test_large_bodies_are_freed(form: str, pocket: Served, monkeypatch: pytest.M
     """The collection of reference cycles is off, because a server rarely runs it."""
     body, status = LARGE_BODIES[form]
     if status == 408:
-        monkeypatch.setattr(http_gate, "READ_SECONDS", 0.5)
+        monkeypatch.setattr(http_gate, "READ_TIMEOUT_SECONDS", 0.5)
     gc.collect()
     gc.disable()
     tracemalloc.start()
@@ -190,7 +190,7 @@ def test_idle_and_unfinished_connections_delay_nobody(pocket: Served) -> None:
 
 
 def test_unfinished_requests_time_out(pocket: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_gate, "READ_SECONDS", 0.1)
+    monkeypatch.setattr(http_gate, "READ_TIMEOUT_SECONDS", 0.1)
     client = connect(pocket, Content_Length="99")
     client.endheaders(b"{")
     with client.getresponse() as answer:

@@ -137,7 +137,7 @@ def test_a_contestant_answers_through_the_model_of_inspect(folder: Path) -> None
     assert right.model_usage["mockllm/model"].total_tokens == 55
     assert right.metadata["looktwice"]["views"] == 2 and len(others) == 2
     (ours,) = read_logs(Path(log.location))
-    assert len(ours.rows) == 3 and len(ours.messages(ours.whole.rows.iloc[0])[0].views) == 2
+    assert len(ours.rows) == 3 and len(ours.get_messages(ours.whole.rows.iloc[0])[0].views) == 2
 
 
 def test_a_limit_of_inspect_ends_the_sample_without_a_failure(folder: Path) -> None:
@@ -185,14 +185,16 @@ def test_videos_go_out_as_videos_and_do_not_come_in(folder: Path) -> None:
     found = [(part.type, getattr(part, "format", "")) for part in turn.content]
     assert found == [("video", "mp4"), ("video", "mov"), ("text", "")]
     assert turn.content[0].video == "data:video/mp4;base64,ZmlsbQ=="
-    with pytest.raises(ValueError, match="takes no video/webm"):
+    with pytest.raises(ValueError, match="does not accept video/webm"):
         _convert_message(Message("user", (clips[2],)))
-    with pytest.raises(ValueError, match="no videos are taken here; send its frames as images"):
+    with pytest.raises(
+        ValueError, match="videos are not accepted here; send the frames of a video as images"
+    ):
         _parse_message(ChatMessageUser(content=[ContentVideo(video="x.mp4", format="mp4")]))
 
 
 def test_a_solver_lists_the_available_contestants(folder: Path) -> None:
-    with pytest.raises(ValueError, match="'nobody'; there are plain, zoomed"):
+    with pytest.raises(ValueError, match="'nobody'; the contestants are plain, zoomed"):
         looktwice(str(folder / "study.yaml"), "nobody")
     with pytest.raises(ValueError, match="'none'"):
         answer_reader("none")

@@ -139,14 +139,14 @@ def test_a_call_resizes_its_own_images_with_any_number_open(folder: Path) -> Non
     photo = (folder / "photo.png").read_bytes()
     for number in range(20):
         (folder / f"{number}.png").write_bytes(photo)
-        looks.images.number(folder / f"{number}.png")
+        looks.images.assign_number(folder / f"{number}.png")
     looks.look("open", {"image": 20})
     assert counted.call_count == 2
 
 
 def test_every_tool_is_offered_with_its_schema_and_missing_packages_are_named(folder: Path) -> None:
     looks = tools_of(folder)
-    looks.left_out["read_text"] = "rapidocr is not installed"
+    looks.unavailable_tools["read_text"] = "rapidocr is not installed"
 
     async def ask() -> tuple[Any, str]:
         async with mcp.Client(served.make_server(looks)) as client:

@@ -12,7 +12,7 @@ import pytest
 
 from looktwice.eval.tasks import TaskError
 from looktwice.extras.logs import compare_logs
-from looktwice.extras.logs.compare import ALL
+from looktwice.extras.logs.compare import ALL_TASKS
 from looktwice.extras.logs.format import read_logs
 from looktwice.extras.logs.log import Log, make_rows
 from looktwice.extras.logs.report import summarize_comparison
@@ -36,7 +36,7 @@ def test_the_numbers_match_those_computed_by_hand() -> None:
     second = make_log("two", [0, 1, 1, 1, 1, 1, 1, 1, 1, 1, NAN])
     compared = compare_logs([first, second])
     (contrast,) = compared.contrasts
-    assert (contrast.task, contrast.value, contrast.other) == (ALL, 0.9, 0.5)
+    assert (contrast.task, contrast.value, contrast.baseline_value) == (ALL_TASKS, 0.9, 0.5)
     paired = contrast.paired
     assert (paired.n, paired.better, paired.worse, contrast.fell_out) == (10, 5, 1, 1)
     assert (paired.value, paired.p) == pytest.approx((0.4, 14 / 64))
@@ -72,16 +72,16 @@ def test_tasks_have_their_own_lines() -> None:
     assert "4 comparisons on single tasks" in line
     compared = whole.contrasts
     assert [(c.contestant, c.baseline, c.task, c.paired.value, c.paired.n) for c in compared] == [
-        ("two", "one", ALL, -0.5, 12),
+        ("two", "one", ALL_TASKS, -0.5, 12),
         ("two", "one", "x", 0, 6),
         ("two", "one", "y", -1, 6),
-        ("three", "one", ALL, -1, 12),
+        ("three", "one", ALL_TASKS, -1, 12),
         ("three", "one", "x", -1, 6),
         ("three", "one", "y", -1, 6),
-        ("three", "two", ALL, -0.5, 12),
+        ("three", "two", ALL_TASKS, -0.5, 12),
     ]
     p = 2 / 2**6
-    for task, corrected in ("y", [4 * p, 4 * p]), (ALL, [2 * p, 3 * 2 / 2**12, 2 * p]):
+    for task, corrected in ("y", [4 * p, 4 * p]), (ALL_TASKS, [2 * p, 3 * 2 / 2**12, 2 * p]):
         assert [c.p_holm for c in compared if c.task == task] == pytest.approx(corrected)
 
 
@@ -109,8 +109,8 @@ def test_matching(mine: list[str], theirs: list[str], expected: list[list[str]],
     (compared,) = compare_logs(logs).matchings
     first, second = (log.units["sample"].tolist() for log in logs)
     assert [[first[place], second[other]] for place, other in compared.places.items()] == expected
-    assert compared.counts == {by: len(expected)}
-    assert len(compared.left) == len(first) - len(expected)
+    assert compared.match_counts == {by: len(expected)}
+    assert len(compared.unmatched_in_base) == len(first) - len(expected)
 
 
 def test_duplicated_sample_content_is_reported() -> None:

@@ -65,12 +65,12 @@ def test_an_exported_log_of_inspect_is_read_back_with_pictures(run: Path, tmp_pa
     assert back.rows["seconds"].tolist() == log.rows["seconds"].tolist()
     assert compare_logs([log, back]).contrasts[0].paired.n == 3
     for row in plain(back)[:2]:  # no turn is stored for an empty reply
-        sent, kept = log.messages(row), back.messages(row)
+        sent, kept = log.get_messages(row), back.get_messages(row)
         assert [turn.role for turn in kept] == ["user", "assistant"]
         assert [turn.text for turn in kept] == [turn.text for turn in sent]
         (shown,), (drawn,) = kept[0].views, sent[0].views
         assert shown.picture.payload.sha == drawn.picture.payload.sha
-    assert back.messages({"task": "", "sample": "none", "draw": 0}) == ()
+    assert back.get_messages({"task": "", "sample": "none", "draw": 0}) == ()
     with ZipFile(file) as archive:
         name = next(name for name in archive.namelist() if name.startswith("samples/"))
         sample = json.loads(archive.read(name))

@@ -93,7 +93,7 @@ def test_failed_samples_are_excluded_from_differences(tmp_path: Path, scored: bo
     line, *_ = report_replies([first])
     assert "failed=4" in line and "coverage=60.00%" in line
     if not scored:
-        assert logs[0].read_by == "Robust", "the log scored none"
+        assert logs[0].reader_name == "Robust", "the log scored none"
 
 
 def test_failed_samples_stay_failed_with_any_reader(tmp_path: Path) -> None:

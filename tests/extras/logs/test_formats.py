@@ -215,7 +215,7 @@ def test_unscored_rows_are_read(tmp_path: Path, name: str) -> None:
     path = write_unscored(tmp_path, name)
     log = only(path)
     assert cells(log, "value verdict", None) == [1, 1, "right", "right"]
-    assert log.read_by == "the log, and 1 of 2 rows by Robust"
+    assert log.reader_name == "the log, and 1 of 2 rows by Robust"
     (line, _) = report_replies([path])
     assert "n=2, accuracy=100.00%, coverage=100.00%, " in line and "as_recorded=1" in line
 

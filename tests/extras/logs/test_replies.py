@@ -66,7 +66,7 @@ def test_a_reader_is_compared_with_the_labels(shared_data: Path, tmp_path: Path)
     assert (got["n"], got["scored"]) == ("3807", "1901")
     assert float(got["agreement"].rstrip("%")) > 70 and float(got["coverage"].rstrip("%")) < 80
     text = listing.read_text()
-    assert text.startswith("# the label is a letter, the reader finds none (unread): ")
+    assert text.startswith("# the label is a letter, but the reader finds none (unread): ")
     assert "two different letters" not in text
 
 
@@ -203,7 +203,7 @@ def test_without_labels_the_robust_reader_uses_the_letters_of_the_keys(tmp_path:
     file = write(tmp_path / "m_samples_unheard.jsonl", docs)
     assert "accuracy=66.67%, coverage=100.00%" in next(iter(report_replies([file])))
     (log,) = read_logs(file)
-    assert list(log.rows["value"]) == [1, 0, 1] and log.read_by == "Robust"
+    assert list(log.rows["value"]) == [1, 0, 1] and log.reader_name == "Robust"
 
 
 @table

@@ -106,12 +106,12 @@ def test_the_effect_of_looks_is_counted_from_the_records(tmp_path: Path) -> None
     assert (summary.contestant, summary.n, summary.looks) == ("agent", 3, 5 / 3)
     assert (summary.tools, summary.outcomes) == ({"zoom": 5}, {"shown": 5})
     assert summary.ended_by == {"reply": 3}
-    assert (summary.to_right, summary.to_wrong, summary.answered_right) == (1, 1, 1)
+    assert (summary.turned_right, summary.turned_wrong, summary.answered_right) == (1, 1, 1)
     assert [summary.first_accuracy, summary.final_accuracy] == pytest.approx([1 / 3, 2 / 3])
-    assert summary.iou == pytest.approx((1 + 0.5 + 0.5) / 3) and summary.covered == 1
+    assert summary.iou == pytest.approx((1 + 0.5 + 0.5) / 3) and summary.covered_share == 1
     # 80 tokens on three samples against 30, for 2/3 more right; without a baseline for 1/3 more
     assert summary.tokens_per_gain == pytest.approx((50 / 3) / (200 / 3))
-    turns = [(each.turns, each.n, each.accuracy) for each in summary.by_turns]
+    turns = [(each.turn_count, each.n, each.accuracy) for each in summary.by_turns]
     assert turns == [(1, 1, 1.0), (2, 2, 0.5)]
     alone = replace(scored, points=tuple(p for p in scored.points if p.contestant == "agent"))
     (summary,) = summarize_looks(alone)
@@ -125,7 +125,7 @@ def test_a_probe_gives_the_answer_before_a_look(tmp_path: Path) -> None:
     notes = (Look(1, 1, "zoom", "said", probe=0).note, EpisodeEnd("reply", 1).note)
     run.records[0] = replace(run.records[0], notes=notes)
     (summary,) = summarize_looks(score_run(run.write()))
-    assert (summary.to_right, summary.answered_right, summary.iou) == (1, 0, None)
+    assert (summary.turned_right, summary.answered_right, summary.iou) == (1, 0, None)
 
 
 def test_each_table_has_the_rows_of_its_run(tmp_path: Path) -> None:
@@ -165,8 +165,8 @@ def test_looking_again_helps_the_near_sighted_model_and_a_placebo_does_not(run: 
     zoom, placebo, oracle = (found[name, 3] for name in ("zoom", "placebo", "oracle"))
     assert (zoom.tokens_per_gain or 0) > (oracle.tokens_per_gain or 0) > 0
     assert placebo.tokens_per_gain is None
-    assert placebo.covered == pytest.approx(0, abs=0.1) and zoom.covered == 1
-    assert zoom.answered_right > 0 and (zoom.to_wrong, zoom.to_right) == (0, 0)
+    assert placebo.covered_share == pytest.approx(0, abs=0.1) and zoom.covered_share == 1
+    assert zoom.answered_right > 0 and (zoom.turned_wrong, zoom.turned_right) == (0, 0)
 
 
 KEPT = """

@@ -53,15 +53,15 @@ def test_a_model_that_ignores_pixels_gains_nothing_from_them(tmp_path: Path) -> 
     (certificate,) = find_certificates(run)
     assert certificate.gain.value > 0.2 and certificate.gain.low > 0.05
     for role in ("black", "random", "words", "format"):
-        part = certificate.difference("full", role)
+        part = certificate.compute_difference("full", role)
         assert part.value == 0.0 and part.low == -part.high
         assert part.high == pytest.approx(0.0741, abs=1e-4)
     assert certificate.verdict[1].startswith(
         f"Of {100 * certificate.gain.value:.1f} points gained, 0.0 [\u2212"
     )
     assert "need the pixels (not significant)" in certificate.verdict[1]
-    assert certificate.solved_without["blind"] == 1.0 and certificate.setting_differences == []
-    split = certificate.by_call
+    assert certificate.solved_shares["blind"] == 1.0 and certificate.setting_differences == []
+    split = certificate.gains_by_call
     gains, harms = (
         split["call gain"] + split["schema gain"],
         split["call harm"] + split["schema harm"],
@@ -80,10 +80,10 @@ def test_the_near_sighted_model_gets_its_true_gain(tmp_path: Path) -> None:
         if row.meta["px"] * 320 / 640 < 20
     }
     assert certificate.gain.value == pytest.approx(len(small) / 12, abs=1.5 / 12)
-    assert certificate.difference("full", "black").value == certificate.gain.value > 0.4
-    assert certificate.difference("full", "black").low > 0
-    assert certificate.difference("black", "without").value == 0.0
-    assert certificate.difference("full", "result").value == 0.0
+    assert certificate.compute_difference("full", "black").value == certificate.gain.value > 0.4
+    assert certificate.compute_difference("full", "black").low > 0
+    assert certificate.compute_difference("black", "without").value == 0.0
+    assert certificate.compute_difference("full", "result").value == 0.0
     page = format_certificates(run, [certificate])
     words = ("need the pixels", "IoU", "Seed, model, sizes and budgets are the same")
     assert all(said in page for said in words)
@@ -110,14 +110,15 @@ def test_the_numbers_match_an_example_computed_by_hand(tmp_path: Path) -> None:
     certificate = write_arms(
         tmp_path / "run", ("without", "full", "black"), ("ABBBB", "AAAAB", "AAABB"), other="black"
     )
-    assert (certificate.gain.value, certificate.difference("full", "black").value) == pytest.approx(
-        (0.6, 0.2)
-    )
-    assert certificate.solved_without == pytest.approx(
+    assert (
+        certificate.gain.value,
+        certificate.compute_difference("full", "black").value,
+    ) == pytest.approx((0.6, 0.2))
+    assert certificate.solved_shares == pytest.approx(
         {"without": 0.25, "black": 0.75, "blind": 0.75}
     )
     assert certificate.verdict[1].startswith("Separately") or "20.0 [" in certificate.verdict[1]
-    assert certificate.by_call == pytest.approx(
+    assert certificate.gains_by_call == pytest.approx(
         {"call gain": 0, "schema gain": 0.6, "call harm": 0, "schema harm": 0}
     )
     assert certificate.setting_differences == ["black differs from full in seed"]
@@ -144,7 +145,7 @@ def test_samples_of_one_picture_are_one_cluster_of_every_difference(tmp_path: Pa
         scored = score_run(RunFolder(run.path))
         (certificate,), (audit,) = find_certificates(scored), blindness.find_audits(scored)
         widths.append(certificate.gain.high - certificate.gain.low)
-        back = certificate.difference("without", "full")
+        back = certificate.compute_difference("without", "full")
         told = format_with_interval(back.value, back.low, back.high, sign=True)
         assert [row[5] for row in blindness.make_arm_table([audit], []).rows] == ["", told]
     assert certificate.gain.clusters == 8 and certificate.gain.p == 2 / 2**4

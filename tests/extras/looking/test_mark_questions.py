@@ -216,10 +216,15 @@ def test_a_model_blind_to_magenta_is_detected(tmp_path: Path) -> None:
         assert [*lines] == ["present", "color", "all of these"]
         assert {line.task for line in lines.values()} == {"halves"}
         present, both = lines["present"], lines["all of these"]
-        assert (present.share.value, present.share.n) == (share, 24)  # the others have no mark
+        assert (present.seen_share.value, present.seen_share.n) == (
+            share,
+            24,
+        )  # the others have no mark
         # color alone is guessed in a quarter of the cases
-        assert both.share.value == 1 if share else 0 < both.share.value <= 1 / 6
-        assert present.errors_unseen == (None if share else 1.0)
-        assert both.errors_unseen is None if share else 0.7 < (both.errors_unseen or 0) < 1
-        given = both.given_seen if share else both.given_unseen
+        assert both.seen_share.value == 1 if share else 0 < both.seen_share.value <= 1 / 6
+        assert present.unseen_error_share == (None if share else 1.0)
+        assert (
+            both.unseen_error_share is None if share else 0.7 < (both.unseen_error_share or 0) < 1
+        )
+        given = both.accuracy_if_seen if share else both.accuracy_if_unseen
         assert given and given.value == 1 if share else given and given.value <= 0.6

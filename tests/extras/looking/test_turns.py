@@ -136,12 +136,17 @@ def test_stopping_rules_are_compared_at_equal_cost(tmp_path: Path) -> None:
         r.name.split(" (")[0]: r for r in apply_stopping_rules(ask_twice(tmp_path, 3).scores[0])
     }
     oracle, alike, first = rules["first right"], rules["two alike"], rules["one answer"]
-    assert (oracle.spent, oracle.accuracy, oracle.fixed, oracle.turns) == (15.0, 1.0, 0.5, 1.5)
-    assert oracle.gain.value == 0.5 and oracle.unit == "tokens"
-    assert (alike.turns, alike.gain.value) == (3.0, 0.0) and (first.turns, first.gain.value) == (
+    assert (oracle.mean_spent, oracle.accuracy, oracle.fixed_accuracy, oracle.mean_turns) == (
+        15.0,
         1.0,
-        0.0,
+        0.5,
+        1.5,
     )
+    assert oracle.gain.value == 0.5 and oracle.unit == "tokens"
+    assert (alike.mean_turns, alike.gain.value) == (3.0, 0.0) and (
+        first.mean_turns,
+        first.gain.value,
+    ) == (1.0, 0.0)
 
 
 def test_each_draw_of_a_vote_is_a_turn(tmp_path: Path) -> None:
@@ -303,7 +308,8 @@ def test_routing_and_risk_match_an_example_computed_by_hand(tmp_path: Path) -> N
     (risk,) = find_risks(run)
     assert [share.value for share in risk.accuracies] == pytest.approx([1, 1, 2 / 3, 0.5])
     assert (
-        risk.area == risk.best == pytest.approx((0 + 0 + 1 / 3 + 1 / 2) / 4) and risk.random == 0.5
+        risk.area == risk.best_area == pytest.approx((0 + 0 + 1 / 3 + 1 / 2) / 4)
+        and risk.random_area == 0.5
     )
     (shown,) = analyse("risk", run).rows[:1]
     low, high = wilson(2, 3)
@@ -311,10 +317,15 @@ def test_routing_and_risk_match_an_example_computed_by_hand(tmp_path: Path) -> N
         "of the surest three"
     )
     half = next(route for route in find_routes(run) if route.share == 0.5)
-    assert (half.start, half.onward, half.router, half.oracle) == ("first", "then", 1.0, 1.0)
-    assert half.random == pytest.approx(0.5 * 0.5 + 0.5 * 0.75)
+    assert (half.first_arm, half.next_arms, half.router_accuracy, half.oracle_accuracy) == (
+        "first",
+        "then",
+        1.0,
+        1.0,
+    )
+    assert half.random_accuracy == pytest.approx(0.5 * 0.5 + 0.5 * 0.75)
     assert half.gain.value == pytest.approx(1 - 0.625)
-    assert [(r.router, r.oracle) for r in find_routes(run)] == [
+    assert [(r.router_accuracy, r.oracle_accuracy) for r in find_routes(run)] == [
         (0.75, 0.75),
         (1.0, 1.0),
         (1.0, 1.0),

@@ -173,7 +173,7 @@ def test_both_formats_hold_the_same_questions(tmp_path: Path, sources: Sources, 
     task = make(name, sources)
     saved = save_task(task, name, tmp_path / "out")
     versions = list(task), list(Folder(saved.folder)), list(Blink(tmp_path / "out", name))
-    assert [len(items) for items in versions] == [saved.questions] * 3 and saved.questions
+    assert [len(items) for items in versions] == [saved.question_count] * 3 and saved.question_count
     for number, (source, mine, theirs) in enumerate(zip(*versions, strict=True), 1):
         samples = source.sample, mine.sample, theirs.sample
         assert mine.sample.id == theirs.sample.id == f"val_{name}_{number}"
@@ -251,7 +251,7 @@ def test_questions_that_do_not_fit_blink_columns_are_written_only_as_a_folder(
     row = {"id": "1", "question": "Which?", **line}
     (tmp_path / "mine" / "samples.jsonl").write_text(json.dumps(row))
     saved = save_task(Folder(tmp_path / "mine"), "again", tmp_path / "out")
-    assert said in saved.no_parquet
+    assert said in saved.no_parquet_reason
     assert not saved.parquet.exists()
     seen = []
     for folder in (tmp_path / "mine", saved.folder):

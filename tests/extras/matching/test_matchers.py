@@ -169,8 +169,11 @@ def test_keypoint_matchers_keep_the_proportions_of_an_image(
 
 def test_loftr_limits_the_size_of_images_to_its_memory() -> None:
     large = np.zeros((3000, 4000, 3), np.uint8)
-    assert (LoFTR().size(large).columns, LoFTR().size(large).rows) == (1200, 896)
-    assert LoFTR(longest=None).size(large).columns == 4000
+    assert (LoFTR().get_input_size(large).columns, LoFTR().get_input_size(large).rows) == (
+        1200,
+        896,
+    )
+    assert LoFTR(longest=None).get_input_size(large).columns == 4000
 
 
 def test_xfeat_finds_peaks_up_to_the_edge_as_its_authors_do() -> None:
@@ -369,7 +372,7 @@ def test_dift_uses_the_word_and_draws_noise_from_the_seed(built: Callable[..., s
 def test_original_files_that_lack_a_tensor_are_refused(
     kind: Any, part: str, built: Callable[..., str], tmp_path: Path
 ) -> None:
-    whole = read_tensors(built("loftr") if kind is LoFTR else EfficientNet().file())
+    whole = read_tensors(built("loftr") if kind is LoFTR else EfficientNet().find_file())
     few = {name: tensor for name, tensor in whole.items() if part not in name}
     torch.save(few, tmp_path / "few.pth")
     with pytest.raises(WeightsError, match=rf"few\.pth .*{re.escape(part)}"):

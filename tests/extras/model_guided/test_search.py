@@ -12,8 +12,8 @@ import pytest
 
 from looktwice.extras.model_guided import Rules, TreeSearch
 from looktwice.extras.model_guided.search import (
-    Asked,
     Node,
+    QuestionKind,
     count_splits,
     merge_boxes,
     read_confidence,
@@ -39,10 +39,12 @@ def test_trees_match_the_reference(case: Mapping[str, Any]) -> None:
     size, patch, split = (case["size"][0], case["size"][1]), case["patch"], case["split"]
     level = [Node((0, 0, *size))]
     counts = [1]
-    assert [list(node.box) for node in level[0].children(patch, split)] == case["root_children"]
+    assert [list(node.box) for node in level[0].list_children(patch, split)] == case[
+        "root_children"
+    ]
     assert count_splits(size, patch, split) == case["max_depth"]
     for _ in range(case["max_depth"]):
-        level = [child for node in level for child in node.children(patch, split)]
+        level = [child for node in level for child in node.list_children(patch, split)]
         counts.append(len(level))
     assert counts == case["nodes_per_depth"]
 
@@ -50,21 +52,21 @@ def test_trees_match_the_reference(case: Mapping[str, Any]) -> None:
 def test_weights_views_and_unions_match_the_reference() -> None:
     for case in VECTORS["weight"]:
         depths, rules = range(case["max_depth"] + 1), Rules(bias=case["bias"])
-        weights = [rules.weight(depth, case["max_depth"]) for depth in depths]
+        weights = [rules.get_weight(depth, case["max_depth"]) for depth in depths]
         assert weights == pytest.approx(case["w"], abs=5e-7)  # the file has six digits
     for case in VECTORS["view_box"]:
         node, (width, height) = Node(tuple(case["bbox"])), case["image"]
-        box = node.view_box((width, height), case["patch"], case["scale"] or 1.0)
+        box = node.compute_view_box((width, height), case["patch"], case["scale"] or 1.0)
         assert list(box) == case["box"]
     for case in VECTORS["merge"]:
         united = merge_boxes([tuple(box) for box in case["boxes"]])
         assert list(map(list, united)) == sorted(case["out"])
 
 
-def scripted(seed: int) -> Callable[[Asked, Node], float]:
+def scripted(seed: int) -> Callable[[QuestionKind, Node], float]:
     """Return the confidence of the reference vectors, by their formula."""
 
-    def ask(asked: Asked, node: Node) -> float:
+    def ask(asked: QuestionKind, node: Node) -> float:
         number = KINDS[asked] * 433494437 ^ seed * 514229
         for side, prime in zip(node.box, PRIMES, strict=True):
             number ^= side * prime

@@ -421,8 +421,8 @@ def test_a_compiled_network_gives_the_same(built: Callable[[str], str]) -> None:
 
 def test_a_compiled_network_is_a_separate_one_in_memory() -> None:
     plain, compiled = DepthAnything("x"), DepthAnything("x", compile=True)
-    assert plain.network_key() != compiled.network_key()
-    assert plain._settings() == compiled._settings()
+    assert plain.make_network_key() != compiled.make_network_key()
+    assert plain._serialize_settings() == compiled._serialize_settings()
 
 
 def test_closing_frees_memory_and_the_next_call_opens_again(built: Callable[[str], str]) -> None:
@@ -441,8 +441,8 @@ def test_without_torch_the_documented_extra_and_the_folder_are_named(
     for extra, look in (
         (r".*\[hf\]'.*'models/small'", lambda: DepthAnything("models/small")(IMAGES[0])),
         (r".*\[diffusion\]'$", lambda: DIFT("models/small")(IMAGES[0])),
-        (r".*\[hf\]'$", DepthAnything3("models/small").place),
-        (r".*\[hf\]'$", SAM("models/small").place),
+        (r".*\[hf\]'$", DepthAnything3("models/small").get_place),
+        (r".*\[hf\]'$", SAM("models/small").get_place),
     ):
         with pytest.raises(WeightsError, match=install + extra):
             look()
