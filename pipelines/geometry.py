@@ -162,7 +162,7 @@ def contains(area: Polygon, x: ArrayLike, y: ArrayLike) -> NDArray[np.bool_]:
     xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if len(area) < 3:
         return np.zeros(xs.shape, bool)
-    sides = [_side(p, q, xs, ys) for p, q in _edges(area)]
+    sides = [_measure_signed_distance(p, q, xs, ys) for p, q in _edges(area)]
     return np.asarray(
         np.all(np.array(sides) >= -TOLERANCE, 0) | np.all(np.array(sides) <= TOLERANCE, 0)
     )
@@ -179,7 +179,7 @@ def intersect(area: Polygon, other: Polygon) -> Polygon:
     return area if abs(_signed_area(area)) > TOLERANCE else ()
 
 
-def _side(p: XY, q: XY, x: Any, y: Any) -> Any:
+def _measure_signed_distance(p: XY, q: XY, x: Any, y: Any) -> Any:
     """Return the signed distance of (x, y) from the line through p and q, in pixels."""
     length = math.hypot(q[0] - p[0], q[1] - p[1]) or 1.0
     return ((q[0] - p[0]) * (y - p[1]) - (q[1] - p[1]) * (x - p[0])) / length
@@ -197,7 +197,10 @@ def _edges(area: Polygon) -> Iterable[tuple[XY, XY]]:
 def _clip_half_plane(area: Polygon, p: XY, q: XY, sign: float) -> Polygon:
     clipped: list[XY] = []
     for start, end in _edges(area):
-        here, there = sign * _side(p, q, *start), sign * _side(p, q, *end)
+        here, there = (
+            sign * _measure_signed_distance(p, q, *start),
+            sign * _measure_signed_distance(p, q, *end),
+        )
         if here >= 0:
             clipped.append(start)
         if here * there < 0:

@@ -32,7 +32,7 @@ __all__ = ["Pipeline"]
 class NoModel:
     """A model that raises on every call: for scoring, and for stages with `asks = False`."""
 
-    why: str = "this pipeline was given no model; pass one, or name one under `models:`"
+    reason: str = "this pipeline was given no model; pass one, or name one under `models:`"
 
     @property
     def identity(self) -> str:
@@ -43,7 +43,7 @@ class NoModel:
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> Reply:
         """Raise ModelError."""
-        raise ModelError(self.why)
+        raise ModelError(self.reason)
 
 
 class RecordingModel:
@@ -67,7 +67,7 @@ class RecordingModel:
         wrap_second: Callable[[Model], Model] = lambda model: model,
     ) -> None:
         self.sample, self.check, self.wrap_second = sample, check, wrap_second
-        self.model = self._model_of_sample(model)
+        self.model = self._get_sample_model(model)
         self.calls: list[Call] = []
 
     @property
@@ -81,7 +81,7 @@ class RecordingModel:
         """Ask the wrapped model and record the request with its reply or error."""
         if self.request_options is not None:
             messages = (*messages, *self.later_turns)
-            options = self.request_options.filled_from(options)
+            options = self.request_options.fill_from(options)
         return self.ask(self.model, messages, draw, options)
 
     def for_request(self, options: CallOptions, later_turns: tuple[Message, ...]) -> RecordingModel:
@@ -121,11 +121,11 @@ class RecordingModel:
             )
         return reply
 
-    def record_second(self, model: Model) -> Model:
+    def make_second_model(self, model: Model) -> Model:
         """Return the proxy of a second model: wrapped, stopped and recorded like the first."""
-        return SecondModel(self._model_of_sample(self.wrap_second(model)), self)
+        return SecondModel(self._get_sample_model(self.wrap_second(model)), self)
 
-    def _model_of_sample(self, model: Model) -> Model:
+    def _get_sample_model(self, model: Model) -> Model:
         """Return the model for this sample: a model with separate replies per sample, such as
         recorded ones, has a method `for_sample` that selects them."""
         select: Callable[[str], Model] | None = getattr(model, "for_sample", None)
@@ -255,7 +255,7 @@ def run_stage(
 
     with collect_remarks() as remarks:
         try:
-            proxied = replace_models(stage, recorder.record_second) if holds_model else stage
+            proxied = replace_models(stage, recorder.make_second_model) if holds_model else stage
             after = proxied(state, recorder)
         except (KeyboardInterrupt, Stopped):
             raise

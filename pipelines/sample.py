@@ -56,7 +56,7 @@ class Sample:
         places = r"<image \d+>" if self.meta.get(PLACEHOLDERS_FIELD) else r"\Z"
         return re.sub(places, "\n", self.question).strip()
 
-    def on(self, image: int) -> tuple[Mark, ...]:
+    def list_marks_on(self, image: int) -> tuple[Mark, ...]:
         """Return the marks of one image."""
         return tuple(mark for mark in self.marks if mark.image == image)
 
@@ -126,7 +126,7 @@ def describe_key_fault(answer: object, choices: int) -> str:
 
 
 @contextmanager
-def name_in_errors(sample: Sample) -> Iterator[None]:
+def prefix_errors(sample: Sample) -> Iterator[None]:
     """Prefix every ValueError raised inside with the sample's id."""
     try:
         yield

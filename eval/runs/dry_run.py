@@ -105,7 +105,7 @@ class RequestSize:
     @classmethod
     def from_call(cls, call: Call, model: Any) -> RequestSize:
         """Return the request that a call sends to this model. Raises PictureError."""
-        options = call.options.filled_from(model)
+        options = call.options.fill_from(model)
         texts, sizes = [getattr(model, "system", "")], list[tuple[int, int]]()
         for turn in call.messages:
             texts += [turn.text, *(asked.arguments for asked in turn.tool_calls)]

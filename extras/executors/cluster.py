@@ -66,7 +66,7 @@ class LimitCoordinator:
 
     def _assign_slots(self, task: str, key: LimitKey, load: Load) -> int:
         wanted = {
-            name: loads[key].wanted for name, (_, loads) in self.loads.items() if key in loads
+            name: loads[key].wanted_slots for name, (_, loads) in self.loads.items() if key in loads
         }
         others = sum(
             most for (name, where), (_, most) in self.given.items() if where == key and name != task

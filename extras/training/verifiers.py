@@ -115,7 +115,7 @@ class _TracedModel(ChatAPI):
 
     secret: str = field(default="", repr=False, metadata=NOT_IDENTITY)
 
-    def sign(self, key: str | None) -> dict[str, str]:
+    def make_auth_headers(self, key: str | None) -> dict[str, str]:
         """Return the header that carries the secret."""
         return make_bearer_header(self.secret)
 

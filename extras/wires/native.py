@@ -53,12 +53,12 @@ class NativeAPI(ChatAPI):
                 " such field; leave it out"
             )
 
-    def body(
+    def make_body(
         self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()
     ) -> dict[str, Any]:
         """Build the request in the provider's protocol, with payloads for pictures. Raises
         ModelError for options that the protocol does not have."""
-        full = options.filled_from(self)
+        full = options.fill_from(self)
         given = [name for name in self.absent if getattr(full, name, None) is not None]
         if given:
             raise ModelError(
@@ -174,7 +174,7 @@ class MessagesAPI(NativeAPI):
         """The path, below `url`, that requests are sent to."""
         return "messages"
 
-    def sign(self, key: str | None) -> dict[str, str]:
+    def make_auth_headers(self, key: str | None) -> dict[str, str]:
         """Return the headers with the version of the protocol, and with the key if there is one."""
         return sign_messages(key)
 
@@ -219,7 +219,7 @@ class GeminiAPI(NativeAPI):
         """The path, below `url`, that requests are sent to."""
         return f"models/{self.model.removeprefix('models/')}:generateContent"
 
-    def sign(self, key: str | None) -> dict[str, str]:
+    def make_auth_headers(self, key: str | None) -> dict[str, str]:
         """Return the header that carries the key, if there is one."""
         return sign_contents(key)
 

@@ -94,11 +94,13 @@ def read_config(
 def load(path: Path, scope: Scope | None = None) -> Node:
     """Load a configuration file with its includes. It may reach what `scope` allows, by default its
     own folder. Raises ConfigError."""
-    return _load(Path(path), scope or Scope(Path(path).resolve().parent, source=Path(path)), ())
+    return _load_with_includes(
+        Path(path), scope or Scope(Path(path).resolve().parent, source=Path(path)), ()
+    )
 
 
-def _load(path: Path, scope: Scope, seen: tuple[Path, ...]) -> Node:
-    node = _read(path)
+def _load_with_includes(path: Path, scope: Scope, seen: tuple[Path, ...]) -> Node:
+    node = _read_yaml(path)
     seen = (*seen, path.resolve())
     included = node.pop("include", None) or []
     base: Node = {}
@@ -109,7 +111,7 @@ def _load(path: Path, scope: Scope, seen: tuple[Path, ...]) -> Node:
                 raise ValueError(f"{name!r} includes itself")
         except ValueError as exc:
             raise ConfigError([f"{path}: include: {exc}"]) from exc
-        base = _overlay_file(base, _load(inner, scope, seen), path)
+        base = _overlay_file(base, _load_with_includes(inner, scope, seen), path)
     return _overlay_file(base, node, path)
 
 
@@ -135,7 +137,7 @@ def _overlay_file(base: Node, top: Node, path: Path) -> Node:
     return merged
 
 
-def _read(path: Path) -> Node:
+def _read_yaml(path: Path) -> Node:
     try:
         text = read_file(path).decode()
         check_yaml(text)
@@ -289,7 +291,7 @@ def resolve_references(node: Node, faults: Faults) -> Node:
     tree = OmegaConf.create({name: part for name, part in node.items() if name in parts})
     wrong = dict[str, list[str]]()
     for place, text in texts.items():
-        if fault := _reference_fault(tree, text):
+        if fault := _describe_reference_fault(tree, text):
             wrong.setdefault(fault, []).append(place)
     for fault, (first, *others) in wrong.items():
         also = f", and likewise for the other places that refer to it: {', '.join(others[:3])}"
@@ -297,7 +299,7 @@ def resolve_references(node: Node, faults: Faults) -> Node:
     return node if wrong else node | cast(Node, OmegaConf.to_container(tree, resolve=True))
 
 
-def _reference_fault(tree: Any, text: str) -> str:
+def _describe_reference_fault(tree: Any, text: str) -> str:
     """Describe what is wrong with the references in a string; "" if nothing is."""
     if "${" in REFERENCE_PATTERN.sub("", text):
         only = "${...} may hold only a place in this configuration, such as ${a.b}"
@@ -374,7 +376,7 @@ def find_shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
             else:
                 # pydantic inserts the names of union members into the location
                 place = ".".join(
-                    word for word in words if "[" not in word and word not in UNION_MEMBERS
+                    word for word in words if "[" not in word and word not in UNION_MEMBER_LOCATIONS
                 )
                 shown = repr(error["input"])
                 shown = shown if len(shown) < 80 else f"{shown[:77]}..."
@@ -396,4 +398,4 @@ def suggest_place(word: str, config: Mapping[str, Any]) -> str:
     return ""
 
 
-UNION_MEMBERS = ("str", "dict", "list", "none")
+UNION_MEMBER_LOCATIONS = ("str", "dict", "list", "none")

@@ -38,8 +38,8 @@ class Plan:
     `readings` are arms that read the replies of another arm with another reader. `plugins` are the
     modules outside looktwice that its classes may come from, as `load_plugin` names them. `files`
     maps the places of named files to their paths, and `source` is the configuration's own file.
-    `reads` holds all files and folders that the configuration names, `hosts` the hosts of its URLs,
-    and `permissions` what the user allowed its classes to do.
+    `named_paths` holds all files and folders that the configuration names, `hosts` the hosts of its
+    URLs, and `permissions` what the user allowed its classes to do.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Plan:
     plugins: tuple[str, ...] = ()
     files: Mapping[str, Path] = field(default_factory=dict)
     source: Path | None = None
-    reads: frozenset[Path] = frozenset()
+    named_paths: frozenset[Path] = frozenset()
     hosts: frozenset[str] = frozenset()
     permissions: frozenset[str] = frozenset()
 
@@ -65,7 +65,7 @@ class Plan:
         plan reaches beyond its own folders. Raises OSError."""
         real = source.resolve()
         near = [real.parent] if real.is_file() else [real, Path.cwd().resolve()]
-        far = [path for path in self.reads if not any(map(path.is_relative_to, near))]
+        far = [path for path in self.named_paths if not any(map(path.is_relative_to, near))]
         codes = list[str]()
         if self.plugins:
             from looktwice.pipelines.config.plugin_code import find_code
@@ -141,7 +141,7 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
     for entry, key in keys.items():
         config = key.expand(config[entry], config, noted)
     expansion = Expansion(config, scope, noted)
-    nodes = list(expansion.arms())
+    nodes = list(expansion.expand_arms())
     noted.note(*_find_name_faults(config.get("name"), name))
     binder = Binder(scope, faults=noted)
     built = [arm for node in nodes if (arm := _build_arm(node, binder))]
@@ -171,7 +171,7 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
         scope.plugins,
         binder.files,
         scope.source,
-        frozenset(binder.reads),
+        frozenset(binder.named_paths),
         frozenset(binder.hosts),
         frozenset(binder.permissions),
     )
@@ -198,12 +198,16 @@ def _list_missing(arm: Arm) -> str:
 
 def _build_arm(node: ArmNode, binder: Binder) -> Arm | None:
     """Build an arm; on faults, note them and return None."""
-    before, binder.models, binder.changed_at = binder.fault_count, node.models, node.changed_at
+    before, binder.models, binder.change_sources = (
+        binder.fault_count,
+        node.models,
+        node.change_sources,
+    )
     nodes, where = node.arm, node.place
     task = binder.build_node(nodes.task, node.task_place, "task")
     stages = {}
     for slot, stage in nodes.stages.items():
-        place = f"{where if slot in node.own else ''}stages.{slot}"
+        place = f"{where if slot in node.own_slots else ''}stages.{slot}"
         stages[slot] = binder.build_node(stage, place, "stage")
     built = [stage for stage in stages.values() if stage is not None]
     asking = any(map(asks_model, built))
@@ -243,7 +247,7 @@ def _note_duplicates(arms: Sequence[Arm], faults: Faults) -> None:
     tasks: dict[str, tuple[str, Any]] = {}
     twins: dict[tuple[str, str], list[str]] = {}
     for arm in arms:
-        twin = seen.setdefault((arm.id, _reader_id(arm)), arm)
+        twin = seen.setdefault((arm.id, _make_reader_id(arm)), arm)
         if twin.contestant != arm.contestant:
             shown = [f"{k}={'null' if v is None else v}" for k, v in arm.changes.items()]
             drop = f"; drop one (contestants.{arm.contestant}=null)"
@@ -276,11 +280,11 @@ def _separate_readings(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Arm,
     readings: dict[str, Arm] = {}
     for arm in arms:
         first = asked.setdefault(arm.id, arm)
-        if _reader_id(arm) != _reader_id(first):
-            name = f"{arm.id}-{_reader_id(arm)[:8]}"
+        if _make_reader_id(arm) != _make_reader_id(first):
+            name = f"{arm.id}-{_make_reader_id(arm)[:8]}"
             readings.setdefault(name, replace(arm, id=name, replies_of=arm.id))
     return tuple(asked.values()), tuple(readings.values())
 
 
-def _reader_id(arm: Arm) -> str:
+def _make_reader_id(arm: Arm) -> str:
     return digest(identity(arm.read))

@@ -152,11 +152,11 @@ def get_function_name(function: Any) -> str:
     """Return the public path of a function with a digest of its code, because all lambdas share
     one name."""
     name, code = get_public_path(function), getattr(function, "__code__", None)
-    return f"{name} {_code_digest(code)}" if code is not None else name
+    return f"{name} {_hash_code(code)}" if code is not None else name
 
 
-def _code_digest(code: Any) -> str:
-    inner = [_code_digest(c) if hasattr(c, "co_code") else repr(c) for c in code.co_consts]
+def _hash_code(code: Any) -> str:
+    inner = [_hash_code(c) if hasattr(c, "co_code") else repr(c) for c in code.co_consts]
     return hashlib.sha256(code.co_code + repr((inner, code.co_names)).encode()).hexdigest()[:8]
 
 

@@ -37,13 +37,13 @@ VERSION = 1
 MAX_INLINE_BYTES = 16 * 1024
 """Replies with more bytes than this are stored as blobs."""
 
-BUSY_SECONDS = 60.0
-CHECK_SECONDS = 0.02  # between checks whether another caller has received the reply
+BUSY_TIMEOUT_SECONDS = 60.0
+CLAIM_POLL_SECONDS = 0.02  # between checks whether another caller has received the reply
 NETWORK_PATTERN = re.compile(
     r"nfs[34]?|cifs|smb3|smbfs|lustre|gpfs|beegfs|ceph|glusterfs|afs|panfs|wekafs|orangefs"
     r"|ocfs2|gfs2|davfs|sshfs|gcsfuse|s3fs|rclone"
 )
-SCHEMA = """
+SCHEMA_STATEMENTS = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
 CREATE TABLE IF NOT EXISTS replies (
@@ -98,7 +98,7 @@ class Store:
         self._claimed: set[str] = (
             set()
         )  # requests that this process has claimed and not answered yet
-        self._owner_life = self._owner_lock(self._owner)
+        self._owner_life = self._open_owner_lock(self._owner)
 
     def get(self, key: str) -> Reply | None:
         """Return the reply under a key, or None. Removes and ignores a damaged row, a row whose
@@ -144,7 +144,7 @@ class Store:
         """
         with track_time("wait for the same request"):
             while (reply := self.get(key)) is None and not self._claim(key):
-                if stop.wait(CHECK_SECONDS):
+                if stop.wait(CLAIM_POLL_SECONDS):
                     raise Stopped("stopped while the same request was in flight")
         try:
             yield reply
@@ -162,14 +162,14 @@ class Store:
             return True
         others = "SELECT owner FROM asking WHERE key = ? AND owner != ?"
         for (owner,) in self._run(others, key, self._owner):
-            lock = self._owner_lock(owner)
+            lock = self._open_owner_lock(owner)
             with self._convert_errors(), suppress(Timeout):
                 lock.acquire(blocking=False)
                 self._run("DELETE FROM asking WHERE owner = ?", owner)
                 _release_lock(lock)
         return False
 
-    def _owner_lock(self, owner: bytes) -> FileLock:
+    def _open_owner_lock(self, owner: bytes) -> FileLock:
         """Return the lock that an owner of claims holds while it lives; the system releases it at
         once if the process is killed."""
         return FileLock(self.folder / "asking" / owner.hex(), thread_local=False)
@@ -238,11 +238,11 @@ class Store:
         (self.folder / "asking").mkdir(parents=True, exist_ok=True)
         path = self.folder / "replies.sqlite"
         connection = sqlite3.connect(
-            path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
         )
         self._owner_life.acquire()
         try:
-            with FileLock(self.folder / ".opening", timeout=BUSY_SECONDS):
+            with FileLock(self.folder / ".opening", timeout=BUSY_TIMEOUT_SECONDS):
                 version = connection.execute("PRAGMA user_version").fetchone()[0]
                 if version not in (0, VERSION):
                     raise CacheError(
@@ -259,7 +259,7 @@ class Store:
                             f"{path} is not a reply cache ({name!r} is a {kind}); move it away, or"
                             f" set {self.setting} to another folder"
                         )
-                connection.executescript(f"{SCHEMA} PRAGMA user_version = {VERSION}")
+                connection.executescript(f"{SCHEMA_STATEMENTS} PRAGMA user_version = {VERSION}")
         except BaseException:
             connection.close()
             _release_lock(self._owner_life)
@@ -282,7 +282,7 @@ class Store:
 
     def _delete_blob(self, sha: str) -> None:
         self.blobs.path(sha).unlink(missing_ok=True)
-        self.blobs.known.discard(sha)
+        self.blobs.known_names.discard(sha)
 
 
 def _close(connection: sqlite3.Connection, lock: FileLock, process: int) -> None:

@@ -11,8 +11,8 @@ from looktwice.pipelines.config.spec import get_function_name
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply
 from looktwice.pipelines.picture import Picture
 
-KEPT_CALLS = 16  # calls whose messages a scripted model keeps
-KEPT_BYTES = 4 << 20  # and the bytes of their pictures in all
+MAX_KEPT_CALLS = 16  # calls whose messages a scripted model keeps
+MAX_KEPT_BYTES = 4 << 20  # and the bytes of their pictures in all
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,6 @@ class Scripted:
             added = {view.picture for message in call for view in message.views} - pictures
             pictures |= added
             size += sum(picture.held_bytes for picture in added)
-            if kept == KEPT_CALLS or (kept and size > KEPT_BYTES):
+            if kept == MAX_KEPT_CALLS or (kept and size > MAX_KEPT_BYTES):
                 del self.asked[:-kept]
                 break

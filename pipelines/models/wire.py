@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from looktwice.pipelines.model import (
     CallOptions,
-    Finish,
+    FinishReason,
     Message,
     Messages,
     ModelError,
@@ -35,7 +35,7 @@ ChoicesField = Literal["structured_outputs", "guided_choice", "regex"]
 Pictures = Literal["user", "tool", "both"]
 Json = dict[str, Any]
 
-REASONS: Mapping[Finish | Literal["failed"], str] = {
+FINISH_REASONS: Mapping[FinishReason | Literal["failed"], str] = {
     "stop": "stop end_turn stop_sequence eos eos_token complete completed",
     "length": (
         "length max_tokens max_length max_output_tokens model_length model_context_window_exceeded"
@@ -55,15 +55,15 @@ REASONS: Mapping[Finish | Literal["failed"], str] = {
         " missing_thought_signature too_many_tool_calls"
     ),
 }
-"""Finish reasons that servers give: complete, truncated, filtered, a tool call, or failed."""
+"""FinishReason reasons that servers give: complete, truncated, filtered, a tool call, or failed."""
 
 FINISH_BY_REASON = {
-    reason: finish for finish, reasons in REASONS.items() for reason in reasons.split()
+    reason: finish for finish, reasons in FINISH_REASONS.items() for reason in reasons.split()
 }
 # per reply; a larger number is not a count, and sums of it would overflow
 MAX_LOGGED_TOKENS = 10**12
 # per reply; agents run eight of them by default, and more are only repetitions
-MAX_CALLS = 128
+MAX_TOOL_CALLS = 128
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thought_summary", "thinking")
 REASONING_PARTS = ("reasoning_details", "thinking_blocks")
@@ -73,7 +73,7 @@ REASONING_PARTS."""
 TEXT_FIELDS = ("text", "thinking", "reasoning", "reasoning_content", "summary", "content")
 """Fields of a part that hold its text."""
 
-CHOICES: Mapping[str, Callable[[list[str]], Json]] = {
+CHOICE_FIELDS: Mapping[str, Callable[[list[str]], Json]] = {
     "structured_outputs": lambda texts: {"structured_outputs": {"choice": texts}},
     "guided_choice": lambda texts: {"guided_choice": texts},
     "regex": lambda texts: {"regex": "(" + "|".join(map(re.escape, texts)) + ")"},
@@ -157,11 +157,11 @@ def make_request_pieces(body: Json) -> list[bytes | Payload]:
     longer than drawing on the pictures."""
     pictures, marker = list[Payload](), os.urandom(16).hex()
 
-    def insert_marker(payload: Payload) -> str:
+    def add_marker(payload: Payload) -> str:
         pictures.append(payload)
         return f"{payload.prefix}{marker}"
 
-    text = json.dumps(body, separators=(",", ":"), default=insert_marker)
+    text = json.dumps(body, separators=(",", ":"), default=add_marker)
     pieces = text.encode().split(marker.encode())
     return [*chain.from_iterable(zip_longest(pieces, pictures, fillvalue=b""))]
 
@@ -224,12 +224,12 @@ def make_wire_options(
             " that; set `choices_as` to structured_outputs (vLLM), guided_choice (vLLM before 0.12)"
             " or regex (SGLang)"
         )
-    return body | CHOICES[choices_as](list(options.choices))
+    return body | CHOICE_FIELDS[choices_as](list(options.choices))
 
 
 def parse_reply(data: Any, seconds: float, engine: str = "") -> Reply:
-    """Parse the reply in a response body; a finish reason that is not in `REASONS` is kept in
-    `served_by`.
+    """Parse the reply in a response body; a finish reason that is not in `FINISH_REASONS` is kept
+    in `served_by`.
 
     Raises ModelError (retryable) if there is none, or if it broke off.
     """
@@ -245,7 +245,7 @@ def parse_reply(data: Any, seconds: float, engine: str = "") -> Reply:
         asked, calls = message.get("tool_calls") or (), list[ToolCall]()
         if not asked and message.get("function_call"):  # the older form of `tool_calls`
             asked = [{"function": message["function_call"]}]
-        for number, call in enumerate(asked[:MAX_CALLS]):
+        for number, call in enumerate(asked[:MAX_TOOL_CALLS]):
             written = call["function"].get("arguments") or "{}"
             if not isinstance(written, str):
                 written = json.dumps(written, ensure_ascii=False)

@@ -19,7 +19,7 @@ from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.ranges import Ranged, check_ranges
-from looktwice.pipelines.sample import Item, name_in_errors
+from looktwice.pipelines.sample import Item, prefix_errors
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import parse_rgb
@@ -247,7 +247,7 @@ class RandomMarks(Ranged, WithoutModel):
                 )
             if mark.label not in self.keep:
                 others = [m.center for m in (*sample.marks, *new[:number]) if m.image == mark.image]
-                with name_in_errors(sample):
+                with prefix_errors(sample):
                     new[number] = self._move(mark, sample.images[mark.image].size, others, rng)
         return state.replace(sample=replace(sample, marks=tuple(new)))
 

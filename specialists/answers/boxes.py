@@ -211,7 +211,7 @@ def measure_relation(kind: str, subject: Corners, object_: Corners) -> float:
     # the share of the narrower one's width above the other; negative if they are side by side
     narrower = min(subject[2] - subject[0], object_[2] - object_[0])
     over = -gaps[0] / max(narrower, 1e-9)
-    covered = _covered_share(subject, object_)
+    covered = _measure_covered_share(subject, object_)
     margins = {
         "left": across,
         "right": -across,
@@ -220,7 +220,7 @@ def measure_relation(kind: str, subject: Corners, object_: Corners) -> float:
         "on": min(down, over, TOUCH_MARGIN - apart),
         "inside": 2 * covered - 1,
         "outside": 1 - 2 * covered,
-        "contains": 2 * _covered_share(object_, subject) - 1,
+        "contains": 2 * _measure_covered_share(object_, subject) - 1,
         "touching": TOUCH_MARGIN - apart,
         "near": NEAR_MARGIN - apart,
         "far": apart - NEAR_MARGIN,
@@ -239,7 +239,7 @@ def _pick_boxes(detected: Boxes, subject: str, object_: str) -> tuple[Corners, C
     return first[0], second[int(subject == object_)]
 
 
-def _covered_share(inner: Corners, outer: Corners) -> float:
+def _measure_covered_share(inner: Corners, outer: Corners) -> float:
     """Return the share of the first box's area that lies in the second."""
     return overlap(inner, outer) / max(float(np.prod(inner[2:] - inner[:2])), 1e-9)
 

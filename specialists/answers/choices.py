@@ -68,7 +68,7 @@ def map_letters_to_marks(
             f"there are {len(sample.images)} images and {len(sample.letters)} choices; {image + 1}"
             " and 2 are needed"
         )
-    marks = {mark.label: mark for mark in sample.on(image) if isinstance(mark, kind)}
+    marks = {mark.label: mark for mark in sample.list_marks_on(image) if isinstance(mark, kind)}
     wanted = map_letters_to_labels(sample)
     missing = ", ".join(label for label in wanted.values() if label not in marks)
     if missing:
@@ -181,27 +181,29 @@ for line in RELATION_TABLE.splitlines():
 RELATION_OF_WORDING = {
     wording: kind for kind, wordings in RELATIONS.items() for wording in wordings
 }
-WORDINGS = "|".join(sorted(map(re.escape, RELATION_OF_WORDING), key=len, reverse=True))
-ARTICLE = r"(?:the|an|a)"
+WORDINGS_REGEX = "|".join(sorted(map(re.escape, RELATION_OF_WORDING), key=len, reverse=True))
+ARTICLE_REGEX = r"(?:the|an|a)"
 RELATION_QUESTION_PATTERN = re.compile(
-    rf"^(?:is|are|does|do) {ARTICLE} (?P<one>.+?) (?P<relation>{WORDINGS}) {ARTICLE}"
-    r" (?P<two>.+?)\s*\??$",
+    rf"^(?:is|are|does|do) {ARTICLE_REGEX} (?P<one>.+?) (?P<relation>{WORDINGS_REGEX})"
+    rf" {ARTICLE_REGEX} (?P<two>.+?)\s*\??$",
     re.IGNORECASE,
 )
-VERBS = (
+VERBS_REGEX = (
     r"(?:is|are|was|were|does|do|did|can|could|has|have|had|appears?|seen|in total|in"
     r" (?:the|this|these)\b.*)"
 )
 COUNTED_PATTERN = re.compile(
     r"how many (?:(?:different|distinct|unique|total|of"
-    rf" the)\s+)*(?P<what>[^?.]+?)(?:\s+{VERBS}\b[^?.]*)?[?.]",
+    rf" the)\s+)*(?P<what>[^?.]+?)(?:\s+{VERBS_REGEX}\b[^?.]*)?[?.]",
     re.IGNORECASE,
 )
 TOTAL_PATTERN = re.compile(
     r"count the (?:total )?number of (?P<what>[^?.,]+?)(?:\s+(?:in|that|on)\b[^?.]*)?[?.,]",
     re.IGNORECASE,
 )
-ENCLOSED_PATTERN = re.compile(rf"\benclos\w+\s+{ARTICLE}\s+(?P<what>[^?]+?)\s*\?", re.IGNORECASE)
+ENCLOSED_PATTERN = re.compile(
+    rf"\benclos\w+\s+{ARTICLE_REGEX}\s+(?P<what>[^?]+?)\s*\?", re.IGNORECASE
+)
 SAMENESS_QUESTION_PATTERN = re.compile(
     r"\b(?:are|is|show|shows)(?P<first>\s+not|n't)?\s+(?:(?:of"
     r"|all)\s+)?(?:the\s+)?(?P<word>same|different)"

@@ -205,11 +205,13 @@ class GroupIdentities(IdentityRule):
             raise NoEvidence("there are fewer than two choices of groups")
         words = _parse_object_name(sample) if self.words is None else self.words
         vectors = self.embed_each(sample, words)
-        margins = {letter: self._margin(vectors, members) for letter, members in groups.items()}
+        margins = {
+            letter: self._measure_margin(vectors, members) for letter, members in groups.items()
+        }
         letter, lead = find_best_choice(margins, "the margins of")
         return letter, lead / self.threshold
 
-    def _margin(self, vectors: Vectors, members: set[int]) -> float:
+    def _measure_margin(self, vectors: Vectors, members: set[int]) -> float:
         inside, outside = [-np.inf], [np.inf]
         for first, second in combinations(range(len(vectors)), 2):
             distance = float(np.linalg.norm(vectors[first] - vectors[second]))

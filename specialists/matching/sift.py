@@ -39,7 +39,7 @@ class SIFT(Checked):
         """Match two images, HxWx3 RGB uint8 each; highest confidence first."""
         (xy0, vectors0), (xy1, vectors1) = self.detect(pixels0), self.detect(pixels1)
         if min(len(xy0), len(xy1)) < 2:
-            return Matches.none()
+            return Matches.make_empty()
         matcher = cv2.BFMatcher(cv2.NORM_L2)
         kept = []
         for best, next_best in matcher.knnMatch(vectors0, vectors1, k=2):

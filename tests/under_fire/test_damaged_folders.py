@@ -223,7 +223,7 @@ def test_a_listing_tolerates_a_temporary_file_that_is_renamed(
         yield iter(listed)
 
     monkeypatch.setattr(os, "scandir", list_slowly)
-    assert blobs.names() == {path.name}
+    assert blobs.list_names() == {path.name}
 
 
 def test_an_invalid_picture_hash_in_a_message_counts_as_damage(run: Path) -> None:

@@ -102,7 +102,7 @@ def check_layout(model: str, processor: Any, counted: Any, size: Size) -> None:
     size."""
     shown, layout = picture(size), find_layout(model, size)
     assert layout is not None
-    if layout.refused:
+    if layout.refusal:
         with pytest.raises(ValueError, match=r"aspect ratio|Size must contain|> 0"):
             reference(processor, shown)
         return
