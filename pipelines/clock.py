@@ -1,5 +1,4 @@
-"""Time accounting for a run: seconds by kind of work, summed over threads, each second counted
-once.
+"""Accounting of the time of a run: seconds by kind of work, summed over all threads.
 
 In a process instrumented by OpenTelemetry, for example with `opentelemetry-instrument looktwice run
 ...`, each timed block also becomes a span.
@@ -115,29 +114,29 @@ class Clock:
         )
 
 
-_running: Clock | None = None
+_running_clock: Clock | None = None
 
 
 @contextmanager
 def run_clock() -> Iterator[Clock]:
     """Run a clock inside the context; `track_time` reports to it from every thread."""
-    global _running
-    before, _running = _running, Clock()
+    global _running_clock
+    before, _running_clock = _running_clock, Clock()
     try:
-        yield _running
+        yield _running_clock
     finally:
-        _running = before
+        _running_clock = before
 
 
 def track_time(kind: str, **attributes: str) -> AbstractContextManager[None]:
     """Time the block inside the context as this kind of work, if a clock is running."""
-    clock = _running
+    clock = _running_clock
     return nullcontext() if clock is None else clock.track_time(kind, **attributes)
 
 
 def add_seconds(seconds: Mapping[str, float], busy: Mapping[str, float]) -> None:
     """Add the time measured in another process to the running clock, if there is one."""
-    if clock := _running:
+    if clock := _running_clock:
         with clock.lock:
             for kind, spent in seconds.items():
                 clock.seconds[kind] += spent

@@ -26,7 +26,7 @@ MAX_NESTING_DEPTH = 50
 MAX_ALIASED_VALUES = 1_000_000
 NESTING_ERROR = f"nested more than {MAX_NESTING_DEPTH} levels deep, at line {{}}"
 BINARY_TAG = "tag:yaml.org,2002:binary"
-YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -151,7 +151,7 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def dump_yaml(value: Any, width: int = 80) -> str:
-    r"""Dump a value as YAML that `YAML_LOADER` can read; lone surrogates, as from `os.fsdecode`,
+    r"""Dump a value as YAML that `LOADER` can read; lone surrogates, as from `os.fsdecode`,
     become escapes such as `\udce9`."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width)
 
@@ -159,7 +159,7 @@ def dump_yaml(value: Any, width: int = 80) -> str:
 def _iterate_events(text: str) -> Iterator[Any]:
     """Yield the parser events of a YAML text. PyYAML 6.0.4 rejects deep nesting itself."""
     try:
-        yield from yaml.parse(text, Loader=YAML_LOADER)
+        yield from yaml.parse(text, Loader=LOADER)
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark
         # a mark past the end is on no line

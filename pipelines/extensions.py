@@ -20,8 +20,10 @@ from typing import Any, Literal, NamedTuple, get_args
 
 __all__ = ["Extension"]
 
-Group = Literal["commands", "keys", "analyses", "executors", "logs", "parts", "classes", "passes"]
-EXTENSION_GROUPS: tuple[Group, ...] = get_args(Group)
+ExtensionGroup = Literal[
+    "commands", "keys", "analyses", "executors", "logs", "parts", "classes", "passes"
+]
+EXTENSION_GROUPS: tuple[ExtensionGroup, ...] = get_args(ExtensionGroup)
 ENTRY_POINT_GROUP = "looktwice.extensions"
 OWN_PACKAGE = "looktwice.extras"
 
@@ -63,12 +65,12 @@ ExtensionTable = Mapping[str, Mapping[str, Extension]]
 """Extensions by group, then by name."""
 
 
-def find_extension(group: Group, name: str) -> Extension | None:
+def find_extension(group: ExtensionGroup, name: str) -> Extension | None:
     """Return the extension of this name, looktwice's own first, or None."""
     return _load_own().get(group, {}).get(name) or _load_installed().get(group, {}).get(name)
 
 
-def list_extensions(group: Group) -> dict[str, Extension]:
+def list_extensions(group: ExtensionGroup) -> dict[str, Extension]:
     """Return all extensions of a group by name, looktwice's own first."""
     own = dict(_load_own().get(group, {}))
     return own | {k: v for k, v in _load_installed().get(group, {}).items() if k not in own}

@@ -121,40 +121,40 @@ def bounds(area: Polygon) -> Rect:
 
 
 def intersect_boxes(
-    one: tuple[Number, Number, Number, Number], other: tuple[Number, Number, Number, Number]
+    first: tuple[Number, Number, Number, Number], second: tuple[Number, Number, Number, Number]
 ) -> tuple[Number, Number, Number, Number] | None:
     """Return the box in which two boxes overlap, or None if they share no area or only touch."""
-    left, top = max(one[0], other[0]), max(one[1], other[1])
-    right, bottom = min(one[2], other[2]), min(one[3], other[3])
+    left, top = max(first[0], second[0]), max(first[1], second[1])
+    right, bottom = min(first[2], second[2]), min(first[3], second[3])
     return (left, top, right, bottom) if left < right and top < bottom else None
 
 
-def overlaps(one: Rect, other: Rect) -> bool:
+def overlaps(first: Rect, second: Rect) -> bool:
     """Return whether two boxes share any area; boxes that only touch do not."""
-    return intersect_boxes(one, other) is not None
+    return intersect_boxes(first, second) is not None
 
 
-def overlap(one: XYXY, other: XYXY) -> float:
+def overlap(first: XYXY, second: XYXY) -> float:
     """Return the area that two boxes share."""
-    across = min(one[2], other[2]) - max(one[0], other[0])
-    down = min(one[3], other[3]) - max(one[1], other[1])
+    across = min(first[2], second[2]) - max(first[0], second[0])
+    down = min(first[3], second[3]) - max(first[1], second[1])
     return float(max(0.0, across) * max(0.0, down))
 
 
-def iou(one: XYXY, other: XYXY) -> float:
+def iou(first: XYXY, second: XYXY) -> float:
     """Return the intersection over union of two boxes, 0..1; 0 if neither has an area."""
-    shared = overlap(one, other)
+    shared = overlap(first, second)
     union = (
-        (one[2] - one[0]) * (one[3] - one[1])
-        + (other[2] - other[0]) * (other[3] - other[1])
+        (first[2] - first[0]) * (first[3] - first[1])
+        + (second[2] - second[0]) * (second[3] - second[1])
         - shared
     )
     return float(shared / union) if union > 0 else 0.0
 
 
-def grow(box: Rect, by: float) -> Rect:
-    """Return the box with every edge moved outwards by `by`."""
-    return box[0] - by, box[1] - by, box[2] + by, box[3] + by
+def grow(box: Rect, margin: float) -> Rect:
+    """Return the box with every edge moved outwards by `margin`."""
+    return box[0] - margin, box[1] - margin, box[2] + margin, box[3] + margin
 
 
 def contains(area: Polygon, x: ArrayLike, y: ArrayLike) -> NDArray[np.bool_]:

@@ -213,8 +213,8 @@ class Reply:
 
     @property
     def is_blank(self) -> bool:
-        """True if the reply has no content and no billed token, as from a server that failed
-        without reporting it. An empty reply with billed tokens is the model's own."""
+        """True if the reply has no content and no billed token, like that of a server that
+        failed without reporting it. An empty reply with billed tokens is the model's own."""
         content = self.text.strip() or self.reasoning.strip() or self.refusal or self.tool_calls
         billed = self.usage.tokens_out or self.usage.reasoning_tokens or self.logprobs
         return self.finish in ("stop", "tool") and not (content or billed)

@@ -274,7 +274,7 @@ class Picture:
 
     def _shrink(self, shrink: Callable[[Image.Image], object]) -> Image.Image:
         """Apply `shrink` to the picture, before decoding if possible, and return the result."""
-        if self._fetch is not None and self._pixels is None and not self._header.changed:
+        if self._fetch is not None and self._pixels is None and not self._header.change_note:
             image = open_image(self.source, self.name)
             with suppress(
                 *DECODING_ERRORS
@@ -310,7 +310,7 @@ class Picture:
         """The bytes to send: the source's own if a model sees the same image, else a lossless
         PNG."""
         made = "made or changed by a stage" if self.seconds is None else "a frame of a video"
-        changed = made if self._fetch is None else self._header.changed
+        changed = made if self._fetch is None else self._header.change_note
         if changed:
             pixels = self.pixels
             with track_time("encode"):
@@ -377,7 +377,7 @@ def make_thumbnail_url(picture: Picture, longest: int = 320, quality: int = 85) 
     return Payload(buffer.getvalue(), JPEG_TYPE, "", "").data_url
 
 
-HASH_SIDE, HASH_SQUARE, STEPS_PER_DOUBLING = 8, 1 << 15, 8
+HASH_SIDE, HASH_SQUARE_ASPECT, STEPS_PER_DOUBLING = 8, 1 << 15, 8
 MAX_FLAT_STEP = 2  # grey levels; smaller steps are codec noise in an even area
 
 
@@ -391,7 +391,7 @@ def compute_perceptual_hash(picture: Picture) -> int:
     levels = np.asarray(grey.resize((HASH_SIDE + 1, HASH_SIDE), Image.Resampling.BOX), np.int16)
     brighter = np.packbits(np.diff(levels, axis=1) > MAX_FLAT_STEP).tobytes()
     width, height = picture.size
-    aspect = HASH_SQUARE + round(STEPS_PER_DOUBLING * math.log2(width / height))
+    aspect = HASH_SQUARE_ASPECT + round(STEPS_PER_DOUBLING * math.log2(width / height))
     return aspect << HASH_SIDE**2 | int.from_bytes(brighter)
 
 

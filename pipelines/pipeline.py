@@ -30,7 +30,8 @@ __all__ = ["Pipeline"]
 
 @dataclass(frozen=True)
 class NoModel:
-    """A model that raises on every call: for scoring, and for stages with `asks = False`."""
+    """A model that raises ModelError on every call; for scoring, and for stages with `asks =
+    False`."""
 
     reason: str = "this pipeline was given no model; pass one, or name one under `models:`"
 
@@ -182,10 +183,10 @@ def list_models(obj: Any) -> list[Model]:
     return models
 
 
-def _change_models(holders: Mapping[Any, Any], change: Callable[[Model], Model]) -> dict[Any, Any]:
+def _change_models(entries: Mapping[Any, Any], change: Callable[[Model], Model]) -> dict[Any, Any]:
     """Return the entries whose models `change` replaced."""
-    made = {key: replace_models(holder, change) for key, holder in holders.items()}
-    return {key: holder for key, holder in made.items() if holder is not holders[key]}
+    made = {key: replace_models(holder, change) for key, holder in entries.items()}
+    return {key: holder for key, holder in made.items() if holder is not entries[key]}
 
 
 def find_reply_fault(reply: object) -> str:
@@ -211,7 +212,8 @@ def count_calls(state: State, model: Model) -> int:
 
 
 class StageFailed(Exception):
-    """Raised if a stage raises; `state` is its input, with all calls and remarks made so far."""
+    """Raised if a stage fails with an exception; `state` is its input, with all calls and remarks
+    made so far."""
 
     def __init__(self, slot: str, state: State) -> None:
         super().__init__(f"stage {slot!r} failed")
@@ -284,8 +286,8 @@ def explain_stage_fault(stage: object) -> str:
 class Pipeline:
     """Named stages, called in order. A slot that holds None is skipped.
 
-    For notebooks, `check` and `replay`; a run calls `run_stage` for each stage itself, because arms
-    share their first stages (`eval.runs.trial`).
+    It serves notebooks, `check` and `replay`; a run calls `run_stage` for each stage itself,
+    because arms share their first stages (`eval.runs.trial`).
     """
 
     stages: Mapping[str, Stage | None]

@@ -125,8 +125,8 @@ class State:
         return state
 
     def abstain(self, reason: str) -> State:
-        """Return a copy without an answer, for a stated reason: neither correct nor wrong, but
-        counted.
+        """Return a copy without an answer, for a stated reason. It is counted as an abstention,
+        neither correct nor wrong.
 
         No later stage runs, so nothing is spent on a question that was given up.
         """

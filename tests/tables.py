@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from looktwice.pipelines.disk import YAML_LOADER
+from looktwice.pipelines.disk import LOADER
 
 
 @cache
 def read_yaml(file: Path) -> Any:
     """Read a YAML file. The result is cached and must not be changed."""
-    return yaml.load(file.read_bytes(), Loader=YAML_LOADER)
+    return yaml.load(file.read_bytes(), Loader=LOADER)
 
 
 def check_all(cases: Iterable[tuple[object, Callable[[], object]]]) -> None:

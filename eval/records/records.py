@@ -29,14 +29,7 @@ from looktwice.eval.records.schema import (
     SampleRows,
     load_stored_picture,
 )
-from looktwice.pipelines.disk import (
-    YAML_LOADER,
-    check_yaml,
-    has_text,
-    open_file,
-    read_file,
-    read_lines,
-)
+from looktwice.pipelines.disk import LOADER, check_yaml, has_text, open_file, read_file, read_lines
 from looktwice.pipelines.json_input import ALLOW_EXTRA, FORBID_EXTRA, JsonInteger, Number, read_as
 from looktwice.pipelines.model import Message, Role, ToolCall
 from looktwice.pipelines.runtime.stores import Blobs
@@ -124,7 +117,7 @@ def read_yaml(path: Path, kind: Any) -> Any:
     ValueError and YAMLError with the fault."""
     text = read_file(path).decode()
     check_yaml(text)
-    value = yaml.load(text, Loader=YAML_LOADER)
+    value = yaml.load(text, Loader=LOADER)
     if value is not None:
         read_as(kind, json.dumps(value, ensure_ascii=False, default=str).encode())
     return value

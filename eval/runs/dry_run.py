@@ -114,7 +114,7 @@ class RequestSize:
             texts.append(json.dumps([tool.name, tool.description, tool.parameters]))
         words = ceil(sum(map(len, texts)) / CHARACTERS_PER_TOKEN)
         rule = find_image_rule(get_model_name(model), getattr(model, "detail", None))
-        pictures = sum(map(rule.tokens, sizes))
+        pictures = sum(map(rule.count_tokens, sizes))
         key = make_request_key(StandIn(model).identity, call.messages, call.draw, call.options)
         return cls(key, model, len(sizes), words, pictures, options.max_tokens)
 

@@ -340,7 +340,7 @@ def questions(
     its `contestant` answers."""
     node = {"use": use if "." in use else f"eval.tasks.{use}", **settings}
     given = tuple(value for value in settings.values() if isinstance(value, str))
-    items = build(node, place="task", given=given)
+    items = build(node, place="task", given_paths=given)
     samples = [*map(_convert_item, items)]
     choose: Callable[[], Solver] = multiple_choice if samples[0].choices else generate
     return Task(

@@ -16,7 +16,7 @@ from looktwice.pipelines.models.answers import read_response
 from looktwice.pipelines.models.chat_api import ChatAPI
 from looktwice.pipelines.models.http_client import HttpResponse
 from looktwice.pipelines.models.wire import (
-    Pictures,
+    PicturePlacement,
     find_error,
     make_wire_messages,
     make_wire_options,
@@ -35,7 +35,7 @@ class NativeAPI(ChatAPI):
     calls do not count as calls of an agent.
     """
 
-    pictures: Pictures = "tool"
+    pictures: PicturePlacement = "tool"
     server_tools: tuple[Mapping[str, Any], ...] = ()
     protocol: ClassVar[str] = ""
     dialect: ClassVar[str] = ""

@@ -13,9 +13,9 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import SchemaError
 
 from looktwice.pipelines.config.classes import (
+    ClassKind,
     ConfigError,
     Faults,
-    Kind,
     check_kind,
     explain_mismatch,
     find_class,
@@ -82,7 +82,7 @@ class Binder:
             raise ConfigError(binder.faults)
         return made
 
-    def build_node(self, node: Any, place: str, kind: Kind | None = None) -> Any:
+    def build_node(self, node: Any, place: str, kind: ClassKind | None = None) -> Any:
         """Build the object of a node with `use`, which must be of this kind; on a fault, note it
         and return None."""
         if not isinstance(node, Mapping) or not isinstance(node.get("use"), str):
@@ -270,15 +270,15 @@ def build(
     scope: Scope | None = None,
     place: str = "node",
     plugins: Sequence[str] = (),
-    given: Sequence[str] = (),
+    given_paths: Sequence[str] = (),
 ) -> Any:
     """Build the object of one node, which messages call `place`. Raises ConfigError with all
     faults.
 
-    Without a scope, the node may reach the working folder, the paths in `given`, and what the user
-    allowed.
+    Without a scope, the node may reach the working folder, the paths in `given_paths`, and what the
+    user allowed.
     """
-    own = scope or Scope(Path(), tuple(given), tuple(plugins), read_allowed())
+    own = scope or Scope(Path(), tuple(given_paths), tuple(plugins), read_allowed())
     return Binder(own).build(node, place)
 
 

@@ -142,8 +142,8 @@ def _import_file(path: Path, name: str, text: str) -> None:
         raise _make_plugin_error(text, why) from exc
 
 
-def _make_plugin_error(text: str, why: str) -> ConfigError:
-    return ConfigError([f"--plugin {text}: {why}"])
+def _make_plugin_error(text: str, reason: str) -> ConfigError:
+    return ConfigError([f"--plugin {text}: {reason}"])
 
 
 def find_plugin_frame(exc: BaseException) -> str:
@@ -246,13 +246,17 @@ def suggest_names(word: str, known: Iterable[object], limit: int = 1) -> str:
     )
 
 
-def extend_hint(hint: str, rest: str) -> str:
+def extend_hint(hint: str, sentence: str) -> str:
     """Append the rest of a message to a hint of `suggest_names`, which may be empty: as a new
     sentence after a question mark, otherwise after a semicolon."""
-    return f"{hint} {rest[:1].upper()}{rest[1:]}" if hint.endswith("?") else f"{hint}; {rest}"
+    return (
+        f"{hint} {sentence[:1].upper()}{sentence[1:]}"
+        if hint.endswith("?")
+        else f"{hint}; {sentence}"
+    )
 
 
-Kind = Literal["task", "stage", "model"]
+ClassKind = Literal["task", "stage", "model"]
 
 
 PLAIN_TYPES = (int, float, str, bool, bytes, type(None))
@@ -318,7 +322,7 @@ def get_default(f: dataclasses.Field[Any]) -> Any:
     return f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
 
 
-def get_kind(cls: type) -> Kind | None:
+def get_kind(cls: type) -> ClassKind | None:
     """Return the kind of a class, judged by its interface: tasks are iterable, models have an
     identity, stages are only callable."""
     if hasattr(cls, "__iter__") and hasattr(cls, "facts"):
@@ -360,7 +364,7 @@ def get_return_class(cls: type) -> Any:
     return given if isinstance(given, type) else None
 
 
-def check_kind(cls: type, wanted: Kind | None) -> None:
+def check_kind(cls: type, wanted: ClassKind | None) -> None:
     """Raise ValueError if a class is not of the wanted kind or lacks one of its methods."""
     if wanted is None:
         return
@@ -385,7 +389,7 @@ def check_kind(cls: type, wanted: Kind | None) -> None:
         )
 
 
-REQUIRED_ATTRIBUTES: Mapping[Kind, Sequence[str]] = {
+REQUIRED_ATTRIBUTES: Mapping[ClassKind, Sequence[str]] = {
     "task": ("facts", "__len__", "__iter__"),
     "stage": ("__call__(self, state, model)",),
     "model": ("identity", "__call__(self, messages, draw, options)"),

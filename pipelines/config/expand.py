@@ -130,10 +130,10 @@ class Expansion:
             )
         return arms > MAX_ARMS
 
-    def _combine_changes(self, own: str) -> Iterator[dict[str, tuple[Any, str]]]:
+    def _combine_changes(self, own_place: str) -> Iterator[dict[str, tuple[Any, str]]]:
         """Yield each combination of the sweep's values, first alone, then with each entry of
         `each`, as changed place -> (value, entry that sets it). Changes to contestants are limited
-        to places below `own_slots`."""
+        to those below `own_place`, the contestant's own place."""
         sweep, each = self.config.get("sweep") or {}, self.config.get("each") or ()
         axes = [
             [(value, f"sweep.{key}[{number}]") for number, value in enumerate(values)]
@@ -147,9 +147,9 @@ class Expansion:
         for values, single in product(product(*axes), singles):
             changes = dict(zip(sweep, values, strict=True)) | single
             yield {
-                key.removeprefix(own): change
+                key.removeprefix(own_place): change
                 for key, change in changes.items()
-                if key.startswith(own) or not key.startswith("contestants.")
+                if key.startswith(own_place) or not key.startswith("contestants.")
             }
 
     def _expand_tasks(

@@ -178,7 +178,7 @@ class Overlay:
         if "use" in top and top["use"] != base.get("use"):
             return dict(top)
         if place.rpartition(".")[2] == "stages" and not place.startswith("contestants."):
-            return self.stages(dict(base), top, place)
+            return self.overlay_stages(dict(base), top, place)
         if not place:
             base, top = _name_one_task(base, top)
         merged = dict(base)
@@ -186,7 +186,7 @@ class Overlay:
             merged[key] = self(base.get(key), value, f"{place}.{key}" if place else str(key))
         return merged
 
-    def stages(self, base: Node, top: Mapping[str, Any], place: str) -> Node:
+    def overlay_stages(self, base: Node, top: Mapping[str, Any], place: str) -> Node:
         """Overlay stages, keeping their order and inserting each new slot at its position."""
         merged = dict(base)
         for slot, value in top.items():
@@ -254,7 +254,8 @@ def get_task_name(task: Any) -> str:
 
 
 def _name_one_task(base: Mapping[str, Any], top: Mapping[str, Any]) -> tuple[Node, Node]:
-    """Rewrite two configurations with the same single task to both use `task:` or `tasks:`."""
+    """Rewrite two configurations with the same single task so that both use `task:` or both use
+    `tasks:`."""
     below, above = dict(base), dict(top)
     tasks = {name: node for name, node in (below.get("tasks") or {}).items() if node is not None}
     if len(tasks) == 1 and above.get("task") is not None and "tasks" not in above:
@@ -324,7 +325,7 @@ NESTED_SCHEMAS: dict[tuple[str, int], type] = {
 """Schemas of nested entries, by the first part of a dotted place and its number of parts."""
 
 
-def find_keys(config: Mapping[str, Any]) -> dict[str, Key]:
+def find_extension_keys(config: Mapping[str, Any]) -> dict[str, Key]:
     """Return the extension keys that a configuration uses, by name; `null` drops one."""
     keys = dict[str, Key]()
     for name, value in config.items():
@@ -358,8 +359,8 @@ def _list_entries(words: Sequence[str], keys: Mapping[str, Key]) -> list[str]:
 
 
 def find_shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the faults of unknown entries and those of entries with the wrong type."""
-    unknown, wrong, keys = Faults(), Faults(), find_keys(config)
+    """Return a fault for each unknown entry and each entry of the wrong type."""
+    unknown, wrong, keys = Faults(), Faults(), find_extension_keys(config)
     schema = make_study_schema(keys)
     try:
         TypeAdapter(schema).validate_python(dict(config))

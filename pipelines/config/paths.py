@@ -94,12 +94,12 @@ def allow_access(allow: Sequence[str], ask: Confirm | None = None) -> Iterator[N
         _session = before
 
 
-def read_allowed(texts: Sequence[str] = ()) -> AccessRights:
-    """Return the folders and hosts in `texts` (values of `--allow`), in the running session and in
-    LOOKTWICE_ALLOW. Raises FileNotFoundError."""
+def read_allowed(allow_values: Sequence[str] = ()) -> AccessRights:
+    """Return the folders and hosts in `allow_values` (those of `--allow`), in the running session
+    and in LOOKTWICE_ALLOW. Raises FileNotFoundError."""
     folders, hosts = list[Path](), set[str]()
     usual = list(filter(None, os.environ.get(ALLOW_VARIABLE, "").split(os.pathsep)))
-    for text in (*texts, *_session.allow, *usual):
+    for text in (*allow_values, *_session.allow, *usual):
         path = Path(text).expanduser()
         if path.exists() or (text in usual and not HOST_PATTERN.fullmatch(text)):
             folders.append(path.resolve())
@@ -258,31 +258,33 @@ class OutsideError(ValueError):
         super().__init__(f"{'; '.join(faults)}; {self.advice}")
 
 
-_pending: ContextVar[dict[Path | None, PendingAccess] | None] = ContextVar("pending", default=None)
+_pending_accesses: ContextVar[dict[Path | None, PendingAccess] | None] = ContextVar(
+    "pending", default=None
+)
 
 
 @contextmanager
 def ask_once() -> Iterator[None]:
     """Collect denied accesses inside the context and ask the user once, at its end, for everything
     that a source needs. Raises ConfigError if the answer is no or nobody can answer."""
-    if _pending.get() is not None:
+    if _pending_accesses.get() is not None:
         yield
         return
     noted = dict[Path | None, PendingAccess]()
-    token = _pending.set(noted)
+    token = _pending_accesses.set(noted)
     try:
         yield
     except ConfigError as exc:  # other faults come first; if nobody can be asked, both are reported
         faults = [] if _session.can_ask else [*_list_refusals(noted)]
         raise ConfigError([*exc.faults, *faults]) from exc
     finally:
-        _pending.reset(token)
+        _pending_accesses.reset(token)
     if faults := [*_list_refusals(noted)]:
         raise ConfigError(faults)
 
 
-def _list_refusals(noted: dict[Path | None, PendingAccess]) -> Iterator[str]:
-    for pending in noted.values():
+def _list_refusals(accesses: dict[Path | None, PendingAccess]) -> Iterator[str]:
+    for pending in accesses.values():
         try:
             pending.request_access()
         except OutsideError as exc:
@@ -296,7 +298,7 @@ def check_access(
     resolved, is neither below one of the `roots` nor in an allowed folder."""
     if any(real.is_relative_to(root) for root in roots):
         return
-    noted, pending = _pending.get(), PendingAccess(scope)
+    noted, pending = _pending_accesses.get(), PendingAccess(scope)
     if noted is not None:
         pending = noted.setdefault(scope.source, pending)
         pending.reads_outside = True
@@ -405,7 +407,7 @@ class Scope:
             or _is_loopback(_get_host(text))
         ):
             return ""
-        host, noted = _get_host(text), _pending.get()
+        host, noted = _get_host(text), _pending_accesses.get()
         is_allowed = host in self.allowed.hosts or host in read_grant(self.source).hosts
         if noted is not None and not is_allowed:
             noted.setdefault(self.source, PendingAccess(self)).hosts.setdefault(host, place)

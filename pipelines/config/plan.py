@@ -12,7 +12,7 @@ from typing import Any
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.classes import AbsentPart, ConfigError, Faults, load_plugin
 from looktwice.pipelines.config.expand import ArmNode, Expansion
-from looktwice.pipelines.config.load import Node, find_keys, read_config
+from looktwice.pipelines.config.load import Node, find_extension_keys, read_config
 from looktwice.pipelines.config.paths import Scope, ask_once, save_grant
 from looktwice.pipelines.config.shipped import list_configs
 from looktwice.pipelines.config.spec import (
@@ -120,7 +120,7 @@ def _leave_out_absent(arms: Sequence[Arm], faults: Faults) -> tuple[list[Arm], d
 
 
 def _suggest_data(faults: Sequence[str], scope: Scope) -> Iterator[str]:
-    """Yield what to type if a shipped study finds no data, because its paths are examples."""
+    """Yield a hint for a bundled study that finds no data, because its paths are only examples."""
     gone = [f for f in faults if re.match(r"tasks?\b[^:]*\.path: 'data/.*' does not exist", f)]
     if gone and scope.source in list_configs().values():
         yield "append data=PATH, the folder of your copy; it sets the paths of all tasks at once"
@@ -137,7 +137,7 @@ def add_id(arm: Arm) -> Arm:
 def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ()) -> Plan:
     """Make the plan of a loaded configuration. Raises ConfigError with all faults."""
     noted = Faults(faults)
-    keys = find_keys(config)
+    keys = find_extension_keys(config)
     for entry, key in keys.items():
         config = key.expand(config[entry], config, noted)
     expansion = Expansion(config, scope, noted)
@@ -177,12 +177,12 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
     )
 
 
-def _find_name_faults(given: Any, file: str) -> Iterator[str]:
+def _find_name_faults(configured_name: Any, file: str) -> Iterator[str]:
     """Yield a fault if the run's name, which is `name:` or else the file's, cannot name a
     folder."""
-    name = str(given or file)
+    name = str(configured_name or file)
     if not NAME_PATTERN.fullmatch(name):
-        what = repr(name) if given else f"the file's name {file!r}, used without `name:`,"
+        what = repr(name) if configured_name else f"the file's name {file!r}, used without `name:`,"
         fitting = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "study"
         yield (
             f"name: {what} cannot name the run's folder: use only letters, digits, '.', '_' and"
@@ -242,7 +242,7 @@ def _add_id(arm: Arm, binder: Binder) -> Arm | None:
 
 
 def _note_duplicates(arms: Sequence[Arm], faults: Faults) -> None:
-    """Note as faults identical contestants, and tasks that differ only in their folder."""
+    """Note identical contestants as faults, and tasks that differ only in their folder."""
     seen: dict[tuple[str, str], Arm] = {}
     tasks: dict[str, tuple[str, Any]] = {}
     twins: dict[tuple[str, str], list[str]] = {}

@@ -23,15 +23,15 @@ from looktwice.pipelines.config.paths import (
 )
 
 
-def load_study_plugins(named: Any, scope: Scope) -> tuple[str, ...]:
+def load_study_plugins(plugins: Any, scope: Scope) -> tuple[str, ...]:
     """Load the plugins that a configuration names, and return the names of all plugin modules.
 
     A path is relative to the study's folder; `scope.plugins` are already loaded, because the user
     named them. Raises ConfigError if one cannot or must not be loaded.
     """
-    if not isinstance(named, list) or not all(isinstance(text, str) for text in named):
+    if not isinstance(plugins, list) or not all(isinstance(text, str) for text in plugins):
         return scope.plugins  # reported with the other entries of the wrong type
-    codes = {text: _find_code(text, scope) for text in named}
+    codes = {text: _find_code(text, scope) for text in plugins}
     if gone := [code for code in codes.values() if _is_file(code) and not Path(code).is_file()]:
         raise ConfigError([f"plugins: there is no file {code}" for code in gone])
     by_user = [*scope.given_paths, *map(find_code, scope.plugins)]

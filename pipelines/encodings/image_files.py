@@ -71,13 +71,13 @@ class PictureError(ValueError):
 class Header:
     """Facts about an encoded image that need no decoding of its pixels.
 
-    `size` is (width, height) as a person sees it; `changed` says why the bytes cannot be sent as
-    they are, or is empty.
+    `size` is (width, height) as a person sees it; `change_note` says why the bytes cannot be sent
+    as they are, or is empty.
     """
 
     size: tuple[int, int]
     media_type: str
-    changed: str
+    change_note: str
 
 
 def read_header(image: Image.Image, data: bytes, name: str) -> Header:

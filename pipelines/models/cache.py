@@ -70,7 +70,7 @@ class StoredReply(NamedTuple):
     model: str
     blob: str
     size: int
-    stored: float
+    stored_at: float
 
 
 @dataclass(eq=False)
@@ -136,8 +136,8 @@ class Store:
 
     @contextmanager
     def claim(self, key: str, stop: threading.Event) -> Iterator[Reply | None]:
-        """Yield the stored reply, or None to the one caller, among all processes, that must send
-        the request now. The other callers wait for its reply.
+        """Yield the stored reply; to one caller among all processes, yield None. That caller must
+        send the request now, and the others wait for its reply.
 
         If it stores nothing, fails or is killed, the next caller sends the request. Raises Stopped
         if `stop` is set meanwhile, and CacheError.
@@ -177,7 +177,7 @@ class Store:
     def __len__(self) -> int:
         return int(self._run("SELECT count(*) FROM replies")[0][0])
 
-    def rows(self) -> Iterator[StoredReply]:
+    def iterate_rows(self) -> Iterator[StoredReply]:
         """Yield all rows, without their replies."""
         columns = "key, model, coalesce(blob, ''), coalesce(length(reply), 0), stored"
         for row in map(StoredReply._make, self._run(f"SELECT {columns} FROM replies")):
@@ -311,13 +311,13 @@ class Cached(ModelWrapper):
 
     If several callers make the same request, in this process or in others with this store, one
     sends it and the others wait for its reply (marked `cached`); if it fails, the next caller sends
-    it. Failures are not stored. With `only`, a request that is not stored raises ModelError.
+    it. Failures are not stored. With `only_cached`, a request that is not stored raises ModelError.
     Setting `stop` ends the wait for another process. `on_fault` is called when the store fails,
     even if the caller ignores the CacheError, and `on_hit` on each cache hit.
     """
 
     store: Store
-    only: bool = False
+    only_cached: bool = False
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
     on_fault: Callable[[str], None] = field(default=lambda reason: None, repr=False)
     on_hit: Callable[[], None] = field(default=lambda: None, repr=False)
@@ -328,8 +328,12 @@ class Cached(ModelWrapper):
         """Return the stored or a new reply. Raises ModelError, CacheError, Stopped."""
         key, store = make_request_key(self.identity, messages, draw, options), self.store
         try:
-            with nullcontext(store.get(key)) if self.only else store.claim(key, self.stop) as reply:
-                if reply is None and not self.only:
+            with (
+                nullcontext(store.get(key))
+                if self.only_cached
+                else store.claim(key, self.stop) as reply
+            ):
+                if reply is None and not self.only_cached:
                     answer = self.model(messages, draw, options)
                     return store.put(key, self.identity, answer)
         except CacheError as exc:

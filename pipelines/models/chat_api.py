@@ -35,8 +35,8 @@ from looktwice.pipelines.models.limits import DEFAULT_IN_FLIGHT, LIMIT_RANGES, S
 from looktwice.pipelines.models.wire import (
     RESERVED_FIELDS,
     ChoicesField,
-    Detail,
-    Pictures,
+    ImageDetail,
+    PicturePlacement,
     make_request_pieces,
     make_wire_messages,
     make_wire_options,
@@ -91,8 +91,8 @@ class ChatAPI(Ranged):
     seed: int | None = None
     logprobs: int | None = None
     effort: str | None = None
-    detail: Detail | None = None
-    pictures: Pictures = "user"
+    detail: ImageDetail | None = None
+    pictures: PicturePlacement = "user"
     system: str = ""
     token_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     choices_as: ChoicesField | None = None

@@ -199,7 +199,7 @@ def make_connection_error(url: str, timeout: float, exc: Exception) -> ModelErro
     if isinstance(exc, aiohttp.ConnectionTimeoutError):
         text = f"{place} cannot be reached (no connection within {within}); is the server running?"
     elif isinstance(exc, TimeoutError):
-        text = f"{place} did not answer within {timeout:g} s; raise `timeout` if it is slow"
+        text = f"{place} did not answer within {timeout:g} s; raise `timeout` if the server is slow"
         is_unreached = False
     elif isinstance(exc, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
         text = (
@@ -220,17 +220,21 @@ def make_connection_error(url: str, timeout: float, exc: Exception) -> ModelErro
 
 
 _lock = threading.Lock()
-_current: HttpLoop | None = None
+_current_loop: HttpLoop | None = None
 
 
 def get_http_loop() -> HttpLoop:
     """Return the loop of this process, started on first use; a forked child gets its own."""
-    global _current
+    global _current_loop
     with _lock:
-        if _current is None or _current.pid != os.getpid() or _current.loop.is_closed():
-            _current = HttpLoop()
-            atexit.register(_current.close)
-        return _current
+        if (
+            _current_loop is None
+            or _current_loop.pid != os.getpid()
+            or _current_loop.loop.is_closed()
+        ):
+            _current_loop = HttpLoop()
+            atexit.register(_current_loop.close)
+        return _current_loop
 
 
 CANCELLERS.append(lambda: get_http_loop().cancel())

@@ -16,7 +16,7 @@ from looktwice.pipelines.models.processors.layouts import (
     find_rule,
     read_rules,
 )
-from looktwice.pipelines.models.wire import Detail
+from looktwice.pipelines.models.wire import ImageDetail
 
 CELL_SIDE = 28  # pixels per side of one token: Claude's, Qwen's, and our guess for others
 
@@ -24,7 +24,7 @@ CELL_SIDE = 28  # pixels per side of one token: Claude's, Qwen's, and our guess 
 class ImageRule(NamedTuple):
     """A function from picture size to tokens, and whether the provider publishes this rule."""
 
-    tokens: Callable[[Size], int]
+    count_tokens: Callable[[Size], int]
     published: bool = True
 
 
@@ -118,7 +118,7 @@ TOKEN_COUNTERS: dict[str, Callable[..., int]] = {
 RULES = read_rules(PUBLISHED_RULES, TOKEN_COUNTERS)
 
 
-def find_image_rule(model: str, detail: Detail | None = None) -> ImageRule:
+def find_image_rule(model: str, detail: ImageDetail | None = None) -> ImageRule:
     """Return the rule of a model by its name, with or without its provider ("openai/gpt-4o")."""
     if layout := find_processor(model):
         return ImageRule(lambda size: layout(size).tokens)

@@ -27,7 +27,9 @@ class Scripted:
 
     answer: str | Sequence[str | Reply] | Callable[[Messages], str | Reply] = "(A)"
     asked: list[Messages] = field(default_factory=list, init=False, repr=False, compare=False)
-    calls: Iterator[int] = field(default_factory=count, init=False, repr=False, compare=False)
+    call_numbers: Iterator[int] = field(
+        default_factory=count, init=False, repr=False, compare=False
+    )
     lock: threading.Lock = field(
         default_factory=threading.Lock, init=False, repr=False, compare=False
     )
@@ -43,7 +45,7 @@ class Scripted:
     ) -> Reply:
         """Return the next answer, and record the call in `asked`."""
         with self.lock:
-            number = next(self.calls)
+            number = next(self.call_numbers)
             self._keep(messages)
         if callable(self.answer):
             reply = self.answer(messages)

@@ -23,15 +23,16 @@ from looktwice.pipelines.models.stops import EndpointError, FailureStreak, yield
 
 MAX_UNREACHED_CALLS, MIN_UNREACHED_SECONDS = 3, 5.0
 """After this many consecutive failed attempts to connect, over at least this many seconds, an
-endpoint is dead; one worker makes them in 10 s."""
+endpoint counts as dead; a single worker makes that many attempts in 10 s."""
 
 MAX_EQUAL_FAILURES = 5
-"""An endpoint is dead if this many consecutive calls, for any samples, fail for the same reason,
-and that reason lies with the endpoint."""
+"""An endpoint counts as dead if this many consecutive calls, for any samples, fail for the same
+reason, and that reason lies with the endpoint."""
 
 REFUSAL_STATUSES = {401, 402, 403, 404, 408, 429}
 MALFORMED_STATUSES = {400, 422}
-"""Statuses of a malformed request: the fault of all requests if the model has never answered."""
+"""Statuses of a malformed request; if the model has never answered, they count as failures of
+the endpoint, too."""
 
 
 @dataclass(frozen=True)
@@ -205,8 +206,8 @@ class EndpointWatch:
 
 
 def is_endpoint_fault(exc: ModelError) -> bool:
-    """Return whether the endpoint caused a failure: unreachable, no answer, or a rejection of any
-    request. Other failures belong to the sample."""
+    """Return whether the endpoint caused a failure: it is unreachable, does not answer, or rejects
+    any request. Other failures belong to the sample."""
     if exc.status is None:
         return exc.unreached or exc.retryable
     return exc.status in REFUSAL_STATUSES or exc.status >= 500 or 300 <= exc.status < 400

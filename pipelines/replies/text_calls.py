@@ -80,7 +80,7 @@ PARAMETER_PATTERN = re.compile(
     re.S,
 )
 TAGGED_VALUE_PATTERN = re.compile(rf"<(?P<name>{NAME_REGEX})>(?P<value>[^<]*)</(?P=name)>")
-PAIR_PATTERN = re.compile(
+ARGUMENT_PAIR_PATTERN = re.compile(
     r"<arg_key>(?P<key>[^<]{1,64})</arg_key>\s*<arg_value>(?P<value>(?:(?!<arg_).)*?)</arg_value>"
     r"|<\|tool_arg:start\|>(?P<key_2>[^<]{1,64})<\|tool_arg:value\|>"
     r"(?P<value_2>(?:(?!<\|tool_arg).)*?)<\|tool_arg:end\|>"
@@ -103,7 +103,7 @@ FENCE_PATTERN = re.compile(
 )
 FENCE_END_PATTERN = re.compile(r"(?:\s*(?:```|(?:<|&lt;)(?:(?!&gt;)[^<>]){1,60}(?:>|&gt;)))+\s*\Z")
 MAX_CODE_LENGTH = 10_000  # characters of Python, or of malformed JSON, that are parsed
-QUOTED_PATTERN = re.compile(r'<\|"\|>(.*?)<\|"\|>|<escape>(.*?)<escape>', re.S)
+QUOTED_STRING_PATTERN = re.compile(r'<\|"\|>(.*?)<\|"\|>|<escape>(.*?)<escape>', re.S)
 PIECE_PATTERN = re.compile(
     r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\b(?P<key>[A-Za-z_]\w*)(?=\s*:)"
     r"|\b(?P<constant>true|false|null)\b|(?P<bracket>[{}])",
@@ -166,7 +166,7 @@ def _read_section(form: str, text: str) -> Iterator[tuple[str, str]]:
         yield from map(_read_function, functions)
         return
     inner = FENCE_END_PATTERN.sub("", FENCE_PATTERN.sub("", text))
-    if pairs := list(PAIR_PATTERN.finditer(text)):
+    if pairs := list(ARGUMENT_PAIR_PATTERN.finditer(text)):
         if (
             name := PAIR_NAME_PATTERN.match(text)
             if "<|open|>" in text
@@ -273,11 +273,11 @@ def _read_json_at(text: str, at: int) -> tuple[Any, int]:
         return _read_malformed_json_at(text, place)
 
 
-def _read_malformed_json_at(text: str, at: int) -> tuple[Any, int]:
+def _read_malformed_json_at(text: str, start: int) -> tuple[Any, int]:
     """Read an object like `_read_json_at`, even if it is malformed: with unquoted keys, strings
     quoted as in Gemma or Python, or a trailing comma."""
-    part = QUOTED_PATTERN.sub(
-        lambda quoted: json.dumps(quoted[1] or quoted[2] or ""), text[at:][:MAX_CODE_LENGTH]
+    part = QUOTED_STRING_PATTERN.sub(
+        lambda quoted: json.dumps(quoted[1] or quoted[2] or ""), text[start:][:MAX_CODE_LENGTH]
     )
     pieces, depth, last = list[str](), 0, 0
     for piece in PIECE_PATTERN.finditer(part):

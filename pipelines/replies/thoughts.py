@@ -1,5 +1,5 @@
-"""Strips thoughts from a reply, in the markers of every model family, and text after the end of the
-model's turn."""
+"""Strips thoughts from a reply, whichever model family's markers enclose them, and text after the
+end of the model's turn."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ TURN_END_PATTERN = re.compile(
 """Special tokens that end a turn or begin the next one."""
 TEXT_START_PATTERN = re.compile(r"<(?:s|bos|pad)>|<\|(?:begin_of_text|startoftext|begin)\|>", re.I)
 """Special tokens that begin a text."""
-ECHO_PATTERN = re.compile(
+PROMPT_ECHO_PATTERN = re.compile(
     r"\A(?:<\|im_start\|>\s*(?:system|user)\b|<\|start_header_id\|>\s*(?:system|user)\b"
     r"|<start_of_turn>\s*user\b|<\|turn>\s*(?:system|user)\b|<\|(?:system|user)\|>|\[INST\]"
     r"|<\uff5cUser\uff5c>)",
@@ -170,7 +170,7 @@ def ends_in_thought(text: str) -> bool:
 def strip_beginning(text: str) -> str:
     """Return a reply without the special tokens that begin a text and without a repeated prompt."""
     text = TEXT_START_PATTERN.sub("", text)
-    own = OWN_TURN_PATTERN.search(text) if ECHO_PATTERN.match(text.lstrip()) else None
+    own = OWN_TURN_PATTERN.search(text) if PROMPT_ECHO_PATTERN.match(text.lstrip()) else None
     return text[own.end() :] if own else text
 
 

@@ -175,8 +175,8 @@ class ResultStore:
     memory: MemoryCache = field(default_factory=MemoryCache, repr=False, compare=False)
 
     def get(self, key: str, *kinds: type[Result]) -> Result | None:
-        """Return the result stored under a key, as the one of `kinds` that it names (the first if
-        it names none), or None."""
+        """Return the result stored under a key, or None. Its class is the one of `kinds` that the
+        file names, or the first if it names none."""
         try:
             # numpy leaves a damaged file open if it opens it itself
             data = io.BytesIO(self._path(key).read_bytes())

@@ -19,7 +19,7 @@ class WeightsError(ValueError):
 
 
 def hash_weights(path: str | Path) -> str:
-    """Compute the sha256 over a weights file, or over all files in a folder.
+    """Compute the sha256 of a weights file, or of all files in a folder.
 
     The digest of a large file is cached in the user's cache folder (XDG_CACHE_HOME), together with
     the file's size and time.

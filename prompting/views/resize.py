@@ -307,7 +307,7 @@ class TokenBudget(Ranged, WithoutModel):
             sizes = [
                 scale_size(view.size, step / SIZE_STEPS) for step in range(SIZE_STEPS, last - 1, -1)
             ]
-            options.append([Option(rule.tokens(size), size) for size in dict.fromkeys(sizes)])
+            options.append([Option(rule.count_tokens(size), size) for size in dict.fromkeys(sizes)])
         chosen = self._fit_budget(options)
         kept = tuple(view for view in state.views if view.picture.sha in sent)
         if kept and not chosen:

@@ -131,7 +131,7 @@ def find_layout(model: str, size: Size, stack: Stack = "transformers") -> Layout
     for beginning, provider, patch in PROVIDERS:
         if re.match(beginning, name):
             seen = provider.size(*size)
-            return Layout(seen, seen, find_image_rule(model).tokens(size), patch)
+            return Layout(seen, seen, find_image_rule(model).count_tokens(size), patch)
     return None
 
 

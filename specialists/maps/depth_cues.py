@@ -14,7 +14,7 @@ from looktwice.specialists.pixels import require_pixels
 from looktwice.specialists.results import DepthMap, Floats
 from looktwice.specialists.rules import Checked, NoEvidence
 
-Kind = Literal[
+CueKind = Literal[
     "vertical_position",
     "haze",
     "local_contrast",
@@ -126,7 +126,7 @@ class DepthCue:
     The side of a window is 5 % of the image's longer side, 10 % for texture.
     """
 
-    kind: Kind
+    kind: CueKind
 
     def __post_init__(self) -> None:
         if self.kind not in CUES:

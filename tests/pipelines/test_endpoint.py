@@ -110,7 +110,7 @@ def test_when_a_failure_streak_ends_and_which_calls_share_it() -> None:
     watch = EndpointWatch(lambda said: None)
     first = fail(watch, "no model m").streak
     assert fail(watch, "no model n", "n").streak is not first and not first.ended
-    assert (first.first, first.message) == (True, "no model m")
+    assert (first.before_any_reply, first.message) == (True, "no model m")
     other = fail(watch, "no access to m").streak
     assert first.ended and not other.ended
     watch.note_reply("n")
@@ -118,7 +118,7 @@ def test_when_a_failure_streak_ends_and_which_calls_share_it() -> None:
     watch.note_reply("m")
     assert other.ended
     later = fail(watch, "no model m").streak
-    assert not later.first
+    assert not later.before_any_reply
     assert not isinstance(watch.note_failure("m", ModelError("cut off", status=400)), EndpointError)
     assert later.ended
 
@@ -167,7 +167,9 @@ def test_identical_refusals_of_the_first_calls_stop_the_run() -> None:
     watch = EndpointWatch(lines.append)
     refused = ModelError("Unknown parameter: 'max_tokens'", status=400)
     rows = [watch.note_failure("m", refused) for _ in range(MAX_EQUAL_FAILURES - 1)]
-    assert not lines and not any(row.streak.first for row in rows if isinstance(row, EndpointError))
+    assert not lines and not any(
+        row.streak.before_any_reply for row in rows if isinstance(row, EndpointError)
+    )
     with pytest.raises(Stopped):
         watch.note_failure("m", refused)
     assert lines == [str(refused)]

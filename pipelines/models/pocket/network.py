@@ -127,7 +127,7 @@ class OneThread:
     """A context in which numpy's matrix products run on one thread, because they are too small for
     several.
 
-    With several threads, waiting for each other takes five times the processor time, and two
+    Several threads use five times the processor time, because they wait for each other, and two
     concurrent questions would compete for them.
     """
 
@@ -259,7 +259,7 @@ class Conversation:
         )
         x = x + weights["line"][np.minimum(ends + 1, MAX_LINES - 1)]
         for layer in range(weights.layers):
-            x = self._apply_layer(layer, x, first=True)
+            x = self._apply_layer(layer, x, is_initial=True)
 
     def fork(self) -> Conversation:
         """Return a copy that can be continued independently."""
@@ -283,7 +283,7 @@ class Conversation:
         self._written += 1
         states = []
         for layer in range(weights.layers):
-            x = self._apply_layer(layer, x, first=False)
+            x = self._apply_layer(layer, x, is_initial=False)
             states.append(x)
         return states
 
@@ -304,14 +304,14 @@ class Conversation:
             projected.append((np.ascontiguousarray(key), np.ascontiguousarray(value)))
         return projected
 
-    def _apply_layer(self, layer: int, x: Floats, first: bool) -> Floats:
+    def _apply_layer(self, layer: int, x: Floats, is_initial: bool) -> Floats:
         weights, name = self._weights, f"layers.{layer}"
         query, key, value = np.split(
             weights.apply_linear(f"{name}.words", weights.apply_norm(f"{name}.before_words", x)),
             3,
             -1,
         )
-        if first:
+        if is_initial:
             self._words.append((key, value))
         else:
             keys, values = self._words[layer]

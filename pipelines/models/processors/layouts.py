@@ -297,13 +297,13 @@ def _layout_stretched_tiles(grid: Grid, tile: int, tokens: int, patch: int) -> L
     return Layout((tile * across, tile * down), square, count, patch, grid, overview=overview)
 
 
-def _fit_within(size: Size, room: Size, rounded: Callable[[float], int]) -> Size:
-    """Return the largest proportional size that fits into `room`; `rounded` rounds the side that
+def _fit_within(size: Size, frame: Size, rounded: Callable[[float], int]) -> Size:
+    """Return the largest proportional size that fits into `frame`; `rounded` rounds the side that
     does not fill it."""
-    across, down = room[0] / size[0], room[1] / size[1]
+    across, down = frame[0] / size[0], frame[1] / size[1]
     if across < down:
-        return room[0], min(room[1], rounded(size[1] * across) or 1)
-    return min(room[0], rounded(size[0] * down) or 1), room[1]
+        return frame[0], min(frame[1], rounded(size[1] * across) or 1)
+    return min(frame[0], rounded(size[0] * down) or 1), frame[1]
 
 
 def _list_grids(max_tiles: int) -> list[Grid]:

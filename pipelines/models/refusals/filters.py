@@ -1,4 +1,4 @@
-"""Recognises a content filter's verdict, in the form that each provider gives it.
+"""Recognises a content filter's verdict, in the form in which each provider reports it.
 
 Sources: the error and finish reasons of OpenAI, Azure OpenAI, Anthropic, Gemini and Vertex AI,
 Bedrock, Databricks, Cohere, xAI, OpenRouter, LiteLLM, Cloudflare AI Gateway, DashScope, Zhipu,
@@ -69,7 +69,7 @@ FILTER_SENTENCES_PATTERN = re.compile(
 )
 """Phrases that providers use for a request or reply stopped by a filter."""
 
-SUBJECTS_PATTERN = re.compile(
+FLAGGED_SUBJECT_PATTERN = re.compile(
     r"\b(?P<owner>accounts?|organi[sz]ations?|keys?|projects?|workspaces?|teams?|tenants?"
     r"|users?|customers?|subscriptions?|billing|payments?|cards?|ip|addresse?s?|devices?|regions?"
     r"|countr(y|ies)|clients?|applications?|login"
@@ -82,7 +82,7 @@ SUBJECTS_PATTERN = re.compile(
 not filtered."""
 
 FILTER_FLAGS = {"filtered", "blocked", "inputsensitive", "outputsensitive"}
-"""Fields that are true next to an empty reply that a filter stopped."""
+"""Fields that are set to true beside an empty reply that a filter stopped."""
 
 FILTER_FAILURE_PATTERN = re.compile(
     r"\b(service|system|filter\w*|moderation|guardrails?|safety|check\w*)\b[^.]{0,40}\b(unavailable"
@@ -130,7 +130,7 @@ def _gives_reasons(metadata: Mapping[str, Any]) -> bool:
     if not isinstance(reasons, list) or not reasons:
         return False
     return not any(
-        found["owner"] for found in SUBJECTS_PATTERN.finditer(" ".join(map(str, reasons)))
+        found["owner"] for found in FLAGGED_SUBJECT_PATTERN.finditer(" ".join(map(str, reasons)))
     )
 
 
@@ -138,7 +138,7 @@ def _says_filtered(text: str) -> bool:
     match = FILTER_SENTENCES_PATTERN.search(text)
     if match is None or ACCOUNT_BLOCKED_PATTERN.search(text):
         return False
-    subjects = [*SUBJECTS_PATTERN.finditer(text, 0, match.start())]
+    subjects = [*FLAGGED_SUBJECT_PATTERN.finditer(text, 0, match.start())]
     return not (subjects and subjects[-1]["owner"])
 
 

@@ -175,7 +175,7 @@ def test_sizes_that_an_implementation_refuses_still_have_a_cost() -> None:
         with pytest.raises(ValueError, match=f"sample s: .*{fact}"):
             AsSeen(model)(state(size), NoModel())
     for model in ("pixtral-12b", "Mistral-Large-4-1T-A52B", "Qwen2.5-VL-7B-Instruct", "GLM-4.6V"):
-        assert find_image_rule(model).tokens((1073, 1)) >= 1
+        assert find_image_rule(model).count_tokens((1073, 1)) >= 1
     for model in ("Qwen2.5-VL-7B-Instruct", "gpt-4o"):
         with pytest.raises(ValueError, match="does not prepare"):
             AsSeen(model, "mistral-common")
