@@ -134,7 +134,7 @@ def overlaps(first: Rect, second: Rect) -> bool:
     return intersect_boxes(first, second) is not None
 
 
-def overlap(first: XYXY, second: XYXY) -> float:
+def measure_overlap(first: XYXY, second: XYXY) -> float:
     """Return the area that two boxes share."""
     across = min(first[2], second[2]) - max(first[0], second[0])
     down = min(first[3], second[3]) - max(first[1], second[1])
@@ -143,7 +143,7 @@ def overlap(first: XYXY, second: XYXY) -> float:
 
 def iou(first: XYXY, second: XYXY) -> float:
     """Return the intersection over union of two boxes, 0..1; 0 if neither has an area."""
-    shared = overlap(first, second)
+    shared = measure_overlap(first, second)
     union = (
         (first[2] - first[0]) * (first[3] - first[1])
         + (second[2] - second[0]) * (second[3] - second[1])
@@ -162,7 +162,7 @@ def contains(area: Polygon, x: ArrayLike, y: ArrayLike) -> NDArray[np.bool_]:
     xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if len(area) < 3:
         return np.zeros(xs.shape, bool)
-    sides = [_measure_signed_distance(p, q, xs, ys) for p, q in _edges(area)]
+    sides = [_measure_signed_distance(p, q, xs, ys) for p, q in _list_edges(area)]
     return np.asarray(
         np.all(np.array(sides) >= -TOLERANCE, 0) | np.all(np.array(sides) <= TOLERANCE, 0)
     )
@@ -173,10 +173,10 @@ def intersect(area: Polygon, other: Polygon) -> Polygon:
     Hodgman, 1974)."""
     if len(other) < 3:
         return ()
-    sign = 1.0 if _signed_area(other) >= 0 else -1.0
-    for p, q in _edges(other):
+    sign = 1.0 if _measure_signed_area(other) >= 0 else -1.0
+    for p, q in _list_edges(other):
         area = _clip_half_plane(area, p, q, sign)
-    return area if abs(_signed_area(area)) > TOLERANCE else ()
+    return area if abs(_measure_signed_area(area)) > TOLERANCE else ()
 
 
 def _measure_signed_distance(p: XY, q: XY, x: Any, y: Any) -> Any:
@@ -185,18 +185,18 @@ def _measure_signed_distance(p: XY, q: XY, x: Any, y: Any) -> Any:
     return ((q[0] - p[0]) * (y - p[1]) - (q[1] - p[1]) * (x - p[0])) / length
 
 
-def _signed_area(area: Polygon) -> float:
-    return sum(p[0] * q[1] - q[0] * p[1] for p, q in _edges(area)) / 2
+def _measure_signed_area(area: Polygon) -> float:
+    return sum(p[0] * q[1] - q[0] * p[1] for p, q in _list_edges(area)) / 2
 
 
-def _edges(area: Polygon) -> Iterable[tuple[XY, XY]]:
+def _list_edges(area: Polygon) -> Iterable[tuple[XY, XY]]:
     """Return the end points of each edge."""
     return zip(area, area[1:] + area[:1], strict=True)
 
 
 def _clip_half_plane(area: Polygon, p: XY, q: XY, sign: float) -> Polygon:
     clipped: list[XY] = []
-    for start, end in _edges(area):
+    for start, end in _list_edges(area):
         here, there = (
             sign * _measure_signed_distance(p, q, *start),
             sign * _measure_signed_distance(p, q, *end),

@@ -41,7 +41,7 @@ class ConfigError(ValueError):
         self.faults = tuple(faults)
 
 
-class AbsentPart(ValueError):
+class AbsentPartError(ValueError):
     """Raised for a part of a suite, such as one task of a benchmark, whose files are missing;
     `found` names the parts that exist, out of `total`."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.pipelines.config.build import Binder
-from looktwice.pipelines.config.classes import AbsentPart, ConfigError, Faults, load_plugin
+from looktwice.pipelines.config.classes import AbsentPartError, ConfigError, Faults, load_plugin
 from looktwice.pipelines.config.expand import ArmNode, Expansion
 from looktwice.pipelines.config.load import Node, find_extension_keys, read_config
 from looktwice.pipelines.config.paths import Scope, ask_once, save_grant
@@ -95,11 +95,11 @@ def load_plan(
 def _leave_out_absent(arms: Sequence[Arm], faults: Faults) -> tuple[list[Arm], dict[str, str]]:
     """Return the arms whose task files exist, and the reason for each task that is left out. It is
     a fault if a suite has no files at all."""
-    absent: dict[str, AbsentPart] = {}
+    absent: dict[str, AbsentPartError] = {}
     for name, task in {arm.task_name: arm.task for arm in arms}.items():
         try:
             getattr(task, "require_present", bool)()
-        except AbsentPart as exc:
+        except AbsentPartError as exc:
             absent[name] = exc
     if not absent:
         return list(arms), {}

@@ -183,7 +183,7 @@ class Store:
         for row in map(StoredReply._make, self._run(f"SELECT {columns} FROM replies")):
             size = row.size
             with suppress(OSError, ValueError):
-                size = self.blobs.path(row.blob).stat().st_size
+                size = self.blobs.get_path(row.blob).stat().st_size
             yield row._replace(size=size)
 
     def remove(self, rows: Sequence[StoredReply]) -> None:
@@ -281,7 +281,7 @@ class Store:
         return b""
 
     def _delete_blob(self, sha: str) -> None:
-        self.blobs.path(sha).unlink(missing_ok=True)
+        self.blobs.get_path(sha).unlink(missing_ok=True)
         self.blobs.known_names.discard(sha)
 
 

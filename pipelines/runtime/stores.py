@@ -32,7 +32,7 @@ class Blobs:
     folder: Path
     known_names: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
-    def path(self, sha: str) -> Path:
+    def get_path(self, sha: str) -> Path:
         """Return the path for content with this sha256, whether or not it is stored. Raises
         ValueError for anything that is not a sha256."""
         if not SHA256_PATTERN.fullmatch(sha):
@@ -44,7 +44,7 @@ class Blobs:
         sha = sha or hashlib.sha256(data).hexdigest()
         if sha in self.known_names:
             return sha
-        path = self.path(sha)
+        path = self.get_path(sha)
         if sha[:2] not in self.known_names and path.parent.is_symlink():
             raise OSError(f"{path.parent} is a link, but blobs need real folders; remove it")
         try:
@@ -64,7 +64,7 @@ class Blobs:
         machine.
         """
         if not SHA256_PATTERN.fullmatch(sha):
-            self.path(sha)  # it says what is wrong
+            self.get_path(sha)  # it says what is wrong
         folder = f"{self.folder}/{sha[:2]}"
         path = f"{folder}/{sha}"
         with suppress(FileNotFoundError):
@@ -95,7 +95,7 @@ class Blobs:
         return names
 
     def __contains__(self, sha: str) -> bool:
-        return sha in self.known_names or self.path(sha).exists()
+        return sha in self.known_names or self.get_path(sha).exists()
 
 
 def _read(path: str) -> bytes:
@@ -179,7 +179,7 @@ class ResultStore:
         file names, or the first if it names none."""
         try:
             # numpy leaves a damaged file open if it opens it itself
-            data = io.BytesIO(self._path(key).read_bytes())
+            data = io.BytesIO(self._get_path(key).read_bytes())
             with np.load(data, allow_pickle=False) as arrays:
                 name = (
                     str(arrays[CLASS_ARRAY_NAME])
@@ -201,9 +201,9 @@ class ResultStore:
         }
         arrays[CLASS_ARRAY_NAME] = np.asarray(type(result).__name__)
         np.savez_compressed(buffer, **arrays)
-        write_file(self._path(key), buffer.getvalue())
+        write_file(self._get_path(key), buffer.getvalue())
 
-    def _path(self, key: str) -> Path:
+    def _get_path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key}.npz"
 
 

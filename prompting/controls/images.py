@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from looktwice.pipelines import transforms
-from looktwice.pipelines.geometry import XY, Affine, Size, overlap, rectangle
+from looktwice.pipelines.geometry import XY, Affine, Size, measure_overlap, rectangle
 from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
@@ -321,7 +321,9 @@ class OracleCrop(Ranged, Given):
             if len(fitting) < self.tries and exact.find_areas(view, [box])[0][0] == box.xyxy:
                 fitting.append(box)
         own = _make_random_box(*size, left, top, true.image)
-        return min(fitting, key=lambda box: overlap(own.xyxy, bounding_box(box)), default=own)
+        return min(
+            fitting, key=lambda box: measure_overlap(own.xyxy, bounding_box(box)), default=own
+        )
 
     def project_region(self, state: State) -> dict[int, Mark]:
         """Map the index of each view that shows the region to the region in that view."""

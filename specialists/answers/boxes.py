@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from looktwice.pipelines.counted import NUMBER_WORDS
-from looktwice.pipelines.geometry import iou, overlap
+from looktwice.pipelines.geometry import iou, measure_overlap
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
@@ -241,7 +241,7 @@ def _pick_boxes(detected: Boxes, subject: str, object_: str) -> tuple[Corners, C
 
 def _measure_covered_share(inner: Corners, outer: Corners) -> float:
     """Return the share of the first box's area that lies in the second."""
-    return overlap(inner, outer) / max(float(np.prod(inner[2:] - inner[:2])), 1e-9)
+    return measure_overlap(inner, outer) / max(float(np.prod(inner[2:] - inner[:2])), 1e-9)
 
 
 def _compare_depth(near: Floats, first: Corners, second: Corners) -> float:

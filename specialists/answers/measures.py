@@ -71,7 +71,7 @@ class ColorAtMark(AnswerRule):
         return letter, lead / (distances[letter] + lead)
 
 
-LUMINANCE = np.array([0.2126, 0.7152, 0.0722])  # Rec. 709, of linear RGB
+LUMINANCE_WEIGHTS = np.array([0.2126, 0.7152, 0.0722])  # Rec. 709, of linear RGB
 SAME_REGEX = r"\b(?:same|equal)\b"
 
 
@@ -135,7 +135,9 @@ class DarkerPoint(AnswerRule):
         if len(points) != 2:
             raise NoEvidence(f"the choices must name two points, found {len(points)}")
         albedo = look_once(self.reflectance, sample.images[0].pixels)
-        light = measure_points(albedo, sample, points, self.window, "reflectance", LUMINANCE)
+        light = measure_points(
+            albedo, sample, points, self.window, "reflectance", LUMINANCE_WEIGHTS
+        )
         low, high = sorted(light, key=lambda letter: light[letter])
         if light[high] <= 0:
             raise NoEvidence("both points are black, so their ratio is undefined")

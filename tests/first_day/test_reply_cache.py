@@ -93,7 +93,7 @@ def test_a_blob_is_removed_with_its_last_reply(tmp_path: Path) -> None:
     rows = {row.key: row for row in store.iterate_rows()}
     assert rows["a"].blob == rows["b"].blob != rows["c"].blob
     store.remove([rows["a"], rows["c"]])
-    assert rows["a"].blob in store.blobs and not store.blobs.path(rows["c"].blob).exists()
+    assert rows["a"].blob in store.blobs and not store.blobs.get_path(rows["c"].blob).exists()
     assert store.get("b") is not None and store.get("a") is store.get("c") is None
 
 

@@ -210,7 +210,7 @@ def test_a_listing_tolerates_a_temporary_file_that_is_renamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blobs, scandir = Blobs(tmp_path), os.scandir
-    path = blobs.path(blobs.put(b"kept"))
+    path = blobs.get_path(blobs.put(b"kept"))
     draft = path.with_suffix(".part")
     draft.write_bytes(b"half")
 
