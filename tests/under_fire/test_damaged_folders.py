@@ -178,7 +178,7 @@ def test_missing_or_truncated_messages_are_restored_from_the_cache(
     run: Path, made: tuple[Path, ChatServer], damage: str
 ) -> None:
     asked = made[1].stats["requests"]
-    whole = {path: path.read_bytes() for path in map(Blobs(run / "blobs").path, messages(run))}
+    whole = {path: path.read_bytes() for path in map(Blobs(run / "blobs").get_path, messages(run))}
     damage_blobs(list(whole), damage)
     assert "is missing or damaged" in run_command(2, "replay", run)
     run_command(2, "view", run, "--sample", SAMPLE)
