@@ -163,8 +163,8 @@ class Overlay:
 
     A node with another `use` is replaced, one with the same `use` (or none) is merged, and `null`
     drops it. A new slot is inserted at the position that `before:` or `after:` gives; without
-    these, a stage that prepares the question is inserted before the first that calls the model. In
-    an existing slot, they move that slot. A contestant's stages are overlays themselves; their
+    these, a stage that prepares the question is inserted before the first that calls the model. If
+    the slot exists already, they move it. A contestant's stages are overlays themselves; their
     slots get a position when they are overlaid on the file's. `hint` is appended to the fault about
     a slot without a position.
     """

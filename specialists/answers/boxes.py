@@ -44,9 +44,9 @@ class FittingBox(AnswerRule):
     The boxes are marks of image 0 that the choices name ("Box A"). The object is read from the
     question ("... encloses the tank top?") unless `words` names it; use `words: ""` for detectors
     of a fixed class. With `only_surest` only the detection with the highest score counts; otherwise
-    each box is compared with the detection that fits it best. Confidence is the difference of the
-    overlaps. Abstains if a box or the object's name is missing, if nothing is detected, if the
-    detections overlap none of the boxes, and on a tie.
+    each box is compared with the detection that fits it best. Confidence is the lead of the
+    largest overlap over the next. Abstains if a box or the object's name is missing, if nothing is
+    detected, if the detections overlap none of the boxes, and on a tie.
     """
 
     detector: Detector

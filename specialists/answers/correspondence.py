@@ -231,8 +231,8 @@ class MostReal(AnswerRule):
     """Answers with the choice whose image is least likely to be generated, as in BLINK's forensic
     detection.
 
-    Confidence is the difference of the two lowest probabilities. Abstains if images and choices do
-    not pair up, if `detector` cannot process one of them, and on a tie.
+    Confidence is the difference between the two lowest probabilities. Abstains if images and
+    choices do not pair up, if `detector` cannot process one of them, and on a tie.
     """
 
     detector: GeneratedImageDetector
